@@ -1,0 +1,56 @@
+# What a checkout can do. Each target makes its own environment first, quietly, and runs in the foreground.
+#
+#   PYTHON=python3.13   the interpreter to make the environment with (otherwise the first that is 3.11 or newer)
+#   VENV=.venv          where the environment is
+#   ARGS="..."          more arguments for the command behind the target
+#   JOBS=auto           processes of `make test`; 0 runs the tests in one
+
+VENV ?= .venv
+PYTHON ?=
+ARGS ?=
+JOBS ?= auto
+python = $(VENV)/bin/python
+
+.DEFAULT_GOAL := help
+.PHONY: help environment demo test lint types format serve-fixtures serve-bench bench conformance clean
+
+help: ## show this list
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-22s %s\n", $$1, $$2 }'
+
+environment: ## make or refresh the virtual environment, and nothing else
+	@PYTHON="$(PYTHON)" scripts/environment "$(VENV)"
+
+demo: PORT ?= 8000
+demo: environment ## serve the demo project on http://127.0.0.1:$PORT (8000)
+	@exec $(python) manage.py demo --port $(PORT) $(ARGS)
+
+test: environment ## run the tests
+	@exec $(python) -m pytest -n $(JOBS) --dist loadfile $(ARGS)
+
+lint: environment ## check style and formatting
+	@$(python) -m ruff check $(ARGS) .
+	@$(python) -m ruff format --check .
+
+types: environment ## check types
+	@exec $(python) -m mypy $(ARGS)
+
+format: environment ## format the code and mend what can be mended
+	@$(python) -m ruff check --fix-only --quiet .
+	@$(python) -m ruff format .
+
+serve-fixtures: PORT ?= 8765
+serve-fixtures: environment ## serve the conformance suite's fixtures on http://127.0.0.1:$PORT/mcp (8765)
+	@exec $(python) -m tests.conformance.server --port $(PORT) $(ARGS)
+
+serve-bench: PORT ?= 8766
+serve-bench: environment ## serve the benchmark's tools on http://127.0.0.1:$PORT/mcp (8766)
+	@exec $(python) -m benchmarks.serve --port $(PORT) $(ARGS)
+
+bench: environment ## measure this server and its peers side by side
+	@exec $(python) -m benchmarks $(ARGS)
+
+conformance: environment ## run the official conformance suite (fetches it, and Node 22 if needed, from npm)
+	@exec $(python) -m tests.conformance $(ARGS)
+
+clean: ## remove environments and caches
+	rm -rf .venv* .cache .mypy_cache .pytest_cache .ruff_cache build dist
