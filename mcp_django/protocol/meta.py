@@ -1,0 +1,38 @@
+"""Keys of ``_meta``: the protocol's, the bare ones it allows, ours, and the grammar of all others."""
+
+from __future__ import annotations
+
+import re
+
+PROTOCOL_VERSION = "io.modelcontextprotocol/protocolVersion"
+CLIENT_CAPABILITIES = "io.modelcontextprotocol/clientCapabilities"
+CLIENT_INFO = "io.modelcontextprotocol/clientInfo"
+LOG_LEVEL = "io.modelcontextprotocol/logLevel"
+SERVER_INFO = "io.modelcontextprotocol/serverInfo"
+SUBSCRIPTION_ID = "io.modelcontextprotocol/subscriptionId"
+
+PROGRESS_TOKEN = "progressToken"
+TRACEPARENT = "traceparent"
+TRACESTATE = "tracestate"
+BAGGAGE = "baggage"
+
+TAGS = "mcp-django/tags"
+"""Where the tags of a tool, resource or prompt travel: an array of strings."""
+
+_LABEL = r"[A-Za-z](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
+_KEY = re.compile(rf"(?:({_LABEL}(?:\.{_LABEL})*)/)?(?:[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)?")
+_RESERVED = frozenset({"modelcontextprotocol", "mcp"})
+
+
+def is_valid_key(key: str) -> bool:
+    """Whether `key` follows the grammar: an optional prefix of dot-separated labels and a slash, then a name."""
+    return _KEY.fullmatch(key) is not None
+
+
+def is_reserved(key: str) -> bool:
+    """Whether the key's prefix belongs to the protocol: its second label is ``modelcontextprotocol`` or ``mcp``."""
+    found = _KEY.fullmatch(key)
+    if found is None or found[1] is None:
+        return False
+    labels = found[1].split(".")
+    return len(labels) > 1 and labels[1].lower() in _RESERVED

@@ -1,0 +1,277 @@
+"""What a revision of the protocol is: a table of what it defines, and functions that cut a richer object down to it.
+
+Everything the server emits is built once, in the richest form. A `Revision` takes such a wire object and gives back the
+one its own text defines. Inputs are never changed; where nothing has to go, the same object comes back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Any, Literal
+
+from .. import meta
+from . import downgrade
+from .downgrade import Wire
+
+_STATELESS_ONLY = ("resultType", "ttlMs", "cacheScope")
+_CAPABILITIES = frozenset(
+    {"completions", "experimental", "extensions", "logging", "prompts", "resources", "tasks", "tools"}
+)
+_TASKS_EXTENSION = "io.modelcontextprotocol/tasks"
+
+
+class Era(Enum):
+    """How a server and a client meet."""
+
+    HANDSHAKE = "handshake"
+    """``initialize`` once, then messages of a session in both directions."""
+    STATELESS = "stateless"
+    """Every request says all there is to know; the server never asks, it answers ``input_required``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Revision:
+    """One revision. Compare revisions as objects, never through the version string."""
+
+    version: str
+    """The date on the wire; an identifier, not a quantity."""
+    era: Era
+    methods: frozenset[str]
+    """Requests a client may send. Absence is the gate: an unlisted method is method-not-found."""
+    notifications: frozenset[str]
+    """Notifications the revision defines, in either direction."""
+    client_notifications: frozenset[str]
+    """Those of them that a client may send."""
+    asks: frozenset[str]
+    """What a server may ask a client, as a request or as an entry of ``inputRequests``."""
+
+    implementation_fields: frozenset[str]
+    tool_fields: frozenset[str]
+    tool_annotation_fields: frozenset[str]
+    prompt_fields: frozenset[str]
+    argument_fields: frozenset[str]
+    """Fields of one argument of a prompt."""
+    resource_fields: frozenset[str]
+    template_fields: frozenset[str]
+    contents_fields: frozenset[str]
+    """Fields of the contents of a resource, read or embedded."""
+    annotation_fields: frozenset[str]
+    """Fields of ``annotations`` on content, resources and templates."""
+    content: Mapping[str, frozenset[str]]
+    """Content block types, and the fields of each."""
+    capabilities: frozenset[str]
+    """Server capabilities. Keys no revision defines are the author's own and pass."""
+
+    batches: bool = False
+    """Is a JSON array of messages accepted?"""
+    resource_not_found: int = -32002
+    """The error code for a resource that does not exist."""
+    structured: Literal["none", "object", "any"] = "none"
+    """What ``structuredContent`` may hold."""
+    elicitation: frozenset[str] = frozenset()
+    """Modes of elicitation: ``form``, ``url``."""
+    elicitation_id: bool = False
+    """Does a url elicitation carry ``elicitationId``?"""
+    form_defaults: frozenset[str] = frozenset()
+    """JSON types of form properties that may have a ``default``."""
+    form_titled_enums: bool = False
+    """May choices of a form be titled with ``oneOf``? Otherwise ``enumNames``."""
+    form_multi_select: bool = False
+    """May a form property be an array of choices?"""
+    sampling_tools: bool = False
+    """May sampling use tools?"""
+    completion_context: bool = False
+    """Does ``completion/complete`` carry the arguments chosen so far?"""
+    argument_errors_in_result: bool = False
+    """Is a tool argument that fails its schema an ``isError`` result rather than invalid params?"""
+    url_elicitation_error: bool = False
+    """May a request fail with URLElicitationRequired?"""
+    progress_message: bool = False
+    """May progress carry a ``message``?"""
+    result_type: bool = False
+    """Must every result carry ``resultType``?"""
+    cacheable: frozenset[str] = frozenset()
+    """Methods whose complete results carry ``ttlMs`` and ``cacheScope``."""
+    asks_inline: frozenset[str] = frozenset()
+    """Methods that may answer ``input_required``."""
+    boolean_properties: bool = False
+    """May a value under the root ``properties`` of a tool's schema be ``true`` or ``false``?"""
+    verbatim: bool = False
+    """Is this the richest form, so that content and results pass as they are?"""
+
+    @property
+    def completions_capability(self) -> bool:
+        """Is completion announced as a capability? It is served either way."""
+        return "completions" in self.capabilities
+
+    @property
+    def audio(self) -> bool:
+        """Is audio a content block?"""
+        return "audio" in self.content
+
+    @property
+    def resource_link(self) -> bool:
+        """Is a resource link a content block?"""
+        return "resource_link" in self.content
+
+    def changed(
+        self,
+        *,
+        add: Mapping[str, Iterable[str]] | None = None,
+        remove: Mapping[str, Iterable[str]] | None = None,
+        **facts: Any,
+    ) -> Revision:
+        """Return the next revision: names added to or removed from this one's sets, other facts replaced."""
+        for field, names in (add or {}).items():
+            facts[field] = getattr(self, field) | frozenset(names)
+        for field, names in (remove or {}).items():
+            facts[field] = facts.get(field, getattr(self, field)) - frozenset(names)
+        return replace(self, **facts)
+
+    def shape_implementation(self, implementation: Wire) -> Wire:
+        """Cut ``serverInfo`` down to the fields of this revision."""
+        return downgrade.keep(implementation, self.implementation_fields)
+
+    def shape_capabilities(self, capabilities: Wire) -> Wire:
+        """Leave out server capabilities that this revision does not define.
+
+        ``extensions`` pass everywhere, since extensions are agreed upon in both eras; the tasks extension is the
+        exception that counts in the stateless era only.
+        """
+        unknown = _CAPABILITIES - self.capabilities
+        if not unknown.isdisjoint(capabilities):
+            capabilities = {key: value for key, value in capabilities.items() if key not in unknown}
+        extensions = capabilities.get("extensions")
+        if extensions and self.era is Era.HANDSHAKE and _TASKS_EXTENSION in extensions:
+            rest = {key: value for key, value in extensions.items() if key != _TASKS_EXTENSION}
+            return downgrade.put(capabilities, "extensions", rest or None)
+        return capabilities
+
+    def shape_tool(self, tool: Wire) -> Wire:
+        """Cut an entry of ``tools/list`` down; an output schema this revision cannot express is left out."""
+        shaped = downgrade.keep(tool, self.tool_fields)
+        annotations = shaped.get("annotations")
+        if annotations is not None:
+            shaped = downgrade.put(shaped, "annotations", downgrade.keep(annotations, self.tool_annotation_fields))
+        output = shaped.get("outputSchema")
+        if output is not None and self.structured == "object" and output.get("type") != "object":
+            shaped = downgrade.put(shaped, "outputSchema", None)
+        if self.boolean_properties:
+            return shaped
+        for key in ("inputSchema", "outputSchema"):
+            schema = shaped.get(key)
+            if schema is not None:
+                shaped = downgrade.put(shaped, key, downgrade.without_boolean_properties(schema))
+        return shaped
+
+    def shape_prompt(self, prompt: Wire) -> Wire:
+        """Cut an entry of ``prompts/list`` down."""
+        shaped = downgrade.keep(prompt, self.prompt_fields)
+        arguments = shaped.get("arguments")
+        if not arguments:
+            return shaped
+        return downgrade.put(
+            shaped, "arguments", downgrade.each(arguments, lambda item: downgrade.keep(item, self.argument_fields))
+        )
+
+    def shape_resource(self, resource: Wire) -> Wire:
+        """Cut an entry of ``resources/list`` down."""
+        return self._annotated(downgrade.keep(resource, self.resource_fields))
+
+    def shape_template(self, template: Wire) -> Wire:
+        """Cut an entry of ``resources/templates/list`` down."""
+        return self._annotated(downgrade.keep(template, self.template_fields))
+
+    def shape_content(self, block: Wire) -> Wire:
+        """Cut a content block down; a block of a type this revision lacks becomes one it has.
+
+        Audio becomes an embedded resource, a resource link a text with its name and URI.
+        """
+        if self.verbatim:
+            return block
+        fields = self.content.get(block["type"])
+        if fields is None:
+            block = downgrade.replace_block(block)
+            fields = self.content[block["type"]]
+        shaped = self._annotated(downgrade.keep(block, fields))
+        embedded = shaped.get("resource")
+        if embedded is not None:
+            shaped = downgrade.put(shaped, "resource", downgrade.keep(embedded, self.contents_fields))
+        return shaped
+
+    def shape_contents(self, contents: list[Wire]) -> list[Wire]:
+        """Cut the contents of a resource down."""
+        if self.verbatim:
+            return contents
+        return downgrade.each(contents, lambda item: downgrade.keep(item, self.contents_fields))
+
+    def shape_result(self, result: Wire) -> Wire:
+        """Take the stateless era's members out of any result, where this revision is of the other era."""
+        if self.result_type:
+            return result
+        if not result.keys().isdisjoint(_STATELESS_ONLY):
+            result = {key: value for key, value in result.items() if key not in _STATELESS_ONLY}
+        info = result.get("_meta")
+        if info is not None and meta.SERVER_INFO in info:
+            rest = {key: value for key, value in info.items() if key != meta.SERVER_INFO}
+            return downgrade.put(result, "_meta", rest or None)
+        return result
+
+    def shape_call_result(self, result: Wire) -> Wire:
+        """Cut a result of ``tools/call`` down; structured content that has to go stays as text."""
+        if self.verbatim:
+            return result
+        shaped = self.shape_result(result)
+        content = downgrade.each(shaped["content"], self.shape_content)
+        if "structuredContent" in shaped:
+            value = shaped["structuredContent"]
+            if self.structured == "none" or (self.structured == "object" and not isinstance(value, dict)):
+                content = downgrade.with_text_of(content, value)
+                shaped = {key: kept for key, kept in shaped.items() if key != "structuredContent"}
+        return downgrade.put(shaped, "content", content)
+
+    def shape_read_result(self, result: Wire) -> Wire:
+        """Cut a result of ``resources/read`` down."""
+        if self.verbatim:
+            return result
+        shaped = self.shape_result(result)
+        return downgrade.put(shaped, "contents", self.shape_contents(shaped["contents"]))
+
+    def shape_prompt_result(self, result: Wire) -> Wire:
+        """Cut a result of ``prompts/get`` down."""
+        if self.verbatim:
+            return result
+        shaped = self.shape_result(result)
+        messages = downgrade.each(
+            shaped["messages"],
+            lambda message: downgrade.put(message, "content", self.shape_content(message["content"])),
+        )
+        return downgrade.put(shaped, "messages", messages)
+
+    def requested_schema(self, schema: Wire) -> Wire:
+        """Write the schema of an elicitation form as this revision allows.
+
+        Raises:
+            ValueError: the revision has no forms, or cannot express a property, which is named.
+        """
+        if "form" not in self.elicitation:
+            raise ValueError(f"revision {self.version} has no elicitation forms")
+        if self.form_titled_enums and self.form_multi_select:
+            return schema
+        properties = {
+            name: downgrade.form_property(name, field, self.form_defaults)
+            for name, field in schema["properties"].items()
+        }
+        shaped: Wire = {"type": "object", "properties": properties}
+        if "required" in schema:
+            shaped["required"] = schema["required"]
+        return shaped
+
+    def _annotated(self, item: Wire) -> Wire:
+        annotations = item.get("annotations")
+        if annotations is None:
+            return item
+        kept = downgrade.keep(annotations, self.annotation_fields)
+        return downgrade.put(item, "annotations", kept or None)

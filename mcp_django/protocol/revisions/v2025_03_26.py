@@ -1,0 +1,15 @@
+"""Adds batches, audio, tool annotations, the completions capability and a message for progress."""
+
+from .v2024_11_05 import V2024_11_05
+
+V2025_03_26 = V2024_11_05.changed(
+    version="2025-03-26",
+    add={
+        "tool_fields": {"annotations"},
+        "capabilities": {"completions"},
+    },
+    tool_annotation_fields=frozenset({"title", "readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint"}),
+    content={**V2024_11_05.content, "audio": V2024_11_05.content["image"]},
+    batches=True,
+    progress_message=True,
+)

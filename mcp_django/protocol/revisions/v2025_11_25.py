@@ -1,0 +1,27 @@
+"""Adds icons, url elicitation, richer forms and tools in sampling; argument errors move into the tool's result.
+
+The experimental tasks of this revision are not served, so neither their methods nor ``Tool.execution`` are listed.
+"""
+
+from .v2025_06_18 import V2025_06_18
+
+V2025_11_25 = V2025_06_18.changed(
+    version="2025-11-25",
+    add={
+        "notifications": {"notifications/elicitation/complete"},
+        "implementation_fields": {"description", "icons", "websiteUrl"},
+        "tool_fields": {"icons"},
+        "prompt_fields": {"icons"},
+        "resource_fields": {"icons"},
+        "template_fields": {"icons"},
+    },
+    content={**V2025_06_18.content, "resource_link": V2025_06_18.content["resource_link"] | {"icons"}},
+    elicitation=frozenset({"form", "url"}),
+    elicitation_id=True,
+    form_defaults=frozenset({"boolean", "string", "number", "integer", "array"}),
+    form_titled_enums=True,
+    form_multi_select=True,
+    sampling_tools=True,
+    argument_errors_in_result=True,
+    url_elicitation_error=True,
+)

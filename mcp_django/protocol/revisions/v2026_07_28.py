@@ -1,0 +1,45 @@
+"""Replaces the handshake by requests that say everything, and server requests by ``input_required`` answers."""
+
+from .base import Era
+from .v2025_11_25 import V2025_11_25
+
+V2026_07_28 = V2025_11_25.changed(
+    version="2026-07-28",
+    era=Era.STATELESS,
+    add={
+        "methods": {"server/discover", "subscriptions/listen"},
+        "notifications": {"notifications/subscriptions/acknowledged"},
+    },
+    remove={
+        "methods": {"initialize", "ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe"},
+        "notifications": {
+            "notifications/initialized",
+            "notifications/roots/list_changed",
+            "notifications/elicitation/complete",
+        },
+        "client_notifications": {
+            "notifications/initialized",
+            "notifications/progress",
+            "notifications/roots/list_changed",
+        },
+        "asks": {"ping"},
+    },
+    resource_not_found=-32602,
+    structured="any",
+    elicitation_id=False,
+    url_elicitation_error=False,
+    result_type=True,
+    cacheable=frozenset(
+        {
+            "server/discover",
+            "tools/list",
+            "prompts/list",
+            "resources/list",
+            "resources/templates/list",
+            "resources/read",
+        }
+    ),
+    asks_inline=frozenset({"tools/call", "prompts/get", "resources/read"}),
+    boolean_properties=True,
+    verbatim=True,
+)

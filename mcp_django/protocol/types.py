@@ -1,0 +1,185 @@
+"""Values that describe things: who a server is, icons, annotations, log levels. Each says itself with ``to_wire()``.
+
+``to_wire()`` gives the richest form; a Revision cuts it down. Optional members that are None are left out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, Literal
+
+_ICON_SOURCE = re.compile(r"(?:https?://|data:).", re.IGNORECASE | re.DOTALL)
+_ICON_SIZE = re.compile(r"[1-9][0-9]*x[1-9][0-9]*|any")
+
+
+class LoggingLevel(StrEnum):
+    """Severities of log messages, lowest first (RFC 5424)."""
+
+    DEBUG = "debug"
+    INFO = "info"
+    NOTICE = "notice"
+    WARNING = "warning"
+    ERROR = "error"
+    CRITICAL = "critical"
+    ALERT = "alert"
+    EMERGENCY = "emergency"
+
+    @property
+    def rank(self) -> int:
+        """The place among the levels; the levels themselves compare as text."""
+        return LEVELS.index(self.value)
+
+
+LEVELS: tuple[str, ...] = tuple(level.value for level in LoggingLevel)
+"""The levels as they go over the wire, lowest first."""
+
+
+class Role(StrEnum):
+    """Who speaks, or is spoken to."""
+
+    USER = "user"
+    ASSISTANT = "assistant"
+
+
+@dataclass(frozen=True, slots=True)
+class Icon:
+    """A picture of a server, tool, prompt or resource.
+
+    Raises:
+        ValueError: `src` is neither an http(s) nor a data URI, or `sizes` or `theme` are none of the allowed ones.
+    """
+
+    src: str
+    """An absolute ``https:`` or ``http:`` URL, or a ``data:`` URI. Clients refuse all others."""
+    mime_type: str | None = None
+    sizes: Sequence[str] = ()
+    """Like ``"48x48"``, or ``"any"`` for a scalable picture."""
+    theme: Literal["light", "dark"] | None = None
+    """The background it is made for."""
+
+    def __post_init__(self) -> None:
+        if not _ICON_SOURCE.match(self.src):
+            raise ValueError(f"icon {self.src[:80]!r}: src must be an absolute http(s) URL or a data URI")
+        if isinstance(self.sizes, str):
+            raise ValueError('icon sizes are a list, like ["48x48"]')
+        for size in self.sizes:
+            if not _ICON_SIZE.fullmatch(size):
+                raise ValueError(f'icon size {size!r} must look like "48x48", or be "any"')
+        if self.theme not in (None, "light", "dark"):
+            raise ValueError(f"icon theme {self.theme!r} must be 'light' or 'dark'")
+
+    def to_wire(self) -> dict[str, Any]:
+        """Return the wire object."""
+        wire: dict[str, Any] = {"src": self.src}
+        if self.mime_type is not None:
+            wire["mimeType"] = self.mime_type
+        if self.sizes:
+            wire["sizes"] = list(self.sizes)
+        if self.theme is not None:
+            wire["theme"] = self.theme
+        return wire
+
+
+@dataclass(frozen=True, slots=True)
+class Implementation:
+    """What a server or client is called."""
+
+    name: str
+    version: str
+    title: str | None = None
+    description: str | None = None
+    icons: Sequence[Icon] = ()
+    website_url: str | None = None
+
+    def to_wire(self) -> dict[str, Any]:
+        """Return the wire object."""
+        wire: dict[str, Any] = {"name": self.name, "version": self.version}
+        for key, value in (("title", self.title), ("description", self.description), ("websiteUrl", self.website_url)):
+            if value is not None:
+                wire[key] = str(value)
+        if self.icons:
+            wire["icons"] = [icon.to_wire() for icon in self.icons]
+        return wire
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolAnnotations:
+    """Hints about a tool. None leaves a hint out, and its default holds; clients must not trust any of them."""
+
+    title: str | None = None
+    read_only: bool | None = None
+    """Does it change nothing? Default: no."""
+    destructive: bool | None = None
+    """May it destroy or overwrite? Default: yes. Means something only if it is not read-only."""
+    idempotent: bool | None = None
+    """Does a repeated call change nothing more? Default: no. Means something only if it is not read-only."""
+    open_world: bool | None = None
+    """Does it reach things outside, like the web? Default: yes."""
+
+    @classmethod
+    def of(cls, given: ToolAnnotations | Mapping[str, Any] | None) -> ToolAnnotations | None:
+        """Accept annotations, their wire object, or None.
+
+        Raises:
+            ValueError: an unknown name, or a value of the wrong type.
+        """
+        if given is None or isinstance(given, ToolAnnotations):
+            return given
+        for key, value in given.items():
+            if key not in _HINTS:
+                raise ValueError(f"unknown tool annotation {key!r}; known are {', '.join(_HINTS)}")
+            if value is not None and not isinstance(value, str if key == "title" else bool):
+                raise ValueError(f"tool annotation {key!r} must be {'text' if key == 'title' else 'true or false'}")
+        return cls(**{_HINTS[key]: value for key, value in given.items()})
+
+    def to_wire(self) -> dict[str, Any]:
+        """Return the wire object."""
+        found = ((key, getattr(self, name)) for key, name in _HINTS.items())
+        return {key: value for key, value in found if value is not None}
+
+
+_WIRE_NAMES = ("title", "readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
+_HINTS = dict(zip(_WIRE_NAMES, (field.name for field in fields(ToolAnnotations)), strict=True))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Annotations:
+    """Hints about content or a resource: for whom, how important, how fresh.
+
+    Raises:
+        ValueError: an unknown role, or a priority outside 0…1.
+    """
+
+    audience: Sequence[Role | str] | None = None
+    priority: float | None = None
+    """1 is needed, 0 may be left out."""
+    last_modified: datetime | str | None = None
+    """A moment, or its ISO 8601 text."""
+
+    def __post_init__(self) -> None:
+        if isinstance(self.audience, str):
+            raise ValueError('annotations: audience is a list, like ["user"]')
+        for role in self.audience or ():
+            if role not in _ROLES:
+                raise ValueError(f"annotations: audience {role!r} must be 'user' or 'assistant'")
+        if self.priority is not None and not 0 <= self.priority <= 1:
+            raise ValueError(f"annotations: priority {self.priority!r} must be between 0 and 1")
+
+    def to_wire(self) -> dict[str, Any]:
+        """Return the wire object."""
+        wire: dict[str, Any] = {}
+        if self.audience is not None:
+            wire["audience"] = [str(role) for role in self.audience]
+        if self.priority is not None:
+            wire["priority"] = self.priority
+        if self.last_modified is not None:
+            moment = self.last_modified
+            wire["lastModified"] = moment.isoformat() if isinstance(moment, datetime) else moment
+        return wire
+
+
+_ROLES = frozenset(role.value for role in Role)
