@@ -1,0 +1,31 @@
+"""Types and schemas: signatures into JSON Schema, arguments into values, results into JSON.
+
+The one door to pydantic, jsonschema-rs, docstring-parser and msgspec: what else needs them comes through these names.
+It knows no server, no transport and no Django.
+"""
+
+from .docstrings import Description, describe
+from .errors import ArgumentError, DeclarationError, OutputError
+from .forms import Form, form_of
+from .jsonable import to_json
+from .output import Output, output_of
+from .prompts import PromptParameters, prompt_parameters_of, uri_parameters_of
+from .signature import Parameters, parameters_of
+
+__all__ = [
+    "ArgumentError",
+    "DeclarationError",
+    "Description",
+    "Form",
+    "Output",
+    "OutputError",
+    "Parameters",
+    "PromptParameters",
+    "describe",
+    "form_of",
+    "output_of",
+    "parameters_of",
+    "prompt_parameters_of",
+    "to_json",
+    "uri_parameters_of",
+]

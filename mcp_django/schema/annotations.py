@@ -1,0 +1,103 @@
+"""Annotations as their authors write them, made into annotations pydantic takes.
+
+Two kinds of class need a hand: `typing.TypedDict` before Python 3.12, which pydantic refuses, and `msgspec.Struct`,
+which it does not know. Both may sit anywhere inside generic types and TypedDicts.
+"""
+
+import sys
+import types
+import typing
+from typing import Annotated, Any, NotRequired, Required, Union, get_args, get_origin
+
+import typing_extensions
+from typing_extensions import ReadOnly, TypedDict, is_typeddict
+
+from .structs import StructSchema, is_struct
+
+_typed_dict: Any = TypedDict
+"""Under a name that type checkers do not take for a declaration."""
+_QUALIFIERS: dict[Any, Any] = {
+    qualifier: getattr(typing_extensions, name)
+    for name in ("Required", "NotRequired", "ReadOnly")
+    for qualifier in (getattr(typing, name, None), getattr(typing_extensions, name))
+    if qualifier is not None
+}
+
+
+class Adapter:
+    """Rewrites annotations, and remembers the Structs it met."""
+
+    def __init__(self) -> None:
+        self.structs: dict[str, type[Any]] = {}
+        """Mark in the schema to the class it stands for."""
+        self._typed_dicts: dict[Any, Any] = {}
+
+    def adapt(self, annotation: Any) -> Any:
+        """The annotation, or an equivalent one that pydantic takes."""
+        if is_struct(annotation):
+            mark = next((mark for mark, cls in self.structs.items() if cls is annotation), str(len(self.structs)))
+            self.structs[mark] = annotation
+            return Annotated[annotation, StructSchema(annotation, mark)]
+        if is_typeddict(annotation):
+            return self._converted(annotation)
+        origin = get_origin(annotation)
+        if origin is None or origin is typing.Literal:
+            return annotation
+        if origin is Annotated:
+            inner = self.adapt(annotation.__origin__)
+            return annotation if inner is annotation.__origin__ else Annotated[(inner, *annotation.__metadata__)]
+        arguments = get_args(annotation)
+        adapted = tuple(self.adapt(argument) for argument in arguments)
+        if all(new is old for new, old in zip(adapted, arguments, strict=True)):
+            return annotation
+        if origin is Union or origin is types.UnionType:
+            return Union[adapted]  # noqa: UP007 - the members are known only here
+        if origin in _QUALIFIERS:
+            return _QUALIFIERS[origin][adapted[0]]
+        return annotation.copy_with(adapted) if hasattr(annotation, "copy_with") else origin[adapted]
+
+    def _converted(self, cls: Any) -> Any:
+        if cls in self._typed_dicts:
+            return self._typed_dicts[cls]
+        hints = typing_extensions.get_type_hints(cls, include_extras=True)
+        # Only the keys count here; their types follow below, when a recursive one can name the new class.
+        new = _typed_dict(cls.__name__, dict.fromkeys(hints, Any))
+        self._typed_dicts[cls] = new
+        fields = {key: self.adapt(hint) for key, hint in hints.items()}
+        if not _refused(cls) and all(fields[key] is hints[key] for key in hints):
+            self._typed_dicts[cls] = cls
+            return cls
+        required = {key for key in hints if _is_required(hints[key], key in cls.__required_keys__)}
+        new.__annotations__ = {
+            key: _bare(hint) if key in required else NotRequired[_bare(hint)] for key, hint in fields.items()
+        }
+        new.__required_keys__ = frozenset(required)
+        new.__optional_keys__ = frozenset(hints.keys() - required)
+        new.__doc__, new.__module__, new.__qualname__ = cls.__doc__, cls.__module__, cls.__qualname__
+        if (config := getattr(cls, "__pydantic_config__", None)) is not None:
+            new.__pydantic_config__ = config
+        return new
+
+
+def _refused(cls: Any) -> bool:
+    return sys.version_info < (3, 12) and type(cls).__module__ == "typing"
+
+
+def _is_required(hint: Any, otherwise: bool) -> bool:
+    """Does a qualifier say so? `__required_keys__` misses qualifiers inside string annotations."""
+    while (origin := get_origin(hint)) is not None:
+        qualifier = _QUALIFIERS.get(origin)
+        if qualifier is Required:
+            return True
+        if qualifier is NotRequired:
+            return False
+        if qualifier is not ReadOnly and origin is not Annotated:
+            break
+        hint = get_args(hint)[0]
+    return otherwise
+
+
+def _bare(hint: Any) -> Any:
+    while get_origin(hint) in _QUALIFIERS:
+        hint = get_args(hint)[0]
+    return hint

@@ -1,0 +1,89 @@
+"""Choices in a form: an Enum or a Literal as strings to pick from, and what each stands for."""
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import core_schema, to_jsonable_python
+
+from .generation import SchemaGenerator
+
+Field = tuple[dict[str, Any], dict[str, Any] | None]
+"""A property of a form, and the meaning of its choices unless each stands for itself."""
+
+
+class FormGenerator(SchemaGenerator):
+    """Describes Enums by `oneOf` with titles where their members have any."""
+
+    def enum_schema(self, schema: core_schema.EnumSchema) -> JsonSchemaValue:
+        described = super().enum_schema(schema)
+        described.pop("description", None)
+        members = [member for member in schema["members"] if isinstance(member, Enum)]
+        titles = [_title(member) for member in members]
+        if any(title is not None for title in titles):
+            values = [to_jsonable_python(member.value) for member in members]
+            described.pop("enum", None)
+            described.pop("const", None)
+            described["oneOf"] = [
+                {"const": value, "title": title or str(value)} for value, title in zip(values, titles, strict=True)
+            ]
+        return described
+
+
+def _title(member: Enum) -> str | None:
+    """What a person is shown: the `label` of Django's choices, else the name where it says more than the value."""
+    label = getattr(member, "label", None)
+    if label is not None:
+        return str(label)
+    if str(member.value).casefold() == member.name.casefold():
+        return None
+    return member.name.replace("_", " ").capitalize()
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Values to pick from, with titles or without."""
+
+    values: list[Any]
+    titles: list[str] | None
+
+    def single(self, texts: dict[str, Any], default: Any) -> Field:
+        """The property that lets a person pick one."""
+        field = {"type": "string", **texts, **self._options("oneOf")}
+        if default is not None:
+            field["default"] = _text(default)
+        return field, self._meaning()
+
+    def multiple(self, texts: dict[str, Any], default: Any) -> Field:
+        """The property that lets a person pick several."""
+        items = self._options("anyOf")
+        field = {"type": "array", **texts, "items": items if self.titles else {"type": "string", **items}}
+        if isinstance(default, list):
+            field["default"] = [_text(item) for item in default]
+        return field, self._meaning()
+
+    def _options(self, keyword: str) -> dict[str, Any]:
+        names = [_text(value) for value in self.values]
+        if self.titles is None:
+            return {"enum": names}
+        return {keyword: [{"const": n, "title": t} for n, t in zip(names, self.titles, strict=True)]}
+
+    def _meaning(self) -> dict[str, Any] | None:
+        if all(isinstance(value, str) for value in self.values):
+            return None
+        return {_text(value): value for value in self.values}
+
+
+def choice_of(schema: dict[str, Any]) -> Choice | None:
+    """The choice that an enum, a const or a `oneOf` of consts offers; None for other schemas."""
+    if isinstance(schema.get("oneOf"), list) and all("const" in option for option in schema["oneOf"]):
+        options = schema["oneOf"]
+        return Choice([option["const"] for option in options], [str(option.get("title", "")) for option in options])
+    if "enum" in schema:
+        return Choice([value for value in schema["enum"] if value is not None], None)
+    return Choice([schema["const"]], None) if "const" in schema else None
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else str(value).lower() if isinstance(value, bool) else str(value)

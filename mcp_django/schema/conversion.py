@@ -1,0 +1,142 @@
+"""JSON values into the types handlers are annotated with, and pydantic's failures into words."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, NotRequired, get_args, get_origin
+
+from pydantic import ConfigDict, ValidationError, with_config
+from pydantic_core import ErrorDetails, PydanticSerializationError, to_json
+from typing_extensions import TypedDict
+
+from . import wording
+from .errors import ArgumentError, DeclarationError
+from .generation import Compiled, SchemaGenerator, compile_type
+
+SHOWN = 5
+
+Convert = Callable[[Any], Any]
+
+
+def compile_fields(
+    fields: Mapping[str, Any],
+    *,
+    where: str,
+    open_ended: bool = False,
+    generator: type[SchemaGenerator] = SchemaGenerator,
+) -> Compiled:
+    """Compile named annotations to one object; `open_ended` lets further names through unchanged.
+
+    Raises:
+        DeclarationError: naming the field whose type has no JSON form.
+    """
+    config = ConfigDict(extra="allow" if open_ended else "forbid")
+    create: Any = TypedDict
+    holder = with_config(config)(create("Arguments", dict(fields)))
+    try:
+        return compile_type(holder, where, generator=generator)
+    except DeclarationError:
+        for name, annotation in fields.items():
+            compile_type(unqualified(annotation), f"{where}: parameter '{name}'")
+        raise
+
+
+def converter(compiled: Compiled) -> Convert:
+    """A function from a checked JSON value to its Python value.
+
+    pydantic decides between `datetime | str` by how exactly a value fits, and a Python string always fits str best.
+    Only of JSON it knows that a string may be a datetime; such types take that way, which costs an encoding.
+    """
+    validator = compiled.validator()
+    if not _is_ambiguous(compiled.schema):
+        return validator.validate_python
+    validate_json = validator.validate_json
+
+    def convert(value: Any) -> Any:
+        try:
+            encoded = to_json(value)
+        except (PydanticSerializationError, UnicodeError) as error:
+            raise ArgumentError(wording.shorten(f"not JSON: {error}")) from None
+        return validate_json(encoded)
+
+    return convert
+
+
+def explain(
+    error: ValidationError, value: Any, noun: str = "argument", at: tuple[str | int, ...] = ()
+) -> ArgumentError:
+    """pydantic's failures in words, up to five.
+
+    `value` is the root, `at` the place inside it that was converted.
+    """
+    told: dict[str, None] = {}
+    for detail in error.errors(include_url=False, include_context=False):
+        detail["loc"] = (*at, *detail["loc"])
+        told[_problem(detail, value, noun)] = None
+        if len(told) == SHOWN:
+            break
+    return ArgumentError("; ".join(told))
+
+
+def _problem(detail: ErrorDetails, value: Any, noun: str) -> str:
+    loc, kind, given = detail["loc"], detail["type"], detail["input"]
+    path = wording.place(_path(loc, value))
+    noun = "key" if len(loc) > 1 else noun
+    inside, name = wording.place(_path(loc[:-1], value)), str(loc[-1]) if loc else ""
+    if kind == "missing":
+        text, path = wording.missing(name, noun), inside
+    elif kind in ("extra_forbidden", "unexpected_keyword_argument"):
+        text, path = wording.unknown(name, (), noun), inside
+    else:
+        message = detail["msg"].removeprefix("Value error, ").removeprefix("Assertion failed, ")
+        text = message.replace("Input should be", "must be", 1)
+        if isinstance(given, str | int | float):
+            text = f"{wording.echo(given)} {text if text.startswith(('must', 'is ')) else f'is refused: {text}'}"
+    return wording.shorten(f"{path}: {text}" if path else text)
+
+
+def _path(loc: tuple[str | int, ...], value: Any) -> list[str | int]:
+    """The steps of a location that exist in the value; pydantic adds the names of union members and of keys."""
+    path: list[str | int] = []
+    for step in loc:
+        try:
+            value = value[step]
+        except (LookupError, TypeError):
+            continue
+        path.append(step)
+    return path
+
+
+def unqualified(annotation: Any) -> Any:
+    """A field's type without the mark that it may be absent."""
+    return get_args(annotation)[0] if get_origin(annotation) is NotRequired else annotation
+
+
+def _is_ambiguous(schema: dict[str, Any]) -> bool:
+    """Is there a choice between two types that look alike in JSON?"""
+    definitions = schema.get("$defs", {})
+    waiting: list[Any] = [schema]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, list):
+            waiting.extend(node)
+        elif isinstance(node, dict):
+            waiting.extend(node.values())
+            branches = node.get("anyOf") or node.get("oneOf")
+            if isinstance(branches, list):
+                kinds = [_json_type(branch, definitions) for branch in branches]
+                if len(set(kinds)) < len(kinds):
+                    return True
+    return False
+
+
+def json_types(schema: dict[str, Any]) -> set[str]:
+    """The JSON types a schema names at its root, alternatives included."""
+    definitions = schema.get("$defs", {})
+    branches = schema.get("anyOf") or schema.get("oneOf") or [schema]
+    return {str(_json_type(branch, definitions)) for branch in branches}
+
+
+def _json_type(schema: Any, definitions: dict[str, Any]) -> Any:
+    reference = schema.get("$ref", "") if isinstance(schema, dict) else ""
+    if reference.startswith("#/$defs/"):
+        schema = definitions.get(reference.removeprefix("#/$defs/"), {})
+    return schema.get("type") if isinstance(schema, dict) else None

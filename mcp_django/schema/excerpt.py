@@ -1,0 +1,68 @@
+"""The part of a large value that is worth explaining.
+
+Deciding whether a value fits is fast at any size; collecting what is wrong with it costs about 20 us for each
+failure, alternatives included, so that a body of a few megabytes would hold a worker for many seconds. A value is
+therefore cut before it is explained.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+NODES = 500
+"""Values, nested ones included, up to which a value is explained whole."""
+_ITEMS = 50
+
+
+@dataclass(slots=True)
+class Excerpt:
+    """A value with long lists and objects cut."""
+
+    value: Any
+    cut: set[tuple[str | int, ...]] = field(default_factory=set)
+    """Where something was left out."""
+
+
+def excerpt(value: Any) -> Excerpt:
+    """Cut a JSON value to `NODES` nodes at most; a small one is returned as it is."""
+    if _within(value, NODES) >= 0:
+        return Excerpt(value)
+    cutter = _Cutter()
+    return Excerpt(cutter.copy(value, ()), cutter.cut)
+
+
+def _within(value: Any, budget: int) -> int:
+    """What is left of a budget of nodes after `value`; negative as soon as it is spent."""
+    budget -= 1
+    if isinstance(value, dict):
+        value = value.values()
+    elif not isinstance(value, list):
+        return budget
+    if budget < len(value):
+        return -1
+    for item in value:
+        budget = _within(item, budget)
+        if budget < 0:
+            break
+    return budget
+
+
+class _Cutter:
+    def __init__(self) -> None:
+        self.left = NODES
+        self.cut: set[tuple[str | int, ...]] = set()
+
+    def copy(self, value: Any, path: tuple[str | int, ...]) -> Any:
+        self.left -= 1
+        if isinstance(value, dict):
+            return {key: self.copy(item, (*path, key)) for key, item in self._some(value.items(), path)}
+        if isinstance(value, list):
+            return [self.copy(item, (*path, index)) for index, item in self._some(enumerate(value), path, len(value))]
+        return value
+
+    def _some(self, items: Any, path: tuple[str | int, ...], size: int | None = None) -> Any:
+        size = len(items) if size is None else size
+        for taken, item in enumerate(items):
+            if taken == _ITEMS or self.left <= 0:
+                self.cut.add(path)
+                return
+            yield item

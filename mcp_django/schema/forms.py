@@ -1,0 +1,223 @@
+"""Types as forms that a person fills in: the restricted schema of elicitation, and the way back.
+
+A form is flat: strings, numbers, booleans and choices (elicitation, requestedSchema). The newest form is built, with
+titles and multiple choice; older revisions take away what they do not know.
+"""
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+from pydantic import ValidationError
+
+from .choices import FormGenerator, choice_of
+from .conversion import compile_fields, converter, explain
+from .docstrings import parse_docstring
+from .errors import ArgumentError, DeclarationError
+from .generation import Compiled, compile_type, describe_type
+from .handwritten import check_schema
+from .validation import Checker
+
+VALUE = "value"
+"""The one property of a form that asks for a single value."""
+_FORMATS = ("date", "date-time", "email", "uri")
+_KEPT = {
+    "string": ("minLength", "maxLength", "default"),
+    "integer": ("minimum", "maximum", "default"),
+    "number": ("minimum", "maximum", "default"),
+    "boolean": ("default",),
+}
+
+
+class Form:
+    """A question's schema, and what an answer to it means."""
+
+    __slots__ = ("_checker", "_convert", "_decode", "_nullable", "schema")
+
+    def __init__(
+        self,
+        schema: dict[str, Any],
+        convert: Callable[[dict[str, Any]], Any],
+        decode: dict[str, dict[str, Any]] | None = None,
+        nullable: frozenset[str] = frozenset(),
+    ) -> None:
+        self.schema = schema
+        """The restricted JSON Schema a client shows. Not to be changed."""
+        self._checker = Checker(schema)
+        self._convert = convert
+        self._decode = decode or {}
+        self._nullable = nullable
+
+    def read(self, content: dict[str, Any] | None) -> Any:
+        """The value that the content of an accepted answer stands for.
+
+        Fields the form does not have are ignored, fields left empty (null) count as absent.
+
+        Raises:
+            ValueError: saying in words which field breaks which rule.
+        """
+        if content is not None and not isinstance(content, dict):
+            raise ArgumentError("the content of a form must be an object")
+        known = self.schema["properties"]
+        given = {name: value for name, value in (content or {}).items() if name in known and value is not None}
+        if not self._checker.is_valid(given):
+            raise ArgumentError(self._checker.problems(given, "field"))
+        for name, meaning in self._decode.items():
+            if name in given:
+                given[name] = _decoded(given[name], meaning)
+        for name in self._nullable - given.keys():
+            given[name] = None
+        try:
+            return self._convert(given)
+        except ValidationError as error:
+            raise explain(error, given, "field") from None
+
+
+def form_of(type_: Any) -> Form:
+    """Compile a type to a form.
+
+    None asks for nothing but consent. A bool, str, number, date, Literal, Enum or list of choices asks for one value;
+    a dataclass, TypedDict, pydantic model or Struct for its fields; a dict is a restricted schema written by hand,
+    whose content is checked and returned as it is.
+
+    Raises:
+        DeclarationError: when the type does not fit a flat form.
+    """
+    if isinstance(type_, dict):
+        return _by_hand(type_)
+    try:
+        hash(type_)
+    except TypeError:
+        # Annotated with a Field, for example.
+        return _compiled_form(type_)
+    return _cached_form(type_)
+
+
+def _compiled_form(type_: Any) -> Form:
+    if type_ is None or type_ is type(None):
+        return Form({"type": "object", "properties": {}}, lambda content: None)
+    where = f"form {describe_type(type_)}"
+    compiled = compile_type(type_, where, generator=FormGenerator)
+    described = _object(compiled)
+    if described is not None:
+        return _form(compiled, described, parse_docstring(type_.__doc__ or "").parameters, where, unwrap=False)
+    single = compile_fields({VALUE: type_}, where=where, generator=FormGenerator)
+    return _form(single, single.schema, {}, where, unwrap=True)
+
+
+# Questions are asked at run time, so that their types are met again and again.
+_cached_form = lru_cache(maxsize=256)(_compiled_form)
+
+
+def _object(compiled: Compiled) -> dict[str, Any] | None:
+    """The schema of a type with fields, None for any other."""
+    described = compiled.schema
+    if "$ref" in described:
+        definitions = described.get("$defs", {})
+        described = {**definitions.get(described["$ref"].removeprefix("#/$defs/"), {}), "$defs": definitions}
+    return described if described.get("type") == "object" and "properties" in described else None
+
+
+def _form(
+    compiled: Compiled, described: dict[str, Any], descriptions: dict[str, str], where: str, *, unwrap: bool
+) -> Form:
+    definitions = described.get("$defs", {})
+    properties: dict[str, Any] = {}
+    decode: dict[str, dict[str, Any]] = {}
+    nullable: set[str] = set()
+    for name, inner in described.get("properties", {}).items():
+        schema, may_be_null = _without_null(inner, definitions)
+        if may_be_null:
+            nullable.add(name)
+        field, meaning = _field(schema, definitions, f"{where}: field '{name}'")
+        if name in descriptions:
+            field.setdefault("description", descriptions[name])
+        properties[name] = field
+        if meaning is not None:
+            decode[name] = meaning
+    required = described.get("required", [])
+    schema = {"type": "object", "properties": properties}
+    if must := [name for name in required if name not in nullable]:
+        schema["required"] = must
+    convert = converter(compiled)
+    if unwrap:
+        return Form(schema, lambda given: convert(given)[VALUE], decode, frozenset(nullable.intersection(required)))
+    return Form(schema, convert, decode, frozenset(nullable.intersection(required)))
+
+
+def _field(
+    schema: dict[str, Any], definitions: dict[str, Any], where: str
+) -> tuple[dict[str, Any], dict[str, Any] | None]:
+    """One property as a form knows it, and what its choices stand for unless for themselves."""
+    texts: dict[str, Any] = {key: schema[key] for key in ("title", "description") if key in schema}
+    choice = choice_of(schema)
+    if choice is not None:
+        return choice.single(texts, schema.get("default"))
+    kind = schema.get("type")
+    if kind == "array" and isinstance(schema.get("items"), dict):
+        choice = choice_of(_without_null(schema["items"], definitions)[0])
+        if choice is not None:
+            limits: dict[str, Any] = {key: schema[key] for key in ("minItems", "maxItems") if key in schema}
+            return choice.multiple({**texts, **limits}, schema.get("default"))
+    if kind not in _KEPT:
+        raise DeclarationError(
+            f"{where} does not fit a form, which holds strings, numbers, booleans, choices and lists of choices; "
+            "ask for it in several questions"
+        )
+    field: dict[str, Any] = {
+        "type": kind,
+        **texts,
+        **{key: schema[key] for key in _KEPT[kind] if schema.get(key) is not None},
+    }
+    if schema.get("format") in _FORMATS:
+        field["format"] = schema["format"]
+    _include_bounds(field, schema)
+    return field, None
+
+
+def _include_bounds(field: dict[str, Any], schema: dict[str, Any]) -> None:
+    """Forms know inclusive bounds only; for numbers the excluded one is refused when the answer is read."""
+    step = 1 if field["type"] == "integer" else 0
+    if "exclusiveMinimum" in schema:
+        field["minimum"] = schema["exclusiveMinimum"] + step
+    if "exclusiveMaximum" in schema:
+        field["maximum"] = schema["exclusiveMaximum"] - step
+
+
+def _without_null(schema: dict[str, Any], definitions: dict[str, Any]) -> tuple[dict[str, Any], bool]:
+    """A property's schema with its reference followed and null taken out, and whether null was in."""
+    branches = schema.get("anyOf")
+    if isinstance(branches, list):
+        rest = [branch for branch in branches if branch.get("type") != "null"]
+        # A decimal is a number or a string; a form asks for the number.
+        numbers = [branch for branch in rest if branch.get("type") == "number"]
+        if len(rest) == 1 or (len(rest) == 2 and numbers):
+            around = {key: value for key, value in schema.items() if key != "anyOf"}
+            inner, _ = _without_null((numbers or rest)[0], definitions)
+            return {**inner, **around}, len(rest) < len(branches)
+    if "$ref" in schema:
+        target = definitions.get(schema["$ref"].removeprefix("#/$defs/"), {})
+        return {**target, **{key: value for key, value in schema.items() if key != "$ref"}}, False
+    return schema, False
+
+
+def _decoded(value: Any, meaning: dict[str, Any]) -> Any:
+    return [meaning[item] for item in value] if isinstance(value, list) else meaning[value]
+
+
+def _by_hand(schema: dict[str, Any]) -> Form:
+    schema = {"properties": {}, **schema}
+    check_schema(schema, "form")
+    for name, field in schema["properties"].items():
+        if not _fits(field):
+            raise DeclarationError(
+                f"form: property '{name}' must be a string, number, integer, boolean, or an array of choices"
+            )
+    return Form(schema, lambda content: content)
+
+
+def _fits(field: Any) -> bool:
+    if not isinstance(field, dict) or field.get("type") != "array":
+        return isinstance(field, dict) and field.get("type") in _KEPT
+    items = field.get("items")
+    return isinstance(items, dict) and ("enum" in items or "anyOf" in items)

@@ -1,0 +1,178 @@
+"""Types into JSON Schema 2020-12 and into validators: pydantic, with the corners this project decides itself.
+
+Titles that pydantic makes up from names are left out, decimals are described by patterns that are checked in linear
+time, and integers are the exact ones of 64 bits: JSON decoders turn larger ones into floats, which pydantic would
+turn back into some other integer.
+"""
+
+from typing import Any, Literal
+
+from pydantic import TypeAdapter
+from pydantic.errors import PydanticUndefinedAnnotation, PydanticUserError
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
+from pydantic_core import CoreSchema, SchemaError, SchemaValidator, core_schema, to_jsonable_python
+
+from . import structs
+from .annotations import Adapter
+from .errors import DeclarationError
+
+Mode = Literal["validation", "serialization"]
+
+INT_MIN, INT_MAX = -(2**63), 2**63 - 1
+FLOAT_MAX = 2**53 - 1
+"""The largest magnitude up to which a float that looks like an integer certainly is the one that was meant."""
+
+_DECIMAL_IN = r"^[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)$"
+# No exponent: int(Decimal("1e999999999")) would take all memory.
+_DECIMAL_OUT = r"^-?[0-9]+(\.[0-9]+)?(E[+-]?[0-9]+)?$"
+
+_COLLECTIONS = frozenset({"list", "tuple", "set", "frozenset", "dict"})
+_CHOICE = {"enum", "const", "oneOf"}
+_NO_SCHEMAS_INSIDE = frozenset({"metadata", "default", "expected", "config", "serialization", "cls"})
+
+
+class SchemaGenerator(GenerateJsonSchema):
+    """pydantic's generator without the titles it invents."""
+
+    def field_title_should_be_set(self, schema: Any) -> bool:
+        return False
+
+    def decimal_schema(self, schema: core_schema.DecimalSchema) -> JsonSchemaValue:
+        described = super().decimal_schema(schema)
+        pattern = _DECIMAL_IN if self.mode == "validation" else _DECIMAL_OUT
+        for branch in described.get("anyOf", [described]):
+            if branch.get("type") == "string" and not schema.get("allow_inf_nan"):
+                branch["pattern"] = pattern
+        return described
+
+    def model_schema(self, schema: core_schema.ModelSchema) -> JsonSchemaValue:
+        return _untitled(super().model_schema(schema), schema["cls"])
+
+    def dataclass_schema(self, schema: core_schema.DataclassSchema) -> JsonSchemaValue:
+        return _untitled(super().dataclass_schema(schema), schema["cls"])
+
+    def typed_dict_schema(self, schema: core_schema.TypedDictSchema) -> JsonSchemaValue:
+        return _untitled(super().typed_dict_schema(schema), schema.get("cls"))
+
+    def enum_schema(self, schema: core_schema.EnumSchema) -> JsonSchemaValue:
+        self._enums.add(schema["cls"].__name__)
+        return super().enum_schema(schema)
+
+    def generate(self, schema: CoreSchema, mode: Mode = "validation") -> JsonSchemaValue:
+        self._enums: set[str] = set()
+        described = super().generate(schema, mode)
+        # An enum's title is added after enum_schema has returned.
+        for place in (described, *described.get("$defs", {}).values()):
+            if place.get("title") in self._enums and _CHOICE & place.keys():
+                del place["title"]
+        return described
+
+
+class Compiled:
+    """One annotation, compiled: its schema in either mode, its validator, its serializer."""
+
+    def __init__(self, annotation: Any, mode: Mode, generator: type[SchemaGenerator]) -> None:
+        """Raises pydantic's errors when the annotation cannot be described; `compile_type` says it readably."""
+        adapter = Adapter()
+        self._adapter: TypeAdapter[Any] = TypeAdapter(adapter.adapt(annotation))
+        if not self._adapter.pydantic_complete:
+            self._adapter.rebuild(raise_errors=True)
+        described = self._adapter.json_schema(mode=mode, by_alias=True, schema_generator=generator)
+        # Lazy translations, as Django's models have them, become plain text here.
+        plain: dict[str, Any] = to_jsonable_python(described, fallback=str)
+        self.schema = structs.inline(plain, adapter.structs)
+        """JSON Schema of what goes in or comes out, by alias. Not to be changed."""
+
+    @property
+    def serializer(self) -> Any:
+        """pydantic's serializer of the annotation."""
+        return self._adapter.serializer
+
+    def validator(self) -> SchemaValidator:
+        """A validator that takes integers of 64 bits only."""
+        # The prebuilt validators of model classes would bring back pydantic's own integers.
+        return SchemaValidator(_exact_integers(self._adapter.core_schema), _use_prebuilt=False)
+
+    def text_validator(self) -> SchemaValidator:
+        """A validator for values written as text, where "5" is an integer too."""
+        return SchemaValidator(_exact_integers(self._adapter.core_schema, from_text=True), _use_prebuilt=False)
+
+
+def compile_type(
+    annotation: Any,
+    where: str,
+    *,
+    mode: Mode = "validation",
+    generator: type[SchemaGenerator] = SchemaGenerator,
+) -> Compiled:
+    """Compile an annotation for what goes in ("validation") or comes out ("serialization").
+
+    Raises:
+        DeclarationError: when it has no JSON form; the text starts with `where`.
+    """
+    try:
+        return Compiled(annotation, mode, generator)
+    except PydanticUndefinedAnnotation as error:
+        raise DeclarationError(
+            f"{where}: the type {describe_type(annotation)} refers to {error.name!r}, which cannot be resolved; "
+            "define it at module level, outside 'if TYPE_CHECKING:'"
+        ) from error
+    except (PydanticUserError, SchemaError, TypeError, NameError, AttributeError) as error:
+        first_line = str(error).split("\n", 1)[0]
+        raise DeclarationError(
+            f"{where}: the type {describe_type(annotation)} has no JSON form; use JSON types, a dataclass, TypedDict, "
+            f"pydantic model or msgspec.Struct ({first_line})"
+        ) from error
+
+
+def describe_type(annotation: Any) -> str:
+    """A short name of a type for messages."""
+    name = annotation.__qualname__ if isinstance(annotation, type) else str(annotation)
+    return name if len(name) <= 120 else f"{name[:117]}..."
+
+
+def _untitled(schema: JsonSchemaValue, cls: Any) -> JsonSchemaValue:
+    if schema.get("title") == getattr(cls, "__name__", None):
+        schema.pop("title", None)
+    return schema
+
+
+def _exact_integers(schema: Any, *, from_text: bool = False) -> Any:
+    """The core schema with each integer replaced by one that is exact and fits 64 bits, and quick to give up."""
+    if isinstance(schema, list | tuple):
+        return type(schema)(_exact_integers(item, from_text=from_text) for item in schema)
+    if not isinstance(schema, dict):
+        return schema
+    kind = schema.get("type")
+    if kind == "int":
+        bounded = _bounded(schema)
+        return bounded if from_text else _exact(bounded)
+    is_schema = isinstance(kind, str)
+    exact = {
+        # An object's keys are text.
+        key: _exact_integers(value, from_text=from_text or key == "keys_schema")
+        if not is_schema or key not in _NO_SCHEMAS_INSIDE
+        else value
+        for key, value in schema.items()
+    }
+    if kind in _COLLECTIONS:
+        # One failure says enough: a million of them in one argument would take seconds to collect.
+        exact["fail_fast"] = True
+    return exact
+
+
+def _bounded(schema: dict[str, Any]) -> dict[str, Any]:
+    return {**schema, "ge": max(schema.get("ge", INT_MIN), INT_MIN), "le": min(schema.get("le", INT_MAX), INT_MAX)}
+
+
+def _exact(schema: dict[str, Any]) -> CoreSchema:
+    rules: Any = {key: value for key, value in schema.items() if key not in ("strict", "ref", "serialization")}
+    whole = {**rules, "strict": True}
+    as_float = core_schema.float_schema(strict=True, ge=-FLOAT_MAX, le=FLOAT_MAX)
+    exact: Any = core_schema.union_schema(
+        [whole, core_schema.chain_schema([as_float, rules])],
+        mode="left_to_right",
+        custom_error_type="exact_integer",
+        custom_error_message="must be an exact integer of at most 64 bits",
+    )
+    return {**exact, "ref": schema["ref"]} if "ref" in schema else exact

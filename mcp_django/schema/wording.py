@@ -1,0 +1,181 @@
+"""Failures of a check or a conversion, in words a language model can act on: the place, the rule, what to do.
+
+Values are echoed short: what a caller sent may be large, and it knows what it sent.
+"""
+
+import difflib
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from jsonschema_rs import ValidationError
+from jsonschema_rs import ValidationErrorKind as Kind
+
+LINE = 200
+"""Longest text for one problem, in characters."""
+_ECHO = 60
+_CHOICES = 12
+_NAMES = {"null": "null", "array": "a list", "object": "an object", "string": "a string", "number": "a number"}
+_NAMES |= {"integer": "an integer", "boolean": "true or false"}
+
+
+def explain(error: ValidationError, schema: Any, noun: str) -> Iterator[str]:
+    """The problems one validation error stands for, each a short text.
+
+    `schema` is the one that was checked against, `noun` what a property of its root is called.
+    """
+    for path, text in _rules(error, schema, noun):
+        yield shorten(f"{path}: {text}" if path else text)
+
+
+def place(path: Sequence[str | int]) -> str:
+    """A path inside a value as `filter.limits[2]`."""
+    text = ""
+    for step in path:
+        text += f"[{step}]" if isinstance(step, int) else f".{step}" if text else str(step)
+    return text
+
+
+def echo(value: Any) -> str:
+    """A value as JSON, cut short."""
+    if isinstance(value, str):
+        # Cut first: quoting a long text only to throw it away costs time the caller decides about.
+        value = value if len(value) <= _ECHO else f"{value[:_ECHO]}..."
+    elif isinstance(value, list | dict):
+        return "the list" if isinstance(value, list) else "the object"
+    return shorten(json.dumps(value, ensure_ascii=False, default=str), _ECHO + 5)
+
+
+def shorten(text: str, limit: int = LINE) -> str:
+    """The text, cut to `limit` characters."""
+    return text if len(text) <= limit else f"{text[: limit - 3]}..."
+
+
+def unknown(name: str, known: Iterable[str], noun: str) -> str:
+    """That a name is not known, and which one may have been meant."""
+    name = shorten(name, _ECHO)
+    close = difflib.get_close_matches(name, list(known), n=1)
+    return f"unknown {noun} '{name}'" + (f"; did you mean '{close[0]}'?" if close else "")
+
+
+def missing(name: str, noun: str) -> str:
+    """That a required name is absent."""
+    return f"missing {noun} '{shorten(name, _ECHO)}'"
+
+
+def choices(values: Sequence[Any]) -> str:
+    """Values to choose from, as many as are worth reading."""
+    listed = ", ".join(echo(value) for value in values[:_CHOICES])
+    return listed if len(values) <= _CHOICES else f"{listed} and {len(values) - _CHOICES} more"
+
+
+def _rules(error: ValidationError, schema: Any, noun: str) -> Iterator[tuple[str, str]]:
+    kind, value, path = error.kind, error.instance, place(error.instance_path)
+    noun = "key" if path else noun
+    match kind:
+        case Kind.Required():
+            yield path, missing(kind.property, noun)
+        case Kind.AdditionalProperties() | Kind.UnevaluatedProperties():
+            known = _known(schema, error.schema_path)
+            for name in kind.unexpected[:_CHOICES]:
+                yield path, unknown(name, known, noun)
+        case Kind.Type():
+            yield path, _wrong_type(value, kind.types)
+        case Kind.AnyOf() | Kind.OneOfNotValid():
+            yield from _branches(kind.context, value, path, schema, noun)
+        case Kind.PropertyNames():
+            yield path, f"a key breaks its rule: {shorten(kind.error.message)}"
+        case _:
+            yield path, _simple(kind, value) or shorten(error.message)
+
+
+def _branches(
+    branches: list[list[ValidationError]], value: Any, path: str, schema: Any, noun: str
+) -> Iterator[tuple[str, str]]:
+    """Tell the branch that was meant: the one whose type fits; if there is none, the types there are."""
+    types: list[str] = []
+    meant: list[list[ValidationError]] = []
+    for branch in branches:
+        wrong_type = [e.kind.types for e in branch if isinstance(e.kind, Kind.Type) and place(e.instance_path) == path]
+        if wrong_type:
+            types += wrong_type[0]
+        else:
+            meant.append(branch)
+    if not meant:
+        yield path, _wrong_type(value, dict.fromkeys(types))
+        return
+    # A constant that differs is the mark of another form.
+    closest = min(meant, key=lambda branch: (sum(isinstance(e.kind, Kind.Constant) for e in branch), len(branch)))
+    for error in closest:
+        yield from _rules(error, schema, noun)
+
+
+def _known(schema: Any, schema_path: Sequence[str | int]) -> list[str]:
+    """The property names beside the keyword at `schema_path`."""
+    for step in schema_path[:-1]:
+        try:
+            schema = schema[step]
+        except (LookupError, TypeError):
+            return []
+    properties = schema.get("properties") if isinstance(schema, dict) else None
+    return list(properties) if isinstance(properties, dict) else []
+
+
+def _wrong_type(value: Any, types: Iterable[str]) -> str:
+    given = "is" if value is None or isinstance(value, bool | list | dict) else f"{echo(value)} is"
+    return f"{given} {_kind_of(value)}; give {_either(types)}"
+
+
+def _kind_of(value: Any) -> str:
+    if value is None or isinstance(value, bool):
+        return "null" if value is None else "a boolean"
+    for kind, name in ((str, "a string"), (int, "an integer"), (float, "a number"), (list, "a list")):
+        if isinstance(value, kind):
+            return name
+    return "an object"
+
+
+def _either(types: Iterable[str]) -> str:
+    names = [_NAMES.get(name, name) for name in types]
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} or {names[-1]}"
+
+
+def _simple(kind: Kind, value: Any) -> str | None:
+    match kind:
+        case Kind.Enum():
+            return f"{echo(value)} is not one of {choices(kind.options)}"
+        case Kind.Constant():
+            return f"{echo(value)} is not {echo(kind.expected_value)}, the only value allowed"
+        case Kind.Maximum():
+            return f"{echo(value)} is greater than the maximum of {kind.limit}"
+        case Kind.Minimum():
+            return f"{echo(value)} is less than the minimum of {kind.limit}"
+        case Kind.ExclusiveMaximum():
+            return f"{echo(value)} must be less than {kind.limit}"
+        case Kind.ExclusiveMinimum():
+            return f"{echo(value)} must be greater than {kind.limit}"
+        case Kind.MultipleOf():
+            return f"{echo(value)} is not a multiple of {kind.multiple_of}"
+        case Kind.MaxLength():
+            return f"longer than the maximum of {kind.limit} characters"
+        case Kind.MinLength():
+            return f"shorter than the minimum of {kind.limit} characters"
+        case Kind.MaxItems():
+            return f"has more items than the maximum of {kind.limit}"
+        case Kind.MinItems():
+            return f"has fewer items than the minimum of {kind.limit}"
+        case Kind.MaxProperties():
+            return f"has more keys than the maximum of {kind.limit}"
+        case Kind.MinProperties():
+            return f"has fewer keys than the minimum of {kind.limit}"
+        case Kind.Pattern():
+            return f"{echo(value)} does not match the pattern {kind.pattern}"
+        case Kind.UniqueItems():
+            return "has an item twice; each must be different"
+        case Kind.AdditionalItems() | Kind.UnevaluatedItems():
+            return "has more items than are allowed"
+        case Kind.OneOfMultipleValid():
+            return f"{echo(value)} fits several of the forms allowed, but must fit exactly one"
+        case Kind.Not() | Kind.FalseSchema():
+            return f"{echo(value)} is not allowed here"
+    return None
