@@ -1,0 +1,65 @@
+"""Serve a Django project to AI clients over the Model Context Protocol.
+
+    from mcp_django import Context, tool
+
+    @tool(permission="shop.view_order")
+    def order_status(number: int) -> str: ...
+
+These names are the public API; importing them needs neither Django's settings nor its app registry.
+"""
+
+from .protocol.content import (
+    Annotations,
+    AudioContent,
+    BlobResourceContents,
+    EmbeddedResource,
+    ImageContent,
+    PromptMessage,
+    ResourceLink,
+    TextContent,
+    TextResourceContents,
+)
+from .protocol.errors import MCPError, ToolError
+from .protocol.types import Icon, ToolAnnotations
+from .server.context import Context
+from .server.decorators import completion, prompt, resource, tool
+from .server.handlers import Depends
+from .server.lowlevel import Handlers
+from .server.ports import Principal
+from .server.primitives import Completion
+from .server.providers import Provider
+from .server.results import PromptResult, ResourceResult, ToolResult
+from .server.server import Server
+from .server.toolset import Toolset, register
+
+__all__ = [
+    "Annotations",
+    "AudioContent",
+    "BlobResourceContents",
+    "Completion",
+    "Context",
+    "Depends",
+    "EmbeddedResource",
+    "Handlers",
+    "Icon",
+    "ImageContent",
+    "MCPError",
+    "Principal",
+    "PromptMessage",
+    "PromptResult",
+    "Provider",
+    "ResourceLink",
+    "ResourceResult",
+    "Server",
+    "TextContent",
+    "TextResourceContents",
+    "ToolAnnotations",
+    "ToolError",
+    "ToolResult",
+    "Toolset",
+    "completion",
+    "prompt",
+    "register",
+    "resource",
+    "tool",
+]

@@ -1,0 +1,115 @@
+"""What comes back from questions: the values that `ctx.elicit`, `ctx.sample` and `ctx.list_roots` return."""
+
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from ..protocol.revisions import Revision
+from ..schema import form_of
+from .ask import InvalidAnswer, Question
+
+T = TypeVar("T")
+ACTIONS = ("accept", "decline", "cancel")
+
+
+@dataclass(frozen=True, slots=True)
+class Answer(Generic[T]):
+    """What the user said: truthy when accepted, with the cleaned and typed value in `data`."""
+
+    action: str
+    """`accept`, `decline` or `cancel`."""
+    data: T | None = None
+
+    def __bool__(self) -> bool:
+        return self.action == "accept"
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """What the client's model said."""
+
+    content: list[dict[str, Any]]
+    """The content blocks, as they came."""
+    model: str
+    stop_reason: str | None = None
+
+    @property
+    def text(self) -> str:
+        """All text blocks, joined."""
+        return "".join(block["text"] for block in self.content if block.get("type") == "text")
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True, slots=True)
+class Root:
+    """A place that the client works in. Advice, not access control (client/roots)."""
+
+    uri: str
+    name: str | None = None
+
+
+def form_question(revision: Revision, message: str, schema: Any, key: str | None) -> Question:
+    """Ask for a form's worth of values (client/elicitation, form mode)."""
+    form = form_of(schema)
+
+    def read(raw: Any) -> Answer[Any]:
+        action = _action(raw)
+        if action != "accept":
+            return Answer(action)
+        content = raw.get("content")
+        try:
+            return Answer(action, form.read({} if content is None else content))
+        except ValueError as problem:
+            raise InvalidAnswer(str(problem)) from None
+
+    params = {"message": message, "requestedSchema": revision.requested_schema(form.schema)}
+    return Question("elicitation/create", params, {"elicitation": {"form": {}}}, read, key)
+
+
+def url_question(message: str, url: str, elicitation_id: str | None, key: str | None) -> Question:
+    """Ask the user to open a page (client/elicitation, URL mode). Accepting means consent to open it, not that it is
+    done.
+    """
+
+    def read(raw: Any) -> Answer[None]:
+        return Answer(_action(raw))
+
+    params = {"mode": "url", "message": message, "url": url}
+    if elicitation_id is not None:
+        params["elicitationId"] = elicitation_id
+    return Question("elicitation/create", params, {"elicitation": {"url": {}}}, read, key)
+
+
+def _action(raw: Any) -> str:
+    action = raw.get("action") if type(raw) is dict else None
+    if action not in ACTIONS:
+        raise InvalidAnswer("action must be accept, decline or cancel")
+    return str(action)
+
+
+def sample_question(params: dict[str, Any], key: str | None) -> Question:
+    """Ask the client's model (client/sampling)."""
+
+    def read(raw: Any) -> Sample:
+        content = raw.get("content") if type(raw) is dict else None
+        blocks = content if type(content) is list else [content]
+        if not all(type(block) is dict and type(block.get("text", "")) is str for block in blocks):
+            raise InvalidAnswer("content must be a content block or a list of them")
+        return Sample(
+            [block for block in blocks if type(block) is dict], str(raw.get("model", "")), raw.get("stopReason")
+        )
+
+    return Question("sampling/createMessage", params, {"sampling": {}}, read, key)
+
+
+def roots_question(key: str | None) -> Question:
+    """Ask where the client works (client/roots)."""
+
+    def read(raw: Any) -> list[Root]:
+        roots = raw.get("roots") if type(raw) is dict else None
+        if type(roots) is not list or not all(type(root) is dict and type(root.get("uri")) is str for root in roots):
+            raise InvalidAnswer("roots must be a list of objects with a uri")
+        return [Root(root["uri"], root.get("name")) for root in roots]
+
+    return Question("roots/list", None, {"roots": {}}, read, key)

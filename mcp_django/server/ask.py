@@ -1,0 +1,269 @@
+"""Questions to the client, written once by a handler and asked in two ways.
+
+`Live` sends a request on the call's stream and waits (handshake era). `Replay` answers from the record that the
+client carries in the sealed `requestState`, or notes the question and ends the round (stateless era): the handler
+then runs again from its first line when the client comes back with the answers.
+
+A question is identified by its scope, its key and how often that key was asked before in this run; its answer counts
+only while the question is still the same, which a digest of method and parameters tells. Answers that no run reached
+are kept; a round that answers nothing the handler still asks is stale, and a few stale rounds in a row end the call,
+because the handler asks something else each time. Decline and cancel are answers like any other.
+"""
+
+import asyncio
+import contextlib
+import hashlib
+import secrets
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+from ..protocol import jsonrpc
+from ..protocol.errors import InvalidParams, MCPError, ToolError
+from .call import Call
+from .ports import StateTooLarge
+
+ATTEMPTS = 3
+"""How often a handshake-era client may answer one question wrongly."""
+
+
+class Suspended(BaseException):
+    """The handler cannot go on in this round. Not an Exception, so that `except Exception` does not swallow it."""
+
+
+class InvalidAnswer(ValueError):
+    """The client's answer does not have the shape that was asked for."""
+
+
+class Refused(ToolError):
+    """The client answered a question with an error instead of an answer (handshake era only)."""
+
+
+class Unanswered(ToolError):
+    """No usable answer came in time, or the conversation cannot go on."""
+
+
+class Question(NamedTuple):
+    """What is asked, and how its raw answer is read."""
+
+    method: str
+    params: dict[str, Any] | None
+    needs: dict[str, Any]
+    """The client capability that it takes."""
+    read: Callable[[Any], Any]
+    """Raw answer to value; raises InvalidAnswer."""
+    key: str | None = None
+    """The author's name for it, seen on the wire in the stateless era."""
+
+
+class InputRequired(dict[str, Any]):
+    """The body of a result that ends a round (basic/patterns/mrtr)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskLimits:
+    """What one conversation may take."""
+
+    wait: float = 600.0
+    """Seconds that a question waits for its answer in the handshake era."""
+    answers: int = 64
+    rounds: int = 32
+    stale_rounds: int = 3
+    ttl: float = 3600.0
+    """Seconds that a client may take for one round in the stateless era."""
+
+
+class Conversation(Protocol):
+    """One call's questions."""
+
+    @property
+    def replaying(self) -> bool:
+        """Is the handler still on ground that an earlier round covered?"""
+
+    async def ask(self, question: Question, scope: str) -> Any:
+        """The value of the answer."""
+
+    async def once(self, key: str, run: Callable[[], Awaitable[Any]]) -> Any:
+        """Run and remember."""
+
+
+class _OnceKeys:
+    """The `once` keys of one run: a key used twice is a mistake, never a silent skip."""
+
+    def __init__(self) -> None:
+        self._seen: set[str] = set()
+
+    def claim(self, key: str) -> None:
+        if key in self._seen:
+            raise ValueError(
+                f"once({key!r}) ran before in this call; make the key unique, for example with the loop variable"
+            )
+        self._seen.add(key)
+
+
+def _through_json(value: Any) -> Any:
+    """The same loss of types in both eras."""
+    return jsonrpc.loads(jsonrpc.dumps(value))
+
+
+class Live:
+    """Handshake era: ask on the call's stream, wait for the answer."""
+
+    replaying = False
+
+    def __init__(self, call: Call, limits: AskLimits) -> None:
+        self._call, self._limits, self._once = call, limits, _OnceKeys()
+        self._results: dict[str, Any] = {}
+
+    async def ask(self, question: Question, scope: str) -> Any:
+        call = self._call
+        call.require(question.needs)
+        if call.session is None or not call.outbox.interactive:
+            raise Unanswered(
+                "This connection cannot carry questions to the client; use a transport with a stream and a session"
+            )
+        for attempt in range(1, ATTEMPTS + 1):
+            try:
+                reply = await call.session.ask(call.outbox, question.method, question.params, timeout=self._limits.wait)
+            except TimeoutError:
+                raise Unanswered(f"No answer came within {self._limits.wait:g} seconds") from None
+            if reply.error is not None:
+                raise Refused(str(reply.error.get("message") or "The client refused the question"))
+            try:
+                return question.read(reply.result)
+            except InvalidAnswer:
+                if attempt == ATTEMPTS:
+                    raise Unanswered(f"The client gave no valid answer in {ATTEMPTS} attempts") from None
+
+    async def once(self, key: str, run: Callable[[], Awaitable[Any]]) -> Any:
+        self._once.claim(key)
+        return _through_json(await run())
+
+
+class _Record(NamedTuple):
+    digest: str
+    answer: Any
+
+
+class Replay:
+    """Stateless era: answer from the record, or note the question and end this round.
+
+    Raises InvalidParams for a `requestState` or `inputResponses` that cannot be honoured.
+    """
+
+    def __init__(self, call: Call, binding: bytes, limits: AskLimits) -> None:
+        self._call, self._binding, self._limits = call, binding, limits
+        self._once, self._count = _OnceKeys(), Counter[str]()
+        self.pending: dict[str, tuple[str, Question]] = {}
+        params = call.params
+        state: dict[str, Any] = {"flow": "", "round": 0, "stale": 0, "answers": {}, "asked": {}, "once": {}}
+        if "requestState" in params:
+            state |= call.server.state_sealer.open(params["requestState"], binding)
+        self._state = state
+        self._answers = {key: _Record(*record) for key, record in state["answers"].items()}
+        self._fresh = self._responses(params)
+        self._answered = {key for key in state["asked"] if key in self._fresh}
+        for key in self._answered:
+            self._answers[key] = _Record(state["asked"][key], self._fresh.pop(key))
+        self._unread = {*self._answers, *(f"once:{key}" for key in state["once"])}
+        self._live = False
+
+    def _responses(self, params: dict[str, Any]) -> dict[str, Any]:
+        responses = params.get("inputResponses", {})
+        if type(responses) is not dict or not all(type(answer) is dict for answer in responses.values()):
+            raise InvalidParams("inputResponses must be an object that maps each key to a result object")
+        if len(responses) > self._limits.answers:
+            raise InvalidParams(f"inputResponses may hold {self._limits.answers} answers at most")
+        return dict(responses)
+
+    @property
+    def replaying(self) -> bool:
+        return bool(self._unread) and not self._live
+
+    async def ask(self, question: Question, scope: str) -> Any:
+        key, digest = self._identify(question, scope)
+        record = self._answers.get(key)
+        if record is None and key in self._fresh:
+            # The client may know the question without having been asked in this flow; the answer is checked like any
+            # other.
+            record = self._answers[key] = _Record(digest, self._fresh.pop(key))
+        if record is not None:
+            del self._answers[key]
+            if record.digest == digest:
+                self._unread.discard(key)
+                self._answered.discard(key)
+                with contextlib.suppress(InvalidAnswer):
+                    value = question.read(record.answer)
+                    self._answers[key] = record
+                    return value
+        self._call.require(question.needs)
+        self.pending[key] = digest, question
+        self._live = True
+        raise Suspended
+
+    async def once(self, key: str, run: Callable[[], Awaitable[Any]]) -> Any:
+        self._once.claim(key)
+        self._unread.discard(f"once:{key}")
+        results = self._state["once"]
+        if key not in results:
+            self._live = True
+            results[key] = _through_json(await run())
+        return results[key]
+
+    def input_required(self) -> InputRequired:
+        """The end of a round. Raises Unanswered when the conversation goes nowhere or outgrows its limits."""
+        state, limits = self._state, self._limits
+        stale = state["stale"] + 1 if self._answered else 0
+        if stale > limits.stale_rounds:
+            raise Unanswered("The tool asked something else on every round; it cannot be continued")
+        if state["round"] >= limits.rounds:
+            raise Unanswered(f"The conversation took more than {limits.rounds} rounds")
+        if len(self._answers) + len(self.pending) > limits.answers:
+            raise Unanswered(f"The tool asked more than {limits.answers} questions")
+        payload = {
+            **state,
+            "flow": state["flow"] or secrets.token_hex(8),
+            "round": state["round"] + 1,
+            "stale": stale,
+            "answers": {key: [*record] for key, record in self._answers.items()},
+            "asked": {key: digest for key, (digest, _) in self.pending.items()},
+        }
+        try:
+            sealed = self._call.server.state_sealer.seal(payload, self._binding, ttl=limits.ttl)
+        except StateTooLarge:
+            raise Unanswered("The conversation holds more than a state can carry") from None
+        requests = {
+            key: {"method": question.method, "params": question.params}
+            if question.params is not None
+            else {"method": question.method}
+            for key, (_, question) in self.pending.items()
+        }
+        return InputRequired(inputRequests=requests, requestState=sealed)
+
+    def _identify(self, question: Question, scope: str) -> tuple[str, str]:
+        """The question's name in this run, and the digest that says whether it is still the same question."""
+        what = jsonrpc.dumps_sorted([scope, question.method, question.params])
+        digest = hashlib.sha256(what).hexdigest()[:24]
+        name = scope + (question.key or f"{question.method.partition('/')[0]}-{digest[:10]}")
+        self._count[name] += 1
+        return (name if self._count[name] == 1 else f"{name}-{self._count[name]}"), digest
+
+
+def is_suspension(problem: BaseException) -> bool:
+    """Also when a TaskGroup wrapped it: a group suspends if nothing but suspensions is in it."""
+    if isinstance(problem, BaseExceptionGroup):
+        return all(is_suspension(inner) for inner in problem.exceptions)
+    return isinstance(problem, Suspended)
+
+
+async def gather(*branches: Awaitable[Any]) -> list[Any]:
+    """Run branches side by side, each to its end or its question, so that one round asks them all. A real error comes
+    first.
+    """
+    outcomes = await asyncio.gather(*branches, return_exceptions=True)
+    for kinds in (MCPError, Exception, BaseException):
+        for outcome in outcomes:
+            if isinstance(outcome, kinds):
+                raise outcome
+    return outcomes

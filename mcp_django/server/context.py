@@ -1,0 +1,361 @@
+"""What a handler is given: who asks, and the ways to talk back while it runs."""
+
+import asyncio
+import secrets
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ..protocol import jsonrpc
+from ..protocol.content import PromptMessage, TextContent
+from ..protocol.headers import Headers
+from ..protocol.revisions import Revision
+from ..protocol.types import LEVELS
+from ..schema import to_json
+from .answers import Answer, Root, Sample, form_question, roots_question, sample_question, url_question
+from .ask import Conversation, Question, Replay, Unanswered, gather
+from .call import Call
+from .ports import Principal
+from .session import Session
+
+if TYPE_CHECKING:
+    from .primitives import Primitive
+    from .server import Server
+
+T = TypeVar("T")
+
+
+class Context:
+    """One per call. Declare a parameter of this type, under any name, and it is filled in; it never shows in a schema.
+
+    Handlers written with `def` use the same names on `ctx.sync`, which wait in the handler's own thread.
+    """
+
+    __slots__ = ("_call", "_conversation", "_loop", "_primitive", "_progress", "_scope", "_state")
+
+    def __init__(
+        self, call: Call, primitive: "Primitive | None" = None, conversation: Conversation | None = None
+    ) -> None:
+        self._call, self._primitive, self._conversation = call, primitive, conversation
+        self._scope = ""
+        self._loop = asyncio.get_running_loop()
+        self._progress: float | None = None
+        self._state: dict[str, Any] | None = None
+
+    @property
+    def principal(self) -> Principal:
+        """Who asks, with scopes and claims."""
+        return self._call.connection.principal
+
+    @property
+    def user(self) -> Any:
+        """The Django user, or None when nobody is logged in."""
+        return self._call.connection.principal.user
+
+    @property
+    def request(self) -> Any:
+        """The Django HttpRequest, on both doors; None on transports without HTTP."""
+        return self._call.connection.request
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """The request's headers by lower-case name, credentials left out; empty on transports without them."""
+        return _readable(self._call.connection.headers)
+
+    @property
+    def session(self) -> Session | None:
+        """The session (handshake era), or None (stateless era)."""
+        return self._call.connection.session
+
+    @property
+    def server(self) -> "Server":
+        return self._call.server
+
+    @property
+    def revision(self) -> str:
+        """The protocol revision of this call, as on the wire."""
+        return self._call.revision.version
+
+    @property
+    def kwargs(self) -> Mapping[str, Any]:
+        """What the URL pattern captured, such as a tenant's slug."""
+        return self._call.connection.kwargs or {}
+
+    @property
+    def name(self) -> str | None:
+        """The name of the tool, prompt or resource that runs."""
+        return None if self._primitive is None else self._primitive.name
+
+    @property
+    def tool_name(self) -> str | None:
+        """The tool's name; None in a resource, prompt or completion."""
+        primitive = self._primitive
+        return primitive.name if primitive is not None and primitive.kind == "tool" else None
+
+    @property
+    def call_id(self) -> jsonrpc.Id | None:
+        """The request's id, as the client chose it."""
+        return self._call.id
+
+    @property
+    def metadata(self) -> Mapping[str, Any]:
+        """The `metadata=` that the tool and its toolset were registered with."""
+        return {} if self._primitive is None else self._primitive.metadata
+
+    @property
+    def meta(self) -> Mapping[str, Any]:
+        """The request's `_meta`."""
+        return self._call.meta
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """Scratch space: the session's in the handshake era (in this process), this call's in the stateless era."""
+        if self._state is None:
+            session = self._call.connection.session
+            self._state = {} if session is None else session.state
+        return self._state
+
+    @property
+    def lifespan(self) -> Any:
+        """What the server's lifespan yielded."""
+        return self._call.server.lifespan.state
+
+    @property
+    def client_info(self) -> Mapping[str, Any]:
+        """The client's name and version, as it says; may be empty."""
+        return self._call.client_info
+
+    @property
+    def client_capabilities(self) -> Mapping[str, Any]:
+        """What the client declared it can do."""
+        return self._call.capabilities
+
+    def supports(self, capability: str) -> bool:
+        """Can the client do this? A dotted path, such as `"sampling"` or `"elicitation.url"`."""
+        needed: dict[str, Any] = {}
+        for part in reversed(capability.split(".")):
+            needed = {part: needed}
+        return self._call.supports(needed)
+
+    @property
+    def cancelled(self) -> bool:
+        """Was this call given up? For loops in threads, which nothing can interrupt."""
+        return self._call.cancelled
+
+    async def report_progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
+        """Tell the client how far the call is; nothing happens when it did not ask.
+
+        A value that does not exceed the last one is left out: progress must increase (basic/utilities/progress).
+        """
+        token = self._call.meta.get("progressToken")
+        if token is None or (self._progress is not None and progress <= self._progress):
+            return
+        self._progress = progress
+        params: dict[str, Any] = {"progressToken": token, "progress": progress}
+        if total is not None:
+            params["total"] = total
+        if message is not None and self._call.revision.progress_message:
+            params["message"] = message
+        await self._emit("notifications/progress", params)
+
+    async def log(self, level: str, data: Any, *, logger: str | None = None) -> None:
+        """Send a log message to the client, if it wants this level. `data` is any JSON value; keep secrets out."""
+        if level not in LEVELS:
+            raise ValueError(f"unknown log level {level!r}; use one of {', '.join(LEVELS)}")
+        wanted = self._call.log_level
+        if wanted is None or LEVELS.index(level) < LEVELS.index(wanted) or self.replaying:
+            return
+        params: dict[str, Any] = {"level": level, "data": to_json(data)}
+        if logger is not None:
+            params["logger"] = logger
+        await self._emit("notifications/message", params)
+
+    async def debug(self, data: Any, *, logger: str | None = None) -> None:
+        await self.log("debug", data, logger=logger)
+
+    async def info(self, data: Any, *, logger: str | None = None) -> None:
+        await self.log("info", data, logger=logger)
+
+    async def notice(self, data: Any, *, logger: str | None = None) -> None:
+        await self.log("notice", data, logger=logger)
+
+    async def warning(self, data: Any, *, logger: str | None = None) -> None:
+        await self.log("warning", data, logger=logger)
+
+    async def error(self, data: Any, *, logger: str | None = None) -> None:
+        await self.log("error", data, logger=logger)
+
+    async def critical(self, data: Any, *, logger: str | None = None) -> None:
+        await self.log("critical", data, logger=logger)
+
+    async def alert(self, data: Any, *, logger: str | None = None) -> None:
+        await self.log("alert", data, logger=logger)
+
+    async def emergency(self, data: Any, *, logger: str | None = None) -> None:
+        await self.log("emergency", data, logger=logger)
+
+    async def notify(self, method: str, params: dict[str, Any] | None = None) -> None:
+        """Send a notification of your own on this call's stream. `method` starts with `notifications/`."""
+        if not method.startswith("notifications/"):
+            raise ValueError(f"{method!r} is no notification; its name must start with notifications/")
+        await self._emit(method, params or {})
+
+    @property
+    def replaying(self) -> bool:
+        """Is the handler repeating an earlier round (stateless era)? Log messages are held back meanwhile."""
+        return self._conversation is not None and self._conversation.replaying
+
+    @property
+    def unanswered(self) -> Replay | None:
+        """The conversation, if it waits for an answer that only another round can bring."""
+        talk = self._conversation
+        return talk if isinstance(talk, Replay) and talk.pending else None
+
+    async def elicit(self, message: str, schema: Any = bool, *, key: str | None = None) -> Answer[Any]:
+        """Ask the user. `schema` says what for: bool, str, int, float, Literal, Enum, a list of those two, a
+        dataclass, TypedDict or pydantic model with flat fields; None asks for consent only.
+
+        In the stateless era the handler runs again from its first line once the answer is there: keep what comes
+        before free of side effects, or wrap it in `once`. `key` names the question, which keeps its answer through
+        changes around it.
+
+        Raises MissingClientCapability when the client cannot ask, Unanswered when no valid answer comes.
+        """
+        return await self._ask(form_question(self._call.revision, message, schema, key))
+
+    async def elicit_url(self, message: str, url: str, *, key: str | None = None) -> Answer[None]:
+        """Ask the user to open a page of yours, for what must not pass through the client. Accepting is consent to
+        open it.
+        """
+        elicitation_id = secrets.token_urlsafe(16) if self._call.revision.elicitation_id else None
+        return await self._ask(url_question(message, url, elicitation_id, key))
+
+    async def sample(
+        self,
+        messages: "str | PromptMessage | Sequence[str | PromptMessage]",
+        *,
+        max_tokens: int = 1024,
+        system_prompt: str | None = None,
+        temperature: float | None = None,
+        stop_sequences: Sequence[str] | None = None,
+        model_preferences: Mapping[str, Any] | None = None,
+        include_context: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        key: str | None = None,
+    ) -> Sample:
+        """Ask the client's model for a message of `max_tokens` at most. A plain string is a message of the user's."""
+        given = [messages] if isinstance(messages, str | PromptMessage) else list(messages)
+        said = [PromptMessage("user", TextContent(m)) if isinstance(m, str) else m for m in given]
+        params: dict[str, Any] = {
+            "messages": [_shaped(self._call.revision, m) for m in said],
+            "maxTokens": max_tokens,
+        }
+        options = {
+            "systemPrompt": system_prompt,
+            "temperature": temperature,
+            "stopSequences": None if stop_sequences is None else list(stop_sequences),
+            "modelPreferences": model_preferences,
+            "includeContext": include_context,
+            "metadata": metadata,
+        }
+        params |= {name: value for name, value in options.items() if value is not None}
+        answer: Sample = await self._ask(sample_question(params, key))
+        return answer
+
+    async def list_roots(self, *, key: str | None = None) -> list[Root]:
+        """Ask the client where it works."""
+        roots: list[Root] = await self._ask(roots_question(key))
+        return roots
+
+    async def gather(self, *branches: Awaitable[Any]) -> list[Any]:
+        """Run several questions or calls side by side; in the stateless era one round asks them all."""
+        return await gather(*branches)
+
+    async def once(self, key: str, fn: Callable[[], Any]) -> Any:
+        """Run `fn` (plain or async) once per conversation and keep its JSON value, so that the rounds that follow do
+        not repeat it.
+
+        Not at-most-once: a round that is sent again runs `fn` again. A failure is not kept. Each key may be used once
+        in a call.
+        """
+
+        async def run() -> Any:
+            value = fn()
+            return to_json(await value if asyncio.iscoroutine(value) else value)
+
+        return await self._here(self._talk().once(self._scope + key, run))
+
+    @property
+    def sync(self) -> "SyncContext":
+        """The same for handlers that are plain functions."""
+        return SyncContext(self)
+
+    async def _emit(self, method: str, params: dict[str, Any]) -> None:
+        await self._here(self._call.outbox.put(jsonrpc.notification(method, params)))
+
+    async def _ask(self, question: Question) -> Any:
+        executor = self._call.server.executor
+        if executor.asking_is_unsafe():
+            raise Unanswered(_IN_TRANSACTION)
+        executor.rest()
+        return await self._here(self._talk().ask(question, self._scope))
+
+    def _talk(self) -> Conversation:
+        if self._conversation is None:
+            self._conversation = self._call.era.conversation(self._call)
+        return self._conversation
+
+    async def _here(self, work: Coroutine[Any, Any, T]) -> T:
+        """On the loop of the call, also when a thread's own loop (asgiref's async_to_sync) runs us."""
+        if asyncio.get_running_loop() is self._loop:
+            return await work
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
+
+
+class SyncContext:
+    """`ctx.sync`: the awaitable methods of a Context, blocking, for the thread that a plain handler runs in."""
+
+    __slots__ = ("_context",)
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self._context, name)
+        if not asyncio.iscoroutinefunction(value):
+            return value
+
+        def wait(*args: Any, **kwargs: Any) -> Any:
+            context = self._context
+            if name in _QUESTIONS and context.server.executor.asking_is_unsafe():
+                raise Unanswered(_IN_TRANSACTION)
+            return asyncio.run_coroutine_threadsafe(value(*args, **kwargs), context._loop).result()
+
+        return wait
+
+    def gather(self, *branches: Callable[[Context], Awaitable[Any]]) -> list[Any]:
+        """Each branch is a function of the async context: `ctx.sync.gather(lambda c: c.elicit("A?"), lambda c:
+        c.elicit("B?"))`.
+        """
+
+        async def run() -> list[Any]:
+            return await gather(*(branch(self._context) for branch in branches))
+
+        return asyncio.run_coroutine_threadsafe(run(), self._context._loop).result()
+
+
+def _shaped(revision: Revision, message: PromptMessage) -> dict[str, Any]:
+    wire = message.to_wire()
+    return {**wire, "content": revision.shape_content(wire["content"])}
+
+
+_IN_TRANSACTION = "A question inside a transaction would hold it open while somebody thinks; ask before it begins"
+_QUESTIONS = frozenset({"elicit", "elicit_url", "sample", "list_roots"})
+_CREDENTIALS = frozenset({b"authorization", b"cookie", b"proxy-authorization"})
+
+
+def _readable(headers: Headers | None) -> dict[str, str]:
+    return (
+        {}
+        if headers is None
+        else {k.decode("latin-1"): v.decode("latin-1") for k, v in headers.items() if k not in _CREDENTIALS}
+    )

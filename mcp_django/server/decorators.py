@@ -1,0 +1,268 @@
+"""`@tool`, `@resource`, `@prompt`, `@completion`: functions become primitives; the functions themselves stay as they
+are.
+
+The decorators of this module add to the registry of an alias (`server="default"`), those of a `Server` or `Toolset`
+to its own. Everything that is wrong with a declaration is found here: a name that clients refuse, a type without a
+schema, a header annotation in the wrong place, a taken name.
+"""
+
+import inspect
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypedDict, TypeVar, Unpack, overload
+
+from ..protocol.content import is_content_type
+from ..protocol.types import Annotations, Icon, ToolAnnotations
+from ..protocol.uri import UriTemplate
+from ..schema import (
+    DeclarationError,
+    describe,
+    output_of,
+    parameters_of,
+    prompt_parameters_of,
+    uri_parameters_of,
+)
+from .handlers import Handler, injected_parameters, is_injected, source_of
+from .primitives import Completer, Permission, Primitive, Prompt, Resource, ResourceTemplate, Tool
+from .registry import Problem, Registry, registry_for
+from .results import ToolResult
+
+F = TypeVar("F", bound=Callable[..., Any])
+Build = Callable[[Any], Primitive | Completer]
+_MARK = "__mcp_declarations__"
+_unclaimed: dict[Any, Registry] = {}
+NAME = re.compile(r"[A-Za-z0-9_.\-]{1,64}")
+"""server/tools allows 128 characters; clients that check allow 64."""
+
+
+class PrimitiveOptions(TypedDict, total=False):
+    """What every primitive takes."""
+
+    title: str
+    description: str
+    icons: Sequence[Icon]
+    tags: Sequence[str]
+    meta: Mapping[str, Any]
+    permission: Permission
+    scopes: Sequence[str]
+    timeout: float
+    metadata: Mapping[str, Any]
+
+
+class ToolOptions(PrimitiveOptions, total=False):
+    """What `@tool` takes beyond a name."""
+
+    annotations: ToolAnnotations | Mapping[str, Any]
+    input_schema: dict[str, Any]
+    output_schema: Any
+    guards: Sequence[Callable[..., Any]]
+    interceptors: Sequence[Callable[..., Any]]
+    exception_handlers: Mapping[type[Exception], Callable[..., Any]]
+
+
+class ResourceOptions(PrimitiveOptions, total=False):
+    """What `@resource` takes beyond a URI."""
+
+    name: str
+    mime_type: str
+    size: int
+    annotations: Annotations
+
+
+def build_tool(fn: Callable[..., Any], name: str | None = None, **options: Unpack[ToolOptions]) -> Tool:
+    """Compile a function to a Tool. Raises DeclarationError."""
+    name = _name(fn, name)
+    said = describe(fn)
+    parameters = parameters_of(fn, is_injected=is_injected, input_schema=options.get("input_schema"))
+    output = output_of(fn, output_schema=options.get("output_schema"), is_content=_is_content)
+    return Tool(
+        **_common(options),
+        name=name,
+        description=_description(options, said.summary, name),
+        handler=Handler(fn, parameters.injected),
+        source=source_of(fn),
+        parameters=parameters,
+        output=output,
+        annotations=ToolAnnotations.of(options.get("annotations")),
+        guards=tuple(options.get("guards", ())),
+        interceptors=tuple(options.get("interceptors", ())),
+        exception_handlers=dict(options.get("exception_handlers", {})),
+    )
+
+
+def build_resource(fn: Callable[..., Any], uri: str, **options: Unpack[ResourceOptions]) -> Resource | ResourceTemplate:
+    """Compile a function to a Resource, or to a ResourceTemplate when `uri` has variables. Raises DeclarationError."""
+    try:
+        template = UriTemplate(uri)
+    except ValueError as problem:
+        raise DeclarationError(f"{source_of(fn)}: {problem}") from None
+    if not re.match(r"[A-Za-z][A-Za-z0-9+.\-]*:", uri):
+        raise DeclarationError(f"{source_of(fn)}: {uri!r} has no scheme; write it like 'airport://{{code}}'")
+    said = describe(fn)
+    parameters = uri_parameters_of(fn, template.variables, is_injected=is_injected)
+    name = options.get("name") or str(getattr(fn, "__name__", uri))
+    common = {
+        **_common(options),
+        "name": name,
+        "description": _description(options, said.summary, name),
+        "handler": Handler(fn, parameters.injected),
+        "source": source_of(fn),
+        "mime_type": options.get("mime_type"),
+        "annotations": options.get("annotations"),
+    }
+    if template.is_static:
+        return Resource(**common, uri=uri, size=options.get("size"))
+    return ResourceTemplate(**common, template=template, convert=parameters.convert)
+
+
+def build_prompt(fn: Callable[..., Any], name: str | None = None, **options: Unpack[PrimitiveOptions]) -> Prompt:
+    """Compile a function to a Prompt. Raises DeclarationError."""
+    name = _name(fn, name)
+    parameters = prompt_parameters_of(fn, is_injected=is_injected)
+    return Prompt(
+        **_common(options),
+        name=name,
+        description=_description(options, describe(fn).summary, name),
+        handler=Handler(fn, parameters.injected),
+        source=source_of(fn),
+        parameters=parameters,
+    )
+
+
+def build_completer(fn: Callable[..., Any], target: str, argument: str) -> Completer:
+    """Compile a function of the text typed so far, which may also take the `arguments` chosen before. Raises
+    DeclarationError.
+    """
+    injected = injected_parameters(fn)
+    free = [name for name in inspect.signature(fn).parameters if name not in injected]
+    if not free or not set(free[1:]) <= {"arguments"}:
+        raise DeclarationError(
+            f"{source_of(fn)}: a completion takes the text typed so far as its first parameter, "
+            "and may take `arguments` and a Context besides"
+        )
+    return Completer(
+        target=target,
+        argument=argument,
+        handler=Handler(fn, injected),
+        value=free[0],
+        takes_arguments="arguments" in free[1:],
+        source=source_of(fn),
+    )
+
+
+@overload
+def tool(fn: F) -> F: ...
+@overload
+def tool(
+    fn: None = None, *, name: str | None = None, server: str = "default", **options: Unpack[ToolOptions]
+) -> Callable[[F], F]: ...
+def tool(fn: Any = None, *, name: str | None = None, server: str = "default", **options: Unpack[ToolOptions]) -> Any:
+    """Register a function as a tool: `@tool`, or `@tool(permission="shop.view_order")`.
+
+    The input schema comes from the signature and the docstring, the output schema from the return annotation. `name`
+    defaults to the function's; `server` is the alias in `MCP["SERVERS"]`.
+    """
+    return register_tool(registry_for(server), fn, name, options)
+
+
+def resource(uri: str, *, server: str = "default", **options: Unpack[ResourceOptions]) -> Callable[[F], F]:
+    """Register a function as the resource at `uri`, or as a template when `uri` has variables such as `{code}`."""
+    decorator: Callable[[F], F] = register_resource(registry_for(server), uri, options)
+    return decorator
+
+
+@overload
+def prompt(fn: F) -> F: ...
+@overload
+def prompt(
+    fn: None = None, *, name: str | None = None, server: str = "default", **options: Unpack[PrimitiveOptions]
+) -> Callable[[F], F]: ...
+def prompt(
+    fn: Any = None, *, name: str | None = None, server: str = "default", **options: Unpack[PrimitiveOptions]
+) -> Any:
+    """Register a function as a prompt. Its parameters are the prompt's arguments; it returns text or messages."""
+    return register_prompt(registry_for(server), fn, name, options)
+
+
+def completion(target: str, argument: str, *, server: str = "default") -> Callable[[F], F]:
+    """Register a function that completes `argument` of the prompt named `target`, or a variable of the URI template
+    `target`.
+    """
+    decorator: Callable[[F], F] = register_completer(registry_for(server), target, argument)
+    return decorator
+
+
+def register_tool(registry: Registry, fn: Any, name: str | None, options: ToolOptions) -> Any:
+    """`tool` for a given registry."""
+    return _decorator(registry, fn, lambda f: build_tool(f, name, **options))
+
+
+def register_resource(registry: Registry, uri: str, options: ResourceOptions) -> Any:
+    """`resource` for a given registry."""
+    return _decorator(registry, None, lambda f: build_resource(f, uri, **options))
+
+
+def register_prompt(registry: Registry, fn: Any, name: str | None, options: PrimitiveOptions) -> Any:
+    """`prompt` for a given registry."""
+    return _decorator(registry, fn, lambda f: build_prompt(f, name, **options))
+
+
+def register_completer(registry: Registry, target: str, argument: str) -> Any:
+    """`completion` for a given registry."""
+    return _decorator(registry, None, lambda f: build_completer(f, target, argument))
+
+
+def _decorator(registry: Registry, fn: Any, build: Build) -> Any:
+    def decorate(function: Any) -> Any:
+        inner = getattr(function, "__func__", function)
+        owner = getattr(inner, "__qualname__", "").rpartition(".")[0]
+        if owner and not owner.endswith("<locals>"):
+            # A method: its toolset registers it, once there is an instance to bind it to.
+            setattr(inner, _MARK, (*getattr(inner, _MARK, ()), build))
+            _unclaimed[inner] = registry
+        else:
+            registry.add(lambda: build(function), source_of(function))
+        return function
+
+    return decorate if fn is None else decorate(fn)
+
+
+def declarations_of(function: Any) -> tuple[Build, ...]:
+    """What the decorators noted on a method."""
+    return getattr(function, _MARK, ())
+
+
+def claim(cls: type) -> None:
+    """`cls` is a Toolset: the methods it marks will be registered by it."""
+    for value in vars(cls).values():
+        _unclaimed.pop(getattr(value, "__func__", value), None)
+
+
+def unclaimed() -> list[Problem]:
+    """Marked methods of classes that are no toolsets; they would never be served."""
+    text = "{} is marked as a method of a toolset, but its class is not a Toolset"
+    hint = "Let the class inherit from mcp_django.Toolset, or move the function out of it."
+    return [Problem(text.format(source_of(function)), source_of(function), hint) for function in _unclaimed]
+
+
+def _name(fn: Callable[..., Any], name: str | None) -> str:
+    name = name or getattr(fn, "__name__", "")
+    if not NAME.fullmatch(name):
+        raise DeclarationError(f"{source_of(fn)}: the name {name!r} must have 1 to 64 letters, digits, or one of _ - .")
+    return name
+
+
+def _description(options: PrimitiveOptions, summary: str, name: str) -> str:
+    return str(options.get("description") or summary or name.replace("_", " ").capitalize())
+
+
+def _common(options: PrimitiveOptions) -> dict[str, Any]:
+    given: dict[str, Any] = dict(options)
+    common = {key: given[key] for key in ("title", "permission", "timeout") if key in given}
+    common |= {key: tuple(given.get(key, ())) for key in ("icons", "tags", "scopes")}
+    return common | {key: dict(given.get(key, {})) for key in ("meta", "metadata")}
+
+
+def _is_content(annotation: Any) -> bool:
+    """Does a return annotation say content blocks instead of data?"""
+    return annotation in (ToolResult, bytes) or is_content_type(annotation) or hasattr(annotation, "_repr_png_")

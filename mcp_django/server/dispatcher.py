@@ -1,0 +1,65 @@
+"""Method names to functions. A function takes the Call and gives the result's body: at once, encoded before, or as a
+coroutine.
+"""
+
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
+
+from ..protocol.errors import MethodNotFound
+from .call import Call
+from .listing import Encoded
+from .methods import completion, lifecycle, logging, prompts, resources, tools
+
+Body = dict[str, Any] | Encoded
+
+METHODS: dict[str, Callable[[Call], Body | Coroutine[Any, Any, Body]]] = {
+    "initialize": lifecycle.initialize,
+    "ping": lifecycle.ping,
+    "server/discover": lifecycle.discover,
+    "tools/list": tools.list_tools,
+    "tools/call": tools.call_,
+    "resources/list": resources.list_resources,
+    "resources/templates/list": resources.list_templates,
+    "resources/read": resources.read,
+    "prompts/list": prompts.list_prompts,
+    "prompts/get": prompts.get,
+    "completion/complete": completion.complete,
+    "logging/setLevel": logging.set_level,
+}
+
+NOTIFICATIONS: dict[str, Callable[[Call], Awaitable[None]]] = {
+    "notifications/initialized": lifecycle.initialized,
+    "notifications/cancelled": lifecycle.cancelled,
+}
+
+NEEDS = {
+    "tools/list": "tools",
+    "tools/call": "tools",
+    "resources/list": "resources",
+    "resources/templates/list": "resources",
+    "resources/read": "resources",
+    "prompts/list": "prompts",
+    "prompts/get": "prompts",
+    "completion/complete": "completions",
+}
+"""The server capability behind a method."""
+
+
+def dispatch(call: Call) -> Body | Coroutine[Any, Any, Body]:
+    """Find the method in the call's revision and begin it. Raises MethodNotFound, and what the method's checks raise."""
+    method = call.message.method
+    function = METHODS.get(method)
+    if function is None or method not in call.revision.methods:
+        raise MethodNotFound(f"Method not found: {method[:128]}")
+    needed = NEEDS.get(method)
+    if needed is not None and needed not in call.server.offers:
+        raise MethodNotFound(f"This server offers no {needed}")
+    call.era.check(call)
+    return function(call)
+
+
+async def notice(call: Call) -> None:
+    """Act on a notification; unknown ones are ignored, as JSON-RPC asks."""
+    function = NOTIFICATIONS.get(call.method)
+    if function is not None and call.method in call.revision.notifications:
+        await function(call)

@@ -1,0 +1,105 @@
+"""The handshake era: `initialize` opens a session that fixes the revision; questions are requests that the server
+sends.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from ...protocol import jsonrpc
+from ...protocol.errors import InvalidParams, InvalidRequest, MCPError, UnsupportedProtocolVersion
+from ...protocol.meta import PROGRESS_TOKEN
+from ...protocol.revisions import ASSUMED, HANDSHAKE, LATEST, Era, Revision, negotiate
+from ..ask import Conversation, Live
+from ..call import Call, Connection
+from ..streams import Outbox
+
+if TYPE_CHECKING:
+    from ..server import Server
+
+OPENING = "initialize"
+WITHOUT_SESSION = frozenset({OPENING, "ping"})
+"""What may be asked before there is a session (basic/lifecycle: ping is allowed at any time)."""
+
+
+def opens_without_session(raw: Any) -> bool:
+    """May this message come without a session? Transports that carry session ids ask before they insist on one."""
+    return type(raw) is dict and raw.get("method") in WITHOUT_SESSION
+
+
+class HandshakeEra:
+    """See `base.Era`."""
+
+    name = Era.HANDSHAKE
+
+    def __init__(self, server: "Server") -> None:
+        self._server = server
+
+    def read(self, raw: Any, connection: Connection) -> jsonrpc.Message | list[Any]:
+        if type(raw) is not list:
+            return jsonrpc.read(raw)
+        # basic/transports of 2025-03-26: batches MUST be accepted; later revisions removed them, the first never had
+        # them.
+        revision = ASSUMED if connection.session is None else connection.session.revision
+        if not revision.batches:
+            raise InvalidRequest("This revision takes one message at a time, not an array")
+        if not raw:
+            raise InvalidRequest("A batch must hold at least one message")
+        return raw
+
+    def open(self, message: jsonrpc.Request | jsonrpc.Notification, connection: Connection, outbox: Outbox) -> Call:
+        session, params = connection.session, message.params or {}
+        if Era.HANDSHAKE not in self._server.eras:
+            # basic/versioning: a server without handshake names its versions to a client that tries one.
+            raise UnsupportedProtocolVersion([LATEST.version], str(params.get("protocolVersion", "")))
+        if session is not None and message.method != OPENING:
+            revision, capabilities, info = session.revision, session.client_capabilities, session.client_info
+        elif message.method in WITHOUT_SESSION:
+            revision, capabilities, info = self._greeting(message.method, params)
+        else:
+            raise InvalidRequest("Say initialize first")
+        meta = params.get("_meta")
+        level = None if session is None else session.log_level or self._server.options.log_level
+        return Call(
+            message,
+            revision,
+            self,
+            connection,
+            self._server,
+            outbox,
+            capabilities,
+            info,
+            meta if type(meta) is dict else {},
+            level,
+        )
+
+    def _greeting(self, method: str, params: dict[str, Any]) -> tuple[Revision, dict[str, Any], dict[str, Any]]:
+        if method != OPENING:
+            return ASSUMED, {}, {}
+        wanted, capabilities, info = params.get("protocolVersion"), params.get("capabilities"), params.get("clientInfo")
+        if type(wanted) is not str:
+            raise InvalidParams("protocolVersion must be a string", data={"supported": list(HANDSHAKE)})
+        if type(capabilities) is not dict:
+            raise InvalidParams("capabilities must be an object")
+        if type(info) is not dict or type(info.get("name")) is not str or type(info.get("version")) is not str:
+            raise InvalidParams("clientInfo must be an object with a name and a version")
+        return negotiate(wanted), capabilities, info
+
+    def check(self, call: Call) -> None:
+        if type(call.meta.get(PROGRESS_TOKEN, 0)) not in (int, str):
+            raise InvalidParams("_meta progressToken must be a string or an integer")
+
+    def dress(self, call: Call, body: dict[str, Any], *, private: bool = True) -> dict[str, Any]:
+        return body
+
+    def suspend(self, call: Call, body: dict[str, Any]) -> dict[str, Any]:
+        raise AssertionError("the handshake era waits for its answers")
+
+    def status(self, problem: MCPError) -> int:
+        # Only a body that is no message is an HTTP matter here; a missing scope is one in every revision
+        # (basic/authorization).
+        return problem.http_status if problem.code in (-32700, -32600) else 200
+
+    def resume(self, call: Call) -> Conversation | None:
+        return None
+
+    def conversation(self, call: Call) -> Conversation:
+        return Live(call, self._server.options.ask)

@@ -1,0 +1,119 @@
+"""The stateless era: every request stands for itself and says who it is; questions end the call and are answered in a
+retry.
+"""
+
+import hashlib
+from typing import TYPE_CHECKING, Any
+
+from ...protocol import jsonrpc
+from ...protocol.errors import InvalidParams, InvalidRequest, MCPError, UnsupportedProtocolVersion
+from ...protocol.headers import NAMED, check_routing
+from ...protocol.meta import CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL, PROGRESS_TOKEN, PROTOCOL_VERSION, SERVER_INFO
+from ...protocol.revisions import REVISIONS, STATELESS, Era
+from ...protocol.types import LEVELS
+from ..ask import Conversation, Replay, Unanswered
+from ..call import Call, Connection
+from ..streams import Outbox
+
+if TYPE_CHECKING:
+    from ..server import Server
+
+_MISSING = f"params._meta must hold {PROTOCOL_VERSION} (a string) and {CLIENT_CAPABILITIES} (an object)"
+
+
+class StatelessEra:
+    """See `base.Era`."""
+
+    name = Era.STATELESS
+
+    def __init__(self, server: "Server") -> None:
+        self._server = server
+        self._meta: dict[str, Any] = {SERVER_INFO: REVISIONS[STATELESS[-1]].shape_implementation(server.info.to_wire())}
+        self._offered = list(STATELESS) if Era.STATELESS in server.eras else []
+
+    def read(self, raw: Any, connection: Connection) -> jsonrpc.Message:
+        message = jsonrpc.read(raw)
+        if type(message) is jsonrpc.Response:
+            raise InvalidRequest("Clients send no responses in this revision; answer questions with inputResponses")
+        return message
+
+    def open(self, message: jsonrpc.Request | jsonrpc.Notification, connection: Connection, outbox: Outbox) -> Call:
+        if type(message) is jsonrpc.Notification:
+            return self._notification(message, connection, outbox)
+        params = message.params
+        meta = params.get("_meta") if params is not None else None
+        if (
+            type(meta) is not dict
+            or type(version := meta.get(PROTOCOL_VERSION)) is not str
+            or CLIENT_CAPABILITIES not in meta
+        ):
+            raise InvalidParams(_MISSING)
+        if connection.headers is not None:
+            named = NAMED.get(message.method)
+            name = params.get(named) if named is not None and params is not None else None
+            check_routing(connection.headers, version, message.method, name)
+        revision = REVISIONS.get(version)
+        if revision is None or version not in self._offered:
+            raise UnsupportedProtocolVersion(self._offered, version)
+        return Call(
+            message,
+            revision,
+            self,
+            connection,
+            self._server,
+            outbox,
+            meta[CLIENT_CAPABILITIES],
+            meta.get(CLIENT_INFO, _NOBODY),
+            meta,
+            meta.get(LOG_LEVEL),
+        )
+
+    def _notification(self, message: jsonrpc.Notification, connection: Connection, outbox: Outbox) -> Call:
+        revision = REVISIONS[STATELESS[-1]]
+        return Call(message, revision, self, connection, self._server, outbox, {}, {}, {})
+
+    def check(self, call: Call) -> None:
+        if type(call.capabilities) is not dict:
+            raise InvalidParams(_MISSING)
+        if call.log_level is not None and call.log_level not in LEVELS:
+            raise InvalidParams(f"_meta {LOG_LEVEL} must be one of {', '.join(LEVELS)}")
+        if type(call.client_info) is not dict:
+            raise InvalidParams(f"_meta {CLIENT_INFO} must be an object")
+        if type(call.meta.get(PROGRESS_TOKEN, 0)) not in (int, str):
+            raise InvalidParams("_meta progressToken must be a string or an integer")
+
+    def dress(self, call: Call, body: dict[str, Any], *, private: bool = True) -> dict[str, Any]:
+        body["resultType"] = "complete"
+        body["_meta"] = {**body["_meta"], **self._meta} if "_meta" in body else self._meta
+        if call.method in call.revision.cacheable:
+            options = self._server.options
+            body["ttlMs"] = 0 if call.method == "resources/read" else int(options.cache_ttl * 1000)
+            body["cacheScope"] = "private" if private or options.private else "public"
+        return body
+
+    def suspend(self, call: Call, body: dict[str, Any]) -> dict[str, Any]:
+        return {**body, "resultType": "input_required", "_meta": self._meta}
+
+    def status(self, problem: MCPError) -> int:
+        return problem.http_status
+
+    def resume(self, call: Call) -> Conversation | None:
+        params = call.params
+        retried = "requestState" in params or "inputResponses" in params
+        return self.conversation(call) if retried and call.method in NAMED else None
+
+    def conversation(self, call: Call) -> Conversation:
+        if call.method not in NAMED:
+            raise Unanswered("Only tools, prompts and resources can ask; a completion cannot")
+        params = call.params
+        what = [
+            self._server.alias,
+            call.principal.key,
+            call.method,
+            params.get(NAMED[call.method]),
+            params.get("arguments"),
+        ]
+        return Replay(call, hashlib.sha256(jsonrpc.dumps_sorted(what)).digest(), self._server.options.ask)
+
+
+_NOBODY: dict[str, Any] = {}

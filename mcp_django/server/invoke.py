@@ -1,0 +1,218 @@
+"""Running the user's code: the one place where it is called, and where its exceptions are sorted.
+
+A ToolError, and what the server's table of exceptions translates to one, is for the model; an MCPError is for the
+client; anything else is a bug, whose text stays in the log beside the reference that goes out.
+"""
+
+import asyncio
+import inspect
+import logging
+import secrets
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
+
+from ..protocol.errors import InsufficientScope, InternalError, InvalidParams, MCPError, ToolError
+from ..schema import ArgumentError
+from .ask import InputRequired, is_suspension
+from .call import Call
+from .context import Context
+from .handlers import Handler, run
+from .ports import ALLOW, HIDDEN, Overloaded
+from .primitives import Primitive, Tool
+from .results import tool_error, tool_result
+
+if TYPE_CHECKING:
+    from .server import Server
+
+logger = logging.getLogger("mcp_django.server")
+
+
+class TimedOut(Exception):
+    """The handler ran longer than it may."""
+
+
+async def call_tool(call: Call, tool: Tool, arguments: dict[str, Any]) -> dict[str, Any]:
+    """The CallToolResult body of one call, or the InputRequired that ends a round. Raises MCPError only, or is
+    cancelled.
+    """
+    context = _context(call, tool)
+    try:
+        tool.parameters.check(arguments)
+        values = tool.parameters.convert(arguments)
+        if tool.guards or tool.interceptors or tool.exception_handlers:
+            value = await _suspendable(
+                call, tool, context or Context(call, tool), lambda c: _guarded(call, tool, values, c)
+            )
+        elif context is None:
+            value = await _timed(call, tool, _plain(call, tool.handler, values))
+        else:
+            value = await _suspendable(call, tool, context, lambda c: run_handler(call, tool.handler, values, c))
+        if type(value) is InputRequired:
+            return value
+        return call.revision.shape_call_result(tool_result(tool, value))
+    except ArgumentError as problem:
+        if not call.revision.argument_errors_in_result:
+            raise InvalidParams(str(problem)) from None
+        return tool_error(str(problem))
+    except ToolError as problem:
+        return tool_error(str(problem) or "The tool failed")
+    except (MCPError, Overloaded):
+        raise
+    except TimedOut as problem:
+        return tool_error(str(problem))
+    except Exception as problem:
+        translated = call.server.ports.translate(problem)
+        if isinstance(translated, MCPError):
+            raise translated from None
+        return tool_error(
+            str(translated) if translated is not None else report(call.server, f"tool {tool.name!r}", problem)
+        )
+
+
+async def run_primitive(
+    call: Call, primitive: Primitive, values: dict[str, Any], *, handler: Handler | None = None
+) -> Any:
+    """The value of a prompt's or resource's handler (or of its completer's), or InputRequired. Raises MCPError only,
+    or is cancelled.
+    """
+    runs = handler or primitive.handler
+    context = _context(call, primitive) or Context(call, primitive)
+    try:
+        return await _suspendable(call, primitive, context, lambda c: run_handler(call, runs, values, c))
+    except (MCPError, Overloaded):
+        raise
+    except (ToolError, TimedOut) as problem:
+        raise InternalError(str(problem)) from None
+    except Exception as problem:
+        translated = call.server.ports.translate(problem)
+        if isinstance(translated, MCPError):
+            raise translated from None
+        text = (
+            str(translated)
+            if translated is not None
+            else report(call.server, f"{primitive.kind} {primitive.key!r}", problem)
+        )
+        raise InternalError(text) from None
+
+
+async def run_handler(call: Call, handler: Handler, values: dict[str, Any], context: Context) -> Any:
+    """Fill in what the server provides, and run."""
+    for name in handler.contexts:
+        values[name] = context
+    for name in handler.principals:
+        values[name] = call.principal
+    if handler.has_dependencies:
+        await handler.resolve(values, context)
+    return await _plain(call, handler, values)
+
+
+async def permit(call: Call, primitive: Primitive, unknown: MCPError) -> None:
+    """The permission decision. Raises `unknown` when the primitive is hidden, InsufficientScope when a step-up would
+    do.
+    """
+    authorizer = call.server.authorizer
+    if not authorizer.guards(primitive):
+        return
+    decision = await authorizer.decide(call.principal, primitive)
+    if decision == HIDDEN:
+        raise unknown
+    if decision != ALLOW:
+        raise InsufficientScope(decision.scopes)
+
+
+def report(server: "Server", what: str, problem: BaseException) -> str:
+    """Log a bug under a fresh reference; the text that may go out."""
+    reference = secrets.token_hex(4)
+    logger.error("Reference %s: %s of server %r failed", reference, what, server.alias, exc_info=problem)
+    if server.options.expose_errors:
+        return f"Internal error (reference {reference}): {type(problem).__name__}: {problem}"
+    return f"Internal error (reference {reference})"
+
+
+async def _plain(call: Call, handler: Handler, values: dict[str, Any]) -> Any:
+    executor = call.server.executor
+    if not handler.is_async:
+        value = await executor.run(handler.fn, **values)
+        return await value if inspect.isawaitable(value) else value
+    lease = executor.enter()
+    try:
+        return await handler.fn(**values)
+    finally:
+        lease.close()
+
+
+def _context(call: Call, primitive: Primitive) -> Context | None:
+    """None when neither the handler nor the call needs one. A bad `requestState` is refused here, before anything
+    runs.
+    """
+    conversation = call.era.resume(call)
+    handler = primitive.handler
+    if conversation is None and not handler.contexts and not handler.principals and not handler.has_dependencies:
+        return None
+    return Context(call, primitive, conversation)
+
+
+async def _suspendable(
+    call: Call, primitive: Primitive, context: Context, start: Callable[[Context], Awaitable[Any]]
+) -> Any:
+    """Run; a question that needs another round wins over whatever the handler made of it."""
+    try:
+        value = await _timed(call, primitive, start(context))
+    except BaseException as problem:
+        if not is_suspension(problem):
+            raise
+    else:
+        if context.unanswered is None:
+            return value
+        logger.warning(
+            "%s %r caught the suspension of a question; never catch BaseException", primitive.kind, primitive.key
+        )
+    waiting = context.unanswered
+    if waiting is None:
+        raise RuntimeError("a suspension without a question")
+    return waiting.input_required()
+
+
+async def _timed(call: Call, primitive: Primitive, work: Awaitable[Any]) -> Any:
+    limit = call.server.options.timeout if primitive.timeout is None else primitive.timeout
+    if limit is None:
+        return await work
+    try:
+        async with asyncio.timeout(limit) as scope:
+            return await work
+    except TimeoutError:
+        if not scope.expired():
+            raise
+        raise TimedOut(f"The {primitive.kind} took longer than {limit:g} seconds and was stopped") from None
+
+
+async def _guarded(call: Call, tool: Tool, values: dict[str, Any], context: Context) -> Any:
+    """Guards, then interceptors around the handler; exception handlers see what comes out."""
+    executor = call.server.executor
+
+    async def innermost() -> Any:
+        return await run_handler(call, tool.handler, values, context)
+
+    proceed: Callable[[], Awaitable[Any]] = innermost
+    for interceptor in reversed(tool.interceptors):
+        proceed = _around(interceptor, context, proceed)
+    try:
+        for guard in tool.guards:
+            if await run(guard, executor, context) is False:
+                raise ToolError(f"The tool {tool.name!r} may not be used here")
+        return await proceed()
+    except Exception as problem:
+        for kind in type(problem).__mro__:
+            handle = tool.exception_handlers.get(kind)
+            if handle is not None:
+                return await run(handle, executor, problem, context)
+        raise
+
+
+def _around(
+    interceptor: Callable[..., Any], context: Context, inner: Callable[[], Awaitable[Any]]
+) -> Callable[[], Awaitable[Any]]:
+    async def proceed() -> Any:
+        return await interceptor(context, inner)
+
+    return proceed

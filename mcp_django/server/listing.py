@@ -1,0 +1,108 @@
+"""The four lists: gathered, filtered by permission, cut into pages, and kept encoded while nothing changes.
+
+A list that looks the same for everybody is encoded once for each revision and page. Where permissions decide, it is
+encoded once for each set of primitives that somebody may see. Lists with provided primitives are gathered anew.
+"""
+
+from bisect import bisect_right
+from collections import OrderedDict
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ..protocol import jsonrpc
+from .call import Call
+from .context import Context
+from .pagination import cursor, position
+from .primitives import Primitive
+
+if TYPE_CHECKING:
+    from .server import Server
+
+KEPT = 512
+"""How many encoded pages a server keeps."""
+
+
+class Kind(NamedTuple):
+    """One of the lists."""
+
+    collection: str
+    """The registry's and the providers' name for it."""
+    field: str
+    """Its name in the result."""
+    capability: str
+
+
+class Encoded(NamedTuple):
+    """A whole result, encoded before."""
+
+    raw: bytes
+
+    def decoded(self) -> dict[str, Any]:
+        value: dict[str, Any] = jsonrpc.loads(self.raw)
+        return value
+
+
+class Listings:
+    """The lists of one server."""
+
+    def __init__(self, server: "Server") -> None:
+        self._server = server
+        self._pages: OrderedDict[tuple[Any, ...], Encoded] = OrderedDict()
+        self._guarded: dict[str, tuple[int, list[Primitive]]] = {}
+
+    def page(self, call: Call, kind: Kind) -> Encoded | Coroutine[Any, Any, Encoded]:
+        """The page that the call asks for."""
+        after = position(call, kind.collection)
+        if any(kind.capability in provider.offers for provider in self._server.providers):
+            return self._gathered(call, kind, after)
+        if self.guarded(kind):
+            return self._filtered(call, kind, after)
+        return self._kept(call, kind, after, frozenset())
+
+    def guarded(self, kind: Kind) -> list[Primitive]:
+        """The registered primitives whose visibility depends on who asks."""
+        version, known = self._guarded.get(kind.collection, (-1, []))
+        registry = self._server.registry
+        if version != registry.version:
+            authorizer = self._server.authorizer
+            known = [item for item in getattr(registry, kind.collection) if authorizer.guards(item)]
+            self._guarded[kind.collection] = registry.version, known
+        return known
+
+    async def _filtered(self, call: Call, kind: Kind, after: str | None) -> Encoded:
+        hidden = await self._server.authorizer.hidden(call.principal, self.guarded(kind))
+        return self._kept(call, kind, after, hidden)
+
+    async def _gathered(self, call: Call, kind: Kind, after: str | None) -> Encoded:
+        context = Context(call)
+        found: dict[str, Primitive] = {}
+        for provider in self._server.providers:
+            if kind.capability in provider.offers:
+                for item in await getattr(provider, kind.collection)(context):
+                    found.setdefault(item.key, item)
+        found |= {item.key: item for item in getattr(self._server.registry, kind.collection)}
+        authorizer = self._server.authorizer
+        hidden = await authorizer.hidden(call.principal, [item for item in found.values() if authorizer.guards(item)])
+        items = [found[key] for key in sorted(found) if key not in hidden]
+        return self._encode(call, kind, after, items, private=True)
+
+    def _kept(self, call: Call, kind: Kind, after: str | None, hidden: frozenset[str]) -> Encoded:
+        server = self._server
+        key = kind.collection, call.revision.version, after, hidden, server.registry.version
+        page = self._pages.get(key)
+        if page is None:
+            items = [item for item in getattr(server.registry, kind.collection) if item.key not in hidden]
+            page = self._encode(call, kind, after, items, private=bool(self.guarded(kind)))
+            self._pages[key] = page
+            if len(self._pages) > KEPT:
+                self._pages.popitem(last=False)
+        return page
+
+    def _encode(self, call: Call, kind: Kind, after: str | None, items: list[Primitive], *, private: bool) -> Encoded:
+        start = 0 if after is None else bisect_right(items, after, key=lambda item: item.key)
+        size = self._server.options.page_size or len(items)
+        page = items[start : start + size]
+        body: dict[str, Any] = {kind.field: [item.listed(call.revision) for item in page]}
+        if start + size < len(items):
+            body["nextCursor"] = cursor(call, kind.collection, page[-1].key)
+        return Encoded(jsonrpc.dumps(call.era.dress(call, body, private=private)))

@@ -1,0 +1,61 @@
+"""`initialize`, `ping` and `server/discover`; and the notifications that keep a session's books."""
+
+from typing import Any
+
+from ...protocol.revisions import STATELESS
+from ..call import Call
+
+
+async def initialize(call: Call) -> dict[str, Any]:
+    """Open a session and say what was agreed on (basic/lifecycle)."""
+    server = call.server
+    session = await server.sessions.open(
+        owner=call.principal.key,
+        revision=call.revision,
+        client_info=call.client_info,
+        capabilities=call.capabilities,
+        server=server.alias,
+        user_id=getattr(call.principal.user, "pk", None),
+    )
+    call.connection.opened = session
+    body: dict[str, Any] = {
+        "protocolVersion": call.revision.version,
+        "capabilities": server.capabilities(call.revision),
+        "serverInfo": call.revision.shape_implementation(server.info.to_wire()),
+    }
+    if server.instructions:
+        body["instructions"] = str(server.instructions)
+    return body
+
+
+def ping(call: Call) -> dict[str, Any]:
+    """An empty object, exactly (basic/utilities/ping)."""
+    return {}
+
+
+def discover(call: Call) -> dict[str, Any]:
+    """What the server speaks and serves (server/discover). Only versions that can be asked for in this way are named."""
+    server = call.server
+    body: dict[str, Any] = {"supportedVersions": list(STATELESS), "capabilities": server.capabilities(call.revision)}
+    if server.instructions:
+        body["instructions"] = str(server.instructions)
+    return call.era.dress(call, body, private=False)
+
+
+async def initialized(call: Call) -> None:
+    """The client is ready (basic/lifecycle)."""
+    session = call.session
+    if session is not None and not session.initialized:
+        session.initialized = True
+        await call.server.sessions.save(session)
+
+
+async def cancelled(call: Call) -> None:
+    """Give up a request of this session; unknown, finished and malformed ids are ignored
+    (basic/utilities/cancellation).
+    """
+    session, id = call.session, call.params.get("requestId")
+    if session is not None and type(id) in (int, str):
+        running = session.in_flight.get(id)
+        if running is not None:
+            running.cancel()

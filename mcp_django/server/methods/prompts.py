@@ -1,0 +1,54 @@
+"""`prompts/list` and `prompts/get` (server/prompts)."""
+
+from collections.abc import Coroutine
+from typing import Any
+
+from ...protocol.errors import InvalidParams
+from ...schema import ArgumentError
+from ..ask import InputRequired
+from ..call import Call
+from ..context import Context
+from ..invoke import permit, run_primitive
+from ..listing import Encoded, Kind
+from ..primitives import Prompt
+from ..results import prompt_result
+
+PROMPTS = Kind("prompts", "prompts", "prompts")
+
+
+def list_prompts(call: Call) -> Encoded | Coroutine[Any, Any, Encoded]:
+    return call.server.listings.page(call, PROMPTS)
+
+
+async def get(call: Call) -> dict[str, Any]:
+    """Arguments are strings; they are converted to what the function declares."""
+    name, arguments = call.params.get("name"), call.params.get("arguments", {})
+    if type(name) is not str:
+        raise InvalidParams("params.name must be a string")
+    if type(arguments) is not dict or not all(type(value) is str for value in arguments.values()):
+        raise InvalidParams("params.arguments must be an object of strings")
+    unknown = InvalidParams(f"Unknown prompt: {name[:128]}")
+    prompt = await find_prompt(call, name)
+    if prompt is None:
+        raise unknown
+    await permit(call, prompt, unknown)
+    try:
+        values = prompt.parameters.convert(arguments)
+    except ArgumentError as problem:
+        raise InvalidParams(str(problem)) from None
+    value = await run_primitive(call, prompt, values)
+    return value if type(value) is InputRequired else call.revision.shape_prompt_result(prompt_result(prompt, value))
+
+
+async def find_prompt(call: Call, name: str) -> Prompt | None:
+    """The prompt called `name`, registered or provided."""
+    prompt = call.server.registry.prompts.get(name)
+    if prompt is not None:
+        return prompt
+    context = Context(call)
+    for provider in call.server.providers:
+        if "prompts" in provider.offers:
+            prompt = await provider.prompt(name, context)
+            if prompt is not None:
+                return prompt
+    return None

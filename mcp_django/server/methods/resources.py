@@ -1,0 +1,61 @@
+"""`resources/list`, `resources/templates/list` and `resources/read` (server/resources)."""
+
+from collections.abc import Coroutine
+from typing import Any
+
+from ...protocol.errors import InvalidParams, ResourceNotFound
+from ...schema import ArgumentError
+from ..ask import InputRequired
+from ..call import Call
+from ..context import Context
+from ..invoke import permit, run_primitive
+from ..listing import Encoded, Kind
+from ..primitives import Resource, ResourceTemplate
+from ..results import read_result
+
+RESOURCES = Kind("resources", "resources", "resources")
+TEMPLATES = Kind("templates", "resourceTemplates", "resources")
+
+
+def list_resources(call: Call) -> Encoded | Coroutine[Any, Any, Encoded]:
+    return call.server.listings.page(call, RESOURCES)
+
+
+def list_templates(call: Call) -> Encoded | Coroutine[Any, Any, Encoded]:
+    return call.server.listings.page(call, TEMPLATES)
+
+
+async def read(call: Call) -> dict[str, Any]:
+    """Registered resources win over templates, templates over providers."""
+    uri = call.params.get("uri")
+    if type(uri) is not str:
+        raise InvalidParams("params.uri must be a string")
+    primitive, values = await _find(call, uri)
+    await permit(call, primitive, ResourceNotFound(uri))
+    value = await run_primitive(call, primitive, values)
+    if type(value) is InputRequired:
+        return value
+    if value is None:
+        raise ResourceNotFound(uri)
+    return call.revision.shape_read_result(read_result(uri, primitive.mime_type, value))
+
+
+async def _find(call: Call, uri: str) -> tuple[Resource | ResourceTemplate, dict[str, Any]]:
+    registry = call.server.registry
+    resource = registry.resources.get(uri)
+    if resource is not None:
+        return resource, {}
+    found = registry.match(uri)
+    if found is not None:
+        template, variables = found
+        try:
+            return template, template.convert(variables)
+        except ArgumentError:
+            raise ResourceNotFound(uri) from None
+    context = Context(call)
+    for provider in call.server.providers:
+        if "resources" in provider.offers:
+            resource = await provider.resource(uri, context)
+            if resource is not None:
+                return resource, {}
+    raise ResourceNotFound(uri)

@@ -1,0 +1,68 @@
+"""`tools/list` and `tools/call` (server/tools)."""
+
+from collections.abc import Coroutine
+from typing import Any
+
+from ...protocol.errors import InvalidParams
+from ...protocol.headers import check_params
+from ...protocol.revisions import Era
+from ..call import Call
+from ..context import Context
+from ..invoke import call_tool, permit
+from ..listing import Encoded, Kind
+from ..primitives import Tool
+
+TOOLS = Kind("tools", "tools", "tools")
+
+
+def list_tools(call: Call) -> Encoded | Coroutine[Any, Any, Encoded]:
+    return call.server.listings.page(call, TOOLS)
+
+
+def call_(call: Call) -> Coroutine[Any, Any, dict[str, Any]]:
+    """The name is looked up at once; permission, headers and arguments are checked in the call's own task."""
+    params = call.params
+    name, arguments = params.get("name"), params.get("arguments", _NONE)
+    if type(name) is not str:
+        raise InvalidParams("params.name must be a string")
+    if type(arguments) is not dict:
+        raise InvalidParams("params.arguments must be an object")
+    tool = call.server.registry.tools.get(name)
+    if tool is not None and not call.server.authorizer.guards(tool):
+        if tool.header_params:
+            _check_headers(call, tool, arguments)
+        return call_tool(call, tool, arguments)
+    return _find_and_call(call, name, tool, arguments)
+
+
+async def _find_and_call(call: Call, name: str, tool: Tool | None, arguments: dict[str, Any]) -> dict[str, Any]:
+    if tool is None:
+        tool = await _provided(call, name)
+    unknown = InvalidParams(f"Unknown tool: {name[:128]}")
+    if tool is None:
+        raise unknown
+    await permit(call, tool, unknown)
+    if tool.header_params:
+        _check_headers(call, tool, arguments)
+    return await call_tool(call, tool, arguments)
+
+
+async def _provided(call: Call, name: str) -> Tool | None:
+    context: Context | None = None
+    for provider in call.server.providers:
+        if "tools" in provider.offers:
+            context = context or Context(call)
+            tool = await provider.tool(name, context)
+            if tool is not None:
+                return tool
+    return None
+
+
+def _check_headers(call: Call, tool: Tool, arguments: dict[str, Any]) -> None:
+    """Only where the revision has them; basic/transports/streamable-http, custom headers."""
+    headers = call.connection.headers
+    if headers is not None and call.revision.era is Era.STATELESS:
+        check_params(headers, tool.header_params, arguments)
+
+
+_NONE: dict[str, Any] = {}

@@ -1,0 +1,27 @@
+"""Cursors: where a list goes on, sealed, so that a client can only hand them back (server/utilities/pagination)."""
+
+from ..protocol.errors import InvalidParams
+from .call import Call
+
+FOREVER = 10 * 365 * 86400.0
+"""Cursors do not expire: they hold a name, which stays true."""
+
+
+def position(call: Call, kind: str) -> str | None:
+    """The key after which the page that the client asks for begins; None for the first page. Raises InvalidParams."""
+    params = call.params
+    if "cursor" not in params:
+        return None
+    after = call.server.cursor_sealer.open(params["cursor"], _binding(call, kind)).get("after")
+    if not isinstance(after, str):
+        raise InvalidParams("Invalid cursor")
+    return after
+
+
+def cursor(call: Call, kind: str, last: str) -> str:
+    """The cursor of the page that follows the key `last`."""
+    return call.server.cursor_sealer.seal({"after": last}, _binding(call, kind), ttl=FOREVER)
+
+
+def _binding(call: Call, kind: str) -> bytes:
+    return f"{call.server.alias}\0{kind}".encode()

@@ -1,0 +1,174 @@
+"""What the engine needs from outside, on one page.
+
+`wiring` fills these seams with the Django side (rows, lanes, keys, permissions); tests fill them with plain objects.
+Nothing in the engine imports the implementations.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from ..protocol.revisions import Revision
+
+if TYPE_CHECKING:
+    from .primitives import Primitive
+    from .session import Session
+
+T = TypeVar("T")
+
+
+class Overloaded(Exception):
+    """A limit is reached. Said at once, never after a wait; `retry_after` is in seconds.
+
+    `status` is the HTTP status: 503 when the process is full, 429 when the caller asks for too much.
+    """
+
+    def __init__(
+        self, text: str = "The server is busy; try again later", *, retry_after: float = 1.0, status: int = 503
+    ) -> None:
+        super().__init__(text)
+        self.retry_after, self.status = retry_after, status
+
+
+class StateTooLarge(Exception):
+    """What a conversation has to remember no longer fits into a sealed state."""
+
+
+class Principal(Protocol):
+    """Who asks. Immutable, and the same on every transport."""
+
+    @property
+    def key(self) -> str:
+        """`issuer|subject|client`: what rows, sealed states and limits are bound to."""
+
+    @property
+    def user(self) -> Any:
+        """The Django user, or None."""
+
+    @property
+    def scopes(self) -> frozenset[str]:
+        """What the user delegated to this client."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """The answer to "may this principal use this primitive?": ALLOW, HIDDEN or `step_up(scopes)`."""
+
+    visible: bool
+    """Shown in lists."""
+    scopes: tuple[str, ...] = ()
+    """The scopes a step-up has to bring before the primitive may be used; empty when it may be used now."""
+
+    @property
+    def allowed(self) -> bool:
+        return self.visible and not self.scopes
+
+
+ALLOW = Decision(True)
+HIDDEN = Decision(False)
+
+
+def step_up(scopes: Sequence[str]) -> Decision:
+    """Visible, and usable once the token also has `scopes`."""
+    return Decision(True, tuple(sorted(scopes)))
+
+
+class Authorizer(Protocol):
+    """The one permission decision, for list, call, read, get and complete alike."""
+
+    def guards(self, primitive: "Primitive") -> bool:
+        """Can the decision differ between principals? False keeps permission checks off the hot path."""
+
+    async def decide(self, principal: Principal, primitive: "Primitive") -> Decision:
+        """May `principal` use `primitive`?"""
+
+    async def hidden(self, principal: Principal, primitives: "Sequence[Primitive]") -> frozenset[str]:
+        """The keys of those of `primitives` that `principal` must not see."""
+
+
+class SessionStore(Protocol):
+    """Sessions of the handshake era."""
+
+    def peek(self, key: str, owner: str) -> "Session | None":
+        """The session, if this process knows it; no I/O. A foreign owner's session is no session."""
+
+    async def load(self, key: str, owner: str) -> "Session | None":
+        """The session, or None when it is unknown, foreign, ended or expired."""
+
+    async def open(
+        self,
+        *,
+        owner: str,
+        revision: Revision,
+        client_info: dict[str, Any],
+        capabilities: dict[str, Any],
+        server: str,
+        user_id: Any = None,
+    ) -> "Session":
+        """A new session. Raises Overloaded above the cap of all sessions."""
+
+    async def save(self, session: "Session") -> None:
+        """Write the log level and whether the client has said `initialized`."""
+
+    async def end(self, session: "Session", reason: str) -> None:
+        """End it here and in the store, with the calls it has in flight."""
+
+    def touch(self, session: "Session") -> None:
+        """It was used just now. Cheap: the store writes at most once a minute."""
+
+
+class Sealer(Protocol):
+    """Authenticated encryption of what clients carry for us."""
+
+    def seal(self, payload: dict[str, Any], binding: bytes, *, ttl: float) -> str:
+        """A token that only `open` with the same binding reads back, for `ttl` seconds. Raises StateTooLarge."""
+
+    def open(self, token: Any, binding: bytes) -> dict[str, Any]:
+        """The payload. Raises InvalidParams, with one text for every reason."""
+
+
+class Lease(Protocol):
+    """What a call may hold of the executor."""
+
+    def close(self) -> None:
+        """The call is over; a lane it took goes back when its thread is idle."""
+
+
+class Executor(Protocol):
+    """Where code that blocks runs."""
+
+    async def run(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> T:
+        """Run a plain function on a lane, in the caller's context variables. Raises Overloaded at once when the queue
+        is full.
+        """
+
+    def enter(self) -> Lease:
+        """Make thread-sensitive work of the current context (the async ORM) land on one lane, leased at its first
+        use.
+        """
+
+    def rest(self) -> None:
+        """Give the current call's lane back while it waits for somebody."""
+
+    def asking_is_unsafe(self) -> bool:
+        """Is the calling thread inside a transaction, which a question must not hold open?"""
+
+
+class Interactive(Protocol):
+    """The stream of one call: what it says before its answer."""
+
+    async def put(self, message: bytes) -> None:
+        """Queue an encoded message; waits while the client reads too slowly."""
+
+    def put_nowait(self, message: bytes) -> None:
+        """Queue an encoded message whatever the reader does."""
+
+
+Lifespan = Callable[[Any], Any]
+"""A function of the server that returns an async context manager; what it yields is `ctx.lifespan`."""
+
+ExceptionTable = Callable[[Exception], Exception | None]
+"""Translates a framework's exception into an MCPError or a ToolError; None when it is a bug."""
+
+Hook = Callable[..., Awaitable[None] | None]
+Metadata = Mapping[str, Any]

@@ -1,0 +1,219 @@
+"""Tools, resources, templates, prompts and completions: what a server offers, compiled at registration.
+
+Everything that can be worked out from a function is worked out here, once; a call looks up, checks, converts and runs.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, ClassVar, Protocol
+
+from ..protocol.headers import HeaderParam
+from ..protocol.meta import TAGS
+from ..protocol.revisions import Revision
+from ..protocol.types import Annotations, Icon, ToolAnnotations
+from ..protocol.uri import UriTemplate
+from ..schema import Output, Parameters
+from .handlers import Handler
+
+Permission = str | Sequence[str] | Callable[[Any], Any]
+
+
+@dataclass(kw_only=True, eq=False)
+class Primitive:
+    """What all primitives have in common."""
+
+    kind: ClassVar[str]
+
+    name: str
+    title: str | None = None
+    description: str | None = None
+    icons: Sequence[Icon] = ()
+    tags: Sequence[str] = ()
+    meta: Mapping[str, Any] = field(default_factory=dict)
+    permission: Permission | None = None
+    """A Django permission (`"app.codename"`), several, or a function of the principal. Without it the primitive is
+    HIDDEN.
+    """
+    scopes: tuple[str, ...] = ()
+    """The OAuth scopes it takes. Without them the client is told which to ask for."""
+    timeout: float | None = None
+    """Seconds it may run; None for the server's default."""
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    """For guards, interceptors and handlers; never on the wire."""
+    handler: Handler
+    source: str = ""
+    """Where it was declared, for messages about it."""
+
+    @property
+    def key(self) -> str:
+        """What makes it unique among its kind, and what lists are ordered by."""
+        return self.name
+
+    @cached_property
+    def wire(self) -> dict[str, Any]:
+        """Its list entry in full; a revision leaves out what it does not define."""
+        return self._wire()
+
+    def _wire(self) -> dict[str, Any]:
+        raise NotImplementedError(f"{type(self).__name__} must say how it is listed")
+
+    def _common(self) -> dict[str, Any]:
+        entry: dict[str, Any] = {"name": self.name}
+        if self.title is not None:
+            entry["title"] = str(self.title)
+        if self.description is not None:
+            entry["description"] = str(self.description)
+        if self.icons:
+            entry["icons"] = [icon.to_wire() for icon in self.icons]
+        meta = {**self.meta, **({TAGS: list(self.tags)} if self.tags else {})}
+        if meta:
+            entry["_meta"] = meta
+        return entry
+
+    def listed(self, revision: Revision) -> dict[str, Any]:
+        """Its list entry as `revision` defines it."""
+        raise NotImplementedError(f"{type(self).__name__} must say how it is listed")
+
+
+@dataclass(kw_only=True, eq=False)
+class Tool(Primitive):
+    """Something a model may call (server/tools)."""
+
+    kind: ClassVar[str] = "tool"
+
+    parameters: Parameters
+    output: Output | None = None
+    """Its structured result; None when it returns content only."""
+    annotations: ToolAnnotations | None = None
+    guards: Sequence[Callable[..., Any]] = ()
+    interceptors: Sequence[Callable[..., Any]] = ()
+    exception_handlers: Mapping[type[Exception], Callable[..., Any]] = field(default_factory=dict)
+
+    @property
+    def header_params(self) -> tuple[HeaderParam, ...]:
+        """The arguments that HTTP clients mirror into `Mcp-Param-*` headers."""
+        return self.parameters.header_params
+
+    def _wire(self) -> dict[str, Any]:
+        entry = self._common()
+        entry["inputSchema"] = self.parameters.schema
+        if self.output is not None:
+            entry["outputSchema"] = self.output.schema
+        if self.annotations is not None:
+            entry["annotations"] = self.annotations.to_wire()
+        return entry
+
+    def listed(self, revision: Revision) -> dict[str, Any]:
+        return revision.shape_tool(self.wire)
+
+
+@dataclass(kw_only=True, eq=False)
+class Resource(Primitive):
+    """Something with a URI that a client may read (server/resources)."""
+
+    kind: ClassVar[str] = "resource"
+
+    uri: str
+    mime_type: str | None = None
+    size: int | None = None
+    annotations: Annotations | None = None
+
+    @property
+    def key(self) -> str:
+        return self.uri
+
+    def _wire(self) -> dict[str, Any]:
+        entry = {"uri": self.uri, **self._common()}
+        if self.mime_type is not None:
+            entry["mimeType"] = self.mime_type
+        if self.size is not None:
+            entry["size"] = self.size
+        if self.annotations is not None:
+            entry["annotations"] = self.annotations.to_wire()
+        return entry
+
+    def listed(self, revision: Revision) -> dict[str, Any]:
+        return revision.shape_resource(self.wire)
+
+
+@dataclass(kw_only=True, eq=False)
+class ResourceTemplate(Primitive):
+    """A family of resources, by URI template (RFC 6570)."""
+
+    kind: ClassVar[str] = "template"
+
+    template: UriTemplate
+    convert: Callable[[dict[str, Any]], dict[str, Any]]
+    """The template's variables to keyword arguments. Raises ArgumentError."""
+    mime_type: str | None = None
+    annotations: Annotations | None = None
+
+    @property
+    def key(self) -> str:
+        return self.template.text
+
+    def _wire(self) -> dict[str, Any]:
+        entry = {"uriTemplate": self.template.text, **self._common()}
+        if self.mime_type is not None:
+            entry["mimeType"] = self.mime_type
+        if self.annotations is not None:
+            entry["annotations"] = self.annotations.to_wire()
+        return entry
+
+    def listed(self, revision: Revision) -> dict[str, Any]:
+        return revision.shape_template(self.wire)
+
+
+class TextParameters(Protocol):
+    """A prompt's arguments."""
+
+    @property
+    def arguments(self) -> list[dict[str, Any]]:
+        """Their entries in the list."""
+
+    def convert(self, values: dict[str, Any]) -> dict[str, Any]:
+        """Texts to keyword arguments. Raises ArgumentError."""
+
+
+@dataclass(kw_only=True, eq=False)
+class Prompt(Primitive):
+    """A conversation's beginning that a user may pick (server/prompts)."""
+
+    kind: ClassVar[str] = "prompt"
+
+    parameters: TextParameters
+
+    def _wire(self) -> dict[str, Any]:
+        entry = self._common()
+        if self.parameters.arguments:
+            entry["arguments"] = self.parameters.arguments
+        return entry
+
+    def listed(self, revision: Revision) -> dict[str, Any]:
+        return revision.shape_prompt(self.wire)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Completer:
+    """Completes one argument of a prompt, or one variable of a template (server/utilities/completion)."""
+
+    target: str
+    """A prompt's name or a template's text."""
+    argument: str
+    handler: Handler
+    value: str = "value"
+    """The parameter that takes the text typed so far."""
+    takes_arguments: bool = False
+    """Does the function want the arguments chosen before, as `arguments`?"""
+    source: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """Suggested values, the best first; the first hundred are sent."""
+
+    values: Sequence[str]
+    total: int | None = None
+    """How many there are in all, when known."""
+    has_more: bool | None = None

@@ -1,0 +1,58 @@
+"""Primitives that do not come from decorators: stored rows, mounts, other servers, hand-written handlers.
+
+Subclass `Provider` and override what it offers; everything defaults to nothing. What a provider lists is shown to
+those who may see it, sorted in with the registered primitives; a registered primitive wins over a provided one of the
+same key. `version` changes whenever a list may have changed.
+"""
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from typing import ClassVar
+
+from .context import Context
+from .primitives import Completion, Prompt, Resource, ResourceTemplate, Tool
+
+
+class Provider:
+    """A source of primitives, asked anew for each call."""
+
+    offers: ClassVar[frozenset[str]] = frozenset({"tools", "resources", "prompts", "completions"})
+    """The capabilities that this provider may serve."""
+
+    @property
+    def version(self) -> Hashable:
+        """Changes whenever what it lists may have changed."""
+        return 0
+
+    async def tools(self, ctx: Context) -> Iterable[Tool]:
+        """Every tool."""
+        return ()
+
+    async def tool(self, name: str, ctx: Context) -> Tool | None:
+        """The tool called `name`."""
+        return next((tool for tool in await self.tools(ctx) if tool.name == name), None)
+
+    async def resources(self, ctx: Context) -> Iterable[Resource]:
+        """Every resource that lists show."""
+        return ()
+
+    async def templates(self, ctx: Context) -> Iterable[ResourceTemplate]:
+        """Every resource template."""
+        return ()
+
+    async def resource(self, uri: str, ctx: Context) -> Resource | None:
+        """The resource at `uri`, listed or not."""
+        return next((resource for resource in await self.resources(ctx) if resource.uri == uri), None)
+
+    async def prompts(self, ctx: Context) -> Iterable[Prompt]:
+        """Every prompt."""
+        return ()
+
+    async def prompt(self, name: str, ctx: Context) -> Prompt | None:
+        """The prompt called `name`."""
+        return next((prompt for prompt in await self.prompts(ctx) if prompt.name == name), None)
+
+    async def complete(
+        self, target: str, argument: str, value: str, arguments: Mapping[str, str], ctx: Context
+    ) -> Completion | Sequence[str] | None:
+        """Values for an argument of the prompt or template `target`; None when it is not this provider's to say."""
+        return None

@@ -1,0 +1,179 @@
+"""A server: an endpoint's identity, what it offers, and the seams it runs on."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, Unpack
+
+from ..protocol.revisions import Era, Revision
+from ..protocol.types import Implementation
+from .ask import AskLimits
+from .decorators import (
+    PrimitiveOptions,
+    ResourceOptions,
+    ToolOptions,
+    register_completer,
+    register_prompt,
+    register_resource,
+    register_tool,
+)
+from .lifespan import Lifespans
+from .listing import Listings
+from .middleware import Middleware
+from .ports import Authorizer, ExceptionTable, Executor, Lifespan, Sealer, SessionStore
+from .providers import Provider
+from .registry import Registry
+from .toolset import Toolset, add_toolset
+
+BOTH = (Era.HANDSHAKE, Era.STATELESS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ports:
+    """The outside of one server; `wiring` fills it in."""
+
+    authorizer: Authorizer
+    executor: Executor
+    sessions: SessionStore
+    state_sealer: Sealer
+    cursor_sealer: Sealer
+    translate: ExceptionTable = lambda problem: None
+    """Turns a framework's exception into one of ours."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """How a server behaves."""
+
+    page_size: int | None = 100
+    """Entries on one page of a list; None for all."""
+    timeout: float | None = None
+    """Seconds that a tool, prompt, resource or completion may run, unless it says so itself."""
+    log_level: str | None = "info"
+    """The lowest level of log message that a session gets before its client sets one; None for none."""
+    cache_ttl: float = 60.0
+    """Seconds that a client may keep a list (server/utilities/caching)."""
+    private: bool = False
+    """Are lists for the caller only, whatever they hold? True where callers are authenticated."""
+    capabilities: Mapping[str, Any] = field(default_factory=dict)
+    """Added to what the server declares by itself; `experimental` entries go here."""
+    expose_errors: bool = False
+    """Send the text of bugs to the client. For development."""
+    ask: AskLimits = field(default_factory=AskLimits)
+
+
+class Server:
+    """One endpoint. `MCP["SERVERS"]` describes them by alias; tests and scripts may build their own.
+
+    Its decorators (`@server.tool`) register on it alone and raise DeclarationError at once.
+    """
+
+    def __init__(
+        self,
+        name: str | Implementation,
+        version: str = "0",
+        *,
+        alias: str = "default",
+        instructions: str | None = None,
+        eras: Sequence[Era] = BOTH,
+        registry: Registry | None = None,
+        providers: Sequence[Provider] = (),
+        toolsets: Sequence[Toolset] = (),
+        middleware: Sequence[Middleware] = (),
+        lifespan: Lifespan | None = None,
+        options: Options | None = None,
+        ports: Ports | None = None,
+    ) -> None:
+        self.info = name if isinstance(name, Implementation) else Implementation(name, version)
+        self.alias, self.instructions, self.eras = alias, instructions, tuple(eras)
+        self.registry = registry if registry is not None else Registry(alias)
+        self.providers = tuple(providers)
+        self.middleware = tuple(middleware)
+        self.options = options or Options()
+        self._ports = ports
+        for toolset in toolsets:
+            add_toolset(self.registry, toolset)
+        self.lifespan = Lifespans(None if lifespan is None else lambda: lifespan(self), self._toolset_lifespans)
+        self.has_lifespan = lifespan is not None or bool(self._toolset_lifespans())
+        self.listings = Listings(self)
+
+    def __repr__(self) -> str:
+        return f"<Server {self.alias!r}: {self.info.name} {self.info.version}>"
+
+    def _toolset_lifespans(self) -> list[Any]:
+        return [t.lifespan for t in self.registry.toolsets if type(t).lifespan is not Toolset.lifespan]
+
+    @property
+    def ports(self) -> Ports:
+        if self._ports is None:
+            raise RuntimeError(f"{self!r} has no ports yet; mount it, or build it with ports=")
+        return self._ports
+
+    def bind(self, ports: Ports) -> "Server":
+        """Give it its outside."""
+        self._ports = ports
+        return self
+
+    @cached_property
+    def authorizer(self) -> Authorizer:
+        return self.ports.authorizer
+
+    @cached_property
+    def executor(self) -> Executor:
+        return self.ports.executor
+
+    @cached_property
+    def sessions(self) -> SessionStore:
+        return self.ports.sessions
+
+    @cached_property
+    def state_sealer(self) -> Sealer:
+        return self.ports.state_sealer
+
+    @cached_property
+    def cursor_sealer(self) -> Sealer:
+        return self.ports.cursor_sealer
+
+    @property
+    def offers(self) -> frozenset[str]:
+        """The capabilities that it has something for, by their names on the wire."""
+        registry = self.registry
+        offered = {name for provider in self.providers for name in provider.offers} | {"logging"}
+        if len(registry.tools):
+            offered.add("tools")
+        if len(registry.resources) or len(registry.templates):
+            offered.add("resources")
+        if len(registry.prompts):
+            offered.add("prompts")
+        if registry.completers:
+            offered.add("completions")
+        return frozenset(offered | set(self.options.capabilities))
+
+    def capabilities(self, revision: Revision) -> dict[str, Any]:
+        """What it declares to a client of `revision`."""
+        declared: dict[str, Any] = {name: {} for name in sorted(self.offers)}
+        declared |= {name: dict(value) for name, value in self.options.capabilities.items()}
+        return revision.shape_capabilities(declared)
+
+    def tool(self, fn: Any = None, *, name: str | None = None, **options: Unpack[ToolOptions]) -> Any:
+        """`mcp_django.tool`, for this server only."""
+        return register_tool(self.registry, fn, name, options)
+
+    def resource(self, uri: str, **options: Unpack[ResourceOptions]) -> Any:
+        """`mcp_django.resource`, for this server only."""
+        return register_resource(self.registry, uri, options)
+
+    def prompt(self, fn: Any = None, *, name: str | None = None, **options: Unpack[PrimitiveOptions]) -> Any:
+        """`mcp_django.prompt`, for this server only."""
+        return register_prompt(self.registry, fn, name, options)
+
+    def completion(self, target: str, argument: str) -> Callable[[Any], Any]:
+        """`mcp_django.completion`, for this server only."""
+        decorator: Callable[[Any], Any] = register_completer(self.registry, target, argument)
+        return decorator
+
+    def with_options(self, **changes: Any) -> "Server":
+        """Change options in place; for tests and scripts."""
+        self.options = replace(self.options, **changes)
+        self.listings = Listings(self)
+        return self

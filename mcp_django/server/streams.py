@@ -1,0 +1,86 @@
+"""What one call says before its answer: a bounded queue with one reader."""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+
+
+class Outbox:
+    """`put` waits while `size` messages are unsent. `opened` is called once, at the first message: the answer becomes
+    a stream.
+
+    Messages are whole, encoded JSON-RPC messages; framing is the transport's.
+    """
+
+    __slots__ = ("_closed", "_messages", "_reader", "_size", "_writers", "interactive", "opened")
+
+    def __init__(self, size: int = 64, *, interactive: bool = True) -> None:
+        self._messages: deque[bytes] = deque()
+        self._size = size
+        self._reader: asyncio.Future[None] | None = None
+        self._writers: deque[asyncio.Future[None]] = deque()
+        self._closed = False
+        self.opened: Callable[[], None] | None = None
+        self.interactive = interactive
+        """False where the transport has no stream (WSGI): messages are dropped and questions refused."""
+
+    async def put(self, message: bytes) -> None:
+        """Queue a message; waits while the reader is behind."""
+        while len(self._messages) >= self._size and not self._closed:
+            room = asyncio.get_running_loop().create_future()
+            self._writers.append(room)
+            await room
+        self.put_nowait(message)
+
+    def put_nowait(self, message: bytes) -> None:
+        """Queue a message, beyond the bound if need be. Dropped when nobody will read it."""
+        if self._closed or not self.interactive:
+            return
+        self._messages.append(message)
+        if self.opened is not None:
+            opened, self.opened = self.opened, None
+            opened()
+        self._wake()
+
+    def finish(self, message: bytes | None = None) -> None:
+        """Queue the last message, if there is one, and end. Never waits."""
+        if message is not None:
+            self.put_nowait(message)
+        self._closed = True
+        self._free()
+        self._wake()
+
+    def cut(self) -> None:
+        """Nobody reads any more: forget what is here and let every writer go on."""
+        self._messages.clear()
+        self.finish()
+
+    async def read(self, timeout: float) -> list[bytes] | None:
+        """All that waits; an empty list after `timeout` seconds of silence; None at the end."""
+        if not self._messages:
+            if self._closed:
+                return None
+            loop = asyncio.get_running_loop()
+            self._reader = loop.create_future()
+            alarm = loop.call_later(timeout, self._wake)
+            try:
+                await self._reader
+            finally:
+                alarm.cancel()
+                self._reader = None
+            if not self._messages:
+                return None if self._closed else []
+        messages = list(self._messages)
+        self._messages.clear()
+        self._free()
+        return messages
+
+    def _wake(self) -> None:
+        if self._reader is not None and not self._reader.done():
+            self._reader.set_result(None)
+
+    def _free(self) -> None:
+        while self._writers:
+            room = self._writers.popleft()
+            if not room.done():
+                room.set_result(None)

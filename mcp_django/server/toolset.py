@@ -1,0 +1,111 @@
+"""The class form: tools that share a prefix, permissions, guards, interceptors, exception handlers and metadata.
+
+    @register
+    class Orders(Toolset):
+        prefix = "orders_"
+        permission = "shop.view_order"
+
+        @tool
+        def cancel(self, number: int) -> str: ...
+
+Methods marked with the decorators of this package become primitives of the toolset's one instance. What a method says
+itself adds to what the class says: permissions and scopes of both are required, guards and interceptors of the class
+run first (outermost), and where both handle the same exception the method's handler wins.
+"""
+
+import contextlib
+import functools
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from typing import Any, ClassVar, TypeVar, overload
+
+from ..schema import DeclarationError
+from .decorators import claim, declarations_of
+from .handlers import source_of
+from .primitives import Completer, Permission, Primitive, Tool
+from .registry import Registry, registry_for
+
+C = TypeVar("C", bound="type[Toolset]")
+
+
+class Toolset:
+    """A class of tools, resources, prompts and completions."""
+
+    prefix: ClassVar[str] = ""
+    """Put before the name of every tool and prompt."""
+    permission: ClassVar[Permission | None] = None
+    scopes: ClassVar[Sequence[str]] = ()
+    tags: ClassVar[Sequence[str]] = ()
+    guards: ClassVar[Sequence[Callable[..., Any]]] = ()
+    interceptors: ClassVar[Sequence[Callable[..., Any]]] = ()
+    exception_handlers: ClassVar[Mapping[type[Exception], Callable[..., Any]]] = {}
+    metadata: ClassVar[Mapping[str, Any]] = {}
+    timeout: ClassVar[float | None] = None
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        claim(cls)
+
+    @contextlib.asynccontextmanager
+    async def lifespan(self) -> AsyncIterator[None]:
+        """Entered before the first call in a process, left when it ends. Keep what you open on `self`."""
+        yield
+
+    def declarations(self) -> list[tuple[Callable[[], Primitive | Completer], str]]:
+        """What the marked methods declare, ready to be built, with their sources."""
+        found: list[tuple[Callable[[], Primitive | Completer], str]] = []
+        for name in dict.fromkeys(name for cls in reversed(type(self).__mro__) for name in vars(cls)):
+            for declare in declarations_of(getattr(type(self), name, None)):
+                method = getattr(self, name)
+                found.append((functools.partial(self._build, declare, method), source_of(method)))
+        return found
+
+    def _build(self, declare: Callable[[Any], Primitive | Completer], method: Any) -> Primitive | Completer:
+        """Build what a method declares and add what the class says."""
+        item = declare(method)
+        if not isinstance(item, Primitive):
+            return item
+        if item.kind in ("tool", "prompt"):
+            item.name = f"{self.prefix}{item.name}"
+        item.permission = both(self.permission, item.permission)
+        item.scopes = tuple(dict.fromkeys((*self.scopes, *item.scopes)))
+        item.tags = tuple(dict.fromkeys((*self.tags, *item.tags)))
+        item.metadata = {**self.metadata, **item.metadata}
+        item.timeout = self.timeout if item.timeout is None else item.timeout
+        if isinstance(item, Tool):
+            item.guards = (*self.guards, *item.guards)
+            item.interceptors = (*self.interceptors, *item.interceptors)
+            item.exception_handlers = {**self.exception_handlers, **item.exception_handlers}
+        return item
+
+
+def both(first: Permission | None, second: Permission | None) -> Permission | None:
+    """The permission that asks for both."""
+    if first is None or second is None:
+        return second if first is None else first
+    parts: list[Any] = []
+    for permission in (first, second):
+        parts.extend([permission] if isinstance(permission, str) or callable(permission) else permission)
+    return tuple(parts)
+
+
+@overload
+def register(toolset: C) -> C: ...
+@overload
+def register(toolset: None = None, *, server: str = "default") -> Callable[[C], C]: ...
+def register(toolset: Any = None, *, server: str = "default") -> Any:
+    """Register a Toolset class: `@register`, or `@register(server="internal")`."""
+
+    def decorate(cls: C) -> C:
+        if not (isinstance(cls, type) and issubclass(cls, Toolset)):
+            raise DeclarationError(f"{source_of(cls)}: register() takes a subclass of Toolset")
+        add_toolset(registry_for(server), cls())
+        return cls
+
+    return decorate if toolset is None else decorate(toolset)
+
+
+def add_toolset(registry: Registry, toolset: Toolset) -> None:
+    """Register everything that a toolset declares."""
+    registry.toolsets.append(toolset)
+    for declare, source in toolset.declarations():
+        registry.add(declare, source)
