@@ -1,0 +1,119 @@
+"""Sessions in the admin: who is connected, and the means to end it. Nothing here can be edited."""
+
+from typing import Any, ClassVar
+
+from django.contrib import admin, messages
+from django.contrib.auth import get_user_model
+from django.db.models import QuerySet
+from django.http import HttpRequest
+from django.utils.timesince import timesince
+from django.utils.translation import gettext_lazy as _
+from django.utils.translation import ngettext
+
+from mcp_django.conf import get_settings
+from mcp_django.models import EndReason, Session
+
+
+class StateFilter(admin.SimpleListFilter):
+    """Live sessions, or those that are over."""
+
+    title = _("state")
+    parameter_name = "state"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
+        return [("live", _("live")), ("over", _("over"))]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Session]) -> QuerySet[Session]:
+        live = Session.objects.live(idle=get_settings().limits.session_idle)
+        match self.value():
+            case "live":
+                return queryset.filter(pk__in=live.values("pk"))
+            case "over":
+                return queryset.exclude(pk__in=live.values("pk"))
+        return queryset
+
+
+@admin.register(Session)
+class SessionAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # it takes none at run time
+    """Looks at sessions and ends them, which takes the permission to change them."""
+
+    list_display = ["client", "revision", "user", "server", "age", "seen", "state"]
+    list_filter = [StateFilter, "server", "revision"]
+    list_select_related = ["user"]
+    actions = ["end_sessions", "end_sessions_of_users"]
+    fields: ClassVar[list[str]] = [
+        "client",
+        "key_prefix",
+        "server",
+        "revision",
+        "user",
+        "owner",
+        "state",
+        "initialized",
+        "log_level",
+        "client_info",
+        "client_capabilities",
+        "created",
+        "last_seen",
+        "expires",
+        "terminated_at",
+        "end_reason",
+    ]
+    readonly_fields = tuple(fields)
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Session | None = None) -> bool:
+        return False
+
+    def has_end_permission(self, request: HttpRequest) -> bool:
+        """May the user end sessions? Asked by the actions."""
+        return super().has_change_permission(request)
+
+    def get_search_fields(self, request: HttpRequest) -> list[str]:
+        return ["=key_prefix", "owner", f"user__{get_user_model().USERNAME_FIELD}"]
+
+    @admin.display(description=_("client"))
+    def client(self, session: Session) -> str:
+        """Name and version, as the client gave them."""
+        info = session.client_info if isinstance(session.client_info, dict) else {}
+        words = [str(info[name])[:60] for name in ("name", "version") if info.get(name)]
+        return " ".join(words) or f"{session.key_prefix}…"
+
+    @admin.display(description=_("age"), ordering="-created")
+    def age(self, session: Session) -> str:
+        """How long ago it was opened."""
+        return timesince(session.created, depth=1)
+
+    @admin.display(description=_("last seen"), ordering="last_seen")
+    def seen(self, session: Session) -> str:
+        """How long ago it was used, to within a minute."""
+        return str(_("%s ago") % timesince(session.last_seen, depth=1))
+
+    @admin.display(description=_("state"))
+    def state(self, session: Session) -> str:
+        """Live, expired, or why it is over."""
+        if session.terminated_at is not None:
+            known = dict(EndReason.choices)
+            return str(known.get(session.end_reason, session.end_reason))
+        return str(_("live") if session.is_live(idle=get_settings().limits.session_idle) else _("expired"))
+
+    @admin.action(description=_("End selected sessions"), permissions=["end"])
+    def end_sessions(self, request: HttpRequest, queryset: QuerySet[Session]) -> None:
+        """End the sessions; their clients have to initialize again."""
+        self._end(request, Session.objects.filter(pk__in=queryset.values("pk")))
+
+    @admin.action(description=_("End all sessions of these users"), permissions=["end"])
+    def end_sessions_of_users(self, request: HttpRequest, queryset: QuerySet[Session]) -> None:
+        """End every session of the users of the selected ones."""
+        users = list(queryset.exclude(user=None).order_by().values_list("user", flat=True).distinct())
+        if not users:
+            self.message_user(request, _("The selected sessions have no user."), messages.WARNING)
+            return
+        self._end(request, Session.objects.filter(user__in=users))
+
+    def _end(self, request: HttpRequest, sessions: Any) -> None:
+        ended = sessions.end(EndReason.ADMIN)
+        text = ngettext("%d session was ended.", "%d sessions were ended.", ended) % ended
+        self.message_user(request, text, messages.SUCCESS if ended else messages.WARNING)

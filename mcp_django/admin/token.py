@@ -1,0 +1,143 @@
+"""Personal access tokens in the admin: made, listed, revoked. The token is shown once, on the page after it is made."""
+
+from datetime import timedelta
+from typing import Any
+
+from django import forms
+from django.contrib import admin, messages
+from django.contrib.auth import get_user_model
+from django.core.exceptions import ValidationError
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponse
+from django.template.response import TemplateResponse
+from django.urls import reverse
+from django.utils import timezone
+from django.utils.cache import add_never_cache_headers
+from django.utils.html import format_html
+from django.utils.translation import gettext_lazy as _
+from django.utils.translation import ngettext
+
+from mcp_django.conf import get_settings
+from mcp_django.models import PersonalAccessToken
+from mcp_django.models.token import DEFAULT_DAYS, check_scopes
+
+
+class ScopesField(forms.CharField):
+    """A list of scopes, written as words with spaces between them."""
+
+    def to_python(self, value: Any) -> Any:
+        return sorted(set(str(value or "").replace(",", " ").split()))
+
+    def prepare_value(self, value: Any) -> Any:
+        return " ".join(value) if isinstance(value, list) else value
+
+    def validate(self, value: Any) -> None:
+        super().validate(value)
+        check_scopes(value)
+
+
+class TokenForm(forms.ModelForm):  # type: ignore[type-arg]  # it takes none at run time
+    """What the maker of a token decides."""
+
+    scopes = ScopesField(
+        required=False,
+        label=_("Scopes"),
+        help_text=_("What it may be used for: words with spaces between them. The user's permissions limit it too."),
+    )
+    audience = forms.ChoiceField(required=False, label=_("Server"))
+
+    class Meta:
+        model = PersonalAccessToken
+        fields = ["user", "name", "scopes", "audience", "expires_at"]
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        audience = self.fields.get("audience")
+        if isinstance(audience, forms.ChoiceField):
+            audience.choices = [("", _("All servers")), *((alias, alias) for alias in get_settings().servers)]
+
+    def clean_expires_at(self) -> Any:
+        expires = self.cleaned_data["expires_at"]
+        if expires is not None and expires <= timezone.now():
+            raise ValidationError(_("This is in the past."), code="past")
+        return expires
+
+
+@admin.register(PersonalAccessToken)
+class PersonalAccessTokenAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # it takes none at run time
+    """Makes and revokes tokens. Only superusers make them for others: a token acts in its user's name."""
+
+    form = TokenForm
+    list_display = ["name", "user", "prefix", "scope_words", "server", "expires_at", "last_used_at", "state"]
+    list_filter = ["audience"]
+    list_select_related = ["user"]
+    raw_id_fields = ["user"]
+    actions = ["revoke"]
+
+    def has_change_permission(self, request: HttpRequest, obj: PersonalAccessToken | None = None) -> bool:
+        return False
+
+    def has_revoke_permission(self, request: HttpRequest) -> bool:
+        """May the user revoke tokens? Asked by the action."""
+        return super().has_change_permission(request)
+
+    def get_fields(self, request: HttpRequest, obj: PersonalAccessToken | None = None) -> Any:
+        if obj is None:
+            return ["user", "name", "scopes", "audience", "expires_at"]
+        return ["user", "name", "prefix", "scope_words", "server", "created", "expires_at", "last_used_at", "state"]
+
+    def get_search_fields(self, request: HttpRequest) -> list[str]:
+        return ["name", "prefix", f"user__{get_user_model().USERNAME_FIELD}"]
+
+    def get_changeform_initial_data(self, request: HttpRequest) -> dict[str, Any]:
+        expires = timezone.now().replace(microsecond=0) + timedelta(days=DEFAULT_DAYS)
+        initial: dict[str, Any] = {"user": request.user.pk, "expires_at": expires}
+        return initial | super().get_changeform_initial_data(request)
+
+    def formfield_for_foreignkey(self, db_field: Any, request: HttpRequest, **kwargs: Any) -> Any:
+        maker: Any = request.user
+        if db_field.name == "user" and not maker.is_superuser:
+            kwargs["queryset"] = get_user_model()._default_manager.filter(pk=maker.pk)
+        return super().formfield_for_foreignkey(db_field, request, **kwargs)
+
+    def save_model(self, request: HttpRequest, obj: PersonalAccessToken, form: Any, change: bool) -> None:
+        token = obj.mint()
+        super().save_model(request, obj, form, change)
+        text = _("This is the token. Copy it now: it is not stored and cannot be shown again.")
+        self.message_user(request, format_html("{}<br><code>{}</code>", text, token), messages.SUCCESS)
+
+    def response_add(self, request: HttpRequest, obj: Any, post_url_continue: str | None = None) -> HttpResponse:
+        """Show the token in this very response: a redirect would put the message, and so the token, into storage."""
+        there = reverse(f"{self.admin_site.name}:{self.opts.app_label}_{self.opts.model_name}_changelist")
+        context = {
+            **self.admin_site.each_context(request),
+            "title": str(obj),
+            "content": format_html('<a href="{}">{}</a>', there, _("Back to the list")),
+        }
+        response = TemplateResponse(request, "admin/base_site.html", context)
+        add_never_cache_headers(response)
+        return response
+
+    @admin.display(description=_("scopes"))
+    def scope_words(self, token: PersonalAccessToken) -> str:
+        """Its scopes in a row."""
+        return " ".join(token.scopes)
+
+    @admin.display(description=_("server"), ordering="audience")
+    def server(self, token: PersonalAccessToken) -> str:
+        """The only server it is for."""
+        return token.audience or str(_("all"))
+
+    @admin.display(description=_("state"))
+    def state(self, token: PersonalAccessToken) -> str:
+        """Usable, expired or revoked."""
+        if token.revoked_at is not None:
+            return str(_("revoked"))
+        return str(_("usable") if token.is_usable else _("expired"))
+
+    @admin.action(description=_("Revoke selected tokens"), permissions=["revoke"])
+    def revoke(self, request: HttpRequest, queryset: QuerySet[PersonalAccessToken]) -> None:
+        """Revoke the tokens. Workers that trust one for a moment forget it within TOKEN_CACHE_SECONDS."""
+        revoked = sum(token.revoke() for token in queryset)
+        text = ngettext("%d token was revoked.", "%d tokens were revoked.", revoked) % revoked
+        self.message_user(request, text, messages.SUCCESS if revoked else messages.WARNING)

@@ -1,0 +1,19 @@
+"""The Django app: one line in INSTALLED_APPS."""
+
+from django.apps import AppConfig
+from django.utils.translation import gettext_lazy as _
+
+
+class MCPConfig(AppConfig):
+    """Registers the system checks, then imports what the project's apps serve."""
+
+    name = "mcp_django"
+    label = "mcp_django"
+    verbose_name = _("MCP")
+    default_auto_field = "django.db.models.BigAutoField"
+
+    def ready(self) -> None:
+        # The checks register themselves when they are imported, which needs the app registry.
+        from mcp_django import checks, conf, discovery  # noqa: F401
+
+        discovery.autodiscover(conf.autodiscover_modules())

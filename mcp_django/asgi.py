@@ -1,0 +1,89 @@
+"""The ASGI door: `application = mcp_django.asgi.mount(get_asgi_application())`.
+
+Requests to an endpoint go straight to it; everything else goes to the application. The endpoints' MIDDLEWARE is not
+run, which is what makes this the fast path: authentication, permissions, Host and Origin checks are the endpoint's
+own on both doors.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from typing import Any
+
+from django.urls.resolvers import RoutePattern
+
+from .conf import get_settings
+from .server.server import Server
+from .transports.http.asgi import Door
+from .transports.http.endpoint import build_exchange, get_exchange
+from .transports.http.view import make_request
+from .wiring import aliases, get_server, ports
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+Application = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+
+def mount(application: Application, *, servers: Mapping[str, Server] | None = None) -> Application:
+    """Serve the MCP endpoints beside `application`.
+
+    `servers` maps paths such as `"mcp"` to servers of your own making; without it, those of `MCP["SERVERS"]` are
+    served at their paths. The result also answers the server's lifespan messages, which Django does not.
+    """
+    return _Mount(application, servers)
+
+
+class _Mount:
+    def __init__(self, application: Application, servers: Mapping[str, Server] | None) -> None:
+        self._application = application
+        if servers is None:
+            settings = get_settings()
+            found = {settings.servers[alias].path: (get_server(alias), get_exchange(alias)) for alias in aliases()}
+        else:
+            found = {
+                path.strip("/"): (server.bind(ports(server.alias)), build_exchange(server)) for path, server in servers.items()
+            }
+        self._servers = [server for server, _ in found.values()]
+        self._static: dict[str, Door] = {}
+        self._dynamic: list[tuple[RoutePattern, Door]] = []
+        for path, (_, exchange) in found.items():
+            door = Door(exchange, make_request)
+            if "<" in path:
+                self._dynamic += [(RoutePattern(f"{path}{end}", is_endpoint=True), door) for end in ("", "/")]
+            else:
+                self._static[f"/{path}"] = self._static[f"/{path}/"] = door
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        kind = scope["type"]
+        if kind == "http":
+            path = scope["path"]
+            door = self._static.get(path)
+            if door is not None:
+                return await door(scope, receive, send)
+            root = scope.get("root_path", "")
+            if root or self._dynamic:
+                found = self._find(path.removeprefix(root) if root else path)
+                if found is not None:
+                    return await found[0](scope, receive, send, found[1])
+        elif kind == "lifespan":
+            return await self._lifespan(receive, send)
+        await self._application(scope, receive, send)
+
+    def _find(self, path: str) -> tuple[Door, Mapping[str, Any]] | None:
+        door = self._static.get(path)
+        if door is not None:
+            return door, {}
+        for pattern, door in self._dynamic:
+            match = pattern.match(path.removeprefix("/"))
+            if match:
+                return door, match[2]
+        return None
+
+    async def _lifespan(self, receive: Receive, send: Send) -> None:
+        while True:
+            message = await receive()
+            if message["type"] == "lifespan.shutdown":
+                for server in self._servers:
+                    await server.lifespan.leave()
+                await send({"type": "lifespan.shutdown.complete"})
+                return
+            await send({"type": "lifespan.startup.complete"})

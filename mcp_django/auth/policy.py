@@ -1,0 +1,145 @@
+"""The one permission decision, for list, call, read, get and complete alike.
+
+A right is what the user may do (Django's permissions) and what was delegated to the client (scopes), both.
+Without the permission a primitive is hidden: its name answers like one that does not exist. Without a scope it is
+shown, and the client is told all the scopes that the operation takes.
+"""
+
+import inspect
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Any, Protocol, cast
+
+from asgiref.sync import sync_to_async
+
+from mcp_django.auth.principal import Principal
+from mcp_django.server import ports
+from mcp_django.server.handlers import is_async
+from mcp_django.server.ports import ALLOW, HIDDEN, Decision, Executor, Overloaded, step_up
+
+logger = logging.getLogger("mcp_django.auth")
+
+Permission = str | Sequence[str] | Callable[[Any], Any]
+Run = Callable[..., Awaitable[Any]]
+
+
+class Guarded(Protocol):
+    """What the decision looks at: the declaration of a tool, resource, template or prompt."""
+
+    @property
+    def permission(self) -> Permission | None: ...
+    @property
+    def scopes(self) -> Sequence[str]: ...
+    @property
+    def key(self) -> str: ...
+
+
+def is_guarded(primitive: Guarded) -> bool:
+    """Does the decision depend on who asks?"""
+    permission = primitive.permission
+    return bool(primitive.scopes) or (permission is not None and permission != () and permission != [])
+
+
+def decide_now(principal: Principal, primitive: Guarded) -> Decision | None:
+    """The decision, if nobody has to be asked for it; else None. No I/O."""
+    if principal.is_local:
+        return ALLOW
+    permission = primitive.permission
+    if permission is not None:
+        if callable(permission):
+            return None
+        answers = [principal.known_perm(name) for name in _names(permission)]
+        if False in answers:
+            return HIDDEN
+        if None in answers:
+            return None
+    return _by_scopes(principal, primitive)
+
+
+async def _in_thread(fn: Callable[..., Any], /, *args: Any) -> Any:
+    return await sync_to_async(fn)(*args)
+
+
+async def decide(principal: Principal, primitive: Guarded, *, run: Run = _in_thread) -> Decision:
+    """May `principal` use `primitive`? `run` calls plain functions where they may block."""
+    decision = decide_now(principal, primitive)
+    if decision is not None:
+        return decision
+    permission = primitive.permission
+    if callable(permission):
+        permitted = await _consult(permission, principal, primitive, run)
+    else:
+        permitted = all(await run(_ask, principal, _names(permission or ())))
+    return _by_scopes(principal, primitive) if permitted else HIDDEN
+
+
+class Policy:
+    """The engine's Authorizer (`server/ports.py`), asking on the executor's lanes."""
+
+    def __init__(self, executor: Executor) -> None:
+        self._executor = executor
+
+    def guards(self, primitive: Guarded) -> bool:
+        """See is_guarded."""
+        return is_guarded(primitive)
+
+    async def decide(self, principal: ports.Principal, primitive: Guarded) -> Decision:
+        """See decide."""
+        who = cast(Principal, principal)
+        decision = decide_now(who, primitive)
+        if decision is not None:
+            return decision
+        lease = self._executor.enter()
+        try:
+            return await decide(who, primitive, run=self._executor.run)
+        finally:
+            lease.close()
+
+    async def hidden(self, principal: ports.Principal, primitives: Iterable[Guarded]) -> frozenset[str]:
+        """The keys of those of `primitives` that `principal` must not see.
+
+        However many they are, their Django permissions are asked for in one visit to a thread.
+        """
+        who = cast(Principal, principal)
+        decisions = [(primitive, decide_now(who, primitive)) for primitive in primitives]
+        keys = [primitive.key for primitive, decision in decisions if decision is not None and not decision.visible]
+        open_ones = [primitive for primitive, decision in decisions if decision is None]
+        if open_ones:
+            lease = self._executor.enter()
+            try:
+                names = {
+                    name for one in open_ones if not callable(one.permission) for name in _names(one.permission or ())
+                }
+                if names:
+                    await self._executor.run(_ask, who, names)
+                keys += [one.key for one in open_ones if not (await decide(who, one, run=self._executor.run)).visible]
+            finally:
+                lease.close()
+        return frozenset(keys)
+
+
+def _names(permission: str | Sequence[str]) -> Sequence[str]:
+    return (permission,) if isinstance(permission, str) else permission
+
+
+def _ask(principal: Principal, names: Iterable[str]) -> list[bool]:
+    return [principal.has_perm(name) for name in names]
+
+
+def _by_scopes(principal: Principal, primitive: Guarded) -> Decision:
+    scopes = primitive.scopes
+    return ALLOW if not scopes or principal.has_scopes(scopes) else step_up(scopes)
+
+
+async def _consult(permission: Callable[[Any], Any], principal: Principal, primitive: Guarded, run: Run) -> bool:
+    """Ask a function of the project. One that fails is a bug, and permits nothing."""
+    try:
+        if is_async(permission):
+            return bool(await permission(principal))
+        answer = await run(permission, principal)
+        return bool(await answer if inspect.isawaitable(answer) else answer)
+    except Overloaded:
+        raise
+    except Exception:
+        logger.exception("The permission function of %r failed, so it is hidden from %r", primitive.key, principal)
+        return False

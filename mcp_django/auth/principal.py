@@ -1,0 +1,123 @@
+"""Who asks.
+
+A principal is made when a credential is verified and does not change; the next verification makes a new one. What its
+user may do is Django's to say at any time: answers are kept on the principal for a moment only.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from time import monotonic
+from types import MappingProxyType
+from typing import Any, Final
+
+from asgiref.sync import sync_to_async
+
+LOCAL: Final = "local"
+"""The kind, and the key, of the local principal."""
+FRESH = 10.0
+"""Seconds for which a permission that was asked for is not asked for again."""
+_NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class Principal:
+    """An authenticated caller: `subject` at `issuer`, through the client `client_id`."""
+
+    issuer: str
+    """Who vouches for the caller; what verifies it decides."""
+    subject: str
+    """The caller, unique at the issuer."""
+    client_id: str = ""
+    """The program that the caller uses."""
+    user: Any = None
+    """The Django user it acts as; None or AnonymousUser for nobody."""
+    scopes: frozenset[str] = frozenset()
+    """What was delegated to the client. The local principal holds every scope."""
+    expires_at: float | None = None
+    """When the credential expires, in seconds since the epoch; None when it does not."""
+    kind: str = "token"
+    """What sort of credential it was: "local", "token", or a verifier's own word."""
+    token_id: Any = None
+    """The credential's name, to look it up by. Never the credential."""
+    audience: str | None = None
+    """The server it was made for; None for every one."""
+    claims: Mapping[str, Any] = field(default_factory=lambda: _NOTHING)
+    """What else the issuer said."""
+    key: str = field(init=False)
+    """`issuer|subject|client`: what sessions, sealed states and limits are bound to."""
+    _rights: "_Rights" = field(init=False)
+
+    def __post_init__(self) -> None:
+        parts = (self.issuer, self.subject, self.client_id)
+        key = LOCAL if self.kind == LOCAL else "|".join(_escaped(part) for part in parts)
+        object.__setattr__(self, "key", key)
+        object.__setattr__(self, "_rights", _Rights(self.user))
+
+    def __repr__(self) -> str:
+        return f"<Principal {self.key} ({self.kind}), scopes: {' '.join(sorted(self.scopes)) or 'none'}>"
+
+    @property
+    def is_local(self) -> bool:
+        """Is this the local principal, who may do everything?"""
+        return self.kind == LOCAL
+
+    def has_scopes(self, scopes: Iterable[str]) -> bool:
+        """Does it hold all of these?"""
+        return self.kind == LOCAL or self.scopes.issuperset(scopes)
+
+    def has_perm(self, permission: str) -> bool:
+        """Does the user have this Django permission ("app.codename")? May ask the database: for threads."""
+        if self.kind == LOCAL:
+            return True
+        known = self._rights.known(permission)
+        return self._rights.ask(permission) if known is None else known
+
+    async def aperm(self, permission: str) -> bool:
+        """`has_perm` for async code."""
+        known = self.known_perm(permission)
+        return await _has_perm(self, permission) if known is None else known
+
+    def known_perm(self, permission: str) -> bool | None:
+        """The answer of `has_perm` if it is known without asking anybody; else None."""
+        return True if self.kind == LOCAL else self._rights.known(permission)
+
+
+_has_perm = sync_to_async(Principal.has_perm, thread_sensitive=True)
+
+
+def local_principal(user: Any = None) -> Principal:
+    """The principal who comes from this machine and may do everything; handlers see it act as `user`."""
+    return Principal(issuer=LOCAL, subject=LOCAL, user=user, kind=LOCAL)
+
+
+class _Rights:
+    """What one user may do, as far as it was asked in the last moments."""
+
+    __slots__ = ("_answers", "_until", "_user")
+
+    def __init__(self, user: Any) -> None:
+        self._user = user
+        self._answers: dict[str, bool] = {}
+        self._until = monotonic() + FRESH
+
+    def known(self, permission: str) -> bool | None:
+        return None if monotonic() >= self._until else self._answers.get(permission)
+
+    def ask(self, permission: str) -> bool:
+        if monotonic() >= self._until:
+            self._renew()
+        user = self._user
+        answer = self._answers[permission] = user is not None and bool(user.has_perm(permission))
+        return answer
+
+    def _renew(self) -> None:
+        """A user object remembers its permissions for as long as it lives, so that another one has to be asked."""
+        user, self._answers, self._until = self._user, {}, monotonic() + FRESH
+        if getattr(user, "pk", None) is not None:
+            # Not type(user): that of a lazy object is the wrapper.
+            self._user = user.__class__._default_manager.filter(pk=user.pk).first()
+
+
+def _escaped(part: str) -> str:
+    """One part of a key, which must not be able to look like two."""
+    return part.replace("%", "%25").replace("|", "%7C") if "|" in part or "%" in part else part

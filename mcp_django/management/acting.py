@@ -1,0 +1,34 @@
+"""Who a command acts as."""
+
+from collections.abc import Iterable
+
+from django.contrib.auth import get_user_model
+from django.core.management.base import CommandError
+
+from ..auth.principal import Principal, local_principal
+
+
+def acting_as(username: str | None, scopes: Iterable[str] | None) -> Principal:
+    """The principal of a user, with this user's permissions and `scopes` (None: every scope that anything asks for).
+
+    Without a username, the local principal, who may do everything. Raises CommandError for an unknown user.
+    """
+    if username is None:
+        return local_principal()
+    model = get_user_model()
+    try:
+        user = model._default_manager.get_by_natural_key(username)
+    except model.DoesNotExist:
+        raise CommandError(f"There is no user {username!r}") from None
+    held = frozenset(scopes) if scopes is not None else _EVERY
+    return Principal(issuer="command", subject=str(user.pk), user=user, scopes=held, kind="command")
+
+
+class _Every(frozenset[str]):
+    """Holds any scope."""
+
+    def issuperset(self, other: Iterable[object]) -> bool:
+        return True
+
+
+_EVERY = _Every()

@@ -1,0 +1,94 @@
+"""Calls one tool from the shell."""
+
+import json
+from argparse import ArgumentParser
+from typing import Any
+
+from asgiref.sync import async_to_sync
+from django.core.management.base import BaseCommand, CommandError
+
+from ...transports.inprocess import Caller
+from ..acting import acting_as
+from ...protocol.errors import MCPError
+from ...wiring import aliases, get_server
+
+
+class Command(BaseCommand):
+    """Runs a tool in this process, through the same checks and permissions as a client's call, and prints its result
+    as JSON.
+
+    Questions that the tool asks are put on the terminal. The exit code is 1 when the tool fails.
+    """
+
+    help = 'Call an MCP tool: mcp_call search_airports \'{"query": "Oslo"}\' --user alice'
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("tool", help="the tool's name")
+        parser.add_argument("arguments", nargs="?", default="{}", help="its arguments, a JSON object (default: {})")
+        parser.add_argument("--user", help="username to act as, with this user's permissions")
+        parser.add_argument(
+            "--scope", action="append", dest="scopes", help="hold only this scope; may be given several times"
+        )
+        parser.add_argument("--server", default="default", choices=aliases(), help="the server's alias")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        try:
+            arguments = json.loads(options["arguments"])
+        except ValueError as problem:
+            raise CommandError(f"The arguments are no JSON: {problem}") from None
+        if not isinstance(arguments, dict):
+            raise CommandError("The arguments must be a JSON object")
+        caller = Caller(get_server(options["server"]), acting_as(options["user"], options["scopes"]), ask=self._ask, tell=self._tell)
+        try:
+            result = async_to_sync(caller.call_tool)(options["tool"], arguments)
+        except MCPError as problem:
+            raise CommandError(f"{problem.message} ({problem.code})") from None
+        self.stdout.write(json.dumps(_shown(result), indent=2, ensure_ascii=False))
+        if result.get("isError"):
+            raise SystemExit(1)
+
+    def _tell(self, method: str, params: dict[str, Any]) -> None:
+        """Progress and log messages go to stderr; stdout holds the result alone."""
+        if method == "notifications/progress":
+            of = f" of {params['total']:g}" if "total" in params else ""
+            self.stderr.write(f"… {params['progress']:g}{of} {params.get('message', '')}".rstrip())
+        elif method == "notifications/message":
+            self.stderr.write(f"{params['level']}: {params['data']}")
+
+    def _ask(self, params: dict[str, Any]) -> dict[str, Any]:
+        self.stderr.write(params["message"])
+        if "url" in params:
+            self.stderr.write(params["url"])
+            return {"action": "accept" if _line("Opened? [y/N] ").lower() == "y" else "decline"}
+        content: dict[str, Any] = {}
+        for name, field in params["requestedSchema"]["properties"].items():
+            typed = _line(f"{field.get('title', name)} ({field.get('type', 'string')}; empty for the default, ! to decline): ")
+            if typed == "!":
+                return {"action": "decline"}
+            if typed:
+                content[name] = _value(typed, field)
+            elif "default" in field:
+                content[name] = field["default"]
+        return {"action": "accept", "content": content}
+
+
+def _line(text: str) -> str:
+    try:
+        return input(text).strip()
+    except EOFError:
+        raise CommandError("The tool asks a question, and there is no terminal to answer on") from None
+
+
+def _value(typed: str, field: dict[str, Any]) -> Any:
+    if field.get("type") == "string":
+        return typed
+    if field.get("type") == "boolean" and typed.lower() in ("y", "yes", "n", "no"):
+        return typed.lower() in ("y", "yes")
+    try:
+        return json.loads(typed)
+    except ValueError:
+        return typed
+
+
+def _shown(result: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in result.items() if key not in ("resultType", "_meta")}

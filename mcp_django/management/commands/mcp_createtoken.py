@@ -1,0 +1,67 @@
+"""Makes a personal access token."""
+
+from argparse import ArgumentParser
+from datetime import timedelta
+from typing import Any
+
+from django.contrib.auth import get_user_model
+from django.core.exceptions import ValidationError
+from django.core.management.base import BaseCommand, CommandError
+from django.utils import timezone
+
+from mcp_django.conf import get_settings
+from mcp_django.models import PersonalAccessToken
+from mcp_django.models.token import DEFAULT_DAYS
+
+
+class Command(BaseCommand):
+    """Writes the token, and nothing else, to stdout: `TOKEN=$(manage.py mcp_createtoken …)`."""
+
+    help = "Make a personal access token for a user and print it, once, on stdout."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("username", help="the user in whose name the token acts")
+        parser.add_argument("--name", default="", help="what the token is for")
+        parser.add_argument(
+            "--scope", action="append", default=[], dest="scopes", metavar="SCOPE", help="may be given several times"
+        )
+        parser.add_argument("--server", default="", help="alias of the only server it is for (default: all servers)")
+        lasting = parser.add_mutually_exclusive_group()
+        lasting.add_argument(
+            "--days", type=int, default=DEFAULT_DAYS, help=f"days until it expires (default: {DEFAULT_DAYS})"
+        )
+        lasting.add_argument("--never-expires", action="store_true", help="it works until it is revoked")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        user = self._user(options["username"])
+        servers = get_settings().servers
+        if options["server"] and options["server"] not in servers:
+            raise CommandError(f"There is no server {options['server']!r}; there are: {', '.join(servers)}.")
+        expires = None
+        if not options["never_expires"]:
+            if not 1 <= options["days"] <= 36500:
+                raise CommandError("--days must be 1 or more, up to a hundred years.")
+            expires = timezone.now() + timedelta(days=options["days"])
+        try:
+            row, token = PersonalAccessToken.issue(
+                user=user,
+                name=options["name"] or "mcp_createtoken",
+                scopes=options["scopes"],
+                audience=options["server"],
+                expires=expires,
+            )
+        except ValidationError as problem:
+            raise CommandError(" ".join(problem.messages)) from None
+        until = "never" if expires is None else f"{expires:%Y-%m-%d %H:%M %Z}"
+        self.stderr.write(f"{row} for {user}; expires: {until}. It is not stored: this is the only time it is shown.")
+        self.stdout.write(token)
+
+    def _user(self, username: str) -> Any:
+        model = get_user_model()
+        try:
+            user = model._default_manager.get_by_natural_key(username)
+        except model.DoesNotExist:
+            raise CommandError(f"There is no user {username!r}.") from None
+        if not user.is_active:
+            raise CommandError(f"The user {username!r} is not active; a token would be refused.")
+        return user

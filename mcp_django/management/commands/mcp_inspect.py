@@ -1,0 +1,76 @@
+"""Lists what a server exposes, to whom, and why."""
+
+import json
+from argparse import ArgumentParser
+from typing import Any
+
+from asgiref.sync import async_to_sync
+from django.core.management.base import BaseCommand
+
+from ..acting import acting_as
+from ...server.ports import ALLOW, HIDDEN, Principal
+from ...server.primitives import Primitive
+from ...server.server import Server
+from ...wiring import aliases, get_server
+
+COLLECTIONS = ("tools", "resources", "templates", "prompts")
+
+
+class Command(BaseCommand):
+    """One line for each primitive: what it takes, where it is declared, and with --user what that user gets."""
+
+    help = "List the tools, resources, templates and prompts of a server, who may use them, and why."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("--user", help="say what this user may use (default: only what each primitive takes)")
+        parser.add_argument(
+            "--scope", action="append", dest="scopes", help="hold only this scope; may be given several times"
+        )
+        parser.add_argument("--server", choices=aliases(), help="one server's alias (default: all)")
+        parser.add_argument("--json", action="store_true", help="print JSON")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        principal = acting_as(options["user"], options["scopes"]) if options["user"] else None
+        chosen = [options["server"]] if options["server"] else aliases()
+        found = {alias: async_to_sync(_inspect)(get_server(alias), principal) for alias in chosen}
+        if options["json"]:
+            self.stdout.write(json.dumps(found, indent=2, ensure_ascii=False, default=str))
+            return
+        for alias, rows in found.items():
+            server = get_server(alias)
+            self.stdout.write(self.style.MIGRATE_HEADING(f"{alias}: {server.info.name} {server.info.version}"))
+            for row in rows:
+                verdict = f"  [{row['verdict']}]" if "verdict" in row else ""
+                self.stdout.write(f"  {row['kind']:<9}{row['key']:<32} {row['takes']}{verdict}")
+                self.stdout.write(f"           {row['source']}")
+            if not rows:
+                self.stdout.write("  nothing is registered; write mcp_tools.py in an installed app")
+
+
+async def _inspect(server: Server, principal: Principal | None) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = []
+    for collection in COLLECTIONS:
+        for primitive in getattr(server.registry, collection):
+            row = {"kind": primitive.kind, "key": primitive.key, "takes": _takes(primitive), "source": primitive.source}
+            if principal is not None:
+                row["verdict"] = await _verdict(server, principal, primitive)
+            rows.append(row)
+    return rows
+
+
+async def _verdict(server: Server, principal: Principal, primitive: Primitive) -> str:
+    decision = await server.authorizer.decide(principal, primitive)
+    if decision == ALLOW:
+        return "allowed"
+    return "hidden: the permission is missing" if decision == HIDDEN else f"needs the scopes {' '.join(decision.scopes)}"
+
+
+def _takes(primitive: Primitive) -> str:
+    permission = primitive.permission
+    parts = []
+    if permission is not None:
+        named = permission if isinstance(permission, str) else getattr(permission, "__name__", None)
+        parts.append(f"permission {named or ', '.join(map(str, permission))}")  # type: ignore[arg-type]
+    if primitive.scopes:
+        parts.append(f"scopes {' '.join(primitive.scopes)}")
+    return " and ".join(parts) or "open to every authenticated caller"

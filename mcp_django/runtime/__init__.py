@@ -1,0 +1,1 @@
+"""What the engine needs from Django: threads for blocking work, sessions as rows, keys that seal."""

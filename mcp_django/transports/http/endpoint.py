@@ -1,0 +1,49 @@
+"""The HTTP side of the project's servers, made at its first use and anew when a setting changes."""
+
+import functools
+from typing import Any
+
+from django.core.signals import setting_changed
+from django.dispatch import receiver
+
+from ... import conf
+from ...runtime.calls import InFlight
+from ...server.pipeline import Pipeline
+from ...server.server import Server
+from ...wiring import authenticator, get_server
+from ..guards import Guard
+from .exchange import Exchange, HTTPLimits
+
+
+@functools.cache
+def get_exchange(alias: str = "default") -> Exchange:
+    """The HTTP side of the server of an alias."""
+    return build_exchange(get_server(alias))
+
+
+def build_exchange(server: Server) -> Exchange:
+    """The HTTP side of any server, also of one built by hand, on this project's settings."""
+    settings = conf.get_settings()
+    limits = settings.limits
+    return Exchange(
+        Pipeline(server),
+        authenticator=authenticator(server.alias),
+        guard=Guard(
+            hosts=conf.allowed_hosts(),
+            trusted=[*conf.csrf_trusted_origins(), *settings.allowed_origins],
+            readers=settings.cors_allowed_origins,
+        ),
+        in_flight=InFlight(limits.in_flight),
+        limits=HTTPLimits(
+            body=limits.body,
+            nesting=limits.nesting,
+            upgrade_after=limits.sse_upgrade_after,
+            keep_alive=limits.keep_alive,
+        ),
+    )
+
+
+@receiver(setting_changed)
+def _forget(*, setting: str, **kwargs: Any) -> None:
+    if setting in {"MCP", "SECRET_KEY", "SECRET_KEY_FALLBACKS", "ALLOWED_HOSTS", "CSRF_TRUSTED_ORIGINS", "DEBUG"}:
+        get_exchange.cache_clear()

@@ -1,0 +1,231 @@
+"""One HTTP exchange, whatever door it came through: method, headers and body in; a reply, or a running call, out.
+
+The order of the checks is that of the specification's transport page (basic/transports/streamable-http): Origin and
+Host, credentials, HTTP method and media types, JSON, shape, era, and then what the era says.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from ...auth.authenticate import Authenticator
+from ...auth.challenge import insufficient_scope
+from ...protocol import jsonrpc
+from ...protocol.errors import InsufficientScope, InternalError, InvalidRequest, MCPError, TransportRefusal
+from ...protocol.headers import PROTOCOL_VERSION, SESSION_ID, Headers
+from ...protocol.revisions import HANDSHAKE, Era
+from ...runtime.calls import Flight, InFlight, Landing
+from ...server.call import Connection
+from ...server.eras import select
+from ...server.eras.handshake import opens_without_session
+from ...server.pipeline import Pipeline, Receipt, Work
+from ...server.ports import Overloaded, Principal
+from ...server.session import Session
+from ...server.streams import Outbox
+from ..guards import Guard, Pairs
+
+JSON_TYPE = (b"content-type", b"application/json")
+TEXT_TYPE = (b"content-type", b"text/plain; charset=utf-8")
+SSE_HEADERS = (
+    (b"content-type", b"text/event-stream"),
+    (b"cache-control", b"no-cache, no-transform"),
+    # GZipMiddleware and proxies compress event by event, which most clients cannot read; identity keeps them off.
+    (b"content-encoding", b"identity"),
+    (b"x-accel-buffering", b"no"),
+)
+METHODS = b"POST, DELETE, OPTIONS"
+STATELESS_METHODS = b"POST, OPTIONS"
+
+
+class Reply(NamedTuple):
+    """A whole HTTP answer."""
+
+    status: int
+    body: bytes = b""
+    headers: Pairs = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HTTPLimits:
+    """What one exchange may take."""
+
+    body: int = 4 << 20
+    """Bytes."""
+    nesting: int = 64
+    upgrade_after: float = 5.0
+    """Seconds after which a running call's answer becomes a stream."""
+    keep_alive: float = 15.0
+    """Seconds of silence on a stream before a comment is sent."""
+
+
+class Request(NamedTuple):
+    """What a door hands over."""
+
+    method: str
+    headers: Headers
+    body: bytes
+    peer: str | None = None
+    """The client's address; None when the server does not say."""
+    kwargs: Mapping[str, Any] | None = None
+    """What the URL pattern captured."""
+    make_request: Callable[[Principal], Any] | None = None
+    """Makes the Django request at its first use."""
+    streams: bool = True
+    """Can this door send an event stream?"""
+
+
+class Exchange:
+    """The HTTP side of one server."""
+
+    def __init__(
+        self, pipeline: Pipeline, *, authenticator: Authenticator, guard: Guard, in_flight: InFlight, limits: HTTPLimits
+    ) -> None:
+        self.limits = limits
+        self._pipeline, self._authenticator, self._guard, self._in_flight = pipeline, authenticator, guard, in_flight
+        self._server = pipeline.server
+
+    async def handle(self, request: Request) -> Reply | Flight:
+        """The reply, or a flight to launch, whose outcome `land` or `stream_headers` turn into an answer."""
+        headers = request.headers
+        try:
+            self._guard.check(headers)  # 1
+            if request.method == "OPTIONS":
+                return Reply(204, b"", self._guard.preflight(headers, self._methods))
+            principal = self._authenticator.known(headers, request.peer)  # 2
+            if principal is None:
+                principal = await self._authenticator.authenticate(headers, peer=request.peer)
+            if request.method != "POST":
+                return await self._other(request, principal)  # 3
+            self._check_media(headers, len(request.body))
+            return await self._post(request, principal)
+        except TransportRefusal as refusal:
+            return self._refused(refusal, headers)
+
+    async def _post(self, request: Request, principal: Principal) -> Reply | Flight:
+        pipeline, headers = self._pipeline, request.headers
+        connection = Connection(principal, headers=headers, kwargs=request.kwargs, make_request=request.make_request)
+        era = pipeline.eras[Era.STATELESS]
+        try:
+            raw = jsonrpc.decode(request.body, max_nesting=self.limits.nesting)  # 4
+            era = pipeline.eras[select(_version(headers), raw)]
+            if era.name is Era.HANDSHAKE and Era.HANDSHAKE in self._server.eras:
+                connection.session = await self._session(headers, principal, optional=opens_without_session(raw))
+            outcome = pipeline.handle(era, raw, connection, Outbox(interactive=request.streams))  # 5 and on
+            if type(outcome) is bytes:
+                return Reply(200, outcome, (JSON_TYPE, *self._guard.cors(headers)))
+            if type(outcome) is Receipt:
+                if outcome.run is not None:
+                    await outcome.run
+                return Reply(202, b"", self._guard.cors(headers))
+            work: Work = outcome  # type: ignore[assignment]
+            return self._take_off(work if request.streams else work._replace(may_stream=False))
+        except MCPError as problem:
+            return self._problem(problem, era.status(problem), pipeline.refuse(era, problem), headers)
+        except Overloaded as problem:
+            return self._overloaded(problem, headers)
+
+    def _take_off(self, work: Work) -> Flight:
+        session, id = work.call.connection.session, work.call.id
+        owner = work.call.connection.principal.key if session is None else session.key
+        if session is not None and id in session.in_flight:
+            work.run.close()
+            taken = InvalidRequest("A request with this id is still running")
+            taken.request_id = id
+            raise taken
+        if not self._in_flight.enter(owner):
+            work.run.close()
+            raise Overloaded(f"More than {self._in_flight.limit} calls at once; wait for one to end", status=429)
+        return Flight(work, self._in_flight, owner, self._pipeline.refuse)
+
+    def land(self, flight: Flight, landing: Landing) -> Reply:
+        """The reply for a call that ended before anything was streamed."""
+        call, problem = flight.call, landing.problem
+        headers = call.connection.headers or Headers()
+        if isinstance(problem, MCPError):
+            return self._problem(
+                problem, call.era.status(problem), self._pipeline.refuse(call.era, problem, call), headers
+            )
+        if problem is not None:
+            return self._overloaded(problem, headers, call.id)
+        if flight.lost:
+            # The client took its request back, but HTTP wants an end: a stream without events.
+            return Reply(200, b"", (*SSE_HEADERS, *self._guard.cors(headers)))
+        opened = call.connection.opened
+        session = () if opened is None else ((SESSION_ID, opened.key.encode()),)
+        return Reply(200, landing.body, (JSON_TYPE, *session, *self._guard.cors(headers)))
+
+    def stream_headers(self, flight: Flight) -> Pairs:
+        """The headers for a call whose answer is a stream."""
+        return (*SSE_HEADERS, *self._guard.cors(flight.call.connection.headers or Headers()))
+
+    async def _other(self, request: Request, principal: Principal) -> Reply:
+        """DELETE ends a session (basic/transports, handshake era); a stream of its own (GET) is not offered."""
+        version = _version(request.headers)
+        handshake = Era.HANDSHAKE in self._server.eras and (version is None or version in HANDSHAKE)
+        if request.method != "DELETE" or not handshake:
+            raise TransportRefusal(405, ((b"allow", self._methods),))
+        session = await self._session(request.headers, principal, optional=False)
+        if session is not None:
+            await self._server.sessions.end(session, "deleted by the client")
+        return Reply(204, b"", self._guard.cors(request.headers))
+
+    async def _session(self, headers: Headers, principal: Principal, *, optional: bool) -> Session | None:
+        """The session that the request names. Raises TransportRefusal: 400 without an id, 404 when there is no such
+        session.
+        """
+        key = headers.get(SESSION_ID)
+        if key is None:
+            if optional:
+                return None
+            raise TransportRefusal(400, body=b"This request needs an Mcp-Session-Id header; initialize first.")
+        sessions, name = self._server.sessions, key.decode("latin-1")
+        session = sessions.peek(name, principal.key) or await sessions.load(name, principal.key)
+        if session is None:
+            raise TransportRefusal(404, body=b"No such session; initialize again.")
+        sessions.touch(session)
+        return session
+
+    def _check_media(self, headers: Headers, size: int) -> None:
+        if size > self.limits.body:
+            raise TransportRefusal(413, body=b"The body is larger than %d bytes." % self.limits.body)
+        if not _is_json(headers.get(b"content-type", b"")):
+            raise TransportRefusal(415, body=b"Content-Type must be application/json.")
+        if not _is_acceptable(headers.get(b"accept", b"*/*")):
+            raise TransportRefusal(406, body=b"Accept must allow application/json or text/event-stream.")
+
+    @property
+    def _methods(self) -> bytes:
+        return METHODS if Era.HANDSHAKE in self._server.eras else STATELESS_METHODS
+
+    def _problem(self, problem: MCPError, status: int, body: bytes, headers: Headers) -> Reply:
+        extra: Pairs = ()
+        if isinstance(problem, InsufficientScope):
+            status, extra = 403, ((b"www-authenticate", insufficient_scope(problem.scopes)),)
+        return Reply(status, body, (JSON_TYPE, *extra, *self._guard.cors(headers)))
+
+    def _overloaded(self, problem: Overloaded, headers: Headers, id: jsonrpc.Id | None = None) -> Reply:
+        body = jsonrpc.error(id, InternalError(str(problem)))
+        retry = (b"retry-after", b"%d" % max(1, round(problem.retry_after)))
+        return Reply(problem.status, body, (JSON_TYPE, retry, *self._guard.cors(headers)))
+
+    def _refused(self, refusal: TransportRefusal, headers: Headers) -> Reply:
+        typed = () if any(name == b"content-type" for name, _ in refusal.headers) or not refusal.body else (TEXT_TYPE,)
+        return Reply(refusal.status, refusal.body, (*typed, *refusal.headers, *self._guard.cors(headers)))
+
+
+def _version(headers: Headers) -> str | None:
+    value = headers.get(PROTOCOL_VERSION)
+    return None if value is None else value.strip(b" \t").decode("latin-1")
+
+
+@lru_cache(256)
+def _is_json(content_type: bytes) -> bool:
+    return content_type.partition(b";")[0].strip().lower() == b"application/json"
+
+
+@lru_cache(256)
+def _is_acceptable(accept: bytes) -> bool:
+    """Clients must accept both types, but many send one, or anything; what cannot be right is neither."""
+    kinds = {part.partition(b";")[0].strip().lower() for part in accept.split(b",")}
+    return not kinds.isdisjoint({b"*/*", b"application/*", b"text/*", b"application/json", b"text/event-stream"})

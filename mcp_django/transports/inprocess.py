@@ -1,0 +1,92 @@
+"""Calls to a server from the same process: for commands and scripts that have no client.
+
+A call goes through the pipeline in the stateless era, like a client's, but without HTTP; a function answers the
+questions.
+"""
+
+import asyncio
+import contextlib
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+from ..protocol import jsonrpc
+from ..protocol.errors import InternalError
+from ..protocol.meta import CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL, PROTOCOL_VERSION
+from ..protocol.revisions import LATEST, Era
+from ..server.call import Connection
+from ..server.pipeline import Pipeline, Receipt
+from ..server.ports import Overloaded, Principal
+from ..server.server import Server
+from ..server.streams import Outbox
+
+Ask = Callable[[dict[str, Any]], dict[str, Any]]
+Tell = Callable[[str, dict[str, Any]], None]
+POLL = 60.0
+
+
+class Caller:
+    """One principal's calls to one server.
+
+    `ask` answers a form or URL elicitation, given its params, with an ElicitResult; without it the tool is told that
+    the client cannot ask. `tell` is given each notification.
+    """
+
+    def __init__(
+        self, server: Server, principal: Principal, *, ask: Ask | None = None, tell: Tell | None = None
+    ) -> None:
+        self._pipeline = Pipeline(server)
+        self._principal, self._ask, self._tell = principal, ask, tell
+        self._ids = itertools.count(1)
+
+    async def call_tool(self, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        """The CallToolResult, after as many rounds of questions as it takes. Raises MCPError, Overloaded."""
+        params: dict[str, Any] = {"name": name, "arguments": arguments}
+        while True:
+            result = await self.request("tools/call", params)
+            if result.get("resultType") != "input_required":
+                return result
+            params = {"name": name, "arguments": arguments, "inputResponses": self._answers(result)}
+            if "requestState" in result:
+                params["requestState"] = result["requestState"]
+
+    async def request(self, method: str, params: dict[str, Any] | None = None) -> dict[str, Any]:
+        """The result of one request. Raises MCPError, Overloaded."""
+        meta: dict[str, Any] = {
+            PROTOCOL_VERSION: LATEST.version,
+            CLIENT_CAPABILITIES: {"elicitation": {"form": {}, "url": {}}} if self._ask else {},
+            CLIENT_INFO: {"name": "mcp_django", "version": "1"},
+            LOG_LEVEL: "info",
+        }
+        id, outbox = next(self._ids), Outbox()
+        if self._tell is not None:
+            meta["progressToken"] = id
+        message = {"jsonrpc": "2.0", "id": id, "method": method, "params": {**(params or {}), "_meta": meta}}
+        # As over the wire: what has no JSON form, and what is changed while the call runs, is none of the handler's.
+        raw = jsonrpc.loads(jsonrpc.dumps(message))
+        outcome = self._pipeline.handle(self._pipeline.eras[Era.STATELESS], raw, Connection(self._principal), outbox)
+        if isinstance(outcome, Receipt):
+            raise InternalError("A request was taken for a notification")
+        body = outcome if isinstance(outcome, bytes) else await self._run(outcome.run, outbox)
+        result: dict[str, Any] = jsonrpc.loads(body)["result"]
+        return result
+
+    async def _run(self, work: Any, outbox: Outbox) -> bytes:
+        reader = asyncio.ensure_future(self._listen(outbox))
+        try:
+            answer: bytes = await work
+            return answer
+        finally:
+            outbox.finish()
+            with contextlib.suppress(Overloaded):
+                await reader
+
+    async def _listen(self, outbox: Outbox) -> None:
+        while (messages := await outbox.read(POLL)) is not None:
+            for message in messages if self._tell is not None else ():
+                said = jsonrpc.loads(message)
+                self._tell(said["method"], said.get("params", {}))  # type: ignore[misc]
+
+    def _answers(self, result: dict[str, Any]) -> dict[str, Any]:
+        assert self._ask is not None  # without it the server asks nothing
+        return {key: self._ask(asked["params"]) for key, asked in result.get("inputRequests", {}).items()}

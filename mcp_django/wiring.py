@@ -1,0 +1,143 @@
+"""The composition root: settings become servers. Nothing else in the package turns a dotted path into an object.
+
+Everything here is made at its first use, kept for the process, and made anew when a setting it came from changes.
+"""
+
+import difflib
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from django.core.exceptions import ImproperlyConfigured
+from django.core.signals import setting_changed
+from django.dispatch import receiver
+from django.utils.module_loading import import_string
+
+from . import conf
+from .auth.authenticate import Authenticator
+from .auth.policy import Policy
+from .auth.verifiers import PersonalTokenVerifier, Verifier
+from .exceptions import translate
+from .protocol.revisions import Era
+from .protocol.types import Implementation
+from .runtime.executor import LaneExecutor
+from .runtime.seal import Seal
+from .runtime.sessions import DatabaseSessions
+from .server.ask import AskLimits
+from .server.providers import Provider
+from .server.registry import registry_for
+from .server.server import Options, Ports, Server
+
+
+def aliases() -> Sequence[str]:
+    """The servers that `MCP["SERVERS"]` describes, the default one first."""
+    return sorted(conf.get_settings().servers, key=lambda alias: (alias != "default", alias))
+
+
+@functools.cache
+def get_server(alias: str = "default") -> Server:
+    """The server of an alias, with what autodiscovery found for it. Raises ImproperlyConfigured for an unknown alias."""
+    settings = conf.get_settings()
+    described = settings.servers.get(alias)
+    if described is None:
+        near = difflib.get_close_matches(alias, settings.servers, n=1)
+        hint = f'; did you mean "{near[0]}"?' if near else ""
+        raise ImproperlyConfigured(f'MCP["SERVERS"] has no server "{alias}"{hint}')
+    info = Implementation(
+        described.name,
+        described.version,
+        title=described.title,
+        description=described.description,
+        website_url=described.website_url,
+    )
+    options = Options(
+        page_size=described.page_size,
+        timeout=described.timeout,
+        log_level=described.log_level,
+        cache_ttl=described.cache_ttl,
+        private=settings.auth not in ((), ("none",)),
+        capabilities=described.capabilities,
+        expose_errors=settings.expose_internal_errors and conf.debug(),
+        ask=_ask_limits(settings.limits),
+    )
+    return Server(
+        info,
+        alias=alias,
+        instructions=described.instructions,
+        eras=tuple(Era(name) for name in described.eras),
+        registry=registry_for(alias),
+        providers=[_provider(path) for path in described.providers],
+        middleware=[import_string(path) for path in described.middleware],
+        lifespan=import_string(described.lifespan) if described.lifespan else None,
+        options=options,
+        ports=ports(alias),
+    )
+
+
+@functools.cache
+def executor() -> LaneExecutor:
+    """The lanes of this process, shared by all servers."""
+    limits = conf.get_settings().limits
+    return LaneExecutor(lanes=limits.lanes, queue=limits.lane_queue)
+
+
+@functools.cache
+def ports(alias: str = "default") -> Ports:
+    """The Django side of one server."""
+    limits = conf.get_settings().limits
+    return Ports(
+        authorizer=Policy(executor()),
+        executor=executor(),
+        sessions=DatabaseSessions(executor(), server=alias),
+        state_sealer=Seal(conf.secret_keys(), purpose="state", limit=limits.state_bytes),
+        cursor_sealer=Seal(conf.secret_keys(), purpose="cursor"),
+        translate=translate,
+    )
+
+
+def authenticator(server: str) -> Authenticator:
+    """Who may call the server of an alias, as `MCP["AUTH"]` says."""
+    settings = conf.get_settings()
+    names, development = settings.auth, not settings.auth and conf.debug()
+    # Without a word on authentication, development serves this machine, and whoever has a token.
+    wanted = ("token",) if development else tuple(name for name in names if name != "none")
+    return Authenticator(
+        server,
+        executor=executor(),
+        verifiers=[_verifier(name) for name in wanted],
+        local=development or names == ("none",),
+        local_user=settings.local_user,
+        remember=settings.token_cache_seconds,
+    )
+
+
+def _verifier(name: str) -> Verifier:
+    found: Any = PersonalTokenVerifier if name == "token" else import_string(name)
+    verifier: Verifier = found() if isinstance(found, type) else found
+    return verifier
+
+
+def _ask_limits(limits: conf.Limits) -> AskLimits:
+    return AskLimits(
+        wait=limits.question_wait,
+        answers=limits.answers,
+        rounds=limits.rounds,
+        stale_rounds=limits.stale_rounds,
+        ttl=limits.state_ttl,
+    )
+
+
+def _provider(path: str) -> Provider:
+    found: Any = import_string(path)
+    if isinstance(found, type) or (isinstance(found, Callable) and not isinstance(found, Provider)):  # type: ignore[arg-type]
+        found = found()
+    if not isinstance(found, Provider):
+        raise ImproperlyConfigured(f"{path} is no provider; it must be a mcp_django.Provider, or give one when called")
+    return found
+
+
+@receiver(setting_changed)
+def _forget(*, setting: str, **kwargs: Any) -> None:
+    if setting in {"MCP", "SECRET_KEY", "SECRET_KEY_FALLBACKS", "DEBUG"}:
+        for made in (get_server, ports, executor):
+            made.cache_clear()
