@@ -1,0 +1,90 @@
+"""Prepare the demo and serve it: what `make demo` runs."""
+
+import secrets
+import socket
+from argparse import ArgumentParser
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+from django.contrib.auth import get_user_model
+from django.core.management import call_command
+from django.core.management.base import BaseCommand, CommandError
+from django.urls import reverse
+
+from project.airports.models import Airport
+
+HOST = "127.0.0.1"
+
+
+class Command(BaseCommand):
+    """Migrate, load the airports if there are none, make the demo user, and run Daphne until Ctrl-C."""
+
+    help = "Prepares the demo (tables, airports, a superuser) and serves it on loopback."
+    requires_system_checks = ()  # `migrate` runs them, once
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        """Declare the port."""
+        parser.add_argument("--port", type=int, default=8000, help="Port on 127.0.0.1 (default: 8000).")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Do it in the order in which a later step needs an earlier one; the port comes first, as it fails most."""
+        port: int = options["port"]
+        check_port(port)
+        call_command("migrate", verbosity=0, interactive=False)
+        if not Airport.objects.exists():
+            self.stdout.write("Loading 28,000 airports, once…")
+            call_command("loadairports", verbosity=0)
+        username, password = demo_login(Path(settings.DEMO_DIR) / "demo_password")
+        # Imported only now: Daphne installs its event loop when it is imported, which no other command should suffer.
+        from daphne.endpoints import build_endpoint_description_strings
+        from daphne.server import Server
+
+        from project.asgi import application
+
+        site = f"http://{HOST}:{port}"
+        Server(
+            application=application,
+            endpoints=build_endpoint_description_strings(host=HOST, port=port),
+            ready_callable=lambda: self.welcome(site, username, password),
+        ).run()
+        self.stdout.write("Stopped.")
+
+    def welcome(self, site: str, username: str, password: str) -> None:
+        """Say where everything is."""
+        for label, value in [
+            ("Home page", f"{site}{reverse('home')}"),
+            ("MCP endpoint", f"{site}{reverse('mcp_django:default')}"),
+            ("Admin", f"{site}{reverse('admin:index')}   user {username}, password {password}"),
+        ]:
+            self.stdout.write(f"  {label:<13} {self.style.SUCCESS(value)}")
+        self.stdout.write("Ctrl-C stops it.")
+        self.stdout.flush()
+
+
+def check_port(port: int) -> None:
+    """Raise CommandError when the port cannot be listened on."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HOST, port))
+        except (OSError, OverflowError) as problem:
+            raise CommandError(f"Port {port} cannot be used ({problem}); choose another with --port.") from None
+
+
+def demo_login(path: Path) -> tuple[str, str]:
+    """Make the superuser of the demo, or reset it, and return its name and password.
+
+    The password is random, made once, and kept in a file of the checkout that only its owner reads.
+    """
+    username = settings.MCP["LOCAL_USER"]
+    if not path.exists():
+        path.touch(mode=0o600)
+        path.write_text(secrets.token_urlsafe(9))
+    password = path.read_text()
+    user, _ = get_user_model().objects.get_or_create(username=username)
+    user.is_staff = user.is_superuser = user.is_active = True
+    if not user.check_password(password):
+        user.set_password(password)
+    user.save()
+    return username, password

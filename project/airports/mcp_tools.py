@@ -1,0 +1,231 @@
+"""What the demo serves to MCP clients. Read this file first.
+
+An installed app's `mcp_tools.py` is imported at startup, and what it declares is served at /mcp. Everything a client
+sees comes from the functions: names, descriptions from docstrings, input schemas from parameters, output schemas from
+return annotations. A parameter of type `Context` is filled in by the server and stays out of the schema.
+
+`async def` handlers use the async ORM. `def` handlers run in a thread and use the ordinary one.
+"""
+
+from dataclasses import asdict
+from typing import Annotated, Any
+
+from asgiref.sync import sync_to_async
+from django.db import transaction
+from django.db.models import Avg, Count, Q
+from pydantic import Field
+
+from mcp_django import Context, ToolError, completion, prompt, resource, tool
+from project.airports.models import Airport, Country, Stop, Trip
+from project.airports.shapes import (
+    AirportInfo,
+    CountryStatistics,
+    NearbyAirport,
+    Neighbour,
+    Survey,
+    TripForm,
+    TripInfo,
+    TripPlan,
+)
+
+READ_ONLY = {"readOnlyHint": True, "openWorldHint": False}
+"""Clients may run such a tool without asking their user."""
+
+Latitude = Annotated[float, Field(ge=-90, le=90)]
+Longitude = Annotated[float, Field(ge=-180, le=180)]
+
+
+# Tools: what a model may call.
+
+
+@tool(annotations=READ_ONLY)
+async def search_airports(
+    query: Annotated[str, Field(min_length=2, max_length=80)],
+    country: str | None = None,
+    limit: Annotated[int, Field(ge=1, le=100)] = 20,
+) -> list[AirportInfo]:
+    """Find airports by code, name or city, the best match first.
+
+    Args:
+        query: An IATA or ICAO code, or words from the name or city; accents do not matter.
+        country: Only in this country: an ISO code or English name, such as CH or Switzerland.
+        limit: At most so many airports.
+    """
+    airports = Airport.objects.search(query).select_related("country", "region")
+    if country is not None:
+        airports = airports.filter(country=await find_country(country))
+    return [AirportInfo.of(airport) async for airport in airports[:limit]]
+
+
+# Without `permission`, whoever may reach the server may call. With it, the tool exists for users who hold that Django
+# permission; to others it is as unknown as a tool that was never written.
+@tool(permission="airports.view_airport", annotations=READ_ONLY, timeout=10)
+def nearest_airports(
+    latitude: Latitude, longitude: Longitude, limit: Annotated[int, Field(ge=1, le=50)] = 5
+) -> list[NearbyAirport]:
+    """Find the airports nearest to a point, by great-circle distance.
+
+    Args:
+        latitude: Degrees north, negative in the south.
+        longitude: Degrees east, negative in the west.
+        limit: At most so many airports.
+    """
+    nearest = Airport.objects.nearest(latitude, longitude, limit)
+    return [NearbyAirport(AirportInfo.of(airport), round(distance, 1)) for airport, distance in nearest]
+
+
+@tool(annotations=READ_ONLY)
+async def country_statistics(country: str) -> CountryStatistics:
+    """Count and compare the airports of a country.
+
+    Args:
+        country: An ISO code or English name, such as NP or Nepal.
+    """
+    place = await find_country(country)
+    numbers = await place.airports.aaggregate(
+        airports=Count("pk"),
+        airports_with_iata_code=Count("pk", filter=~Q(iata="")),
+        time_zones=Count("timezone", filter=~Q(timezone=""), distinct=True),
+        mean_elevation_ft=Avg("elevation"),
+    )
+    highest = await place.airports.select_related("country", "region").order_by("-elevation", "icao").afirst()
+    regions = place.regions.annotate(airport_count=Count("airports")).filter(airport_count__gt=0)
+    return CountryStatistics(
+        country=place.name,
+        highest=AirportInfo.of(highest) if highest else None,
+        airports_by_region={region.name: region.airport_count async for region in regions.order_by("-airport_count")},
+        **numbers,
+    )
+
+
+@tool(annotations=READ_ONLY, timeout=120)
+async def survey_country(country: str, ctx: Context, limit: Annotated[int, Field(ge=1, le=1000)] = 200) -> Survey:
+    """Find a country's most isolated airports: those farthest from any other. Slow; it reports its progress.
+
+    Args:
+        country: An ISO code or English name, such as NZ or New Zealand.
+        limit: Survey at most so many airports, in the order of their codes.
+    """
+    place = await find_country(country)
+    airports = [airport async for airport in place.airports.order_by("icao")[:limit]]
+    found: list[Neighbour] = []
+    for done, airport in enumerate(airports, start=1):
+        others = Airport.objects.exclude(pk=airport.pk)
+        for other, distance in await others.anearest(airport.latitude, airport.longitude, limit=1):
+            found.append(Neighbour(str(airport), str(other), round(distance, 1)))
+        await ctx.report_progress(done, len(airports), f"Measured {airport.name}")
+    found.sort(key=lambda neighbour: -neighbour.distance_km)
+    mean = sum(neighbour.distance_km for neighbour in found) / len(found) if found else None
+    return Survey(country=place.name, surveyed=len(airports), mean_distance_km=mean, most_isolated=found[:5])
+
+
+@tool(permission="airports.add_trip", annotations={"readOnlyHint": False, "destructiveHint": False})
+async def plan_trip(origin: str, destination: str, ctx: Context, stops: list[str] | None = None) -> TripPlan:
+    """Plan a trip between two airports and save it for the user, who is asked for a name and a date, and to confirm.
+
+    Args:
+        origin: IATA or ICAO code of the first airport.
+        destination: IATA or ICAO code of the last airport.
+        stops: Codes of the airports in between, in order.
+    """
+    route = [await find_airport(code) for code in (origin, *(stops or ()), destination)]
+    codes = " → ".join(airport.code for airport in route)
+
+    # A question goes to the person, not to the model. With clients of the newest protocol revision nothing waits: the
+    # call ends here, and when the answer comes the function runs again from its first line. So ask first, write last.
+    form = await ctx.elicit(f"A trip {codes}. What shall it be called, and when does it start?", TripForm, key="trip")
+    if not form:
+        return TripPlan("Nothing was saved: the user gave no details.")
+    sure = await ctx.elicit(f"Save {form.data.name!r}, {codes}, on {form.data.depart_on}?", bool, key="confirm")
+    if not (sure and sure.data):
+        return TripPlan("Nothing was saved: the user did not confirm.")
+
+    trip = await sync_to_async(save_trip)(ctx.user, form.data, route)
+    return TripPlan(f"Saved {trip.name!r}.", trip)
+
+
+@tool(permission="airports.view_trip", annotations=READ_ONLY)
+def list_trips(ctx: Context) -> list[TripInfo]:
+    """List the trips that the user has saved, the newest first."""
+    trips = Trip.objects.filter(owner=ctx.user).select_related("origin", "destination")
+    return [TripInfo.of(trip) for trip in trips.prefetch_related("stops__airport")]
+
+
+# Resources: what a client may read, by URI. A dict is served as JSON.
+
+
+@resource("airports://countries", title="Countries", mime_type="application/json")
+async def countries() -> dict[str, Any]:
+    """All countries that have airports, with their ISO codes and numbers of airports."""
+    rows = Country.objects.annotate(airport_count=Count("airports")).filter(airport_count__gt=0)
+    return {"countries": [{"code": r.code, "name": r.name, "airports": r.airport_count} async for r in rows]}
+
+
+@resource("airport://{code}", title="An airport", mime_type="application/json")
+async def airport(code: str) -> dict[str, Any]:
+    """One airport, by IATA or ICAO code."""
+    return asdict(AirportInfo.of(await find_airport(code)))
+
+
+# Prompts: what a user may pick to begin a conversation.
+
+
+@prompt(name="plan_trip", title="Plan a trip")
+async def plan_trip_prompt(origin: str, destination: str, days: int = 7) -> str:
+    """Plan a trip between two airports, with sensible stops on the way.
+
+    Args:
+        origin: IATA or ICAO code of the first airport.
+        destination: IATA or ICAO code of the last airport.
+        days: How long the trip may take.
+    """
+    start, end = await find_airport(origin), await find_airport(destination)
+    return (
+        f"Plan a trip of {days} days from {start} to {end}; they are {start.distance_to(end):,.0f} km apart. "
+        "Look for one or two stops that break the journey well, say why they are worth it, and then save the trip."
+    )
+
+
+# Completions: what a client offers while the user types an argument.
+
+
+@completion("plan_trip", "origin")
+@completion("plan_trip", "destination")
+@completion("airport://{code}", "code")
+async def complete_code(value: str) -> list[str]:
+    """Codes that begin with what was typed, or whose city does."""
+    airports = Airport.objects.filter(Q(iata__istartswith=value) | Q(city__istartswith=value)).exclude(iata="")
+    return [code async for code in airports.order_by("iata").values_list("iata", flat=True)[:100]]
+
+
+# Ordinary functions that the handlers share. A ToolError's text is meant for the model: what is wrong, and what to do.
+
+
+async def find_country(text: str) -> Country:
+    """Return the country with this code or name, or tell the model what to give instead."""
+    named = Q(code__iexact=text) | Q(alpha_3__iexact=text) | Q(name__iexact=text)
+    country = await Country.objects.filter(named).afirst()
+    if country is None:
+        raise ToolError(f"No country is called {text!r}; give its ISO code or English name, such as CH or Switzerland.")
+    return country
+
+
+async def find_airport(code: str) -> Airport:
+    """Return the airport with this code, or tell the model how to find one."""
+    airport = await Airport.objects.with_code(code).select_related("country", "region").afirst()
+    if airport is None:
+        raise ToolError(f"No airport has the code {code!r}; search_airports finds codes by name or city.")
+    return airport
+
+
+def save_trip(owner: Any, form: TripForm, route: list[Airport]) -> TripInfo:
+    """Save a trip with its stops, or return the equal one saved before: a client whose answer got lost asks again."""
+    first, *between, last = route
+    with transaction.atomic():
+        values = {"origin": first, "destination": last, "depart_on": form.depart_on}
+        trip, created = Trip.objects.get_or_create(owner=owner, name=form.name, defaults=values)
+        if created:
+            Stop.objects.bulk_create(Stop(trip=trip, position=n, airport=a) for n, a in enumerate(between, start=1))
+        elif trip.route != route or trip.depart_on != form.depart_on:
+            raise ToolError(f"There is another trip called {form.name!r}; plan again and choose a different name.")
+    return TripInfo.of(trip)

@@ -1,0 +1,85 @@
+"""The home page: what this server offers, read from its registry, and how to connect to it."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.urls import reverse
+from django.views.decorators.http import require_safe
+
+from mcp_django.protocol.revisions import LATEST
+from mcp_django.wiring import get_server
+from project.airports.clients import snippets
+from project.airports.models import Airport, Country, Region, Trip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Argument:
+    """One argument of a tool or prompt, in words."""
+
+    name: str
+    type: str
+    required: bool
+    description: str
+
+
+@require_safe
+def home(request: HttpRequest) -> HttpResponse:
+    """Show the server as the reader of this page reaches it: with the host and port of this very request."""
+    server = get_server("default")
+    registry = server.registry
+    endpoint = request.build_absolute_uri(reverse("mcp_django:default"))
+    context = {
+        "server": server,
+        "endpoint": endpoint,
+        "snippets": snippets(server.info.name, endpoint, LATEST.version),
+        "counts": [
+            ("Airports", Airport.objects.count()),
+            ("Countries", Country.objects.count()),
+            ("Regions", Region.objects.count()),
+            ("Trips", Trip.objects.count()),
+        ],
+        "tools": [(tool, list(tool_arguments(tool.parameters.schema))) for tool in registry.tools],
+        "prompts": [(prompt, list(prompt_arguments(prompt.parameters.arguments))) for prompt in registry.prompts],
+        "resources": [*registry.resources, *registry.templates],
+    }
+    return render(request, "home.html", context)
+
+
+def tool_arguments(schema: dict[str, Any]) -> Iterator[Argument]:
+    """Read the arguments off a tool's input schema."""
+    for name, rule in schema.get("properties", {}).items():
+        yield Argument(
+            name=name,
+            type=in_words(rule),
+            required=name in schema.get("required", ()),
+            description=rule.get("description", ""),
+        )
+
+
+def prompt_arguments(arguments: list[dict[str, Any]]) -> Iterator[Argument]:
+    """Read the arguments of a prompt, which are all strings on the wire."""
+    for rule in arguments:
+        yield Argument(
+            name=rule["name"],
+            type="string",
+            required=rule.get("required", False),
+            description=rule.get("description", ""),
+        )
+
+
+def in_words(rule: dict[str, Any]) -> str:
+    """Say a JSON Schema in a few words, such as `integer, 1 to 50` or `list of string`."""
+    if choices := rule.get("anyOf"):
+        return " or ".join(in_words(choice) for choice in choices if choice.get("type") != "null")
+    if options := rule.get("enum"):
+        return " | ".join(str(option) for option in options)
+    kind = str(rule.get("type", "any"))
+    if kind == "array":
+        return f"list of {in_words(rule.get('items', {}))}"
+    least, most = rule.get("minimum"), rule.get("maximum")
+    if least is not None and most is not None:
+        return f"{kind}, {least:g} to {most:g}"
+    return kind

@@ -1,0 +1,143 @@
+"""Settings of the demo project: safe on loopback as they are, and adjustable through the environment.
+
+* `DJANGO_DEBUG`: 1 (default) or 0
+* `SECRET_KEY`: otherwise a key made for this checkout and kept in DEMO_DIR
+* `ALLOWED_HOSTS`: comma-separated; otherwise loopback names only
+* `DATABASE_URL`: postgres://user:password@host/name; otherwise SQLite in DEMO_DIR
+* `REDIS_URL`: redis://host:port/0, needed as soon as several processes serve; otherwise in memory
+* `DEMO_DIR`: where the checkout keeps what it makes for itself; otherwise var/
+"""
+
+import os
+from pathlib import Path
+
+from project import environment
+
+BASE_DIR = Path(__file__).resolve().parent.parent
+DEMO_DIR = environment.private_directory(BASE_DIR / "var")
+
+DEBUG = environment.flag("DJANGO_DEBUG", default=True)
+SECRET_KEY = os.environ.get("SECRET_KEY") or environment.secret(DEMO_DIR / "secret_key")
+ALLOWED_HOSTS = environment.words("ALLOWED_HOSTS", default=["localhost", "127.0.0.1", "[::1]"])
+
+INSTALLED_APPS = [
+    "daphne",  # before staticfiles: makes `runserver` serve ASGI
+    "django.contrib.admin",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.humanize",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "django.contrib.staticfiles",
+    "mcp_django",
+    "project.airports",
+]
+
+MIDDLEWARE = [
+    "django.middleware.security.SecurityMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+]
+
+ROOT_URLCONF = "project.urls"
+ASGI_APPLICATION = "project.asgi.application"
+WSGI_APPLICATION = "project.wsgi.application"
+
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        # The project's own pages. Searched before the apps, so a file mcp_django/… here overrides one that is shipped.
+        "DIRS": [BASE_DIR / "templates"],
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+            ],
+        },
+    },
+]
+
+DATABASES = {"default": environment.database(os.environ.get("DATABASE_URL", ""), default=DEMO_DIR / "db.sqlite3")}
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+CHANNEL_LAYERS = environment.channel_layers(os.environ.get("REDIS_URL", ""))
+
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": "django.contrib.auth.password_validation.UserAttributeSimilarityValidator"},
+    {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator"},
+    {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
+    {"NAME": "django.contrib.auth.password_validation.NumericPasswordValidator"},
+]
+
+LANGUAGE_CODE = "en"
+TIME_ZONE = "UTC"
+USE_TZ = True
+STATIC_URL = "static/"
+
+# Every key of mcp_django once; those that say so keep their default and could be left out.
+MCP = {
+    # Who may call. "none": the local principal, from a loopback address only. "token": bearers of personal access
+    # tokens (admin, or `manage.py mcp_createtoken`). Or a dotted path to a verifier of your own, or a list of these.
+    "AUTH": "none",
+    # The user the local principal acts as: it owns the trips that are planned. `manage.py demo` makes it.
+    "LOCAL_USER": "demo",
+    "SERVERS": {
+        # "default" serves what names no server. Another alias serves what is declared with `server="alias"`.
+        "default": {
+            "NAME": "airports",
+            "VERSION": "1.0",
+            "TITLE": "Airports of the world",
+            "DESCRIPTION": "28,000 airports, their countries and regions, and trips between them.",
+            # Given to the model when it connects.
+            "INSTRUCTIONS": (
+                "Airports go by IATA or ICAO codes; search_airports finds them. Coordinates are degrees, distances "
+                "kilometres, elevations feet. plan_trip asks the user before it saves anything."
+            ),
+            "WEBSITE_URL": None,  # default
+            "PATH": "mcp",  # default: below the place of mcp_django.urls
+            "ERAS": ["handshake", "stateless"],  # default: clients of every protocol revision
+            "PAGE_SIZE": 1000,  # default: entries of a page of a list
+            "TIMEOUT": 60,  # seconds for a handler that names no timeout of its own
+            "LOG_LEVEL": "info",  # default: least level of log messages sent to a client that names none
+            "CACHE_TTL": 60,  # default: seconds for which clients may keep a list
+            "MIDDLEWARE": [],  # default: dotted paths, outermost first
+            "PROVIDERS": [],  # default: dotted paths of providers of further tools, resources and prompts
+            "LIFESPAN": None,  # default: dotted path of an async context manager, entered once per process
+            "CAPABILITIES": {},  # default: entries added to the declared capabilities
+        },
+    },
+    "LIMITS": {
+        "BODY": 256 * 1024,  # bytes of a request; these tools take short arguments
+        "NESTING": 64,  # default: how deep a message may be nested
+        "IN_FLIGHT": 32,  # default: calls running at once, of one session or principal
+        "SESSIONS_PER_OWNER": 20,  # default: one more ends the session that was idle longest
+        "SESSIONS": 10_000,  # default: of the whole server
+        "SESSION_IDLE": 3600,  # default: seconds without a message until a session ends
+        "SESSION_LIFETIME": 7 * 24 * 3600,  # default: seconds until it ends even when in use
+        "SSE_UPGRADE_AFTER": 5,  # default: seconds until an answer becomes an event stream
+        "KEEP_ALIVE": 15,  # default: seconds between comments on a silent stream
+        "QUESTION_WAIT": 600,  # default: seconds a call waits for the user's answer (handshake era)
+        "STATE_BYTES": 64 * 1024,  # default: size of the sealed state of a conversation (stateless era)
+        "STATE_TTL": 3600,  # default: seconds for which it can be answered
+        "ANSWERS": 64,  # default: answers in one conversation
+        "ROUNDS": 32,  # default: rounds of one conversation
+        "STALE_ROUNDS": 3,  # default: rounds in a row that bring nothing new
+        "LANES": 16,  # default: threads for sync handlers and the ORM
+        "LANE_QUEUE": 256,  # default: calls that may wait for one
+    },
+    # Pages that may send requests, besides CSRF_TRUSTED_ORIGINS and pages from loopback.
+    "ALLOWED_ORIGINS": [],  # default
+    # Pages that may read the answers too.
+    "CORS_ALLOWED_ORIGINS": [],  # default
+    # The module looked for in every installed app.
+    "AUTODISCOVER_MODULES": ["mcp_tools"],  # default
+    # With DEBUG, show the text of an unexpected exception to the client; without DEBUG it is never shown.
+    "EXPOSE_INTERNAL_ERRORS": True,
+    # Seconds for which a worker trusts a token that it has verified.
+    "TOKEN_CACHE_SECONDS": 10,  # default
+}
