@@ -1,0 +1,59 @@
+"""`python -m benchmarks`: one run of everything, as markdown on standard output."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+from benchmarks import peers, report, rounds
+from benchmarks.subjects import CELLS, SHORT_CELLS, subjects
+
+
+def _options(arguments: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("--short", action="store_true", help="under a minute: ours, the constant and the official SDK")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write every reading there")
+    parser.add_argument("--rounds", type=int, help="how often each cell is measured (5; short form 3)")
+    parser.add_argument("--seconds", type=float, help="length of one measurement (0.6; short form 0.35)")
+    parser.add_argument(
+        "--only", action="append", metavar="TEXT", help="only rows with this in their label; repeatable"
+    )
+    return parser.parse_args(arguments)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run, print the tables. Returns 1 when an answer was wrong or a server did not start; never on account of time."""
+    options = _options(arguments)
+    if not hasattr(os, "sched_setaffinity"):
+        print("the measurements read another process's CPU clock and pin cores: they need Linux", file=sys.stderr)
+        return 2
+    python = None
+    wanted = not options.short and (not options.only or any("fastmcp" in text.lower() for text in options.only))
+    if wanted:
+        try:
+            python = peers.fastmcp_python()
+        except peers.Unavailable as error:
+            rounds.say_to_stderr(f"without FastMCP: {error}")
+    rows = [row for row in subjects(python) if row.short or not options.short]
+    if options.only:
+        rows = [row for row in rows if any(text.lower() in row.label.lower() for text in options.only)]
+    cells = SHORT_CELLS if options.short else CELLS
+    results = rounds.run(
+        rows,
+        cells,
+        rounds=options.rounds or (3 if options.short else 5),
+        seconds=options.seconds or (0.35 if options.short else 0.6),
+        say=rounds.say_to_stderr,
+    )
+    print(report.markdown(results, rows, cells, python))
+    if options.json:
+        options.json.write_text(report.as_json(results, rows, cells, python))
+    for line in results.failures():
+        rounds.say_to_stderr(f"FAILED {line}")
+    return 1 if any(results.failures()) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,235 @@
+"""The load client: raw keep-alive sockets in one thread, every answer checked, the server's CPU time beside it.
+
+It knows HTTP/1.1 as far as the measured servers speak it: a Content-Length or chunked framing, and connections that
+stay open. Linux only: it uses epoll, and reads the process CPU clock of another process.
+"""
+
+from __future__ import annotations
+
+import gc
+import re
+import select
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.wire import Dialect, Expected, Requests, Target, Work, initialize, initialized, session_headers
+
+_LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
+_SESSION = re.compile(rb"\r\nmcp-session-id: *([!-~]+)", re.IGNORECASE)
+_CHUNKED = re.compile(rb"\r\ntransfer-encoding: *chunked", re.IGNORECASE)
+_HEAD_END = b"\r\n\r\n"
+_CHUNKS_END = b"\r\n0\r\n\r\n"
+_READ = 1 << 18
+_PATIENCE = 30.0
+
+
+class WrongAnswer(Exception):
+    """The server answered something else than what was asked; the measurement of this cell means nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """One measurement."""
+
+    cpu_us: float
+    """CPU time of the server process, user and system, all threads, per request."""
+    busy: float
+    """Share of the wall time in which the server used its core."""
+    per_second: float
+    p50_us: float
+    p99_us: float
+    """Latency as the client sees it."""
+    requests: int
+
+
+def cpu_clock(pid: int) -> int:
+    """CPU time of another process in nanoseconds: user and system, all of its threads, not its children.
+
+    The clock's number is made as clock_getcpuclockid(3) makes it: the inverted process id, then 2 for "scheduler time".
+    """
+    return time.clock_gettime_ns((~pid << 3) | 2)
+
+
+def memory_mb(pid: int) -> float:
+    """Resident memory of a process in MB."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    found = re.search(r"VmRSS:\s+(\d+) kB", status)
+    return int(found[1]) / 1024 if found else 0.0
+
+
+class Connection:
+    """One socket and the answer that is arriving on it."""
+
+    __slots__ = ("_answer", "_body_at", "_chunked", "_whole_at", "expected", "sent_at", "session", "socket")
+
+    def __init__(self, port: int) -> None:
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=_PATIENCE)
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.session = ""
+        self.expected = Expected(())
+        self.sent_at = 0.0
+        self._answer, self._body_at, self._whole_at, self._chunked = b"", 0, 0, False
+
+    def send(self, request: bytes, expected: Expected) -> None:
+        """Send a request; the one before must have been answered."""
+        self._answer, self._body_at, self._chunked, self.expected = b"", 0, False, expected
+        self.sent_at = time.perf_counter()
+        self.socket.sendall(request)
+
+    def receive(self) -> bool:
+        """Take what has arrived. True when the answer is whole."""
+        data = self.socket.recv(_READ)
+        if not data:
+            raise WrongAnswer(f"the server closed the connection after {self._answer[:300]!r}")
+        self._answer = answer = self._answer + data if self._answer else data
+        if not self._body_at:
+            end = answer.find(_HEAD_END)
+            if end < 0:
+                return False
+            self._body_at = end + 4
+            length = _LENGTH.search(answer, 0, end + 2)
+            self._chunked = length is None and _CHUNKED.search(answer, 0, end + 2) is not None
+            self._whole_at = self._body_at + (int(length[1]) if length else 0)
+        if self._chunked:
+            return answer.endswith(_CHUNKS_END)
+        return len(answer) >= self._whole_at
+
+    def check(self) -> None:
+        """Raise WrongAnswer unless the whole answer is a 200 with the expected body."""
+        if self._answer[9:12] != b"200" or not self.expected.fits(self.body()):
+            raise WrongAnswer(f"expected {self.expected}, got {self._answer[:700]!r}")
+
+    def body(self) -> bytes:
+        """The body of the whole answer, without chunked framing."""
+        raw = self._answer[self._body_at :]
+        return b"".join(_chunks(raw)) if self._chunked else raw
+
+    def exchange(self, request: bytes) -> tuple[int, bytes, bytes]:
+        """Send one request outside the measurement. Returns status, head and body."""
+        self.send(request, Expected(()))
+        while not self.receive():
+            pass
+        return int(self._answer[9:12]), self._answer[: self._body_at], self.body()
+
+    def handshake(self, target: Target) -> None:
+        """Open a session of the handshake era on this connection."""
+        status, head, body = self.exchange(target.post(initialize()))
+        if status != 200 or b'"serverInfo"' not in body:
+            raise WrongAnswer(f"initialize: {status} {body[:500]!r}")
+        key = _SESSION.search(head)
+        self.session = key[1].decode() if key else ""
+        status, _, body = self.exchange(target.post(initialized(), session_headers(self.session)))
+        if status not in (200, 202, 204):
+            raise WrongAnswer(f"notifications/initialized: {status} {body[:500]!r}")
+
+    def close(self, target: Target) -> None:
+        """End the session, if there is one, and hang up. A server that forbids DELETE keeps its session."""
+        try:
+            if self.session:
+                self.exchange(target.delete(self.session))
+        except (OSError, WrongAnswer):
+            pass
+        finally:
+            self.socket.close()
+
+
+def _chunks(raw: bytes) -> Iterator[bytes]:
+    at = 0
+    while True:
+        end = raw.index(b"\r\n", at)
+        size = int(raw[at:end].split(b";")[0], 16)
+        if not size:
+            return
+        yield raw[end + 2 : end + 2 + size]
+        at = end + 4 + size
+
+
+class Load:
+    """Connections that ask one server for one kind of work, one request in flight on each."""
+
+    def __init__(self, target: Target, work: Work, *, connections: int, tools: int, pid: int) -> None:
+        """
+        Args:
+            target: The endpoint and its dialect.
+            work: What each request asks for.
+            connections: How many are open, each with one request in flight.
+            tools: How many tools the server has; a `tools/list` must name as many.
+            pid: The server's process.
+        """
+        self._target, self._pid = target, pid
+        self._pairs: list[tuple[Connection, Requests]] = []
+        try:
+            for _ in range(connections):
+                connection = Connection(target.port)
+                if target.dialect is Dialect.HANDSHAKE:
+                    connection.handshake(target)
+                self._pairs.append((connection, Requests(target, work, session=connection.session, tools=tools)))
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """End the sessions and close the sockets."""
+        for connection, _ in self._pairs:
+            connection.close(self._target)
+        self._pairs.clear()
+
+    def measure(self, total: int) -> Reading:
+        """Send `total` requests, check each answer, and say what one cost.
+
+        Raises:
+            WrongAnswer: an answer is not the right one, or none came for 30 seconds.
+        """
+        with _no_collector():
+            cpu, start = cpu_clock(self._pid), time.perf_counter()
+            latencies = self._run(total)
+            wall, cpu = time.perf_counter() - start, cpu_clock(self._pid) - cpu
+        latencies.sort()
+        return Reading(
+            cpu_us=cpu / 1000 / total,
+            busy=cpu / 1e9 / wall,
+            per_second=total / wall,
+            p50_us=latencies[total // 2] * 1e6,
+            p99_us=latencies[total * 99 // 100] * 1e6,
+            requests=total,
+        )
+
+    def _run(self, total: int) -> list[float]:
+        latencies: list[float] = []
+        clock = time.perf_counter
+        with select.epoll() as poll:
+            waiting: dict[int, tuple[Connection, Requests]] = {}
+            for connection, requests in self._pairs[:total]:
+                poll.register(connection.socket, select.EPOLLIN)
+                waiting[connection.socket.fileno()] = connection, requests
+                connection.send(*requests.make())
+            unsent = total - len(waiting)
+            while len(latencies) < total:
+                ready = poll.poll(_PATIENCE)
+                if not ready:
+                    raise WrongAnswer(f"no answer within {_PATIENCE:.0f} seconds")
+                for number, _ in ready:
+                    connection, requests = waiting[number]
+                    if not connection.receive():
+                        continue
+                    latencies.append(clock() - connection.sent_at)
+                    connection.check()
+                    if unsent:
+                        unsent -= 1
+                        connection.send(*requests.make())
+        return latencies
+
+
+@contextmanager
+def _no_collector() -> Iterator[None]:
+    """The client's own pauses are not the server's latency."""
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()

@@ -1,0 +1,119 @@
+"""Server processes: started on a core of their own, waited for, stopped."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO
+
+ROOT = Path(__file__).resolve().parent.parent
+START_SECONDS = 60.0
+STOP_SECONDS = 10.0
+
+
+class NotStarted(Exception):
+    """A server did not come up; the text is the end of what it said."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """How a server is started; equal commands share a process."""
+
+    arguments: tuple[str, ...]
+    """After the interpreter. `{port}` stands for the port."""
+    environment: tuple[tuple[str, str], ...] = ()
+    python: str = sys.executable
+    greets: bool = False
+    """Whether the first line it prints is a header to send with every request."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Running:
+    """A server that has been started."""
+
+    process: subprocess.Popen[str]
+    port: int
+    log: IO[str]
+    headers: dict[str, str] = field(default_factory=dict)
+
+
+def cores() -> tuple[int, int]:
+    """The core for the servers and the core for the client; the same one twice where there is no other."""
+    available = sorted(os.sched_getaffinity(0))
+    return available[0], available[-1] if len(available) < 2 else available[1]
+
+
+@contextmanager
+def on_core(core: int) -> Iterator[None]:
+    """What is started inside runs on this core only, and so do its threads."""
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {core})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+def start(command: Command, core: int) -> Running:
+    """Start a server pinned to `core`, on a free port. It may not be listening yet: see `wait`."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    log = tempfile.TemporaryFile("w+")  # noqa: SIM115 -- closed by `stop`
+    environment = {**os.environ, **dict(command.environment), "PORT": str(port)}
+    with on_core(core):
+        process = subprocess.Popen(
+            [command.python, *(argument.format(port=port) for argument in command.arguments)],
+            cwd=ROOT,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE if command.greets else subprocess.DEVNULL,
+            stderr=log,
+            text=True,
+        )
+    return Running(process=process, port=port, log=log)
+
+
+def wait(running: Running) -> None:
+    """Return once the server accepts connections, with the header it asked for taken down.
+
+    Raises:
+        NotStarted: it ended, or did not listen in time.
+    """
+    if running.process.stdout is not None:
+        name, _, value = running.process.stdout.readline().strip().partition(": ")
+        if value:
+            running.headers[name] = value
+    end = time.monotonic() + START_SECONDS
+    while time.monotonic() < end:
+        if running.process.poll() is not None:
+            break
+        try:
+            socket.create_connection(("127.0.0.1", running.port), timeout=1).close()
+        except OSError:
+            time.sleep(0.05)
+        else:
+            return
+    running.log.seek(0)
+    raise NotStarted(running.log.read()[-2000:].strip() or "it said nothing")
+
+
+def stop(running: Running) -> None:
+    """End a server, gently first."""
+    running.process.terminate()
+    try:
+        running.process.wait(STOP_SECONDS)
+    except subprocess.TimeoutExpired:
+        running.process.kill()
+        running.process.wait()
+    if running.process.stdout is not None:
+        running.process.stdout.close()
+    running.log.close()

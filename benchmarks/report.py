@@ -1,0 +1,197 @@
+"""The tables: CPU time, ratios, and how far the design's bar is."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+from collections.abc import Sequence
+from dataclasses import asdict
+from importlib.metadata import PackageNotFoundError, version
+
+from benchmarks.rounds import Figures, Results
+from benchmarks.subjects import ADD_AMONG_MANY, ADD_MANY, ADD_ONE, LIST_MANY, Cell, Family, Subject
+
+PACKAGES = ("mcp", "django", "asgiref", "uvicorn", "uvloop", "httptools", "daphne", "orjson", "pydantic")
+OVER_CONSTANT = {ADD_ONE: 65.0, ADD_MANY: 45.0}
+"""Microseconds that the ASGI door on uvicorn may cost more than the constant."""
+PART_OF_SDK = {ADD_ONE: 2.5, ADD_MANY: 4.0, LIST_MANY: 10.0}
+"""How many times cheaper than the official SDK's best mode the door is to be."""
+OVER_EMPTY_VIEW = 60.0
+
+
+def markdown(results: Results, rows: Sequence[Subject], cells: Sequence[Cell], fastmcp_python: str | None) -> str:
+    """The whole report."""
+    rows = [row for row in rows if any(results.of(row, cell) for cell in cells)]
+    loads = ", ".join(f"{load:.1f}" for load in os.getloadavg())
+    tables = {
+        "CPU microseconds of the server process per request: median (fewest-most)": _cpu_table(results, rows, cells),
+        "Against the bare constant, and against the official SDK's best mode of each column": _ratio_table(
+            results, rows, cells
+        ),
+        "As the client saw it": _client_table(results, rows),
+        "The bar (docs/design.md, section 6)": _bar(results, rows, cells),
+    }
+    parts = [", ".join(f"{name} {number}" for name, number in versions(fastmcp_python).items())]
+    parts.append(f"{platform.platform()}, {os.cpu_count()} cores, load at the end {loads}")
+    parts += [f"{heading}\n\n{table}" for heading, table in tables.items() if table]
+    return "\n\n".join(parts) + "\n"
+
+
+def as_json(results: Results, rows: Sequence[Subject], cells: Sequence[Cell], fastmcp_python: str | None) -> str:
+    """Every reading, for a machine."""
+    readings = [
+        {
+            "subject": row.label,
+            "family": row.family.value,
+            "work": cell.work.value,
+            "connections": cell.connections,
+            "tools": cell.tools,
+            "failure": figures.failure or None,
+            "readings": [asdict(reading) for reading in figures.readings],
+        }
+        for row in rows
+        for cell in cells
+        if (figures := results.figures.get((row, cell)))
+    ]
+    memory = {row.label: round(size, 1) for row, size in results.memory_mb.items()}
+    whole = {"versions": versions(fastmcp_python), "machine": _machine(), "memory_mb": memory, "cells": readings}
+    return json.dumps(whole, indent=1) + "\n"
+
+
+def versions(fastmcp_python: str | None) -> dict[str, str]:
+    """What took part."""
+    found = {"Python": platform.python_version()}
+    for name in PACKAGES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    if fastmcp_python is not None:
+        script = "from importlib.metadata import version; print(version('fastmcp'), version('mcp'))"
+        said = subprocess.run([fastmcp_python, "-c", script], capture_output=True, text=True, check=True).stdout.split()
+        found["fastmcp"], found["mcp under it"] = said
+    return found
+
+
+def _machine() -> dict[str, object]:
+    return {"system": platform.platform(), "processor": platform.machine(), "cores": os.cpu_count()}
+
+
+def _table(heading: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+    rule = ["---", *("--:" for _ in heading[1:])]
+    return "\n".join("| " + " | ".join(line) + " |" for line in (heading, rule, *lines))
+
+
+def _spread(figures: Figures | None) -> str:
+    if figures is None:
+        return ""
+    costs = figures.all("cpu_us")
+    return f"**{figures.median('cpu_us'):.0f}** ({min(costs):.0f}-{max(costs):.0f})"
+
+
+def _cpu_table(results: Results, rows: Sequence[Subject], cells: Sequence[Cell]) -> str:
+    lines = []
+    for row in rows:
+        memory = results.memory_mb.get(row)
+        costs = [_spread(results.of(row, cell)) for cell in cells]
+        lines.append([row.label, *costs, f"{memory:.0f}" if memory else ""])
+    return _table(["", *(cell.label for cell in cells), "memory MB"], lines) if lines else ""
+
+
+def _ratio_table(results: Results, rows: Sequence[Subject], cells: Sequence[Cell]) -> str:
+    grows = ADD_AMONG_MANY in cells
+    heading = ["", *(f"over constant, {cell.label}" for cell in OVER_CONSTANT)]
+    heading += [f"of SDK, {cell.label}" for cell in cells if cell is not ADD_AMONG_MANY]
+    heading += ["add, 200 tools : 5"] if grows else []
+    lines = []
+    for row in rows:
+        if row.family is Family.CONSTANT:
+            continue
+        line = [row.label]
+        for cell in OVER_CONSTANT:
+            cost, floor = results.cpu(row, cell), _best(results, rows, cell, Family.CONSTANT)
+            line.append(f"{cost - floor:+.0f}" if cost and floor else "")
+        line += [
+            _fraction(results.cpu(row, cell), _best(results, rows, cell, Family.SDK))
+            for cell in cells
+            if cell is not ADD_AMONG_MANY
+        ]
+        if grows:
+            many, few = results.cpu(row, ADD_AMONG_MANY), results.cpu(row, ADD_MANY)
+            line.append(f"{many / few:.2f}" if many and few else "")
+        lines.append(line)
+    return _table(heading, lines) if lines else ""
+
+
+def _client_table(results: Results, rows: Sequence[Subject]) -> str:
+    lines = []
+    for row in rows:
+        one, many = results.of(row, ADD_ONE), results.of(row, ADD_MANY)
+        if one and many:
+            lines.append(
+                [
+                    row.label,
+                    f"{one.median('p50_us'):.0f}",
+                    f"{one.median('p99_us'):.0f}",
+                    f"{many.median('per_second'):.0f}",
+                    f"{many.median('p99_us') / 1000:.1f}",
+                    f"{many.median('busy') * 100:.0f}",
+                ]
+            )
+    heading = ["add", "p50 us, c=1", "p99 us, c=1", "per second, c=32", "p99 ms, c=32", "server busy %, c=32"]
+    return _table(heading, lines) if lines else ""
+
+
+def _fraction(cost: float | None, other: float | None) -> str:
+    if not cost or not other:
+        return ""
+    return f"1/{other / cost:.1f}" if cost < other else f"{cost / other:.1f}x"
+
+
+def _best(results: Results, rows: Sequence[Subject], cell: Cell, family: Family) -> float | None:
+    """The cheapest mode of a family, whichever it is in this column."""
+    costs = [cost for row in rows if row.family is family and (cost := results.cpu(row, cell))]
+    return min(costs, default=None)
+
+
+def _bar(results: Results, rows: Sequence[Subject], cells: Sequence[Cell]) -> str:
+    """One line per aim of the design and row that it speaks of."""
+    lines: list[list[str]] = []
+    for row in rows:
+        if row.family is not Family.OURS or "daphne" in row.label:
+            continue
+        if "Django view" in row.label:
+            lines += _view_lines(results, rows, row)
+            continue
+        for cell in cells:
+            cost, floor = results.cpu(row, cell), _best(results, rows, cell, Family.CONSTANT)
+            sdk = _best(results, rows, cell, Family.SDK)
+            if cost and floor and cell in OVER_CONSTANT:
+                aim = OVER_CONSTANT[cell]
+                lines.append(_line(row, cell, f"constant + {aim:.0f} us", f"+ {cost - floor:.0f}", cost - floor <= aim))
+            if cost and sdk and cell in PART_OF_SDK:
+                part = PART_OF_SDK[cell]
+                lines.append(_line(row, cell, f"1/{part:g} of the SDK", _fraction(cost, sdk), cost * part <= sdk))
+        few, many = results.cpu(row, ADD_MANY), results.cpu(row, ADD_AMONG_MANY)
+        if few and many:
+            lines.append(_line(row, ADD_AMONG_MANY, "as with 5 tools", f"x {many / few:.2f}", many <= few * 1.1))
+    return _table(["", "column", "aim", "measured", ""], lines) if lines else ""
+
+
+def _view_lines(results: Results, rows: Sequence[Subject], row: Subject) -> list[list[str]]:
+    """A view is held against the empty view of the same server."""
+    lines = []
+    for cell in (ADD_ONE, ADD_MANY):
+        empty = [r for r in rows if r.family is Family.EMPTY_VIEW and r.command == row.command]
+        cost, base = results.cpu(row, cell), results.cpu(empty[0], cell) if empty else None
+        if cost and base:
+            over = cost - base
+            aim = f"empty view + {OVER_EMPTY_VIEW:.0f} us"
+            lines.append(_line(row, cell, aim, f"{over:+.0f}", over <= OVER_EMPTY_VIEW))
+    return lines
+
+
+def _line(row: Subject, cell: Cell, aim: str, measured: str, reached: bool) -> list[str]:
+    return [row.label, cell.label, aim, measured, "reached" if reached else "not reached"]

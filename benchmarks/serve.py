@@ -1,0 +1,114 @@
+"""`python -m benchmarks.serve --port 8766`: the measured project on one worker, in the foreground.
+
+`/mcp` is the ASGI door, `/view/mcp` the Django view, `/empty/add` a view that does nothing. env: NTOOLS (default 5).
+The database is a file in a temporary directory, made at the start and gone at the end.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+ITEMS = 1000
+USERNAME = "measured"
+
+
+@contextmanager
+def project(*, auth: str = "none", middleware: str = "none", tools: int | None = None) -> Iterator[None]:
+    """Django, set up on the measured project with a fresh database.
+
+    Args:
+        auth: `MCP["AUTH"]`.
+        middleware: "none" or "stock", for what goes through Django.
+        tools: How many tools there are; by default what NTOOLS says, or 5.
+    """
+    with tempfile.TemporaryDirectory(prefix="mcp-benchmarks-") as directory:
+        os.environ["BENCH_DATABASE"] = str(Path(directory, "db.sqlite3"))
+        os.environ["BENCH_AUTH"], os.environ["BENCH_MIDDLEWARE"] = auth, middleware
+        os.environ["DJANGO_SETTINGS_MODULE"] = "benchmarks.site.settings"
+        if tools is not None:
+            os.environ["NTOOLS"] = str(tools)
+        import django
+        from django.core.management import call_command
+        from django.db import connections
+
+        django.setup()
+        call_command("migrate", run_syncdb=True, verbosity=0)
+        from benchmarks.site.models import Item
+
+        Item.objects.bulk_create([Item(pk=number, name=f"item-{number}") for number in range(1, ITEMS + 1)])
+        connections.close_all()
+        try:
+            yield
+        finally:
+            connections.close_all()
+
+
+def make_token() -> str:
+    """A personal access token of a superuser, in the clear."""
+    from django.contrib.auth import get_user_model
+
+    from mcp_django.models import PersonalAccessToken
+
+    user = get_user_model()(username=USERNAME, is_superuser=True)
+    user.save()
+    _, token = PersonalAccessToken.issue(user=user, name="benchmarks", expires=None)
+    return token
+
+
+def run_uvicorn(application: Any, port: int) -> None:
+    """One worker with the fast loop and parser, silent."""
+    import uvicorn
+
+    uvicorn.run(
+        application,
+        host="127.0.0.1",
+        port=port,
+        loop="uvloop",
+        http="httptools",
+        access_log=False,
+        log_level="warning",
+    )
+
+
+def run_daphne(application: Any, port: int) -> None:
+    """Daphne as its own command would run it, without an access log."""
+    from daphne.endpoints import build_endpoint_description_strings
+    from daphne.server import Server
+
+    Server(application, endpoints=build_endpoint_description_strings(host="127.0.0.1", port=port)).run()
+
+
+SERVERS: dict[str, Callable[[Any, int], None]] = {"uvicorn": run_uvicorn, "daphne": run_daphne}
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Serve until interrupted or terminated."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.serve", description="Serve the measured project.")
+    parser.add_argument("--port", type=int, default=8766)
+    parser.add_argument("--server", choices=sorted(SERVERS), default="uvicorn")
+    parser.add_argument("--auth", choices=["none", "token"], default="none")
+    parser.add_argument("--middleware", choices=["none", "stock"], default="none")
+    options = parser.parse_args(arguments)
+    # uvicorn raises the signal again once it has shut down: as an exception it lets the directory be removed.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    try:
+        with project(auth=options.auth, middleware=options.middleware):
+            if options.auth == "token":
+                print(f"Authorization: Bearer {make_token()}", flush=True)
+            from benchmarks.site.asgi import application
+
+            SERVERS[options.server](application, options.port)
+    except KeyboardInterrupt:
+        pass
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""The Django project that is measured: one app, one model, the tools of `servers/`."""

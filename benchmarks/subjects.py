@@ -1,0 +1,139 @@
+"""Who is measured, and at what: the rows and the columns of the tables."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+
+from benchmarks.processes import Command
+from benchmarks.wire import Dialect, Work
+
+MANY_TOOLS = 200
+_SERVERS = Path(__file__).resolve().parent / "servers"
+
+
+class Family(Enum):
+    """Rows that belong together."""
+
+    CONSTANT = "constant"
+    OURS = "mcp_django"
+    EMPTY_VIEW = "empty view"
+    SDK = "mcp SDK"
+    FASTMCP = "FastMCP"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """One column: the kind of request, how many connections send it, and how many tools the server has."""
+
+    work: Work
+    connections: int
+    tools: int = 5
+
+    @property
+    def label(self) -> str:
+        """The column's heading."""
+        tools = f", {self.tools} tools" if self.tools != 5 else ""
+        return f"{self.work.value}, c={self.connections}{tools}"
+
+
+ADD_ONE = Cell(work=Work.ADD, connections=1)
+ADD_MANY = Cell(work=Work.ADD, connections=32)
+ADD_AMONG_MANY = Cell(work=Work.ADD, connections=32, tools=MANY_TOOLS)
+LIST_MANY = Cell(work=Work.LIST, connections=1, tools=MANY_TOOLS)
+PROGRESS = Cell(work=Work.PROGRESS, connections=1)
+CELLS = (ADD_ONE, ADD_MANY, ADD_AMONG_MANY, LIST_MANY, PROGRESS)
+SHORT_CELLS = (ADD_ONE, ADD_MANY, LIST_MANY)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """One row: an endpoint of a server, spoken to in one dialect."""
+
+    label: str
+    family: Family
+    command: Command
+    path: str = "/mcp"
+    dialect: Dialect = Dialect.STATELESS
+    only: frozenset[Work] = frozenset(Work)
+    """The kinds of work it can do."""
+    short: bool = False
+    """Whether the short form has it."""
+
+    def path_for(self, work: Work) -> str:
+        """Constants have a path for each kind of work."""
+        return f"{self.path}/{work.value}" if self.dialect is Dialect.CONSTANT else self.path
+
+
+def _ours(*options: str, greets: bool = False) -> Command:
+    return Command(arguments=("-m", "benchmarks.serve", "--port", "{port}", *options), greets=greets)
+
+
+def _peer(name: str, *, json: bool = False, python: str = sys.executable) -> Command:
+    return Command(
+        arguments=(str(_SERVERS / f"{name}.py"),), environment=(("JSON", "1" if json else "0"),), python=python
+    )
+
+
+def _empty_view(label: str, command: Command) -> Subject:
+    return Subject(
+        label=label,
+        family=Family.EMPTY_VIEW,
+        command=command,
+        path="/empty",
+        dialect=Dialect.CONSTANT,
+        only=frozenset({Work.ADD}),
+    )
+
+
+def _own_subjects() -> list[Subject]:
+    plain, token = _ours(), _ours("--auth", "token", greets=True)
+    stock, daphne = _ours("--middleware", "stock"), _ours("--server", "daphne")
+    handshake = Dialect.HANDSHAKE
+    ours = Family.OURS
+    return [
+        Subject(label="ours, door, modern", family=ours, command=plain, short=True),
+        Subject(label="ours, door, legacy", family=ours, command=plain, dialect=handshake, short=True),
+        Subject(label="ours, door, modern, token", family=ours, command=token, short=True),
+        Subject(label="ours, door, legacy, token", family=ours, command=token, dialect=handshake),
+        Subject(label="ours, door on daphne, modern", family=ours, command=daphne),
+        Subject(label="ours, door on daphne, legacy", family=ours, command=daphne, dialect=handshake),
+        _empty_view("empty Django view", plain),
+        Subject(label="ours, Django view, modern", family=ours, command=plain, path="/view/mcp"),
+        Subject(label="ours, Django view, legacy", family=ours, command=plain, path="/view/mcp", dialect=handshake),
+        _empty_view("empty Django view, stock middleware", stock),
+        Subject(label="ours, Django view, stock middleware, modern", family=ours, command=stock, path="/view/mcp"),
+    ]
+
+
+def _peer_subjects(name: str, label: str, family: Family, python: str = sys.executable) -> list[Subject]:
+    json, plain = _peer(name, json=True, python=python), _peer(name, python=python)
+    handshake, short = Dialect.HANDSHAKE, family is Family.SDK
+    # In its JSON mode a peer has no stream to send progress on.
+    silent = frozenset({Work.ADD, Work.LIST})
+    return [
+        Subject(label=f"{label} json, modern", family=family, command=json, only=silent, short=short),
+        Subject(
+            label=f"{label} json, legacy", family=family, command=json, only=silent, dialect=handshake, short=short
+        ),
+        Subject(label=f"{label} default, modern", family=family, command=plain),
+        Subject(label=f"{label} default, legacy", family=family, command=plain, dialect=handshake),
+    ]
+
+
+def subjects(fastmcp_python: str | None) -> list[Subject]:
+    """All rows, in the order of the tables. Without an interpreter for it, FastMCP is left out."""
+    constant = Subject(
+        label="bare ASGI constant",
+        family=Family.CONSTANT,
+        command=_peer("constant"),
+        path="",
+        dialect=Dialect.CONSTANT,
+        short=True,
+    )
+    rows = [constant, *_own_subjects(), *_peer_subjects("official_sdk", "mcp SDK", Family.SDK)]
+    if fastmcp_python is not None:
+        rows += _peer_subjects("fast_mcp", "FastMCP", Family.FASTMCP, fastmcp_python)
+    return rows

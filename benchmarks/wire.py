@@ -1,0 +1,164 @@
+"""The requests of the measurements, as bytes, and what a right answer to each must hold.
+
+A measurement must not ask the measured package for its constants, so the protocol's names stand here once more.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, NamedTuple
+
+STATELESS_VERSION = "2026-07-28"
+HANDSHAKE_VERSION = "2025-11-25"
+CLIENT = {"name": "benchmarks", "version": "1"}
+STEPS = 20
+"""Progress notifications of one `countdown` call."""
+
+_FIRST_ID = 1_000_000_000
+_FIRST_TERM = 100_000
+_TERMS = 800_000
+_ID = 1_777_777_777
+_TERM = 177_777
+
+
+class Dialect(Enum):
+    """How a subject is spoken to."""
+
+    STATELESS = "modern"
+    HANDSHAKE = "legacy"
+    CONSTANT = "constant"
+
+
+class Work(Enum):
+    """What a request asks for."""
+
+    ADD = "add"
+    LIST = "list"
+    PROGRESS = "progress"
+
+
+class Expected(NamedTuple):
+    """What the body of a right answer holds."""
+
+    texts: tuple[bytes, ...]
+    """Each of them at least once."""
+    counted: bytes = b""
+    times: int = 0
+    """`counted` exactly this many times; 0: no matter."""
+
+    def fits(self, body: bytes) -> bool:
+        """Whether `body`, with any chunked framing already removed, is the right answer."""
+        if b'"isError":true' in body or b'"isError": true' in body:
+            return False
+        for text in self.texts:
+            if text not in body:
+                return False
+        return not self.times or body.count(self.counted) == self.times
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """Where the requests go: one endpoint, in one dialect."""
+
+    port: int
+    path: str
+    dialect: Dialect
+    headers: dict[str, str] = field(default_factory=dict)
+    """Sent with each request besides those of the dialect."""
+
+    def post(self, message: dict[str, Any], headers: dict[str, str] | None = None) -> bytes:
+        """The whole HTTP request for `message`, a JSON-RPC object."""
+        body = json.dumps(message, separators=(",", ":")).encode()
+        lines = [
+            f"POST {self.path} HTTP/1.1",
+            f"Host: 127.0.0.1:{self.port}",
+            "Content-Type: application/json",
+            "Accept: application/json, text/event-stream",
+            f"Content-Length: {len(body)}",
+            *(f"{name}: {value}" for name, value in {**self.headers, **(headers or {})}.items()),
+        ]
+        return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
+
+    def delete(self, session: str) -> bytes:
+        """The request that ends a session."""
+        lines = [f"DELETE {self.path} HTTP/1.1", f"Host: 127.0.0.1:{self.port}", "Content-Length: 0"]
+        lines += [f"{name}: {value}" for name, value in {**self.headers, **session_headers(session)}.items()]
+        return "\r\n".join(lines).encode() + b"\r\n\r\n"
+
+
+def session_headers(session: str) -> dict[str, str]:
+    """What a handshake-era client sends after `initialize`; servers without sessions give an empty key."""
+    return {"MCP-Protocol-Version": HANDSHAKE_VERSION, **({"Mcp-Session-Id": session} if session else {})}
+
+
+def initialize() -> dict[str, Any]:
+    """The first message of the handshake era."""
+    params = {"protocolVersion": HANDSHAKE_VERSION, "capabilities": {}, "clientInfo": CLIENT}
+    return {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params}
+
+
+def initialized() -> dict[str, Any]:
+    """The message that ends the handshake."""
+    return {"jsonrpc": "2.0", "method": "notifications/initialized"}
+
+
+class Requests:
+    """An endless series of one kind of request on one connection; no two of a series have the same id.
+
+    Ids and terms keep their number of digits, so a request is one formatting of a template whose Content-Length holds.
+    """
+
+    def __init__(self, target: Target, work: Work, *, session: str = "", tools: int = 5) -> None:
+        self._work, self._tools, self._constant = work, tools, target.dialect is Dialect.CONSTANT
+        message = _message(work)
+        headers = {"Mcp-Method": message["method"]}
+        if target.dialect is Dialect.HANDSHAKE:
+            headers = session_headers(session)
+        else:
+            headers["MCP-Protocol-Version"] = STATELESS_VERSION
+            message["params"].setdefault("_meta", {}).update(_stateless_meta())
+            if "name" in message["params"]:
+                headers["Mcp-Name"] = message["params"]["name"]
+        whole = target.post(message, headers).replace(b"%", b"%%")
+        self._template = whole.replace(b"%d" % _ID, b"%d").replace(b"%d" % _TERM, b"%d")
+        self._numbers = {Work.ADD: 2, Work.LIST: 1, Work.PROGRESS: 2}[work]
+        self._next = 0
+
+    def make(self) -> tuple[bytes, Expected]:
+        """The next request, and what its answer must hold."""
+        number, self._next = self._next, self._next + 1
+        identifier, term = _FIRST_ID + number, _FIRST_TERM + number % _TERMS
+        if self._numbers == 1:
+            request = self._template % identifier
+        else:
+            request = self._template % (identifier, term)
+        return request, self._expected(b"%d" % identifier, term)
+
+    def _expected(self, identifier: bytes, term: int) -> Expected:
+        if self._work is Work.LIST:
+            return Expected((b'"tools"',) if self._constant else (identifier,), b'"inputSchema"', self._tools)
+        if self._work is Work.PROGRESS:
+            texts = (b"done",) if self._constant else (identifier, b"%d" % term, b"done")
+            return Expected(texts, b"notifications/progress", STEPS)
+        return Expected((b'"result"',) if self._constant else (identifier, b"%d" % (term + 7)))
+
+
+def _message(work: Work) -> dict[str, Any]:
+    if work is Work.LIST:
+        method, params = "tools/list", dict[str, Any]()
+    elif work is Work.PROGRESS:
+        method, params = "tools/call", {"name": "countdown", "arguments": {"steps": STEPS}}
+        params["_meta"] = {"progressToken": _TERM}
+    else:
+        method, params = "tools/call", {"name": "add", "arguments": {"a": _TERM, "b": 7}}
+    return {"jsonrpc": "2.0", "id": _ID, "method": method, "params": params}
+
+
+def _stateless_meta() -> dict[str, Any]:
+    return {
+        "io.modelcontextprotocol/protocolVersion": STATELESS_VERSION,
+        "io.modelcontextprotocol/clientInfo": CLIENT,
+        "io.modelcontextprotocol/clientCapabilities": {},
+    }

@@ -1,0 +1,74 @@
+"""The `mcp` 1.30 client against a server: `python legacy_client.py URL TOOL ARGUMENTS`.
+
+It runs in an environment of its own, since it and `mcp` 2.3 are the same package: `python -m tests.clients` makes one.
+Nothing of this project is imported. Every check raises on failure.
+"""
+
+import asyncio
+import json
+import sys
+from typing import Any
+
+from mcp import ClientSession, types
+from mcp.client.streamable_http import streamable_http_client
+
+
+class User:
+    """Answers what the fixtures ask, and notes it."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    async def elicit(self, context: Any, params: Any) -> types.ElicitResult:
+        self.asked.append(params.message)
+        content = {name: "Al" if name == "name" else "blue" for name in params.requestedSchema["properties"]}
+        return types.ElicitResult(action="accept", content=content)
+
+
+async def check(url: str, tool: str, arguments: dict[str, Any]) -> str:
+    """List, call, and where the fixtures are served everything else that a client does."""
+    user, heard = User(), []
+
+    async def progress(value: float, total: float | None, message: str | None) -> None:
+        heard.append(value)
+
+    async with (
+        streamable_http_client(url) as (read, write, _),
+        ClientSession(read, write, elicitation_callback=user.elicit) as session,
+    ):
+        hello = await session.initialize()
+        await session.send_ping()
+        names = {listed.name for listed in (await session.list_tools()).tools}
+        assert tool in names, f"{tool} is none of {sorted(names)}"
+        result = await session.call_tool(tool, arguments)
+        assert not result.isError, result
+        if "test_input_required_result_multi_round" in names:
+            await fixtures(session, progress)
+            assert heard == [0, 50, 100], heard
+            assert len(user.asked) == 2, user.asked
+        return f"{len(names)} tools, {tool} called, {len(user.asked)} questions answered, {hello.protocolVersion}"
+
+
+async def fixtures(session: ClientSession, progress: Any) -> None:
+    """Questions, progress, resources, prompts and completion of the fixtures server."""
+    result = await session.call_tool("test_input_required_result_multi_round", {})
+    assert result.content[0].text == "Multi-round complete for Al who likes blue", result
+    await session.call_tool("test_tool_with_progress", {}, progress_callback=progress)
+    assert len((await session.list_resources()).resources) >= 2
+    read = await session.read_resource("test://template/123/data")
+    assert json.loads(read.contents[0].text)["id"] == "123", read
+    got = await session.get_prompt("test_prompt_with_arguments", {"arg1": "hello", "arg2": "world"})
+    assert "arg1='hello'" in got.messages[0].content.text, got
+    reference = types.PromptReference(type="ref/prompt", name="test_prompt_with_arguments")
+    offered = await session.complete(reference, {"name": "arg1", "value": "test"})
+    assert offered.completion.values == ["test", "testing"], offered
+
+
+async def main() -> None:
+    url, tool, arguments = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])
+    said = await check(url, tool, arguments)
+    sys.stdout.write(f"mcp 1.30: {said}\n")
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

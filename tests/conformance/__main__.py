@@ -1,0 +1,182 @@
+"""Run the official conformance suite against the fixtures server, in every revision it knows.
+
+The suite exits with 1 on failures only and hides warnings; here a warning counts as a failure. What is expected
+to fail stands in `expected_failures.yml`, with a reason; an entry that passes fails the run: the file only shrinks.
+"""
+
+import argparse
+import json
+import re
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.conformance.npm import installed_tool
+
+SUITE = "@modelcontextprotocol/conformance@0.2.0-alpha.12"
+VERSIONS = ("2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28")
+EXPECTED = Path(__file__).with_name("expected_failures.yml")
+DOORS = {"asgi": "/mcp", "view": "/view/mcp"}
+BAD = ("FAILURE", "WARNING")
+
+
+class Problem(NamedTuple):
+    """One check that did not pass."""
+
+    check: str
+    status: str
+    message: str
+
+
+Leg = dict[str, list[Problem]]
+"""Scenario to its problems, under one revision; an empty list is a pass."""
+
+
+def main() -> int:
+    options = _options()
+    expected = expected_failures(EXPECTED.read_text())
+    suite = installed_tool("conformance", SUITE, "conformance")
+    legs: dict[str, Leg] = {}
+    with _server(options) as url, tempfile.TemporaryDirectory() as results:
+        for version in options.version:
+            legs[version] = _run(suite, url, version, Path(results) / version)
+    say(table(legs, expected))
+    complaints = [*unexpected(legs, expected), *stale(legs, expected, complete=set(options.version) == set(VERSIONS))]
+    for complaint in complaints:
+        say(complaint)
+    outcomes = [bool(problems) for leg in legs.values() for problems in leg.values()]
+    allowed = sum(bool(problems) for leg in legs.values() for name, problems in leg.items() if name in expected)
+    note = f" ({allowed} more expected to fail)" if allowed else ""
+    say(f"{outcomes.count(False)} passed, {sum(outcomes) - allowed} failed{note}")
+    return 1 if complaints else 0
+
+
+def say(line: str) -> None:
+    sys.stdout.write(line + "\n")
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.conformance", description=__doc__)
+    parser.add_argument("--port", type=int, default=18765, help="port for the fixtures server")
+    parser.add_argument("--door", choices=DOORS, default="asgi", help="the door of the fixtures server to test")
+    parser.add_argument("--url", help="test a server that runs already")
+    parser.add_argument("--version", nargs="+", choices=VERSIONS, default=VERSIONS, help="revisions to test under")
+    return parser.parse_args()
+
+
+def expected_failures(text: str) -> dict[str, str]:
+    """Scenario to reason. Raises SystemExit for an entry without one."""
+    entries = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip() or line.lstrip().startswith("#") or re.fullmatch(r"server:(\s*\[\])?\s*", line):
+            continue
+        entry = re.fullmatch(r"\s+- (?P<name>\S+)\s+# (?P<reason>.+)", line)
+        if entry is None:
+            raise SystemExit(f"{EXPECTED.name}, line {number}: write `  - scenario  # reason`")
+        entries[entry["name"]] = entry["reason"]
+    return entries
+
+
+def unexpected(legs: dict[str, Leg], expected: dict[str, str]) -> Iterator[str]:
+    """A line for each check that failed or warned and was not expected to."""
+    for version, leg in legs.items():
+        for name, problems in leg.items():
+            if name not in expected:
+                yield from (f"{version} {name}: {p.status} {p.check}: {p.message}" for p in problems)
+
+
+def stale(legs: dict[str, Leg], expected: dict[str, str], *, complete: bool) -> Iterator[str]:
+    """A line for each expected failure that passed, or (in a complete run) that names no scenario."""
+    for name in expected:
+        ran = [version for version, leg in legs.items() if name in leg]
+        passed = [version for version in ran if not legs[version][name]]
+        if passed:
+            yield f"{name} passes under {', '.join(passed)}: remove it from {EXPECTED.name}"
+        elif complete and not ran:
+            yield f"{name} is no scenario that ran: remove it from {EXPECTED.name}"
+
+
+def table(legs: dict[str, Leg], expected: dict[str, str]) -> str:
+    """Scenarios by revision: `ok`, `expected` (to fail), how many checks failed, or `-` where it does not apply."""
+    names = list(dict.fromkeys(name for leg in legs.values() for name in leg))
+    width = max(map(len, names), default=0)
+    lines = [" ".join([" " * width, *(f"{version:>10}" for version in legs)])]
+    for name in names:
+        cells = [_cell(leg.get(name), name in expected) for leg in legs.values()]
+        lines.append(" ".join([name.ljust(width), *(f"{cell:>10}" for cell in cells)]))
+    return "\n".join(lines)
+
+
+def _cell(problems: list[Problem] | None, expected: bool) -> str:
+    if problems is None:
+        return "-"
+    if not problems:
+        return "ok"
+    return "expected" if expected else f"{len(problems)} FAILED"
+
+
+def _run(suite: list[str], url: str, version: str, results: Path) -> Leg:
+    """One run of the suite. What it prints is shown only if it wrote no results."""
+    command = [*suite, "server", "--url", url, "--suite", "all", "--spec-version", version]
+    command += ["--expected-failures", str(EXPECTED), "-o", str(results)]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    leg: Leg = {}
+    for path in sorted(results.glob("server-*/checks.json"), key=lambda path: path.stat().st_mtime_ns):
+        match = re.fullmatch(r"server-(.+?)-\d{4}-\d\d-\d\dT.*", path.parent.name)
+        if match is None:
+            raise SystemExit(f"The suite wrote {path.parent.name}, which names no scenario")
+        checks = json.loads(path.read_text())
+        leg[match[1]] = [
+            Problem(c["id"], c["status"], c.get("errorMessage") or c["name"]) for c in checks if c["status"] in BAD
+        ]
+    # A scenario that crashed leaves no checks behind: only the summary tells.
+    for name in re.findall(r"^Failed to run scenario (\S+):", run.stderr, re.MULTILINE):
+        leg[name] = [Problem(name, "FAILURE", "the scenario crashed")]
+    if not leg:
+        raise SystemExit(f"The suite ran no scenario under {version}:\n{run.stdout}{run.stderr}")
+    return leg
+
+
+@contextmanager
+def _server(options: argparse.Namespace) -> Iterator[str]:
+    if options.url:
+        yield options.url
+        return
+    with fixtures_server(options.port):
+        yield f"http://127.0.0.1:{options.port}{DOORS[options.door]}"
+
+
+@contextmanager
+def fixtures_server(port: int) -> Iterator[subprocess.Popen[bytes]]:
+    """The fixtures server in a process of its own, listening."""
+    if _listens(port):
+        raise SystemExit(f"Port {port} is taken; pass --port, or --url to test the server that is there")
+    process = subprocess.Popen([sys.executable, "-m", "tests.conformance.server", "--port", str(port)])
+    try:
+        give_up = time.monotonic() + 30
+        while not _listens(port):
+            if process.poll() is not None:
+                raise SystemExit(f"The fixtures server ended with {process.returncode}")
+            if time.monotonic() > give_up:
+                raise SystemExit("The fixtures server did not come up")
+            time.sleep(0.05)
+        yield process
+    finally:
+        process.terminate()
+        process.wait(timeout=20)
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.settimeout(1)
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,57 @@
+"""Tools from npm, kept in a cache directory and run under a Node that is new enough for them."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+NODE = (22, 19)
+"""The conformance suite needs Node 22 and the Inspector this minor version of it, or newer ones."""
+
+
+def cache_directory() -> Path:
+    """Where tools from npm are kept: under $XDG_CACHE_HOME, or `.cache` in the repository."""
+    root = os.environ.get("XDG_CACHE_HOME")
+    return Path(root) / "mcp_django" if root else Path(__file__).parents[2] / ".cache"
+
+
+def installed_tool(directory: str, package: str, command: str) -> list[str]:
+    """The command line of a tool from npm, under a Node that is new enough for it."""
+    home = cache_directory() / directory
+    marker = home / "installed"
+    if not marker.is_file() or marker.read_text() != package:
+        _npm_install(home, package)
+        marker.write_text(package)
+    return [_node(home), str((home / "node_modules" / ".bin" / command).resolve())]
+
+
+def _npm_install(home: Path, package: str) -> None:
+    npm = shutil.which("npm")
+    if npm is None:
+        raise SystemExit("npm is needed to fetch the conformance suite and the Inspector; install it with Node.js")
+    home.mkdir(parents=True, exist_ok=True)
+    (home / "package.json").write_text("{}")
+    packages = [package] if _new_enough(shutil.which("node")) else [package, f"node@{NODE[0]}"]
+    sys.stderr.write(f"Installing {' and '.join(packages)} into {home}\n")
+    command = [npm, "install", "--prefix", str(home), "--no-fund", "--no-audit", "--loglevel", "error", *packages]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    if run.returncode:
+        raise SystemExit(f"npm could not install {package}:\n{run.stdout}{run.stderr}")
+
+
+def _node(home: Path) -> str:
+    own = str(home / "node_modules" / ".bin" / "node")
+    for node in (shutil.which("node"), own):
+        if node is not None and _new_enough(node):
+            return node
+    raise SystemExit(f"Node {NODE[0]}.{NODE[1]} or newer is needed, and npm could not bring one into {home}")
+
+
+def _new_enough(node: str | None) -> bool:
+    if node is None or not Path(node).exists():
+        return False
+    version = subprocess.run([node, "--version"], capture_output=True, text=True, timeout=30).stdout
+    found = re.match(r"v(\d+)\.(\d+)", version)
+    return found is not None and (int(found[1]), int(found[2])) >= NODE

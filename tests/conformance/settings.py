@@ -1,0 +1,38 @@
+"""Django settings of the fixtures server: no project around it, a database of its own that is thrown away."""
+
+import os
+import tempfile
+from pathlib import Path
+
+_DIRECTORY = tempfile.TemporaryDirectory(prefix="mcp-fixtures-")
+
+SECRET_KEY = "serves-fixtures-on-loopback-and-is-thrown-away"
+DEBUG = False
+ALLOWED_HOSTS = ["127.0.0.1", "localhost", "[::1]"]
+ROOT_URLCONF = "tests.conformance.urls"
+USE_TZ = True
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+INSTALLED_APPS = [
+    "django.contrib.contenttypes",
+    "django.contrib.auth",
+    "mcp_django",
+    "tests.conformance",
+]
+MIDDLEWARE: list[str] = []
+DATABASES = {
+    "default": {
+        "ENGINE": "django.db.backends.sqlite3",
+        "NAME": str(Path(_DIRECTORY.name) / "fixtures.sqlite3"),
+        "OPTIONS": {"transaction_mode": "IMMEDIATE", "init_command": "PRAGMA journal_mode=WAL;"},
+    },
+}
+MCP = {
+    "AUTH": "none",
+    "SERVERS": {
+        "default": {
+            "NAME": "fixtures",
+            "VERSION": "1.0.0",
+            "PAGE_SIZE": int(os.environ.get("FIXTURES_PAGE_SIZE", "1000")),
+        },
+    },
+}

@@ -1,0 +1,34 @@
+"""How the tests run: `async def` tests on the test's own thread and connection, and a word about services left out."""
+
+import inspect
+import os
+from typing import Any
+
+import pytest
+from asgiref.sync import async_to_sync
+
+SERVICES = {
+    "PostgreSQL": ("MCP_TEST_POSTGRES", "set it to 1 for 127.0.0.1:5432, or to a postgres:// URL"),
+    "Redis": ("MCP_TEST_REDIS", "set it to 1 for 127.0.0.1:6379, or to a redis:// URL"),
+}
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run a coroutine as Django's TestCase does: what is thread-sensitive lands on the test's thread and connection.
+
+    On a thread of its own the ORM would not see the test's transaction, and would leave rows behind.
+    """
+    function = pyfuncitem.obj
+    if not inspect.iscoroutinefunction(function):
+        return None
+    names = pyfuncitem._fixtureinfo.argnames
+    async_to_sync(function)(**{name: pyfuncitem.funcargs[name] for name in names})
+    return True
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Say which services this run did without, so that a green run is not taken for more than it is."""
+    for service, (variable, cure) in SERVICES.items():
+        if not os.environ.get(variable):
+            terminalreporter.write_line(f"left out: {service} ({variable}: {cure})", yellow=True)

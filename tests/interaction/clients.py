@@ -1,0 +1,231 @@
+"""A client of any revision over either door, and the door itself.
+
+`Client` speaks as the revision demands: it opens a session in the handshake era and repeats version, capabilities and
+routing headers in the stateless era. Everything it receives is checked against the official schema of its revision.
+"""
+
+import asyncio
+import itertools
+import json
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from tests.interaction.messages import judge_for
+from tests.interaction.wire import App, Exchange, Reply, http_scope
+
+STATELESS = "2026-07-28"
+HANDSHAKE = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
+REVISIONS = (*HANDSHAKE, STATELESS)
+META = "io.modelcontextprotocol/"
+EVERYTHING: dict[str, Any] = {"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {}}
+"""The capabilities of a client that can do whatever it is asked."""
+NAMED = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+Answer = Callable[[str, dict[str, Any]], dict[str, Any]]
+"""Method and parameters of a question to the client's result."""
+
+
+class Door:
+    """One way into the servers: an ASGI application and where the endpoints are in it.
+
+    The application is made at the first request, so that settings of the test count.
+    """
+
+    def __init__(self, make: Callable[[], App], prefix: str) -> None:
+        self._make, self.prefix = make, prefix
+        self._app: App | None = None
+
+    @property
+    def app(self) -> App:
+        if self._app is None:
+            self._app = self._make()
+        return self._app
+
+    def restart(self) -> None:
+        """The next request reaches an application that knows nothing of the ones before."""
+        self._app = None
+
+    def path(self, server: str) -> str:
+        return f"{self.prefix}/mcp/{server}"
+
+
+class Client:
+    """One client, as one user, of one revision."""
+
+    def __init__(
+        self,
+        door: Door,
+        revision: str,
+        *,
+        server: str = "interaction",
+        token: str | None = "alice",
+        capabilities: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.door, self.revision, self.server, self.token = door, revision, server, token
+        self.capabilities = dict(EVERYTHING if capabilities is None else capabilities)
+        self.session: str | None = None
+        self.hello: dict[str, Any] = {}
+        """What the server said of itself: InitializeResult or DiscoverResult."""
+        self._ids = itertools.count(1)
+
+    @property
+    def stateless(self) -> bool:
+        return self.revision == STATELESS
+
+    async def open(self) -> "Client":
+        """Handshake, or discovery in the stateless era."""
+        if self.stateless:
+            self.hello = (await self.request("server/discover")).result
+            return self
+        reply = await self.post({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": self.introduction()})
+        self.hello, self.session = reply.result, reply.headers["mcp-session-id"]
+        assert self.hello["protocolVersion"] == self.revision
+        assert (await self.notify("notifications/initialized")).status == 202
+        return self
+
+    def introduction(self) -> dict[str, Any]:
+        """The parameters of `initialize`."""
+        return {
+            "protocolVersion": self.revision,
+            "capabilities": self.capabilities,
+            "clientInfo": {"name": "tests", "version": "1"},
+        }
+
+    def headers(self, message: Any) -> dict[str, str]:
+        """What a well-behaved client sends along with `message`."""
+        headers = {
+            "host": "127.0.0.1:8000",
+            "content-type": "application/json",
+            "accept": "application/json, text/event-stream",
+        }
+        if self.token is not None:
+            headers["authorization"] = f"Bearer {self.token}"
+        if self.session is not None:
+            headers["mcp-session-id"] = self.session
+        if self.stateless:
+            headers["mcp-protocol-version"] = self.revision
+            method, params = message.get("method"), message.get("params") or {}
+            if method is not None:
+                headers["mcp-method"] = method
+            named = NAMED.get(method or "")
+            if named is not None and isinstance(params.get(named), str):
+                headers["mcp-name"] = params[named]
+        elif self.session is not None and self.revision >= "2025-06-18":
+            headers["mcp-protocol-version"] = self.revision
+        return headers
+
+    def send(
+        self,
+        message: Any = None,
+        *,
+        method: str = "POST",
+        headers: Mapping[str, str | None] | None = None,
+        body: Iterable[bytes] | bytes | None = None,
+        extra: Iterable[tuple[str, str]] = (),
+        **scope: Any,
+    ) -> Exchange:
+        """Start a request with `message`, or with `body` as it is. A header of None is left out; `extra` may repeat."""
+        chunks = [json.dumps(message).encode()] if body is None else [body] if isinstance(body, bytes) else body
+        base = self.headers(message if isinstance(message, dict) else {})
+        merged = {**base, **(headers or {})}
+        pairs = [*((name, value) for name, value in merged.items() if value is not None), *extra]
+        judge = judge_for(self.revision, message)
+        target = http_scope(method, self.door.path(self.server), pairs, **scope)
+        return Exchange(self.door.app, target, chunks, judge)
+
+    async def post(self, message: Any = None, **how: Any) -> Reply:
+        return await self.send(message, **how).reply()
+
+    def request_message(
+        self,
+        method: str,
+        params: Mapping[str, Any] | None = None,
+        *,
+        id: Any = None,
+        meta: Mapping[str, Any] | None = None,
+    ) -> dict[str, Any]:
+        """A request as this revision wants it, with a fresh id."""
+        whole = dict(params or {})
+        extra = dict(meta or {})
+        if self.stateless:
+            extra = {META + "protocolVersion": self.revision, META + "clientCapabilities": self.capabilities, **extra}
+        if extra or "_meta" in whole:
+            whole["_meta"] = {**extra, **whole.get("_meta", {})}
+        message: dict[str, Any] = {"jsonrpc": "2.0", "id": next(self._ids) if id is None else id, "method": method}
+        if whole or params is not None:
+            message["params"] = whole
+        return message
+
+    def begin(self, method: str, params: Mapping[str, Any] | None = None, **how: Any) -> Exchange:
+        """Start a request and watch it."""
+        about = {name: how.pop(name) for name in ("id", "meta") if name in how}
+        return self.send(self.request_message(method, params, **about), **how)
+
+    async def request(self, method: str, params: Mapping[str, Any] | None = None, **how: Any) -> Reply:
+        """A request, to its end."""
+        return await self.begin(method, params, **how).reply()
+
+    async def notify(self, method: str, params: Mapping[str, Any] | None = None, **how: Any) -> Reply:
+        message = {"jsonrpc": "2.0", "method": method, **({} if params is None else {"params": dict(params)})}
+        return await self.post(message, **how)
+
+    async def tool(self, name: str, arguments: Mapping[str, Any] | None = None, **how: Any) -> Reply:
+        """One `tools/call`, one round."""
+        params = {"name": name, "arguments": dict(arguments or {})}
+        params |= {key: how.pop(key) for key in ("inputResponses", "requestState") if key in how}
+        return await self.request("tools/call", params, **how)
+
+    async def converse(self, method: str, params: Mapping[str, Any], answer: Answer) -> Reply:
+        """A request whose questions are all answered by `answer`, in whatever way the era asks them."""
+        if self.stateless:
+            return await self._rounds(method, dict(params), answer)
+        exchange = self.begin(method, params)
+        _, headers = await exchange.started()
+        while headers.get("content-type", "").startswith("text/event-stream"):
+            message = await exchange.message()
+            if "method" not in message:
+                break
+            if "id" in message:
+                await self.answer(message["id"], answer(message["method"], message.get("params") or {}))
+        return await exchange.reply()
+
+    async def _rounds(self, method: str, params: dict[str, Any], answer: Answer) -> Reply:
+        reply = await self.request(method, params)
+        while "result" in reply.message and reply.result["resultType"] == "input_required":
+            answers = {
+                key: answer(question["method"], question.get("params") or {})
+                for key, question in reply.result.get("inputRequests", {}).items()
+            }
+            retry = {**params, "inputResponses": answers, "requestState": reply.result["requestState"]}
+            reply = await self.request(method, retry)
+        return reply
+
+    async def ask_tool(self, name: str, arguments: Mapping[str, Any], answer: Answer) -> Reply:
+        """`converse` for a tool."""
+        return await self.converse("tools/call", {"name": name, "arguments": dict(arguments)}, answer)
+
+    async def answer(self, id: Any, result: Mapping[str, Any]) -> None:
+        """Answer a question of the server's (handshake era)."""
+        reply = await self.post({"jsonrpc": "2.0", "id": id, "result": dict(result)})
+        assert (reply.status, reply.body) == (202, b"")
+
+
+def accept(**content: Any) -> dict[str, Any]:
+    """An ElicitResult."""
+    return {"action": "accept", "content": content}
+
+
+def answers(script: Iterable[dict[str, Any]], asked: list[Any] | None = None) -> Answer:
+    """Answers questions in their order, one from `script` each, and notes what was asked."""
+    lines = iter(script)
+
+    def answer(method: str, params: dict[str, Any]) -> dict[str, Any]:
+        if asked is not None:
+            asked.append(params.get("message", method))
+        return next(lines)
+
+    return answer
+
+
+async def together(*work: Any) -> list[Any]:
+    """Run coroutines side by side; the first failure fails the test."""
+    return list(await asyncio.gather(*work))

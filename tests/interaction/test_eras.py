@@ -1,0 +1,143 @@
+"""Which era a request belongs to: spec/modern.md section F, row by row.
+
+Every test posts one body with the headers of one row and looks at which era's answer comes back. Legacy answers have no
+`resultType`; the stateless ladder answers with its own codes.
+"""
+
+import pytest
+
+from tests.interaction.clients import HANDSHAKE, META, STATELESS, Client
+
+MODERN_META = {META + "protocolVersion": STATELESS, META + "clientCapabilities": {}}
+HELLO = {"protocolVersion": HANDSHAKE[-1], "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
+
+
+@pytest.fixture
+def post(door):
+    """Post one message with exactly these extra headers, as a client that has no habits of its own."""
+
+    async def post(method, params=None, *, judged=STATELESS, **headers):
+        client = Client(door, judged)
+        message = {"jsonrpc": "2.0", "id": 1, "method": method} | ({} if params is None else {"params": params})
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        return await client.post(message, headers={"mcp-protocol-version": None, "mcp-method": None, **named})
+
+    return post
+
+
+def stateless(reply):
+    return reply.result["resultType"] == "complete"
+
+
+@pytest.mark.parametrize("version", [STATELESS, "v999", "", "2026-07-29"])
+async def test_a_modern_or_unknown_version_header_makes_a_request_stateless_without_any_meta(post, version):
+    reply = await post("tools/list", {}, mcp_protocol_version=version, mcp_method="tools/list")
+    assert reply.verdict == (400, -32602)
+
+
+@pytest.mark.parametrize("version", [STATELESS, "v999"])
+async def test_initialize_under_a_modern_or_unknown_version_header_is_a_stateless_request(post, version):
+    reply = await post("initialize", HELLO, mcp_protocol_version=version, mcp_method="initialize")
+    assert reply.verdict == (400, -32602)
+
+
+async def test_a_modern_meta_without_the_version_header_is_stateless_and_a_mismatch(post):
+    reply = await post("tools/list", {"_meta": MODERN_META}, mcp_method="tools/list")
+    assert reply.verdict == (400, -32020)
+
+
+@pytest.mark.parametrize("version", HANDSHAKE)
+async def test_a_modern_meta_under_a_legacy_version_header_is_stateless_and_a_mismatch(post, version):
+    reply = await post("tools/list", {"_meta": MODERN_META}, mcp_protocol_version=version, mcp_method="tools/list")
+    assert reply.verdict == (400, -32020)
+
+
+@pytest.mark.parametrize("version", HANDSHAKE[2:])
+async def test_a_legacy_version_header_without_a_modern_meta_is_legacy(post, version):
+    reply = await post("tools/list", {}, judged=version, mcp_protocol_version=version)
+    assert reply.status == 400
+    assert "id" not in (reply.messages[-1] if reply.messages else {}) or reply.error["code"] != -32602
+
+
+@pytest.mark.parametrize("version", HANDSHAKE[2:])
+async def test_a_legacy_version_header_with_a_session_is_served_by_the_session(door, version):
+    client = await Client(door, version).open()
+    reply = await client.request("tools/list", headers={"mcp-protocol-version": version})
+    assert "resultType" not in reply.result
+
+
+async def test_no_header_and_no_modern_meta_and_initialize_is_the_handshake(post):
+    reply = await post("initialize", HELLO, judged=HANDSHAKE[-1])
+    assert reply.result["protocolVersion"] == HANDSHAKE[-1]
+
+
+async def test_no_header_and_no_modern_meta_is_the_session_s_revision(door, handshake):
+    client = await Client(door, handshake).open()
+    reply = await client.request("tools/list", headers={"mcp-protocol-version": None})
+    assert "resultType" not in reply.result
+    assert ("title" in next(t for t in reply.result["tools"] if t["name"] == "rich")) is (handshake >= "2025-06-18")
+
+
+async def test_no_header_and_no_session_is_legacy_and_wants_a_session(post):
+    reply = await post("tools/list", judged="2025-03-26")
+    assert reply.status == 400
+
+
+@pytest.mark.parametrize("method", ["GET", "DELETE"])
+async def test_get_and_delete_under_a_modern_version_header_are_not_allowed(door, method):
+    client = await Client(door, HANDSHAKE[-1]).open()
+    reply = await client.post(method=method, body=b"", headers={"mcp-protocol-version": STATELESS})
+    assert reply.status == 405
+
+
+async def test_the_method_name_is_no_signal(post):
+    reply = await post(
+        "initialize", {**HELLO, "_meta": MODERN_META}, mcp_protocol_version=STATELESS, mcp_method="initialize"
+    )
+    assert reply.verdict == (404, -32601)
+
+
+async def test_the_method_header_is_no_signal(post):
+    reply = await post("initialize", HELLO, judged=HANDSHAKE[-1], mcp_method="initialize")
+    assert reply.result["protocolVersion"] == HANDSHAKE[-1]
+
+
+async def test_a_session_header_is_no_signal(door):
+    legacy = await Client(door, HANDSHAKE[-1]).open()
+    reply = await Client(door, STATELESS).request("tools/list", headers={"mcp-session-id": legacy.session})
+    assert stateless(reply)
+
+
+async def test_a_meta_without_a_version_is_no_signal(door, handshake):
+    client = await Client(door, handshake).open()
+    reply = await client.request("tools/list", {"_meta": {"progressToken": 1}})
+    assert "resultType" not in reply.result
+
+
+async def test_both_eras_are_served_side_by_side(door):
+    legacy, modern = await Client(door, HANDSHAKE[-1]).open(), Client(door, STATELESS)
+    for _ in range(2):
+        assert stateless(await modern.request("tools/list"))
+        assert "resultType" not in (await legacy.request("tools/list")).result
+
+
+@pytest.mark.parametrize("version", ["v999", "2023-01-01"])
+async def test_an_unknown_version_header_in_a_session_is_refused(latest_legacy, version):
+    client = await latest_legacy()
+    reply = await client.request("tools/list", headers={"mcp-protocol-version": version})
+    assert reply.status == 400
+
+
+async def test_another_known_version_header_in_a_session_changes_nothing(door):
+    client = await Client(door, "2025-11-25").open()
+    reply = await client.request("tools/list", headers={"mcp-protocol-version": "2025-06-18"})
+    assert reply.status in (200, 400)
+    if reply.status == 200:
+        assert "icons" in next(t for t in reply.result["tools"] if t["name"] == "rich")
+
+
+async def test_a_repeated_version_header_is_a_mismatch(modern):
+    client = modern()
+    message = client.request_message("tools/list")
+    reply = await client.post(message, extra=[("mcp-protocol-version", STATELESS)])
+    assert reply.verdict == (400, -32020)

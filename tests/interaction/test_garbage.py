@@ -1,0 +1,236 @@
+"""Garbage in: the specified answer comes out, and the next request is served."""
+
+import json
+
+import pytest
+
+from tests.interaction.clients import STATELESS, Client
+from tests.interaction.wire import http_scope
+
+VERSION = {"mcp-protocol-version": STATELESS}
+
+
+@pytest.fixture(params=[STATELESS, "2025-11-25"], ids=["stateless", "handshake"])
+def victim(request, door):
+    """`await victim()`: a client of either era, connected."""
+
+    async def connect(**options):
+        client = Client(door, request.param, **options)
+        return client if client.stateless else await client.open()
+
+    return connect
+
+
+async def still_served(client):
+    reply = await client.tool("add", {"a": 1, "b": 2})
+    assert reply.result["content"][0]["text"] == "3"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b" ",
+        b"{",
+        b"}{",
+        b"nonsense",
+        b'{"jsonrpc":"2.0","id":1,"method":"tools/list"',
+        b'{"jsonrpc":"2.0",}',
+        b"{'jsonrpc':'2.0'}",
+        b"\xff\xfe\x00\x00",
+        b'{"jsonrpc":"2.0","id":1,"method":"\xc3\x28"}',
+        b'{"jsonrpc":"2.0","id":1,"method":"\xed\xa0\x80"}',
+        b"\xef\xbb\xbf{}x",
+        b"\x00" * 100,
+        b"NaN",
+        b'{"id": Infinity}',
+        b'{"a":1}{"a":2}',
+    ],
+)
+async def test_what_is_no_json_is_a_parse_error(victim, body):
+    client = await victim()
+    reply = await client.post(body=body, headers=VERSION if client.stateless else {})
+    assert reply.verdict == (400, -32700)
+    assert "id" not in reply.message
+    await still_served(client)
+
+
+@pytest.mark.parametrize("depth", [65, 1_000, 100_000])
+@pytest.mark.parametrize(("opening", "closing"), [("[", "]"), ('{"a":', "}")])
+async def test_what_is_nested_too_deep_is_refused(victim, depth, opening, closing):
+    client = await victim()
+    inner = opening * depth + ("1" if opening != "[" else "") + closing * depth
+    body = b'{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"x":%s}}' % inner.encode()
+    reply = await client.post(body=body)
+    assert reply.status == 400
+    assert reply.error["code"] in (-32600, -32700)
+    await still_served(client)
+
+
+async def test_what_is_nested_as_deep_as_allowed_is_read(victim):
+    client = await victim()
+    deep = json.loads("[" * 60 + "]" * 60)
+    assert (await client.request("tools/list", {"x": deep})).status == 200
+
+
+@pytest.mark.parametrize("id", [10**30, -(10**30), 2**64, "x" * 10_000, "\x00", "\ud83d\ude00", "</script>"])
+async def test_a_huge_or_strange_id_comes_back_or_is_refused(victim, id):
+    client = await victim()
+    reply = await client.request("tools/list", id=id)
+    if reply.status == 200:
+        assert reply.message["id"] == id
+    else:
+        assert reply.status == 400
+    await still_served(client)
+
+
+@pytest.mark.parametrize("id", [None, True, False, 1.5, [], {}, [1], {"a": 1}])
+async def test_an_id_of_another_type_is_an_invalid_request(victim, id):
+    client = await victim()
+    message = client.request_message("tools/list")
+    message["id"] = id
+    reply = await client.post(message)
+    assert reply.verdict == (400, -32600)
+    assert "id" not in reply.message
+    await still_served(client)
+
+
+@pytest.mark.parametrize("version", [None, "1.0", 2.0, 2, "2.0 ", []])
+async def test_another_json_rpc_is_an_invalid_request(victim, version):
+    client = await victim()
+    reply = await client.post({**client.request_message("tools/list"), "jsonrpc": version})
+    assert reply.verdict == (400, -32600)
+
+
+async def test_members_nobody_knows_are_ignored(victim):
+    client = await victim()
+    assert (await client.post({**client.request_message("tools/list"), "extra": [1, {"deep": None}]})).status == 200
+
+
+async def test_a_member_given_twice_is_no_crash(victim):
+    client = await victim()
+    message = json.dumps(client.request_message("tools/list"))
+    reply = await client.post(
+        body=message.replace('"id": ', '"id": 0, "id": ').encode(), headers=client.headers(json.loads(message))
+    )
+    assert reply.status in (200, 400)
+
+
+async def test_a_declared_body_beyond_the_limit_is_refused_unread(limits, victim):
+    limits(BODY=2000)
+    client = await victim()
+    reply = await client.post(body=[b"{}"], headers={"content-length": "3000"})
+    assert reply.status == 413
+    await still_served(client)
+
+
+async def test_a_body_that_grows_beyond_the_limit_is_refused(limits, victim):
+    limits(BODY=2000)
+    client = await victim()
+    reply = await client.post(body=[b" " * 500] * 10)
+    assert reply.status == 413
+    await still_served(client)
+
+
+async def test_a_body_as_large_as_allowed_is_read(limits, victim):
+    limits(BODY=5000)
+    client = await victim()
+    message = client.request_message("tools/list")
+    body = json.dumps(message).encode().ljust(5000)
+    assert (await client.post(message, body=body)).status == 200
+
+
+@pytest.mark.parametrize("length", ["-1", "many", "", "1e3", "99999999999999999999999"])
+async def test_a_content_length_of_any_shape_is_no_crash(victim, length):
+    client = await victim()
+    message = client.request_message("tools/list")
+    reply = await client.post(message, headers={"content-length": length})
+    assert reply.status in (200, 400, 413)
+    await still_served(client)
+
+
+async def test_a_body_in_many_pieces_is_read_whole(victim):
+    client = await victim()
+    message = client.request_message("tools/list")
+    pieces = [bytes([byte]) for byte in json.dumps(message).encode()]
+    assert (await client.post(message, body=pieces)).status == 200
+
+
+async def test_a_client_that_leaves_within_its_body_is_no_error(victim):
+    client = await victim()
+    events = iter([{"type": "http.request", "body": b'{"jsonrpc"', "more_body": True}, {"type": "http.disconnect"}])
+    sent = []
+
+    async def receive():
+        return next(events)
+
+    async def send(event):
+        sent.append(event)
+
+    scope = http_scope("POST", client.door.path("interaction"), client.headers({}))
+    await client.door.app(scope, receive, send)
+    assert sent == []
+    await still_served(client)
+
+
+@pytest.mark.parametrize("name", ["authorization", "content-type", "host", "mcp-session-id", "origin", "accept"])
+async def test_a_header_given_twice_is_no_crash(victim, name):
+    client = await victim()
+    message = client.request_message("tools/list")
+    value = client.headers(message).get(name, "http://127.0.0.1:8000")
+    reply = await client.post(message, extra=[(name, value), (name, "something else")])
+    assert reply.status < 500
+    await still_served(client)
+
+
+@pytest.mark.parametrize(
+    "value", ["Bearer", "Bearer ", "Basic YTpi", "Bearer a b", "bearer\x00", "\xff", "Bearer " + "x" * 20_000]
+)
+async def test_credentials_of_any_shape_are_unauthorized(victim, value):
+    client = await victim()
+    reply = await client.post({"jsonrpc": "2.0", "id": 1, "method": "tools/list"}, headers={"authorization": value})
+    assert reply.status in (400, 401)
+    await still_served(client)
+
+
+async def test_the_scheme_of_credentials_may_be_spelled_in_any_case(victim):
+    client = await victim()
+    assert (await client.request("tools/list", headers={"authorization": "bEARER alice"})).status == 200
+
+
+@pytest.mark.parametrize("value", ["\x00", "\x7f", "a\tb", "\xff\xfe", "x" * 60_000])
+@pytest.mark.parametrize(
+    "name", ["mcp-session-id", "mcp-protocol-version", "mcp-method", "mcp-name", "accept", "content-type", "origin"]
+)
+async def test_header_values_of_any_shape_are_no_crash(victim, name, value):
+    client = await victim()
+    reply = await client.tool("add", {"a": 1, "b": 2}, headers={name: value})
+    assert reply.status < 500
+    await still_served(client)
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"name": "add", "arguments": {"a": {"$ref": "#"}, "b": []}},
+        {"name": "add", "arguments": {"": 1}},
+        {"name": "add\x00", "arguments": {}},
+        {"name": "x" * 100_000},
+        {"name": "__class__"},
+        {"name": "add", "arguments": {"self": 1, "a": 1, "b": 2}},
+        {"name": "add", "arguments": {"a": 1e400 if False else 1e308, "b": 1}},
+        {"name": "steps", "arguments": {"count": 1, "ctx": {}}},
+    ],
+)
+async def test_calls_of_any_shape_are_no_crash(victim, params):
+    client = await victim()
+    reply = await client.request("tools/call", params)
+    assert reply.status in (200, 400)
+    assert "error" in reply.message or reply.result["isError"]
+    await still_served(client)
+
+
+async def test_nothing_that_was_sent_is_repeated_in_an_error_page(victim):
+    client = await victim()
+    reply = await client.post(body=b"<script>alert(1)</script>")
+    assert b"<script>" not in reply.body

@@ -1,0 +1,185 @@
+"""Handshake, discovery and version negotiation (spec/legacy.md A, spec/modern.md C)."""
+
+import pytest
+
+from tests.interaction.clients import HANDSHAKE, META, STATELESS, Client
+
+LATEST = HANDSHAKE[-1]
+
+
+def hello(version, **extra):
+    params = {"protocolVersion": version, "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}, **extra}
+    return {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params}
+
+
+async def test_the_requested_revision_is_agreed_on(legacy, handshake):
+    client = await legacy()
+    assert client.hello["protocolVersion"] == handshake
+
+
+@pytest.mark.parametrize("wanted", ["2026-07-28", "2023-01-01", "2099-12-31", "draft", ""])
+async def test_an_unknown_revision_is_answered_with_the_newest_of_the_handshake_era(door, wanted):
+    reply = await Client(door, LATEST).post(hello(wanted))
+    assert (reply.status, reply.result["protocolVersion"]) == (200, LATEST)
+
+
+async def test_initialize_names_a_session_in_visible_ascii(legacy):
+    client = await legacy()
+    assert client.session
+    assert all(0x21 <= ord(character) <= 0x7E for character in client.session)
+
+
+async def test_sessions_have_names_of_their_own(latest_legacy):
+    first, second = await latest_legacy(), await latest_legacy()
+    assert first.session != second.session
+
+
+async def test_server_info_has_the_fields_of_the_revision(legacy, handshake):
+    info = (await legacy()).hello["serverInfo"]
+    expected = {"name": "interaction", "version": "1.2.3"}
+    if handshake >= "2025-06-18":
+        expected["title"] = "Interaction tests"
+    if handshake >= "2025-11-25":
+        expected |= {"description": "Says and asks", "websiteUrl": "https://example.com"}
+    assert info == expected
+
+
+async def test_instructions_are_given_in_every_revision(connect):
+    assert (await connect()).hello["instructions"] == "Call the tools"
+
+
+async def test_capabilities_are_those_of_the_revision(connect, revision):
+    capabilities = (await connect()).hello["capabilities"]
+    expected = {"tools", "resources", "prompts", "logging", "completions"}
+    if revision == "2024-11-05":
+        expected -= {"completions"}
+    assert set(capabilities) == expected
+
+
+async def test_initialized_is_accepted_with_an_empty_body(latest_legacy):
+    client = await latest_legacy()
+    reply = await client.notify("notifications/initialized")
+    assert (reply.status, reply.body) == (202, b"")
+
+
+async def test_requests_before_initialized_are_served(door, handshake):
+    client = Client(door, handshake)
+    client.session = (await client.post(hello(handshake))).headers["mcp-session-id"]
+    assert (await client.request("tools/list")).status == 200
+
+
+async def test_ping_is_answered_with_an_empty_object(legacy):
+    client = await legacy()
+    reply = await client.request("ping")
+    assert (reply.status, reply.result) == (200, {})
+
+
+async def test_ping_before_initialize_is_answered(door, handshake):
+    reply = await Client(door, handshake).post({"jsonrpc": "2.0", "id": 1, "method": "ping"})
+    assert (reply.status, reply.result) == (200, {})
+
+
+async def test_a_second_initialize_opens_another_session(latest_legacy):
+    client = await latest_legacy()
+    reply = await client.post(hello(LATEST), headers={"mcp-session-id": None})
+    assert reply.headers["mcp-session-id"] != client.session
+    assert (await client.request("ping")).status == 200
+
+
+async def test_initialize_may_carry_the_version_header(door, handshake):
+    reply = await Client(door, handshake).post(hello(handshake), headers={"mcp-protocol-version": handshake})
+    assert (reply.status, reply.result["protocolVersion"]) == (200, handshake)
+
+
+@pytest.mark.parametrize("missing", ["protocolVersion", "capabilities", "clientInfo"])
+async def test_initialize_without_a_required_member_is_invalid_params(door, missing):
+    message = hello(LATEST)
+    del message["params"][missing]
+    reply = await Client(door, LATEST).post(message)
+    assert reply.error["code"] == -32602
+
+
+@pytest.mark.parametrize("bad", [{"protocolVersion": 7}, {"capabilities": []}, {"clientInfo": "me"}])
+async def test_initialize_with_a_member_of_the_wrong_type_is_invalid_params(door, bad):
+    reply = await Client(door, LATEST).post(hello(LATEST, **bad))
+    assert reply.error["code"] == -32602
+
+
+async def test_unknown_capabilities_of_a_client_are_tolerated(door):
+    capabilities = {"roots": {"listChanged": True}, "novelty": {"deep": [1]}, "extensions": {"a.example/x": {}}}
+    reply = await Client(door, LATEST).post(hello(LATEST, capabilities=capabilities))
+    assert reply.status == 200
+
+
+async def test_an_unknown_method_is_not_found_in_the_handshake_era(legacy):
+    client = await legacy()
+    assert (await client.request("nothing/like/this")).verdict == (200, -32601)
+
+
+@pytest.mark.parametrize("method", ["server/discover", "subscriptions/listen", "tasks/get"])
+async def test_methods_of_the_stateless_era_are_not_found_in_the_handshake_era(legacy, method):
+    client = await legacy()
+    assert (await client.request(method)).error["code"] == -32601
+
+
+async def test_discovery_lists_the_stateless_revisions_only(modern):
+    client = await modern().open()
+    assert client.hello["supportedVersions"] == [STATELESS]
+
+
+async def test_discovery_names_the_server_in_its_meta_and_not_in_its_body(modern):
+    client = await modern().open()
+    info = client.hello["_meta"][META + "serverInfo"]
+    assert (info["name"], info["version"], info["title"]) == ("interaction", "1.2.3", "Interaction tests")
+    assert "serverInfo" not in client.hello
+
+
+async def test_every_result_of_the_stateless_era_names_the_server(modern):
+    client = modern()
+    for reply in (await client.request("tools/list"), await client.tool("add", {"a": 1, "b": 2})):
+        assert reply.result["_meta"][META + "serverInfo"]["name"] == "interaction"
+
+
+async def test_client_info_is_optional_in_the_stateless_era(modern):
+    reply = await modern().tool("whoami")
+    assert reply.result["structuredContent"]["client"] is None
+
+
+async def test_client_info_of_the_request_reaches_the_handler(modern):
+    reply = await modern().tool("whoami", meta={META + "clientInfo": {"name": "probe", "version": "1"}})
+    assert reply.result["structuredContent"]["client"] == "probe"
+
+
+async def test_client_info_of_the_handshake_reaches_the_handler(legacy, handshake):
+    client = await legacy()
+    reply = await client.tool("whoami")
+    assert '"client":"tests"' in reply.result["content"][0]["text"]
+
+
+async def test_no_session_is_named_to_a_stateless_client(modern):
+    reply = await modern().request("tools/list", headers={"mcp-session-id": "made-up"})
+    assert reply.status == 200
+    assert "mcp-session-id" not in reply.headers
+
+
+async def test_a_server_limited_to_the_stateless_era_refuses_the_handshake(door):
+    reply = await Client(door, LATEST, server="modern").post(hello(LATEST))
+    assert reply.status >= 400
+
+
+async def test_the_refusal_of_the_handshake_names_the_versions_served(door):
+    reply = await Client(door, STATELESS, server="modern").post(
+        hello(LATEST), headers={"mcp-protocol-version": None, "mcp-method": None}
+    )
+    assert STATELESS in reply.body.decode()
+
+
+async def test_a_server_limited_to_the_handshake_era_answers_stateless_requests_with_an_error(door):
+    reply = await Client(door, STATELESS, server="legacy").request("tools/list")
+    assert reply.status >= 400
+
+
+@pytest.mark.parametrize("method", ["GET", "DELETE"])
+async def test_a_server_limited_to_the_stateless_era_takes_post_only(door, method):
+    reply = await Client(door, STATELESS, server="modern").post(method=method, body=b"")
+    assert (reply.status, reply.headers["allow"]) == (405, "POST, OPTIONS")

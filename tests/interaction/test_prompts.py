@@ -1,0 +1,118 @@
+"""Prompts and completion (spec/features.md C, D)."""
+
+import json
+
+import pytest
+
+
+async def complete(client, ref, name, value, **more):
+    params = {"ref": ref, "argument": {"name": name, "value": value}, **more}
+    return await client.request("completion/complete", params)
+
+
+def prompt_ref(name):
+    return {"type": "ref/prompt", "name": name}
+
+
+async def test_a_prompt_is_listed_with_the_fields_of_the_revision(connect, revision):
+    prompts = (await (await connect()).request("prompts/list")).result["prompts"]
+    entry = next(p for p in prompts if p["name"] == "welcome")
+    expected = {"name", "description", "arguments"}
+    if revision >= "2025-06-18":
+        expected |= {"title", "_meta"}
+    if revision >= "2025-11-25":
+        expected |= {"icons"}
+    assert set(entry) == expected
+
+
+async def test_the_arguments_of_a_prompt_are_listed(connect):
+    prompts = (await (await connect()).request("prompts/list")).result["prompts"]
+    arguments = next(p for p in prompts if p["name"] == "welcome")["arguments"]
+    assert [(a["name"], a["description"], a.get("required", False)) for a in arguments] == [
+        ("name", "Whom.", True),
+        ("tone", "How.", False),
+    ]
+
+
+async def test_a_text_is_one_message_of_the_user(connect):
+    reply = await (await connect()).request("prompts/get", {"name": "welcome", "arguments": {"name": "Al"}})
+    text = {"type": "text", "text": "Welcome Al, warmly"}
+    assert reply.result["messages"] == [{"role": "user", "content": text}]
+    assert reply.result["description"] == "Welcome somebody."
+
+
+async def test_messages_have_the_content_the_revision_can_say(connect, revision):
+    messages = (await (await connect()).request("prompts/get", {"name": "scripted"})).result["messages"]
+    assert [m["role"] for m in messages] == ["user", "user", "user", "user", "assistant"]
+    kinds = [m["content"]["type"] for m in messages]
+    assert (kinds[0], kinds[1], kinds[4]) == ("text", "image", "resource")
+    assert (kinds[2] == "audio") is (revision >= "2025-03-26")
+    assert (kinds[3] == "resource_link") is (revision >= "2025-06-18")
+    assert "note://static" in json.dumps(messages[3])
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"name": "no_such_prompt"},
+        {"name": "welcome"},
+        {"name": "welcome", "arguments": {"tone": "cold"}},
+        {"name": "welcome", "arguments": {"name": "Al", "colour": "red"}},
+        {"name": "welcome", "arguments": {"name": 7}},
+        {"name": "welcome", "arguments": []},
+        {"name": 7},
+        {},
+    ],
+)
+async def test_what_a_prompt_does_not_take_is_invalid_params(connect, params):
+    reply = await (await connect()).request("prompts/get", params)
+    assert reply.error["code"] == -32602
+
+
+async def test_completion_offers_what_fits(connect):
+    reply = await complete(await connect(), prompt_ref("welcome"), "tone", "w")
+    assert reply.result["completion"]["values"] == ["warm", "wild", "weary"]
+
+
+async def test_completion_knows_what_was_chosen_before(connect):
+    chosen = {"arguments": {"name": "enemy"}}
+    reply = await complete(await connect(), prompt_ref("welcome"), "tone", "w", context=chosen)
+    assert reply.result["completion"]["values"] == ["cold"]
+
+
+async def test_completion_is_cut_at_a_hundred(connect):
+    completion = (await complete(await connect(), prompt_ref("welcome"), "name", "n")).result["completion"]
+    assert len(completion["values"]) == 100
+    assert (completion["total"], completion["hasMore"]) == (250, True)
+
+
+@pytest.mark.parametrize("uri", ["note://by/{author}", "note://by/al"])
+async def test_completion_of_a_template_takes_the_template_or_a_uri(connect, uri):
+    reply = await complete(await connect(), {"type": "ref/resource", "uri": uri}, "author", "al")
+    assert reply.result["completion"]["values"] == ["alice", "albert"]
+
+
+async def test_an_argument_that_nothing_completes_has_no_suggestions(connect):
+    reply = await complete(await connect(), {"type": "ref/resource", "uri": "note://numbered/{number}"}, "number", "1")
+    assert reply.result["completion"]["values"] == []
+
+
+@pytest.mark.parametrize(
+    "ref",
+    [
+        prompt_ref("no_such_prompt"),
+        {"type": "ref/resource", "uri": "note://{no}/such/{template}"},
+        {"type": "ref/what"},
+        {},
+        7,
+    ],
+)
+async def test_completion_of_an_unknown_reference_is_invalid_params(connect, ref):
+    reply = await complete(await connect(), ref, "name", "a")
+    assert reply.error["code"] == -32602
+
+
+@pytest.mark.parametrize("argument", [None, {}, {"name": "tone"}, {"name": 1, "value": "a"}, "tone"])
+async def test_completion_without_a_proper_argument_is_invalid_params(connect, argument):
+    reply = await (await connect()).request("completion/complete", {"ref": prompt_ref("welcome"), "argument": argument})
+    assert reply.error["code"] == -32602

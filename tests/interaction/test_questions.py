@@ -1,0 +1,308 @@
+"""Handlers that ask, written once and asked in both eras (DESIGN D6; spec/legacy.md F, spec/modern.md I).
+
+`converse` answers as the era demands: on the call's stream, or in another round. Elicitation exists from 2025-06-18 on.
+"""
+
+import pytest
+
+from tests.interaction.clients import accept, answers
+
+ELICITING = ["2025-06-18", "2025-11-25", "2026-07-28"]
+
+
+@pytest.fixture(params=ELICITING)
+def revision(request):
+    """The revisions that have elicitation."""
+    return request.param
+
+
+def value(content):
+    """The answer to a question for one value."""
+    return accept(value=content)
+
+
+def text(reply):
+    return reply.result["content"][0]["text"]
+
+
+def raised(reply):
+    """The text of a tool's error."""
+    assert reply.result["isError"] is True
+    return text(reply)
+
+
+async def test_a_tool_asks_twice(connect):
+    asked = []
+    reply = await (await connect()).ask_tool("ask_twice", {}, answers([value(1), value(2)], asked))
+    assert (text(reply), asked) == ("1 2", ["First?", "Second?"])
+
+
+async def test_a_plain_function_asks_twice(connect):
+    reply = await (await connect()).ask_tool("ask_from_a_thread", {}, answers([value(1), value(2)]))
+    assert text(reply) == "1 2"
+
+
+@pytest.mark.parametrize("name", ["ask_pair", "ask_group"])
+async def test_two_questions_at_once_are_both_answered(connect, name):
+    def answer(method, params):
+        return value(1 if params["message"] == "A?" else 2)
+
+    assert text(await (await connect()).ask_tool(name, {}, answer)) == "1 2"
+
+
+async def test_a_loop_asks_as_long_as_the_user_likes(connect):
+    script = [value(True), value("Oslo"), value(True), value("Rome"), {"action": "decline"}]
+    reply = await (await connect()).ask_tool("ask_loop", {}, answers(script))
+    assert text(reply) == '["Oslo","Rome"]'
+
+
+async def test_once_runs_once_in_an_ordinary_conversation(connect, stage):
+    await (await connect()).ask_tool("ask_twice", {}, answers([value(1), value(2)]))
+    assert stage.counts["booking"] == 1
+
+
+@pytest.mark.parametrize("action", ["decline", "cancel"])
+async def test_declining_is_an_answer(connect, action):
+    reply = await (await connect()).ask_tool("ask_name", {}, answers([{"action": action}]))
+    assert text(reply) == action
+
+
+async def test_a_form_is_asked_with_its_rules_and_read_with_its_types(connect):
+    asked = []
+
+    def answer(method, params):
+        asked.append((method, params["requestedSchema"]))
+        return accept(city="Oslo", nights=3)
+
+    reply = await (await connect()).ask_tool("ask_trip", {}, answer)
+    ((method, schema),) = asked
+    assert (text(reply), method) == ("Oslo for 3", "elicitation/create")
+    assert (schema["type"], set(schema["required"])) == ("object", {"city", "nights"})
+    assert schema["properties"]["nights"]["type"] == "integer"
+    assert (schema["properties"]["nights"]["minimum"], schema["properties"]["nights"]["maximum"]) == (1, 30)
+
+
+async def test_a_choice_is_asked_as_the_revision_writes_choices(connect, revision):
+    asked = []
+
+    def answer(method, params):
+        asked.append(params["requestedSchema"]["properties"]["value"])
+        return value("green")
+
+    reply = await (await connect()).ask_tool("ask_choice", {}, answer)
+    assert text(reply) == "green"
+    assert asked[0]["enum"] == ["red", "green", "blue"]
+
+
+async def test_several_choices_can_be_asked_for_from_2025_11_25_on(connect, revision):
+    asked = []
+
+    def answer(method, params):
+        asked.append(params["requestedSchema"]["properties"]["value"])
+        return value(["red", "blue"])
+
+    reply = await (await connect()).ask_tool("ask_several", {}, answer)
+    if revision == "2025-06-18":
+        assert asked == []
+        assert raised(reply)
+    else:
+        assert asked[0]["items"]["enum"] == ["red", "green", "blue"]
+        assert text(reply) == '["red","blue"]'
+
+
+async def test_the_mode_is_left_to_the_default_or_named_where_it_exists(connect, revision):
+    seen = []
+
+    def answer(method, params):
+        seen.append(params.get("mode"))
+        return value("Al")
+
+    await (await connect()).ask_tool("ask_name", {}, answer)
+    assert seen[0] in ((None,) if revision == "2025-06-18" else (None, "form"))
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        accept(city="Oslo", nights=99),
+        accept(city="Oslo"),
+        accept(),
+        {"action": "maybe"},
+        {},
+        {"action": "accept", "content": 7},
+    ],
+)
+async def test_a_bad_answer_is_asked_for_again(connect, bad):
+    asked = []
+    reply = await (await connect()).ask_tool("ask_trip", {}, answers([bad, accept(city="Oslo", nights=3)], asked))
+    assert (text(reply), asked) == ("Oslo for 3", ["Where to?", "Where to?"])
+
+
+async def test_a_sample_carries_its_options_and_comes_back_as_text(connect):
+    asked = []
+
+    def answer(method, params):
+        asked.append((method, params))
+        return {"role": "assistant", "content": {"type": "text", "text": "hello"}, "model": "m1"}
+
+    reply = await (await connect()).ask_tool("ask_model", {}, answer)
+    ((method, params),) = asked
+    assert (text(reply), method) == ("hello by m1", "sampling/createMessage")
+    assert (params["maxTokens"], params["systemPrompt"], params["temperature"]) == (20, "Be brief", 0.5)
+    assert params["messages"] == [{"role": "user", "content": {"type": "text", "text": "Say hello"}}]
+
+
+async def test_a_sample_may_come_back_in_several_blocks(connect):
+    blocks = [{"type": "text", "text": "hel"}, {"type": "text", "text": "lo"}]
+    answer = answers([{"role": "assistant", "content": blocks, "model": "m1"}])
+    assert text(await (await connect()).ask_tool("ask_model", {}, answer)) == "hello by m1"
+
+
+async def test_roots_are_asked_for(connect):
+    roots = [{"uri": "file:///a", "name": "A"}, {"uri": "file:///b"}]
+    assert text(await (await connect()).ask_tool("ask_roots", {}, answers([{"roots": roots}]))) == "file:///a file:///b"
+
+
+async def test_a_page_is_asked_to_be_opened_where_the_revision_has_that(connect, revision):
+    asked = []
+
+    def answer(method, params):
+        asked.append(params)
+        return {"action": "accept"}
+
+    reply = await (await connect()).ask_tool("ask_link", {}, answer)
+    if revision == "2025-06-18":
+        assert asked == []
+        return
+    assert text(reply) == "accept"
+    assert (asked[0]["mode"], asked[0]["url"]) == ("url", "https://example.com/sign-in")
+    assert ("elicitationId" in asked[0]) is (revision == "2025-11-25")
+
+
+async def test_a_prompt_may_ask(modern):
+    reply = await modern().converse("prompts/get", {"name": "asking_prompt"}, answers([value("cats")]))
+    assert reply.result["messages"][0]["content"]["text"] == "About cats"
+
+
+async def test_a_resource_may_ask(modern):
+    reply = await modern().converse("resources/read", {"uri": "note://asking"}, answers([value("Al")]))
+    assert reply.result["contents"][0]["text"] == "For Al"
+
+
+async def test_a_prompt_may_ask_on_its_stream(latest_legacy):
+    reply = await (await latest_legacy()).converse("prompts/get", {"name": "asking_prompt"}, answers([value("cats")]))
+    assert reply.result["messages"][0]["content"]["text"] == "About cats"
+
+
+@pytest.mark.parametrize("capabilities", [{}, {"sampling": {}}, {"elicitation": {"url": {}}}])
+async def test_a_client_that_cannot_be_asked_is_not_asked(connect, revision, capabilities):
+    reply = await (await connect(capabilities=capabilities)).tool("ask_name")
+    if revision == "2026-07-28":
+        assert reply.verdict == (400, -32021)
+    else:
+        assert len(reply.messages) == 1
+        assert "error" in reply.message or reply.result["isError"]
+
+
+async def test_handlers_can_offer_less_to_a_client_that_can_less(connect):
+    reply = await (await connect(capabilities={"elicitation": {}})).tool("whoami")
+    assert '"form":true' in text(reply)
+
+
+async def test_a_question_on_a_stream_is_answered_in_a_request_of_its_own(latest_legacy):
+    client = await latest_legacy()
+    exchange = client.begin("tools/call", {"name": "ask_name"})
+    status, headers = await exchange.started()
+    assert (status, headers["content-type"].partition(";")[0]) == (200, "text/event-stream")
+    question = await exchange.message()
+    assert question["method"] == "elicitation/create"
+    await client.answer(question["id"], value("Al"))
+    assert text(await exchange.reply()) == "Hello Al"
+
+
+async def test_an_answer_from_somebody_else_does_not_count(latest_legacy):
+    client, other = await latest_legacy(token="alice"), await latest_legacy(token="bob")
+    exchange = client.begin("tools/call", {"name": "ask_name"})
+    question = await exchange.message()
+    await other.answer(question["id"], value("Eve"))
+    await client.answer(question["id"], value("Al"))
+    assert text(await exchange.reply()) == "Hello Al"
+
+
+async def test_ids_of_questions_are_unique_in_a_session(latest_legacy):
+    client = await latest_legacy()
+    first, second = (client.begin("tools/call", {"name": "ask_name"}) for _ in range(2))
+    questions = [await first.message(), await second.message()]
+    assert questions[0]["id"] != questions[1]["id"]
+    await client.answer(questions[1]["id"], value("B"))
+    await client.answer(questions[0]["id"], value("A"))
+    assert [text(await first.reply()), text(await second.reply())] == ["Hello A", "Hello B"]
+
+
+async def test_a_client_that_answers_with_an_error_makes_a_tool_error(latest_legacy):
+    client = await latest_legacy()
+    exchange = client.begin("tools/call", {"name": "ask_model"})
+    question = await exchange.message()
+    await client.post({"jsonrpc": "2.0", "id": question["id"], "error": {"code": -1, "message": "User rejected"}})
+    assert "User rejected" in raised(await exchange.reply())
+
+
+async def test_three_bad_answers_on_a_stream_are_enough(latest_legacy):
+    asked = []
+    bad = [accept(city="Oslo", nights=99)] * 5
+    reply = await (await latest_legacy()).ask_tool("ask_trip", {}, answers(bad, asked))
+    assert len(asked) == 3
+    assert raised(reply)
+
+
+async def test_a_question_waits_no_longer_than_its_limit(limits, latest_legacy):
+    limits(QUESTION_WAIT=0.05)
+    exchange = (await latest_legacy()).begin("tools/call", {"name": "ask_name"})
+    reply = await exchange.reply()
+    assert "0.05" in raised(reply)
+    question = reply.messages[0]
+    assert {"requestId": question["id"]} == {
+        name: value for name, value in reply.notifications("notifications/cancelled")[0].items() if name == "requestId"
+    }
+
+
+async def test_a_session_that_ends_takes_its_questions_along(latest_legacy):
+    client = await latest_legacy()
+    exchange = client.begin("tools/call", {"name": "ask_name"})
+    await exchange.message()
+    await client.post(method="DELETE", body=b"")
+    await exchange.reply()
+
+
+async def test_cancelling_a_call_takes_its_question_back(latest_legacy):
+    client = await latest_legacy()
+    exchange = client.begin("tools/call", {"name": "ask_name"}, id=5)
+    await exchange.message()
+    await client.notify("notifications/cancelled", {"requestId": 5})
+    reply = await exchange.reply()
+    assert "id" not in reply.message or reply.message["id"] != 5
+
+
+async def test_logs_around_a_question_are_told_once(connect, revision):
+    client = await connect()
+    told = []
+    params = {"name": "log_around", "arguments": {}}
+    if revision == "2026-07-28":
+        level = {"io.modelcontextprotocol/logLevel": "info"}
+        first = await client.request("tools/call", params, meta=level)
+        key = next(iter(first.result["inputRequests"]))
+        retry = {**params, "inputResponses": {key: value(True)}, "requestState": first.result["requestState"]}
+        second = await client.request("tools/call", retry, meta=level)
+        replies = [first, second]
+    else:
+        replies = [await client.converse("tools/call", params, answers([value(True)]))]
+    for reply in replies:
+        told += [params["data"] for params in reply.notifications("notifications/message")]
+    assert told == ["before", "after"]
+
+
+async def test_the_user_s_answer_to_the_same_question_in_a_loop_is_not_used_twice(connect):
+    asked = []
+    script = [value(True), value("Oslo"), value(True), value("Rome"), value(False) | {"action": "cancel"}]
+    await (await connect()).ask_tool("ask_loop", {}, answers(script, asked))
+    assert asked == ["Another stop?", "Which?", "Another stop?", "Which?", "Another stop?"]

@@ -1,0 +1,279 @@
+"""Questions in rounds: what the stateless era puts on the wire (spec/modern.md I; rules of DESIGN D6)."""
+
+import time
+
+import pytest
+
+from tests.interaction.clients import META, accept
+
+BAD_STATE = (400, -32602)
+
+
+def value(content):
+    return accept(value=content)
+
+
+def text(reply):
+    return reply.result["content"][0]["text"]
+
+
+def every(result, content):
+    """The same answer to all questions of a round."""
+    return {key: value(content) for key in result["inputRequests"]}
+
+
+async def ask(client, name, result=None, content=None, arguments=None, **how):
+    """The next round, answering everything that `result` asks with `content`."""
+    if result is not None:
+        how = {"inputResponses": every(result, content), "requestState": result["requestState"], **how}
+    return await client.tool(name, arguments, **how)
+
+
+async def test_a_round_ends_with_the_question_and_a_state(modern):
+    result = (await modern().tool("ask_name")).result
+    assert (result["resultType"], list(result["inputRequests"])) == ("input_required", ["user_name"])
+    question = result["inputRequests"]["user_name"]
+    assert (question["method"], question["params"]["message"]) == ("elicitation/create", "What is your name?")
+    assert set(question) == {"method", "params"}
+    assert isinstance(result["requestState"], str)
+    assert not {"content", "isError", "ttlMs", "cacheScope"} & set(result)
+    assert META + "serverInfo" in result["_meta"]
+
+
+async def test_a_question_is_plain_json_when_nothing_was_said_before(modern):
+    reply = await modern().tool("ask_name")
+    assert (reply.status, reply.is_stream) == (200, False)
+
+
+async def test_a_round_may_end_on_a_stream(modern):
+    reply = await modern().tool("progress_then_ask", meta={"progressToken": 1})
+    assert reply.is_stream
+    assert reply.result["resultType"] == "input_required"
+
+
+async def test_an_answer_without_a_state_counts_when_the_key_is_known(modern):
+    reply = await modern().tool("ask_name", inputResponses={"user_name": value("Al")})
+    assert text(reply) == "Hello Al"
+
+
+async def test_answers_that_nobody_asked_for_are_ignored(modern):
+    extra = {"user_name": value("Al"), "other": value(1), "third": {"action": "accept", "content": {"foo": "bar"}}}
+    assert text(await modern().tool("ask_name", inputResponses=extra)) == "Hello Al"
+
+
+async def test_a_wrong_key_is_asked_again_and_no_error(modern):
+    result = (await modern().tool("ask_name", inputResponses={"wrong": value("Al")})).result
+    assert list(result["inputRequests"]) == ["user_name"]
+
+
+async def test_the_state_changes_from_round_to_round_and_carries_what_was_learned(modern, stage):
+    client = modern()
+    first = (await ask(client, "ask_twice")).result
+    second = (await ask(client, "ask_twice", first, 1)).result
+    assert first["requestState"] != second["requestState"]
+    assert first["inputRequests"].keys() != second["inputRequests"].keys()
+    assert text(await ask(client, "ask_twice", second, 2)) == "1 2"
+    assert stage.counts == {"ask_twice": 3, "booking": 1}
+
+
+async def test_an_omitted_answer_is_asked_for_again(modern, stage):
+    client = modern()
+    second = (await ask(client, "ask_twice", (await ask(client, "ask_twice")).result, 1)).result
+    again = (await client.tool("ask_twice", requestState=second["requestState"])).result
+    assert again["inputRequests"] == second["inputRequests"]
+    assert text(await ask(client, "ask_twice", again, 2)) == "1 2"
+    assert stage.counts["booking"] == 1
+
+
+async def test_questions_asked_at_once_stand_in_one_round(modern):
+    result = (await modern().tool("ask_pair")).result
+    assert set(result["inputRequests"]) == {"a", "b"}
+
+
+async def test_a_partial_answer_is_kept(modern):
+    client = modern()
+    first = (await client.tool("ask_pair")).result
+    half = (await client.tool("ask_pair", inputResponses={"a": value(1)}, requestState=first["requestState"])).result
+    assert list(half["inputRequests"]) == ["b"]
+    assert text(await ask(client, "ask_pair", half, 2)) == "1 2"
+
+
+async def test_a_tampered_state_is_refused(modern):
+    client = modern()
+    first = (await client.tool("ask_name")).result
+    state = first["requestState"]
+    for changed in (state + "x", state[:-6] + "AAAAAA", state[:40], "A" + state, state[::-1]):
+        reply = await client.tool("ask_name", inputResponses=every(first, "Al"), requestState=changed)
+        assert reply.verdict == BAD_STATE
+
+
+async def test_every_refusal_of_a_state_reads_the_same(modern):
+    client = modern()
+    state = (await client.tool("ask_name")).result["requestState"]
+    other = (await client.tool("ask_pair")).result["requestState"]
+    said = {
+        (await client.tool("ask_name", requestState=wrong)).error["message"]
+        for wrong in (state + "x", other, "made up")
+    }
+    assert len(said) == 1
+
+
+async def test_a_state_belongs_to_its_principal(modern):
+    first = (await modern(token="alice").tool("ask_name")).result
+    reply = await ask(modern(token="bob"), "ask_name", first, "Eve")
+    assert reply.verdict == BAD_STATE
+
+
+async def test_a_state_belongs_to_its_tool(modern):
+    client = modern()
+    first = (await client.tool("ask_twice")).result
+    reply = await client.tool("ask_name", requestState=first["requestState"])
+    assert reply.verdict == BAD_STATE
+
+
+async def test_a_state_belongs_to_its_arguments(modern):
+    client = modern()
+    first = (await client.tool("ask_more", {"number": 1})).result
+    assert (await ask(client, "ask_more", first, 1, {"number": 2})).verdict == BAD_STATE
+    assert (await ask(client, "ask_more", first, 1, {"number": 1})).status == 200
+
+
+async def test_a_state_belongs_to_its_kind_of_request(modern):
+    client = modern()
+    first = (await client.request("prompts/get", {"name": "asking_prompt"})).result
+    params = {"uri": "note://asking", "requestState": first["requestState"]}
+    assert (await client.request("resources/read", params)).verdict == BAD_STATE
+
+
+async def test_a_state_on_a_tool_that_never_asks_is_still_verified(modern):
+    reply = await modern().tool("add", {"a": 1, "b": 2}, requestState="made up")
+    assert reply.verdict == BAD_STATE
+
+
+async def test_a_state_expires(limits, modern, monkeypatch):
+    limits(STATE_TTL=60)
+    client = modern()
+    first = (await client.tool("ask_name")).result
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now + 61)
+    reply = await ask(client, "ask_name", first, "Al")
+    assert reply.verdict == BAD_STATE
+
+
+async def test_a_state_sealed_under_a_fallback_key_is_still_good(modern, settings, restart):
+    settings.SECRET_KEY = "the key before"
+    first = (await modern().tool("ask_name")).result
+    restart()
+    settings.SECRET_KEY, settings.SECRET_KEY_FALLBACKS = "the key now", ["the key before"]
+    assert text(await ask(modern(), "ask_name", first, "Al")) == "Hello Al"
+
+
+async def test_a_state_sealed_under_a_key_that_is_gone_is_refused(modern, settings, restart):
+    settings.SECRET_KEY = "the key before"
+    first = (await modern().tool("ask_name")).result
+    restart()
+    settings.SECRET_KEY, settings.SECRET_KEY_FALLBACKS = "the key now", []
+    assert (await ask(modern(), "ask_name", first, "Al")).verdict == BAD_STATE
+
+
+@pytest.mark.parametrize("bad", [7, None, [], "text", {"user_name": 7}, {"user_name": None}, {"user_name": []}])
+async def test_answers_of_the_wrong_shape_are_invalid_params(modern, bad):
+    reply = await modern().tool("ask_name", inputResponses=bad)
+    assert reply.verdict == (400, -32602)
+
+
+@pytest.mark.parametrize("bad", [{"action": "maybe"}, {}, accept(value=7), accept(), {"action": "accept"}])
+async def test_an_answer_that_does_not_fit_the_question_is_asked_again(modern, bad):
+    client = modern()
+    first = (await client.tool("ask_name")).result
+    again = await client.tool("ask_name", inputResponses={"user_name": bad}, requestState=first["requestState"])
+    assert again.result["inputRequests"] == first["inputRequests"]
+
+
+async def test_too_many_answers_are_invalid_params(limits, modern):
+    limits(ANSWERS=4)
+    many = {f"key-{number}": value(number) for number in range(5)}
+    assert (await modern().tool("ask_name", inputResponses=many)).verdict == (400, -32602)
+
+
+async def test_a_replayed_state_runs_once_again(modern, stage):
+    """The limit of a sealed record: `once` guards against the ordinary retry, not against a replay."""
+    client = modern()
+    first = (await client.tool("ask_twice")).result
+    for _ in range(2):
+        await ask(client, "ask_twice", first, 1)
+    assert stage.counts["booking"] == 2
+
+
+async def test_a_once_that_fails_is_not_kept(modern, stage):
+    client = modern()
+    first = (await client.tool("once_failing")).result
+    assert text(await ask(client, "once_failing", first, True)) == "No funds"
+    assert text(await ask(client, "once_failing", first, True)) == "paid"
+
+
+async def test_a_once_key_used_twice_is_a_bug_of_the_handler(connect, revision):
+    reply = await (await connect()).tool("once_twice")
+    assert reply.result["isError"] is True
+    assert text(reply).startswith("Internal error")
+
+
+async def test_a_state_that_grows_too_large_is_an_error_for_the_model(modern):
+    reply = await modern().tool("once_too_much")
+    assert reply.result["isError"] is True
+
+
+async def test_a_question_that_changes_every_time_comes_to_an_end(modern):
+    client, rounds = modern(), 0
+    result = (await client.tool("ask_the_time")).result
+    while "inputRequests" in result:
+        rounds += 1
+        result = (await ask(client, "ask_the_time", result, True)).result
+    assert result["isError"] is True
+    assert rounds == 4
+
+
+async def test_what_is_pinned_stays_the_same(modern):
+    client = modern()
+    first = (await client.tool("ask_a_pinned_time")).result
+    assert text(await ask(client, "ask_a_pinned_time", first, True)) == "True"
+
+
+async def test_a_conversation_has_an_end(limits, modern):
+    limits(ROUNDS=5)
+    client, rounds = modern(), 0
+    result = (await client.tool("ask_forever")).result
+    while "inputRequests" in result:
+        rounds += 1
+        assert rounds < 20
+        result = (await ask(client, "ask_forever", result, True)).result
+    assert (result["isError"], rounds) == (True, 5)
+
+
+async def test_a_swallowed_question_is_still_asked(modern, stage):
+    reply = await modern().tool("swallow")
+    assert reply.result["resultType"] == "input_required"
+    assert stage.counts["swallowed"] == 1
+
+
+async def test_answers_on_a_list_are_no_business_of_a_list(modern):
+    reply = await modern().request("tools/list", {"inputResponses": {"a": value(1)}, "requestState": "x"})
+    assert reply.result["resultType"] == "complete"
+
+
+async def test_any_of_several_workers_can_go_on(modern, restart):
+    first = (await modern().tool("ask_twice")).result
+    restart()
+    second = (await ask(modern(), "ask_twice", first, 1)).result
+    assert "inputRequests" in second
+
+
+async def test_legacy_clients_cannot_bring_answers_along(latest_legacy, stage):
+    client = await latest_legacy()
+    exchange = client.begin(
+        "tools/call", {"name": "ask_name", "arguments": {}, "inputResponses": {"user_name": value("Al")}}
+    )
+    question = await exchange.message()
+    assert question["method"] == "elicitation/create"
+    await client.answer(question["id"], {"action": "cancel"})
+    assert text(await exchange.reply()) == "cancel"

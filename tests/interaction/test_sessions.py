@@ -1,0 +1,153 @@
+"""Sessions of the handshake era: statuses, owners, ends (spec/legacy.md C)."""
+
+import pytest
+
+from tests.interaction.clients import Client
+
+MESSAGE = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
+
+
+async def delete(client, **headers):
+    return await client.post(method="DELETE", body=b"", headers={"content-type": None, "accept": None, **headers})
+
+
+async def test_a_request_without_a_session_is_a_bad_request(door, handshake):
+    assert (await Client(door, handshake).post(MESSAGE)).status == 400
+
+
+async def test_a_request_in_an_unknown_session_is_not_found(door, handshake):
+    client = Client(door, handshake)
+    client.session = "no-such-session"
+    assert (await client.post(MESSAGE)).status == 404
+
+
+@pytest.mark.parametrize("name", ["x" * 5000, "%00", "é", "a b", ""])
+async def test_a_session_name_of_any_shape_is_no_crash(door, name):
+    client = Client(door, "2025-11-25")
+    client.session = name
+    assert (await client.post(MESSAGE)).status in (400, 404)
+
+
+async def test_delete_ends_a_session(legacy):
+    client = await legacy()
+    assert 200 <= (await delete(client)).status < 300
+    assert (await client.post(MESSAGE)).status == 404
+
+
+async def test_an_ended_session_stays_ended(legacy):
+    client = await legacy()
+    await delete(client)
+    assert (await delete(client)).status == 404
+    assert (await client.notify("notifications/initialized")).status == 404
+    assert (await client.post({"jsonrpc": "2.0", "id": "s1", "result": {}})).status == 404
+
+
+async def test_delete_without_a_session_is_a_bad_request(door, handshake):
+    assert (await delete(Client(door, handshake))).status == 400
+
+
+async def test_delete_of_an_unknown_session_is_not_found(door):
+    client = Client(door, "2025-11-25")
+    client.session = "no-such-session"
+    assert (await delete(client)).status == 404
+
+
+async def test_a_session_of_somebody_else_is_not_found(legacy):
+    client = await legacy(token="alice")
+    client.token = "bob"
+    assert (await client.post(MESSAGE)).status == 404
+    assert (await delete(client)).status == 404
+    client.token = "alice"
+    assert (await client.post(MESSAGE)).status == 200
+
+
+async def test_a_session_of_another_server_is_not_found(legacy):
+    client = await legacy()
+    client.server = "pages"
+    assert (await client.post(MESSAGE)).status == 404
+
+
+async def test_an_end_cancels_what_the_session_has_in_flight(latest_legacy, stage):
+    client = await latest_legacy()
+    waiting = client.begin("tools/call", {"name": "wait"})
+    await stage.until("wait reached")
+    await delete(client)
+    await stage.until("wait cancelled")
+    await waiting.reply()
+
+
+async def test_get_is_a_stream_or_not_allowed(legacy):
+    client = await legacy()
+    exchange = client.send(method="GET", body=b"", headers={"content-type": None, "accept": "text/event-stream"})
+    status, headers = await exchange.started()
+    assert status == 405 or headers["content-type"].startswith("text/event-stream")
+    exchange.leave()
+    await exchange.end()
+
+
+async def test_an_answer_nobody_waits_for_is_accepted_and_dropped(legacy):
+    client = await legacy()
+    reply = await client.post({"jsonrpc": "2.0", "id": "made-up", "result": {}})
+    assert (reply.status, reply.body) == (202, b"")
+    assert (await client.request("ping")).status == 200
+
+
+@pytest.mark.parametrize(
+    "method", ["notifications/cancelled", "notifications/roots/list_changed", "notifications/made_up"]
+)
+async def test_a_notification_is_accepted_with_an_empty_body(legacy, method):
+    reply = await (await legacy()).notify(method, {})
+    assert (reply.status, reply.body) == (202, b"")
+
+
+async def test_a_notification_without_a_session_is_refused(door, handshake):
+    reply = await Client(door, handshake).notify("notifications/initialized")
+    assert reply.status == 400
+
+
+async def test_an_owner_s_sessions_are_limited_and_the_idle_one_gives_way(limits, latest_legacy):
+    limits(SESSIONS_PER_OWNER=2)
+    first, second = await latest_legacy(), await latest_legacy()
+    third = await latest_legacy()
+    statuses = [(await client.post(MESSAGE)).status for client in (first, second, third)]
+    assert statuses == [404, 200, 200]
+
+
+async def test_one_owner_s_sessions_do_not_push_out_another_s(limits, latest_legacy):
+    limits(SESSIONS_PER_OWNER=1)
+    alice, bob = await latest_legacy(token="alice"), await latest_legacy(token="bob")
+    assert [(await client.post(MESSAGE)).status for client in (alice, bob)] == [200, 200]
+
+
+async def test_above_the_cap_of_all_sessions_the_handshake_is_refused(limits, latest_legacy, door):
+    limits(SESSIONS=2)
+    await latest_legacy(token="alice")
+    await latest_legacy(token="bob")
+    client = Client(door, "2025-11-25", token="carol")
+    message = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": client.introduction()}
+    reply = await client.post(message)
+    assert reply.status in (429, 503)
+    assert float(reply.headers["retry-after"]) > 0
+
+
+async def test_a_session_is_known_to_every_process(legacy, handshake, restart):
+    client = await legacy()
+    restart()
+    reply = await client.post(MESSAGE)
+    assert reply.status == 200
+    assert ("title" in next(t for t in reply.result["tools"] if t["name"] == "rich")) is (handshake >= "2025-06-18")
+
+
+async def test_the_log_level_of_a_session_is_known_to_every_process(latest_legacy, restart):
+    client = await latest_legacy()
+    await client.request("logging/setLevel", {"level": "error"})
+    restart()
+    heard = (await client.tool("chatter")).notifications("notifications/message")
+    assert [params["level"] for params in heard] == ["error"]
+
+
+async def test_an_end_is_known_to_every_process(latest_legacy, restart):
+    client = await latest_legacy()
+    await delete(client)
+    restart()
+    assert (await client.post(MESSAGE)).status == 404

@@ -1,0 +1,233 @@
+"""JSON or stream, and what a disconnect, a slow reader and a cancellation do (spec/modern.md L, spec/legacy.md C)."""
+
+import asyncio
+
+import pytest
+
+
+@pytest.fixture
+def quick(limits):
+    """A server that turns to a stream, and keeps it alive, after a moment."""
+    limits(SSE_UPGRADE_AFTER=0.02, KEEP_ALIVE=0.02)
+
+
+def text(reply):
+    return reply.result["content"][0]["text"]
+
+
+async def test_a_quick_answer_is_one_json_body(connect):
+    reply = await (await connect()).tool("add", {"a": 1, "b": 2})
+    assert reply.headers["content-type"] == "application/json"
+    assert int(reply.headers["content-length"]) == len(reply.body)
+
+
+async def test_a_slow_answer_becomes_a_stream(quick, connect, stage):
+    exchange = (await connect()).begin("tools/call", {"name": "wait"})
+    status, headers = await exchange.started()
+    assert (status, headers["content-type"].partition(";")[0]) == (200, "text/event-stream")
+    stage.gate("wait").set()
+    assert text(await exchange.reply()) == "waited"
+
+
+async def test_a_slow_answer_within_the_time_is_one_json_body(connect, stage):
+    exchange = (await connect()).begin("tools/call", {"name": "wait"})
+    await stage.until("wait reached")
+    stage.gate("wait").set()
+    assert not (await exchange.reply()).is_stream
+
+
+async def test_the_first_word_makes_a_stream_at_once(connect, stage):
+    exchange = (await connect()).begin("tools/call", {"name": "speak_then_wait"}, meta={"progressToken": 1})
+    assert (await exchange.message())["method"] == "notifications/progress"
+    stage.gate("wait").set()
+    assert text(await exchange.reply()) == "waited"
+
+
+async def test_a_stream_asks_proxies_not_to_buffer_or_keep_it(connect):
+    reply = await (await connect()).tool("steps", {"count": 1}, meta={"progressToken": 1})
+    assert reply.headers["x-accel-buffering"] == "no"
+    assert "no-cache" in reply.headers["cache-control"]
+    assert "content-length" not in reply.headers
+
+
+async def test_a_silent_stream_is_kept_alive_with_comments(quick, connect, stage):
+    exchange = (await connect()).begin("tools/call", {"name": "wait"})
+    await exchange.started()
+    for _ in range(3):
+        await exchange.silence()
+    stage.gate("wait").set()
+    assert text(await exchange.reply()) == "waited"
+
+
+async def test_events_of_the_stateless_era_have_no_ids(modern):
+    reply = await modern().tool("steps", {"count": 2}, meta={"progressToken": 1}, headers={"last-event-id": "5"})
+    assert not [line for line in reply.body.splitlines() if line.startswith((b"id:", b"retry:"))]
+
+
+async def test_a_handler_waits_for_a_slow_reader(connect, stage):
+    client = await connect()
+    if client.stateless:
+        exchange = client.begin("tools/call", {"name": "flood"}, meta={"io.modelcontextprotocol/logLevel": "debug"})
+    else:
+        exchange = client.begin("tools/call", {"name": "flood"})
+    exchange.stop_reading()
+    await stage.until("flood", 10)
+    for _ in range(200):
+        await asyncio.sleep(0)
+    assert stage.counts["flood"] < 1000
+    exchange.read_on()
+    reply = await exchange.reply()
+    assert [params["data"] for params in reply.notifications("notifications/message")] == list(range(1000))
+    assert text(reply) == "done"
+
+
+@pytest.mark.parametrize("tool", ["wait", "speak_then_wait"])
+async def test_leaving_cancels_a_stateless_call(modern, stage, tool):
+    exchange = modern().begin("tools/call", {"name": tool}, meta={"progressToken": 1})
+    await stage.until("wait reached")
+    exchange.leave()
+    await stage.until("wait cancelled")
+    await exchange.end()
+
+
+async def test_leaving_a_stream_that_came_of_waiting_cancels_a_stateless_call(quick, modern, stage):
+    exchange = modern().begin("tools/call", {"name": "wait"})
+    await exchange.started()
+    exchange.leave()
+    await stage.until("wait cancelled")
+    await exchange.end()
+
+
+@pytest.mark.parametrize("tool", ["wait", "speak_then_wait"])
+async def test_leaving_does_not_cancel_a_call_of_a_session(legacy, stage, tool):
+    exchange = (await legacy()).begin("tools/call", {"name": tool}, meta={"progressToken": 1})
+    await stage.until("wait reached")
+    exchange.leave()
+    await exchange.end()
+    assert stage.counts["wait cancelled"] == 0
+    stage.gate("wait").set()
+    await stage.until("wait passed")
+
+
+async def test_a_call_left_by_its_client_still_counts_as_in_flight(limits, latest_legacy, stage):
+    limits(IN_FLIGHT=1)
+    client = await latest_legacy()
+    exchange = client.begin("tools/call", {"name": "wait"})
+    await stage.until("wait reached")
+    exchange.leave()
+    await exchange.end()
+    assert (await client.tool("add", {"a": 1, "b": 2})).status == 429
+    stage.gate("wait").set()
+    await stage.until("wait passed")
+
+
+async def test_a_cancelled_notification_cancels_the_call_it_names(legacy, stage):
+    client = await legacy()
+    exchange = client.begin("tools/call", {"name": "wait"}, id="five")
+    await stage.until("wait reached")
+    assert (await client.notify("notifications/cancelled", {"requestId": "five", "reason": "bored"})).status == 202
+    await stage.until("wait cancelled")
+    reply = await exchange.reply()
+    assert reply.messages == []
+
+
+async def test_a_cancelled_call_s_stream_ends_without_an_answer(latest_legacy, stage):
+    client = await latest_legacy()
+    exchange = client.begin("tools/call", {"name": "speak_then_wait"}, id=5, meta={"progressToken": 1})
+    await stage.until("wait reached")
+    await client.notify("notifications/cancelled", {"requestId": 5})
+    reply = await exchange.reply()
+    assert [message.get("method") for message in reply.messages] == ["notifications/progress"]
+
+
+@pytest.mark.parametrize(
+    "params", [{"requestId": "other"}, {"requestId": "5"}, {"requestId": []}, {"requestId": None}, {}, None]
+)
+async def test_a_cancellation_of_nothing_is_ignored(latest_legacy, stage, params):
+    client = await latest_legacy()
+    exchange = client.begin("tools/call", {"name": "wait"}, id=5)
+    await stage.until("wait reached")
+    assert (await client.notify("notifications/cancelled", params)).status == 202
+    stage.gate("wait").set()
+    assert text(await exchange.reply()) == "waited"
+
+
+async def test_nobody_cancels_the_calls_of_another_session(latest_legacy, stage):
+    client, other = await latest_legacy(), await latest_legacy()
+    exchange = client.begin("tools/call", {"name": "wait"}, id=5)
+    await stage.until("wait reached")
+    await other.notify("notifications/cancelled", {"requestId": 5})
+    stage.gate("wait").set()
+    assert text(await exchange.reply()) == "waited"
+
+
+async def test_a_cancelled_notification_means_nothing_in_the_stateless_era(modern, stage):
+    client = modern()
+    exchange = client.begin("tools/call", {"name": "wait"}, id=5)
+    await stage.until("wait reached")
+    assert (
+        await client.notify("notifications/cancelled", {"requestId": 5}, headers={"mcp-method": None})
+    ).status == 202
+    stage.gate("wait").set()
+    assert text(await exchange.reply()) == "waited"
+
+
+async def test_an_id_in_flight_cannot_be_used_again_in_a_session(latest_legacy, stage):
+    client = await latest_legacy()
+    exchange = client.begin("tools/call", {"name": "wait"}, id=5)
+    await stage.until("wait reached")
+    reply = await client.request("tools/call", {"name": "wait"}, id=5)
+    assert reply.error["code"] == -32600
+    stage.gate("wait").set()
+    assert text(await exchange.reply()) == "waited"
+
+
+async def test_clients_of_the_stateless_era_may_use_the_same_id_at_once(modern, stage):
+    alice, bob = modern(token="alice"), modern(token="bob")
+    exchanges = [client.begin("tools/call", {"name": "wait"}, id=5) for client in (alice, bob)]
+    await stage.until("wait reached", 2)
+    stage.gate("wait").set()
+    assert [text(await exchange.reply()) for exchange in exchanges] == ["waited", "waited"]
+
+
+async def test_requests_are_answered_side_by_side(connect, stage):
+    client = await connect()
+    slow = client.begin("tools/call", {"name": "wait"})
+    await stage.until("wait reached")
+    assert text(await client.tool("add", {"a": 1, "b": 2})) == "3"
+    stage.gate("wait").set()
+    assert text(await slow.reply()) == "waited"
+
+
+async def test_more_calls_in_flight_than_allowed_are_refused_at_once(limits, connect, stage):
+    limits(IN_FLIGHT=2)
+    client = await connect()
+    exchanges = [client.begin("tools/call", {"name": "wait"}) for _ in range(2)]
+    await stage.until("wait reached", 2)
+    reply = await client.tool("add", {"a": 1, "b": 2})
+    assert reply.status == 429
+    assert float(reply.headers["retry-after"]) > 0
+    stage.gate("wait").set()
+    for exchange in exchanges:
+        assert text(await exchange.reply()) == "waited"
+    assert (await client.tool("add", {"a": 1, "b": 2})).status == 200
+
+
+async def test_the_limit_of_calls_is_each_principal_s_own(limits, modern, stage):
+    limits(IN_FLIGHT=1)
+    exchange = modern(token="alice").begin("tools/call", {"name": "wait"})
+    await stage.until("wait reached")
+    assert (await modern(token="bob").tool("add", {"a": 1, "b": 2})).status == 200
+    stage.gate("wait").set()
+    await exchange.reply()
+
+
+async def test_a_client_that_left_makes_room_for_another_call(limits, modern, stage):
+    limits(IN_FLIGHT=1)
+    client = modern()
+    exchange = client.begin("tools/call", {"name": "wait"})
+    await stage.until("wait reached")
+    exchange.leave()
+    await stage.until("wait cancelled")
+    await exchange.end()
+    assert (await client.tool("add", {"a": 1, "b": 2})).status == 200

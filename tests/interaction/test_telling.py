@@ -1,0 +1,109 @@
+"""Progress and log messages (spec/modern.md K; spec/legacy.md G)."""
+
+import pytest
+
+from tests.interaction.clients import META
+
+LEVELS = ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
+
+
+async def levels_heard(client, **how):
+    reply = await client.tool("chatter", **how)
+    return [params["level"] for params in reply.notifications("notifications/message")]
+
+
+async def test_progress_is_told_to_a_client_that_asks(connect, revision):
+    reply = await (await connect()).tool("steps", {"count": 3}, meta={"progressToken": "p1"})
+    told = reply.notifications("notifications/progress")
+    assert [(t["progressToken"], t["progress"], t["total"]) for t in told] == [("p1", 1, 3), ("p1", 2, 3), ("p1", 3, 3)]
+    messages = [t.get("message") for t in told]
+    assert messages == ([None] * 3 if revision == "2024-11-05" else ["step 1", "step 2", "step 3"])
+
+
+async def test_the_answer_comes_last_on_the_stream(connect):
+    reply = await (await connect()).tool("steps", {"count": 2}, meta={"progressToken": 0})
+    assert reply.is_stream
+    assert reply.result["content"][0]["text"] == "done"
+
+
+@pytest.mark.parametrize("token", [0, "", 7, "text"])
+async def test_a_progress_token_comes_back_with_its_type(modern, token):
+    told = (await modern().tool("steps", {"count": 1}, meta={"progressToken": token})).notifications(
+        "notifications/progress"
+    )
+    assert [(t["progressToken"], type(t["progressToken"])) for t in told] == [(token, type(token))]
+
+
+@pytest.mark.parametrize("token", [None, [], {}, True, 1.5])
+async def test_a_progress_token_of_another_type_is_invalid_params(modern, token):
+    reply = await modern().tool("steps", {"count": 1}, meta={"progressToken": token})
+    assert reply.verdict == (400, -32602)
+
+
+async def test_without_a_token_there_is_no_progress_and_no_stream(connect):
+    reply = await (await connect()).tool("steps", {"count": 3})
+    assert not reply.is_stream
+    assert len(reply.messages) == 1
+
+
+async def test_progress_that_does_not_increase_is_left_out(connect):
+    reply = await (await connect()).tool("backwards", meta={"progressToken": 1})
+    assert [t["progress"] for t in reply.notifications("notifications/progress")] == [1, 3, 4]
+
+
+async def test_a_stateless_client_hears_nothing_without_a_level(modern):
+    assert await levels_heard(modern()) == []
+
+
+@pytest.mark.parametrize(("level", "heard"), [("debug", 4), ("info", 3), ("warning", 2), ("error", 1), ("alert", 0)])
+async def test_a_stateless_client_hears_from_the_level_of_its_request_on(modern, level, heard):
+    found = await levels_heard(modern(), meta={META + "logLevel": level})
+    assert found == ["debug", "info", "warning", "error"][4 - heard :]
+
+
+async def test_a_level_lasts_for_one_stateless_request_only(modern):
+    client = modern()
+    await levels_heard(client, meta={META + "logLevel": "debug"})
+    assert await levels_heard(client) == []
+
+
+@pytest.mark.parametrize("level", ["loud", "", 7, None, "INFO"])
+async def test_an_unknown_level_is_invalid_params(modern, level):
+    reply = await modern().tool("chatter", meta={META + "logLevel": level})
+    assert reply.verdict == (400, -32602)
+
+
+async def test_a_log_message_may_name_its_logger_and_carry_any_json(modern):
+    reply = await modern().tool("chatter", meta={META + "logLevel": "info"})
+    first = reply.notifications("notifications/message")[0]
+    assert (first["logger"], first["data"]) == ("chatter", {"what": "an object"})
+
+
+async def test_a_session_hears_from_the_server_s_level_on_at_first(legacy):
+    assert await levels_heard(await legacy()) == ["info", "warning", "error"]
+
+
+@pytest.mark.parametrize("level", LEVELS)
+async def test_a_session_sets_its_level(latest_legacy, level):
+    client = await latest_legacy()
+    reply = await client.request("logging/setLevel", {"level": level})
+    assert (reply.status, reply.result) == (200, {})
+    expected = [said for said in ("debug", "info", "warning", "error") if LEVELS.index(said) >= LEVELS.index(level)]
+    assert await levels_heard(client) == expected
+
+
+async def test_the_level_of_a_session_is_its_own(latest_legacy):
+    quiet, other = await latest_legacy(), await latest_legacy()
+    await quiet.request("logging/setLevel", {"level": "emergency"})
+    assert await levels_heard(other) == ["info", "warning", "error"]
+
+
+@pytest.mark.parametrize("params", [{"level": "loud"}, {"level": 7}, {}])
+async def test_a_session_cannot_set_an_unknown_level(legacy, params):
+    reply = await (await legacy()).request("logging/setLevel", params)
+    assert reply.error["code"] == -32602
+
+
+async def test_setting_the_level_of_a_session_does_not_touch_stateless_requests(latest_legacy, modern):
+    await (await latest_legacy()).request("logging/setLevel", {"level": "debug"})
+    assert await levels_heard(modern()) == []

@@ -1,0 +1,223 @@
+"""One HTTP request against an ASGI application, driven by hand.
+
+An `Exchange` runs the application in a task and plays the server: it hands over the body, takes what is sent, and can
+be watched event by event, left before the end, or read slowly. Waiting is for events, never for time; `PATIENCE` only
+bounds how long a broken application can hold a test up.
+"""
+
+import asyncio
+import json
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
+
+PATIENCE = 10.0
+App = Callable[[dict[str, Any], Callable[..., Any], Callable[..., Any]], Any]
+Judge = Callable[[dict[str, Any]], None]
+"""Checks a message that the server emitted, and raises when it is none its revision defines."""
+
+
+class Reply(NamedTuple):
+    """A whole answer."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+    messages: list[Any]
+    """Every JSON-RPC message of the body, in order; a batch counts as one."""
+
+    @property
+    def message(self) -> Any:
+        """The last message: the response."""
+        return self.messages[-1]
+
+    @property
+    def is_stream(self) -> bool:
+        return self.headers.get("content-type", "").startswith("text/event-stream")
+
+    @property
+    def result(self) -> dict[str, Any]:
+        assert "result" in self.message, self.message
+        result: dict[str, Any] = self.message["result"]
+        return result
+
+    @property
+    def error(self) -> dict[str, Any]:
+        assert "error" in self.message, self.message
+        error: dict[str, Any] = self.message["error"]
+        return error
+
+    @property
+    def verdict(self) -> tuple[int, int]:
+        """HTTP status and error code."""
+        return self.status, self.error["code"]
+
+    def notifications(self, method: str) -> list[dict[str, Any]]:
+        """The parameters of all notifications of one kind."""
+        return [message["params"] for message in self.messages if message.get("method") == method]
+
+
+class Frame(NamedTuple):
+    """One block of an event stream: an event's data, or a comment."""
+
+    data: bytes | None
+    comment: bytes | None
+
+
+class Exchange:
+    """A request in the air."""
+
+    def __init__(self, app: App, scope: dict[str, Any], body: Iterable[bytes], judge: Judge) -> None:
+        self._app, self._scope, self._judge = app, scope, judge
+        self._body = deque(body) or deque([b""])
+        self._gone, self._reading = asyncio.Event(), asyncio.Event()
+        self._reading.set()
+        self._sent: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue()
+        self._start: dict[str, Any] | None = None
+        self._text, self._frames = b"", deque[Frame]()
+        self._raw: list[bytes] = []
+        self._messages: list[Any] = []
+        self._over = False
+        self.task = asyncio.ensure_future(self._run())
+
+    async def _run(self) -> None:
+        try:
+            await self._app(self._scope, self._receive, self._send)
+        finally:
+            self._sent.put_nowait(None)
+
+    async def _receive(self) -> dict[str, Any]:
+        if self._body:
+            chunk = self._body.popleft()
+            return {"type": "http.request", "body": chunk, "more_body": bool(self._body)}
+        await self._gone.wait()
+        return {"type": "http.disconnect"}
+
+    async def _send(self, event: dict[str, Any]) -> None:
+        await self._reading.wait()
+        if not self._gone.is_set():
+            self._sent.put_nowait(event)
+
+    def leave(self) -> None:
+        """The client closes its connection."""
+        self._gone.set()
+        self._reading.set()
+
+    def stop_reading(self) -> None:
+        """From here on the server's `send` waits, as it does behind a full socket."""
+        self._reading.clear()
+
+    def read_on(self) -> None:
+        self._reading.set()
+
+    async def started(self) -> tuple[int, dict[str, str]]:
+        """Status and headers, once they are there."""
+        if self._start is None:
+            self._start = await self._next()
+            assert self._start is not None, "the application sent nothing"
+            assert self._start["type"] == "http.response.start"
+        headers = {name.decode().lower(): value.decode("latin-1") for name, value in self._start["headers"]}
+        return self._start["status"], headers
+
+    async def _next(self) -> dict[str, Any] | None:
+        async with asyncio.timeout(PATIENCE):
+            event = await self._sent.get()
+        if event is None:
+            await self.task
+        return event
+
+    async def _chunk(self) -> bytes | None:
+        """The next piece of the body; None at its end."""
+        await self.started()
+        if self._over:
+            return None
+        event = await self._next()
+        if event is None:
+            self._over = True
+            return None
+        assert event["type"] == "http.response.body"
+        self._over = not event.get("more_body", False)
+        self._raw.append(event.get("body", b""))
+        return self._raw[-1]
+
+    async def frame(self) -> Frame | None:
+        """The next event or comment of a stream; None at its end."""
+        while not self._frames:
+            chunk = await self._chunk()
+            if chunk is None:
+                assert not self._text.strip(), f"the stream ends within an event: {self._text!r}"
+                return None
+            *blocks, self._text = (self._text + chunk).split(b"\n\n")
+            self._frames.extend(_frame(block) for block in blocks)
+        return self._frames.popleft()
+
+    async def message(self) -> dict[str, Any]:
+        """The next JSON-RPC message of a stream. Comments are passed over."""
+        while True:
+            frame = await self.frame()
+            assert frame is not None, "the stream ended"
+            if frame.data is not None:
+                message: dict[str, Any] = self._take(frame.data)
+                return message
+
+    async def silence(self) -> Frame:
+        """The next frame, which must be a comment."""
+        frame = await self.frame()
+        assert frame is not None, "the stream ended"
+        assert frame.comment is not None, frame
+        return frame
+
+    async def reply(self) -> Reply:
+        """Everything, to the end."""
+        status, headers = await self.started()
+        if headers.get("content-type", "").startswith("text/event-stream"):
+            while (frame := await self.frame()) is not None:
+                if frame.data is not None:
+                    self._take(frame.data)
+        else:
+            while await self._chunk() is not None:
+                pass
+            body = b"".join(self._raw)
+            if headers.get("content-type", "").startswith("application/json"):
+                self._take(body)
+        await self.end()
+        return Reply(status, headers, b"".join(self._raw), self._messages)
+
+    async def end(self) -> None:
+        """Wait until the application has returned; an exception of its own fails the test."""
+        async with asyncio.timeout(PATIENCE):
+            await self.task
+
+    def _take(self, data: bytes) -> Any:
+        message = json.loads(data)
+        for one in message if isinstance(message, list) else [message]:
+            self._judge(one)
+        self._messages.append(message)
+        return message
+
+
+def _frame(block: bytes) -> Frame:
+    lines = block.split(b"\n")
+    data = [line.removeprefix(b"data:").removeprefix(b" ") for line in lines if line.startswith(b"data:")]
+    comment = [line[1:] for line in lines if line.startswith(b":")]
+    return Frame(b"\n".join(data) if data else None, b"\n".join(comment) if comment else None)
+
+
+def http_scope(method: str, path: str, headers: Mapping[str, str] | Iterable[tuple[str, str]], **more: Any) -> dict:
+    """The ASGI scope of a request from loopback. Header names come lower-case, as servers give them."""
+    pairs = headers.items() if isinstance(headers, Mapping) else headers
+    return {
+        "type": "http",
+        "asgi": {"version": "3.0", "spec_version": "2.4"},
+        "http_version": "1.1",
+        "method": method,
+        "scheme": "http",
+        "path": path,
+        "raw_path": path.encode(),
+        "query_string": b"",
+        "root_path": "",
+        "headers": [(name.lower().encode(), value.encode("latin-1")) for name, value in pairs],
+        "client": ("127.0.0.1", 50000),
+        "server": ("127.0.0.1", 8000),
+        **more,
+    }

@@ -1,0 +1,81 @@
+from datetime import timedelta
+from io import StringIO
+from typing import Any
+
+import pytest
+from django.contrib.auth import get_user_model
+from django.core.management import CommandError, call_command
+from django.test import override_settings
+from django.utils import timezone
+
+from mcp_django.models import PersonalAccessToken
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(autouse=True)
+def user() -> Any:
+    return get_user_model()._default_manager.create_user("ada")
+
+
+def create(*arguments: str) -> tuple[str, str]:
+    """What the command writes to stdout and stderr."""
+    out, err = StringIO(), StringIO()
+    call_command("mcp_createtoken", *arguments, stdout=out, stderr=err)
+    return out.getvalue(), err.getvalue()
+
+
+def test_stdout_has_the_token_and_nothing_else(user: Any) -> None:
+    out, err = create("ada", "--name", "ci", "--scope", "books:read", "--scope", "books:write", "--server", "default")
+    token = out.removesuffix("\n")
+    row = PersonalAccessToken.objects.get(token_hash=PersonalAccessToken.hash(token))
+    assert PersonalAccessToken.is_well_formed(token)
+    assert (row.user, row.name, row.scopes, row.audience) == (user, "ci", ["books:read", "books:write"], "default")
+    assert token not in err
+    assert "ci" in err
+
+
+def test_a_token_expires_after_ninety_days_unless_said_otherwise() -> None:
+    create("ada")
+    create("ada", "--days", "7")
+    week, quarter = PersonalAccessToken.objects.order_by("expires_at").values_list("expires_at", flat=True)
+    assert week is not None
+    assert quarter is not None
+    assert abs(week - timezone.now() - timedelta(days=7)) < timedelta(minutes=1)
+    assert abs(quarter - timezone.now() - timedelta(days=90)) < timedelta(minutes=1)
+
+
+def test_a_token_can_be_for_ever() -> None:
+    _, err = create("ada", "--never-expires")
+    assert PersonalAccessToken.objects.get().expires_at is None
+    assert "never" in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["nobody"], "no user 'nobody'"),
+        (["ada", "--server", "shop"], "there are: default"),
+        (["ada", "--days", "0"], "1 or more"),
+        (["ada", "--days", "3", "--never-expires"], "not allowed with"),
+        (["ada", "--scope", "two words"], "not a scope"),
+        ([], "username"),
+    ],
+)
+def test_a_mistake_makes_no_token(arguments: list[str], message: str) -> None:
+    with pytest.raises(CommandError, match=message):
+        create(*arguments)
+    assert not PersonalAccessToken.objects.exists()
+
+
+def test_an_inactive_user_gets_no_token(user: Any) -> None:
+    user.is_active = False
+    user.save()
+    with pytest.raises(CommandError, match="not active"):
+        create("ada")
+
+
+@override_settings(MCP={"SERVERS": {"default": {}, "staff": {}}})
+def test_a_token_can_be_for_any_server_of_the_project() -> None:
+    create("ada", "--server", "staff")
+    assert PersonalAccessToken.objects.get().audience == "staff"

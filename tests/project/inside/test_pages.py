@@ -1,0 +1,102 @@
+"""What a browser sees, and what Django says of the project."""
+
+from pathlib import Path
+
+import pytest
+from django.contrib.auth.models import User
+from django.core.exceptions import ImproperlyConfigured
+from django.core.management import call_command
+from django.test import Client
+from django.urls import reverse
+
+from mcp_django.wiring import get_server
+from project import environment
+from project.airports.clients import snippets
+from project.airports.views import in_words
+
+pytestmark = pytest.mark.django_db
+
+
+def test_the_system_checks_have_nothing_to_say() -> None:
+    call_command("check", fail_level="WARNING")
+
+
+def test_the_migrations_are_up_to_date() -> None:
+    call_command("makemigrations", check=True, dry_run=True)
+
+
+def test_the_home_page_shows_the_endpoint_as_the_reader_reaches_it() -> None:
+    page = Client().get("/", headers={"host": "localhost:8123"}).content.decode()
+    assert "http://localhost:8123/mcp" in page
+    assert "claude mcp add --transport http airports http://localhost:8123/mcp" in page
+    assert "testserver" not in page
+
+
+def test_the_home_page_shows_everything_that_is_served() -> None:
+    page = Client().get("/", headers={"host": "localhost"}).content.decode()
+    registry = get_server("default").registry
+    keys = [
+        item.key for kind in (registry.tools, registry.resources, registry.templates, registry.prompts) for item in kind
+    ]
+    assert len(keys) >= 9
+    assert [key for key in keys if f"<code>{key}</code>" not in page] == []
+    assert "integer, 1 to 50, optional" in page
+
+
+def test_a_host_that_is_not_ours_gets_no_page() -> None:
+    assert Client().get("/", headers={"host": "evil.example"}).status_code == 400
+
+
+@pytest.mark.parametrize("model", ["airport", "country", "region", "trip"])
+def test_the_admin_lists_and_searches(model: str) -> None:
+    client = Client(headers={"host": "localhost"})
+    client.force_login(User.objects.create_superuser("boss"))
+    listing = reverse(f"admin:airports_{model}_changelist")
+    assert client.get(listing).status_code == 200
+    assert client.get(listing, {"q": "zürich"}).status_code == 200
+    assert client.get(reverse(f"admin:airports_{model}_add")).status_code == 200
+
+
+def test_the_admin_search_of_airports_ignores_accents() -> None:
+    client = Client(headers={"host": "localhost"})
+    client.force_login(User.objects.create_superuser("boss"))
+    page = client.get(reverse("admin:airports_airport_changelist"), {"q": "zurich", "served": "yes"})
+    assert "LSZH" in page.content.decode()
+
+
+def test_the_bridge_is_told_to_allow_http_beyond_loopback_only() -> None:
+    def desktop(url: str) -> str:
+        return next(s.text for s in snippets("airports", url, "r") if s.client == "Claude Desktop")
+
+    assert "--allow-http" not in desktop("http://127.0.0.1:8000/mcp")
+    assert "--allow-http" not in desktop("https://airports.example/mcp")
+    assert "--allow-http" in desktop("http://airports.example/mcp")
+
+
+@pytest.mark.parametrize(
+    ("rule", "words"),
+    [
+        ({"type": "integer", "minimum": 1, "maximum": 50}, "integer, 1 to 50"),
+        ({"anyOf": [{"type": "string"}, {"type": "null"}]}, "string"),
+        ({"anyOf": [{"type": "array", "items": {"type": "string"}}, {"type": "null"}]}, "list of string"),
+        ({"enum": ["a", "b"]}, "a | b"),
+        ({}, "any"),
+    ],
+)
+def test_a_schema_is_said_in_words(rule: dict[str, object], words: str) -> None:
+    assert in_words(rule) == words
+
+
+def test_a_database_url_is_read() -> None:
+    default = Path("fallback.sqlite3")
+    entry = environment.database("postgres://me:p%40ss@db.example:5433/airports", default=default)
+    assert entry["ENGINE"].endswith("postgresql")
+    assert (entry["NAME"], entry["USER"], entry["PASSWORD"]) == ("airports", "me", "p@ss")
+    assert (entry["HOST"], entry["PORT"]) == ("db.example", 5433)
+    assert (
+        environment.database("postgres:///airports?host=/run/postgresql", default=default)["HOST"] == "/run/postgresql"
+    )
+    assert environment.database("", default=default)["NAME"] == default
+    assert environment.database("sqlite:////tmp/a.sqlite3", default=default)["NAME"] == "/tmp/a.sqlite3"
+    with pytest.raises(ImproperlyConfigured, match="mysql://"):
+        environment.database("mysql://db/airports", default=default)

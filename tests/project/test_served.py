@@ -1,0 +1,202 @@
+"""The demo from its first start on, as a newcomer meets it: `manage.py demo`, a real client, Ctrl-C."""
+
+import asyncio
+import datetime
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import mcp_types as types
+import pytest
+from mcp import Client
+
+from tests.project.conftest import ROOT, environment
+
+MODES = ["legacy", "auto"]
+"""The SDK's names for the handshake era, and for the newest revision a server has."""
+
+
+def found(pattern: str, text: str) -> tuple[str, ...]:
+    """Return the groups of the one place where `pattern` matches."""
+    match = re.search(pattern, text)
+    assert match, f"no {pattern} in {text}"
+    return match.groups()
+
+
+class Demo:
+    """A demo that is being served."""
+
+    def __init__(self, process: subprocess.Popen[str], welcome: str) -> None:
+        self.process, self.welcome = process, welcome
+        (self.site,) = found(r"(http://127\.0\.0\.1:\d+)/", welcome)
+        self.endpoint = f"{self.site}/mcp"
+
+
+@pytest.fixture(scope="module")
+def fresh_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkout's private directory before the first start."""
+    return tmp_path_factory.mktemp("fresh") / "var"
+
+
+@pytest.fixture(scope="module")
+def demo(fresh_dir: Path) -> Iterator[Demo]:
+    """Start it with nothing prepared, wait for its last line, and stop it."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with subprocess.Popen(
+        [sys.executable, "manage.py", "demo", "--port", str(port)],
+        cwd=ROOT,
+        env=environment(fresh_dir),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        welcome = ""
+        for line in process.stdout:
+            welcome += line
+            if "Ctrl-C" in line:
+                break
+        assert "Ctrl-C" in welcome, welcome
+        yield Demo(process, welcome)
+        process.send_signal(signal.SIGINT)
+        rest, _ = process.communicate(timeout=20)
+        assert (process.returncode, rest) == (0, "Stopped.\n")
+
+
+class Traveller:
+    """Answers the questions of `plan_trip`."""
+
+    def __init__(self, trip: str, *, confirm: bool = True) -> None:
+        self.trip, self.confirm = trip, confirm
+        self.asked: list[str] = []
+
+    async def answer(self, context: Any, question: Any) -> types.ElicitResult:
+        """Fill in the form, then confirm or not."""
+        self.asked.append(question.message)
+        if "depart_on" in question.requested_schema["properties"]:
+            content: Any = {"name": self.trip, "depart_on": "2030-05-01"}
+        else:
+            content = {"value": self.confirm}
+        return types.ElicitResult(action="accept", content=content)
+
+
+def call(demo: Demo, mode: str, tool: str, arguments: dict[str, Any], **client: Any) -> Any:
+    """Call a tool with the official client and return the whole result."""
+
+    async def connected() -> Any:
+        async with Client(demo.endpoint, mode=mode, **client) as session:
+            return await session.call_tool(tool, arguments)
+
+    return asyncio.run(connected())
+
+
+def test_the_welcome_names_the_page_the_endpoint_and_a_login_that_works(demo: Demo) -> None:
+    assert demo.endpoint in demo.welcome
+    user, password = found(r"user (\S+), password (\S+)", demo.welcome)
+    with httpx.Client(base_url=demo.site, follow_redirects=True) as browser:
+        (token,) = found(r'csrfmiddlewaretoken" value="(\w+)"', browser.get("/admin/login/").text)
+        form = {"username": user, "password": password, "csrfmiddlewaretoken": token, "next": "/admin/"}
+        assert "Airports of the world" in browser.post("/admin/login/", data=form).text
+        assert "28,298" in browser.get("/").text
+        assert browser.get("/static/admin/css/base.css").status_code == 200
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_client_sees_and_uses_everything(demo: Demo, mode: str) -> None:
+    async def look() -> None:
+        async with Client(demo.endpoint, mode=mode) as client:
+            tools = {tool.name for tool in (await client.list_tools()).tools}
+            assert tools >= {"search_airports", "nearest_airports", "country_statistics", "survey_country", "plan_trip"}
+            resource: Any = await client.read_resource("airport://ZRH")
+            assert '"LSZH"' in resource.contents[0].text
+            listing: Any = await client.read_resource("airports://countries")
+            assert "Nepal" in listing.contents[0].text
+            prompt: Any = await client.get_prompt("plan_trip", {"origin": "ZRH", "destination": "AKL", "days": "9"})
+            assert "9 days from Zurich Airport (ZRH) to" in prompt.messages[0].content.text
+            reference = types.PromptReference(type="ref/prompt", name="plan_trip")
+            offered = await client.complete(reference, {"name": "origin", "value": "zur"})
+            assert "ZRH" in offered.completion.values
+
+    asyncio.run(look())
+
+
+def test_tools_answer_with_rows_of_the_database(demo: Demo) -> None:
+    zurich = call(demo, "auto", "search_airports", {"query": "zürich", "country": "Switzerland", "limit": 1})
+    assert zurich.structured_content["result"][0]["iata"] == "ZRH"
+    near = call(demo, "auto", "nearest_airports", {"latitude": -17.7, "longitude": 179.99, "limit": 2})
+    assert [row["distance_km"] for row in near.structured_content["result"]] == [70.6, 71.9]
+    nepal = call(demo, "auto", "country_statistics", {"country": "NP"}).structured_content
+    assert nepal["country"] == "Nepal"
+    assert sum(nepal["airports_by_region"].values()) <= nepal["airports"]
+    assert nepal["highest"]["elevation_ft"] > nepal["mean_elevation_ft"]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_wrong_argument_is_answered_with_what_to_do(demo: Demo, mode: str) -> None:
+    unknown = call(demo, mode, "country_statistics", {"country": "Atlantis"})
+    assert unknown.is_error
+    assert "give its ISO code or English name" in unknown.content[0].text
+    assert call(demo, mode, "nearest_airports", {"latitude": 91, "longitude": 0}).is_error
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_the_slow_tool_reports_progress_up_to_the_end(demo: Demo, mode: str) -> None:
+    seen: list[tuple[float, float | None]] = []
+
+    async def note(progress: float, total: float | None, message: str | None) -> None:
+        seen.append((progress, total))
+
+    async def survey() -> Any:
+        async with Client(demo.endpoint, mode=mode) as client:
+            return await client.call_tool("survey_country", {"country": "FJ", "limit": 12}, progress_callback=note)
+
+    result = asyncio.run(survey()).structured_content
+    assert seen == [(step, 12) for step in range(1, 13)]
+    assert result["surveyed"] == 12
+    assert result["most_isolated"][0]["distance_km"] >= result["mean_distance_km"]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_planning_a_trip_asks_twice_and_saves_it_once(demo: Demo, mode: str) -> None:
+    user = Traveller(f"South, {mode}")
+    route = {"origin": "ZRH", "destination": "AKL", "stops": ["NAN"]}
+    result = call(demo, mode, "plan_trip", route, elicitation_callback=user.answer)
+    assert not result.is_error, result
+    assert len(user.asked) == 2
+    assert result.structured_content["trip"]["route"] == ["ZRH", "NAN", "AKL"]
+    trips = call(demo, mode, "list_trips", {}).structured_content["result"]
+    mine = [trip for trip in trips if trip["name"] == user.trip]
+    assert [trip["depart_on"] for trip in mine] == [datetime.date(2030, 5, 1).isoformat()]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_trip_that_is_not_confirmed_is_not_saved(demo: Demo, mode: str) -> None:
+    user = Traveller(f"Never, {mode}", confirm=False)
+    result = call(demo, mode, "plan_trip", {"origin": "ZRH", "destination": "AKL"}, elicitation_callback=user.answer)
+    assert result.structured_content["trip"] is None
+    trips = call(demo, mode, "list_trips", {}).structured_content["result"]
+    assert user.trip not in {trip["name"] for trip in trips}
+
+
+def test_a_port_in_use_is_said_in_a_sentence(demo: Demo, fresh_dir: Path) -> None:
+    port = demo.site.rpartition(":")[2]
+    second = subprocess.run(
+        [sys.executable, "manage.py", "demo", "--port", port],
+        cwd=ROOT,
+        env=environment(fresh_dir),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert second.returncode == 1
+    assert "choose another with --port" in second.stderr
+    assert "Traceback" not in second.stderr

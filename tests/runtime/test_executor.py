@@ -1,0 +1,650 @@
+"""Lanes under real threads, and the inline mode that Django's own tests get.
+
+The tests that need threads run a loop of their own: a test that is itself a coroutine runs inline.
+"""
+
+import asyncio
+import contextvars
+import gc
+import logging
+import subprocess
+import sys
+import threading
+import weakref
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+from asgiref.sync import async_to_sync, sync_to_async
+from django.contrib.auth.models import Group
+from django.db import connection, connections, transaction
+
+from mcp_django.runtime.executor import LaneExecutor
+from mcp_django.runtime.lanes import Lane
+from mcp_django.server.ports import Overloaded
+
+T = TypeVar("T")
+ROOT = Path(__file__).resolve().parent.parent.parent
+real_threads = pytest.mark.django_db(transaction=True)
+COLOUR: contextvars.ContextVar[str] = contextvars.ContextVar("colour", default="none")
+
+
+def serve(main: Callable[[LaneExecutor], Awaitable[T]], *, lanes: int = 2, queue: int = 2) -> T:
+    """Run `main` on a loop of its own, as a server does, and end the lanes afterwards."""
+    executor = LaneExecutor(lanes=lanes, queue=queue)
+
+    async def bounded() -> T:
+        try:
+            async with asyncio.timeout(20):
+                return await main(executor)
+        finally:
+            executor.close(wait=10)
+
+    return asyncio.run(bounded())
+
+
+def in_flight(coroutine: Any) -> "asyncio.Task[Any]":
+    """A call as the runtime starts it: a task in a clean context."""
+    return asyncio.Task(coroutine, loop=asyncio.get_running_loop(), context=contextvars.Context())
+
+
+class Gate:
+    """A place where a function waits in its thread until the test lets it go on."""
+
+    def __init__(self) -> None:
+        self.reached, self.opened, self.threads = threading.Event(), threading.Event(), list[threading.Thread]()
+
+    def __call__(self) -> str:
+        self.threads.append(threading.current_thread())
+        self.reached.set()
+        assert self.opened.wait(20)
+        return "through"
+
+    async def until_reached(self) -> None:
+        assert await asyncio.to_thread(self.reached.wait, 20)
+
+
+@pytest.fixture
+def gate() -> Iterator[Gate]:
+    """A gate that is opened at the end, whatever happened."""
+    gate = Gate()
+    yield gate
+    gate.opened.set()
+
+
+@pytest.fixture
+def kept_connections(settings: Any) -> Iterator[None]:
+    """Connections that stay open between calls, as with CONN_MAX_AGE."""
+    databases = connections.settings["default"]
+    before = databases["CONN_MAX_AGE"]
+    databases["CONN_MAX_AGE"] = None
+    yield
+    databases["CONN_MAX_AGE"] = before
+
+
+async def eventually(condition: Callable[[], bool]) -> None:
+    """Let the loop turn until something is so; `serve` bounds the wait."""
+    while not condition():
+        await asyncio.sleep(0.001)
+
+
+class TestPlainFunctions:
+    def test_they_run_beside_the_loop_and_return_their_value(self) -> None:
+        async def main(executor: LaneExecutor) -> tuple[int, threading.Thread]:
+            return await executor.run(lambda a, *, b: (a + b, threading.current_thread()), 1, b=2)
+
+        value, thread = serve(main)
+        assert value == 3
+        assert thread is not threading.main_thread()
+
+    def test_they_see_the_callers_context_variables(self) -> None:
+        async def main(executor: LaneExecutor) -> str:
+            COLOUR.set("red")
+            return await executor.run(COLOUR.get)
+
+        assert serve(main) == "red"
+
+    def test_what_they_raise_reaches_the_caller(self) -> None:
+        async def main(executor: LaneExecutor) -> None:
+            await executor.run(int, "seven")
+
+        with pytest.raises(ValueError, match="seven"):
+            serve(main)
+
+    @pytest.mark.parametrize("problem", [StopIteration(1), SystemExit(3)])
+    def test_what_asyncio_cannot_carry_arrives_as_a_runtime_error(self, problem: BaseException) -> None:
+        """StopIteration would leave the caller waiting for ever, SystemExit would end the worker."""
+
+        def fail() -> None:
+            raise problem
+
+        async def main(executor: LaneExecutor) -> None:
+            with executor.context():
+                with pytest.raises(RuntimeError, match=type(problem).__name__):
+                    await executor.run(fail)
+                with pytest.raises(RuntimeError, match=type(problem).__name__):
+                    await sync_to_async(fail)()
+            with pytest.raises(RuntimeError, match=type(problem).__name__):
+                await executor.run(fail)
+
+        serve(main)
+
+    def test_many_share_a_few_threads(self) -> None:
+        async def main(executor: LaneExecutor) -> set[threading.Thread]:
+            return set(await asyncio.gather(*[executor.run(threading.current_thread) for _ in range(50)]))
+
+        assert 1 <= len(serve(main, lanes=3, queue=50)) <= 3
+
+    def test_they_may_wait_for_async_code_that_uses_the_orm(self, db: None) -> None:
+        """asgiref brings the ORM back to the waiting thread; nothing waits for the lane it holds itself."""
+
+        async def inner() -> threading.Thread:
+            return await sync_to_async(threading.current_thread)()
+
+        def handler() -> bool:
+            return async_to_sync(inner)() is threading.current_thread()
+
+        async def main(executor: LaneExecutor) -> bool:
+            return await executor.run(handler)
+
+        assert serve(main, lanes=1, queue=0)
+
+    def test_waiting_in_a_way_that_would_never_end_is_an_error(self) -> None:
+        async def main(executor: LaneExecutor) -> None:
+            loop = asyncio.get_running_loop()
+
+            async def inner() -> None:
+                await sync_to_async(threading.current_thread)()
+
+            with pytest.raises(RuntimeError, match="async_to_sync"):
+                await executor.run(lambda: asyncio.run_coroutine_threadsafe(inner(), loop).result(20))
+
+        serve(main)
+
+
+class TestAsyncHandlers:
+    def test_one_that_needs_no_thread_takes_none(self) -> None:
+        async def handler(executor: LaneExecutor) -> None:
+            with executor.context():
+                await asyncio.sleep(0)
+
+        async def main(executor: LaneExecutor) -> int:
+            before = threading.active_count()
+            await asyncio.gather(*[in_flight(handler(executor)) for _ in range(100)])
+            return threading.active_count() - before
+
+        assert serve(main, lanes=1, queue=0) == 0
+
+    def test_everything_blocking_in_one_call_lands_on_one_thread(self) -> None:
+        async def handler(executor: LaneExecutor) -> set[threading.Thread]:
+            here = sync_to_async(threading.current_thread)
+            with executor.context():
+                return {
+                    await here(),
+                    *await asyncio.gather(here(), here()),
+                    await executor.run(threading.current_thread),
+                }
+
+        async def main(executor: LaneExecutor) -> list[set[threading.Thread]]:
+            return await asyncio.gather(*[in_flight(handler(executor)) for _ in range(5)])
+
+        found = serve(main, lanes=3, queue=10)
+        assert [len(threads) for threads in found] == [1] * 5
+        assert threading.main_thread() not in set().union(*found)
+
+    def test_a_call_inside_a_call_shares_its_thread(self) -> None:
+        """With one lane, a second lease would wait for the first for ever."""
+
+        async def main(executor: LaneExecutor) -> bool:
+            with executor.context():
+                outer = await executor.run(threading.current_thread)
+                with executor.context():
+                    inner = await executor.run(threading.current_thread)
+                return outer is inner and await executor.run(threading.current_thread) is outer
+
+        assert serve(main, lanes=1, queue=0)
+
+    def test_what_follows_the_call_in_its_task_may_use_the_orm(self) -> None:
+        async def main(executor: LaneExecutor) -> threading.Thread:
+            with executor.context():
+                await executor.run(threading.current_thread)
+            return await sync_to_async(threading.current_thread)()
+
+        assert serve(main) is not None
+
+    def test_a_task_that_outlives_the_call_cannot_use_its_thread(self) -> None:
+        async def late(over: asyncio.Event) -> None:
+            await over.wait()
+            await sync_to_async(threading.current_thread)()
+
+        async def main(executor: LaneExecutor) -> None:
+            over = asyncio.Event()
+            with executor.context():
+                await executor.run(threading.current_thread)
+                task = asyncio.create_task(late(over))
+            over.set()
+            with pytest.raises(RuntimeError, match="is over"):
+                await task
+
+        serve(main)
+
+    def test_a_call_that_rests_gives_its_lane_to_another(self) -> None:
+        async def waits(executor: LaneExecutor, used: asyncio.Event, answered: asyncio.Event) -> str:
+            with executor.context():
+                await executor.run(threading.current_thread)
+                executor.rest()
+                used.set()
+                await answered.wait()
+                return await executor.run(lambda: "answered")
+
+        async def main(executor: LaneExecutor) -> str:
+            used, answered = asyncio.Event(), asyncio.Event()
+            first = in_flight(waits(executor, used, answered))
+            await used.wait()
+            await executor.run(lambda: None)
+            answered.set()
+            return str(await first)
+
+        assert serve(main, lanes=1, queue=1) == "answered"
+
+
+class TestLimits:
+    def test_a_full_queue_is_refused_at_once(self, gate: Gate) -> None:
+        async def main(executor: LaneExecutor) -> list[Any]:
+            running = asyncio.create_task(executor.run(gate))
+            await gate.until_reached()
+            waiting = asyncio.create_task(executor.run(lambda: "waited"))
+            await asyncio.sleep(0)
+            with pytest.raises(Overloaded) as refused:
+                await executor.run(lambda: "never")
+            with executor.context(), pytest.raises(Overloaded):
+                await sync_to_async(lambda: "never")()
+            assert refused.value.retry_after > 0
+            gate.opened.set()
+            return await asyncio.gather(running, waiting)
+
+        assert serve(main, lanes=1, queue=1) == ["through", "waited"]
+
+    def test_who_came_first_is_served_first(self, gate: Gate) -> None:
+        async def main(executor: LaneExecutor) -> list[int]:
+            order: list[int] = []
+            tasks = [asyncio.create_task(executor.run(gate))]
+            await gate.until_reached()
+            for number in range(10):
+                tasks.append(asyncio.create_task(executor.run(order.append, number)))  # noqa: PERF401
+            await asyncio.sleep(0)
+            gate.opened.set()
+            await asyncio.gather(*tasks)
+            return order
+
+        assert serve(main, lanes=1, queue=10) == list(range(10))
+
+    def test_a_cancelled_caller_is_free_at_once_and_its_lane_when_the_thread_is(self, gate: Gate) -> None:
+        async def main(executor: LaneExecutor) -> threading.Thread:
+            caller = asyncio.create_task(executor.run(gate))
+            await gate.until_reached()
+            caller.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await caller
+            assert not gate.opened.is_set()
+            with pytest.raises(Overloaded):
+                await executor.run(lambda: "the lane is not free yet")
+            gate.opened.set()
+            while True:
+                try:
+                    return await executor.run(threading.current_thread)
+                except Overloaded:
+                    await asyncio.sleep(0.001)
+
+        assert serve(main, lanes=1, queue=0) is gate.threads[0]
+
+    def test_a_caller_cancelled_in_the_queue_leaves_it(self, gate: Gate) -> None:
+        ran: list[str] = []
+
+        async def main(executor: LaneExecutor) -> None:
+            running = asyncio.create_task(executor.run(gate))
+            await gate.until_reached()
+            waiting = asyncio.create_task(executor.run(ran.append, "cancelled"))
+            await asyncio.sleep(0)
+            waiting.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await waiting
+            next_one = asyncio.create_task(executor.run(ran.append, "next"))
+            await asyncio.sleep(0)
+            gate.opened.set()
+            await asyncio.gather(running, next_one)
+
+        serve(main, lanes=1, queue=1)
+        assert ran == ["next"]
+
+    def test_a_storm_of_cancellations_leaves_every_lane_usable(self, gate: Gate) -> None:
+        async def handler(executor: LaneExecutor) -> None:
+            with executor.context():
+                await sync_to_async(gate)()
+
+        async def main(executor: LaneExecutor) -> int:
+            calls = [asyncio.create_task(executor.run(gate)) for _ in range(20)]
+            calls += [in_flight(handler(executor)) for _ in range(20)]
+            await gate.until_reached()
+            for call in calls:
+                call.cancel()
+            await asyncio.gather(*calls, return_exceptions=True)
+            gate.opened.set()
+            barrier = threading.Barrier(4, timeout=10)
+            await asyncio.gather(*[executor.run(barrier.wait) for _ in range(4)])
+            return len(set(gate.threads))
+
+        assert serve(main, lanes=4, queue=100) <= 4
+
+    def test_lanes_end_with_their_loop(self) -> None:
+        executor = LaneExecutor(lanes=2, queue=2)
+        thread = asyncio.run(executor.run(threading.current_thread))
+        gc.collect()
+        thread.join(10)
+        assert not thread.is_alive()
+
+    def test_closing_ends_idle_lanes_and_the_next_use_starts_new_ones(self) -> None:
+        async def main(executor: LaneExecutor) -> bool:
+            first = await executor.run(threading.current_thread)
+            executor.close(wait=10)
+            return not first.is_alive() and await executor.run(lambda: True)
+
+        assert serve(main)
+
+    def test_a_lane_that_hangs_does_not_keep_the_process(self) -> None:
+        code = (
+            "import asyncio, threading, django\n"
+            "from django.conf import settings\n"
+            "settings.configure(); django.setup()\n"
+            "from mcp_django.runtime.executor import LaneExecutor\n"
+            "reached = threading.Event()\n"
+            "def hang():\n    reached.set(); threading.Event().wait()\n"
+            "async def main():\n"
+            "    task = asyncio.create_task(LaneExecutor().run(hang))\n"
+            "    await asyncio.to_thread(reached.wait)\n"
+            "asyncio.run(main())\n"
+            "print('done')\n"
+        )
+        ran = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=30)
+        assert ran.stdout.strip() == "done", ran.stderr
+
+    def test_a_call_leaves_no_reference_cycle(self) -> None:
+        async def handler(executor: LaneExecutor) -> None:
+            lease = executor.enter()
+            await asyncio.sleep(0)
+            lease.close()
+
+        async def main(executor: LaneExecutor) -> int:
+            async def calls() -> None:
+                for _ in range(5):
+                    await in_flight(handler(executor))
+                    await executor.run(lambda: None)
+
+            await calls()
+            gc.collect()
+            gc.disable()
+            try:
+                await calls()
+                return gc.collect()
+            finally:
+                gc.enable()
+
+        assert serve(main) == 0
+
+    def test_nothing_of_a_call_stays_behind_in_its_thread(self) -> None:
+        class Argument:
+            pass
+
+        async def main(executor: LaneExecutor) -> bool:
+            argument = Argument()
+            gone = weakref.ref(argument)
+            await executor.run(lambda value: None, argument)
+            del argument
+            await executor.run(lambda: None)
+            return gone() is None
+
+        assert serve(main, lanes=1)
+
+    def test_a_lane_that_is_collected_ends_its_thread(self) -> None:
+        lane = Lane("test")
+        thread = lane.thread
+        del lane
+        gc.collect()
+        thread.join(10)
+        assert not thread.is_alive()
+
+
+@real_threads
+class TestConnections:
+    def test_all_the_orm_work_of_a_call_shares_one_connection(self) -> None:
+        async def handler(executor: LaneExecutor) -> int:
+            with executor.context():
+                block = transaction.atomic()
+                await sync_to_async(block.__enter__)()
+                await asyncio.gather(*[Group.objects.acreate(name=f"group {number}") for number in range(3)])
+                await sync_to_async(transaction.set_rollback)(True)
+                await sync_to_async(block.__exit__)(None, None, None)
+                return await Group.objects.acount()
+
+        async def main(executor: LaneExecutor) -> int:
+            return int(await in_flight(handler(executor)))
+
+        assert serve(main) == 0
+
+    def test_a_connection_stays_open_for_the_next_call(self, kept_connections: None) -> None:
+        def raw() -> Any:
+            Group.objects.count()
+            return connection.connection
+
+        async def main(executor: LaneExecutor) -> bool:
+            return await executor.run(raw) is await executor.run(raw)
+
+        assert serve(main, lanes=1)
+
+    def test_without_conn_max_age_a_connection_is_closed_after_the_call(self) -> None:
+        def opened() -> Any:
+            return connection.connection
+
+        async def main(executor: LaneExecutor) -> Any:
+            await executor.run(Group.objects.count)
+            return await executor.run(opened)
+
+        assert connections.settings["default"]["CONN_MAX_AGE"] == 0
+        assert serve(main, lanes=1) is None
+
+    def test_a_connection_that_broke_is_replaced(self, kept_connections: None) -> None:
+        def break_it() -> None:
+            Group.objects.count()
+            connection.connection.close()
+            with pytest.raises(Exception, match=r"(?i)closed"):
+                Group.objects.count()
+            connection.errors_occurred = True
+
+        async def main(executor: LaneExecutor) -> int:
+            await executor.run(break_it)
+            return await executor.run(Group.objects.count)
+
+        assert serve(main, lanes=1) == 0
+
+    def test_a_transaction_left_open_is_rolled_back(self, kept_connections: None, caplog: Any) -> None:
+        def leave_open() -> None:
+            transaction.atomic().__enter__()
+            Group.objects.create(name="never")
+
+        async def main(executor: LaneExecutor) -> tuple[int, bool]:
+            await executor.run(leave_open)
+            return await executor.run(lambda: (Group.objects.count(), connection.in_atomic_block))
+
+        with caplog.at_level(logging.WARNING, "mcp_django.lanes"):
+            assert serve(main, lanes=1) == (0, False)
+        assert "ended inside a transaction" in caplog.text
+
+    def test_a_cancelled_async_call_in_a_transaction_is_rolled_back(self, kept_connections: None) -> None:
+        async def handler(executor: LaneExecutor, written: asyncio.Event) -> None:
+            with executor.context():
+                await sync_to_async(transaction.atomic().__enter__)()
+                await Group.objects.acreate(name="never")
+                written.set()
+                await asyncio.Event().wait()
+
+        async def main(executor: LaneExecutor) -> int:
+            written = asyncio.Event()
+            call = in_flight(handler(executor, written))
+            await written.wait()
+            call.cancel()
+            await asyncio.gather(call, return_exceptions=True)
+            return await executor.run(Group.objects.count)
+
+        assert serve(main, lanes=1) == 0
+
+    def test_a_connection_that_cannot_be_closed_is_dropped_and_the_result_arrives(
+        self, kept_connections: None, caplog: Any
+    ) -> None:
+        def spoil() -> str:
+            Group.objects.count()
+            spoiled = connections["default"]
+            raw = spoiled.connection
+            spoiled.close_at = 0
+
+            def fail() -> None:
+                raw.close()
+                del spoiled._close
+                raise OSError("no such socket")
+
+            spoiled._close = fail
+            return "result"
+
+        async def main(executor: LaneExecutor) -> tuple[str, int]:
+            return await executor.run(spoil), await executor.run(Group.objects.count)
+
+        assert serve(main, lanes=1) == ("result", 0)
+        assert "could not be closed" in caplog.text
+
+    def test_queries_of_an_earlier_call_are_not_kept(self, settings: Any, kept_connections: None) -> None:
+        settings.DEBUG = True
+
+        def count() -> int:
+            Group.objects.count()
+            return len(connection.queries)
+
+        async def main(executor: LaneExecutor) -> list[int]:
+            return [await executor.run(count) for _ in range(3)]
+
+        assert len(set(serve(main, lanes=1))) == 1
+
+
+@real_threads
+class TestAskingIsUnsafe:
+    def test_in_a_threads_own_transaction(self) -> None:
+        async def main(executor: LaneExecutor) -> list[bool]:
+            def handler() -> list[bool]:
+                before = executor.asking_is_unsafe()
+                with transaction.atomic():
+                    within = executor.asking_is_unsafe()
+                return [before, within, executor.asking_is_unsafe()]
+
+            return await executor.run(handler)
+
+        assert serve(main) == [False, True, False]
+
+    def test_in_a_transaction_of_the_thread_that_waits_for_the_loop(self) -> None:
+        async def main(executor: LaneExecutor) -> list[bool]:
+            async def ask() -> bool:
+                return executor.asking_is_unsafe()
+
+            def handler() -> list[bool]:
+                with transaction.atomic():
+                    within = async_to_sync(ask)()
+                return [within, async_to_sync(ask)()]
+
+            return await executor.run(handler)
+
+        assert serve(main) == [True, False]
+
+    def test_in_a_transaction_on_the_lane_of_an_async_call(self) -> None:
+        async def main(executor: LaneExecutor) -> list[bool]:
+            with executor.context():
+                found = [executor.asking_is_unsafe()]
+                await Group.objects.acount()
+                found.append(executor.asking_is_unsafe())
+                block = transaction.atomic()
+                await sync_to_async(block.__enter__)()
+                found.append(executor.asking_is_unsafe())
+                await sync_to_async(block.__exit__)(None, None, None)
+                return [*found, executor.asking_is_unsafe()]
+
+        assert serve(main) == [False, False, True, False]
+
+    def test_not_in_a_transaction_of_another_call(self) -> None:
+        async def main(executor: LaneExecutor) -> bool:
+            entered, done = asyncio.Event(), asyncio.Event()
+
+            async def other() -> None:
+                with executor.context():
+                    block = transaction.atomic()
+                    await sync_to_async(block.__enter__)()
+                    entered.set()
+                    await done.wait()
+                    await sync_to_async(block.__exit__)(None, None, None)
+
+            task = in_flight(other())
+            await entered.wait()
+            with executor.context():
+                await Group.objects.acount()
+                found = executor.asking_is_unsafe()
+            done.set()
+            await task
+            return found
+
+        assert serve(main) is False
+
+
+class TestInline:
+    """Under `async_to_sync`: Django's tests, WSGI, management commands."""
+
+    @pytest.mark.django_db
+    async def test_functions_run_on_the_callers_thread_and_see_its_transaction(self) -> None:
+        executor = LaneExecutor()
+        await Group.objects.acreate(name="uncommitted")
+        assert await executor.run(threading.current_thread) is threading.main_thread()
+        assert await executor.run(Group.objects.count) == 1
+
+    @pytest.mark.django_db
+    async def test_async_handlers_do_too_even_in_a_clean_context(self) -> None:
+        executor = LaneExecutor()
+        await Group.objects.acreate(name="uncommitted")
+
+        async def handler() -> tuple[threading.Thread, int]:
+            with executor.context():
+                return await sync_to_async(threading.current_thread)(), await Group.objects.acount()
+
+        assert await in_flight(handler()) == (threading.main_thread(), 1)
+
+    async def test_no_lane_is_started(self) -> None:
+        before = {thread for thread in threading.enumerate() if thread.name.startswith("mcp-lane")}
+        await LaneExecutor(lanes=1, queue=0).run(lambda: None)
+        assert {thread for thread in threading.enumerate() if thread.name.startswith("mcp-lane")} == before
+
+    @pytest.mark.parametrize("problem", [StopIteration(1), SystemExit(3)])
+    async def test_what_asyncio_cannot_carry_arrives_as_a_runtime_error(self, problem: BaseException) -> None:
+        def fail() -> None:
+            raise problem
+
+        with pytest.raises(RuntimeError, match=type(problem).__name__):
+            await LaneExecutor().run(fail)
+
+    @pytest.mark.django_db
+    async def test_the_transaction_of_the_test_does_not_count_as_the_handlers(self) -> None:
+        executor = LaneExecutor()
+
+        def handler() -> list[bool]:
+            before = executor.asking_is_unsafe()
+            with transaction.atomic():
+                return [before, executor.asking_is_unsafe()]
+
+        assert await executor.run(handler) == [False, True]
+        assert executor.asking_is_unsafe() is False
+
+    def test_a_command_that_waits_for_the_executor_stays_on_its_thread(self) -> None:
+        assert async_to_sync(LaneExecutor().run)(threading.current_thread) is threading.current_thread()

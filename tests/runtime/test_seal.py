@@ -1,0 +1,149 @@
+"""What a sealed token promises: it opens for whom it was made, unchanged and in time, and for nobody else."""
+
+import base64
+import random
+import time
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcp_django.protocol import jsonrpc
+from mcp_django.protocol.errors import InvalidParams
+from mcp_django.runtime.seal import Seal
+from mcp_django.server.ports import StateTooLarge
+
+SEAL = Seal(["first", "second"], purpose="state")
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**63 - 1)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
+    lambda inner: st.lists(inner, max_size=5) | st.dictionaries(st.text(max_size=20), inner, max_size=5),
+    max_leaves=20,
+)
+PAYLOADS = st.dictionaries(st.text(max_size=20), JSON, max_size=5)
+
+
+def refused(seal: Seal, token: Any, binding: bytes = b"") -> str:
+    """The text of the refusal."""
+    with pytest.raises(InvalidParams) as caught:
+        seal.open(token, binding)
+    return str(caught.value)
+
+
+@given(PAYLOADS, st.binary(max_size=64))
+def test_a_payload_comes_back_as_json_carries_it(payload: dict[str, Any], binding: bytes) -> None:
+    token = SEAL.seal(payload, binding, ttl=60)
+    assert token.isascii()
+    assert SEAL.open(token, binding) == jsonrpc.loads(jsonrpc.dumps(payload))
+
+
+@given(PAYLOADS, st.data())
+def test_any_changed_character_is_refused(payload: dict[str, Any], data: st.DataObject) -> None:
+    token = SEAL.seal(payload, b"call", ttl=60)
+    place = data.draw(st.integers(0, len(token) - 1))
+    other = data.draw(st.characters(codec="ascii").filter(lambda char: char != token[place]))
+    refused(SEAL, token[:place] + other + token[place + 1 :], b"call")
+
+
+@given(PAYLOADS, st.data())
+def test_any_flipped_bit_is_refused(payload: dict[str, Any], data: st.DataObject) -> None:
+    token = SEAL.seal(payload, b"call", ttl=60)
+    raw = bytearray(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
+    raw[data.draw(st.integers(0, len(raw) - 1))] ^= 1 << data.draw(st.integers(0, 7))
+    refused(SEAL, base64.urlsafe_b64encode(bytes(raw)).rstrip(b"=").decode(), b"call")
+
+
+@given(st.binary(max_size=40), st.binary(max_size=40))
+def test_another_binding_does_not_open(mine: bytes, other: bytes) -> None:
+    token = SEAL.seal({"a": 1}, mine, ttl=60)
+    if mine != other:
+        refused(SEAL, token, other)
+
+
+@given(st.one_of(st.text(), st.binary(), st.integers(), st.none(), st.lists(st.text()), st.floats(), st.booleans()))
+def test_garbage_is_invalid_params_and_nothing_else(token: Any) -> None:
+    refused(SEAL, token)
+
+
+@given(st.binary(max_size=200))
+def test_garbage_in_our_spelling_is_refused(raw: bytes) -> None:
+    refused(SEAL, base64.urlsafe_b64encode(b"\x01" + raw).rstrip(b"=").decode())
+
+
+@pytest.mark.parametrize("cut", [1, 4, 20, 40])
+def test_a_shortened_or_lengthened_token_is_refused(cut: int) -> None:
+    token = SEAL.seal({"a": 1}, b"", ttl=60)
+    refused(SEAL, token[:-cut])
+    refused(SEAL, token + "A" * cut)
+    refused(SEAL, token + "=" * cut)
+    refused(SEAL, f" {token}")
+
+
+def test_a_token_of_an_older_secret_opens_and_a_new_one_uses_the_newest() -> None:
+    old, both, new = (Seal(secrets, purpose="state") for secrets in (["old"], ["new", "old"], ["new"]))
+    assert both.open(old.seal({"a": 1}, b"", ttl=60), b"") == {"a": 1}
+    assert new.open(both.seal({"a": 2}, b"", ttl=60), b"") == {"a": 2}
+    refused(new, old.seal({"a": 3}, b"", ttl=60))
+    refused(old, both.seal({"a": 4}, b"", ttl=60))
+
+
+def test_a_secret_that_stands_twice_still_seals_and_opens() -> None:
+    seal = Seal(["same", "same"], purpose="state")
+    assert seal.open(seal.seal({}, b"", ttl=60), b"") == {}
+
+
+def test_a_token_of_another_purpose_does_not_open() -> None:
+    cursors = Seal(["first"], purpose="cursor")
+    refused(SEAL, cursors.seal({"a": 1}, b"", ttl=60))
+    refused(cursors, SEAL.seal({"a": 1}, b"", ttl=60))
+
+
+def test_an_expired_token_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    token = SEAL.seal({}, b"", ttl=60)
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now + 59)
+    assert SEAL.open(token, b"") == {}
+    monkeypatch.setattr(time, "time", lambda: now + 61)
+    refused(SEAL, token)
+
+
+def test_every_refusal_has_the_same_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    token = SEAL.seal({}, b"", ttl=-1)
+    texts = {refused(SEAL, token), refused(SEAL, "nonsense"), refused(SEAL, None), refused(SEAL, token, b"other")}
+    assert texts == {"Invalid or expired state"}
+
+
+def test_a_token_is_never_longer_than_the_limit() -> None:
+    seal = Seal(["secret"], purpose="state", limit=2048)
+    assert len(seal.seal({"a": _noise(1200)}, b"", ttl=60)) <= 2048
+    with pytest.raises(StateTooLarge):
+        seal.seal({"a": _noise(4000)}, b"", ttl=60)
+    assert seal.open(seal.seal({"a": "x" * 10_000}, b"", ttl=60), b"") == {"a": "x" * 10_000}
+    with pytest.raises(StateTooLarge):
+        seal.seal({"a": "x" * 17_000}, b"", ttl=60)
+
+
+def _noise(length: int) -> str:
+    """Text that hardly compresses, the same every time."""
+    return random.Random(1).randbytes(length // 2).hex()
+
+
+def test_a_token_that_inflates_beyond_the_limit_is_refused() -> None:
+    generous, strict = (Seal(["secret"], purpose="state", limit=limit) for limit in (65536, 1024))
+    token = generous.seal({"a": "x" * 100_000}, b"", ttl=60)
+    assert len(token) < 1024
+    refused(strict, token)
+
+
+def test_equal_payloads_make_different_tokens() -> None:
+    assert SEAL.seal({"a": 1}, b"", ttl=60) != SEAL.seal({"a": 1}, b"", ttl=60)
+
+
+@pytest.mark.parametrize("secrets", [[], [""], ["good", ""]])
+def test_a_seal_without_a_secret_is_refused(secrets: list[str]) -> None:
+    with pytest.raises(ValueError, match="SECRET_KEY"):
+        Seal(secrets, purpose="state")

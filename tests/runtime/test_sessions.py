@@ -1,0 +1,572 @@
+import asyncio
+import contextlib
+import threading
+import timeit
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from asgiref.sync import async_to_sync
+from django.contrib.auth import get_user_model
+from django.db import DatabaseError, connection
+from django.test import override_settings
+from django.utils import timezone
+
+from mcp_django.models import EndReason
+from mcp_django.models import Session as Row
+from mcp_django.protocol.errors import InvalidParams
+from mcp_django.protocol.revisions import LATEST_HANDSHAKE, REVISIONS
+from mcp_django.runtime import sessions as module
+from mcp_django.runtime.executor import LaneExecutor
+from mcp_django.runtime.sessions import LOCAL_OWNER, TRUST, DatabaseSessions
+from mcp_django.server.ports import Overloaded
+from mcp_django.server.session import Session
+from mcp_django.signals import session_closed, session_opened
+
+pytestmark = pytest.mark.django_db
+
+HOUR = 3600
+
+
+class Clock:
+    """Monotonic time that stands still until it is moved."""
+
+    def __init__(self) -> None:
+        self.now = 1_000_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Flight:
+    """A call in flight, which can say whether it was cancelled."""
+
+    def __init__(self) -> None:
+        self.cancelled = asyncio.Event()
+
+    def cancel(self) -> None:
+        self.cancelled.set()
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(module, "monotonic", clock)
+    return clock
+
+
+@pytest.fixture
+def store(clock: Clock) -> DatabaseSessions:
+    return DatabaseSessions(LaneExecutor())
+
+
+@pytest.fixture
+def elsewhere(clock: Clock) -> DatabaseSessions:
+    """The store of another worker."""
+    other = DatabaseSessions(LaneExecutor())
+    session_closed.disconnect(other._on_closed, sender=Row)
+    return other
+
+
+async def opened(store: DatabaseSessions, owner: str = "ada", *, initialized: bool = True, **options: Any) -> Session:
+    info: dict[str, Any] = {"name": "client", "version": "1"}
+    options = {"client_info": info, "capabilities": {"roots": {}}, "server": "default", **options}
+    session = await store.open(owner=owner, revision=LATEST_HANDSHAKE, **options)
+    if initialized:
+        session.initialized = True
+        await store.save(session)
+    return session
+
+
+async def age(session: Session, **columns: Any) -> None:
+    """Change the row behind everybody's back, as another worker or time would."""
+    await Row.objects.filter(key_hash=Row.hash(session.key)).aupdate(**columns)
+
+
+async def settle(store: DatabaseSessions) -> None:
+    """Wait for what the store does in the background."""
+    await asyncio.gather(*store._tasks)
+
+
+def ago(seconds: float) -> Any:
+    return timezone.now() - timedelta(seconds=seconds)
+
+
+@contextlib.contextmanager
+def heard(signal: Any) -> Iterator[list[Row]]:
+    rows: list[Row] = []
+
+    def hear(*, session: Row, **_: Any) -> None:
+        rows.append(session)
+
+    signal.connect(hear)
+    try:
+        yield rows
+    finally:
+        signal.disconnect(hear)
+
+
+class TestOpening:
+    async def test_the_row_says_what_the_client_said(self, store: DatabaseSessions) -> None:
+        user = await get_user_model()._default_manager.acreate(username="ada")
+        with heard(session_opened) as rows:
+            session = await opened(store, user_id=user.pk, initialized=False)
+        row = await Row.objects.aget()
+        assert rows == [row]
+        assert (row.owner, row.server, row.revision, row.user_id) == (
+            "ada",
+            "default",
+            session.revision.version,
+            user.pk,
+        )
+        assert (row.client_info, row.client_capabilities) == (session.client_info, {"roots": {}})
+        assert (row.key_hash, row.initialized, row.slot is not None) == (Row.hash(session.key), False, True)
+        assert row.expires - row.created == timedelta(days=7)
+        assert session.pk == row.pk
+
+    async def test_text_that_postgresql_cannot_store_is_replaced(self, store: DatabaseSessions) -> None:
+        session = await opened(store, client_info={"name": "a\0b", "n\0": [{"x": "\0"}]})
+        await Row.objects.aget()
+        assert session.client_info == {"name": "a\ufffdb", "n\ufffd": [{"x": "\ufffd"}]}
+
+    async def test_a_client_that_says_too_much_about_itself_is_refused(self, store: DatabaseSessions) -> None:
+        with pytest.raises(InvalidParams):
+            await opened(store, client_info={"name": "x" * 70_000})
+        assert not await Row.objects.aexists()
+
+    @override_settings(MCP={"LIMITS": {"SESSIONS_PER_OWNER": 2}})
+    async def test_above_the_quota_the_session_idle_longest_ends_here_at_once(self, store: DatabaseSessions) -> None:
+        idle, used = await opened(store), await opened(store)
+        await age(idle, last_seen=ago(50))
+        await age(used, last_seen=ago(10))
+        newest = await opened(store)
+        assert store.peek(idle.key, "ada") is None
+        assert await store.load(idle.key, "ada") is None
+        assert await store.load(used.key, "ada") is used
+        assert await store.load(newest.key, "ada") is newest
+
+    @override_settings(MCP={"LIMITS": {"SESSIONS_PER_OWNER": 2}})
+    async def test_a_session_that_serves_a_call_is_not_the_first_to_give_way(self, store: DatabaseSessions) -> None:
+        busy, idle = await opened(store), await opened(store)
+        await age(busy, last_seen=ago(50))
+        busy.in_flight[1] = Flight()
+        await opened(store)
+        assert await store.load(busy.key, "ada") is busy
+        assert await store.load(idle.key, "ada") is None
+
+    @override_settings(MCP={"LIMITS": {"SESSIONS_PER_OWNER": 1}})
+    async def test_the_local_principal_has_no_quota(self, store: DatabaseSessions) -> None:
+        sessions = [await opened(store, LOCAL_OWNER) for _ in range(3)]
+        assert [await store.load(session.key, LOCAL_OWNER) for session in sessions] == sessions
+
+    @override_settings(MCP={"LIMITS": {"SESSIONS": 2}})
+    async def test_above_the_cap_of_a_server_nobody_opens_a_session(self, store: DatabaseSessions) -> None:
+        await opened(store, "a")
+        other = await opened(store, LOCAL_OWNER)
+        with pytest.raises(Overloaded) as refused:
+            await opened(store, "b")
+        assert refused.value.retry_after > 0
+        await opened(store, "b", server="staff")
+        await store.end(other, "client")
+        await opened(store, "b")
+
+    @override_settings(MCP={"LIMITS": {"SESSIONS": 1}})
+    async def test_expired_sessions_do_not_count_before_they_are_reaped(
+        self, store: DatabaseSessions, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        await age(await opened(store), last_seen=ago(HOUR + 1))
+        monkeypatch.setattr(store, "_reap", lambda *_: None)
+        await opened(store)
+
+
+class TestFinding:
+    def test_a_session_that_was_read_lately_is_found_without_a_query(
+        self, store: DatabaseSessions, django_assert_num_queries: Any
+    ) -> None:
+        session = async_to_sync(opened)(store)
+        with django_assert_num_queries(0):
+            assert store.peek(session.key, "ada") is session
+
+    async def test_it_is_read_again_after_a_while_into_the_same_object(
+        self, store: DatabaseSessions, clock: Clock
+    ) -> None:
+        session = await opened(store)
+        clock.now += TRUST
+        assert store.peek(session.key, "ada") is None
+        await age(session, log_level="error")
+        assert await store.load(session.key, "ada") is session
+        assert session.log_level == "error"
+        assert store.peek(session.key, "ada") is session
+
+    async def test_another_worker_knows_it_from_the_row(
+        self, store: DatabaseSessions, elsewhere: DatabaseSessions
+    ) -> None:
+        session = await opened(store)
+        session.log_level = "debug"
+        await store.save(session)
+        found = await elsewhere.load(session.key, "ada")
+        assert found is not None
+        assert found is not session
+        assert (found.key, found.owner, found.revision) == (session.key, "ada", session.revision)
+        assert (found.client_info, found.client_capabilities) == (session.client_info, session.client_capabilities)
+        assert (found.log_level, found.initialized, found.pk) == ("debug", True, session.pk)
+
+    @pytest.mark.parametrize("owner", ["bob", "", "ADA", "local"])
+    async def test_a_foreign_session_is_no_session_and_goes_on(
+        self, store: DatabaseSessions, elsewhere: DatabaseSessions, owner: str
+    ) -> None:
+        session = await opened(store)
+        session.in_flight[1] = flight = Flight()
+        assert store.peek(session.key, owner) is None
+        assert await store.load(session.key, owner) is None
+        assert await elsewhere.load(session.key, owner) is None
+        assert store.peek(session.key, "ada") is session
+        assert not flight.cancelled.is_set()
+
+    @pytest.mark.parametrize("key", ["", "unknown", "x" * 5000, "\udc80\0ü"])
+    async def test_an_unknown_key_is_no_session(self, store: DatabaseSessions, key: str) -> None:
+        assert store.peek(key, "ada") is None
+        assert await store.load(key, "ada") is None
+
+    async def test_a_session_of_another_server_is_unknown_to_a_store_that_has_one(
+        self, store: DatabaseSessions, clock: Clock
+    ) -> None:
+        session = await opened(store, server="staff")
+        assert await DatabaseSessions(LaneExecutor(), server="default").load(session.key, "ada") is None
+        assert await DatabaseSessions(LaneExecutor(), server="staff").load(session.key, "ada") is not None
+
+    async def test_an_owner_with_a_very_long_key_finds_the_session(
+        self, store: DatabaseSessions, elsewhere: DatabaseSessions
+    ) -> None:
+        owner = "https://issuer.example/|" + "s" * 400
+        session = await opened(store, owner)
+        assert store.peek(session.key, owner) is session
+        assert await elsewhere.load(session.key, owner) is not None
+        assert await elsewhere.load(session.key, owner + "t") is None
+
+    async def test_a_revision_that_is_served_no_more_ends_its_sessions(
+        self, store: DatabaseSessions, elsewhere: DatabaseSessions
+    ) -> None:
+        session = await opened(store)
+        await age(session, revision="1999")
+        assert await elsewhere.load(session.key, "ada") is None
+
+    async def test_before_initialized_every_request_reads_the_row(
+        self, store: DatabaseSessions, elsewhere: DatabaseSessions
+    ) -> None:
+        session = await opened(store, initialized=False)
+        assert store.peek(session.key, "ada") is None
+        there = await elsewhere.load(session.key, "ada")
+        assert there is not None
+        there.initialized = True
+        await elsewhere.save(there)
+        assert (await store.load(session.key, "ada"), session.initialized) == (session, True)
+        assert store.peek(session.key, "ada") is session
+
+    async def test_two_requests_that_read_the_row_at_once_share_one_session(
+        self, store: DatabaseSessions, elsewhere: DatabaseSessions
+    ) -> None:
+        session = await opened(store)
+        first, second = await asyncio.gather(*(elsewhere.load(session.key, "ada") for _ in range(2)))
+        assert first is not None
+        assert first is second
+
+    async def test_what_a_process_remembers_is_bounded_but_for_running_calls(
+        self, store: DatabaseSessions, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(module, "MOST_KNOWN", 2)
+        busy = await opened(store)
+        busy.in_flight[1] = Flight()
+        idle = [await opened(store) for _ in range(3)]
+        assert store.peek(busy.key, "ada") is busy
+        assert [store.peek(session.key, "ada") for session in idle] == [None, None, idle[2]]
+        assert len(store._known) == len(store._keys) == 2
+        assert await store.load(idle[0].key, "ada") is not None
+
+    def test_a_lookup_costs_less_than_a_microsecond(self, store: DatabaseSessions) -> None:
+        session = async_to_sync(opened)(store)
+        assert min(timeit.repeat(lambda: store.peek(session.key, "ada"), number=2000, repeat=5)) / 2000 < 3e-6
+
+
+class TestExpiry:
+    @pytest.mark.parametrize(
+        "columns",
+        [{"last_seen": ago(HOUR + 1)}, {"expires": ago(1)}, {"terminated_at": ago(1)}],
+        ids=lambda c: next(iter(c)),
+    )
+    async def test_a_session_that_is_over_is_unknown_once_the_row_is_read_again(
+        self, store: DatabaseSessions, clock: Clock, columns: dict[str, Any]
+    ) -> None:
+        session = await opened(store)
+        await age(session, **columns)
+        clock.now += TRUST
+        assert await store.load(session.key, "ada") is None
+        assert store._known == {}
+
+    async def test_a_call_running_for_a_session_that_ended_elsewhere_is_cancelled_when_that_is_noticed(
+        self, store: DatabaseSessions, clock: Clock
+    ) -> None:
+        session = await opened(store)
+        session.in_flight[1] = flight = Flight()
+        await age(session, terminated_at=ago(1))
+        clock.now += TRUST
+        assert await store.load(session.key, "ada") is None
+        await asyncio.wait_for(flight.cancelled.wait(), 5)
+
+    async def test_a_session_that_serves_a_call_is_not_idle(self, store: DatabaseSessions, clock: Clock) -> None:
+        session = await opened(store)
+        session.in_flight[1] = Flight()
+        await age(session, last_seen=ago(2 * HOUR))
+        clock.now += TRUST
+        assert await store.load(session.key, "ada") is session
+        assert (await Row.objects.aget()).last_seen > ago(60)
+
+    async def test_opening_reaps_what_expired_and_spares_what_is_busy(
+        self, store: DatabaseSessions, clock: Clock
+    ) -> None:
+        idle, busy, old = await opened(store, "a"), await opened(store, "b"), await opened(store, "c")
+        busy.in_flight[1] = Flight()
+        await age(idle, last_seen=ago(HOUR + 1))
+        await age(busy, last_seen=ago(HOUR + 1))
+        await age(old, expires=ago(1))
+        clock.now += module.REAP_EVERY
+        with heard(session_closed) as rows:
+            await opened(store, "d")
+        assert {(row.owner, row.end_reason) for row in rows} == {("a", EndReason.IDLE), ("c", EndReason.LIFETIME)}
+        assert (await Row.objects.aget(owner="b")).last_seen > ago(60)
+
+    async def test_reaping_is_rare(self, store: DatabaseSessions, clock: Clock) -> None:
+        await age(await opened(store, "a"), last_seen=ago(HOUR + 1))
+        clock.now += module.REAP_EVERY - 1
+        await opened(store, "b")
+        assert (await Row.objects.aget(owner="a")).terminated_at is None
+        clock.now += 1
+        await opened(store, "c")
+        assert (await Row.objects.aget(owner="a")).terminated_at is not None
+
+    async def test_ended_sessions_are_deleted_after_a_day(self, store: DatabaseSessions, clock: Clock) -> None:
+        for owner, seconds in (("old", 25 * HOUR), ("new", 23 * HOUR)):
+            await age(await opened(store, owner), terminated_at=ago(seconds))
+        clock.now += module.REAP_EVERY
+        await opened(store, "c")
+        assert {row.owner async for row in Row.objects.all()} == {"new", "c"}
+
+
+class TestSaving:
+    async def test_the_log_level_and_initialized_are_written(self, store: DatabaseSessions) -> None:
+        session = await opened(store, initialized=False)
+        session.log_level, session.initialized = "warning", True
+        await store.save(session)
+        row = await Row.objects.aget()
+        assert (row.log_level, row.initialized) == ("warning", True)
+
+    async def test_one_worker_does_not_write_over_what_another_wrote(
+        self, store: DatabaseSessions, elsewhere: DatabaseSessions
+    ) -> None:
+        here = await opened(store, initialized=False)
+        there = await elsewhere.load(here.key, "ada")
+        assert there is not None
+        there.log_level = "debug"
+        await elsewhere.save(there)
+        here.initialized = True
+        await store.save(here)
+        there.log_level = "error"
+        await elsewhere.save(there)
+        row = await Row.objects.aget()
+        assert (row.log_level, row.initialized) == ("error", True)
+
+    async def test_a_read_that_crosses_a_write_does_not_undo_it(
+        self, store: DatabaseSessions, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        session = await opened(store)
+        find = store._find
+
+        def slow_find(*arguments: Any, **options: Any) -> Row | None:
+            row = find(*arguments, **options)
+            session.log_level = "error"
+            async_to_sync(store.save)(session)
+            return row
+
+        monkeypatch.setattr(store, "_find", slow_find)
+        assert await store.load(session.key, "ada") is session
+        assert session.log_level == "error"
+
+    def test_nothing_new_is_not_written(self, store: DatabaseSessions, django_assert_num_queries: Any) -> None:
+        session = async_to_sync(opened)(store, initialized=False)
+        with django_assert_num_queries(0):
+            async_to_sync(store.save)(session)
+
+
+class TestEnding:
+    async def test_an_ended_session_is_unknown_everywhere_and_its_calls_are_cancelled(
+        self, store: DatabaseSessions, elsewhere: DatabaseSessions
+    ) -> None:
+        session = await opened(store)
+        session.in_flight[1] = flight = Flight()
+        with heard(session_closed) as rows:
+            await store.end(session, EndReason.CLIENT)
+        assert flight.cancelled.is_set()
+        assert store.peek(session.key, "ada") is None
+        assert await store.load(session.key, "ada") is None
+        assert await elsewhere.load(session.key, "ada") is None
+        assert [(row.key_hash, row.end_reason) for row in rows] == [(Row.hash(session.key), "client")]
+
+    async def test_a_session_ended_by_the_admin_of_this_process_is_over_at_once(self, store: DatabaseSessions) -> None:
+        session = await opened(store)
+        session.in_flight[1] = flight = Flight()
+        # From a thread that has nothing to do with the event loop.
+        thread = threading.Thread(target=store._on_closed, kwargs={"session": await Row.objects.aget()})
+        thread.start()
+        await asyncio.wait_for(flight.cancelled.wait(), 5)
+        thread.join()
+        assert store.peek(session.key, "ada") is None
+
+    async def test_a_session_that_ends_while_its_row_is_being_read_is_not_brought_back(
+        self, store: DatabaseSessions, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        session = await opened(store)
+        find = store._find
+
+        def slow_find(*arguments: Any, **options: Any) -> Row | None:
+            row = find(*arguments, **options)
+            Row.objects.filter(key_hash=Row.hash(session.key)).end("admin")
+            return row
+
+        monkeypatch.setattr(store, "_find", slow_find)
+        assert await store.load(session.key, "ada") is None
+        assert store.peek(session.key, "ada") is None
+
+    async def test_the_first_reason_stays(self, store: DatabaseSessions) -> None:
+        session = await opened(store)
+        await store.end(session, "client")
+        await store.end(session, "admin")
+        assert (await Row.objects.aget()).end_reason == "client"
+
+
+class TestTouching:
+    def test_one_write_a_minute_and_in_the_background(
+        self, store: DatabaseSessions, clock: Clock, django_assert_num_queries: Any
+    ) -> None:
+        session = async_to_sync(opened)(store)
+        async_to_sync(age)(session, last_seen=ago(300))
+
+        async def touch() -> None:
+            store.touch(session)
+            store.touch(session)
+            await settle(store)
+
+        clock.now += module.TOUCH_EVERY
+        with django_assert_num_queries(1):
+            async_to_sync(touch)()
+        assert Row.objects.get().last_seen > ago(60)
+        clock.now += module.TOUCH_EVERY - 1
+        with django_assert_num_queries(0):
+            async_to_sync(touch)()
+
+    async def test_a_touch_that_another_worker_made_is_not_repeated(
+        self, store: DatabaseSessions, clock: Clock
+    ) -> None:
+        session = await opened(store)
+        await age(session, last_seen=(moment := ago(5)))
+        clock.now += module.TOUCH_EVERY
+        store.touch(session)
+        await settle(store)
+        assert (await Row.objects.aget()).last_seen == moment
+        assert store.peek(session.key, "ada") is None
+        assert await store.load(session.key, "ada") is session
+
+    async def test_touching_a_session_that_ended_elsewhere_cancels_its_calls(
+        self, store: DatabaseSessions, clock: Clock
+    ) -> None:
+        session = await opened(store)
+        session.in_flight[1] = flight = Flight()
+        await age(session, terminated_at=ago(1))
+        clock.now += module.TOUCH_EVERY
+        store.touch(session)
+        await asyncio.wait_for(flight.cancelled.wait(), 5)
+        assert session.key not in store._known
+
+    async def test_a_long_call_keeps_its_session_alive_by_itself(
+        self, store: DatabaseSessions, monkeypatch: pytest.MonkeyPatch, clock: Clock
+    ) -> None:
+        session = await opened(store)
+        store._touch_every = 0.001
+        again = asyncio.Event()
+        session.in_flight[1] = Flight()
+        clock.now += 1
+        store.touch(session)
+        await settle(store)
+        monkeypatch.setattr(store, "touch", lambda _: again.set())
+        await asyncio.wait_for(again.wait(), 5)
+
+    async def test_an_idle_session_is_not_kept_alive(self, store: DatabaseSessions, clock: Clock) -> None:
+        session = await opened(store)
+        store._touch_if_busy(session)
+        clock.now += 2 * HOUR
+        store._touch_if_busy(session)
+        assert not store._tasks
+
+    async def test_a_database_that_is_away_does_not_end_sessions(
+        self, store: DatabaseSessions, clock: Clock, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        def away(*_: Any) -> bool:
+            raise DatabaseError("gone")
+
+        session = await opened(store)
+        clock.now += module.TOUCH_EVERY
+        monkeypatch.setattr(module, "_touch", away)
+        store.touch(session)
+        await settle(store)
+        assert session.key in store._known
+        assert "could not be written" in caplog.text
+        assert session.key not in caplog.text
+
+    @override_settings(MCP={"LIMITS": {"SESSION_IDLE": 20}})
+    async def test_a_short_idle_time_is_touched_more_often(self, store: DatabaseSessions, clock: Clock) -> None:
+        session = await opened(store)
+        clock.now += 5
+        store.touch(session)
+        assert store._tasks
+        await settle(store)
+
+    def test_touching_costs_next_to_nothing_while_nothing_is_due(self, store: DatabaseSessions) -> None:
+        session = async_to_sync(opened)(store)
+        assert min(timeit.repeat(lambda: store.touch(session), number=2000, repeat=5)) / 2000 < 3e-6
+
+
+@pytest.mark.django_db(transaction=True)
+def test_many_loops_in_many_threads_share_a_store(clock: Clock) -> None:
+    """As under WSGI, where every request has a loop of its own."""
+    store = DatabaseSessions(LaneExecutor())
+    problems: list[BaseException] = []
+
+    async def live() -> None:
+        session = await opened(store, "crowd")
+        await store.load(session.key, "crowd")
+        await store.end(session, "client")
+        assert await store.load(session.key, "crowd") is None
+
+    def run() -> None:
+        try:
+            for _ in range(5):
+                async_to_sync(live)()
+        except BaseException as problem:
+            problems.append(problem)
+        finally:
+            connection.close()
+
+    threads = [threading.Thread(target=run) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert problems == []
+    assert not Row.objects.filter(terminated_at=None).exists()
+    assert store._known == {}
+
+
+def test_every_handshake_revision_fits_its_column() -> None:
+    size = Row._meta.get_field("revision").max_length
+    assert size is not None
+    assert all(len(version) <= size for version in REVISIONS)

@@ -1,0 +1,357 @@
+"""Signatures as input schemas: which parameters there are, and what is said about them."""
+
+import functools
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Optional
+
+import pytest
+from pydantic import Field
+
+from mcp_django.schema import ArgumentError, DeclarationError, Parameters, parameters_of
+
+
+class Context:
+    pass
+
+
+def is_injected(annotation: Any) -> bool:
+    return annotation is Context
+
+
+def compiled(fn: Any, **options: Any) -> Parameters:
+    return parameters_of(fn, is_injected=is_injected, **options)
+
+
+def called(parameters: Parameters, **arguments: Any) -> dict[str, Any]:
+    parameters.check(arguments)
+    return parameters.convert(arguments)
+
+
+def refusal(parameters: Parameters, **arguments: Any) -> str:
+    with pytest.raises(ArgumentError) as caught:
+        called(parameters, **arguments)
+    return str(caught.value)
+
+
+def test_a_function_becomes_a_closed_object_with_its_required_parameters() -> None:
+    def add(a: int, b: int = 1) -> int:
+        return a + b
+
+    assert compiled(add).schema == {
+        "type": "object",
+        "properties": {"a": {"type": "integer"}, "b": {"type": "integer", "default": 1}},
+        "required": ["a"],
+        "additionalProperties": False,
+    }
+
+
+def test_a_function_without_parameters_takes_an_empty_object() -> None:
+    def ping() -> None: ...
+
+    parameters = compiled(ping)
+    assert parameters.schema == {"type": "object", "properties": {}, "additionalProperties": False}
+    assert called(parameters) == {}
+    assert refusal(parameters, a=1) == "unknown argument 'a'"
+
+
+def test_descriptions_come_from_the_docstring_unless_the_field_has_one() -> None:
+    def near(lat: float, lon: Annotated[float, Field(description="East")], alt: Annotated[int, "Up"] = 0) -> None:
+        """Find.
+
+        Args:
+            lat: Degrees
+                north.
+            lon: Degrees east.
+        """
+
+    properties = compiled(near).schema["properties"]
+    assert [properties[name]["description"] for name in ("lat", "lon", "alt")] == ["Degrees north.", "East", "Up"]
+
+
+def test_invented_titles_are_left_out_and_given_ones_kept() -> None:
+    @dataclass
+    class Place:
+        name: str
+
+    def visit(place: Place, note: Annotated[str, Field(title="Note")]) -> None: ...
+
+    schema = compiled(visit).schema
+    assert "title" not in schema["$defs"]["Place"]
+    assert "title" not in schema["$defs"]["Place"]["properties"]["name"]
+    assert schema["properties"]["note"]["title"] == "Note"
+
+
+def test_injected_parameters_are_listed_and_not_described() -> None:
+    def tool(
+        ctx: Context, a: int, other: Optional[Context] = None, third: Context | None = None  # noqa: UP045
+    ) -> None: ...
+
+    parameters = compiled(tool)
+    assert list(parameters.schema["properties"]) == ["a"]
+    assert parameters.injected == {"ctx": Context, "other": Context, "third": Context}
+    assert refusal(parameters, a=1, ctx=2) == "unknown argument 'ctx'"
+
+
+def test_an_injection_mark_inside_annotated_is_handed_over_whole() -> None:
+    mark = object()
+    wanted = Annotated[str, mark]
+
+    def tool(shop: wanted) -> None: ...  # type: ignore[valid-type]
+
+    parameters = parameters_of(tool, is_injected=lambda a: mark in getattr(a, "__metadata__", ()))
+    assert parameters.injected == {"shop": wanted}
+    assert parameters.schema["properties"] == {}
+
+
+def test_skipped_names_are_neither_described_nor_injected() -> None:
+    def tool(a: int, code: "Nowhere") -> None: ...  # type: ignore[name-defined]  # noqa: F821
+
+    parameters = compiled(tool, skip={"code"})
+    assert list(parameters.schema["properties"]) == ["a"]
+    assert parameters.injected == {}
+
+
+@pytest.mark.parametrize("annotation", [Optional[int], int | None])
+def test_a_parameter_that_may_be_none_takes_null(annotation: Any) -> None:
+    def tool(limit: Any = None) -> None: ...
+
+    tool.__annotations__["limit"] = annotation
+    parameters = compiled(tool)
+    assert parameters.schema["properties"]["limit"] == {
+        "anyOf": [{"type": "integer"}, {"type": "null"}],
+        "default": None,
+    }
+    assert called(parameters, limit=None) == {"limit": None}
+    assert called(parameters) == {}
+
+
+def test_none_as_default_makes_a_parameter_nullable() -> None:
+    def tool(limit: Annotated[int, Field(ge=1)] = None) -> None: ...  # type: ignore[assignment]
+
+    parameters = compiled(tool)
+    assert called(parameters, limit=None) == {"limit": None}
+    assert refusal(parameters, limit=0) == "limit: 0 is less than the minimum of 1"
+
+
+def test_an_absent_argument_is_left_to_the_functions_own_default() -> None:
+    def tool(a: int = 1, b: list[int] = [2]) -> None: ...  # noqa: B006
+
+    parameters = compiled(tool)
+    assert called(parameters, a=5) == {"a": 5}
+    assert parameters.schema["properties"]["b"]["default"] == [2]
+
+
+def test_a_default_no_caller_could_give_is_not_told() -> None:
+    def tool(a: int = object(), b: int = "five", c: Any = print) -> None: ...  # type: ignore[assignment]
+
+    assert not any("default" in entry for entry in compiled(tool).schema["properties"].values())
+
+
+def test_a_field_as_default_gives_rules_description_and_default() -> None:
+    def tool(
+        limit: int = Field(5, ge=1, description="How many"), tags: list[str] = Field(default_factory=list), q: str = Field()
+    ) -> None: ...
+
+    parameters = compiled(tool)
+    assert parameters.schema["properties"]["limit"] == {
+        "type": "integer",
+        "minimum": 1,
+        "default": 5,
+        "description": "How many",
+    }
+    assert parameters.schema["required"] == ["q"]
+    assert called(parameters, q="x") == {"limit": 5, "tags": [], "q": "x"}
+
+
+def test_an_alias_is_what_the_caller_writes() -> None:
+    def tool(page_size: Annotated[int, Field(alias="pageSize")] = 5) -> None:
+        """Page.
+
+        Args:
+            page_size: Rows.
+        """
+
+    parameters = compiled(tool)
+    assert parameters.schema["properties"] == {"pageSize": {"type": "integer", "default": 5, "description": "Rows."}}
+    assert called(parameters, pageSize=7) == {"page_size": 7}
+
+
+def test_a_parameter_without_annotation_takes_anything() -> None:
+    def tool(value) -> None: ...  # type: ignore[no-untyped-def]
+
+    assert called(compiled(tool), value={"a": [None]}) == {"value": {"a": [None]}}
+
+
+def test_methods_partials_classes_and_callable_objects_are_read_alike() -> None:
+    class Service:
+        """Serve."""
+
+        def method(self, a: int) -> None: ...
+
+        @classmethod
+        def of_class(cls, a: int) -> None: ...
+
+        @staticmethod
+        def static(a: int) -> None: ...
+
+        def __call__(self, a: int) -> None: ...
+
+    class Made:
+        def __init__(self, a: int) -> None: ...
+
+    def two(b: str, a: int) -> None: ...
+
+    handlers = [Service().method, Service.of_class, Service.static, Service(), Made, functools.partial(two, "x")]
+    assert [compiled(fn).schema["properties"] for fn in handlers] == [{"a": {"type": "integer"}}] * len(handlers)
+
+
+def test_what_a_partial_binds_by_name_cannot_be_overridden() -> None:
+    def tool(a: int, user: str = "anonymous") -> None: ...
+
+    parameters = compiled(functools.partial(tool, user="admin"))
+    assert list(parameters.schema["properties"]) == ["a"]
+
+
+def test_a_decorated_function_keeps_its_signature() -> None:
+    def logged(fn: Any) -> Any:
+        @functools.wraps(fn)
+        def inner(*args: Any, **kwargs: Any) -> Any:
+            return fn(*args, **kwargs)
+
+        return inner
+
+    @logged
+    def tool(a: int) -> None: ...
+
+    assert list(compiled(tool).schema["properties"]) == ["a"]
+
+
+def test_positional_catch_all_is_refused() -> None:
+    def tool(*values: int) -> None: ...
+
+    with pytest.raises(DeclarationError, match=r"tool\(\) takes \*values, .* one by one"):
+        compiled(tool)
+
+
+def test_keyword_catch_all_needs_a_schema_by_hand() -> None:
+    def tool(**values: int) -> None: ...
+
+    with pytest.raises(DeclarationError, match=r"takes \*\*kwargs.*give input_schema"):
+        compiled(tool)
+
+
+def test_positional_only_is_refused() -> None:
+    def tool(a: int, /) -> None: ...
+
+    with pytest.raises(DeclarationError, match=r"parameter 'a' is positional-only.*remove the '/'"):
+        compiled(tool)
+
+
+def test_a_type_without_json_form_is_refused_by_parameter_name() -> None:
+    class Socket:
+        pass
+
+    def tool(a: int, s: list[Socket]) -> None: ...
+
+    with pytest.raises(DeclarationError, match=r"tool\(\): parameter 's': the type .*Socket.* has no JSON form; use"):
+        compiled(tool)
+
+
+def test_a_pattern_that_is_no_regular_expression_is_refused() -> None:
+    def tool(a: Annotated[str, Field(pattern="[")]) -> None: ...
+
+    with pytest.raises(DeclarationError, match="parameter 'a'"):
+        compiled(tool)
+
+
+def test_nested_types_say_their_own_descriptions_and_refuse_unknown_keys() -> None:
+    @dataclass
+    class Filter:
+        """How to narrow."""
+
+        limit: int = field(default=5)
+
+    def tool(filter: Filter) -> None: ...
+
+    parameters = compiled(tool)
+    assert parameters.schema["$defs"]["Filter"]["description"] == "How to narrow."
+    assert refusal(parameters, filter={"limt": 1}) == "filter: unknown key 'limt'; did you mean 'limit'?"
+
+
+def test_results_of_convert_are_new_objects() -> None:
+    def tool(values: list[int]) -> None: ...
+
+    given = {"values": [1]}
+    converted = compiled(tool).convert(given)
+    assert converted == given
+    assert converted is not given
+    assert converted["values"] is not given["values"]
+
+
+def test_lazy_descriptions_become_text() -> None:
+    class Lazy:
+        def __str__(self) -> str:
+            return "Degrees"
+
+    def tool(a: Annotated[int, Field(description=Lazy())]) -> None: ...  # type: ignore[arg-type]
+
+    assert compiled(tool).schema["properties"]["a"]["description"] == "Degrees"
+
+
+def header(name: Any) -> Any:
+    return Field(json_schema_extra={"x-mcp-header": name})
+
+
+def test_a_mirrored_argument_is_found_with_its_path() -> None:
+    def tool(region: Annotated[str, header("Region")], dry: Annotated[bool, header("Dry-Run")] = False) -> None: ...
+
+    assert compiled(tool).header_params == ((("dry",), b"mcp-param-dry-run"), (("region",), b"mcp-param-region"))
+
+
+def test_a_mirrored_optional_argument_has_one_plain_type() -> None:
+    def tool(region: Annotated[str | None, header("Region")] = None) -> None: ...
+
+    parameters = compiled(tool)
+    assert parameters.schema["properties"]["region"] == {"type": "string", "x-mcp-header": "Region"}
+    assert called(parameters) == {}
+
+
+def test_a_mirrored_integer_stays_exact_in_every_client() -> None:
+    def tool(shard: Annotated[int, header("Shard")]) -> None: ...
+
+    assert "shard: " in refusal(compiled(tool), shard=2**53)
+
+
+@pytest.mark.parametrize("name", ["", "two words", "naïve", 5, None, "a:b", "a\n"])
+def test_a_mirrored_name_that_is_no_token_is_refused(name: Any) -> None:
+    def tool(region: Annotated[str, header(name)]) -> None: ...
+
+    with pytest.raises(DeclarationError, match="'region' must be a header token"):
+        compiled(tool)
+
+
+def test_mirrored_names_must_differ_in_more_than_case() -> None:
+    def tool(a: Annotated[str, header("Region")], b: Annotated[str, header("REGION")]) -> None: ...
+
+    with pytest.raises(DeclarationError, match="must differ in more than case"):
+        compiled(tool)
+
+
+@pytest.mark.parametrize("annotation", [float, list[str], str | int])
+def test_only_text_integers_and_booleans_are_mirrored(annotation: Any) -> None:
+    def tool(a: Any) -> None: ...
+
+    tool.__annotations__["a"] = Annotated[annotation, header("A")]
+    with pytest.raises(DeclarationError, match="needs a property of type integer, string or boolean"):
+        compiled(tool)
+
+
+def test_a_mark_inside_a_referenced_type_is_refused() -> None:
+    @dataclass
+    class Place:
+        region: Annotated[str, header("Region")]
+
+    def tool(place: Place) -> None: ...
+
+    with pytest.raises(DeclarationError, match="is not on a property reached through 'properties' alone"):
+        compiled(tool)

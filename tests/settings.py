@@ -1,0 +1,83 @@
+"""Django settings of the tests.
+
+    MCP_TEST_POSTGRES   "1" for 127.0.0.1:5432, user postgres, database test; or postgres://user:password@host:port/name.
+                        Otherwise SQLite, in a file, because threads cannot share a database in memory.
+
+The tests run in a database of their own beside the one that is named.
+"""
+
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+
+def postgres(url: str) -> dict[str, Any]:
+    """The DATABASES entry of a postgres:// URL."""
+    parts = urlsplit("postgres://postgres@127.0.0.1:5432/test" if url == "1" else url)
+    return {
+        "ENGINE": "django.db.backends.postgresql",
+        "NAME": parts.path.strip("/"),
+        "USER": unquote(parts.username or ""),
+        "PASSWORD": unquote(parts.password or ""),
+        "HOST": parts.hostname or "",
+        "PORT": parts.port or "",
+    }
+
+
+def sqlite() -> dict[str, Any]:
+    """A database file of this process. Deferred transactions, the default, are the hard case for concurrent writers."""
+    name = str(Path(tempfile.gettempdir()) / f"mcp_django_tests_{os.getpid()}.sqlite3")
+    options = {"timeout": 20, "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=OFF;"}
+    return {"ENGINE": "django.db.backends.sqlite3", "NAME": name, "OPTIONS": options, "TEST": {"NAME": name}}
+
+
+SECRET_KEY = "for-tests-only"
+DEBUG = False
+ALLOWED_HOSTS = ["testserver", "localhost", "127.0.0.1", "[::1]"]
+ROOT_URLCONF = "tests.urls"
+USE_TZ = True
+TIME_ZONE = "UTC"
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+STATIC_URL = "static/"
+
+INSTALLED_APPS = [
+    "django.contrib.admin",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "channels",
+    "mcp_django",
+    "tests.testapp",
+]
+
+MIDDLEWARE = [
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+]
+
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+            ],
+        },
+    },
+]
+
+_POSTGRES = os.environ.get("MCP_TEST_POSTGRES", "")
+DATABASES = {"default": postgres(_POSTGRES) if _POSTGRES else sqlite()}
+CHANNEL_LAYERS = {"default": {"BACKEND": "channels.layers.InMemoryChannelLayer"}}
+
+MCP: dict[str, Any] = {"AUTH": "none"}

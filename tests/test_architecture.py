@@ -1,0 +1,322 @@
+"""The map of docs/design.md, section 2, as assertions.
+
+A red test here means that the map is no longer true: move the code, or change the table below and the map in one
+commit. Rooms that are not built yet are tolerated; rooms that are not on the map are not.
+"""
+
+import ast
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGE = "mcp_django"
+FILES = sorted(p for p in (ROOT / PACKAGE).rglob("*.py") if "migrations" not in p.parts)
+
+# A room may import itself and every room named on an earlier line; never one beside it or on a later line.
+LAYERS = (
+    {"protocol"},
+    {"schema"},
+    {"server"},
+    {"conf", "discovery", "exceptions", "signals"},
+    {"models"},
+    {"auth", "client", "forms", "orm", "providers", "rest", "runtime"},
+    {"wiring"},
+    {"transports"},
+    {"admin", "apps", "asgi", "checks", "management", "oauth", "routing", "testing", "urls"},
+    {"__init__", "memory"},
+)
+# The doors between rooms of one line.
+SIDEWAYS = {
+    ("apps", "checks"),  # AppConfig.ready() registers them
+    ("asgi", "routing"),  # mount() serves the project's socket routes
+    ("management", "testing"),  # mcp_call talks to the server in process
+    ("rest", "orm"),  # serializers of models are read as fields are
+}
+# Rooms that may import less than their line allows.
+ONLY = {
+    "__init__": {"protocol", "schema", "server"},  # importing the package never needs settings
+    "client": {"protocol", "schema", "conf", "models", "signals"},  # client and server never meet
+    "memory": {"__init__"},  # a guest: what it needs is public
+}
+NO_DJANGO = ("protocol", "schema", "server")
+SANS_IO = {"protocol", "schema"}
+IO = (
+    {"anyio", "asgiref", "asyncio", "concurrent", "multiprocessing", "selectors", "socket", "ssl", "subprocess"}
+    | {"threading", "trio"}
+    | {"http.client", "http.server", "urllib.request"}
+)
+# Third-party package -> where it may be imported. Everything else asks the room behind the door.
+DOORS = {
+    "channels": ("asgi.py", "routing.py", "runtime/hub", "transports/websocket"),
+    "channels_redis": ("runtime/hub",),
+    "cryptography": ("runtime/",),
+    "daphne": ("management/",),
+    "docstring_parser": ("schema/",),
+    "httpx": ("client/",),
+    "jsonschema_rs": ("schema/",),
+    "mcp": ("client/",),
+    "msgspec": ("schema/",),
+    "oauth2_provider": ("oauth/",),
+    "opentelemetry": ("runtime/tracing",),
+    "orjson": ("protocol/",),
+    "psycopg": ("runtime/",),
+    "pydantic": ("schema/",),
+    "rest_framework": ("rest/",),
+    "websockets": ("client/",),
+}
+REVISION = re.compile(r"\b20\d\d-\d\d-\d\d\b")
+VAGUE = {"common", "helper", "helpers", "misc", "mixin", "mixins", "util", "utils"}
+MAX_MODULE, MAX_FUNCTION = 400, 60
+MAX_POSITIONAL, MAX_KEYWORD = 5, 12
+
+FUNCTION = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def room(path: str) -> str:
+    """Name the room of a path inside the package: `server/call.py` is in `server`, `conf.py` is `conf`."""
+    return path.split("/")[0].removesuffix(".py")
+
+
+def level(name: str) -> int:
+    """Number the line of the table a room stands on."""
+    return next(number for number, rooms in enumerate(LAYERS) if name in rooms)
+
+
+def may_import(here: str, there: str) -> bool:
+    """Say whether the table has an arrow between two rooms."""
+    if here == there:
+        return True
+    if here in ONLY:
+        return there in ONLY[here]
+    if there in ONLY and there != "client":
+        return False  # nobody imports the guest, and nobody goes round by the public names
+    return level(there) < level(here) or (here, there) in SIDEWAYS
+
+
+def imports(path: str, tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Yield (line, dotted name) for every import, those inside functions included."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield node.lineno, alias.name
+        elif isinstance(node, ast.ImportFrom):
+            base = [PACKAGE, *path.split("/")[:-1]]
+            base = base[: len(base) - node.level + 1] if node.level else []
+            module = ".".join([*base, *([node.module] if node.module else [])])
+            if module != PACKAGE:
+                yield node.lineno, module
+                continue
+            for alias in node.names:  # `from mcp_django import conf` names a room, `import tool` a public name
+                yield node.lineno, f"{PACKAGE}.{alias.name}" if is_module(alias.name) else PACKAGE
+
+
+def is_module(name: str) -> bool:
+    """Say whether a name imported from the package is one of its modules."""
+    known = any(name in rooms for rooms in LAYERS)
+    return known or (ROOT / PACKAGE / name).is_dir() or (ROOT / PACKAGE / f"{name}.py").is_file()
+
+
+def wrong_imports(path: str, tree: ast.Module) -> Iterator[str]:
+    """Complain about imports that point up, sideways, out of a pure room, or through a wall instead of a door."""
+    here = room(path)
+    for line, name in imports(path, tree):
+        top, *rest = name.split(".")
+        if top == PACKAGE:
+            there = rest[0] if rest else "__init__"
+            if not may_import(here, there):
+                yield f"{line}: {here} may not import {there}"
+        elif top == "django" and here in NO_DJANGO:
+            yield f"{line}: {here} may not import django"
+        elif here in SANS_IO and any(name == banned or name.startswith(f"{banned}.") for banned in IO):
+            yield f"{line}: {here} may not import {name}"
+        elif top in DOORS and not path.startswith(DOORS[top]):
+            yield f"{line}: {top} may only be imported by {', '.join(DOORS[top])}"
+        elif name.startswith("django.conf") and not name.startswith("django.conf.urls") and path != "conf.py":
+            yield f"{line}: only conf.py reads Django's settings"
+
+
+def wrong_imports_in_functions(path: str, tree: ast.Module) -> Iterator[str]:
+    """Complain about imports inside functions.
+
+    Allowed are those of a door, those of apps.py, and those of a package's lazy `__getattr__`.
+    """
+    if path.split("/")[-1] == "apps.py":  # Django loads models, checks and signals from ready()
+        return
+    for function in ast.walk(tree):
+        if not isinstance(function, FUNCTION):
+            continue
+        if function.name == "__getattr__" and path.endswith("__init__.py") and function in tree.body:
+            continue
+        for node in ast.walk(function):
+            names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
+            names = [node.module or "."] if isinstance(node, ast.ImportFrom) else names
+            for name in names:
+                if name.split(".")[0] not in DOORS:
+                    yield f"{node.lineno}: import of {name} inside {function.name}()"
+
+
+def wrong_dates(path: str, tree: ast.Module) -> Iterator[str]:
+    """Complain about revision dates outside their room; docstrings may name them."""
+    if path.startswith("protocol/revisions/"):
+        return
+    prose = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and id(node) not in prose:
+            text = node.value.decode("latin-1") if isinstance(node.value, bytes) else node.value
+            if isinstance(text, str) and REVISION.search(text):
+                yield f"{node.lineno}: {text!r}; ask the Revision instead"
+
+
+def wrong_sizes(path: str, tree: ast.Module, source: str) -> Iterator[str]:
+    """Complain about modules, functions and signatures that are over the limits."""
+    if (lines := source.count("\n")) > MAX_MODULE:
+        yield f"{lines}: the module is over {MAX_MODULE} lines; split it by noun"
+    for node in ast.walk(tree):
+        if not isinstance(node, FUNCTION):
+            continue
+        length = (node.end_lineno or node.lineno) - node.lineno + 1
+        if length > MAX_FUNCTION:
+            yield f"{node.lineno}: {node.name} has {length} lines, over {MAX_FUNCTION}"
+        positional = [a.arg for a in (*node.args.posonlyargs, *node.args.args) if a.arg not in ("self", "cls")]
+        if len(positional) > MAX_POSITIONAL:
+            yield f"{node.lineno}: {node.name} takes {len(positional)} positional arguments, over {MAX_POSITIONAL}"
+        if len(node.args.kwonlyargs) > MAX_KEYWORD:
+            yield f"{node.lineno}: {node.name} takes {len(node.args.kwonlyargs)} keywords, over {MAX_KEYWORD}"
+
+
+def wrong_names(path: str, tree: ast.Module) -> Iterator[str]:
+    """Complain about modules that do not say what they are about, and about mixins."""
+    for part in path.removesuffix(".py").split("/"):
+        if part in VAGUE or part.endswith(("_utils", "_helpers")):
+            yield f"1: a module named {part} has no subject"
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef) and node.name.lower().endswith("mixin"):
+            yield f"{node.lineno}: {node.name} is a mixin; compose instead"
+
+
+def complaints(path: str, source: str) -> list[str]:
+    """Run every rule over one module."""
+    tree = ast.parse(source)
+    found = [*wrong_imports(path, tree), *wrong_imports_in_functions(path, tree), *wrong_dates(path, tree)]
+    found += [*wrong_sizes(path, tree, source), *wrong_names(path, tree)]
+    return [f"{path}:{complaint}" for complaint in found]
+
+
+def context_variables(path: str, source: str) -> list[str]:
+    """List the places that make a ContextVar."""
+    calls = (node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call))
+    return [f"{path}:{c.lineno}" for c in calls if ast.unparse(c.func).split(".")[-1].split("[")[0] == "ContextVar"]
+
+
+def inside(path: Path) -> str:
+    """Name a file by its path inside the package."""
+    return path.relative_to(ROOT / PACKAGE).as_posix()
+
+
+@pytest.mark.parametrize("path", FILES, ids=inside)
+def test_module_keeps_to_the_map(path: Path) -> None:
+    found = complaints(inside(path), path.read_text(encoding="utf-8"))
+    assert not found, "\n".join(found)
+
+
+def test_every_room_is_on_the_map() -> None:
+    strangers = {room(inside(path)) for path in FILES} - set().union(*LAYERS)
+    assert not strangers, "give the room a line in LAYERS and in docs/design.md, section 2"
+
+
+def test_every_room_of_the_table_is_in_the_design() -> None:
+    design = (ROOT / "docs" / "design.md").read_text(encoding="utf-8")
+    chapter = design[design.index("## 2. The map") : design.index("## 3.")]
+    missing = {name for rooms in LAYERS for name in rooms if not re.search(rf"\b{name}\b", chapter)}
+    assert not missing
+
+
+def test_the_package_has_one_context_variable_at_most() -> None:
+    found = [place for path in FILES for place in context_variables(inside(path), path.read_text(encoding="utf-8"))]
+    assert len(found) <= 1, "handlers are given their context; one variable holds the current call, for the log"
+
+
+@pytest.mark.parametrize("name", [n for n in NO_DJANGO if (ROOT / PACKAGE / n).is_dir()])
+def test_room_imports_without_django(name: str) -> None:
+    """Each module of the room, and the package's own `__init__`, in a process where `import django` fails."""
+    code = (
+        "import sys; sys.modules['django'] = None\n"
+        "import importlib, pkgutil\n"
+        f"room = importlib.import_module('{PACKAGE}.{name}')\n"
+        "names = [m.name for m in pkgutil.walk_packages(room.__path__, room.__name__ + '.')]\n"
+        "for name in names: importlib.import_module(name)\n"
+        "print(len(names))\n"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert ran.returncode == 0, ran.stderr
+    assert int(ran.stdout) > 0, f"{name} has no modules"
+
+
+LONG_FUNCTION = "def f():\n" + "    x = 1\n" * MAX_FUNCTION
+
+
+@pytest.mark.parametrize(
+    ("path", "source", "complaint"),
+    [
+        ("protocol/jsonrpc.py", "import asyncio", "protocol may not import asyncio"),
+        ("schema/reading.py", "from concurrent.futures import Future", "schema may not import concurrent.futures"),
+        ("server/call.py", "import django.http", "server may not import django"),
+        ("protocol/errors.py", "from mcp_django.server.call import Call", "protocol may not import server"),
+        ("schema/reading.py", "from ..server import call", "schema may not import server"),
+        ("server/call.py", "from mcp_django import conf", "server may not import conf"),
+        ("auth/policy.py", "import mcp_django.wiring", "auth may not import wiring"),
+        ("auth/policy.py", "from mcp_django.orm import toolset", "auth may not import orm"),
+        ("wiring.py", "from mcp_django.transports import stdio", "wiring may not import transports"),
+        ("transports/stdio.py", "import mcp_django.management", "transports may not import management"),
+        ("client/bridge.py", "from mcp_django.server import call", "client may not import server"),
+        ("server/call.py", "from mcp_django.client import bridge", "server may not import client"),
+        ("memory/mcp_tools.py", "from mcp_django.server import decorators", "memory may not import server"),
+        ("wiring.py", "from mcp_django import tool", "wiring may not import __init__"),
+        ("__init__.py", "from mcp_django.wiring import servers", "__init__ may not import wiring"),
+        ("server/call.py", "import orjson", "orjson may only be imported by protocol/"),
+        ("orm/schema.py", "from pydantic import BaseModel", "pydantic may only be imported by schema/"),
+        ("auth/policy.py", "from django.conf import settings", "only conf.py reads Django's settings"),
+        ("server/call.py", "def f():\n    import json", "import of json inside f()"),
+        ("server/call.py", "X = '2025-06-18'", "ask the Revision"),
+        ("server/call.py", "X = b'2025-06-18'", "ask the Revision"),
+        ("server/call.py", "x = 1\n" * (MAX_MODULE + 1), "over 400 lines"),
+        ("server/call.py", LONG_FUNCTION, "has 61 lines"),
+        ("server/call.py", "def f(a, b, c, d, e, g): ...", "6 positional arguments"),
+        ("server/call.py", f"def f(*, {', '.join(f'k{n}' for n in range(13))}): ...", "13 keywords"),
+        ("server/utils.py", "", "has no subject"),
+        ("server/call.py", "class ToolMixin: ...", "is a mixin"),
+    ],
+)
+def test_a_broken_rule_is_noticed(path: str, source: str, complaint: str) -> None:
+    found = complaints(path, source)
+    assert len(found) == 1
+    assert complaint in found[0]
+
+
+@pytest.mark.parametrize(
+    ("path", "source"),
+    [
+        ("server/call.py", "from mcp_django.schema import reading\nfrom mcp_django.protocol import jsonrpc"),
+        ("protocol/uri.py", "from urllib.parse import quote\nfrom http import HTTPStatus"),
+        ("conf.py", "from django.conf import settings"),
+        ("schema/reading.py", "def f():\n    import msgspec"),
+        ("memory/mcp_tools.py", "from mcp_django import tool"),
+        ("__init__.py", "def __getattr__(name):\n    from importlib import import_module"),
+        ("apps.py", "def ready(self):\n    from mcp_django import checks"),
+        ("server/call.py", '"""What 2025-06-18 asks for."""'),
+        ("protocol/revisions/v2025_06_18.py", "VERSION = '2025-06-18'"),
+        ("admin/tokens.py", "from mcp_django.models import PersonalAccessToken"),
+    ],
+)
+def test_what_the_map_allows_is_left_alone(path: str, source: str) -> None:
+    assert complaints(path, source) == []
+
+
+def test_context_variables_are_counted() -> None:
+    source = "from contextvars import ContextVar\nA: ContextVar[int] = ContextVar('a')\nB = ContextVar[int]('b')"
+    assert context_variables("server/call.py", source) == ["server/call.py:2", "server/call.py:3"]

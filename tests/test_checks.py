@@ -1,0 +1,110 @@
+import inspect
+import re
+from importlib import metadata
+from typing import Any
+
+import pytest
+from django.core.checks import CheckMessage, run_checks
+from django.test import override_settings
+
+from mcp_django import checks
+from mcp_django.server import registry
+
+
+def messages(prefix: str = "mcp_django.") -> list[CheckMessage]:
+    return [message for message in run_checks() if str(message.id).startswith(prefix)]
+
+
+def ids() -> list[str]:
+    return [str(message.id) for message in messages()]
+
+
+def install(monkeypatch: pytest.MonkeyPatch, **versions: str) -> None:
+    """Let these distributions be installed, in these versions."""
+    real = metadata.version
+
+    def version(name: str) -> str:
+        return versions.get(name.replace("-", "_")) or real(name)
+
+    monkeypatch.setattr(metadata, "version", version)
+
+
+@override_settings(MCP={"AUTH": "token"})
+def test_a_sound_project_has_nothing_to_report() -> None:
+    assert ids() == []
+
+
+@override_settings(MCP={"AUTH": "token"})
+def test_the_distribution_with_the_same_package_name_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    install(monkeypatch, mcp_django="0.14.0")
+    [message] = messages()
+    assert message.id == "mcp_django.E001"
+    assert "pip uninstall mcp-django" in str(message.hint)
+
+
+@pytest.mark.parametrize(("version", "expected"), [("3.12.9", ["mcp_django.E005"]), ("3.13", []), ("4.0.1", [])])
+@override_settings(MCP={"AUTH": "token"})
+def test_asgiref_must_be_new_enough(monkeypatch: pytest.MonkeyPatch, version: str, expected: list[str]) -> None:
+    install(monkeypatch, asgiref=version)
+    assert ids() == expected
+
+
+@override_settings(MCP={"AUTH": "token", "LIMTIS": {}})
+def test_an_unknown_key_is_reported_with_a_suggestion() -> None:
+    [message] = messages()
+    assert (message.id, message.hint) == ("mcp_django.E002", "Did you mean 'LIMITS'?")
+    assert message.msg == 'MCP["LIMTIS"] is not an option.'
+
+
+@override_settings(MCP={"AUTH": "token", "LIMITS": {"BODY": "big"}})
+def test_a_wrong_value_is_reported_and_does_not_break_the_other_checks() -> None:
+    [message] = messages()
+    assert message.id == "mcp_django.E003"
+    assert message.msg.startswith('MCP["LIMITS"]["BODY"] must be')
+
+
+@pytest.mark.parametrize(
+    ("auth", "debug", "expected"),
+    [
+        (None, False, ["mcp_django.W001"]),
+        (None, True, []),
+        ("none", False, ["mcp_django.W002"]),
+        ("none", True, []),
+        ("token", False, []),
+        ("shop.auth.Verifier", False, []),
+    ],
+)
+def test_who_may_call_has_to_be_decided_before_debug_is_off(auth: Any, debug: bool, expected: list[str]) -> None:
+    with override_settings(MCP={"AUTH": auth}, DEBUG=debug):
+        assert ids() == expected
+
+
+@override_settings(MCP={"AUTH": "token"})
+def test_a_declaration_that_was_refused_is_reported_where_it_stands(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = registry.Problem("the name 'a b' is none", "shop.mcp_tools.f", "Name it otherwise.")
+    monkeypatch.setattr(registry.registry_for("default"), "problems", [problem])
+    [message] = messages()
+    assert (message.id, message.hint) == ("mcp_django.E004", "Name it otherwise.")
+    assert message.msg == "shop.mcp_tools.f: the name 'a b' is none"
+
+
+@override_settings(MCP={"AUTH": "token", "SERVERS": {"default": {}, "staff": {}}})
+def test_a_declaration_for_a_server_that_does_not_exist_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(registry.REGISTRIES, "staff", registry.Registry("staff"))
+    monkeypatch.setitem(registry.REGISTRIES, "stuff", registry.Registry("stuff"))
+    [message] = messages()
+    assert (message.id, message.hint) == ("mcp_django.E006", "It has: default, staff.")
+    assert "'stuff'" in message.msg
+
+
+def test_every_check_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    install(monkeypatch, mcp_django="0.14.0", asgiref="3.8.1")
+    with override_settings(MCP={"AUTH": None, "NONSENSE": 1}, DEBUG=False):
+        found = messages()
+    assert {message.id for message in found} == {f"mcp_django.{id}" for id in ("E001", "E002", "E005", "W001")}
+    assert all(message.hint for message in found)
+
+
+def test_every_id_is_listed_at_the_top_of_the_module() -> None:
+    used = set(re.findall(r'"mcp_django\.([EW]\d+)"', inspect.getsource(checks)))
+    assert used == set(re.findall(r"^\s*([EW]\d+)  ", str(checks.__doc__), re.MULTILINE))

@@ -1,0 +1,219 @@
+import ast
+import dataclasses
+import inspect
+from typing import Any, get_type_hints
+
+import pytest
+from django.core.exceptions import ImproperlyConfigured
+from django.test import override_settings
+
+from mcp_django import conf
+
+SECTIONS = [conf.Limits, conf.ServerSettings, conf.Settings]
+
+
+def problems_of(setting: Any) -> list[conf.Problem]:
+    with override_settings(MCP=setting):
+        return conf.problems()
+
+
+def settings_of(setting: Any) -> conf.Settings:
+    with override_settings(MCP=setting):
+        return conf.get_settings()
+
+
+def test_an_empty_setting_is_closed_and_complete() -> None:
+    settings = settings_of({})
+    assert settings.auth == ()
+    assert list(settings.servers) == ["default"]
+    assert (settings.servers["default"].path, settings.servers["default"].eras) == ("mcp", ("handshake", "stateless"))
+    assert (settings.limits.body, settings.limits.sessions_per_owner) == (4 * 1024 * 1024, 20)
+    assert problems_of({}) == []
+
+
+def test_a_project_without_the_setting_gets_the_defaults(settings: Any) -> None:
+    expected = settings_of({})
+    del settings.MCP
+    assert conf.get_settings() == expected
+
+
+def test_options_of_every_section_are_read() -> None:
+    settings = settings_of(
+        {
+            "AUTH": ["token", "shop.auth.Verifier"],
+            "LOCAL_USER": "ada",
+            "LIMITS": {"IN_FLIGHT": 7, "SESSION_IDLE": 90},
+            "SERVERS": {
+                "default": {"NAME": "shop", "TIMEOUT": 2, "PAGE_SIZE": None, "CAPABILITIES": {"experimental": {}}}
+            },
+            "ALLOWED_ORIGINS": ["https://shop.example"],
+            "AUTODISCOVER_MODULES": ["mcp_tools", "assistants.tools"],
+            "EXPOSE_INTERNAL_ERRORS": True,
+        }
+    )
+    assert settings.auth == ("token", "shop.auth.Verifier")
+    assert settings.local_user == "ada"
+    assert (settings.limits.in_flight, settings.limits.session_idle) == (7, 90.0)
+    server = settings.servers["default"]
+    assert (server.name, server.timeout, server.page_size) == ("shop", 2.0, None)
+    assert server.capabilities == {"experimental": {}}
+    assert settings.allowed_origins == ("https://shop.example",)
+    assert settings.autodiscover_modules == ("mcp_tools", "assistants.tools")
+    assert settings.expose_internal_errors is True
+
+
+def test_the_setting_is_kept_until_it_changes() -> None:
+    with override_settings(MCP={"LOCAL_USER": "ada"}):
+        first = conf.get_settings()
+        assert conf.get_settings() is first
+        with override_settings(MCP={"LOCAL_USER": "bob"}):
+            assert conf.get_settings().local_user == "bob"
+        assert conf.get_settings().local_user == "ada"
+
+
+@pytest.mark.parametrize(
+    ("setting", "path", "suggestion"),
+    [
+        ({"ATUH": "token"}, 'MCP["ATUH"]', "AUTH"),
+        ({"auth": "token"}, 'MCP["auth"]', "AUTH"),
+        ({"LIMITS": {"INFLIGHT": 3}}, 'MCP["LIMITS"]["INFLIGHT"]', "IN_FLIGHT"),
+        ({"SERVERS": {"default": {"INSTRUCTION": ""}}}, 'MCP["SERVERS"]["default"]["INSTRUCTION"]', "INSTRUCTIONS"),
+        ({"ZZZ": 1}, 'MCP["ZZZ"]', None),
+        ({7: 1}, "MCP[7]", None),
+    ],
+)
+def test_an_unknown_key_is_a_problem_with_a_suggestion_but_does_not_stop_the_project(
+    setting: Any, path: str, suggestion: str | None
+) -> None:
+    [problem] = problems_of(setting)
+    assert (problem.path, problem.suggestion, problem.unknown) == (path, suggestion, True)
+    assert settings_of(setting) == settings_of({})
+
+
+@pytest.mark.parametrize(
+    ("setting", "path"),
+    [
+        ("token", "MCP"),
+        ({"LIMITS": [1]}, 'MCP["LIMITS"]'),
+        ({"LIMITS": {"BODY": "4 MiB"}}, 'MCP["LIMITS"]["BODY"]'),
+        ({"LIMITS": {"BODY": True}}, 'MCP["LIMITS"]["BODY"]'),
+        ({"LIMITS": {"BODY": 0}}, 'MCP["LIMITS"]["BODY"]'),
+        ({"LIMITS": {"SESSIONS_PER_OWNER": 40_000}}, 'MCP["LIMITS"]["SESSIONS_PER_OWNER"]'),
+        ({"LIMITS": {"SESSION_IDLE": float("inf")}}, 'MCP["LIMITS"]["SESSION_IDLE"]'),
+        ({"LIMITS": {"KEEP_ALIVE": 0}}, 'MCP["LIMITS"]["KEEP_ALIVE"]'),
+        ({"TOKEN_CACHE_SECONDS": -1}, 'MCP["TOKEN_CACHE_SECONDS"]'),
+        ({"EXPOSE_INTERNAL_ERRORS": 1}, 'MCP["EXPOSE_INTERNAL_ERRORS"]'),
+        ({"LOCAL_USER": ""}, 'MCP["LOCAL_USER"]'),
+        ({"AUTODISCOVER_MODULES": "mcp_tools"}, 'MCP["AUTODISCOVER_MODULES"]'),
+        ({"AUTODISCOVER_MODULES": ["mcp-tools"]}, 'MCP["AUTODISCOVER_MODULES"]'),
+        ({"ALLOWED_ORIGINS": ["https://shop.example/path"]}, 'MCP["ALLOWED_ORIGINS"]'),
+        ({"ALLOWED_ORIGINS": ["shop.example"]}, 'MCP["ALLOWED_ORIGINS"]'),
+        ({"SERVERS": {"default": {"ERAS": []}}}, 'MCP["SERVERS"]["default"]["ERAS"]'),
+        ({"SERVERS": {"default": {"ERAS": ["modern"]}}}, 'MCP["SERVERS"]["default"]["ERAS"]'),
+        ({"SERVERS": {"default": {"LOG_LEVEL": "warn"}}}, 'MCP["SERVERS"]["default"]["LOG_LEVEL"]'),
+        ({"SERVERS": {"default": {"PATH": "/mcp"}}}, 'MCP["SERVERS"]["default"]["PATH"]'),
+        ({"SERVERS": {"default": {"MIDDLEWARE": ["Audit"]}}}, 'MCP["SERVERS"]["default"]["MIDDLEWARE"]'),
+        ({"SERVERS": {"default": {"CAPABILITIES": []}}}, 'MCP["SERVERS"]["default"]["CAPABILITIES"]'),
+        ({"SERVERS": {"admin": {}}}, 'MCP["SERVERS"]'),
+        ({"SERVERS": {"default": {}, "Über": {}}}, 'MCP["SERVERS"]'),
+    ],
+)
+def test_a_value_that_cannot_be_used_stops_the_project_by_name(setting: Any, path: str) -> None:
+    [problem] = problems_of(setting)
+    assert (problem.path, problem.unknown) == (path, False)
+    with pytest.raises(ImproperlyConfigured) as stopped:
+        settings_of(setting)
+    assert str(stopped.value) == f"{path} {problem.message}"
+
+
+def test_every_wrong_value_is_named_at_once() -> None:
+    with pytest.raises(ImproperlyConfigured) as stopped:
+        settings_of({"LOCAL_USER": 3, "LIMITS": {"BODY": -1, "BODI": 1}})
+    assert len(str(stopped.value).splitlines()) == 2
+
+
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        (None, ()),
+        ("none", ("none",)),
+        ("token", ("token",)),
+        ("shop.auth.verify", ("shop.auth.verify",)),
+        (("token", "token", "shop.auth.verify"), ("token", "shop.auth.verify")),
+    ],
+)
+def test_auth_is_read_as_the_verifiers_in_their_order(written: Any, read: tuple[str, ...]) -> None:
+    assert settings_of({"AUTH": written}).auth == read
+
+
+@pytest.mark.parametrize("written", ["tokens", "", [], ["none", "token"], 3, [None], {"token": 1}, "shop..auth"])
+def test_auth_that_is_nobody_s_name_is_refused(written: Any) -> None:
+    [problem] = problems_of({"AUTH": written})
+    assert problem.path == 'MCP["AUTH"]'
+
+
+def test_a_name_that_is_nearly_right_is_corrected() -> None:
+    [problem] = problems_of({"AUTH": ["tokens"]})
+    assert problem.suggestion == "token"
+
+
+def test_another_server_is_named_after_its_alias_and_lives_below_it() -> None:
+    servers = settings_of({"SERVERS": {"default": {}, "staff": {}, "ops": {"PATH": "ops"}}}).servers
+    assert (servers["staff"].name, servers["staff"].path, servers["ops"].path) == ("staff", "mcp/staff", "ops")
+
+
+def test_two_servers_cannot_share_a_path() -> None:
+    [problem] = problems_of({"SERVERS": {"default": {}, "staff": {"PATH": "mcp"}}})
+    assert problem.path == 'MCP["SERVERS"]["staff"]["PATH"]'
+    assert "'default'" in problem.message
+
+
+def test_modules_to_discover_are_known_although_other_values_are_wrong() -> None:
+    with override_settings(MCP={"LIMITS": 3, "AUTODISCOVER_MODULES": ["tools"]}):
+        assert conf.autodiscover_modules() == ("tools",)
+
+
+@override_settings(SECRET_KEY="new", SECRET_KEY_FALLBACKS=["old", "older"])
+def test_the_key_that_seals_comes_first() -> None:
+    assert conf.secret_keys() == ["new", "old", "older"]
+
+
+@pytest.mark.parametrize(
+    ("debug", "written", "read"),
+    [
+        (True, [], [".localhost", "127.0.0.1", "[::1]"]),
+        (True, ["a.example"], ["a.example"]),
+        (False, [], []),
+    ],
+)
+def test_allowed_hosts_are_those_django_allows(debug: bool, written: list[str], read: list[str]) -> None:
+    with override_settings(DEBUG=debug, ALLOWED_HOSTS=written):
+        assert conf.allowed_hosts() == read
+
+
+@pytest.mark.parametrize("section", SECTIONS)
+def test_every_option_is_described(section: type[Any]) -> None:
+    tree = ast.parse(inspect.getsource(section)).body[0]
+    assert isinstance(tree, ast.ClassDef)
+    bare = [
+        ast.unparse(node.target)
+        for node, following in zip(tree.body, [*tree.body[1:], None], strict=True)
+        if isinstance(node, ast.AnnAssign)
+        and not (isinstance(following, ast.Expr) and isinstance(following.value, ast.Constant))
+    ]
+    assert bare == []
+
+
+@pytest.mark.parametrize("section", SECTIONS)
+def test_every_default_can_also_be_written(section: type[Any]) -> None:
+    defaults = section()
+    for name, hint in get_type_hints(section, include_extras=True).items():
+        if hasattr(hint, "__metadata__") and name != "auth":
+            value = getattr(defaults, name)
+            assert hint.__metadata__[0](value) == value
+
+
+@pytest.mark.parametrize("section", SECTIONS)
+def test_settings_are_values(section: type[Any]) -> None:
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        setattr(section(), dataclasses.fields(section)[0].name, None)

@@ -1,0 +1,75 @@
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from django.apps import apps
+from django.test import override_settings
+
+from mcp_django.discovery import autodiscover
+
+
+@pytest.fixture
+def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """An installed app in a folder of its own."""
+    package = tmp_path / "discovered_shop"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    monkeypatch.syspath_prepend(str(tmp_path))
+    yield package
+    for name in [name for name in sys.modules if name.startswith("discovered_shop")]:
+        del sys.modules[name]
+
+
+@contextmanager
+def install() -> Iterator[None]:
+    """The app, before anything of it is discovered."""
+    names = [*(config.name for config in apps.get_app_configs()), "discovered_shop"]
+    # Two steps: the apps are loaded before the other settings of the same override count.
+    with override_settings(MCP={"AUTODISCOVER_MODULES": []}), override_settings(INSTALLED_APPS=names):
+        yield
+
+
+def test_the_tools_of_an_installed_app_are_imported(shop: Path) -> None:
+    (shop / "mcp_tools.py").touch()
+    with install():
+        assert "discovered_shop.mcp_tools" not in sys.modules
+        autodiscover()
+        assert "discovered_shop.mcp_tools" in sys.modules
+
+
+def test_django_s_start_discovers_the_modules_of_the_setting(shop: Path) -> None:
+    (shop / "assistants.py").touch()
+    with install(), override_settings(MCP={"AUTODISCOVER_MODULES": ["assistants"]}):
+        apps.get_app_config("mcp_django").ready()
+        assert "discovered_shop.assistants" in sys.modules
+
+
+def test_several_module_names_are_looked_for(shop: Path) -> None:
+    (shop / "one.py").touch()
+    (shop / "two.py").touch()
+    with install():
+        autodiscover(["one", "two"])
+        assert {"discovered_shop.one", "discovered_shop.two"} <= sys.modules.keys()
+
+
+def test_an_app_without_tools_is_passed_over(shop: Path) -> None:
+    with install():
+        autodiscover()
+
+
+@pytest.mark.parametrize(
+    ("source", "error"),
+    [("import a_module_nobody_has", ModuleNotFoundError), ("raise ValueError('no')", ValueError), ("(", SyntaxError)],
+)
+def test_an_error_in_a_module_is_not_swallowed(shop: Path, source: str, error: type[Exception]) -> None:
+    (shop / "mcp_tools.py").write_text(source)
+    with install(), pytest.raises(error):
+        autodiscover()
+
+
+def test_a_module_called_mcp_is_a_stranger_s(shop: Path) -> None:
+    (shop / "mcp.py").write_text("raise RuntimeError('not ours to import')")
+    with install():
+        autodiscover()

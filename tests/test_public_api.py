@@ -1,0 +1,80 @@
+"""What `import mcp_django` promises: few names, documented and typed, and no price of a configured Django."""
+
+import ast
+import inspect
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import mcp_django
+
+PACKAGE = Path(mcp_django.__file__).parent
+
+
+def _run(code: str) -> subprocess.CompletedProcess[str]:
+    """Run code in a fresh interpreter that knows of no settings."""
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=PACKAGE.parent,
+        env={"PYTHONPATH": str(PACKAGE.parent)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+
+def _is_ours(value: object) -> bool:
+    return not isinstance(value, ModuleType) and str(getattr(value, "__module__", "")).startswith("mcp_django")
+
+
+def test_all_is_sorted_and_has_no_doubles() -> None:
+    assert list(mcp_django.__all__) == sorted(set(mcp_django.__all__))
+
+
+def test_all_names_everything_that_is_public() -> None:
+    public = {n for n in dir(mcp_django) if not n.startswith("_") and _is_ours(getattr(mcp_django, n))}
+    assert public <= set(mcp_django.__all__)
+
+
+@pytest.mark.parametrize("name", mcp_django.__all__)
+def test_public_name_is_there_and_listed_by_dir(name: str) -> None:
+    assert getattr(mcp_django, name) is not None
+    assert name in dir(mcp_django)
+
+
+@pytest.mark.parametrize("name", mcp_django.__all__)
+def test_public_name_has_a_docstring_of_its_own(name: str) -> None:
+    value = getattr(mcp_django, name)
+    text = value.__doc__ or ""
+    assert text.strip()
+    if inspect.isclass(value):
+        assert not text.startswith(f"{value.__name__}("), "that is the signature a dataclass makes up"
+        assert text not in [base.__doc__ for base in value.__mro__[1:]], "that is the text of a base class"
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="no_such_name"):
+        _ = mcp_django.no_such_name  # type: ignore[attr-defined]
+
+
+def test_importing_needs_no_settings() -> None:
+    ran = _run("import mcp_django, sys; assert 'django.conf' not in sys.modules, 'it imported django.conf'")
+    assert ran.returncode == 0, ran.stderr
+
+
+def test_declaring_a_tool_needs_no_settings() -> None:
+    ran = _run("from mcp_django import tool\n@tool\ndef double(number: int) -> int:\n    return 2 * number\n")
+    assert ran.returncode == 0, ran.stderr
+
+
+def test_the_package_is_marked_as_typed() -> None:
+    assert (PACKAGE / "py.typed").is_file()
+
+
+@pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=lambda p: p.relative_to(PACKAGE).as_posix())
+def test_a_module_says_what_it_is(path: Path) -> None:
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    assert "migrations" in path.parts or not tree.body or ast.get_docstring(tree)
