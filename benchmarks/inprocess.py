@@ -20,7 +20,7 @@ class Exchange:
     """One request and what came back, with the behaviour of uvicorn: after the body, `receive` waits for the end."""
 
     def __init__(self, request: bytes, expected: Expected) -> None:
-        head, _, self._body = request.partition(b"\r\n\r\n")
+        head, _, self.body = request.partition(b"\r\n\r\n")
         first, *lines = head.split(b"\r\n")
         method, path, _ = first.split(b" ")
         self.headers: Headers = [(name.lower(), value) for name, _, value in (line.partition(b": ") for line in lines)]
@@ -47,7 +47,7 @@ class Exchange:
         """The body, then nothing until the answer is complete, then the disconnect."""
         if not self._received:
             self._received = True
-            return {"type": "http.request", "body": self._body, "more_body": False}
+            return {"type": "http.request", "body": self.body, "more_body": False}
         await self._ended.wait()
         return {"type": "http.disconnect"}
 
@@ -96,10 +96,11 @@ class Caller:
 
     async def _call(self, request: bytes, expected: Expected) -> Exchange:
         exchange = Exchange(request, expected)
-        await asyncio.get_running_loop().create_task(self._run(exchange))
+        await asyncio.get_running_loop().create_task(self.run(exchange))
         exchange.check()
         return exchange
 
-    async def _run(self, exchange: Exchange) -> None:
+    async def run(self, exchange: Exchange) -> None:
+        """Hand one exchange to the application."""
         # A task wants a coroutine; ASGI promises no more than an awaitable.
         await self._application(exchange.scope, exchange.receive, exchange.send)

@@ -9,7 +9,6 @@ These names are the public API; importing them needs neither Django's settings n
 """
 
 from .protocol.content import (
-    Annotations,
     AudioContent,
     BlobResourceContents,
     EmbeddedResource,
@@ -20,7 +19,7 @@ from .protocol.content import (
     TextResourceContents,
 )
 from .protocol.errors import MCPError, ToolError
-from .protocol.types import Icon, ToolAnnotations
+from .protocol.types import Annotations, Icon, ToolAnnotations
 from .server.context import Context
 from .server.decorators import completion, prompt, resource, tool
 from .server.handlers import Depends

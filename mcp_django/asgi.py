@@ -40,7 +40,8 @@ class _Mount:
             found = {settings.servers[alias].path: (get_server(alias), get_exchange(alias)) for alias in aliases()}
         else:
             found = {
-                path.strip("/"): (server.bind(ports(server.alias)), build_exchange(server)) for path, server in servers.items()
+                path.strip("/"): (server.bind(ports(server.alias)), build_exchange(server))
+                for path, server in servers.items()
             }
         self._servers = [server for server, _ in found.values()]
         self._static: dict[str, Door] = {}

@@ -19,7 +19,6 @@ from django.utils.version import get_version_tuple
 
 from mcp_django import conf
 from mcp_django.server import registry
-from mcp_django.server.decorators import unclaimed
 
 OTHER_DISTRIBUTION = "mcp-django"
 LEAST_ASGIREF = (3, 13)
@@ -93,7 +92,7 @@ def check_authentication(app_configs: Sequence[Any] | None, **kwargs: Any) -> li
 def check_declarations(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[CheckMessage]:
     """Every tool, resource, prompt and completion that was declared must be served, by a server that exists."""
     found: list[CheckMessage] = []
-    for problem in [*registry.problems(), *unclaimed()]:
+    for problem in registry.problems():
         text = problem.text if problem.source in problem.text else f"{problem.source}: {problem.text}"
         found.append(Error(text, hint=problem.hint, id="mcp_django.E004"))
     if not _usable():

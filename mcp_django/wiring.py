@@ -5,7 +5,7 @@ Everything here is made at its first use, kept for the process, and made anew wh
 
 import difflib
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
@@ -36,7 +36,7 @@ def aliases() -> Sequence[str]:
 
 @functools.cache
 def get_server(alias: str = "default") -> Server:
-    """The server of an alias, with what autodiscovery found for it. Raises ImproperlyConfigured for an unknown alias."""
+    """The server of an alias, with what autodiscovery found. Raises ImproperlyConfigured for an unknown alias."""
     settings = conf.get_settings()
     described = settings.servers.get(alias)
     if described is None:
@@ -129,7 +129,7 @@ def _ask_limits(limits: conf.Limits) -> AskLimits:
 
 def _provider(path: str) -> Provider:
     found: Any = import_string(path)
-    if isinstance(found, type) or (isinstance(found, Callable) and not isinstance(found, Provider)):  # type: ignore[arg-type]
+    if not isinstance(found, Provider) and callable(found):
         found = found()
     if not isinstance(found, Provider):
         raise ImproperlyConfigured(f"{path} is no provider; it must be a mcp_django.Provider, or give one when called")

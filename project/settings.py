@@ -83,7 +83,7 @@ STATIC_URL = "static/"
 MCP = {
     # Who may call. "none": the local principal, from a loopback address only. "token": bearers of personal access
     # tokens (admin, or `manage.py mcp_createtoken`). Or a dotted path to a verifier of your own, or a list of these.
-    "AUTH": "none",
+    "AUTH": "none" if DEBUG else "token",
     # The user the local principal acts as: it owns the trips that are planned. `manage.py demo` makes it.
     "LOCAL_USER": "demo",
     "SERVERS": {

@@ -1,6 +1,6 @@
 """Sessions in the admin: who is connected, and the means to end it. Nothing here can be edited."""
 
-from typing import Any, ClassVar
+from typing import Any
 
 from django.contrib import admin, messages
 from django.contrib.auth import get_user_model
@@ -41,7 +41,7 @@ class SessionAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # it takes none
     list_filter = [StateFilter, "server", "revision"]
     list_select_related = ["user"]
     actions = ["end_sessions", "end_sessions_of_users"]
-    fields: ClassVar[list[str]] = [
+    readonly_fields = (
         "client",
         "key_prefix",
         "server",
@@ -58,8 +58,8 @@ class SessionAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # it takes none
         "expires",
         "terminated_at",
         "end_reason",
-    ]
-    readonly_fields = tuple(fields)
+    )
+    fields = readonly_fields
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return False

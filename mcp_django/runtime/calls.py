@@ -10,9 +10,10 @@ import asyncio
 import contextvars
 import sys
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from ..protocol.errors import InternalError, MCPError
+from ..protocol.jsonrpc import Request
 from ..protocol.revisions import Era
 from ..server.call import Call
 from ..server.eras.base import Era as EraStrategy
@@ -102,7 +103,7 @@ class Flight:
             self._outbox.opened = self._stream
         session = call.connection.session
         if session is not None:
-            session.in_flight[call.message.id] = self  # type: ignore[union-attr]
+            session.in_flight[cast(Request, call.message).id] = self
         context = contextvars.Context()
         loop = asyncio.get_running_loop()
         if sys.version_info >= (3, 12):
@@ -155,7 +156,7 @@ class Flight:
         finally:
             session = call.connection.session
             if session is not None:
-                session.in_flight.pop(call.message.id, None)  # type: ignore[union-attr]
+                session.in_flight.pop(cast(Request, call.message).id, None)
             # No cycle may be left: collecting it would cost more than the call.
             self._outbox.opened = None
             self._in_flight.leave(self._owner)

@@ -17,6 +17,7 @@ from concurrent.futures import Executor, Future
 from queue import SimpleQueue
 from typing import Any
 
+from asgiref.sync import SyncToAsync
 from django.db import connections, reset_queries
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.signals import connection_created
@@ -267,6 +268,8 @@ class _Return:
 
     def __call__(self) -> None:
         end()
+        # asgiref notes in the thread which loop it worked for: that would keep the loop alive, and with it the pool.
+        vars(SyncToAsync.threadlocal).clear()
         self._pool.release(self._lane)
 
 

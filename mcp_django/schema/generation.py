@@ -112,6 +112,8 @@ def compile_type(
     """
     try:
         return Compiled(annotation, mode, generator)
+    except DeclarationError as error:
+        raise DeclarationError(f"{where}: {error}") from error
     except PydanticUndefinedAnnotation as error:
         raise DeclarationError(
             f"{where}: the type {describe_type(annotation)} refers to {error.name!r}, which cannot be resolved; "

@@ -69,9 +69,10 @@ def inline(schema: dict[str, Any], structs: dict[str, type[Any]]) -> dict[str, A
     classes = list(structs.values())
     try:
         roots, components = _msgspec().json.schema_components(classes, ref_template="#/$defs/{name}")
-    except TypeError as error:
+    except (TypeError, KeyError) as error:
+        # KeyError: two classes of one module and one name.
         names = ", ".join(cls.__name__ for cls in classes)
-        raise DeclarationError(f"msgspec cannot describe {names} as JSON Schema: {error}") from error
+        raise DeclarationError(f"msgspec cannot describe {names} together as JSON Schema ({error})") from error
     by_mark = dict(zip(structs, roots, strict=True))
     result: dict[str, Any] = _replace(schema, by_mark)
     definitions = result.setdefault("$defs", {})

@@ -43,6 +43,9 @@ def echo(value: Any) -> str:
         value = value if len(value) <= _ECHO else f"{value[:_ECHO]}..."
     elif isinstance(value, list | dict):
         return "the list" if isinstance(value, list) else "the object"
+    elif isinstance(value, int) and value.bit_length() > 1000:
+        # Python refuses to write integers of several thousand digits.
+        return "the integer"
     return shorten(json.dumps(value, ensure_ascii=False, default=str), _ECHO + 5)
 
 
@@ -71,6 +74,7 @@ def choices(values: Sequence[Any]) -> str:
 
 def _rules(error: ValidationError, schema: Any, noun: str) -> Iterator[tuple[str, str]]:
     kind, value, path = error.kind, error.instance, place(error.instance_path)
+    whole = path or f"{noun}s"
     noun = "key" if path else noun
     match kind:
         case Kind.Required():
@@ -80,13 +84,13 @@ def _rules(error: ValidationError, schema: Any, noun: str) -> Iterator[tuple[str
             for name in kind.unexpected[:_CHOICES]:
                 yield path, unknown(name, known, noun)
         case Kind.Type():
-            yield path, _wrong_type(value, kind.types)
+            yield whole, _wrong_type(value, kind.types)
         case Kind.AnyOf() | Kind.OneOfNotValid():
             yield from _branches(kind.context, value, path, schema, noun)
         case Kind.PropertyNames():
-            yield path, f"a key breaks its rule: {shorten(kind.error.message)}"
+            yield whole, f"a key breaks its rule: {shorten(kind.error.message)}"
         case _:
-            yield path, _simple(kind, value) or shorten(error.message)
+            yield whole, _simple(kind, value) or shorten(error.message)
 
 
 def _branches(

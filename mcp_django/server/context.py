@@ -220,14 +220,16 @@ class Context:
 
         Raises MissingClientCapability when the client cannot ask, Unanswered when no valid answer comes.
         """
-        return await self._ask(form_question(self._call.revision, message, schema, key))
+        answer: Answer[Any] = await self._ask(form_question(self._call.revision, message, schema, key))
+        return answer
 
     async def elicit_url(self, message: str, url: str, *, key: str | None = None) -> Answer[None]:
         """Ask the user to open a page of yours, for what must not pass through the client. Accepting is consent to
         open it.
         """
         elicitation_id = secrets.token_urlsafe(16) if self._call.revision.elicitation_id else None
-        return await self._ask(url_question(message, url, elicitation_id, key))
+        answer: Answer[None] = await self._ask(url_question(message, url, elicitation_id, key))
+        return answer
 
     async def sample(
         self,

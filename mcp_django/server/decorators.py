@@ -24,13 +24,12 @@ from ..schema import (
 )
 from .handlers import Handler, injected_parameters, is_injected, source_of
 from .primitives import Completer, Permission, Primitive, Prompt, Resource, ResourceTemplate, Tool
-from .registry import Problem, Registry, registry_for
+from .registry import METHODS, Registry, registry_for
 from .results import ToolResult
 
 F = TypeVar("F", bound=Callable[..., Any])
 Build = Callable[[Any], Primitive | Completer]
 _MARK = "__mcp_declarations__"
-_unclaimed: dict[Any, Registry] = {}
 NAME = re.compile(r"[A-Za-z0-9_.\-]{1,64}")
 """server/tools allows 128 characters; clients that check allow 64."""
 
@@ -219,7 +218,7 @@ def _decorator(registry: Registry, fn: Any, build: Build) -> Any:
         if owner and not owner.endswith("<locals>"):
             # A method: its toolset registers it, once there is an instance to bind it to.
             setattr(inner, _MARK, (*getattr(inner, _MARK, ()), build))
-            _unclaimed[inner] = registry
+            METHODS.add(inner, source_of(inner))
         else:
             registry.add(lambda: build(function), source_of(function))
         return function
@@ -232,21 +231,8 @@ def declarations_of(function: Any) -> tuple[Build, ...]:
     return getattr(function, _MARK, ())
 
 
-def claim(cls: type) -> None:
-    """`cls` is a Toolset: the methods it marks will be registered by it."""
-    for value in vars(cls).values():
-        _unclaimed.pop(getattr(value, "__func__", value), None)
-
-
-def unclaimed() -> list[Problem]:
-    """Marked methods of classes that are no toolsets; they would never be served."""
-    text = "{} is marked as a method of a toolset, but its class is not a Toolset"
-    hint = "Let the class inherit from mcp_django.Toolset, or move the function out of it."
-    return [Problem(text.format(source_of(function)), source_of(function), hint) for function in _unclaimed]
-
-
 def _name(fn: Callable[..., Any], name: str | None) -> str:
-    name = name or getattr(fn, "__name__", "")
+    name = str(name or getattr(fn, "__name__", ""))
     if not NAME.fullmatch(name):
         raise DeclarationError(f"{source_of(fn)}: the name {name!r} must have 1 to 64 letters, digits, or one of _ - .")
     return name
@@ -258,7 +244,7 @@ def _description(options: PrimitiveOptions, summary: str, name: str) -> str:
 
 def _common(options: PrimitiveOptions) -> dict[str, Any]:
     given: dict[str, Any] = dict(options)
-    common = {key: given[key] for key in ("title", "permission", "timeout") if key in given}
+    common: dict[str, Any] = {key: given[key] for key in ("title", "permission", "timeout") if key in given}
     common |= {key: tuple(given.get(key, ())) for key in ("icons", "tags", "scopes")}
     return common | {key: dict(given.get(key, {})) for key in ("meta", "metadata")}
 

@@ -46,7 +46,7 @@ NEEDS = {
 
 
 def dispatch(call: Call) -> Body | Coroutine[Any, Any, Body]:
-    """Find the method in the call's revision and begin it. Raises MethodNotFound, and what the method's checks raise."""
+    """Find the method in the call's revision and begin it. Raises MethodNotFound, and what the method raises."""
     method = call.message.method
     function = METHODS.get(method)
     if function is None or method not in call.revision.methods:

@@ -89,7 +89,7 @@ def is_async(fn: Callable[..., Any]) -> bool:
     """Also for partials and objects with an async `__call__`."""
     while isinstance(fn, functools.partial):
         fn = fn.func
-    return inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(getattr(type(fn), "__call__", None))
+    return inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(vars(type(fn)).get("__call__"))
 
 
 def source_of(fn: Any) -> str:

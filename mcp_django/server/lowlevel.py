@@ -62,7 +62,7 @@ class Handlers(Provider):
             "prompts": list_prompts,
             "completions": complete,
         }
-        self.offers = frozenset(what for what, function in given.items() if function is not None)  # type: ignore[misc]
+        self.offers = frozenset(what for what, function in given.items() if function is not None)
         self._compiled: OrderedDict[tuple[str, bytes], Any] = OrderedDict()
 
     async def tools(self, ctx: Context) -> Iterable[Tool]:

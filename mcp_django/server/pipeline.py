@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Coroutine
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from ..protocol import jsonrpc
 from ..protocol.errors import InternalError, InvalidRequest, MCPError, ResourceNotFound
@@ -58,10 +58,10 @@ class Pipeline:
     def handle(self, era: EraStrategy, raw: Any, connection: Connection, outbox: Outbox) -> Outcome:
         """What becomes of a message. Raises MCPError, with the request's id in `request_id` when it was readable."""
         message = era.read(raw, connection)  # 3. the era's shapes
-        if type(message) is list:
+        if isinstance(message, list):
             return self._batch(era, message, connection, outbox)
-        if type(message) is not jsonrpc.Request:
-            return self._receive(era, message, connection, outbox)  # type: ignore[arg-type]
+        if not isinstance(message, jsonrpc.Request):
+            return self._receive(era, message, connection, outbox)
         try:
             call = era.open(message, connection, outbox)  # 3. the call
             if self._through is not None or (self.server.has_lifespan and not self.server.lifespan.entered()):
@@ -109,26 +109,24 @@ class Pipeline:
             raise InternalError(report(self.server, f"method {call.method!r}", problem)) from None
 
     def _encode(self, call: Call, body: Body) -> bytes:
-        id = call.message.id  # type: ignore[union-attr]
-        if type(body) is Encoded:
+        id = cast(jsonrpc.Request, call.message).id
+        if isinstance(body, Encoded):
             return jsonrpc.splice(id, body.raw)
         if type(body) is InputRequired:
             return jsonrpc.result(id, call.era.suspend(call, body))
-        if "resultType" not in body:  # type: ignore[operator]
-            body = call.era.dress(call, body)  # type: ignore[arg-type]
-        return jsonrpc.result(id, body)
+        return jsonrpc.result(id, body if "resultType" in body else call.era.dress(call, body))
 
     def _receive(
         self, era: EraStrategy, message: jsonrpc.Notification | jsonrpc.Response, connection: Connection, outbox: Outbox
     ) -> Receipt:
-        if type(message) is jsonrpc.Response:
+        if isinstance(message, jsonrpc.Response):
             if connection.session is None:
                 raise InvalidRequest("Nothing was asked here")
             connection.session.answer(message)
             return Receipt()
         if era.name is Era.STATELESS and self._through is None:
             return Receipt()
-        return Receipt(self._noticed(era.open(message, connection, outbox)))  # type: ignore[arg-type]
+        return Receipt(self._noticed(era.open(message, connection, outbox)))
 
     async def _noticed(self, call: Call) -> None:
         try:

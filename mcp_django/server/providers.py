@@ -6,7 +6,6 @@ same key. `version` changes whenever a list may have changed.
 """
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from typing import ClassVar
 
 from .context import Context
 from .primitives import Completion, Prompt, Resource, ResourceTemplate, Tool
@@ -15,7 +14,7 @@ from .primitives import Completion, Prompt, Resource, ResourceTemplate, Tool
 class Provider:
     """A source of primitives, asked anew for each call."""
 
-    offers: ClassVar[frozenset[str]] = frozenset({"tools", "resources", "prompts", "completions"})
+    offers: frozenset[str] = frozenset({"tools", "resources", "prompts", "completions"})
     """The capabilities that this provider may serve."""
 
     @property

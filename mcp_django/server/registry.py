@@ -130,6 +130,31 @@ class Registry:
         return None
 
 
+class Methods:
+    """Methods that the decorators marked, until their class turns out to be a Toolset, which registers them."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[Any, str] = {}
+
+    def add(self, function: Any, source: str) -> None:
+        self._waiting[function] = source
+
+    def claim(self, cls: type) -> None:
+        """`cls` is a Toolset."""
+        for value in vars(cls).values():
+            function = getattr(value, "__func__", value)
+            if callable(function):
+                self._waiting.pop(function, None)
+
+    def problems(self) -> list[Problem]:
+        """Those that nobody will ever serve."""
+        text = "{} is marked as a method of a toolset, but its class is not a Toolset"
+        hint = "Let the class inherit from mcp_django.Toolset, or move the function out of it."
+        return [Problem(text.format(source), source, hint) for source in self._waiting.values()]
+
+
+METHODS = Methods()
+
 REGISTRIES: dict[str, Registry] = {}
 """What `mcp_tools.py` modules registered, by server alias."""
 
@@ -143,4 +168,4 @@ def registry_for(alias: str) -> Registry:
 
 def problems() -> list[Problem]:
     """Every declaration that was refused, for the system checks."""
-    return [problem for registry in REGISTRIES.values() for problem in registry.problems]
+    return [problem for registry in REGISTRIES.values() for problem in registry.problems] + METHODS.problems()

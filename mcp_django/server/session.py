@@ -14,7 +14,7 @@ from .ports import Interactive
 
 
 class Cancellable(Protocol):
-    def cancel(self) -> None: ...
+    def cancel(self) -> object: ...
 
 
 class Session:
@@ -76,7 +76,8 @@ class Session:
         """
         id = f"s{next(self._ids)}"
         # The future comes first: the answer may arrive before `put` returns.
-        answer = self._asked[id] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[jsonrpc.Response] = asyncio.get_running_loop().create_future()
+        self._asked[id] = answer
         try:
             await outbox.put(jsonrpc.request(id, method, params))
             async with asyncio.timeout(timeout):
@@ -89,7 +90,7 @@ class Session:
 
     def answer(self, response: jsonrpc.Response) -> bool:
         """Hand a client's answer to the question it belongs to; False when nobody waits for it."""
-        waiting = None if response.id is None else self._asked.get(response.id)
+        waiting = self._asked.get(response.id)
         if waiting is None or waiting.done():
             return False
         waiting.set_result(response)

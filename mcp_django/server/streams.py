@@ -55,29 +55,34 @@ class Outbox:
         self._messages.clear()
         self.finish()
 
-    async def read(self, timeout: float) -> list[bytes] | None:
-        """All that waits; an empty list after `timeout` seconds of silence; None at the end."""
+    async def read(self, patience: float) -> list[bytes] | None:
+        """All that waits; an empty list after `patience` seconds of silence; None at the end."""
         if not self._messages:
-            if self._closed:
+            if self.is_over():
                 return None
             loop = asyncio.get_running_loop()
-            self._reader = loop.create_future()
-            alarm = loop.call_later(timeout, self._wake)
+            reader = self._reader = loop.create_future()
+            alarm = loop.call_later(patience, self._wake)
             try:
-                await self._reader
+                await reader
             finally:
                 alarm.cancel()
                 self._reader = None
             if not self._messages:
-                return None if self._closed else []
+                return None if self.is_over() else []
         messages = list(self._messages)
         self._messages.clear()
         self._free()
         return messages
 
+    def is_over(self) -> bool:
+        """Has the last message been queued?"""
+        return self._closed
+
     def _wake(self) -> None:
-        if self._reader is not None and not self._reader.done():
-            self._reader.set_result(None)
+        reader = self._reader
+        if reader is not None and not reader.done():
+            reader.set_result(None)
 
     def _free(self) -> None:
         while self._writers:

@@ -19,10 +19,10 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any, ClassVar, TypeVar, overload
 
 from ..schema import DeclarationError
-from .decorators import claim, declarations_of
+from .decorators import declarations_of
 from .handlers import source_of
 from .primitives import Completer, Permission, Primitive, Tool
-from .registry import Registry, registry_for
+from .registry import METHODS, Registry, registry_for
 
 C = TypeVar("C", bound="type[Toolset]")
 
@@ -43,7 +43,7 @@ class Toolset:
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        claim(cls)
+        METHODS.claim(cls)
 
     @contextlib.asynccontextmanager
     async def lifespan(self) -> AsyncIterator[None]:
@@ -96,7 +96,7 @@ def register(toolset: Any = None, *, server: str = "default") -> Any:
     """Register a Toolset class: `@register`, or `@register(server="internal")`."""
 
     def decorate(cls: C) -> C:
-        if not (isinstance(cls, type) and issubclass(cls, Toolset)):
+        if not issubclass(cls, Toolset):
             raise DeclarationError(f"{source_of(cls)}: register() takes a subclass of Toolset")
         add_toolset(registry_for(server), cls())
         return cls

@@ -83,9 +83,10 @@ class Caller:
 
     async def _listen(self, outbox: Outbox) -> None:
         while (messages := await outbox.read(POLL)) is not None:
-            for message in messages if self._tell is not None else ():
+            for message in messages:
                 said = jsonrpc.loads(message)
-                self._tell(said["method"], said.get("params", {}))  # type: ignore[misc]
+                if self._tell is not None:
+                    self._tell(said["method"], said.get("params", {}))
 
     def _answers(self, result: dict[str, Any]) -> dict[str, Any]:
         assert self._ask is not None  # without it the server asks nothing

@@ -132,7 +132,8 @@ def test_tools_answer_with_rows_of_the_database(demo: Demo) -> None:
     zurich = call(demo, "auto", "search_airports", {"query": "zürich", "country": "Switzerland", "limit": 1})
     assert zurich.structured_content["result"][0]["iata"] == "ZRH"
     near = call(demo, "auto", "nearest_airports", {"latitude": -17.7, "longitude": 179.99, "limit": 2})
-    assert [row["distance_km"] for row in near.structured_content["result"]] == [70.6, 71.9]
+    rows = [(row["airport"]["iata"], row["distance_km"]) for row in near.structured_content["result"]]
+    assert rows == [("ICI", 70.9), ("KXF", 72.0)]
     nepal = call(demo, "auto", "country_statistics", {"country": "NP"}).structured_content
     assert nepal["country"] == "Nepal"
     assert sum(nepal["airports_by_region"].values()) <= nepal["airports"]
@@ -170,7 +171,7 @@ def test_planning_a_trip_asks_twice_and_saves_it_once(demo: Demo, mode: str) -> 
     route = {"origin": "ZRH", "destination": "AKL", "stops": ["NAN"]}
     result = call(demo, mode, "plan_trip", route, elicitation_callback=user.answer)
     assert not result.is_error, result
-    assert len(user.asked) == 2
+    assert len(user.asked) == 2, result
     assert result.structured_content["trip"]["route"] == ["ZRH", "NAN", "AKL"]
     trips = call(demo, mode, "list_trips", {}).structured_content["result"]
     mine = [trip for trip in trips if trip["name"] == user.trip]
@@ -184,19 +185,3 @@ def test_a_trip_that_is_not_confirmed_is_not_saved(demo: Demo, mode: str) -> Non
     assert result.structured_content["trip"] is None
     trips = call(demo, mode, "list_trips", {}).structured_content["result"]
     assert user.trip not in {trip["name"] for trip in trips}
-
-
-def test_a_port_in_use_is_said_in_a_sentence(demo: Demo, fresh_dir: Path) -> None:
-    port = demo.site.rpartition(":")[2]
-    second = subprocess.run(
-        [sys.executable, "manage.py", "demo", "--port", port],
-        cwd=ROOT,
-        env=environment(fresh_dir),
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert second.returncode == 1
-    assert "choose another with --port" in second.stderr
-    assert "Traceback" not in second.stderr

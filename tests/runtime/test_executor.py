@@ -456,10 +456,12 @@ class TestConnections:
     def test_a_connection_that_broke_is_replaced(self, kept_connections: None) -> None:
         def break_it() -> None:
             Group.objects.count()
-            connection.connection.close()
+            broken = connections["default"]
+            broken.connection.close()
             with pytest.raises(Exception, match=r"(?i)closed"):
                 Group.objects.count()
-            connection.errors_occurred = True
+            # SQLite calls every connection usable.
+            broken.errors_occurred, broken.is_usable = True, lambda: False
 
         async def main(executor: LaneExecutor) -> int:
             await executor.run(break_it)

@@ -299,15 +299,28 @@ def test_types_are_described_by_reference_once() -> None:
 
 
 def test_a_struct_keeps_the_description_of_its_parameter() -> None:
-    schema = compile_type(Annotated[Shape, Field(description="Which")], "test").schema
-    assert schema["$ref"] == "#/$defs/Shape"
-    assert schema["description"] == "Which"
+    schema = parameters_of(taking(Annotated[Shape, Field(description="Which")]), is_injected=nothing).schema
+    assert schema["properties"]["value"] == {"$ref": "#/$defs/Shape", "description": "Which"}
 
 
-def test_two_structs_of_one_name_are_refused() -> None:
-    other = msgspec.defstruct("Shape", [("colour", str)])
-    with pytest.raises(DeclarationError, match="Shape"):
-        compile_type(tuple[Shape, other], "test")  # type: ignore[valid-type]
+def test_two_structs_of_one_name_are_kept_apart() -> None:
+    other = msgspec.defstruct("Shape", [("colour", str)], module="elsewhere")
+    schema = compile_type(tuple[Shape, other], "test").schema  # type: ignore[valid-type]
+    first, second = (item["$ref"].removeprefix("#/$defs/") for item in schema["prefixItems"])
+    assert list(schema["$defs"][first]["properties"]) == ["sides", "inner", "when"]
+    assert list(schema["$defs"][second]["properties"]) == ["colour"]
+
+
+def test_a_struct_and_a_model_of_one_name_are_refused() -> None:
+    struct = msgspec.defstruct("Model", [("colour", str)])
+    with pytest.raises(DeclarationError, match="test: two types are called Model; rename"):
+        compile_type(tuple[Model, struct], "test")  # type: ignore[valid-type]
+
+
+def test_a_struct_that_holds_what_msgspec_does_not_know_is_refused() -> None:
+    struct = msgspec.defstruct("Holder", [("model", Model)])
+    with pytest.raises(DeclarationError, match="test: msgspec cannot describe Holder"):
+        compile_type(struct, "test")
 
 
 def test_the_words_of_an_enums_titles_stay_out() -> None:

@@ -7,10 +7,10 @@ from typing import Any
 from asgiref.sync import async_to_sync
 from django.core.management.base import BaseCommand, CommandError
 
-from ...transports.inprocess import Caller
-from ..acting import acting_as
 from ...protocol.errors import MCPError
+from ...transports.inprocess import Caller
 from ...wiring import aliases, get_server
+from ..acting import acting_as
 
 
 class Command(BaseCommand):
@@ -38,7 +38,9 @@ class Command(BaseCommand):
             raise CommandError(f"The arguments are no JSON: {problem}") from None
         if not isinstance(arguments, dict):
             raise CommandError("The arguments must be a JSON object")
-        caller = Caller(get_server(options["server"]), acting_as(options["user"], options["scopes"]), ask=self._ask, tell=self._tell)
+        caller = Caller(
+            get_server(options["server"]), acting_as(options["user"], options["scopes"]), ask=self._ask, tell=self._tell
+        )
         try:
             result = async_to_sync(caller.call_tool)(options["tool"], arguments)
         except MCPError as problem:
@@ -62,7 +64,9 @@ class Command(BaseCommand):
             return {"action": "accept" if _line("Opened? [y/N] ").lower() == "y" else "decline"}
         content: dict[str, Any] = {}
         for name, field in params["requestedSchema"]["properties"].items():
-            typed = _line(f"{field.get('title', name)} ({field.get('type', 'string')}; empty for the default, ! to decline): ")
+            typed = _line(
+                f"{field.get('title', name)} ({field.get('type', 'string')}; empty for the default, ! to decline): "
+            )
             if typed == "!":
                 return {"action": "decline"}
             if typed:

@@ -7,11 +7,11 @@ from typing import Any
 from asgiref.sync import async_to_sync
 from django.core.management.base import BaseCommand
 
-from ..acting import acting_as
 from ...server.ports import ALLOW, HIDDEN, Principal
 from ...server.primitives import Primitive
 from ...server.server import Server
 from ...wiring import aliases, get_server
+from ..acting import acting_as
 
 COLLECTIONS = ("tools", "resources", "templates", "prompts")
 
@@ -62,15 +62,17 @@ async def _verdict(server: Server, principal: Principal, primitive: Primitive) -
     decision = await server.authorizer.decide(principal, primitive)
     if decision == ALLOW:
         return "allowed"
-    return "hidden: the permission is missing" if decision == HIDDEN else f"needs the scopes {' '.join(decision.scopes)}"
+    return (
+        "hidden: the permission is missing" if decision == HIDDEN else f"needs the scopes {' '.join(decision.scopes)}"
+    )
 
 
 def _takes(primitive: Primitive) -> str:
     permission = primitive.permission
     parts = []
     if permission is not None:
-        named = permission if isinstance(permission, str) else getattr(permission, "__name__", None)
-        parts.append(f"permission {named or ', '.join(map(str, permission))}")  # type: ignore[arg-type]
+        named = permission if isinstance(permission, tuple | list) else [permission]
+        parts.append(f"permission {', '.join(getattr(name, '__name__', str(name)) for name in named)}")
     if primitive.scopes:
         parts.append(f"scopes {' '.join(primitive.scopes)}")
     return " and ".join(parts) or "open to every authenticated caller"

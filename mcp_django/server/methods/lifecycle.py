@@ -34,7 +34,7 @@ def ping(call: Call) -> dict[str, Any]:
 
 
 def discover(call: Call) -> dict[str, Any]:
-    """What the server speaks and serves (server/discover). Only versions that can be asked for in this way are named."""
+    """What the server speaks and serves (server/discover). Only versions that are asked for in this way are named."""
     server = call.server
     body: dict[str, Any] = {"supportedVersions": list(STATELESS), "capabilities": server.capabilities(call.revision)}
     if server.instructions:
@@ -55,7 +55,7 @@ async def cancelled(call: Call) -> None:
     (basic/utilities/cancellation).
     """
     session, id = call.session, call.params.get("requestId")
-    if session is not None and type(id) in (int, str):
+    if session is not None and (type(id) is int or type(id) is str):
         running = session.in_flight.get(id)
         if running is not None:
             running.cancel()

@@ -7,7 +7,8 @@ from typing import Any
 from ...protocol.headers import Headers
 from ...runtime.calls import Flight
 from ...server.ports import Principal
-from .exchange import Exchange, Pairs, Reply, Request
+from ..guards import Pairs
+from .exchange import Exchange, Reply, Request
 from .stream import EventStream
 
 Scope = MutableMapping[str, Any]
@@ -46,10 +47,10 @@ class Door:
                 None if build is None else lambda principal: build(scope, body, principal),
             )
         )
-        if type(outcome) is Reply:
+        if isinstance(outcome, Reply):
             await _respond(send, *outcome)
         else:
-            await self._fly(outcome, receive, send)  # type: ignore[arg-type]
+            await self._fly(outcome, receive, send)
 
     async def _rest(self, body: bytes, receive: Receive) -> bytes | None:
         """The whole body, or the first bytes beyond the limit, which is enough to refuse it; None when the client

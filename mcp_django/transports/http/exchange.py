@@ -112,14 +112,13 @@ class Exchange:
             if era.name is Era.HANDSHAKE and Era.HANDSHAKE in self._server.eras:
                 connection.session = await self._session(headers, principal, optional=opens_without_session(raw))
             outcome = pipeline.handle(era, raw, connection, Outbox(interactive=request.streams))  # 5 and on
-            if type(outcome) is bytes:
+            if isinstance(outcome, bytes):
                 return Reply(200, outcome, (JSON_TYPE, *self._guard.cors(headers)))
-            if type(outcome) is Receipt:
+            if isinstance(outcome, Receipt):
                 if outcome.run is not None:
                     await outcome.run
                 return Reply(202, b"", self._guard.cors(headers))
-            work: Work = outcome  # type: ignore[assignment]
-            return self._take_off(work if request.streams else work._replace(may_stream=False))
+            return self._take_off(outcome if request.streams else outcome._replace(may_stream=False))
         except MCPError as problem:
             return self._problem(problem, era.status(problem), pipeline.refuse(era, problem), headers)
         except Overloaded as problem:

@@ -4,7 +4,7 @@ only.
 
 import asyncio
 import io
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Callable, MutableMapping
 from typing import Any
 
 from django.contrib.auth.models import AnonymousUser
@@ -16,11 +16,12 @@ from django.views.decorators.csrf import csrf_exempt
 
 from ...protocol.headers import Headers
 from ...server.ports import Principal
-from .exchange import Exchange, Pairs, Request
+from ..guards import Pairs
+from .exchange import Exchange, Request
 from .exchange import Reply as ExchangeReply
 from .stream import EventStream
 
-View = Callable[..., Awaitable[HttpResponseBase]]
+View = Callable[..., Any]
 
 
 class _EveryAlias(set[str]):
@@ -59,9 +60,9 @@ def as_view(find: Callable[[], Exchange]) -> View:
         response = StreamingHttpResponse(EventStream(outcome, exchange.limits.keep_alive))
         return _with(response, exchange.stream_headers(outcome))
 
-    exempt: Any = csrf_exempt(view)
-    exempt._non_atomic_requests = _EveryAlias()
-    return exempt  # type: ignore[no-any-return]
+    exempt: View = csrf_exempt(view)
+    vars(exempt)["_non_atomic_requests"] = _EveryAlias()
+    return exempt
 
 
 def make_request(scope: MutableMapping[str, Any], body: bytes, principal: Principal) -> HttpRequest:
@@ -93,7 +94,7 @@ def _body(request: HttpRequest, limit: int) -> bytes:
         body = request.read(limit + 1)
     except RawPostDataException:  # middleware has read it
         body = request.body
-    request._body = body  # type: ignore[attr-defined]
+    request._body = body
     return body
 
 

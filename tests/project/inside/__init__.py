@@ -1,1 +1,1 @@
-"""Tests that run under the demo's own settings, started by `test_commands.py`."""
+"""Tests that run under the demo's own settings, started by `test_settings.py`."""

@@ -1,6 +1,7 @@
 """What a browser sees, and what Django says of the project."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
@@ -17,7 +18,8 @@ from project.airports.views import in_words
 pytestmark = pytest.mark.django_db
 
 
-def test_the_system_checks_have_nothing_to_say() -> None:
+def test_the_system_checks_have_nothing_to_say(settings: Any) -> None:
+    settings.DEBUG = True  # as the demo is by default; pytest-django turns it off
     call_command("check", fail_level="WARNING")
 
 

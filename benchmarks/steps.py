@@ -1,0 +1,193 @@
+"""`python -m benchmarks.steps`: what each step of one `tools/call` costs in process, to find what to mend.
+
+Each step is timed alone, on the objects that the way to it made; the best of several rounds is shown, so neighbours
+count for little. It reaches into the engine's private parts, and changes with them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import timeit
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
+
+from benchmarks.inprocess import Application, Caller, Exchange
+from benchmarks.serve import project
+from benchmarks.wire import Dialect, Work
+
+PEER = "127.0.0.1"
+ANSWER = b'{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"100007"}],"isError":false}}'
+TURN = 32
+"""Calls that start in one turn of the loop, as with 32 busy connections."""
+ROUNDS = 9
+
+Step = tuple[str, Callable[[], Any]]
+
+
+def cost(step: Callable[[], Any], number: int) -> float:
+    """Microseconds of one call of `step`."""
+    return min(timeit.repeat(step, number=number, repeat=ROUNDS)) / number * 1e6
+
+
+def drive(coroutine: Coroutine[Any, Any, Any]) -> Any:
+    """Run a coroutine that waits for nothing."""
+    try:
+        coroutine.send(None)
+    except StopIteration as end:
+        return end.value
+    raise AssertionError("it waits for something")
+
+
+async def constant(scope: Any, receive: Callable[[], Awaitable[Any]], send: Callable[[Any], Awaitable[None]]) -> None:
+    """An application that does nothing: what the loop and the stand-in for a server cost."""
+    await receive()
+    headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(ANSWER))]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await send({"type": "http.response.body", "body": ANSWER})
+
+
+def before_the_call(exchange: Exchange, token: bytes) -> list[Step]:
+    """The steps of the HTTP exchange, up to the decoded message."""
+    from mcp_django.protocol import jsonrpc
+    from mcp_django.protocol.headers import Headers
+    from mcp_django.server.eras import select
+    from mcp_django.transports.http import exchange as module
+    from mcp_django.transports.http.endpoint import get_exchange
+
+    ours, headers, body = get_exchange(), Headers(exchange.headers), exchange.body
+    raw = jsonrpc.loads(body)
+    steps: list[Step] = [
+        ("headers to a dict", lambda: Headers(exchange.headers)),
+        ("Host and Origin", lambda: ours._guard.check(headers)),
+        ("local principal", lambda: ours._authenticator.known(headers, PEER)),
+        ("size and media types", lambda: ours._check_media(headers, len(body))),
+        ("decode", lambda: jsonrpc.decode(body)),
+        ("  of which orjson", lambda: jsonrpc.loads(body)),
+        ("era", lambda: select(module._version(headers), raw)),
+    ]
+    bearer = Headers([*exchange.headers, (b"authorization", b"Bearer " + token)])
+    authenticator = _token_authenticator()
+    asyncio.run(authenticator.authenticate(bearer, peer=PEER))
+    assert authenticator.known(bearer, PEER) is not None
+    steps.insert(3, ("or a cached token", lambda: authenticator.known(bearer, PEER)))
+    return steps
+
+
+def _token_authenticator() -> Any:
+    from mcp_django import wiring
+    from mcp_django.auth.authenticate import Authenticator
+    from mcp_django.auth.verifiers import PersonalTokenVerifier
+
+    return Authenticator("default", executor=wiring.executor(), verifiers=[PersonalTokenVerifier()], remember=3600)
+
+
+async def the_call(exchange: Exchange, number: int) -> list[tuple[str, float]]:
+    """The steps of the engine, from the decoded message to the encoded answer."""
+    from mcp_django.protocol import jsonrpc
+    from mcp_django.protocol.headers import Headers
+    from mcp_django.protocol.revisions import Era
+    from mcp_django.runtime.calls import Flight
+    from mcp_django.server.call import Connection
+    from mcp_django.server.dispatcher import dispatch
+    from mcp_django.server.invoke import call_tool
+    from mcp_django.server.results import tool_result
+    from mcp_django.server.streams import Outbox
+    from mcp_django.transports.http.endpoint import get_exchange
+
+    ours, headers, raw = get_exchange(), Headers(exchange.headers), jsonrpc.loads(exchange.body)
+    pipeline, server = ours._pipeline, ours._server
+    era = pipeline.eras[Era.STATELESS]
+    principal = ours._authenticator.known(headers, PEER)
+    assert principal is not None
+    connection, outbox = Connection(principal, headers=headers), Outbox()
+    message = era.read(raw, connection)
+    assert isinstance(message, jsonrpc.Request)
+    call = era.open(message, connection, outbox)
+    tool, arguments = server.registry.tools["add"], {"a": 100_001, "b": 7}
+    body = tool_result(tool, 100_008)
+
+    def landed() -> None:
+        work = pipeline.handle(era, raw, connection, outbox)
+        drive(work.run)
+
+    def checked() -> None:
+        tool.parameters.check(arguments)
+        tool.parameters.convert(arguments)
+
+    def flown() -> None:
+        work = pipeline.handle(era, raw, connection, outbox)
+        flight = ours._take_off(work)
+        assert isinstance(flight, Flight)
+        work.run.close()
+        ours._in_flight.leave(principal.key)
+
+    steps: list[Step] = [
+        ("connection and outbox", lambda: Connection(principal, headers=headers) and Outbox()),
+        ("message", lambda: era.read(raw, connection)),
+        ("call, routing headers equal the body", lambda: era.open(message, connection, outbox)),
+        ("dispatch to a coroutine", lambda: dispatch(call).close()),
+        ("check and convert the arguments", checked),
+        ("lease in and out", lambda: server.executor.enter().close()),
+        ("result", lambda: tool_result(tool, 100_008)),
+        ("dress and encode", lambda: jsonrpc.result(1, era.dress(call, dict(body)))),
+        ("invoke, all of the last four", lambda: drive(call_tool(call, tool, arguments))),
+        ("pipeline, from message to answer", landed),
+        ("pipeline, take off, not run", flown),
+    ]
+    return [(label, cost(step, number)) for label, step in steps]
+
+
+async def whole(application: Application, dialect: Dialect, turns: int) -> float:
+    """Microseconds of one call through an ASGI application, TURN of them starting in each turn of the loop."""
+    caller = Caller(application, Work.ADD, dialect)
+    await caller.open()
+    loop = asyncio.get_running_loop()
+    best = float("inf")
+    for _ in range(ROUNDS):
+        exchanges = [caller.exchange() for _ in range(turns * TURN)]
+        spent = 0.0
+        for start in range(0, len(exchanges), TURN):
+            batch = exchanges[start : start + TURN]
+            clock = timeit.default_timer()
+            tasks = [loop.create_task(caller.run(exchange)) for exchange in batch]
+            for task in tasks:
+                await task
+            spent += timeit.default_timer() - clock
+        best = min(best, spent / len(exchanges) * 1e6)
+    return best
+
+
+async def door(application: Application, number: int) -> list[tuple[str, float]]:
+    """The whole way through the ASGI door, beside an application that does nothing."""
+    turns = max(2, number // 500)
+    floor = await whole(constant, Dialect.CONSTANT, turns)
+    rows = [("an application that does nothing", floor)]
+    for dialect in (Dialect.STATELESS, Dialect.HANDSHAKE):
+        spent = await whole(application, dialect, turns)
+        rows.append((f"the door, {dialect.value}", spent))
+        rows.append((f"  above nothing, {dialect.value}", spent - floor))
+    return rows
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Print a line for each step."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.steps", description=__doc__)
+    parser.add_argument("--number", type=int, default=20_000, help="calls of a step in one round")
+    number = parser.parse_args(arguments).number
+    with project():
+        from benchmarks.serve import make_token
+        from benchmarks.site.asgi import application
+
+        caller = Caller(application, Work.ADD, Dialect.STATELESS)
+        asyncio.run(caller.open())
+        exchange = caller.exchange()
+        rows = [(label, cost(step, number)) for label, step in before_the_call(exchange, make_token().encode())]
+        rows += asyncio.run(the_call(exchange, number))
+        rows += asyncio.run(door(application, number))
+    for label, spent in rows:
+        print(f"{label:40} {spent:7.2f} us")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,145 @@
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.contrib.auth import get_user_model
+from django.contrib.auth.models import Permission
+from django.test import Client
+from django.urls import reverse
+from django.utils import timezone
+
+from mcp_django.models import EndReason, Session
+
+pytestmark = pytest.mark.django_db
+
+LIST = "admin:mcp_django_session_changelist"
+
+
+def user(name: str, *permissions: str, **fields: Any) -> Any:
+    made = get_user_model()._default_manager.create_user(name, is_staff=True, **fields)
+    made.user_permissions.set(Permission.objects.filter(codename__in=permissions))
+    return made
+
+
+def session(of: Any = None, *, seen: float = 0, **fields: Any) -> Session:
+    now = timezone.now()
+    row = Session(owner="o", user=of, server="default", revision="r", expires=now + timedelta(days=1), **fields)
+    row.last_seen = now - timedelta(seconds=seen)
+    row.mint()
+    row.save()
+    return row
+
+
+@pytest.fixture
+def boss() -> Any:
+    return user("boss", is_superuser=True)
+
+
+@pytest.fixture
+def browser(client: Client, boss: Any) -> Client:
+    client.force_login(boss)
+    return client
+
+
+def act(client: Client, action: str, *rows: Session) -> str:
+    data = {"action": action, "_selected_action": [row.pk for row in rows]}
+    response = client.post(reverse(LIST), data, follow=True)
+    assert response.status_code == 200
+    return response.content.decode()
+
+
+def live() -> set[Session]:
+    return set(Session.objects.filter(terminated_at=None))
+
+
+def test_the_list_says_who_is_connected(browser: Client) -> None:
+    ada = user("ada")
+    session(ada, client_info={"name": "claude-code", "version": "2.1"}, seen=125)
+    page = browser.get(reverse(LIST)).content.decode()
+    for text in ("claude-code 2.1", "ada", "default", "live", "2\N{NO-BREAK SPACE}minutes ago"):
+        assert text in page
+
+
+def test_the_key_s_hash_is_nowhere(browser: Client) -> None:
+    row = session()
+    pages = [reverse(LIST), reverse("admin:mcp_django_session_change", args=[row.pk])]
+    for page in pages:
+        assert row.key_hash not in browser.get(page).content.decode()
+
+
+def test_what_a_client_says_about_itself_is_escaped(browser: Client) -> None:
+    row = session(client_info={"name": "<script>alert(1)</script>", "version": ["odd"]})
+    for page in (reverse(LIST), reverse("admin:mcp_django_session_change", args=[row.pk])):
+        assert "<script>alert(1)" not in browser.get(page).content.decode()
+
+
+@pytest.mark.parametrize("info", [{}, [], None, "x", {"name": None}])
+def test_a_client_that_says_nothing_is_listed_by_its_key(browser: Client, info: Any) -> None:
+    row = session(client_info=info if info is not None else {})
+    assert row.key_prefix in browser.get(reverse(LIST)).content.decode()
+
+
+def test_sessions_can_be_neither_made_nor_edited(browser: Client) -> None:
+    row = session()
+    assert browser.get(reverse("admin:mcp_django_session_add")).status_code == 403
+    change = reverse("admin:mcp_django_session_change", args=[row.pk])
+    assert 'name="_save"' not in browser.get(change).content.decode()
+    assert browser.post(change, {"server": "other"}).status_code == 403
+
+
+def test_selected_sessions_are_ended(browser: Client) -> None:
+    ended, kept = session(), session()
+    assert "1 session was ended." in act(browser, "end_sessions", ended)
+    ended.refresh_from_db()
+    assert (ended.end_reason, live()) == (EndReason.ADMIN, {kept})
+    assert "0 sessions were ended." in act(browser, "end_sessions", ended)
+
+
+def test_all_sessions_of_the_users_are_ended(browser: Client) -> None:
+    ada, bob = user("ada"), user("bob")
+    selected, other = session(ada), session(ada)
+    foreign, local = session(bob), session()
+    assert "2 sessions were ended." in act(browser, "end_sessions_of_users", selected, local)
+    assert live() == {foreign, local}
+    assert other not in live()
+
+
+def test_sessions_without_a_user_are_nobody_s(browser: Client) -> None:
+    row = session()
+    assert "have no user" in act(browser, "end_sessions_of_users", row)
+    assert live() == {row}
+
+
+def test_ending_takes_the_permission_to_change(client: Client) -> None:
+    row = session()
+    client.force_login(user("viewer", "view_session"))
+    assert "end_sessions" not in client.get(reverse(LIST)).content.decode()
+    act(client, "end_sessions", row)
+    assert live() == {row}
+    client.force_login(user("keeper", "view_session", "change_session"))
+    act(client, "end_sessions", row)
+    assert live() == set()
+
+
+@pytest.mark.parametrize(("state", "expected"), [("live", {"live"}), ("over", {"idle", "ended"})])
+def test_the_list_can_be_narrowed_to_a_state(browser: Client, state: str, expected: set[str]) -> None:
+    rows = {"live": session(), "idle": session(seen=4000), "ended": session()}
+    Session.objects.filter(pk=rows["ended"].pk).end("client")
+    found = browser.get(reverse(LIST), {"state": state}).context["cl"].result_list
+    assert {name for name, row in rows.items() if row in found} == expected
+
+
+def test_the_list_can_be_searched_by_user(browser: Client) -> None:
+    row, _ = session(user("ada")), session(user("bob"))
+    assert list(browser.get(reverse(LIST), {"q": "ada"}).context["cl"].result_list) == [row]
+
+
+def test_a_user_with_sessions_can_be_deleted(browser: Client) -> None:
+    ada = user("ada")
+    session(ada)
+    browser.post(reverse("admin:auth_user_delete", args=[ada.pk]), {"post": "yes"})
+    assert not Session.objects.exists()
+
+
+def test_the_app_is_called_mcp(browser: Client) -> None:
+    assert "MCP" in browser.get(reverse("admin:app_list", args=["mcp_django"])).content.decode()

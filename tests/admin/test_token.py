@@ -1,0 +1,148 @@
+import re
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.contrib.admin.models import LogEntry
+from django.contrib.auth import get_user_model
+from django.contrib.auth.models import Permission
+from django.contrib.sessions.models import Session as BrowserSession
+from django.test import Client, override_settings
+from django.urls import reverse
+from django.utils import timezone
+
+from mcp_django.models import PersonalAccessToken
+
+pytestmark = pytest.mark.django_db
+
+LIST = "admin:mcp_django_personalaccesstoken_changelist"
+ADD = "admin:mcp_django_personalaccesstoken_add"
+CHANGE = "admin:mcp_django_personalaccesstoken_change"
+TOKEN = re.compile(r"mcp_pat_\w{8}_\w{46}")
+
+
+def user(name: str, *permissions: str, **fields: Any) -> Any:
+    made = get_user_model()._default_manager.create_user(name, is_staff=True, **fields)
+    made.user_permissions.set(Permission.objects.filter(codename__in=permissions))
+    return made
+
+
+@pytest.fixture
+def boss() -> Any:
+    return user("boss", is_superuser=True)
+
+
+@pytest.fixture
+def browser(client: Client, boss: Any) -> Client:
+    client.force_login(boss)
+    return client
+
+
+def form(of: Any, **fields: Any) -> dict[str, Any]:
+    later = timezone.now() + timedelta(days=30)
+    data = {"user": of.pk, "name": "ci", "scopes": "", "audience": ""}
+    return data | {"expires_at_0": f"{later:%Y-%m-%d}", "expires_at_1": "12:00:00"} | fields
+
+
+def test_the_token_is_shown_once_and_kept_nowhere(browser: Client, boss: Any) -> None:
+    response = browser.post(reverse(ADD), form(boss, scopes="books:write, books:read"))
+    assert response.status_code == 200
+    [token] = set(TOKEN.findall(response.content.decode()))
+    row = PersonalAccessToken.objects.get()
+    assert row.token_hash == PersonalAccessToken.hash(token)
+    assert (row.user, row.scopes, row.audience) == (boss, ["books:read", "books:write"], "")
+    assert "no-store" in response.headers["Cache-Control"]
+
+    later = [browser.get(reverse(name, args=args)) for name, args in ((LIST, []), (CHANGE, [row.pk]), (ADD, []))]
+    kept = [page.content.decode() for page in later]
+    kept += [str(entry.object_repr) + entry.change_message for entry in LogEntry.objects.all()]
+    kept += [str(stored.get_decoded()) for stored in BrowserSession.objects.all()]
+    kept += [cookie.OutputString() for cookie in (*response.cookies.values(), *browser.cookies.values())]
+    secret = token[len(row.prefix) :]
+    assert not any(secret in text or row.token_hash in text for text in kept)
+
+
+@override_settings(MESSAGE_STORAGE="django.contrib.messages.storage.session.SessionStorage")
+def test_the_token_is_not_stored_with_messages_in_the_session_either(browser: Client, boss: Any) -> None:
+    [token] = set(TOKEN.findall(browser.post(reverse(ADD), form(boss)).content.decode()))
+    assert not any(token in str(stored.get_decoded()) for stored in BrowserSession.objects.all())
+
+
+def test_the_form_proposes_oneself_and_ninety_days(browser: Client, boss: Any) -> None:
+    initial = browser.get(reverse(ADD)).context["adminform"].form.initial
+    assert initial["user"] == boss.pk
+    assert abs(initial["expires_at"] - timezone.now() - timedelta(days=90)) < timedelta(minutes=1)
+
+
+@override_settings(MCP={"SERVERS": {"default": {}, "staff": {}}})
+def test_a_token_can_be_for_one_server(browser: Client, boss: Any) -> None:
+    browser.post(reverse(ADD), form(boss, audience="staff"))
+    assert PersonalAccessToken.objects.get().audience == "staff"
+
+
+def test_a_token_can_be_for_ever(browser: Client, boss: Any) -> None:
+    browser.post(reverse(ADD), form(boss, expires_at_0="", expires_at_1=""))
+    assert PersonalAccessToken.objects.get().expires_at is None
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"expires_at_0": "2020-01-01"}, {"audience": "nowhere"}, {"scopes": 'qu"ote'}, {"name": ""}, {"user": ""}]
+)
+def test_a_mistake_makes_no_token(browser: Client, boss: Any, wrong: dict[str, str]) -> None:
+    response = browser.post(reverse(ADD), form(boss, **wrong))
+    assert response.context["adminform"].form.errors
+    assert not PersonalAccessToken.objects.exists()
+
+
+def test_only_superusers_make_tokens_for_others(client: Client, boss: Any) -> None:
+    """A token acts in its user's name, so this would otherwise be a way to become a superuser."""
+    clerk = user("clerk", "add_personalaccesstoken")
+    client.force_login(clerk)
+    assert client.post(reverse(ADD), form(boss)).context["adminform"].form.errors.keys() == {"user"}
+    assert TOKEN.search(client.post(reverse(ADD), form(clerk)).content.decode())
+    assert PersonalAccessToken.objects.get().user == clerk
+    client.force_login(boss)
+    client.post(reverse(ADD), form(clerk))
+    assert PersonalAccessToken.objects.filter(user=clerk).count() == 2
+
+
+def issue(of: Any, **options: Any) -> PersonalAccessToken:
+    return PersonalAccessToken.issue(**{"user": of, "name": "ci", "expires": None, **options})[0]
+
+
+def test_the_list_shows_what_a_token_is_for_and_not_its_hash(browser: Client, boss: Any) -> None:
+    row = issue(boss, scopes=["books:read"])
+    for page in (reverse(LIST), reverse(CHANGE, args=[row.pk])):
+        text = browser.get(page).content.decode()
+        assert row.prefix in text
+        assert "books:read" in text
+        assert "usable" in text
+        assert row.token_hash not in text
+
+
+def test_a_token_cannot_be_edited(browser: Client, boss: Any) -> None:
+    row = issue(boss)
+    assert browser.post(reverse(CHANGE, args=[row.pk]), form(boss, scopes="more")).status_code == 403
+    assert 'name="_save"' not in browser.get(reverse(CHANGE, args=[row.pk])).content.decode()
+
+
+def revoke(client: Client, *rows: PersonalAccessToken) -> str:
+    data = {"action": "revoke", "_selected_action": [row.pk for row in rows]}
+    return client.post(reverse(LIST), data, follow=True).content.decode()
+
+
+def test_selected_tokens_are_revoked(browser: Client, boss: Any) -> None:
+    revoked, kept = issue(boss), issue(boss)
+    assert "1 token was revoked." in revoke(browser, revoked)
+    assert set(PersonalAccessToken.objects.usable()) == {kept}
+    assert "0 tokens were revoked." in revoke(browser, revoked)
+
+
+def test_revoking_takes_the_permission_to_change(client: Client, boss: Any) -> None:
+    row = issue(boss)
+    client.force_login(user("viewer", "view_personalaccesstoken"))
+    revoke(client, row)
+    assert PersonalAccessToken.objects.get().is_usable
+    client.force_login(user("keeper", "view_personalaccesstoken", "change_personalaccesstoken"))
+    revoke(client, row)
+    assert not PersonalAccessToken.objects.get().is_usable

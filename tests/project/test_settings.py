@@ -1,0 +1,29 @@
+"""The demo seen from inside, under its own settings and with a few countries' airports."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.project.conftest import ROOT, environment
+
+
+def test_what_is_inside_the_demo_works(tmp_path: Path) -> None:
+    """Runs the tests of `inside/`, and shows what they print when one fails."""
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "pytest",
+            "tests/project/inside",
+            "--confcutdir=tests/project",
+            "-p",
+            "no:cacheprovider",
+        ],
+        cwd=ROOT,
+        env=environment(tmp_path / "var"),
+        capture_output=True,
+        text=True,
+        timeout=180,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr

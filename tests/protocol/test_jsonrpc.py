@@ -1,0 +1,224 @@
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcp_django.protocol import jsonrpc
+from mcp_django.protocol.errors import InvalidParams, InvalidRequest, ParseError, ResourceNotFound
+from mcp_django.protocol.jsonrpc import Notification, Request, Response
+
+TEXT = st.text(st.characters(codec="utf-8"))
+IDS = st.integers(-(2**63), 2**64 - 1) | TEXT
+LEAVES = st.none() | st.booleans() | st.integers(-(2**53), 2**53) | TEXT
+VALUES = st.recursive(
+    LEAVES, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXT, inner, max_size=4), max_leaves=30
+)
+OBJECTS = st.dictionaries(TEXT, VALUES, max_size=4)
+
+
+def depth_of(value):
+    if isinstance(value, dict | list):
+        inner = value.values() if isinstance(value, dict) else value
+        return 1 + max(map(depth_of, inner), default=0)
+    return 0
+
+
+@given(IDS, TEXT, st.none() | OBJECTS)
+def test_a_request_comes_back_as_it_was_sent(id, method, params):
+    read = jsonrpc.read(jsonrpc.decode(jsonrpc.request(id, method, params)))
+    assert read == Request(id, method, params)
+    assert type(read) is Request
+    assert type(read.id) is type(id)
+
+
+@given(TEXT, st.none() | OBJECTS)
+def test_a_notification_comes_back_as_it_was_sent(method, params):
+    read = jsonrpc.read(jsonrpc.decode(jsonrpc.notification(method, params)))
+    assert (type(read), read) == (Notification, Notification(method, params))
+
+
+@given(IDS, VALUES)
+def test_a_result_comes_back_as_it_was_sent_spliced_or_not(id, value):
+    for body in (jsonrpc.result(id, value), jsonrpc.splice(id, jsonrpc.dumps(value))):
+        read = jsonrpc.read(jsonrpc.decode(body))
+        assert (type(read), read) == (Response, Response(id, value, None))
+
+
+@given(IDS, TEXT, VALUES)
+def test_an_error_comes_back_as_it_was_sent(id, message, data):
+    problem = InvalidParams(message, data=data)
+    read = jsonrpc.read(jsonrpc.decode(jsonrpc.error(id, problem)))
+    body = {"code": -32602, "message": message} | ({} if data is None else {"data": data})
+    assert read == Response(id, None, body)
+
+
+def test_an_error_without_an_id_has_no_id_member():
+    assert jsonrpc.loads(jsonrpc.error(None, ParseError())).keys() == {"jsonrpc", "error"}
+
+
+def test_an_error_can_be_sent_under_the_code_of_the_revision():
+    sent = jsonrpc.loads(jsonrpc.error(1, ResourceNotFound("a:b"), code=-32002))
+    assert sent["error"] == {"code": -32002, "message": "Resource not found", "data": {"uri": "a:b"}}
+
+
+def test_a_batch_is_an_array_of_messages():
+    assert jsonrpc.loads(jsonrpc.batch([jsonrpc.result(1, {}), jsonrpc.result("1", {})])) == [
+        {"jsonrpc": "2.0", "id": 1, "result": {}},
+        {"jsonrpc": "2.0", "id": "1", "result": {}},
+    ]
+    assert jsonrpc.batch([]) == b"[]"
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b" ", b"{", b'{"a":1}x', b"\xff", b'"\xc3"', b"NaN", b"'a'", b'"\\ud800"', b"\xef\xbb\xbf{}", b"[1,]"]
+)
+def test_what_is_not_json_in_utf8_is_a_parse_error(body):
+    with pytest.raises(ParseError):
+        jsonrpc.decode(body)
+
+
+@given(st.binary(max_size=300))
+def test_any_bytes_decode_or_are_refused(body):
+    try:
+        expected = json.loads(body.decode("utf-8"))
+    except (ValueError, RecursionError):
+        expected = ...
+    try:
+        decoded = jsonrpc.decode(body)
+    except (ParseError, InvalidRequest):
+        return
+    assert decoded == expected
+
+
+@pytest.mark.parametrize("opening", ["[", '{"a":'])
+@pytest.mark.parametrize(("depth", "fits"), [(63, True), (64, True), (65, False), (1000, False), (2000, False)])
+def test_nesting_is_allowed_up_to_the_limit(opening, depth, fits):
+    closing = "]" if opening == "[" else "}"
+    body = (opening * depth + "1" + closing * depth).encode()
+    if fits:
+        assert depth_of(jsonrpc.decode(body)) == depth
+    else:
+        with pytest.raises(InvalidRequest, match="nested deeper than 64 levels"):
+            jsonrpc.decode(body)
+
+
+@pytest.mark.parametrize("opening", [b"[", b'{"":', b'[{"":', b'["[",'])
+def test_a_million_levels_are_refused_without_recursion(opening):
+    with pytest.raises(InvalidRequest, match="nested"):
+        jsonrpc.decode(opening * 1_000_000)
+
+
+def test_the_smallest_object_of_each_depth_is_measured():
+    """An object costs five bytes a level, which is what lets short bodies pass unmeasured."""
+    for limit in (1, 2, 5, 64):
+        at_limit = b'{"":' * (limit - 1) + b"{}" + b"}" * (limit - 1)
+        assert depth_of(jsonrpc.decode(at_limit, max_nesting=limit)) == limit
+        with pytest.raises(InvalidRequest):
+            jsonrpc.decode(b'{"":' + at_limit + b"}", max_nesting=limit)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        ["[" * 500, "{" * 500],
+        {"a": '"' * 99 + "[" * 99},
+        ["\\", "[" * 99],
+        ["\\" * 7 + '"[' * 70],
+        {"[" * 99: "]" * 99},
+        [[]] * 500,
+        [{"a": [1]}] * 100,
+    ],
+)
+def test_brackets_in_strings_and_side_by_side_are_not_nesting(value):
+    assert jsonrpc.decode(jsonrpc.dumps(value), max_nesting=depth_of(value)) == value
+
+
+@given(VALUES, st.integers(0, 8))
+def test_the_measured_depth_is_the_depth_of_the_value(value, limit):
+    body = jsonrpc.dumps(value)
+    if depth_of(value) <= limit:
+        assert jsonrpc.decode(body, max_nesting=limit) == value
+    else:
+        with pytest.raises(InvalidRequest):
+            jsonrpc.decode(body, max_nesting=limit)
+
+
+@pytest.mark.parametrize("raw", [None, 1, "a", [], [{"jsonrpc": "2.0", "id": 1, "method": "ping"}]])
+def test_only_an_object_is_a_message(raw):
+    with pytest.raises(InvalidRequest, match="object") as caught:
+        jsonrpc.read(raw)
+    assert caught.value.request_id is None
+
+
+@pytest.mark.parametrize("id", [None, True, False, 1.0, 1.5, [], {}])
+def test_an_id_is_text_or_an_integer_exactly(id):
+    with pytest.raises(InvalidRequest, match="id must be") as caught:
+        jsonrpc.read({"jsonrpc": "2.0", "id": id, "method": "ping"})
+    assert caught.value.request_id is None
+
+
+@pytest.mark.parametrize(
+    ("raw", "problem"),
+    [
+        ({"id": 7, "method": "ping"}, "jsonrpc must be"),
+        ({"jsonrpc": "1.0", "id": 7, "method": "ping"}, "jsonrpc must be"),
+        ({"jsonrpc": 2.0, "id": 7, "method": "ping"}, "jsonrpc must be"),
+        ({"jsonrpc": "2.0", "id": 7, "method": 1}, "method must be"),
+        ({"jsonrpc": "2.0", "id": 7, "method": None, "result": {}}, "method must be"),
+        ({"jsonrpc": "2.0", "id": 7, "method": "ping", "params": None}, "params must be"),
+        ({"jsonrpc": "2.0", "id": 7, "method": "ping", "params": []}, "params must be"),
+        ({"jsonrpc": "2.0", "id": 7, "method": "ping", "params": "a"}, "params must be"),
+        ({"jsonrpc": "2.0", "id": 7}, "a message has"),
+        ({"jsonrpc": "2.0", "id": 7, "result": 1, "error": {"code": 1, "message": "a"}}, "a message has"),
+        ({"jsonrpc": "2.0", "id": 7, "error": None}, "a message has"),
+        ({"jsonrpc": "2.0", "id": 7, "error": {"code": "1", "message": "a"}}, "a message has"),
+        ({"jsonrpc": "2.0", "id": 7, "error": {"code": 1}}, "a message has"),
+    ],
+)
+def test_a_broken_message_is_refused_under_its_id(raw, problem):
+    with pytest.raises(InvalidRequest, match=problem) as caught:
+        jsonrpc.read(raw)
+    assert caught.value.request_id == 7
+
+
+def test_a_notification_with_bad_params_is_refused_without_an_id():
+    with pytest.raises(InvalidRequest, match="params must be") as caught:
+        jsonrpc.read({"jsonrpc": "2.0", "method": "a", "params": 1})
+    assert caught.value.request_id is None
+
+
+def test_integers_beyond_64_bits_are_no_ids():
+    with pytest.raises(InvalidRequest, match="id must be"):
+        jsonrpc.read(jsonrpc.decode(b'{"jsonrpc":"2.0","id":99999999999999999999999,"method":"ping"}'))
+
+
+def test_a_null_result_is_a_result():
+    assert jsonrpc.read({"jsonrpc": "2.0", "id": 1, "result": None}) == Response(1, None, None)
+
+
+def test_unknown_members_are_ignored():
+    assert jsonrpc.read({"jsonrpc": "2.0", "id": 1, "method": "ping", "extra": 1}) == Request(1, "ping", None)
+
+
+@given(VALUES)
+def test_any_value_is_read_or_refused(raw):
+    try:
+        jsonrpc.read(raw)
+    except InvalidRequest:
+        pass
+
+
+@given(st.dictionaries(st.sampled_from(["jsonrpc", "id", "method", "params", "result", "error"]), VALUES))
+def test_anything_that_looks_like_a_message_is_read_or_refused(parts):
+    try:
+        message = jsonrpc.read({"jsonrpc": "2.0"} | parts)
+    except InvalidRequest as problem:
+        id = parts.get("id")
+        assert problem.request_id == (id if type(id) in (int, str) else None)
+    else:
+        assert type(getattr(message, "id", 0)) in (int, str)
+
+
+def test_digests_do_not_depend_on_the_order_of_keys():
+    assert jsonrpc.dumps_sorted({"b": {"d": 1, "c": 2}, "a": 1}) == b'{"a":1,"b":{"c":2,"d":1}}'

@@ -1,0 +1,252 @@
+"""Schemas by hand: what is served as it is, and what is refused at registration."""
+
+from copy import deepcopy
+from typing import Any
+
+import pytest
+
+from mcp_django.schema import ArgumentError, DeclarationError, Parameters, parameters_of
+from mcp_django.schema.handwritten import DEPTH, SUBSCHEMAS
+
+RICH: dict[str, Any] = {
+    "$schema": "https://json-schema.org/draft/2020-12/schema",
+    "type": "object",
+    "$defs": {
+        "address": {
+            "$anchor": "addressDef",
+            "type": "object",
+            "properties": {"street": {"type": "string"}, "city": {"type": "string"}},
+        }
+    },
+    "properties": {
+        "name": {"type": "string"},
+        "address": {"$ref": "#addressDef"},
+        "contactMethod": {"type": "string", "enum": ["phone", "email"]},
+        "phone": {"type": "string"},
+    },
+    "allOf": [{"anyOf": [{"required": ["phone"]}, {"required": ["name"]}]}],
+    "if": {"properties": {"contactMethod": {"const": "phone"}}, "required": ["contactMethod"]},
+    "then": {"required": ["phone"]},
+    "else": {},
+    "additionalProperties": False,
+    "x-unknown": [1],
+}
+
+
+def anything(**arguments: Any) -> None: ...
+
+
+def compiled(schema: Any, fn: Any = anything) -> Parameters:
+    return parameters_of(fn, is_injected=lambda annotation: False, input_schema=schema)
+
+
+def refusal(schema: Any, fn: Any = anything) -> str:
+    with pytest.raises(DeclarationError) as caught:
+        compiled(schema, fn)
+    return str(caught.value)
+
+
+def test_a_schema_is_served_as_it_is() -> None:
+    before = deepcopy(RICH)
+    parameters = compiled(RICH)
+    assert parameters.schema is RICH
+    assert before == RICH
+    assert list(parameters.schema) == list(before)
+
+
+def test_arguments_are_checked_against_every_keyword() -> None:
+    parameters = compiled(RICH)
+    parameters.check({"name": "x", "address": {"street": "y"}})
+    for wrong in ({"contactMethod": "phone", "name": "x"}, {}, {"name": "x", "address": {"city": 5}}):
+        with pytest.raises(ArgumentError):
+            parameters.check(wrong)
+
+
+def test_keyword_catch_all_takes_every_property() -> None:
+    given = {"not a name": 1, "b": [2]}
+    assert compiled({"type": "object"}).convert(given) == given
+
+
+def test_named_parameters_are_converted_and_the_rest_is_passed_on() -> None:
+    from_schema = {"type": "object", "properties": {"day": {"type": "string"}, "n": {}}}
+
+    def tool(day: "__import__('datetime').date", **rest: Any) -> None: ...  # type: ignore[valid-type]
+
+    converted = compiled(from_schema, tool).convert({"day": "2024-05-01", "n": "1"})
+    assert str(converted["day"]) == "2024-05-01"
+    assert not isinstance(converted["day"], str)
+    assert converted["n"] == "1"
+
+
+def test_what_the_schema_lets_through_but_the_function_does_not_take_is_refused() -> None:
+    def tool(a: int = 0) -> None: ...
+
+    parameters = compiled({"type": "object", "properties": {"a": {}}}, tool)
+    with pytest.raises(ArgumentError, match="unknown argument 'b'"):
+        parameters.convert({"b": 1})
+
+
+def test_a_property_no_parameter_takes_is_refused() -> None:
+    def tool(a: int) -> None: ...
+
+    assert "has the property 'b', which no parameter takes" in refusal(
+        {"type": "object", "properties": {"a": {}, "b": {}}}, tool
+    )
+
+
+def test_a_parameter_that_can_never_be_given_is_refused() -> None:
+    def tool(a: int) -> None: ...
+
+    assert "parameter 'a' has no default and no property" in refusal(
+        {"type": "object", "additionalProperties": False}, tool
+    )
+
+
+@pytest.mark.parametrize("schema", [{}, {"type": "array"}, {"type": ["object", "null"]}, {"properties": {}}])
+def test_a_root_that_is_no_object_is_refused(schema: dict[str, Any]) -> None:
+    assert "anything(): input_schema: the root must have 'type': 'object'" in refusal(schema)
+
+
+@pytest.mark.parametrize("schema", ["{}", ["type"], True])
+def test_a_schema_that_is_no_dict_is_refused(schema: Any) -> None:
+    assert "the schema must be a dict" in refusal(schema)
+
+
+@pytest.mark.parametrize(
+    "keywords",
+    [
+        {"properties": {"a": {"type": "strnig"}}},
+        {"properties": {"a": 5}},
+        {"required": "a"},
+        {"properties": {"a": {"minimum": "1"}}},
+        {"properties": {"a": {"pattern": "["}}},
+    ],
+    ids=str,
+)
+def test_an_invalid_schema_is_refused_with_its_place(keywords: dict[str, Any]) -> None:
+    assert "input_schema: not a valid JSON Schema at " in refusal({"type": "object", **keywords})
+
+
+@pytest.mark.parametrize(
+    "dialect",
+    [
+        "http://json-schema.org/draft-07/schema#",
+        "https://json-schema.org/draft/2019-09/schema",
+        "https://json-schema.org/draft/2020-12/schema",
+    ],
+)
+def test_a_declared_known_dialect_is_used(dialect: str) -> None:
+    compiled({"$schema": dialect, "type": "object"})
+
+
+def test_an_array_of_items_schemas_means_a_tuple_in_its_own_dialect() -> None:
+    items = {"properties": {"a": {"items": [{"type": "integer"}]}}, "type": "object"}
+    compiled({"$schema": "http://json-schema.org/draft-07/schema#", **items}).check({"a": [1, "x"]})
+    assert "not a valid JSON Schema" in refusal(items)
+
+
+@pytest.mark.parametrize("dialect", ["https://example.com/schema", 5, "", "https://json-schema.org/draft/2019-13/schema"])
+def test_an_unknown_dialect_is_refused(dialect: Any) -> None:
+    assert "is not supported; use JSON Schema 2020-12" in refusal({"$schema": dialect, "type": "object"})
+
+
+@pytest.mark.parametrize(
+    "reference",
+    ["https://example.com/s.json", "http://127.0.0.1:9/s", "file:///etc/passwd", "other.json#/a", "#/$defs/none", "#none"],
+)
+@pytest.mark.parametrize("keyword", ["$ref", "$dynamicRef"])
+def test_a_reference_out_of_the_document_is_refused(keyword: str, reference: str) -> None:
+    schema = {"type": "object", "properties": {"a": {keyword: reference}}}
+    assert "input_schema: not a valid JSON Schema" in refusal(schema)
+
+
+def test_a_reference_to_an_embedded_document_is_resolved() -> None:
+    schema = {
+        "type": "object",
+        "properties": {"a": {"$ref": "https://example.com/inner"}},
+        "$defs": {"inner": {"$id": "https://example.com/inner", "type": "integer"}},
+    }
+    with pytest.raises(ArgumentError):
+        compiled(schema).check({"a": "x"})
+
+
+def test_a_schema_may_refer_to_itself() -> None:
+    parameters = compiled({"type": "object", "properties": {"next": {"$ref": "#"}}, "additionalProperties": False})
+    parameters.check({"next": {"next": {}}})
+    with pytest.raises(ArgumentError, match=r"^next\.next: unknown key 'a'"):
+        parameters.check({"next": {"next": {"a": 1}}})
+
+
+def nested(levels: int) -> dict[str, Any]:
+    schema: dict[str, Any] = {"type": "object"}
+    for _ in range(levels):
+        schema = {"type": "object", "properties": {"a": schema}}
+    return schema
+
+
+def test_depth_is_bounded() -> None:
+    compiled(nested(DEPTH))
+    assert f"nested deeper than {DEPTH}" in refusal(nested(DEPTH + 1))
+
+
+def test_size_is_bounded() -> None:
+    many = {str(n): {"type": "string"} for n in range(SUBSCHEMAS - 1)}
+    compiled({"type": "object", "properties": many})
+    assert f"more than {SUBSCHEMAS} schemas" in refusal({"type": "object", "properties": {**many, "x": {}}})
+
+
+def test_a_schema_nested_without_end_is_refused() -> None:
+    endless: dict[str, Any] = {"type": "object"}
+    endless["default"] = [endless]
+    deep: dict[str, Any] = nested(5000)
+    shared: Any = []
+    for _ in range(200):
+        shared = [shared, shared]
+    for schema in (endless, deep, {"type": "object", "examples": shared}):
+        assert "nested deeper than" in refusal(schema)
+
+
+@pytest.mark.parametrize("value", [{1: "a"}, {"a": {1}}, {"default": object()}, {"enum": (1, 2)}], ids=str)
+def test_a_schema_that_is_not_json_is_refused(value: dict[Any, Any]) -> None:
+    assert "not JSON" in refusal({"type": "object", **value})
+
+
+def test_formats_are_not_asserted() -> None:
+    compiled({"type": "object", "properties": {"a": {"type": "string", "format": "email"}}}).check({"a": "x"})
+
+
+def test_a_pattern_with_look_around_works_and_is_bounded() -> None:
+    properties = {"a": {"pattern": "^(?=.*[0-9]).+$"}, "b": {"pattern": "^(?=a)(a+)+$"}}
+    parameters = compiled({"type": "object", "properties": properties})
+    parameters.check({"a": "x1"})
+    for wrong in ({"a": "x"}, {"b": "a" * 40 + "b"}):
+        with pytest.raises(ArgumentError):
+            parameters.check(wrong)
+
+
+@pytest.mark.parametrize(
+    "inner",
+    [
+        {"properties": {"a": {"items": {"x-mcp-header": "A", "type": "string"}}}},
+        {"properties": {"a": {"anyOf": [{"x-mcp-header": "A", "type": "string"}]}}},
+        {"$defs": {"a": {"type": "string", "x-mcp-header": "A"}}, "properties": {"a": {"$ref": "#/$defs/a"}}},
+        {"if": {"properties": {"a": {"type": "string", "x-mcp-header": "A"}}}},
+        {"not": {"properties": {"a": {"type": "string", "x-mcp-header": "A"}}}},
+        {"x-mcp-header": "A"},
+        {"patternProperties": {"a": {"type": "string", "x-mcp-header": "A"}}},
+        {"additionalProperties": {"type": "string", "x-mcp-header": "A"}},
+    ],
+    ids=str,
+)
+def test_a_mirrored_argument_off_the_chain_of_properties_is_refused(inner: dict[str, Any]) -> None:
+    assert "reached through 'properties' alone" in refusal({"type": "object", **inner})
+
+
+def test_mirrored_arguments_may_be_nested_in_properties() -> None:
+    inner = {"type": "object", "properties": {"region": {"type": "string", "x-mcp-header": "Region"}}}
+    parameters = compiled({"type": "object", "properties": {"where": inner, "properties": {"type": "string"}}})
+    assert parameters.header_params == ((("where", "region"), b"mcp-param-region"),)
+
+
+def test_a_property_called_like_the_mark_is_a_property() -> None:
+    assert compiled({"type": "object", "properties": {"x-mcp-header": {"type": "string"}}}).header_params == ()

@@ -1,0 +1,190 @@
+"""What a caller is told about wrong arguments: the place, the rule, what to do, and never too much of it."""
+
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, NotRequired, TypedDict
+
+import pytest
+from pydantic import AfterValidator, BaseModel, Field
+
+from mcp_django.schema import ArgumentError, parameters_of
+from mcp_django.schema.excerpt import NODES, excerpt
+from mcp_django.schema.validation import SHOWN, Checker
+
+
+class Cat(BaseModel):
+    kind: Literal["cat"]
+    lives: int
+
+
+class Dog(BaseModel):
+    kind: Literal["dog"]
+    name: str
+    tail: bool
+
+
+@dataclass
+class Filter:
+    limits: list[int]
+
+
+class Row(TypedDict):
+    id: int
+    name: NotRequired[str]
+
+
+def even(value: int) -> int:
+    if value % 2:
+        raise ValueError("must be even")
+    return value
+
+
+def search(
+    query: Annotated[str, Field(min_length=2, max_length=10)] = "xx",
+    limit: Annotated[int, Field(ge=1, le=50)] = 5,
+    ratio: Annotated[float, Field(gt=0, lt=1)] = 0.5,
+    step: Annotated[int, Field(multiple_of=5)] = 5,
+    code: Annotated[str, Field(pattern="^[A-Z]{3}$")] = "BER",
+    order: Literal["name", "code"] = "name",
+    exact: Literal[True] = True,
+    tags: Annotated[list[str], Field(min_length=1, max_length=2)] = ["a"],  # noqa: B006
+    ids: set[int] | None = None,
+    filter: Filter | None = None,
+    either: int | bool = 1,
+    pet: Cat | Dog | None = None,
+    rows: dict[str, Row] | None = None,
+    pair: tuple[int, int] = (1, 2),
+    parity: Annotated[int, AfterValidator(even)] = 2,
+) -> None: ...
+
+
+PARAMETERS = parameters_of(search, is_injected=lambda annotation: False)
+
+
+def refusal(arguments: Any) -> str:
+    with pytest.raises(ArgumentError) as caught:
+        PARAMETERS.check(arguments)
+        PARAMETERS.convert(arguments)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ({"limit": 99}, "limit: 99 is greater than the maximum of 50"),
+        ({"limit": 0}, "limit: 0 is less than the minimum of 1"),
+        ({"ratio": 1}, "ratio: 1 must be less than 1"),
+        ({"ratio": 0}, "ratio: 0 must be greater than 0"),
+        ({"step": 7}, "step: 7 is not a multiple of 5"),
+        ({"query": "x"}, "query: shorter than the minimum of 2 characters"),
+        ({"query": "x" * 11}, "query: longer than the maximum of 10 characters"),
+        ({"code": "ber"}, 'code: "ber" does not match the pattern ^[A-Z]{3}$'),
+        ({"order": "nam"}, 'order: "nam" is not one of "name", "code"'),
+        ({"exact": False}, "exact: false is not true, the only value allowed"),
+        ({"tags": []}, "tags: has fewer items than the minimum of 1"),
+        ({"tags": ["a", "b", "c"]}, "tags: has more items than the maximum of 2"),
+        ({"tags": ["a", 5]}, "tags[1]: 5 is an integer; give a string"),
+        ({"ids": [1, 1]}, "ids: has an item twice; each must be different"),
+        ({"filter": {"limits": [1, "2"]}}, 'filter.limits[1]: "2" is a string; give an integer'),
+        ({"filter": {}}, "filter: missing key 'limits'"),
+        ({"filter": [1]}, "filter: is a list; give an object or null"),
+        ({"either": None}, "either: is null; give an integer or true or false"),
+        ({"pet": {"kind": "dog", "name": "Rex"}}, "pet: missing key 'tail'"),
+        ({"pet": {"kind": "cat"}}, "pet: missing key 'lives'"),
+        ({"rows": {"a b": {"id": "1"}}}, 'rows.a b.id: "1" is a string; give an integer'),
+        ({"pair": [1]}, "pair: has fewer items than the minimum of 2"),
+        ({"parity": 3}, "parity: 3 must be even"),
+        ({"limt": 5}, "unknown argument 'limt'; did you mean 'limit'?"),
+        ({"completely_other": 5}, "unknown argument 'completely_other'"),
+        ([], "arguments: is a list; give an object"),
+        (None, "arguments: is null; give an object"),
+        ("{}", 'arguments: "{}" is a string; give an object'),
+    ],
+    ids=str,
+)
+def test_the_problem_is_named_with_place_and_rule(arguments: Any, text: str) -> None:
+    assert refusal(arguments) == text
+
+
+def test_missing_arguments_are_named() -> None:
+    def tool(code: str, lat: float) -> None: ...
+
+    parameters = parameters_of(tool, is_injected=lambda annotation: False)
+    with pytest.raises(ArgumentError, match="^missing argument 'code'; missing argument 'lat'$"):
+        parameters.check({})
+    with pytest.raises(ArgumentError, match="^missing argument 'lat'$"):
+        parameters.convert({"code": "x"})
+
+
+def test_several_problems_are_told_at_once_up_to_five() -> None:
+    told = refusal({"limit": 0, "ratio": 9, "step": 1, "query": "", "code": "", "order": "", "wrong": 1}).split("; ")
+    assert len(told) == SHOWN
+    assert len(set(told)) == SHOWN
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"limit": "9" * 100_000},
+        {"order": "x" * 100_000},
+        {"code": "x" * 100_000},
+        {"x" * 100_000: 1},
+        {"tags": ["a", {"b" * 1000: "c" * 100_000}]},
+        {"rows": {"k" * 100_000: 5}},
+        {"filter": {"limits": [], "f" * 100_000: 1}},
+        {"parity": 10**5000},
+    ],
+    ids=lambda value: next(iter(value))[:10],
+)
+def test_large_values_are_never_echoed(arguments: dict[str, Any]) -> None:
+    assert len(refusal(arguments)) <= 200
+
+
+def test_many_unknown_arguments_are_not_all_listed() -> None:
+    assert len(refusal({f"unknown_{n}": n for n in range(5000)}).split("; unknown")) <= SHOWN
+
+
+MANY = 300_000
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ({"tags": [1] * MANY}, "tags[0]: 1 is an integer; give a string"),
+        ({"filter": {"limits": ["x"] * MANY}}, 'filter.limits[0]: "x" is a string; give an integer'),
+        ({"ids": [*range(MANY), "x"]}, "ids: breaks its schema beyond its first items; check every item"),
+    ],
+    ids=["plain", "alternatives", "late"],
+)
+def test_a_large_value_is_explained_from_its_beginning(arguments: dict[str, Any], text: str) -> None:
+    assert text in refusal(arguments)
+
+
+def test_a_rule_about_absence_is_not_reported_for_what_was_cut() -> None:
+    checker = Checker({"properties": {"a": {"minItems": 100, "items": {"type": "integer"}}}, "type": "object"})
+    told = checker.problems({"a": [*range(5000), "x"]})
+    assert told == "a: breaks its schema beyond its first items; check every item"
+
+
+def test_an_excerpt_stays_within_its_bounds() -> None:
+    def size(value: Any) -> int:
+        inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+        return 1 + sum(map(size, inner))
+
+    value: Any = [1] * 60
+    for _ in range(4):
+        value = {str(n): value for n in range(60)}
+    assert size(excerpt(value).value) <= NODES * 2
+    small = {"a": [1, 2, {"b": None}]}
+    assert excerpt(small).value is small
+
+
+def test_conversion_failures_in_long_lists_stop_at_the_first() -> None:
+    def tool(days: list[Annotated[int, AfterValidator(even)]]) -> None: ...
+
+    parameters = parameters_of(tool, is_injected=lambda annotation: False)
+    with pytest.raises(ArgumentError, match=r"^days\[0\]: 1 must be even$"):
+        parameters.convert({"days": [1] * MANY})
+
+
+def test_a_value_that_fits_has_no_problems() -> None:
+    assert Checker({"type": "object"}).problems({}) == ""
