@@ -16,7 +16,7 @@ from django.utils.module_loading import import_string
 from . import conf
 from .auth.authenticate import Authenticator
 from .auth.policy import Policy
-from .auth.verifiers import PersonalTokenVerifier, Verifier
+from .auth.verifiers import PersonalTokenVerifier, Verifier, as_verifier
 from .exceptions import translate
 from .protocol.revisions import Era
 from .protocol.types import Implementation
@@ -112,9 +112,7 @@ def authenticator(server: str) -> Authenticator:
 
 
 def _verifier(name: str) -> Verifier:
-    found: Any = PersonalTokenVerifier if name == "token" else import_string(name)
-    verifier: Verifier = found() if isinstance(found, type) else found
-    return verifier
+    return PersonalTokenVerifier() if name == "token" else as_verifier(import_string(name))
 
 
 def _ask_limits(limits: conf.Limits) -> AskLimits:

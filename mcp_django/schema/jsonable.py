@@ -11,7 +11,7 @@ def to_json(value: Any) -> Any:
     """A value as JSON values (dict, list, str, int, float, bool, None).
 
     Takes dataclasses, pydantic models, NamedTuples (as lists), `msgspec.Struct`, enums, dates, `Decimal` and `UUID`
-    (as strings), paths, sets, bytes (as base64) and Django's lazy strings, nested at will. Generators are run.
+    (as strings), paths, sets, bytes (as URL-safe base64) and Django's lazy strings, nested at will. Generators are run.
 
     Raises:
         TypeError: when something inside has no JSON form, or contains itself.

@@ -23,6 +23,10 @@ _UNDESCRIBED = (MISSING, None, type(None), Any, object, bytes, bytearray, memory
 """Return annotations that promise nothing about the structured result."""
 
 
+class _Never:
+    """No value is of this type."""
+
+
 class Output:
     """A result's schema, and the way there."""
 
@@ -38,7 +42,8 @@ class Output:
         self._checker = checker
         self._dump = dump
         self._where = where
-        self._plain: type[Any] | None = None
+        self._plain: type[Any] = _Never
+        """The type whose values are JSON already, and fit."""
 
     def dump(self, value: Any) -> Any:
         """A result as JSON values, not wrapped and not checked.
@@ -46,7 +51,7 @@ class Output:
         Raises:
             OutputError: when it has no JSON form.
         """
-        if type(value) is self._plain and self._plain is not None:
+        if type(value) is self._plain:
             return value
         try:
             return self._dump(value)
@@ -61,7 +66,9 @@ class Output:
         Raises:
             OutputError: when the handler broke its own promise.
         """
-        if type(value) is self._plain and _is_exact(value):
+        if type(value) is self._plain:
+            if not _is_exact(value):
+                raise OutputError(f"{self._where}: the result is a number that JSON cannot carry as it is")
             return {"result": value}
         dumped = self.dump(value)
         if self.wrapped:

@@ -128,6 +128,8 @@ async def plan_trip(origin: str, destination: str, ctx: Context, stops: list[str
         destination: IATA or ICAO code of the last airport.
         stops: Codes of the airports in between, in order.
     """
+    if ctx.user is None:
+        raise ToolError("A trip belongs to a user, and nobody is logged in.")
     route = [await find_airport(code) for code in (origin, *(stops or ()), destination)]
     codes = " → ".join(airport.code for airport in route)
 

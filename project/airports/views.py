@@ -21,7 +21,8 @@ class Argument:
 
     name: str
     type: str
-    required: bool
+    presence: str
+    """`required`, `optional`, or the default."""
     description: str
 
 
@@ -54,7 +55,7 @@ def tool_arguments(schema: dict[str, Any]) -> Iterator[Argument]:
         yield Argument(
             name=name,
             type=in_words(rule),
-            required=name in schema.get("required", ()),
+            presence="required" if name in schema.get("required", ()) else said_default(rule),
             description=rule.get("description", ""),
         )
 
@@ -65,9 +66,15 @@ def prompt_arguments(arguments: list[dict[str, Any]]) -> Iterator[Argument]:
         yield Argument(
             name=rule["name"],
             type="string",
-            required=rule.get("required", False),
+            presence="required" if rule.get("required") else "optional",
             description=rule.get("description", ""),
         )
+
+
+def said_default(rule: dict[str, Any]) -> str:
+    """Say what is assumed when an argument is left out."""
+    default = rule.get("default")
+    return "optional" if default is None else f"default {default}"
 
 
 def in_words(rule: dict[str, Any]) -> str:

@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tests.conformance.npm import installed_tool
 
@@ -132,15 +132,20 @@ def _run(suite: list[str], url: str, version: str, results: Path) -> Leg:
         if match is None:
             raise SystemExit(f"The suite wrote {path.parent.name}, which names no scenario")
         checks = json.loads(path.read_text())
-        leg[match[1]] = [
-            Problem(c["id"], c["status"], c.get("errorMessage") or c["name"]) for c in checks if c["status"] in BAD
-        ]
+        leg[match[1]] = _problems(checks)
     # A scenario that crashed leaves no checks behind: only the summary tells.
     for name in re.findall(r"^Failed to run scenario (\S+):", run.stderr, re.MULTILINE):
         leg[name] = [Problem(name, "FAILURE", "the scenario crashed")]
     if not leg:
         raise SystemExit(f"The suite ran no scenario under {version}:\n{run.stdout}{run.stderr}")
     return leg
+
+
+def _problems(checks: list[dict[str, Any]]) -> list[Problem]:
+    """What did not pass. A scenario that found nothing to test has not passed either."""
+    found = [Problem(c["id"], c["status"], c.get("errorMessage") or c["name"]) for c in checks if c["status"] in BAD]
+    tested = any(c["status"] == "SUCCESS" and c["id"] != "wire-schema-valid" for c in checks)
+    return found if found or tested else [Problem("(none)", "UNTESTED", "the scenario found nothing to test")]
 
 
 @contextmanager

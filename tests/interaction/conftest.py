@@ -1,10 +1,12 @@
 """Doors, revisions and clients as fixtures. Tests that take several of them run for every combination."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 import pytest
 from django.core.asgi import get_asgi_application
+from django.core.signals import request_finished, request_started
+from django.db import close_old_connections
 
 from mcp_django.asgi import mount
 from tests.interaction import handlers, questions
@@ -44,6 +46,16 @@ def _served(settings: Any, db: None) -> None:
     settings.MIDDLEWARE = []
     settings.DEBUG = False
     settings.MCP = {"AUTH": "tests.interaction.people.Tokens", "SERVERS": SERVERS}
+
+
+@pytest.fixture(autouse=True)
+def _the_test_s_connection_stays_open() -> Iterator[None]:
+    """As in Django's test client: a request must not close the connection whose transaction the test runs in."""
+    for signal in (request_started, request_finished):
+        signal.disconnect(close_old_connections)
+    yield
+    for signal in (request_started, request_finished):
+        signal.connect(close_old_connections)
 
 
 @pytest.fixture

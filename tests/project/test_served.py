@@ -32,8 +32,8 @@ def found(pattern: str, text: str) -> tuple[str, ...]:
 class Demo:
     """A demo that is being served."""
 
-    def __init__(self, process: subprocess.Popen[str], welcome: str) -> None:
-        self.process, self.welcome = process, welcome
+    def __init__(self, welcome: str) -> None:
+        self.welcome = welcome
         (self.site,) = found(r"(http://127\.0\.0\.1:\d+)/", welcome)
         self.endpoint = f"{self.site}/mcp"
 
@@ -58,17 +58,24 @@ def demo(fresh_dir: Path) -> Iterator[Demo]:
         stderr=subprocess.STDOUT,
         text=True,
     ) as process:
-        assert process.stdout is not None
-        welcome = ""
-        for line in process.stdout:
-            welcome += line
-            if "Ctrl-C" in line:
-                break
-        assert "Ctrl-C" in welcome, welcome
-        yield Demo(process, welcome)
-        process.send_signal(signal.SIGINT)
-        rest, _ = process.communicate(timeout=20)
-        assert (process.returncode, rest) == (0, "Stopped.\n")
+        try:
+            yield Demo(read_welcome(process))
+            process.send_signal(signal.SIGINT)
+            rest, _ = process.communicate(timeout=20)
+            assert (process.returncode, rest) == (0, "Stopped.\n")
+        finally:
+            process.kill()
+
+
+def read_welcome(process: subprocess.Popen[str]) -> str:
+    """Return what the demo prints until it serves; its last line says how to stop it."""
+    assert process.stdout is not None
+    welcome = ""
+    for line in process.stdout:
+        welcome += line
+        if "Ctrl-C" in line:
+            return welcome
+    pytest.fail(welcome)
 
 
 class Traveller:

@@ -145,14 +145,23 @@ def test_an_array_of_items_schemas_means_a_tuple_in_its_own_dialect() -> None:
     assert "not a valid JSON Schema" in refusal(items)
 
 
-@pytest.mark.parametrize("dialect", ["https://example.com/schema", 5, "", "https://json-schema.org/draft/2019-13/schema"])
+@pytest.mark.parametrize(
+    "dialect", ["https://example.com/schema", 5, "", "https://json-schema.org/draft/2019-13/schema"]
+)
 def test_an_unknown_dialect_is_refused(dialect: Any) -> None:
     assert "is not supported; use JSON Schema 2020-12" in refusal({"$schema": dialect, "type": "object"})
 
 
 @pytest.mark.parametrize(
     "reference",
-    ["https://example.com/s.json", "http://127.0.0.1:9/s", "file:///etc/passwd", "other.json#/a", "#/$defs/none", "#none"],
+    [
+        "https://example.com/s.json",
+        "http://127.0.0.1:9/s",
+        "file:///etc/passwd",
+        "other.json#/a",
+        "#/$defs/none",
+        "#none",
+    ],
 )
 @pytest.mark.parametrize("keyword", ["$ref", "$dynamicRef"])
 def test_a_reference_out_of_the_document_is_refused(keyword: str, reference: str) -> None:

@@ -60,10 +60,14 @@ def search(
 PARAMETERS = parameters_of(search, is_injected=lambda annotation: False)
 
 
+def run(arguments: Any) -> None:
+    PARAMETERS.check(arguments)
+    PARAMETERS.convert(arguments)
+
+
 def refusal(arguments: Any) -> str:
     with pytest.raises(ArgumentError) as caught:
-        PARAMETERS.check(arguments)
-        PARAMETERS.convert(arguments)
+        run(arguments)
     return str(caught.value)
 
 
@@ -109,9 +113,9 @@ def test_missing_arguments_are_named() -> None:
     def tool(code: str, lat: float) -> None: ...
 
     parameters = parameters_of(tool, is_injected=lambda annotation: False)
-    with pytest.raises(ArgumentError, match="^missing argument 'code'; missing argument 'lat'$"):
+    with pytest.raises(ArgumentError, match=r"^missing argument 'code'; missing argument 'lat'$"):
         parameters.check({})
-    with pytest.raises(ArgumentError, match="^missing argument 'lat'$"):
+    with pytest.raises(ArgumentError, match=r"^missing argument 'lat'$"):
         parameters.convert({"code": "x"})
 
 

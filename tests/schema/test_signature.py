@@ -83,7 +83,10 @@ def test_invented_titles_are_left_out_and_given_ones_kept() -> None:
 
 def test_injected_parameters_are_listed_and_not_described() -> None:
     def tool(
-        ctx: Context, a: int, other: Optional[Context] = None, third: Context | None = None  # noqa: UP045
+        ctx: Context,
+        a: int,
+        other: Context | None = None,
+        third: Context | None = None,
     ) -> None: ...
 
     parameters = compiled(tool)
@@ -111,7 +114,7 @@ def test_skipped_names_are_neither_described_nor_injected() -> None:
     assert parameters.injected == {}
 
 
-@pytest.mark.parametrize("annotation", [Optional[int], int | None])
+@pytest.mark.parametrize("annotation", [Optional[int], int | None])  # noqa: UP045
 def test_a_parameter_that_may_be_none_takes_null(annotation: Any) -> None:
     def tool(limit: Any = None) -> None: ...
 
@@ -126,7 +129,7 @@ def test_a_parameter_that_may_be_none_takes_null(annotation: Any) -> None:
 
 
 def test_none_as_default_makes_a_parameter_nullable() -> None:
-    def tool(limit: Annotated[int, Field(ge=1)] = None) -> None: ...  # type: ignore[assignment]
+    def tool(limit: Annotated[int, Field(ge=1)] = None) -> None: ...  # type: ignore[assignment]  # noqa: RUF013
 
     parameters = compiled(tool)
     assert called(parameters, limit=None) == {"limit": None}
@@ -149,7 +152,9 @@ def test_a_default_no_caller_could_give_is_not_told() -> None:
 
 def test_a_field_as_default_gives_rules_description_and_default() -> None:
     def tool(
-        limit: int = Field(5, ge=1, description="How many"), tags: list[str] = Field(default_factory=list), q: str = Field()
+        limit: int = Field(5, ge=1, description="How many"),
+        tags: list[str] = Field(default_factory=list),  # noqa: B008
+        q: str = Field(),
     ) -> None: ...
 
     parameters = compiled(tool)

@@ -128,7 +128,8 @@ async def test_logging_tool(ctx: Context) -> str:
 
 @tool()
 async def test_reconnection(ctx: Context) -> str:
-    """Take a moment, so that a stream could be dropped and resumed meanwhile."""
+    """Take a moment on a stream, which could be dropped and resumed meanwhile."""
+    await ctx.info("Reconnection test started")
     await asyncio.sleep(2 * STEP)
     return "Reconnection test completed successfully."
 

@@ -42,7 +42,7 @@ def test_the_home_page_shows_everything_that_is_served() -> None:
     ]
     assert len(keys) >= 9
     assert [key for key in keys if f"<code>{key}</code>" not in page] == []
-    assert "integer, 1 to 50, optional" in page
+    assert "integer, 1 to 50, default 5" in page
 
 
 def test_a_host_that_is_not_ours_gets_no_page() -> None:

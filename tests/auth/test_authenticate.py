@@ -1,0 +1,544 @@
+"""Who gets in. Closed by default; the local principal from this machine only; otherwise bearers of tokens."""
+
+import asyncio
+import gc
+import threading
+from datetime import timedelta
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from asgiref.sync import async_to_sync, sync_to_async
+from django.contrib.auth.models import User
+from django.db import transaction
+from django.utils import timezone
+from django.utils.module_loading import import_string
+
+from mcp_django.auth import authenticate as module
+from mcp_django.auth.authenticate import LONGEST_TOKEN, Authenticator, configured
+from mcp_django.auth.principal import Principal, local_principal
+from mcp_django.auth.verifiers import AuthError, PersonalTokenVerifier
+from mcp_django.models import PersonalAccessToken
+from mcp_django.protocol import jsonrpc
+from mcp_django.protocol.errors import TransportRefusal
+from mcp_django.protocol.headers import Headers
+from mcp_django.runtime.executor import LaneExecutor
+from mcp_django.server.ports import Overloaded
+
+LOOPBACK = "127.0.0.1"
+HOST = (b"host", b"localhost:8000")
+
+
+def headers(*pairs: tuple[bytes, bytes], token: str | None = None) -> Headers:
+    """The headers of a request to localhost."""
+    credential = [] if token is None else [(b"authorization", f"Bearer {token}".encode())]
+    return Headers([HOST, *credential, *pairs])
+
+
+def authenticate(authenticator: Authenticator, sent: Headers, peer: str | None = LOOPBACK) -> Principal:
+    """The principal, the way a transport asks."""
+    return authenticator.known(sent, peer) or async_to_sync(authenticator.authenticate)(sent, peer=peer)
+
+
+def refusal(authenticator: Authenticator, sent: Headers, peer: str | None = LOOPBACK) -> SimpleNamespace:
+    """Status, headers and message of the refusal."""
+    with pytest.raises(TransportRefusal) as caught:
+        authenticate(authenticator, sent, peer)
+    found = dict(caught.value.headers)
+    assert found[b"content-type"] == b"application/json"
+    assert found[b"cache-control"] == b"no-store"
+    body = jsonrpc.loads(caught.value.body)
+    assert "id" not in body
+    challenge = found.get(b"www-authenticate", b"").decode()
+    return SimpleNamespace(
+        status=caught.value.status, headers=found, challenge=challenge, message=body["error"]["message"]
+    )
+
+
+class Recording:
+    """A verifier of tokens that start with its prefix; counts."""
+
+    def __init__(self, prefix: str = "", **facts: Any) -> None:
+        self.prefix, self.facts, self.seen = prefix, facts, list[str]()
+
+    def accepts(self, token: str) -> bool:
+        return token.startswith(self.prefix)
+
+    async def verify(self, token: str, *, server: str) -> Principal:
+        self.seen.append(token)
+        if token.endswith("bad"):
+            raise AuthError("invalid_token", "No such token")
+        return Principal(issuer=self.prefix, subject=token, **self.facts)
+
+
+def made(*verifiers: Any, **options: Any) -> Authenticator:
+    return Authenticator("default", executor=LaneExecutor(), verifiers=verifiers, **options)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """The time that authenticators see, in seconds."""
+    clock = SimpleNamespace(now=1_000_000.0)
+    monkeypatch.setattr(module, "monotonic", lambda: clock.now)
+    monkeypatch.setattr(module, "time", lambda: clock.now)
+    return clock
+
+
+@pytest.fixture
+def user(db: None) -> User:
+    return User.objects.create_user("alice")
+
+
+@pytest.fixture
+def issued(user: User) -> tuple[PersonalAccessToken, str]:
+    """A token of alice's: the row and the token."""
+    return PersonalAccessToken.issue(user=user, name="test", expires=timezone.now() + timedelta(days=1))
+
+
+@pytest.fixture
+def configure(settings: Any) -> Any:
+    """Makes the authenticator of the default server from settings."""
+
+    def configure(auth: Any = None, *, debug: bool = False, server: str = "default", **options: Any) -> Authenticator:
+        settings.DEBUG = debug
+        settings.MCP = {"AUTH": auth, **options}
+        return configured(server, executor=LaneExecutor(), load=import_string)
+
+    return configure
+
+
+class TestClosedByDefault:
+    def test_without_authentication_everybody_is_refused(self, configure: Any, issued: Any) -> None:
+        closed = configure(None)
+        for sent in (headers(), headers(token=issued[1]), headers((b"cookie", b"sessionid=1"))):
+            found = refusal(closed, sent)
+            assert found.status == 403
+            assert not found.challenge
+
+    def test_with_debug_this_machine_is_the_local_principal(self, configure: Any) -> None:
+        assert authenticate(configure(None, debug=True), headers()).is_local
+
+    def test_with_debug_others_are_refused(self, configure: Any) -> None:
+        assert refusal(configure(None, debug=True), headers(), "192.0.2.1").status == 403
+
+    def test_with_debug_a_bearer_is_who_the_token_says(self, configure: Any, issued: Any) -> None:
+        development = configure(None, debug=True)
+        who = authenticate(development, headers(token=issued[1]))
+        assert not who.is_local
+        assert who.user.username == "alice"
+        assert refusal(development, headers(token="mcp_pat_wrong")).status == 401
+        assert refusal(development, headers((b"authorization", b"Basic YTpi"))).status == 401
+
+    def test_auth_none_is_the_local_principal_without_debug_too(self, configure: Any) -> None:
+        server = configure("none")
+        assert authenticate(server, headers()).is_local
+        assert authenticate(server, headers(token="ignored")).is_local
+        assert refusal(server, headers(), "192.0.2.1").status == 403
+
+    def test_auth_token_leaves_no_door_for_this_machine(self, configure: Any) -> None:
+        for debug in (True, False):
+            assert refusal(configure("token", debug=debug), headers()).status == 401
+
+
+class TestThisMachine:
+    @pytest.fixture
+    def local(self) -> Authenticator:
+        return made(local=True)
+
+    @pytest.mark.parametrize("peer", ["127.0.0.1", "127.8.9.10", "::1", "::ffff:127.0.0.1"])
+    def test_loopback_peers_are_local(self, local: Authenticator, peer: str) -> None:
+        assert authenticate(local, headers(), peer).is_local
+        assert local.known(headers(), peer) is not None
+
+    @pytest.mark.parametrize(
+        "peer",
+        [
+            None,
+            "",
+            "10.0.0.1",
+            "192.168.1.2",
+            "::ffff:10.0.0.1",
+            "fe80::1",
+            "0.0.0.0",
+            "::",
+            "localhost",
+            "127.1",
+            "unix:",
+        ],
+    )
+    def test_other_peers_are_not(self, local: Authenticator, peer: str | None) -> None:
+        """Without an address it may be a proxy on a Unix socket, which everybody reaches."""
+        assert refusal(local, headers(), peer).status == 403
+        assert local.known(headers(), peer) is None
+
+    @pytest.mark.parametrize(
+        "host",
+        ["localhost", "LOCALHOST:80", "127.0.0.1", "127.1.2.3:65535", "[::1]", "[::1]:8000", "[0:0:0:0:0:0:0:1]"],
+    )
+    def test_loopback_hosts_are_local(self, local: Authenticator, host: str) -> None:
+        assert authenticate(local, Headers([(b"host", host.encode())])).is_local
+
+    @pytest.mark.parametrize(
+        "host",
+        [
+            *(
+                "",
+                "evil.example",
+                "localhost.evil.example",
+                "127.0.0.1.evil.example",
+                "127.evil",
+                "127.0.0.999",
+                "127.",
+            ),
+            *("localhost:", "localhost:x", "localhost:80:80", "a@localhost", "localhost\n", "::1", "[::2]", "[::1"),
+            *(
+                "testserver",
+                "0.0.0.0",
+                "10.0.0.1",
+                "2130706433",
+                "0x7f.1",
+                "[::1%lo]",
+                "localhost.",
+                "127.0.0.1:999999",
+            ),
+        ],
+    )
+    def test_other_hosts_are_not(self, local: Authenticator, host: str) -> None:
+        """DNS rebinding: a page may name itself and point the name here."""
+        assert refusal(local, Headers([(b"host", host.encode())])).status == 403
+
+    def test_without_a_host_or_with_two_it_is_not(self, local: Authenticator) -> None:
+        assert refusal(local, Headers([])).status == 403
+        assert refusal(local, Headers([(b"host", b"evil.example"), HOST])).status == 403
+        assert local.known(Headers([(b"host", b"evil.example"), HOST]), LOOPBACK) is None
+
+    @pytest.mark.parametrize(
+        "name",
+        [
+            *("forwarded", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-forwarded-port", "x-real-ip"),
+            *("via", "x-client-ip", "cf-connecting-ip", "true-client-ip", "cdn-loop", "x-forwarded-prefix"),
+        ],
+    )
+    def test_what_came_through_a_proxy_is_not(self, local: Authenticator, name: str) -> None:
+        sent = headers((name.encode(), b"127.0.0.1"))
+        assert refusal(local, sent).status == 403
+        assert local.known(sent, LOOPBACK) is None
+
+    def test_the_peer_has_to_be_named_to_be_known_at_once(self, local: Authenticator) -> None:
+        assert local.known(headers()) is None
+
+
+class TestLocalUser:
+    def test_the_local_principal_acts_as_the_named_user(
+        self, configure: Any, user: User, django_assert_num_queries: Any
+    ) -> None:
+        with django_assert_num_queries(0):
+            server = configure("none", LOCAL_USER="alice")
+            assert server.known(headers(), LOOPBACK) is None
+        who = authenticate(server, headers())
+        assert (who.key, who.user, who.is_local) == ("local", user, True)
+        with django_assert_num_queries(0):
+            assert server.known(headers(), LOOPBACK) is who
+
+    def test_a_user_who_does_not_exist_is_the_servers_fault(self, configure: Any, db: None, caplog: Any) -> None:
+        found = refusal(configure("none", LOCAL_USER="nobody"), headers())
+        assert found.status == 503
+        assert "LOCAL_USER" in caplog.text
+
+    def test_a_user_who_is_deactivated_is_refused_at_once(self, configure: Any, user: User) -> None:
+        server = configure("none", LOCAL_USER="alice")
+        authenticate(server, headers())
+        user.is_active = False
+        user.save()
+        assert server.known(headers(), LOOPBACK) is None
+        assert refusal(server, headers()).status == 503
+
+    def test_the_user_is_read_again_after_a_while(self, configure: Any, user: User, clock: SimpleNamespace) -> None:
+        server = configure("none", LOCAL_USER="alice")
+        authenticate(server, headers())
+        User.objects.update(first_name="Alice")
+        clock.now += 11
+        assert authenticate(server, headers()).user.first_name == "Alice"
+
+
+class TestBearer:
+    def test_without_a_token_there_is_a_challenge_and_no_error(self) -> None:
+        found = refusal(made(Recording(), scopes=["mcp:read"], resource_metadata="https://h/m"), headers())
+        assert found.status == 401
+        assert found.challenge == 'Bearer scope="mcp:read", resource_metadata="https://h/m"'
+
+    def test_a_bad_token_is_named_as_the_error(self) -> None:
+        found = refusal(made(Recording()), headers(token="bad"))
+        assert found.status == 401
+        assert found.challenge == 'Bearer error="invalid_token", error_description="No such token"'
+        assert found.message == "No such token"
+
+    @pytest.mark.parametrize("credential", [b"Basic YTpi", b"", b"BearerX abc", b"Token abc", b"Digest a=b", b"abc"])
+    def test_another_scheme_is_no_token(self, credential: bytes) -> None:
+        found = refusal(made(Recording()), headers((b"authorization", credential)))
+        assert (found.status, found.challenge) == (401, 'Bearer realm="mcp"')
+
+    @pytest.mark.parametrize(
+        "credential", [b"Bearer", b"Bearer ", b"Bearer a b", b"Bearer a,b", b'Bearer "a"', b"Bearer \xff"]
+    )
+    def test_what_cannot_be_a_token_is_invalid_and_no_verifier_sees_it(self, credential: bytes) -> None:
+        recording = Recording()
+        found = refusal(made(recording), headers((b"authorization", credential)))
+        assert found.status == 401
+        assert 'error="invalid_token"' in found.challenge
+        assert recording.seen == []
+
+    @pytest.mark.parametrize("credential", [b"Bearer abc", b"bearer abc", b"BEARER  abc", b"  Bearer abc  "])
+    def test_the_scheme_is_read_in_any_case_and_spacing(self, credential: bytes) -> None:
+        assert authenticate(made(Recording()), headers((b"authorization", credential))).subject == "abc"
+
+    def test_two_authorization_headers_are_a_bad_request(self) -> None:
+        server = made(Recording())
+        authenticate(server, headers(token="a"))
+        sent = headers((b"authorization", b"Bearer b"), token="a")
+        found = refusal(server, sent)
+        assert found.status == 400
+        assert 'error="invalid_request"' in found.challenge
+        assert refusal(server, headers((b"authorization", b"Bearer a"), token="a")).status == 400
+
+    def test_a_token_may_have_eight_kibibytes(self) -> None:
+        server = made(Recording())
+        assert authenticate(server, headers(token="a" * LONGEST_TOKEN)).subject
+        found = refusal(server, headers(token="a" * (LONGEST_TOKEN + 1)))
+        assert (found.status, 'error="invalid_request"' in found.challenge) == (400, True)
+
+    def test_a_cookie_or_another_header_is_no_credential(self) -> None:
+        sent = headers((b"cookie", b"sessionid=abc"), (b"x-api-key", b"abc"), (b"proxy-authorization", b"Bearer abc"))
+        assert refusal(made(Recording()), sent).status == 401
+
+
+class TestVerifiers:
+    def test_the_shape_of_the_token_chooses_one_and_only_that_one_sees_it(self) -> None:
+        first, second = Recording("a"), Recording("b")
+        server = made(first, second)
+        assert authenticate(server, headers(token="b-1")).issuer == "b"
+        assert refusal(server, headers(token="a-bad")).status == 401
+        assert (first.seen, second.seen) == (["a-bad"], ["b-1"])
+
+    def test_a_token_that_none_recognises_is_invalid(self) -> None:
+        assert 'error="invalid_token"' in refusal(made(Recording("a")), headers(token="c")).challenge
+
+    def test_several_can_be_configured(self, configure: Any, issued: Any) -> None:
+        server = configure(["token", "tests.auth.test_authenticate.anything"])
+        assert authenticate(server, headers(token=issued[1])).user.username == "alice"
+        assert authenticate(server, headers(token="other")).issuer == "configured"
+
+    @pytest.mark.parametrize("problem", [KeyError("secret-token"), OSError(), TypeError()])
+    def test_one_that_fails_lets_nobody_in_and_says_so_without_the_token(self, problem: Exception, caplog: Any) -> None:
+        class Broken(Recording):
+            async def verify(self, token: str, *, server: str) -> Principal:
+                raise problem
+
+        found = refusal(made(Broken()), headers(token="secret-token"))
+        assert found.status == 503
+        assert int(found.headers[b"retry-after"]) >= 1
+        assert "Broken" in caplog.text
+        assert type(problem).__name__ in caplog.text
+        assert "secret-token" not in caplog.text + found.message
+
+    @pytest.mark.parametrize("answer", [None, True, "alice", local_principal()])
+    def test_one_that_returns_no_remote_principal_lets_nobody_in(self, answer: Any) -> None:
+        class Wrong(Recording):
+            async def verify(self, token: str, *, server: str) -> Principal:
+                found: Principal = answer
+                return found
+
+        assert refusal(made(Wrong()), headers(token="abc")).status == 503
+
+    def test_a_full_server_is_503_with_its_own_time_to_wait(self) -> None:
+        class Full(Recording):
+            async def verify(self, token: str, *, server: str) -> Principal:
+                raise Overloaded(retry_after=7)
+
+        found = refusal(made(Full()), headers(token="abc"))
+        assert (found.status, found.headers[b"retry-after"]) == (503, b"7")
+
+    def test_a_lacking_scope_is_403_with_the_scopes_to_ask_for(self) -> None:
+        class Strict(Recording):
+            async def verify(self, token: str, *, server: str) -> Principal:
+                raise AuthError("insufficient_scope", "More", scopes=("b", "a"))
+
+        found = refusal(made(Strict(), scopes=["base"]), headers(token="abc"))
+        assert found.status == 403
+        assert found.challenge == 'Bearer error="insufficient_scope", error_description="More", scope="a b"'
+
+    def test_an_expired_principal_is_refused_whatever_its_verifier_says(self, clock: SimpleNamespace) -> None:
+        assert refusal(made(Recording(expires_at=clock.now)), headers(token="abc")).status == 401
+        assert authenticate(made(Recording(expires_at=clock.now + 1)), headers(token="abc"))
+
+    def test_a_principal_for_another_server_is_refused_whatever_its_verifier_says(self) -> None:
+        assert refusal(made(Recording(audience="other")), headers(token="abc")).status == 401
+        assert authenticate(made(Recording(audience="default")), headers(token="abc"))
+
+
+async def anything(token: str, *, server: str) -> Principal:
+    """A verifier that settings can name."""
+    return Principal(issuer="configured", subject=token)
+
+
+class TestMemory:
+    def test_a_verified_token_is_known_without_asking_again(self) -> None:
+        verifier = Recording()
+        server = made(verifier)
+        assert server.known(headers(token="abc")) is None
+        who = authenticate(server, headers(token="abc"))
+        assert server.known(headers(token="abc")) is who
+        assert verifier.seen == ["abc"]
+
+    def test_the_token_itself_is_not_kept(self) -> None:
+        server = made(Recording())
+        authenticate(server, headers(token="very-secret"))
+        assert b"very-secret" not in b"".join(server._known)
+        assert "very-secret" not in repr(vars(server)["_known"].keys())
+
+    def test_it_is_forgotten_after_the_configured_seconds(self, clock: SimpleNamespace) -> None:
+        verifier = Recording()
+        server = made(verifier, remember=10)
+        authenticate(server, headers(token="abc"))
+        clock.now += 9.9
+        assert server.known(headers(token="abc"))
+        clock.now += 0.1
+        assert server.known(headers(token="abc")) is None
+        authenticate(server, headers(token="abc"))
+        assert len(verifier.seen) == 2
+
+    def test_it_is_forgotten_when_the_token_expires(self, clock: SimpleNamespace) -> None:
+        server = made(Recording(expires_at=clock.now + 3), remember=10)
+        authenticate(server, headers(token="abc"))
+        clock.now += 2.9
+        assert server.known(headers(token="abc"))
+        clock.now += 0.1
+        assert server.known(headers(token="abc")) is None
+
+    def test_nothing_is_kept_when_that_is_configured(self, configure: Any, issued: Any) -> None:
+        server = configure("token", TOKEN_CACHE_SECONDS=0)
+        authenticate(server, headers(token=issued[1]))
+        assert server.known(headers(token=issued[1])) is None
+
+    def test_bad_tokens_are_not_kept(self) -> None:
+        verifier = Recording()
+        server = made(verifier)
+        for _ in range(2):
+            refusal(server, headers(token="bad"))
+        assert verifier.seen == ["bad", "bad"]
+
+    def test_it_is_bounded_and_the_oldest_goes_first(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(module, "MOST_KNOWN", 3)
+        server = made(Recording())
+        for token in ("a", "b", "c", "d"):
+            authenticate(server, headers(token=token))
+        assert [bool(server.known(headers(token=token))) for token in ("a", "b", "c", "d")] == [False, True, True, True]
+
+    def test_what_one_server_knows_another_does_not(self, configure: Any, user: User) -> None:
+        servers = {"SERVERS": {"default": {}, "shop": {}}}
+        _, token = PersonalAccessToken.issue(user=user, name="test", audience="shop", expires=None)
+        shop, default = configure("token", server="shop", **servers), configure("token", **servers)
+        assert authenticate(shop, headers(token=token))
+        assert refusal(default, headers(token=token)).status == 401
+
+
+class TestForgetting:
+    @pytest.fixture
+    def server(self, issued: Any) -> Authenticator:
+        """It knows the issued token."""
+        server = made(PersonalTokenVerifier())
+        authenticate(server, headers(token=issued[1]))
+        return server
+
+    def test_a_revoked_token_is_refused_at_once(self, server: Authenticator, issued: Any) -> None:
+        issued[0].revoke()
+        assert refusal(server, headers(token=issued[1])).status == 401
+
+    def test_a_deleted_token_is_refused_at_once(self, server: Authenticator, issued: Any) -> None:
+        issued[0].delete()
+        assert refusal(server, headers(token=issued[1])).status == 401
+
+    def test_a_changed_token_counts_at_once(self, server: Authenticator, issued: Any) -> None:
+        issued[0].scopes = ["more"]
+        issued[0].save()
+        assert authenticate(server, headers(token=issued[1])).scopes == {"more"}
+
+    def test_tokens_of_a_deactivated_or_deleted_user_are_refused_at_once(
+        self, server: Authenticator, issued: Any, user: User
+    ) -> None:
+        user.is_active = False
+        user.save()
+        assert refusal(server, headers(token=issued[1])).status == 401
+        user.is_active = True
+        user.save()
+        assert authenticate(server, headers(token=issued[1]))
+        user.delete()
+        assert refusal(server, headers(token=issued[1])).status == 401
+
+    def test_other_tokens_and_ordinary_changes_of_users_leave_it_known(
+        self, server: Authenticator, issued: Any, user: User
+    ) -> None:
+        PersonalAccessToken.issue(user=user, name="another", expires=None)[0].revoke()
+        user.save()
+        assert server.known(headers(token=issued[1]))
+
+    def test_a_verification_that_a_revocation_overtook_is_not_kept(self, issued: Any) -> None:
+        row, token = issued
+
+        class Slow(PersonalTokenVerifier):
+            async def verify(self, token: str, *, server: str) -> Principal:
+                who = await super().verify(token, server=server)
+                row.revoked_at = timezone.now()
+                await row.asave()
+                return who
+
+        server = made(Slow())
+        assert authenticate(server, headers(token=token))
+        assert server.known(headers(token=token)) is None
+
+    @pytest.mark.django_db(transaction=True)
+    def test_what_is_read_again_before_the_revocation_commits_is_forgotten_then(self) -> None:
+        user = User.objects.create_user("bob")
+        row, token = PersonalAccessToken.issue(user=user, name="test", expires=None)
+        server = made(PersonalTokenVerifier())
+        who = authenticate(server, headers(token=token))
+        sent = headers(token=token)
+        with transaction.atomic():
+            row.revoke()
+            # Another worker of this process still reads the old row.
+            server._keep(module.blake2b(sent[b"authorization"]).digest(), who)
+            assert server.known(sent)
+        assert server.known(sent) is None
+
+    def test_an_authenticator_that_is_gone_hears_no_signals(self, issued: Any) -> None:
+        server = made(PersonalTokenVerifier())
+        calls: list[str] = []
+        server._forget = lambda concerned: calls.append("heard")  # type: ignore[method-assign]
+        del server
+        gc.collect()
+        issued[0].revoke()
+        assert calls == []
+
+
+def test_many_at_once_are_each_answered() -> None:
+    async def main() -> list[Principal]:
+        server = made(Recording())
+        sent = [headers(token=f"t{number}") for number in range(50)]
+        return await asyncio.gather(*[server.authenticate(one, peer=None) for one in sent])
+
+    assert [who.subject for who in asyncio.run(main())] == [f"t{number}" for number in range(50)]
+
+
+def test_tokens_are_verified_on_a_lane_when_the_server_has_threads() -> None:
+    """Outside a call's context asgiref has one thread for the whole process, whose connections nobody cleans."""
+
+    class Threaded(Recording):
+        async def verify(self, token: str, *, server: str) -> Principal:
+            name = await sync_to_async(lambda: threading.current_thread().name)()
+            return Principal(issuer="thread", subject=name)
+
+    async def main() -> Principal:
+        server = made(Threaded())
+        return await server.authenticate(headers(token="abc"), peer=None)
+
+    assert asyncio.run(main()).subject.startswith("mcp-lane")

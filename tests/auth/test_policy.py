@@ -1,0 +1,165 @@
+"""The one decision: what the user may do and what was delegated, both."""
+
+import logging
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import Permission, User
+
+from mcp_django.auth.policy import Policy, decide, decide_now, is_guarded
+from mcp_django.auth.principal import Principal, local_principal
+from mcp_django.runtime.executor import LaneExecutor
+from mcp_django.server.ports import ALLOW, HIDDEN, Overloaded, step_up
+
+VIEW, ADD = "auth.view_group", "auth.add_group"
+
+
+@dataclass
+class Thing:
+    """A primitive as the policy sees it."""
+
+    permission: Any = None
+    scopes: tuple[str, ...] = ()
+    key: str = "thing"
+
+
+@pytest.fixture
+def policy() -> Policy:
+    return Policy(LaneExecutor())
+
+
+@pytest.fixture
+def alice(db: None) -> Principal:
+    """May view groups; her token holds the scope "read"."""
+    user = User.objects.create_user("alice")
+    user.user_permissions.add(Permission.objects.get(codename="view_group"))
+    return Principal(issuer="django", subject="1", user=User.objects.get(pk=user.pk), scopes=frozenset({"read"}))
+
+
+async def yes(principal: Principal) -> bool:
+    return True
+
+
+def fails(principal: Principal) -> bool:
+    raise KeyError("a bug")
+
+
+async def fails_later(principal: Principal) -> bool:
+    raise KeyError("a bug")
+
+
+class TestGuarded:
+    @pytest.mark.parametrize("thing", [Thing(), Thing(permission=()), Thing(permission=[], scopes=())])
+    def test_what_names_no_permission_and_no_scope_is_free(self, thing: Thing) -> None:
+        assert not is_guarded(thing)
+
+    @pytest.mark.parametrize(
+        "thing", [Thing(permission=VIEW), Thing(permission=[VIEW]), Thing(permission=yes), Thing(scopes=("a",))]
+    )
+    def test_everything_else_is_guarded(self, policy: Policy, thing: Thing) -> None:
+        assert is_guarded(thing)
+        assert policy.guards(thing)
+
+
+class TestDecision:
+    @pytest.mark.parametrize(
+        ("thing", "decision"),
+        [
+            (Thing(), ALLOW),
+            (Thing(permission=VIEW), ALLOW),
+            (Thing(permission=ADD), HIDDEN),
+            (Thing(permission=(VIEW, ADD)), HIDDEN),
+            (Thing(permission=[VIEW]), ALLOW),
+            (Thing(scopes=("read",)), ALLOW),
+            (Thing(scopes=("write", "read")), step_up(["read", "write"])),
+            (Thing(permission=VIEW, scopes=("write",)), step_up(["write"])),
+            (Thing(permission=ADD, scopes=("write",)), HIDDEN),
+            (Thing(permission=ADD, scopes=("read",)), HIDDEN),
+            (Thing(permission=yes), ALLOW),
+            (Thing(permission=lambda principal: principal.subject == "1"), ALLOW),
+            (Thing(permission=lambda principal: principal.subject == "2"), HIDDEN),
+            (Thing(permission=lambda principal: yes(principal)), ALLOW),
+            (Thing(permission=yes, scopes=("write",)), step_up(["write"])),
+            (Thing(permission="not a permission"), HIDDEN),
+            (Thing(permission=""), HIDDEN),
+        ],
+    )
+    async def test_both_sides_have_to_agree(
+        self, policy: Policy, alice: Principal, thing: Thing, decision: Any
+    ) -> None:
+        assert await policy.decide(alice, thing) == decision
+        assert await decide(alice, thing) == decision
+
+    async def test_a_step_up_names_all_scopes_in_order(self, policy: Policy, alice: Principal) -> None:
+        decision = await policy.decide(alice, Thing(scopes=("write", "read", "admin")))
+        assert decision.scopes == ("admin", "read", "write")
+        assert decision.visible
+        assert not decision.allowed
+
+    @pytest.mark.parametrize("thing", [Thing(permission=ADD, scopes=("write",)), Thing(permission=fails)])
+    async def test_the_local_principal_may_do_everything(self, policy: Policy, thing: Thing) -> None:
+        assert await policy.decide(local_principal(), thing) == ALLOW
+
+    async def test_a_superuser_still_needs_the_scope(self, policy: Policy, db: None) -> None:
+        root = Principal(issuer="django", subject="1", user=User(username="root", is_superuser=True, pk=1))
+        assert await policy.decide(root, Thing(permission=ADD)) == ALLOW
+        assert await policy.decide(root, Thing(permission=ADD, scopes=("write",))) == step_up(["write"])
+
+    async def test_without_a_user_a_permission_hides_and_a_scope_does_not(self, policy: Policy) -> None:
+        machine = Principal(issuer="as", subject="client", scopes=frozenset({"read"}))
+        assert await policy.decide(machine, Thing(permission=VIEW, scopes=("read",))) == HIDDEN
+        assert await policy.decide(machine, Thing(scopes=("read",))) == ALLOW
+
+    @pytest.mark.parametrize("permission", [fails, fails_later])
+    async def test_a_permission_function_that_fails_permits_nothing_and_is_logged(
+        self, policy: Policy, alice: Principal, caplog: Any, permission: Any
+    ) -> None:
+        with caplog.at_level(logging.ERROR, "mcp_django.auth"):
+            assert await policy.decide(alice, Thing(permission=permission, key="broken")) == HIDDEN
+        assert "'broken'" in caplog.text
+        assert "KeyError" in caplog.text
+
+    async def test_a_full_server_is_no_decision(self, policy: Policy, alice: Principal) -> None:
+        async def full(principal: Principal) -> bool:
+            raise Overloaded
+
+        with pytest.raises(Overloaded):
+            await policy.decide(alice, Thing(permission=full))
+
+    async def test_a_permission_that_was_asked_for_is_decided_without_waiting(
+        self, policy: Policy, alice: Principal
+    ) -> None:
+        thing = Thing(permission=[VIEW])
+        assert decide_now(alice, thing) is None
+        await policy.decide(alice, thing)
+        assert decide_now(alice, thing) == ALLOW
+
+
+class TestMany:
+    async def test_the_hidden_ones_are_named(self, policy: Policy, alice: Principal) -> None:
+        things = [
+            Thing(key="free"),
+            Thing(key="seen", permission=VIEW),
+            Thing(key="unseen", permission=ADD),
+            Thing(key="step-up", scopes=("write",)),
+            Thing(key="function", permission=lambda principal: False),
+            Thing(key="broken", permission=fails),
+        ]
+        assert await policy.hidden(alice, things) == {"unseen", "function", "broken"}
+        assert await policy.hidden(local_principal(), things) == frozenset()
+
+    async def test_their_permissions_are_asked_for_in_one_visit_to_a_thread(self, alice: Principal) -> None:
+        visits: list[Any] = []
+
+        class Counting(LaneExecutor):
+            async def run(self, fn: Any, /, *args: Any, **kwargs: Any) -> Any:
+                visits.append(fn)
+                return await super().run(fn, *args, **kwargs)
+
+        policy = Policy(Counting())
+        things = [Thing(key=f"{number}", permission=f"auth.{number % 5}_group") for number in range(200)]
+        assert len(await policy.hidden(alice, things)) == 200
+        assert len(visits) == 1
+        assert len(await policy.hidden(alice, things)) == 200
+        assert len(visits) == 1

@@ -1,0 +1,144 @@
+"""Principals: their key, what they hold, what their user may do."""
+
+import dataclasses
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import AnonymousUser, Permission, User
+from django.utils.functional import SimpleLazyObject
+
+from mcp_django.auth import principal as module
+from mcp_django.auth.principal import Principal, local_principal
+
+VIEW, ADD = "auth.view_group", "auth.add_group"
+
+
+def principal(user: Any = None, **facts: Any) -> Principal:
+    """A principal of some token."""
+    return Principal(issuer="django", subject="1", user=user, **facts)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """The time that principals see, in seconds."""
+    clock = SimpleNamespace(now=1000.0)
+    monkeypatch.setattr(module, "monotonic", lambda: clock.now)
+    return clock
+
+
+@pytest.fixture
+def user(db: None) -> User:
+    """Somebody who may view groups."""
+    user = User.objects.create_user("alice")
+    user.user_permissions.add(Permission.objects.get(codename="view_group"))
+    return User.objects.get(pk=user.pk)
+
+
+class TestKey:
+    def test_it_joins_issuer_subject_and_client(self) -> None:
+        assert Principal(issuer="https://as", subject="7", client_id="cli").key == "https://as|7|cli"
+
+    def test_two_principals_cannot_share_one_by_clever_names(self) -> None:
+        keys = {
+            Principal(issuer=issuer, subject=subject, client_id=client).key
+            for issuer, subject, client in [
+                ("a", "b|c", "d"),
+                ("a", "b", "c|d"),
+                ("a|b", "c", "d"),
+                ("a", "b%7Cc", "d"),
+            ]
+        }
+        assert len(keys) == 4
+
+    def test_nobody_can_have_the_key_of_the_local_principal(self) -> None:
+        assert local_principal().key == "local"
+        assert Principal(issuer="local", subject="", client_id="").key != "local"
+
+
+class TestLocal:
+    def test_it_holds_every_right(self) -> None:
+        local = local_principal()
+        assert local.is_local
+        assert local.has_scopes(["anything"])
+        assert local.has_perm("any.thing")
+        assert local.user is None
+
+    async def test_it_holds_every_right_for_async_code_too(self) -> None:
+        assert await local_principal(AnonymousUser()).aperm("any.thing")
+
+    def test_it_acts_as_the_user_it_was_given(self) -> None:
+        user = User(username="alice")
+        assert local_principal(user).user is user
+
+
+class TestScopes:
+    def test_all_of_them_are_needed(self) -> None:
+        who = principal(scopes=frozenset({"a", "b"}))
+        assert who.has_scopes([])
+        assert who.has_scopes(["b", "a"])
+        assert not who.has_scopes(["a", "c"])
+
+    def test_a_token_without_scopes_holds_none(self) -> None:
+        assert not principal().has_scopes(["a"])
+
+
+class TestPermissions:
+    def test_the_users_permissions_decide(self, user: User) -> None:
+        who = principal(user)
+        assert who.has_perm(VIEW)
+        assert not who.has_perm(ADD)
+
+    async def test_async_code_gets_the_same_answers(self, user: User) -> None:
+        who = principal(user)
+        assert await who.aperm(VIEW)
+        assert not await who.aperm(ADD)
+
+    @pytest.mark.parametrize("nobody", [None, AnonymousUser()])
+    def test_nobody_has_none(self, db: None, nobody: Any) -> None:
+        assert not principal(nobody).has_perm(VIEW)
+
+    def test_an_inactive_user_has_none(self, user: User) -> None:
+        user.is_active = False
+        assert not principal(user).has_perm(VIEW)
+
+    def test_an_answer_is_remembered(self, user: User, django_assert_num_queries: Any) -> None:
+        who = principal(user)
+        assert who.known_perm(VIEW) is None
+        assert who.has_perm(VIEW)
+        with django_assert_num_queries(0):
+            assert who.has_perm(VIEW)
+            assert who.known_perm(VIEW) is True
+
+    def test_what_is_taken_from_the_user_is_noticed_after_a_moment(self, user: User, clock: SimpleNamespace) -> None:
+        """A principal may live as long as its socket."""
+        who = principal(user)
+        assert who.has_perm(VIEW)
+        user.user_permissions.clear()
+        assert who.has_perm(VIEW)
+        clock.now += module.FRESH
+        assert who.known_perm(VIEW) is None
+        assert not who.has_perm(VIEW)
+        assert who.known_perm(VIEW) is False
+
+    def test_a_deleted_user_loses_everything_after_a_moment(self, user: User, clock: SimpleNamespace) -> None:
+        who = principal(SimpleLazyObject(lambda: user))
+        assert who.has_perm(VIEW)
+        User.objects.filter(pk=user.pk).delete()
+        clock.now += module.FRESH
+        assert not who.has_perm(VIEW)
+
+
+class TestValue:
+    def test_it_does_not_change(self) -> None:
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            principal().scopes = frozenset({"more"})  # type: ignore[misc]
+
+    def test_its_repr_tells_who_and_nothing_secret(self) -> None:
+        who = principal(
+            User(username="alice", password="hash"),
+            scopes=frozenset({"b", "a"}),
+            claims={"email": "x@y"},
+            token_id="id7",
+        )
+        assert repr(who) == "<Principal django|1| (token), scopes: a b>"

@@ -1,0 +1,180 @@
+"""Personal access tokens, and what may stand in MCP["AUTH"]."""
+
+import logging
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from asgiref.sync import async_to_sync
+from django.contrib.auth.models import User
+from django.core.exceptions import ImproperlyConfigured
+from django.db import OperationalError
+from django.utils import timezone
+
+from mcp_django.auth.principal import Principal
+from mcp_django.auth.verifiers import INVALID, AuthError, PersonalTokenVerifier, as_verifier
+from mcp_django.models import PersonalAccessToken
+
+VERIFIER = PersonalTokenVerifier()
+
+
+@pytest.fixture
+def user(db: None) -> User:
+    return User.objects.create_user("alice")
+
+
+@pytest.fixture
+def issue(user: User) -> Any:
+    """Issues a token of alice's; gives the row and the token."""
+
+    def issue(**facts: Any) -> tuple[PersonalAccessToken, str]:
+        return PersonalAccessToken.issue(user=user, name="test", **{"expires": None, **facts})
+
+    return issue
+
+
+def verify(token: str, server: str = "default") -> Principal:
+    return async_to_sync(VERIFIER.verify)(token, server=server)
+
+
+def refusal(token: str, server: str = "default") -> AuthError:
+    """How the token is refused."""
+    with pytest.raises(AuthError) as caught:
+        verify(token, server)
+    return caught.value
+
+
+def test_a_good_token_stands_for_its_user_with_its_scopes(issue: Any, user: User) -> None:
+    expires = timezone.now() + timedelta(days=1)
+    row, token = issue(scopes=["b", "a"], expires=expires)
+    who = verify(token)
+    assert who.user == user
+    assert who.scopes == {"a", "b"}
+    assert who.expires_at == expires.timestamp()
+    assert (who.kind, who.token_id, who.audience) == ("token", row.pk, None)
+    assert who.key == f"django|{user.pk}|token:{row.pk}"
+    assert not who.is_local
+
+
+def test_a_token_without_scopes_has_none(issue: Any) -> None:
+    assert verify(issue()[1]).scopes == frozenset()
+
+
+def test_two_tokens_of_a_user_are_two_clients(issue: Any) -> None:
+    assert verify(issue()[1]).key != verify(issue()[1]).key
+
+
+def test_a_token_for_one_server_is_good_there_only(issue: Any) -> None:
+    _, token = issue(audience="shop")
+    assert verify(token, "shop").audience == "shop"
+    for server in ("default", "shop2", "sho", "SHOP", ""):
+        assert refusal(token, server).kind == "invalid_token"
+
+
+def test_every_bad_token_is_refused_in_the_same_words(issue: Any, user: User) -> None:
+    now = timezone.now()
+    revoked, expired, foreign = issue(), issue(expires=now - timedelta(seconds=1)), issue(audience="other")
+    revoked[0].revoke()
+    deleted = issue()
+    deleted[0].delete()
+    altered = issue()[1]
+    altered = altered[:-1] + ("a" if altered[-1] != "a" else "b")
+    tokens = [revoked[1], expired[1], foreign[1], deleted[1], altered, "x", ""]
+    refusals = [refusal(token) for token in tokens]
+    user.is_active = False
+    user.save()
+    refusals.append(refusal(issue()[1]))
+    assert {(problem.kind, problem.description, problem.status) for problem in refusals} == {
+        ("invalid_token", INVALID, 401)
+    }
+
+
+def test_it_takes_one_query_and_one_write_a_minute(issue: Any, django_assert_num_queries: Any) -> None:
+    row, token = issue()
+    with django_assert_num_queries(2):
+        verify(token)
+    row.refresh_from_db()
+    assert row.last_used_at is not None
+    used = row.last_used_at
+    with django_assert_num_queries(1):
+        assert verify(token).user.username == "alice"
+    row.refresh_from_db()
+    assert row.last_used_at == used
+    PersonalAccessToken.objects.update(last_used_at=used - timedelta(minutes=1))
+    with django_assert_num_queries(2):
+        verify(token)
+    row.refresh_from_db()
+    assert row.last_used_at >= used
+
+
+def test_a_bad_token_is_not_marked_as_used(issue: Any) -> None:
+    row, token = issue()
+    row.revoke()
+    refusal(token)
+    row.refresh_from_db()
+    assert row.last_used_at is None
+
+
+def test_a_database_that_fails_is_unavailable_and_never_an_invalid_token(
+    issue: Any, monkeypatch: pytest.MonkeyPatch, caplog: Any
+) -> None:
+    _, token = issue()
+
+    async def fail(*args: Any) -> None:
+        raise OperationalError("the database is gone")
+
+    monkeypatch.setattr(PersonalTokenVerifier, "_find", fail)
+    problem = refusal(token)
+    assert (problem.kind, problem.status) == ("unavailable", 503)
+    assert problem.retry_after > 0
+    assert "gone" not in problem.description
+    assert token not in caplog.text
+
+
+def test_a_database_that_can_only_be_read_still_verifies(
+    issue: Any, monkeypatch: pytest.MonkeyPatch, caplog: Any
+) -> None:
+    _, token = issue()
+
+    async def fail(*args: Any, **kwargs: Any) -> None:
+        raise OperationalError("attempt to write a readonly database")
+
+    queryset = type(PersonalAccessToken.objects.all())
+    monkeypatch.setattr(queryset, "aupdate", fail)
+    with caplog.at_level(logging.WARNING, "mcp_django.auth"):
+        assert verify(token).user.username == "alice"
+    assert "readonly" in caplog.text
+
+
+def test_only_tokens_of_its_shape_are_accepted(issue: Any) -> None:
+    assert VERIFIER.accepts(issue()[1])
+    assert not VERIFIER.accepts("eyJhbGciOiJIUzI1NiJ9.e30.x")
+    assert not VERIFIER.accepts(issue()[1] + "0")
+
+
+class Plain:
+    """A verifier that takes every token."""
+
+    async def verify(self, token: str, *, server: str) -> Principal:
+        return Principal(issuer="plain", subject=f"{token}@{server}")
+
+
+async def function(token: str, *, server: str) -> Principal:
+    return Principal(issuer="plain", subject=f"{token}@{server}")
+
+
+@pytest.mark.parametrize("found", [Plain, Plain(), function])
+async def test_a_dotted_path_may_name_a_class_an_object_or_a_function(found: Any) -> None:
+    verifier = as_verifier(found)
+    assert verifier.accepts("anything")
+    assert (await verifier.verify("abc", server="shop")).subject == "abc@shop"
+
+
+def test_a_verifier_that_says_what_it_accepts_is_asked() -> None:
+    assert not as_verifier(PersonalTokenVerifier).accepts("anything")
+
+
+@pytest.mark.parametrize("found", [object(), 7, "text", lambda token, server: None])
+def test_what_is_no_verifier_is_a_mistake_of_the_project(found: Any) -> None:
+    with pytest.raises(ImproperlyConfigured, match="async def verify"):
+        as_verifier(found)

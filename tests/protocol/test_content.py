@@ -1,0 +1,160 @@
+import base64
+
+import pytest
+
+from mcp_django.protocol.content import (
+    Annotations,
+    AudioContent,
+    BlobResourceContents,
+    ContentBlock,
+    EmbeddedResource,
+    ImageContent,
+    PromptMessage,
+    ResourceLink,
+    Role,
+    TextContent,
+    TextResourceContents,
+    assistant,
+    is_content,
+    is_content_type,
+    user,
+)
+from mcp_django.protocol.types import Icon
+from tests.official_schema import definitions, validator
+
+REVISION = "2026-07-28"
+PNG = b"\x89PNG\r\n\x1a\n" + bytes(8)
+WAV = b"RIFF\x00\x00\x00\x00WAVEfmt "
+EXTRAS = {"annotations": Annotations(audience=["user"], priority=1), "meta": {"com.example/x": 1}}
+
+EVERY_BLOCK = [
+    (TextContent("hello", **EXTRAS), "TextContent"),
+    (ImageContent(PNG, "image/png", **EXTRAS), "ImageContent"),
+    (AudioContent(WAV, "audio/wav", **EXTRAS), "AudioContent"),
+    (
+        ResourceLink(
+            "file:///a", "a", title="A", description="An a", mime_type="text/plain", size=3,
+            icons=(Icon("https://example.com/i.png"),), **EXTRAS,
+        ),
+        "ResourceLink",
+    ),
+    (EmbeddedResource(TextResourceContents("hello", "file:///a", "text/plain", {"a": 1}), **EXTRAS), "EmbeddedResource"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("block", "definition"), EVERY_BLOCK)
+def test_a_full_block_has_exactly_the_fields_of_the_specification(block, definition):
+    wire = block.to_wire()
+    validator(REVISION, definition)(wire)
+    validator(REVISION, "ContentBlock")(wire)
+    assert wire.keys() == definitions(REVISION)[definition]["properties"].keys()
+
+
+@pytest.mark.parametrize(
+    ("block", "wire"),
+    [
+        (TextContent(""), {"type": "text", "text": ""}),
+        (ImageContent(b"", "image/png"), {"type": "image", "data": "", "mimeType": "image/png"}),
+        (ResourceLink("a:b", "b"), {"type": "resource_link", "uri": "a:b", "name": "b"}),
+    ],
+)
+def test_what_is_not_given_is_left_out(block, wire):
+    assert block.to_wire() == wire
+
+
+@pytest.mark.parametrize(
+    ("contents", "definition"),
+    [
+        (TextResourceContents("x", "a:b", "text/plain", {"a": 1}), "TextResourceContents"),
+        (BlobResourceContents(b"x", "a:b", "a/b", {"a": 1}), "BlobResourceContents"),
+    ],
+)
+def test_full_contents_have_exactly_the_fields_of_the_specification(contents, definition):
+    wire = contents.to_wire()
+    validator(REVISION, definition)(wire)
+    assert wire.keys() == definitions(REVISION)[definition]["properties"].keys()
+
+
+def test_contents_without_a_uri_leave_it_to_the_reader():
+    assert TextResourceContents("x").to_wire() == {"text": "x"}
+
+
+def test_embedded_contents_need_a_uri():
+    with pytest.raises(ValueError, match="need a uri"):
+        EmbeddedResource(TextResourceContents("x"))
+
+
+@pytest.mark.parametrize("kind", [ImageContent, AudioContent])
+def test_bytes_and_their_base64_say_the_same(kind):
+    assert kind(PNG, "a/b").to_wire() == kind(base64.b64encode(PNG).decode(), "a/b").to_wire()
+
+
+@pytest.mark.parametrize("text", ["hello!", "YQ", "Y-_Q", "é", "YQ==\n"])
+def test_text_that_is_not_base64_is_refused(text):
+    with pytest.raises(ValueError, match="base64"):
+        ImageContent(text, "image/png")
+    with pytest.raises(ValueError, match="base64"):
+        BlobResourceContents(text)
+
+
+def test_data_of_another_type_is_refused():
+    with pytest.raises(TypeError, match="bytearray"):
+        ImageContent(bytearray(PNG), "image/png")
+
+
+@pytest.mark.parametrize(
+    ("kind", "data", "mime_type"),
+    [
+        (ImageContent, PNG, "image/png"),
+        (ImageContent, b"\xff\xd8\xff\xe0", "image/jpeg"),
+        (ImageContent, b"GIF89a", "image/gif"),
+        (ImageContent, b"RIFF\x00\x00\x00\x00WEBPVP8 ", "image/webp"),
+        (AudioContent, WAV, "audio/wav"),
+        (AudioContent, b"OggS", "audio/ogg"),
+        (AudioContent, b"fLaC", "audio/flac"),
+        (AudioContent, b"ID3\x03", "audio/mpeg"),
+    ],
+)
+def test_well_known_formats_tell_their_type(kind, data, mime_type):
+    assert kind.from_bytes(data).mime_type == mime_type
+    assert kind.from_bytes(data, "x/y").mime_type == "x/y"
+
+
+@pytest.mark.parametrize(("kind", "data"), [(ImageContent, WAV), (AudioContent, PNG), (ImageContent, b"")])
+def test_bytes_of_an_unknown_format_need_a_type(kind, data):
+    with pytest.raises(ValueError, match="pass mime_type"):
+        kind.from_bytes(data)
+
+
+def test_a_files_type_comes_from_its_name_else_from_its_bytes(tmp_path):
+    for name, mime_type in (("a.webp", "image/webp"), ("a.unknown", "image/png"), ("a.wav", "image/png")):
+        (tmp_path / name).write_bytes(PNG)
+        assert ImageContent.from_file(tmp_path / name) == ImageContent(PNG, mime_type)
+    (tmp_path / "b.wav").write_bytes(WAV)
+    assert AudioContent.from_file(str(tmp_path / "b.wav")).mime_type == "audio/wav"
+
+
+def test_only_blocks_are_content():
+    assert all(is_content(block) and is_content_type(type(block)) for block, _ in EVERY_BLOCK)
+    strangers = ["text", None, TextContent, TextResourceContents("x"), user("x"), {"type": "text", "text": "x"}]
+    assert not any(is_content(value) for value in strangers)
+    assert not any(
+        is_content_type(value) for value in [str, None, ContentBlock, list[TextContent], TextResourceContents]
+    )
+
+
+@pytest.mark.parametrize(("make", "role"), [(user, "user"), (assistant, "assistant")])
+def test_messages_hold_text_or_a_block(make, role):
+    assert make("hi").to_wire() == make(TextContent("hi")).to_wire()
+    wire = make("hi").to_wire()
+    assert wire == {"role": role, "content": {"type": "text", "text": "hi"}}
+    validator(REVISION, "PromptMessage")(wire)
+    assert PromptMessage(role, "hi").to_wire() == wire
+    assert type(wire["role"]) is str
+
+
+def test_a_message_from_nobody_or_with_several_blocks_is_refused():
+    with pytest.raises(ValueError, match="'user' or 'assistant'"):
+        PromptMessage("system", "hi")
+    with pytest.raises(TypeError, match="one content block, not list"):
+        PromptMessage(Role.USER, [TextContent("hi")])

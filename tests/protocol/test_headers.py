@@ -1,0 +1,247 @@
+import base64
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from mcp_django.protocol.errors import HeaderMismatch
+from mcp_django.protocol.headers import (
+    HeaderParam,
+    Headers,
+    check_params,
+    check_routing,
+    decode_value,
+    encode_value,
+)
+
+VERSION = "2026-07-28"
+TEXT = st.text(st.characters(codec="utf-8")) | st.text("=?base64 \tYQé", max_size=14)
+REGION = (HeaderParam(("region",), b"mcp-param-region"),)
+
+
+def routing(
+    *, name: bytes | None = b"add", method: bytes = b"tools/call", version: bytes = VERSION.encode()
+) -> Headers:
+    pairs = [(b"mcp-protocol-version", version), (b"mcp-method", method)]
+    return Headers(pairs if name is None else [*pairs, (b"mcp-name", name)])
+
+
+def sentinel(raw: bytes) -> bytes:
+    return b"=?base64?" + base64.b64encode(raw) + b"?="
+
+
+def test_headers_hold_the_last_value_and_know_what_was_repeated():
+    headers = Headers([(b"a", b"1"), (b"b", b"2"), (b"a", b"3")])
+    assert headers == {b"a": b"3", b"b": b"2"}
+    assert headers.repeated == {b"a"}
+    assert Headers([(b"a", b"1")]).repeated == Headers().repeated == frozenset()
+
+
+@given(TEXT)
+def test_any_text_survives_the_codec(text):
+    assert decode_value(encode_value(text)) == text
+
+
+@given(TEXT)
+def test_an_encoded_value_is_legal_in_a_header_and_has_no_blank_ends(text):
+    value = encode_value(text)
+    assert all(0x20 <= byte <= 0x7E for byte in value)
+    assert value == value.strip()
+
+
+@pytest.mark.parametrize("text", ["", "a", "two words", "a=?base64?b", "=?BASE64?YQ==?=", "=?base64?YQ==", "YQ==?="])
+def test_plain_text_stays_plain(text):
+    assert encode_value(text) == text.encode()
+
+
+@pytest.mark.parametrize("text", [" a", "a ", "\ta", "a\tb", "a\r\nb", "é", "\x7f", "=?base64?YQ==?=", "=?base64??="])
+def test_text_that_a_header_would_change_is_encoded(text):
+    assert encode_value(text) == sentinel(text.encode())
+
+
+@given(st.binary(max_size=40))
+def test_any_bytes_decode_or_are_refused(value):
+    try:
+        decode_value(value)
+    except HeaderMismatch:
+        pass
+
+
+@pytest.mark.parametrize("value", [b"  name  ", b"\tname", b"name\t "])
+def test_blanks_around_a_value_are_stripped(value):
+    assert decode_value(value) == "name"
+
+
+@pytest.mark.parametrize("value", [b"=?BASE64?YQ==?=", b"=?base64?YQ==", b"YQ==?=", b"=?base64?="])
+def test_what_is_not_quite_the_sentinel_is_literal(value):
+    assert decode_value(value) == value.decode()
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [b"YQ", b"YQ=", b"YQ===", b"Y Q==", b"YQ==\n", b"Y-Q_", b"Y!==", b"YWI==", b"YR==", b"/w==", b"=", b"===="],
+)
+def test_a_malformed_sentinel_is_a_mismatch(payload):
+    with pytest.raises(HeaderMismatch):
+        decode_value(b"=?base64?" + payload + b"?=")
+
+
+@pytest.mark.parametrize("value", ["é".encode(), "é".encode("latin-1"), b"a\x00b", b"a\nb", b"\x7f"])
+def test_illegal_bytes_are_a_mismatch(value):
+    with pytest.raises(HeaderMismatch, match="bytes"):
+        decode_value(value)
+
+
+def test_headers_that_repeat_the_body_pass():
+    check_routing(routing(), VERSION, "tools/call", "add")
+    check_routing(routing(name=None, method=b"tools/list"), VERSION, "tools/list", None)
+
+
+def test_blanks_around_routing_headers_are_ignored():
+    headers = routing(name=b"  add\t", method=b" tools/call ", version=b"\t2026-07-28")
+    check_routing(headers, VERSION, "tools/call", "add")
+
+
+def test_a_name_header_on_a_method_without_a_name_is_ignored():
+    check_routing(routing(name=b"whatever", method=b"tools/list"), VERSION, "tools/list", None)
+
+
+@given(TEXT)
+def test_any_name_passes_when_it_is_encoded(name):
+    check_routing(routing(name=encode_value(name)), VERSION, "tools/call", name)
+
+
+@given(TEXT, TEXT)
+def test_a_header_never_passes_for_another_name(name, other):
+    assume(name != other)
+    with pytest.raises(HeaderMismatch, match="Mcp-Name"):
+        check_routing(routing(name=encode_value(other)), VERSION, "tools/call", name)
+
+
+def test_equal_bytes_are_no_match_where_they_spell_another_name():
+    """A name that looks like the sentinel has to be encoded; sent as it is, it means what it decodes to."""
+    with pytest.raises(HeaderMismatch, match="Mcp-Name"):
+        check_routing(routing(name=b"=?base64?YQ==?="), VERSION, "tools/call", "=?base64?YQ==?=")
+    check_routing(routing(name=b"=?base64?YQ==?="), VERSION, "tools/call", "a")
+
+
+def test_equal_bytes_are_no_match_where_a_header_may_not_hold_them():
+    with pytest.raises(HeaderMismatch):
+        check_routing(routing(name="né".encode()), VERSION, "tools/call", "né")
+
+
+@pytest.mark.parametrize(
+    ("headers", "named"),
+    [
+        (routing(version=b"2025-11-25"), "MCP-Protocol-Version"),
+        (routing(version=sentinel(VERSION.encode())), "MCP-Protocol-Version"),
+        (routing(method=b"TOOLS/CALL"), "Mcp-Method"),
+        (routing(method=sentinel(b"tools/call")), "Mcp-Method"),
+        (routing(name=b"Add"), "Mcp-Name"),
+        (routing(name=None), "Mcp-Name is missing"),
+        (Headers([(b"mcp-method", b"tools/call"), (b"mcp-name", b"add")]), "MCP-Protocol-Version is missing"),
+        (Headers([(b"mcp-protocol-version", VERSION.encode()), (b"mcp-name", b"add")]), "Mcp-Method is missing"),
+    ],
+)
+def test_a_missing_or_different_routing_header_is_named(headers, named):
+    with pytest.raises(HeaderMismatch, match=named):
+        check_routing(headers, VERSION, "tools/call", "add")
+
+
+@pytest.mark.parametrize("name", [b"mcp-protocol-version", b"mcp-method", b"mcp-name"])
+def test_a_repeated_routing_header_is_a_mismatch_even_if_both_agree(name):
+    good = routing()
+    with pytest.raises(HeaderMismatch, match="more than once"):
+        check_routing(Headers([*good.items(), (name, good[name])]), VERSION, "tools/call", "add")
+
+
+def test_other_repeated_headers_do_not_matter():
+    check_routing(Headers([*routing().items(), (b"accept", b"a"), (b"accept", b"b")]), VERSION, "tools/call", "add")
+
+
+@pytest.mark.parametrize(
+    ("value", "header"),
+    [
+        ("eu", b"eu"),
+        ("eu", b" eu "),
+        ("", b""),
+        ("é", sentinel("é".encode())),
+        ("42", b"42"),
+        (True, b"true"),
+        (False, b"false"),
+        (42, b"42"),
+        (42, b"42.0"),
+        (42.0, b"42"),
+        (42, b"4.2e1"),
+        (-1, b"-1"),
+        (0, b"0"),
+        (2**53 - 1, b"9007199254740991"),
+    ],
+)
+def test_a_header_that_mirrors_its_argument_passes(value, header):
+    check_params(Headers([(b"mcp-param-region", header)]), REGION, {"region": value})
+
+
+@pytest.mark.parametrize(
+    ("value", "header"),
+    [
+        ("eu", b"us"),
+        ("eu", b"EU"),
+        ("42", b"42.0"),
+        (True, b"True"),
+        (True, b"1"),
+        (1, b"true"),
+        (42, b"43"),
+        (42, b""),
+        (42, b"4_2"),
+        (42, b"+42"),
+        (42, b"0x2a"),
+        (42, b"42.5"),
+        (42, b"forty-two"),
+        (1, b"1e999999999"),
+        (2**53, b"9007199254740993"),
+        (["eu"], b"eu"),
+        ({"a": 1}, b"a"),
+    ],
+)
+def test_a_header_that_differs_from_its_argument_is_named(value, header):
+    with pytest.raises(HeaderMismatch, match="mcp-param-region differs"):
+        check_params(Headers([(b"mcp-param-region", header)]), REGION, {"region": value})
+
+
+@given(TEXT | st.booleans() | st.integers(-(2**53), 2**53))
+def test_every_argument_passes_under_the_header_a_client_writes(value):
+    text = value if isinstance(value, str) else str(value).lower()
+    check_params(Headers([(b"mcp-param-region", encode_value(text))]), REGION, {"region": value})
+
+
+def test_an_argument_without_its_header_is_a_mismatch():
+    with pytest.raises(HeaderMismatch, match="mcp-param-region is missing; it repeats arguments.region"):
+        check_params(Headers(), REGION, {"region": "eu"})
+
+
+@pytest.mark.parametrize("arguments", [{}, {"region": None}])
+def test_a_header_without_its_argument_is_a_mismatch(arguments):
+    with pytest.raises(HeaderMismatch, match="was sent, but arguments.region is absent or null"):
+        check_params(Headers([(b"mcp-param-region", b"eu")]), REGION, arguments)
+    check_params(Headers(), REGION, arguments)
+
+
+def test_a_repeated_parameter_header_is_a_mismatch():
+    with pytest.raises(HeaderMismatch, match="more than once"):
+        check_params(Headers([(b"mcp-param-region", b"eu")] * 2), REGION, {"region": "eu"})
+
+
+@pytest.mark.parametrize("arguments", [{"where": {"region": "eu"}}, {"where": {"region": "us"}}, {"where": "eu"}, {}])
+def test_a_nested_argument_is_found_by_its_path(arguments):
+    params = (HeaderParam(("where", "region"), b"mcp-param-region"),)
+    headers = Headers([(b"mcp-param-region", b"eu")])
+    if arguments == {"where": {"region": "eu"}}:
+        check_params(headers, params, arguments)
+    else:
+        with pytest.raises(HeaderMismatch, match="arguments.where.region"):
+            check_params(headers, params, arguments)
+
+
+def test_parameter_headers_that_the_tool_does_not_declare_are_ignored():
+    check_params(Headers([(b"mcp-param-other", b"eu")]), REGION, {})

@@ -1,0 +1,190 @@
+"""What each revision says it defines, held against the official schemas."""
+
+import pytest
+
+from mcp_django.protocol.revisions import (
+    ASSUMED,
+    HANDSHAKE,
+    LATEST,
+    LATEST_HANDSHAKE,
+    REVISIONS,
+    STATELESS,
+    Era,
+    negotiate,
+)
+from tests.official_schema import REVISIONS as OFFICIAL
+from tests.official_schema import definitions
+
+FIRST, BATCHING, FORMS, HANDSHAKEN, MODERN = OFFICIAL
+
+every_revision = pytest.mark.parametrize("revision", REVISIONS.values(), ids=lambda revision: revision.version)
+
+FIELDS = {
+    "implementation_fields": "Implementation",
+    "tool_fields": "Tool",
+    "tool_annotation_fields": "ToolAnnotations",
+    "prompt_fields": "Prompt",
+    "argument_fields": "PromptArgument",
+    "resource_fields": "Resource",
+    "template_fields": "ResourceTemplate",
+}
+CONTENT = {
+    "text": "TextContent",
+    "image": "ImageContent",
+    "audio": "AudioContent",
+    "resource": "EmbeddedResource",
+    "resource_link": "ResourceLink",
+}
+
+
+def properties(revision, definition):
+    return definitions(revision.version).get(definition, {}).get("properties", {}).keys()
+
+
+def methods(revision, union):
+    """The methods of the messages in a union such as ClientRequest."""
+    found = definitions(revision.version)
+    entry = found.get(union, {})
+    branches = [found[b["$ref"].rpartition("/")[2]] if "$ref" in b else b for b in entry.get("anyOf", [entry])]
+    return {branch["properties"]["method"]["const"] for branch in branches if branch}
+
+
+def without_tasks(names):
+    return {name for name in names if "tasks/" not in name}
+
+
+def test_the_revisions_are_the_official_ones_oldest_first():
+    assert tuple(REVISIONS) == OFFICIAL
+    assert all(revision.version == version for version, revision in REVISIONS.items())
+
+
+def test_each_revision_is_of_one_era():
+    assert [*HANDSHAKE, *STATELESS] == list(REVISIONS)
+    assert {REVISIONS[version].era for version in HANDSHAKE} == {Era.HANDSHAKE}
+    assert {REVISIONS[version].era for version in STATELESS} == {Era.STATELESS}
+    assert (LATEST_HANDSHAKE.version, LATEST.version, ASSUMED.version) == (HANDSHAKEN, MODERN, BATCHING)
+
+
+@every_revision
+def test_methods_are_those_of_the_schema_but_for_tasks(revision):
+    assert revision.methods == without_tasks(methods(revision, "ClientRequest"))
+
+
+@every_revision
+def test_notifications_are_those_of_the_schema_but_for_tasks(revision):
+    from_client = without_tasks(methods(revision, "ClientNotification"))
+    from_server = without_tasks(methods(revision, "ServerNotification"))
+    assert revision.client_notifications == from_client
+    assert revision.notifications == from_client | from_server
+
+
+@every_revision
+def test_what_a_server_may_ask_is_what_the_schema_lists(revision):
+    union = "ServerRequest" if revision.era is Era.HANDSHAKE else "InputRequest"
+    assert revision.asks == without_tasks(methods(revision, union))
+
+
+@every_revision
+@pytest.mark.parametrize(("table", "definition"), FIELDS.items())
+def test_fields_are_those_of_the_schema(revision, table, definition):
+    assert getattr(revision, table) == properties(revision, definition) - {"execution"}
+
+
+@every_revision
+def test_content_blocks_and_their_fields_are_those_of_the_schema(revision):
+    official = {kind: properties(revision, definition) for kind, definition in CONTENT.items()}
+    assert revision.content == {kind: fields for kind, fields in official.items() if fields}
+    assert (revision.audio, revision.resource_link) == (bool(official["audio"]), bool(official["resource_link"]))
+
+
+@every_revision
+def test_fields_of_contents_are_those_of_the_schema(revision):
+    text, blob = properties(revision, "TextResourceContents"), properties(revision, "BlobResourceContents")
+    assert revision.contents_fields == text | blob
+
+
+@every_revision
+def test_fields_of_annotations_are_those_of_the_schema(revision):
+    text = definitions(revision.version)["TextContent"]["properties"]["annotations"]
+    official = properties(revision, "Annotations") or text["properties"].keys()
+    assert revision.annotation_fields == official
+
+
+@every_revision
+def test_capabilities_are_those_of_the_schema_and_extensions(revision):
+    assert revision.capabilities - {"extensions"} == properties(revision, "ServerCapabilities") - {
+        "tasks",
+        "extensions",
+    }
+    assert "extensions" in revision.capabilities
+    assert revision.completions_capability == ("completions" in properties(revision, "ServerCapabilities"))
+
+
+@every_revision
+def test_cacheable_results_are_those_that_must_carry_hints(revision):
+    results = {
+        "server/discover": "DiscoverResult",
+        "tools/list": "ListToolsResult",
+        "tools/call": "CallToolResult",
+        "prompts/list": "ListPromptsResult",
+        "prompts/get": "GetPromptResult",
+        "resources/list": "ListResourcesResult",
+        "resources/templates/list": "ListResourceTemplatesResult",
+        "resources/read": "ReadResourceResult",
+        "completion/complete": "CompleteResult",
+    }
+    assert revision.cacheable == {
+        method for method, definition in results.items() if "ttlMs" in properties(revision, definition)
+    }
+
+
+@every_revision
+def test_yes_and_no_questions_are_answered_as_the_schema_does(revision):
+    known = definitions(revision.version)
+    assert revision.batches == ("JSONRPCBatchRequest" in known)
+    assert revision.result_type == ("resultType" in properties(revision, "Result"))
+    assert revision.url_elicitation_error == ("URLElicitationRequiredError" in known)
+    assert ("url" in revision.elicitation) == ("ElicitRequestURLParams" in known)
+    assert ("form" in revision.elicitation) == ("ElicitRequest" in known)
+    assert revision.elicitation_id == ("elicitationId" in properties(revision, "ElicitRequestURLParams"))
+    assert revision.sampling_tools == ("ToolUseContent" in known)
+    assert revision.form_multi_select == ("UntitledMultiSelectEnumSchema" in known)
+    assert revision.form_titled_enums == ("TitledSingleSelectEnumSchema" in known)
+    progress = known.get("ProgressNotificationParams") or known["ProgressNotification"]["properties"]["params"]
+    assert revision.progress_message == ("message" in progress["properties"])
+    complete = known.get("CompleteRequestParams") or known["CompleteRequest"]["properties"]["params"]
+    assert revision.completion_context == ("context" in complete["properties"])
+    structured = known["CallToolResult"]["properties"].get("structuredContent")
+    assert revision.structured == ("none" if structured is None else structured.get("type", "any"))
+    assert bool(revision.asks_inline) == ("InputRequiredResult" in known)
+
+
+@every_revision
+def test_rules_of_the_text_that_no_schema_holds(revision):
+    newest = revision is LATEST
+    assert revision.resource_not_found == (-32602 if newest else -32002)
+    assert revision.argument_errors_in_result == (revision.version in (HANDSHAKEN, MODERN))
+    assert revision.asks_inline == ({"tools/call", "prompts/get", "resources/read"} if newest else set())
+
+
+@pytest.mark.parametrize("version", HANDSHAKE)
+def test_a_revision_of_the_handshake_is_agreed_on(version):
+    assert negotiate(version) is REVISIONS[version]
+
+
+@pytest.mark.parametrize("wanted", [*STATELESS, "1.0", "", None, 7, [], {}])
+def test_anything_else_is_countered_with_the_newest_of_the_handshake(wanted):
+    assert negotiate(wanted) is LATEST_HANDSHAKE
+
+
+def test_only_what_is_offered_is_agreed_on():
+    assert negotiate(HANDSHAKEN, [FIRST, FORMS]).version == FORMS
+    assert negotiate(FIRST, [FORMS, *STATELESS]).version == FORMS
+    assert negotiate(MODERN, list(REVISIONS)) is LATEST_HANDSHAKE
+    with pytest.raises(ValueError, match="handshake"):
+        negotiate(FIRST, STATELESS)
+
+
+def test_revisions_are_compared_and_hashed_as_objects():
+    assert len(set(REVISIONS.values())) == 5
+    assert LATEST.changed(version=LATEST.version) != LATEST

@@ -1,0 +1,175 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcp_django.protocol import sse
+from mcp_django.protocol.sse import Decoder, Event
+
+LINES = st.text(st.characters(codec="utf-8", exclude_characters="\r\n\0"))
+NAMES = LINES.filter(bool)
+DATA = st.binary(max_size=40) | st.text("ab\r\n: ", max_size=12).map(str.encode)
+PIECES = [
+    b"data",
+    b"event",
+    b"id",
+    b"retry",
+    b":",
+    b" ",
+    b"\r",
+    b"\n",
+    b"\r\n",
+    b"\xef\xbb\xbf",
+    b"\0",
+    b"7",
+    b"x",
+    b"\xff",
+]
+STREAMS = st.lists(st.sampled_from(PIECES), max_size=40).map(b"".join)
+
+
+def decode(*chunks: bytes) -> list[Event]:
+    decoder = Decoder()
+    return [event for chunk in chunks for event in decoder.feed(chunk)]
+
+
+def cut(stream: bytes, at: list[int]) -> list[bytes]:
+    places = [0, *sorted(place % (len(stream) + 1) for place in at), len(stream)]
+    return [stream[start:end] for start, end in zip(places, places[1:], strict=False)]
+
+
+def joined(data: bytes) -> bytes:
+    """What a receiver makes of the lines of `data`."""
+    return data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+
+
+@given(STREAMS, st.lists(st.integers(0, 200), max_size=8))
+def test_any_chunking_gives_the_same_events(stream, at):
+    whole, pieces, bytewise = Decoder(), Decoder(), Decoder()
+    events = whole.feed(stream)
+    assert [event for chunk in cut(stream, at) for event in pieces.feed(chunk)] == events
+    assert [event for byte in stream for event in bytewise.feed(bytes([byte]))] == events
+    assert whole.last_event_id == pieces.last_event_id == bytewise.last_event_id
+    assert whole.retry == pieces.retry == bytewise.retry
+
+
+@given(DATA, NAMES, st.none() | LINES, st.none() | st.integers(0, 10**9), st.lists(st.integers(0, 200), max_size=4))
+def test_an_event_comes_back_as_it_was_sent(data, name, id, retry, at):
+    stream = sse.event(data, event=name, id=id, retry=retry)
+    assert decode(*cut(stream, at)) == [Event(name, joined(data), id, retry)]
+
+
+@given(st.lists(DATA, max_size=4))
+def test_events_follow_each_other(several):
+    stream = sse.KEEP_ALIVE.join(sse.event(data) for data in several)
+    assert [event.data for event in decode(stream)] == [joined(data) for data in several]
+
+
+def test_the_usual_event_is_two_lines():
+    assert sse.event(b'{"a":1}') == b'event: message\ndata: {"a":1}\n\n'
+
+
+def test_data_with_line_breaks_becomes_several_lines():
+    assert sse.event(b"a\nb\r\nc\rd", id="7", retry=10) == (
+        b"event: message\nid: 7\nretry: 10\ndata: a\ndata: b\ndata: c\ndata: d\n\n"
+    )
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"event": "a\nb"}, {"event": "a\rb"}, {"id": "a\ndata: x"}, {"id": "a\0b"}, {"retry": -1}]
+)
+def test_what_would_break_out_of_its_line_is_refused(wrong):
+    with pytest.raises(ValueError, match="event|retry"):
+        sse.event(b"x", **wrong)
+
+
+@given(st.text(st.characters(codec="utf-8")))
+def test_a_comment_is_seen_by_nobody(text):
+    assert decode(sse.comment(text), sse.event(b"x")) == decode(sse.event(b"x"))
+
+
+def test_the_keep_alive_is_a_comment():
+    assert sse.KEEP_ALIVE.startswith(b":")
+    assert decode(sse.KEEP_ALIVE * 3) == []
+
+
+@pytest.mark.parametrize("end", [b"\n", b"\r", b"\r\n"])
+def test_each_kind_of_line_end_ends_a_line(end):
+    assert decode(b"data: a", end, b"data: b", end, end) == [Event("message", b"a\nb", None, None)]
+
+
+def test_a_line_end_split_over_chunks_is_one():
+    assert decode(b"data: a\r", b"\ndata: b\r", b"\n\r", b"\n") == [Event("message", b"a\nb", None, None)]
+
+
+def test_a_byte_order_mark_is_skipped_at_the_start_only():
+    assert decode(b"\xef", b"\xbb", b"\xbfdata: a\n\n") == [Event("message", b"a", None, None)]
+    assert decode(b"\n\xef\xbb\xbfdata: a\n\n") == []
+
+
+@pytest.mark.parametrize(
+    ("stream", "data"),
+    [
+        (b"data:a\n\n", [b"a"]),
+        (b"data:  a\n\n", [b" a"]),
+        (b"data\n\n", [b""]),
+        (b"data:\n\n", [b""]),
+        (b"data\ndata\n\n", [b"\n"]),
+        (b"data: a\n", []),
+        (b"event: x\n\n", []),
+        (b"Data: a\n\n", []),
+        (b"data : a\n\n", []),
+        (b"unknown: a\ndata: b\n: comment\n\n", [b"b"]),
+        (b"\n\n\ndata: a\n\n\n\ndata: b\n\n", [b"a", b"b"]),
+    ],
+)
+def test_lines_are_read_as_the_standard_says(stream, data):
+    assert [event.data for event in decode(stream)] == data
+
+
+def test_an_id_lasts_until_another_one():
+    assert [event.id for event in decode(b"data: a\n\nid: 1\n\ndata: b\n\nid\ndata: c\n\n")] == [None, "1", ""]
+
+
+def test_an_id_with_nul_is_ignored():
+    decoder = Decoder()
+    assert decoder.feed(b"id: 1\nid: a\0b\ndata: x\n\n") == [Event("message", b"x", "1", None)]
+
+
+@pytest.mark.parametrize("value", [b"1.5", b"-1", b"+1", b"1s", b"", b" ", "٣".encode(), b"9" * 400])
+def test_a_retry_that_is_not_digits_is_ignored(value):
+    decoder = Decoder()
+    assert decoder.feed(b"retry: 7\nretry: " + value + b"\ndata: x\n\n") == [Event("message", b"x", None, 7)]
+    assert decoder.retry == 7
+
+
+def test_a_retry_alone_is_remembered_but_is_no_event():
+    decoder = Decoder()
+    assert decoder.feed(b"retry: 300\n\ndata: x\n\n") == [Event("message", b"x", None, None)]
+    assert decoder.retry == 300
+
+
+def test_a_type_belongs_to_one_event():
+    assert [event.event for event in decode(b"event: a\ndata: x\n\ndata: y\n\n")] == ["a", "message"]
+
+
+@pytest.mark.parametrize(
+    "stream", [b"data: " + b"x" * 200, b"data: x\n" * 200, b"x" * 200, b"data: " + b"x" * 200 + b"\n"]
+)
+def test_an_endless_event_is_refused(stream):
+    for size in (1, 7, len(stream)):
+        decoder = Decoder(max_event=100)
+        with pytest.raises(ValueError, match="larger than 100 bytes"):
+            for start in range(0, len(stream), size):
+                decoder.feed(stream[start : start + size])
+
+
+def test_an_endless_stream_of_small_events_is_fine():
+    decoder = Decoder(max_event=100)
+    assert sum(len(decoder.feed(sse.event(b"x" * 50) + sse.KEEP_ALIVE)) for _ in range(100)) == 100
+
+
+def test_a_long_line_in_small_chunks_takes_linear_time():
+    decoder = Decoder()
+    for _ in range(200_000):
+        decoder.feed(b"x")
+    assert decoder.feed(b"\n\n") == []

@@ -1,0 +1,278 @@
+"""Types as forms for people, and their answers as values."""
+
+import datetime as dt
+import enum
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Annotated, Any, Literal, NotRequired, TypedDict
+
+import jsonschema_rs
+import msgspec
+import pytest
+from pydantic import BaseModel, Field
+
+from mcp_django.schema import DeclarationError, form_of
+
+
+class Colour(enum.Enum):
+    RED = "red"
+    SKY_BLUE = "#00f"
+
+
+class Same(enum.Enum):
+    LOW = "low"
+    HIGH = "HIGH"
+
+
+class Priority(enum.IntEnum):
+    LOW = 1
+    HIGH = 2
+
+
+class Labelled(enum.Enum):
+    EUR = "eur"
+
+    @property
+    def label(self) -> str:
+        return "Euro €"
+
+
+@dataclass
+class Profile:
+    """Who you are.
+
+    Attributes:
+        name: As in your passport.
+    """
+
+    name: str
+    age: int = 30
+    score: float = 95.5
+    verified: bool = True
+    colour: Colour = Colour.RED
+    tags: list[Literal["a", "b"]] = field(default_factory=lambda: ["a"])
+
+
+class Row(TypedDict):
+    id: int
+    note: NotRequired[str]
+
+
+class Booking(BaseModel):
+    seats: Annotated[int, Field(gt=0, le=9, title="Seats", description="How many")]
+    day: dt.date
+    email: Annotated[str, Field(json_schema_extra={"format": "email"})] = ""
+    budget: Decimal | None = None
+
+
+class Struct(msgspec.Struct):
+    n: int
+
+
+def only(type_: Any) -> Any:
+    form = form_of(type_)
+    assert list(form.schema["properties"]) == ["value"]
+    return form.schema["properties"]["value"]
+
+
+def test_none_asks_for_consent_alone() -> None:
+    form = form_of(None)
+    assert form.schema == {"type": "object", "properties": {}}
+    assert form.read({}) is None
+    assert form.read(None) is None
+
+
+@pytest.mark.parametrize(
+    ("type_", "expected", "given", "value"),
+    [
+        (bool, {"type": "boolean"}, True, True),
+        (str, {"type": "string"}, "x", "x"),
+        (int, {"type": "integer"}, 5.0, 5),
+        (float, {"type": "number"}, 5, 5.0),
+        (Decimal, {"type": "number"}, 0.1, Decimal("0.1")),
+        (dt.date, {"type": "string", "format": "date"}, "2024-05-01", dt.date(2024, 5, 1)),
+        (dt.time, {"type": "string"}, "10:30", dt.time(10, 30)),
+        (Literal["a", "b"], {"type": "string", "enum": ["a", "b"]}, "b", "b"),
+        (Literal["a"], {"type": "string", "enum": ["a"]}, "a", "a"),
+        (Literal[1, 2], {"type": "string", "enum": ["1", "2"]}, "2", 2),
+        (Same, {"type": "string", "enum": ["low", "HIGH"]}, "low", Same.LOW),
+        (
+            Colour,
+            {"type": "string", "oneOf": [{"const": "red", "title": "red"}, {"const": "#00f", "title": "Sky blue"}]},
+            "#00f",
+            Colour.SKY_BLUE,
+        ),
+        (
+            Priority,
+            {"type": "string", "oneOf": [{"const": "1", "title": "Low"}, {"const": "2", "title": "High"}]},
+            "2",
+            Priority.HIGH,
+        ),
+        (Labelled, {"type": "string", "oneOf": [{"const": "eur", "title": "Euro €"}]}, "eur", Labelled.EUR),
+        (
+            list[Literal["a", "b"]],
+            {"type": "array", "items": {"type": "string", "enum": ["a", "b"]}},
+            ["b", "a"],
+            ["b", "a"],
+        ),
+        (
+            list[Priority],
+            {"type": "array", "items": {"anyOf": [{"const": "1", "title": "Low"}, {"const": "2", "title": "High"}]}},
+            ["1"],
+            [Priority.LOW],
+        ),
+        (
+            Annotated[set[Literal["a", "b"]], Field(min_length=1, max_length=2)],
+            {"type": "array", "minItems": 1, "maxItems": 2, "items": {"type": "string", "enum": ["a", "b"]}},
+            ["a"],
+            {"a"},
+        ),
+        (Annotated[int, Field(gt=0, lt=10)], {"type": "integer", "minimum": 1, "maximum": 9}, 3, 3),
+        (Annotated[str, Field(max_length=3)], {"type": "string", "maxLength": 3}, "abc", "abc"),
+    ],
+    ids=str,
+)
+def test_a_single_value_is_one_property(type_: Any, expected: dict[str, Any], given: Any, value: Any) -> None:
+    form = form_of(type_)
+    assert form.schema == {"type": "object", "properties": {"value": expected}, "required": ["value"]}
+    read = form.read({"value": given})
+    assert read == value
+    assert type(read) is type(value)
+
+
+def test_an_optional_value_may_be_left_empty() -> None:
+    form = form_of(int | None)
+    assert "required" not in form.schema
+    assert [form.read(content) for content in ({}, {"value": None}, {"value": 3})] == [None, None, 3]
+
+
+def test_a_dataclass_becomes_a_flat_form_with_defaults() -> None:
+    form = form_of(Profile)
+    assert form.schema == {
+        "type": "object",
+        "properties": {
+            "name": {"type": "string", "description": "As in your passport."},
+            "age": {"type": "integer", "default": 30},
+            "score": {"type": "number", "default": 95.5},
+            "verified": {"type": "boolean", "default": True},
+            "colour": {
+                "type": "string",
+                "oneOf": [{"const": "red", "title": "red"}, {"const": "#00f", "title": "Sky blue"}],
+                "default": "red",
+            },
+            "tags": {"type": "array", "items": {"type": "string", "enum": ["a", "b"]}},
+        },
+        "required": ["name"],
+    }
+    assert form.read({"name": "Ada", "colour": "#00f"}) == Profile("Ada", colour=Colour.SKY_BLUE)
+
+
+def test_a_typed_dict_gives_what_was_filled_in() -> None:
+    assert form_of(Row).read({"id": 1}) == {"id": 1}
+    assert form_of(Row).schema["required"] == ["id"]
+
+
+def test_a_struct_is_a_form_too() -> None:
+    assert form_of(Struct).read({"n": 1}) == Struct(1)
+
+
+def test_a_model_becomes_a_form_with_its_texts_and_limits() -> None:
+    form = form_of(Booking)
+    assert form.schema["properties"] == {
+        "seats": {"type": "integer", "title": "Seats", "description": "How many", "minimum": 1, "maximum": 9},
+        "day": {"type": "string", "format": "date"},
+        "email": {"type": "string", "format": "email", "default": ""},
+        "budget": {"type": "number"},
+    }
+    assert form.schema["required"] == ["seats", "day"]
+    booking = form.read({"seats": 2, "day": "2024-05-01", "budget": None})
+    assert booking == Booking(seats=2, day=dt.date(2024, 5, 1))
+
+
+@pytest.mark.parametrize("type_", [bool, Profile, Booking, Row, list[Colour], Colour, None], ids=str)
+def test_forms_are_valid_schemas(type_: Any) -> None:
+    jsonschema_rs.meta.validate(form_of(type_).schema)
+
+
+@pytest.mark.parametrize(
+    ("type_", "content", "text"),
+    [
+        (bool, {}, "missing field 'value'"),
+        (bool, {"value": "yes"}, 'value: "yes" is a string; give true or false'),
+        (int, {"value": True}, "value: is a boolean; give an integer"),
+        (int, {"value": 2.0**60}, "must be an exact integer"),
+        (Annotated[float, Field(gt=0)], {"value": 0}, "value: 0 must be greater than 0"),
+        (Literal[1, 2], {"value": 2}, "value: 2 is an integer; give a string"),
+        (Colour, {"value": "green"}, 'value: "green" '),
+        (list[Literal["a"]], {"value": ["a", "b"]}, r'value\[1\]: "b" is not one of "a"'),
+        (Profile, {}, "missing field 'name'"),
+        (Booking, {"seats": 10, "day": "2024-05-01"}, "seats: 10 is greater than the maximum of 9"),
+        (Booking, {"seats": 1, "day": "soon"}, 'day: "soon" must be a valid date'),
+        (bool, [True], "the content of a form must be an object"),
+        (bool, "yes", "the content of a form must be an object"),
+    ],
+    ids=str,
+)
+def test_an_answer_that_breaks_the_form_is_refused_in_words(type_: Any, content: Any, text: str) -> None:
+    with pytest.raises(ValueError, match=text):
+        form_of(type_).read(content)
+
+
+def test_fields_the_form_does_not_have_are_ignored() -> None:
+    assert form_of(bool).read({"value": True, "username": "x"}) is True
+
+
+@dataclass
+class Deep:
+    inner: Profile
+
+
+@dataclass
+class Listed:
+    names: list[str]
+
+
+@pytest.mark.parametrize("type_", [Deep, Listed, list[int], dict[str, int], tuple[int, int], int | str, Any], ids=str)
+def test_what_is_not_flat_is_refused(type_: Any) -> None:
+    with pytest.raises(DeclarationError, match="does not fit a form"):
+        form_of(type_)
+
+
+def test_a_schema_by_hand_is_shown_and_checked_as_it_is() -> None:
+    schema = {
+        "type": "object",
+        "properties": {"c": {"type": "string", "enum": ["a", "b"], "enumNames": ["A", "B"]}, "n": {"type": "integer"}},
+        "required": ["c"],
+    }
+    form = form_of(schema)
+    assert form.schema == schema
+    assert form.read({"c": "a", "other": 1}) == {"c": "a"}
+    with pytest.raises(ValueError, match="missing field 'c'"):
+        form.read({})
+
+
+@pytest.mark.parametrize(
+    "properties",
+    [
+        {"a": {"type": "object"}},
+        {"a": {"type": "array", "items": {"type": "string"}}},
+        {"a": {"type": "array"}},
+        {"a": True},
+        {"a": {}},
+    ],
+    ids=str,
+)
+def test_a_schema_by_hand_must_be_flat(properties: dict[str, Any]) -> None:
+    with pytest.raises(DeclarationError, match="form: property 'a' must be a string"):
+        form_of({"type": "object", "properties": properties})
+
+
+def test_a_schema_by_hand_is_not_changed() -> None:
+    schema = {"type": "object"}
+    assert form_of(schema).read({}) == {}
+    assert schema == {"type": "object"}
+
+
+def test_a_type_is_compiled_once() -> None:
+    assert form_of(Profile) is form_of(Profile)
+    assert form_of(bool) is not form_of(int)

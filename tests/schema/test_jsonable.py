@@ -1,0 +1,92 @@
+"""Anything a handler returns, as JSON."""
+
+import datetime as dt
+import enum
+import json
+import uuid
+from collections import OrderedDict
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+import pytest
+from pydantic import BaseModel, Field
+
+from mcp_django.schema import to_json
+
+
+class Colour(enum.Enum):
+    RED = "red"
+
+
+@dataclass
+class Point:
+    x: int
+
+
+class Pair(NamedTuple):
+    left: int
+
+
+class Model(BaseModel):
+    n: int = Field(alias="number")
+
+
+class Struct(msgspec.Struct):
+    when: dt.date
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (None, None),
+        ("x", "x"),
+        (5, 5),
+        (1.5, 1.5),
+        (True, True),
+        ([1, (2, {3})], [1, [2, [3]]]),
+        ({"a": {1: Point(2)}}, {"a": {"1": {"x": 2}}}),
+        (Point(1), {"x": 1}),
+        (Pair(1), [1]),
+        (Model(number=1), {"number": 1}),
+        (Struct(dt.date(2024, 5, 1)), {"when": "2024-05-01"}),
+        ([Struct(dt.date(2024, 5, 1))], [{"when": "2024-05-01"}]),
+        (Decimal("1.10"), "1.10"),
+        (uuid.UUID(int=0), "00000000-0000-0000-0000-000000000000"),
+        (dt.datetime(2024, 5, 1, tzinfo=dt.UTC), "2024-05-01T00:00:00Z"),
+        (dt.time(10, 30), "10:30:00"),
+        (dt.timedelta(hours=1), "PT1H"),
+        (Colour.RED, "red"),
+        (frozenset({"a"}), ["a"]),
+        (Path("a/b"), "a/b"),
+        (b"\xff\x00", "_wA="),
+        (OrderedDict(a=1), {"a": 1}),
+        ((n for n in range(2)), [0, 1]),
+    ],
+    ids=str,
+)
+def test_a_value_becomes_json(value: Any, expected: Any) -> None:
+    result = to_json(value)
+    assert result == expected
+    json.dumps(result)
+
+
+def test_lazy_text_is_written_out() -> None:
+    lazystr = pytest.importorskip("django.utils.functional").lazystr
+    assert to_json({"a": [lazystr("Hello")]}) == {"a": ["Hello"]}
+    assert to_json(lazystr("Hello")) == "Hello"
+
+
+@pytest.mark.parametrize("value", [object(), [object()], {"a": len}, 1j.conjugate, Exception("x")], ids=str)
+def test_a_value_without_json_form_is_a_type_error(value: Any) -> None:
+    with pytest.raises(TypeError, match="JSON"):
+        to_json(value)
+
+
+def test_a_value_that_contains_itself_is_a_type_error() -> None:
+    endless: list[Any] = []
+    endless.append(endless)
+    with pytest.raises(TypeError, match="list has no JSON form"):
+        to_json(endless)

@@ -1,0 +1,277 @@
+"""Return annotations as output schemas, and results on their way to the client."""
+
+import enum
+import math
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Annotated, Any, NamedTuple, Never, TypedDict
+
+import pytest
+from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, computed_field
+
+from mcp_django.schema import DeclarationError, Output, OutputError, output_of
+
+
+class Content:
+    pass
+
+
+class Colour(enum.Enum):
+    RED = "red"
+
+
+class Airport(BaseModel):
+    model_config = ConfigDict(populate_by_name=True)
+    code: str
+    elevation: int | None = Field(default=None, alias="elevationFeet")
+
+    @computed_field
+    def label(self) -> str:
+        return f"Airport {self.code}"
+
+
+@dataclass
+class Point:
+    x: float
+    y: float = 0
+
+
+class Pair(NamedTuple):
+    left: int
+    right: str
+
+
+class Row(TypedDict):
+    id: int
+
+
+class Node(BaseModel):
+    children: "list[Node]" = []
+
+
+def returning(annotation: Any, **options: Any) -> Output | None:
+    def tool() -> None: ...
+
+    tool.__annotations__["return"] = annotation
+    return output_of(tool, is_content=lambda it: it is Content, **options)
+
+
+def promised(annotation: Any, **options: Any) -> Output:
+    output = returning(annotation, **options)
+    assert output is not None
+    return output
+
+
+def test_a_function_without_return_annotation_promises_nothing() -> None:
+    def tool():  # type: ignore[no-untyped-def]
+        ...
+
+    assert output_of(tool, is_content=lambda it: False) is None
+
+
+@pytest.mark.parametrize(
+    "annotation", [None, Any, object, bytes, Never, Annotated[Any, "whatever"], Awaitable[None]], ids=str
+)
+def test_annotations_that_say_nothing_promise_nothing(annotation: Any) -> None:
+    assert returning(annotation) is None
+
+
+@pytest.mark.parametrize(
+    "annotation",
+    [
+        Content,
+        list[Content],
+        Content | None,
+        str | Content,
+        list[str | Content],
+        Annotated[Content, 1],
+        Awaitable[Content],
+    ],
+    ids=str,
+)
+def test_content_wherever_it_is_promises_nothing(annotation: Any) -> None:
+    assert returning(annotation) is None
+
+
+@pytest.mark.parametrize(
+    ("annotation", "value", "kind"),
+    [(int, 5, "integer"), (str, "", "string"), (float, 1.5, "number"), (bool, False, "boolean")],
+)
+def test_plain_values_are_wrapped(annotation: Any, value: Any, kind: str) -> None:
+    output = promised(annotation)
+    assert output.wrapped
+    assert output.schema == {"type": "object", "properties": {"result": {"type": kind}}, "required": ["result"]}
+    assert output.structured(value) == {"result": value}
+    assert output.dump(value) == value
+
+
+@pytest.mark.parametrize(
+    ("annotation", "value", "expected"),
+    [
+        (list[int], [1], [1]),
+        (int | None, None, None),
+        (Airport | None, Airport(code="BER"), {"code": "BER", "elevationFeet": None, "label": "Airport BER"}),
+        (Pair, Pair(1, "a"), [1, "a"]),
+        (tuple[int, ...], (1, 2), [1, 2]),
+        (set[int], {1}, [1]),
+        (Colour, Colour.RED, "red"),
+        (float, 3, 3),
+        (list[Point], [Point(1)], [{"x": 1, "y": 0}]),
+    ],
+    ids=str,
+)
+def test_what_is_no_object_is_wrapped(annotation: Any, value: Any, expected: Any) -> None:
+    output = promised(annotation)
+    assert output.wrapped
+    assert output.schema["type"] == "object"
+    assert output.dump(value) == expected
+    assert output.structured(value) == {"result": expected}
+
+
+@pytest.mark.parametrize(
+    ("annotation", "value", "expected"),
+    [
+        (dict[str, int], {"a": 1}, {"a": 1}),
+        (Point, Point(1), {"x": 1, "y": 0}),
+        (Row, {"id": 1}, {"id": 1}),
+        (Airport, Airport(code="BER", elevation=5), {"code": "BER", "elevationFeet": 5, "label": "Airport BER"}),
+        (Node, Node(children=[Node()]), {"children": [{"children": []}]}),
+        (Awaitable[Row], {"id": 1}, {"id": 1}),
+    ],
+    ids=str,
+)
+def test_an_object_is_its_own_structure(annotation: Any, value: Any, expected: Any) -> None:
+    output = promised(annotation)
+    assert not output.wrapped
+    assert output.schema["type"] == "object"
+    assert output.structured(value) == output.dump(value) == expected
+
+
+def test_the_schema_describes_what_comes_out() -> None:
+    schema = promised(Airport).schema
+    assert set(schema["properties"]) == {"code", "elevationFeet", "label"}
+    assert "label" in schema["required"]
+
+
+def test_definitions_of_a_wrapped_type_are_at_the_root() -> None:
+    schema = promised(list[Row]).schema
+    assert schema["properties"] == {"result": {"type": "array", "items": {"$ref": "#/$defs/Row"}}}
+    assert set(schema["$defs"]) == {"Row"}
+
+
+@pytest.mark.parametrize("value", ["1E+2", "0E-7", "-0", "1.50", "123456789012345678901234567890.5"])
+def test_every_finite_decimal_fits_its_schema(value: str) -> None:
+    assert promised(Decimal).structured(Decimal(value)) == {"result": value}
+
+
+@pytest.mark.parametrize(
+    ("annotation", "value"),
+    [
+        (float, math.nan),
+        (float, math.inf),
+        (list[float], [math.nan]),
+        (Point, Point(math.inf)),
+        (Decimal, Decimal("NaN")),
+        (int, 2**63),
+        (int, "5"),
+        (int, None),
+        (str, 5),
+        (bool, 1),
+        (float, Decimal("1.5")),
+        (list[int], [1, "a"]),
+        (Row, {"id": "x"}),
+        (Row, {}),
+        (Row, [1]),
+        (Point, object()),
+        (dict[str, int], None),
+        (Colour, "green"),
+        (Airport, {"code": 5, "label": "x"}),
+    ],
+    ids=str,
+)
+def test_a_result_that_breaks_its_promise_is_a_bug(annotation: Any, value: Any) -> None:
+    with pytest.raises(OutputError, match=r"tool\(\): the result "):
+        promised(annotation).structured(value)
+
+
+def test_a_result_that_fits_in_other_clothes_is_taken() -> None:
+    assert promised(Point).structured({"x": 1, "y": 2}) == {"x": 1, "y": 2}
+    assert promised(list[Row]).structured({"id": n} for n in range(2)) == {"result": [{"id": 0}, {"id": 1}]}
+    assert promised(Row).structured(type("Sub", (dict,), {})(id=1)) == {"id": 1}
+
+
+def test_subclasses_of_plain_types_are_taken() -> None:
+    class Safe(str):
+        __slots__ = ()
+
+    class Number(enum.IntEnum):
+        ONE = 1
+
+    assert promised(str).structured(Safe("x")) == {"result": "x"}
+    assert promised(int).structured(Number.ONE) == {"result": 1}
+    assert type(promised(int).structured(True)["result"]) is int
+
+
+def test_lazy_text_is_written_out() -> None:
+    translation = pytest.importorskip("django.utils.functional").lazystr("Hello")
+    assert promised(str).structured(translation) == {"result": "Hello"}
+    assert promised(dict[str, Any]).structured({"a": translation}) == {"a": "Hello"}
+
+
+def test_what_a_subclass_adds_stays_inside() -> None:
+    class Secret(Airport):
+        password: str
+
+    assert "password" not in promised(Airport).structured(Secret(code="BER", password="x"))
+
+
+def test_a_type_that_can_only_be_written_is_described() -> None:
+    class Opaque:
+        pass
+
+    described = Annotated[Opaque, PlainSerializer(lambda value: "opaque", return_type=str)]
+    with pytest.raises(DeclarationError):
+        promised(described)
+
+
+def test_a_return_type_without_json_form_is_refused() -> None:
+    class Socket:
+        pass
+
+    with pytest.raises(DeclarationError, match=r"tool\(\): the return value: the type .*Socket has no JSON form"):
+        returning(Socket)
+
+
+def test_an_output_schema_by_hand_takes_the_annotations_place() -> None:
+    schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+    output = promised(Content, output_schema=schema)
+    assert output.schema is schema
+    assert not output.wrapped
+    assert output.structured({"n": 1}) == {"n": 1}
+    with pytest.raises(OutputError, match="missing key 'n'"):
+        output.structured(Point(1))
+
+
+def test_an_output_schema_by_hand_needs_an_object_at_its_root() -> None:
+    with pytest.raises(DeclarationError, match=r"tool\(\): output_schema: the root must have 'type': 'object'"):
+        returning(int, output_schema={"type": "array"})
+
+
+def test_a_type_may_stand_in_for_the_annotation() -> None:
+    output = promised(None, output_schema=Row)
+    assert output.structured({"id": 1}) == {"id": 1}
+
+
+def test_methods_promise_as_functions_do() -> None:
+    class Service:
+        def tool(self) -> int:
+            return 1
+
+        def __call__(self) -> str:
+            return ""
+
+    service = Service()
+    handlers: list[Callable[..., Any]] = [service.tool, service]
+    kinds = [output_of(handler, is_content=lambda it: False) for handler in handlers]
+    assert [kind.schema["properties"]["result"]["type"] for kind in kinds if kind] == ["integer", "string"]

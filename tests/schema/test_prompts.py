@@ -1,0 +1,215 @@
+"""Values that arrive as text: prompt arguments and address variables."""
+
+import datetime as dt
+import enum
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+from uuid import UUID
+
+import pytest
+from pydantic import Field
+
+from mcp_django.schema import (
+    ArgumentError,
+    DeclarationError,
+    PromptParameters,
+    prompt_parameters_of,
+    uri_parameters_of,
+)
+
+
+class Context:
+    pass
+
+
+class Level(enum.IntEnum):
+    LOW = 1
+    HIGH = 2
+
+
+@dataclass
+class Point:
+    x: int
+
+
+def is_injected(annotation: Any) -> bool:
+    return annotation is Context
+
+
+def prompt(fn: Any) -> PromptParameters:
+    return prompt_parameters_of(fn, is_injected=is_injected)
+
+
+def address(fn: Any, *variables: str) -> PromptParameters:
+    return uri_parameters_of(fn, variables, is_injected=is_injected)
+
+
+def taking(annotation: Any) -> Any:
+    def fn(value: Any) -> None: ...
+
+    fn.__annotations__["value"] = annotation
+    return fn
+
+
+def test_arguments_are_listed_with_descriptions_and_need() -> None:
+    def plan(ctx: Context, origin: str, days: Annotated[int, Field(description="How long")] = 3) -> None:
+        """Plan.
+
+        Args:
+            origin: Where from.
+        """
+
+    parameters = prompt(plan)
+    assert parameters.arguments == [
+        {"name": "origin", "description": "Where from.", "required": True},
+        {"name": "days", "description": "How long", "required": False},
+    ]
+    assert parameters.injected == {"ctx": Context}
+
+
+def test_a_prompt_may_take_nothing() -> None:
+    def hello() -> None: ...
+
+    assert prompt(hello).arguments == []
+    assert prompt(hello).convert({}) == {}
+
+
+@pytest.mark.parametrize(
+    ("annotation", "text", "value"),
+    [
+        (str, "5", "5"),
+        (Any, "5", "5"),
+        (str | None, "null", "null"),
+        (Annotated[str, Field(max_length=3)], "abc", "abc"),
+        (int, "5", 5),
+        (float, "1.5", 1.5),
+        (bool, "true", True),
+        (int | None, "5", 5),
+        (dt.date, "2024-05-01", dt.date(2024, 5, 1)),
+        (UUID, "12345678-1234-5678-1234-567812345678", UUID("12345678-1234-5678-1234-567812345678")),
+        (Path, "a/b", Path("a/b")),
+        (Literal["a", "b"], "b", "b"),
+        (Literal[1, 2], "2", 2),
+        (Level, "2", Level.HIGH),
+        (list[int], "[1, 2]", [1, 2]),
+        (list[int], "7", [7]),
+        (list[str], "red", ["red"]),
+        (dict[str, int], '{"a": 1}', {"a": 1}),
+        (Point, '{"x": 1}', Point(1)),
+        (Point | None, '{"x": 1}', Point(1)),
+    ],
+    ids=str,
+)
+def test_a_text_becomes_the_annotated_type(annotation: Any, text: str, value: Any) -> None:
+    converted = prompt(taking(annotation)).convert({"value": text})["value"]
+    assert converted == value
+    assert type(converted) is type(value)
+
+
+@pytest.mark.parametrize(
+    ("annotation", "text"),
+    [
+        (int, "x"),
+        (int, "1.5"),
+        (int, str(2**63)),
+        (int, "9" * 5000),
+        (bool, "maybe"),
+        (dt.date, "tomorrow"),
+        (Literal["a"], "b"),
+        (list[int], "[1, "),
+        (list[int], '["a"]'),
+        (Point, "x"),
+        (Point, '{"y": 1}'),
+        (Annotated[int, Field(le=5)], "6"),
+    ],
+    ids=lambda value: str(value)[:30],
+)
+def test_a_text_that_does_not_fit_is_refused_by_name(annotation: Any, text: str) -> None:
+    with pytest.raises(ArgumentError, match=r"^value") as caught:
+        prompt(taking(annotation)).convert({"value": text})
+    assert len(str(caught.value)) <= 1000
+
+
+@pytest.mark.parametrize("given", [5, None, True, ["a", 5], {"a": "b"}], ids=str)
+def test_a_value_that_is_no_text_is_refused(given: Any) -> None:
+    with pytest.raises(ArgumentError, match=r"value: .* is not a string"):
+        prompt(taking(str)).convert({"value": given})
+
+
+def test_missing_and_unknown_arguments_are_named() -> None:
+    def plan(origin: str, days: int = 3) -> None: ...
+
+    with pytest.raises(ArgumentError) as caught:
+        prompt(plan).convert({"orign": "BER"})
+    assert str(caught.value) == "unknown argument 'orign'; did you mean 'origin'?; missing argument 'origin'"
+    assert prompt(plan).convert({"origin": "BER"}) == {"origin": "BER"}
+
+
+def test_a_field_as_default_fills_in_its_default() -> None:
+    def plan(days: int = Field(3, ge=1), tags: list[str] = Field(default_factory=list)) -> None: ...  # noqa: B008
+
+    assert prompt(plan).arguments == [{"name": "days", "required": False}, {"name": "tags", "required": False}]
+    assert prompt(plan).convert({}) == {"days": 3, "tags": []}
+
+
+def test_a_prompt_cannot_take_anything() -> None:
+    def plan(**values: str) -> None: ...
+
+    with pytest.raises(DeclarationError, match="which a prompt cannot list"):
+        prompt(plan)
+
+
+def test_an_alias_is_refused_because_texts_have_none() -> None:
+    def plan(days: Annotated[int, Field(alias="d")]) -> None: ...
+
+    with pytest.raises(DeclarationError, match="parameter 'days' has an alias"):
+        prompt(plan)
+
+
+def test_variables_become_typed_keyword_arguments() -> None:
+    def airport(ctx: Context, code: str, year: int, limit: int = 5) -> None: ...
+
+    parameters = address(airport, "code", "year")
+    assert parameters.convert({"code": "BER", "year": "2024"}) == {"code": "BER", "year": 2024}
+    assert parameters.injected == {"ctx": Context}
+    with pytest.raises(ArgumentError, match="missing variable 'year'"):
+        parameters.convert({"code": "BER"})
+
+
+def test_a_variable_with_several_values_fills_a_list_or_is_joined() -> None:
+    def file(path: list[str], ids: list[int], name: str, where: Path) -> None: ...
+
+    given = {"path": ["a", "b"], "ids": ["1", "2"], "name": ["a", "b"], "where": ["a", "b"]}
+    assert address(file, "path", "ids", "name", "where").convert(given) == {
+        "path": ["a", "b"],
+        "ids": [1, 2],
+        "name": "a/b",
+        "where": Path("a/b"),
+    }
+
+
+def test_one_value_for_a_list_is_a_list_of_one() -> None:
+    def file(path: list[str]) -> None: ...
+
+    assert address(file, "path").convert({"path": "a"}) == {"path": ["a"]}
+
+
+def test_a_catch_all_takes_the_variables_without_a_parameter() -> None:
+    def file(a: int, **rest: str) -> None: ...
+
+    assert address(file, "a", "b").convert({"a": "1", "b": "2"}) == {"a": 1, "b": "2"}
+
+
+def test_a_variable_without_parameter_is_refused() -> None:
+    def file(path: str) -> None: ...
+
+    with pytest.raises(DeclarationError, match=r"file\(\) has no parameter for the variable 'name'"):
+        address(file, "path", "name")
+
+
+def test_a_parameter_that_is_no_variable_needs_a_default() -> None:
+    def file(path: str, size: int) -> None: ...
+
+    with pytest.raises(DeclarationError, match=r"parameter 'size' is no variable of the address; add \{size\} there"):
+        address(file, "path")
