@@ -96,6 +96,7 @@ class Server:
         self.lifespan = Lifespans(None if lifespan is None else lambda: lifespan(self), self._toolset_lifespans)
         self.has_lifespan = lifespan is not None or bool(self._toolset_lifespans())
         self.listings = Listings(self)
+        self._offers: tuple[int, frozenset[str]] = (-1, frozenset())
 
     def __repr__(self) -> str:
         return f"<Server {self.alias!r}: {self.info.name} {self.info.version}>"
@@ -137,6 +138,13 @@ class Server:
     @property
     def offers(self) -> frozenset[str]:
         """The capabilities that it has something for, by their names on the wire."""
+        version, offered = self._offers
+        if version != self.registry.version:
+            offered = self._offered()
+            self._offers = self.registry.version, offered
+        return offered
+
+    def _offered(self) -> frozenset[str]:
         registry = self.registry
         offered = {name for provider in self.providers for name in provider.offers} | {"logging"}
         if len(registry.tools):
@@ -175,5 +183,5 @@ class Server:
     def with_options(self, **changes: Any) -> "Server":
         """Change options in place; for tests and scripts."""
         self.options = replace(self.options, **changes)
-        self.listings = Listings(self)
+        self.listings, self._offers = Listings(self), (-1, frozenset())
         return self

@@ -83,7 +83,7 @@ def _curl(address: str, revision: str) -> str:
         f"-H 'MCP-Protocol-Version: {revision}'",
         "-H 'Mcp-Method: tools/call'",
         "-H 'Mcp-Name: search_airports'",
-        f"-d {shlex.quote(json.dumps(body))}",
+        f"-d {shlex.quote(_json(body))}",
     ]
     return " \\\n  ".join(lines)
 

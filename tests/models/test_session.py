@@ -250,6 +250,35 @@ class TestQuota:
         with pytest.raises(IntegrityError), transaction.atomic():
             saved(slot=1)
 
+    def test_a_session_does_not_give_way_to_one_that_could_not_be_opened(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        Session.objects.admit(held := row(), quota=1)
+
+        def taken(self: Session, **_: Any) -> None:
+            raise IntegrityError("owner, slot")
+
+        monkeypatch.setattr(Session, "save", taken)
+        with closings() as heard, pytest.raises(SlotContention):
+            Session.objects.admit(row(), quota=1)
+        assert holders() == {held.pk}
+        assert heard == []
+
+    def test_a_session_that_ends_elsewhere_meanwhile_does_not_also_give_way(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        Session.objects.admit(held := row(), quota=1)
+        update = type(Session.objects.all()).update
+
+        def overtaken(self: Any, **changes: Any) -> int:
+            monkeypatch.undo()
+            Session.objects.filter(pk=held.pk).update(terminated_at=timezone.now(), end_reason="client", slot=None)
+            return update(self, **changes)
+
+        monkeypatch.setattr(type(Session.objects.all()), "update", overtaken)
+        with closings() as heard:
+            Session.objects.admit(newest := row(), quota=1)
+        held.refresh_from_db()
+        assert (held.end_reason, heard, holders()) == ("client", [], {newest.pk})
+
     def test_a_slot_that_others_keep_taking_is_given_up_on(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(type(Session.objects.all()), "_try_slot", lambda *_: False)
         with pytest.raises(SlotContention):

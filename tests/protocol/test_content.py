@@ -38,7 +38,7 @@ EVERY_BLOCK = [
         ),
         "ResourceLink",
     ),
-    (EmbeddedResource(TextResourceContents("hello", "file:///a", "text/plain", {"a": 1}), **EXTRAS), "EmbeddedResource"),
+    (EmbeddedResource(TextResourceContents("hello", "file:///a", "text/plain"), **EXTRAS), "EmbeddedResource"),
 ]  # fmt: skip
 
 

@@ -211,13 +211,16 @@ def test_any_value_is_read_or_refused(raw):
 
 @given(st.dictionaries(st.sampled_from(["jsonrpc", "id", "method", "params", "result", "error"]), VALUES))
 def test_anything_that_looks_like_a_message_is_read_or_refused(parts):
+    id = parts.get("id")
+    readable = id if type(id) in (int, str) else None
     try:
-        message = jsonrpc.read({"jsonrpc": "2.0"} | parts)
+        seen = jsonrpc.read({"jsonrpc": "2.0"} | parts)
     except InvalidRequest as problem:
-        id = parts.get("id")
-        assert problem.request_id == (id if type(id) in (int, str) else None)
+        seen = problem
+    if isinstance(seen, Notification):
+        assert "id" not in parts
     else:
-        assert type(getattr(message, "id", 0)) in (int, str)
+        assert (seen.request_id if isinstance(seen, InvalidRequest) else seen.id) == readable
 
 
 def test_digests_do_not_depend_on_the_order_of_keys():

@@ -20,7 +20,12 @@ PROPERTIES = {
     "colour": {"type": "string", "title": "Colour", "oneOf": TITLED, "default": "g"},
     "old": {"type": "string", "enum": ["a"], "enumNames": ["A"]},
 }
-SCHEMA = {"$schema": "https://json-schema.org/draft/2020-12/schema", "type": "object", "properties": PROPERTIES, "required": ["name"]}  # fmt: skip  # noqa: E501
+SCHEMA = {
+    "$schema": "https://json-schema.org/draft/2020-12/schema",
+    "type": "object",
+    "properties": PROPERTIES,
+    "required": ["name"],
+}
 SEVERAL = {
     "titled": {"type": "array", "items": {"anyOf": TITLED}, "default": ["r"]},
     "untitled": {"type": "array", "items": {"type": "string", "enum": ["a"]}, "minItems": 1},

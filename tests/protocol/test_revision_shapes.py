@@ -53,7 +53,8 @@ PROMPT = {
     "icons": [ICON.to_wire()],
     "_meta": META,
 }
-RESOURCE = {key: value for key, value in ResourceLink("file:///a", "a", "A", "An a", "text/plain", 3, ANNOTATIONS, (ICON,), META).to_wire().items() if key != "type"}  # fmt: skip  # noqa: E501
+LINK = ResourceLink("file:///a", "a", "A", "An a", "text/plain", 3, ANNOTATIONS, (ICON,), META)
+RESOURCE = {key: value for key, value in LINK.to_wire().items() if key != "type"}
 TEMPLATE = {"uriTemplate": "file:///{a}", **{k: v for k, v in RESOURCE.items() if k not in ("uri", "size")}}
 CAPABILITIES = {
     "tools": {"listChanged": True},
@@ -71,7 +72,7 @@ BLOCKS = {
     "image": ImageContent(b"i", "image/png", **EXTRAS),
     "audio": AudioContent(b"a", "audio/wav", **EXTRAS),
     "resource": EmbeddedResource(TextResourceContents("hi", "file:///a", "text/plain", META), **EXTRAS),
-    "resource_link": ResourceLink("file:///a", "a", "A", "An a", "text/plain", 3, ANNOTATIONS, (ICON,), META),
+    "resource_link": LINK,
 }
 CONTENTS = [
     TextResourceContents("hi", "file:///a", "text/plain", META).to_wire(),

@@ -187,4 +187,5 @@ def test_only_what_is_offered_is_agreed_on():
 
 def test_revisions_are_compared_and_hashed_as_objects():
     assert len(set(REVISIONS.values())) == 5
+    assert repr(LATEST) == f"<Revision {MODERN}>"
     assert LATEST.changed(version=LATEST.version) != LATEST

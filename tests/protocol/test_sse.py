@@ -1,3 +1,5 @@
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -27,14 +29,17 @@ PIECES = [
 STREAMS = st.lists(st.sampled_from(PIECES), max_size=40).map(b"".join)
 
 
-def decode(*chunks: bytes) -> list[Event]:
-    decoder = Decoder()
+def feed_all(decoder: Decoder, chunks: list[bytes]) -> list[Event]:
     return [event for chunk in chunks for event in decoder.feed(chunk)]
+
+
+def decode(*chunks: bytes) -> list[Event]:
+    return feed_all(Decoder(), list(chunks))
 
 
 def cut(stream: bytes, at: list[int]) -> list[bytes]:
     places = [0, *sorted(place % (len(stream) + 1) for place in at), len(stream)]
-    return [stream[start:end] for start, end in zip(places, places[1:], strict=False)]
+    return [stream[start:end] for start, end in pairwise(places)]
 
 
 def joined(data: bytes) -> bytes:
@@ -78,7 +83,7 @@ def test_data_with_line_breaks_becomes_several_lines():
     "wrong", [{"event": "a\nb"}, {"event": "a\rb"}, {"id": "a\ndata: x"}, {"id": "a\0b"}, {"retry": -1}]
 )
 def test_what_would_break_out_of_its_line_is_refused(wrong):
-    with pytest.raises(ValueError, match="event|retry"):
+    with pytest.raises(ValueError, match=r"event|retry"):
         sse.event(b"x", **wrong)
 
 
@@ -157,10 +162,9 @@ def test_a_type_belongs_to_one_event():
 )
 def test_an_endless_event_is_refused(stream):
     for size in (1, 7, len(stream)):
-        decoder = Decoder(max_event=100)
+        chunks = [stream[start : start + size] for start in range(0, len(stream), size)]
         with pytest.raises(ValueError, match="larger than 100 bytes"):
-            for start in range(0, len(stream), size):
-                decoder.feed(stream[start : start + size])
+            feed_all(Decoder(max_event=100), chunks)
 
 
 def test_an_endless_stream_of_small_events_is_fine():

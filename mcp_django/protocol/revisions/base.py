@@ -31,7 +31,7 @@ class Era(Enum):
     """Every request says all there is to know; the server never asks, it answers ``input_required``."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Revision:
     """One revision. Compare revisions as objects, never through the version string."""
 
@@ -100,6 +100,9 @@ class Revision:
     """May a value under the root ``properties`` of a tool's schema be ``true`` or ``false``?"""
     verbatim: bool = False
     """Is this the richest form, so that content and results pass as they are?"""
+
+    def __repr__(self) -> str:
+        return f"<Revision {self.version}>"
 
     @property
     def completions_capability(self) -> bool:

@@ -106,19 +106,20 @@ class Exchange:
         pipeline, headers = self._pipeline, request.headers
         connection = Connection(principal, headers=headers, kwargs=request.kwargs, make_request=request.make_request)
         era = pipeline.eras[Era.STATELESS]
+        streams = request.streams and _accepted(headers.get(b"accept", b"*/*"))[1]
         try:
             raw = jsonrpc.decode(request.body, max_nesting=self.limits.nesting)  # 4
             era = pipeline.eras[select(_version(headers), raw)]
             if era.name is Era.HANDSHAKE and Era.HANDSHAKE in self._server.eras:
                 connection.session = await self._session(headers, principal, optional=opens_without_session(raw))
-            outcome = pipeline.handle(era, raw, connection, Outbox(interactive=request.streams))  # 5 and on
+            outcome = pipeline.handle(era, raw, connection, Outbox(interactive=streams))  # 5 and on
             if isinstance(outcome, bytes):
                 return Reply(200, outcome, (JSON_TYPE, *self._guard.cors(headers)))
             if isinstance(outcome, Receipt):
                 if outcome.run is not None:
                     await outcome.run
                 return Reply(202, b"", self._guard.cors(headers))
-            return self._take_off(outcome if request.streams else outcome._replace(may_stream=False))
+            return self._take_off(outcome if streams else outcome._replace(may_stream=False))
         except MCPError as problem:
             return self._problem(problem, era.status(problem), pipeline.refuse(era, problem), headers)
         except Overloaded as problem:
@@ -190,7 +191,7 @@ class Exchange:
             raise TransportRefusal(413, body=b"The body is larger than %d bytes." % self.limits.body)
         if not _is_json(headers.get(b"content-type", b"")):
             raise TransportRefusal(415, body=b"Content-Type must be application/json.")
-        if not _is_acceptable(headers.get(b"accept", b"*/*")):
+        if not any(_accepted(headers.get(b"accept", b"*/*"))):
             raise TransportRefusal(406, body=b"Accept must allow application/json or text/event-stream.")
 
     @property
@@ -224,7 +225,11 @@ def _is_json(content_type: bytes) -> bool:
 
 
 @lru_cache(256)
-def _is_acceptable(accept: bytes) -> bool:
-    """Clients must accept both types, but many send one, or anything; what cannot be right is neither."""
+def _accepted(accept: bytes) -> tuple[bool, bool]:
+    """Does the client take JSON, and does it take event streams? It must take both, but many say one, or anything."""
     kinds = {part.partition(b";")[0].strip().lower() for part in accept.split(b",")}
-    return not kinds.isdisjoint({b"*/*", b"application/*", b"text/*", b"application/json", b"text/event-stream"})
+    anything = b"*/*" in kinds
+    return (
+        anything or not kinds.isdisjoint({b"application/json", b"application/*"}),
+        anything or not kinds.isdisjoint({b"text/event-stream", b"text/*"}),
+    )
