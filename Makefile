@@ -3,12 +3,12 @@
 #   PYTHON=python3.13   the interpreter to make the environment with (otherwise the first that is 3.11 or newer)
 #   VENV=.venv          where the environment is
 #   ARGS="..."          more arguments for the command behind the target
-#   JOBS=auto           processes of `make test`; 0 runs the tests in one
+#   JOBS=0              processes of `make test`; auto: one for each core
 
 VENV ?= .venv
 PYTHON ?=
 ARGS ?=
-JOBS ?= auto
+JOBS ?= 0
 python = $(VENV)/bin/python
 
 .DEFAULT_GOAL := help

@@ -24,6 +24,8 @@ PEER = "127.0.0.1"
 ANSWER = b'{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"100007"}],"isError":false}}'
 TURN = 32
 """Calls that start in one turn of the loop, as with 32 busy connections."""
+TURNS = 4
+"""Turns of one measurement."""
 ROUNDS = 50
 """Many and short ones: the best of them lies between two disturbances."""
 
@@ -60,7 +62,7 @@ def before_the_call(exchange: Exchange, token: bytes) -> list[Step]:
     from mcp_django.transports.http import exchange as module
     from mcp_django.transports.http.endpoint import get_exchange
 
-    ours, headers, body = get_exchange(), Headers(exchange.headers), exchange.body
+    ours, headers, body = get_exchange("default"), Headers(exchange.headers), exchange.body
     raw = jsonrpc.loads(body)
     steps: list[Step] = [
         ("headers to a dict", lambda: Headers(exchange.headers)),
@@ -100,7 +102,7 @@ async def the_call(exchange: Exchange, number: int) -> list[tuple[str, float]]:
     from mcp_django.server.streams import Outbox
     from mcp_django.transports.http.endpoint import get_exchange
 
-    ours, headers, raw = get_exchange(), Headers(exchange.headers), jsonrpc.loads(exchange.body)
+    ours, headers, raw = get_exchange("default"), Headers(exchange.headers), jsonrpc.loads(exchange.body)
     pipeline, server = ours._pipeline, ours._server
     era = pipeline.eras[Era.STATELESS]
     principal = ours._authenticator.known(headers, PEER)
@@ -152,22 +154,22 @@ async def whole(application: Application, dialect: Dialect, turns: int) -> float
     await caller.open()
     loop = asyncio.get_running_loop()
     best = float("inf")
-    for _ in range(ROUNDS):
+    for _ in range(ROUNDS * turns):
         spent = 0
-        for _ in range(turns):
+        for _ in range(TURNS):
             exchanges = [caller.exchange() for _ in range(TURN)]
             clock = time.process_time_ns()
             tasks = [loop.create_task(caller.run(exchange)) for exchange in exchanges]
             for task in tasks:
                 await task
             spent += time.process_time_ns() - clock
-        best = min(best, spent / 1000 / turns / TURN)
+        best = min(best, spent / 1000 / TURNS / TURN)
     return best
 
 
 async def door(application: Application, number: int) -> list[tuple[str, float]]:
     """The whole way through the ASGI door, beside an application that does nothing."""
-    turns = max(2, number // 100)
+    turns = max(2, number // 200)
     floor = await whole(constant, Dialect.CONSTANT, turns)
     rows = [("an application that does nothing", floor)]
     for dialect in (Dialect.STATELESS, Dialect.HANDSHAKE):

@@ -10,6 +10,7 @@
 
 import os
 from pathlib import Path
+from typing import Any
 
 from project import environment
 
@@ -80,7 +81,7 @@ USE_TZ = True
 STATIC_URL = "static/"
 
 # Every key of mcp_django once; those that say so keep their default and could be left out.
-MCP = {
+MCP: dict[str, Any] = {
     # Who may call. "none": the local principal, from a loopback address only. "token": bearers of personal access
     # tokens (admin, or `manage.py mcp_createtoken`). Or a dotted path to a verifier of your own, or a list of these.
     "AUTH": "none" if DEBUG else "token",

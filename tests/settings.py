@@ -6,7 +6,9 @@
 The tests run in a database of their own beside the one that is named.
 """
 
+import atexit
 import os
+import shutil
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -28,7 +30,9 @@ def postgres(url: str) -> dict[str, Any]:
 
 def sqlite() -> dict[str, Any]:
     """A database file of this process. Deferred transactions, the default, are the hard case for concurrent writers."""
-    name = str(Path(tempfile.gettempdir()) / f"mcp_django_tests_{os.getpid()}.sqlite3")
+    directory = tempfile.mkdtemp(prefix="mcp-django-tests-")
+    atexit.register(shutil.rmtree, directory, ignore_errors=True)
+    name = str(Path(directory) / "tests.sqlite3")
     options = {"timeout": 20, "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=OFF;"}
     return {"ENGINE": "django.db.backends.sqlite3", "NAME": name, "OPTIONS": options, "TEST": {"NAME": name}}
 

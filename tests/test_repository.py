@@ -69,12 +69,13 @@ def served_by(block: str, monkeypatch: pytest.MonkeyPatch) -> tuple[ModuleType, 
 
 
 @pytest.mark.parametrize("path", pages(), ids=name_of)
-def test_tools_on_a_page_can_be_declared(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_page_declares_can_be_declared(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for block in python_blocks(path):
         if "from mcp_django import" in block and path.name != "design.md":  # the design shows what is still to come
             _, served = served_by(block, monkeypatch)
             assert not served.problems
-            assert len(served.tools)
+            declared = (served.tools, served.resources, served.templates, served.prompts, served.completers)
+            assert any(len(kind) for kind in declared) or "@" not in block
 
 
 class Person:

@@ -90,12 +90,11 @@ class Compiled:
 
     def validator(self) -> SchemaValidator:
         """A validator that takes integers of 64 bits only."""
-        # The prebuilt validators of model classes would bring back pydantic's own integers.
-        return SchemaValidator(_exact_integers(self._adapter.core_schema), _use_prebuilt=False)
+        return _built(_exact_integers(self._adapter.core_schema))
 
     def text_validator(self) -> SchemaValidator:
         """A validator for values written as text, where "5" is an integer too."""
-        return SchemaValidator(_exact_integers(self._adapter.core_schema, from_text=True), _use_prebuilt=False)
+        return _built(_exact_integers(self._adapter.core_schema, from_text=True))
 
 
 def compile_type(
@@ -131,6 +130,15 @@ def describe_type(annotation: Any) -> str:
     """A short name of a type for messages."""
     name = annotation.__qualname__ if isinstance(annotation, type) else str(annotation)
     return name if len(name) <= 120 else f"{name[:117]}..."
+
+
+def _built(schema: CoreSchema) -> SchemaValidator:
+    try:
+        # The prebuilt validators of model classes would bring back pydantic's own integers.
+        return SchemaValidator(schema, _use_prebuilt=False)
+    except TypeError:
+        # A pydantic without this switch: inside models, and only there, integers are as pydantic takes them.
+        return SchemaValidator(schema)
 
 
 def _untitled(schema: JsonSchemaValue, cls: Any) -> JsonSchemaValue:

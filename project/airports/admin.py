@@ -14,8 +14,8 @@ class CountedAdmin(admin.ModelAdmin):
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         """Count the airports in the same query."""
-        rows: QuerySet[Any] = super().get_queryset(request)
-        return rows.annotate(airport_count=Count("airports"))
+        counted: QuerySet[Any] = super().get_queryset(request).annotate(airport_count=Count("airports"))
+        return counted
 
     @admin.display(description="airports", ordering="airport_count")
     def airport_count(self, row: Any) -> int:

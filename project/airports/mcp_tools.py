@@ -135,14 +135,15 @@ async def plan_trip(origin: str, destination: str, ctx: Context, stops: list[str
 
     # A question goes to the person, not to the model. With clients of the newest protocol revision nothing waits: the
     # call ends here, and when the answer comes the function runs again from its first line. So ask first, write last.
-    form = await ctx.elicit(f"A trip {codes}. What shall it be called, and when does it start?", TripForm, key="trip")
-    if not form:
+    question = f"A trip {codes}. What shall it be called, and when does it start?"
+    form = (await ctx.elicit(question, TripForm, key="trip")).data
+    if form is None:
         return TripPlan("Nothing was saved: the user gave no details.")
-    sure = await ctx.elicit(f"Save {form.data.name!r}, {codes}, on {form.data.depart_on}?", bool, key="confirm")
-    if not (sure and sure.data):
+    sure = await ctx.elicit(f"Save {form.name!r}, {codes}, on {form.depart_on}?", bool, key="confirm")
+    if not sure.data:
         return TripPlan("Nothing was saved: the user did not confirm.")
 
-    trip = await sync_to_async(save_trip)(ctx.user, form.data, route)
+    trip = await sync_to_async(save_trip)(ctx.user, form, route)
     return TripPlan(f"Saved {trip.name!r}.", trip)
 
 

@@ -104,9 +104,9 @@ class Client:
         if self.stateless:
             headers["mcp-protocol-version"] = self.revision
             method, params = message.get("method"), message.get("params") or {}
-            if method is not None:
+            if isinstance(method, str):
                 headers["mcp-method"] = method
-            named = NAMED.get(method or "")
+            named = NAMED.get(method) if isinstance(method, str) else None
             if named is not None and isinstance(params.get(named), str):
                 headers["mcp-name"] = params[named]
         elif self.session is not None and self.revision >= "2025-06-18":

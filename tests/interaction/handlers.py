@@ -303,3 +303,4 @@ for _number in range(5):
 
     _numbered_tool.__name__ = f"tool_{_number}"
     mcp_django.tool(_numbered_tool, server="pages")
+    mcp_django.resource(f"page://{_number}", server="pages")(_numbered_tool)

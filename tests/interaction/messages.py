@@ -7,7 +7,7 @@ is to get the fields of its revision and no others, so fields that the schema do
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from tests.official_schema import document, validator
+from tests.official_schema import definitions, validator
 
 STATELESS = "2026-07-28"
 RESULTS = {
@@ -74,14 +74,22 @@ def validate_message(revision: str, raw: dict[str, Any], request_method: str | N
 
 
 def _validate_call(revision: str, raw: dict[str, Any]) -> None:
+    method = raw["method"]
     if "id" in raw:
         assert revision != STATELESS, f"a server sends no requests in the stateless era: {raw}"
-        _check(revision, "JSONRPCRequest", raw)
-        _check(revision, REQUESTS[raw["method"]], raw)
+        _check(revision, "JSONRPCRequest", raw, closed=False)
+        _check(revision, REQUESTS[method], _inside(revision, raw))
     else:
-        _check(revision, "JSONRPCNotification", raw)
-        if raw["method"] in NOTIFICATIONS:
-            _check(revision, NOTIFICATIONS[raw["method"]], raw)
+        _check(revision, "JSONRPCNotification", raw, closed=False)
+        if method in NOTIFICATIONS:
+            _check(revision, NOTIFICATIONS[method], _inside(revision, raw))
+
+
+def _inside(revision: str, raw: dict[str, Any]) -> dict[str, Any]:
+    """The older schemas define requests and notifications without their envelope."""
+    if _has(revision, "JSONRPCErrorResponse"):
+        return raw
+    return {name: value for name, value in raw.items() if name not in ("jsonrpc", "id")}
 
 
 def _validate_error(revision: str, raw: dict[str, Any]) -> None:
@@ -118,13 +126,7 @@ def _validate_result(revision: str, raw: dict[str, Any], method: str | None) -> 
 
 
 def _has(revision: str, definition: str) -> bool:
-    return definition in _definitions(revision)
-
-
-def _definitions(revision: str) -> dict[str, Any]:
-    schema = document(revision)
-    found: dict[str, Any] = schema.get("$defs") or schema["definitions"]
-    return found
+    return definition in definitions(revision)
 
 
 def _check(revision: str, definition: str, value: Any, *, closed: bool = True) -> None:
@@ -137,7 +139,7 @@ def _check(revision: str, definition: str, value: Any, *, closed: bool = True) -
 def _unknown(revision: str, schema: dict[str, Any], value: Any, path: str) -> Iterator[str]:
     """The members of a valid `value` that `schema` does not name."""
     while "$ref" in schema:
-        schema = _definitions(revision)[schema["$ref"].rpartition("/")[2]]
+        schema = definitions(revision)[schema["$ref"].rpartition("/")[2]]
     if isinstance(value, list):
         for index, item in enumerate(value):
             yield from _unknown(revision, schema.get("items", {}), item, f"{path}[{index}]")
@@ -167,7 +169,7 @@ def _properties(revision: str, schema: dict[str, Any]) -> dict[str, Any]:
     found = dict(schema.get("properties", {}))
     for part in schema.get("allOf", ()):
         while "$ref" in part:
-            part = _definitions(revision)[part["$ref"].rpartition("/")[2]]
+            part = definitions(revision)[part["$ref"].rpartition("/")[2]]
         found |= _properties(revision, part)
     return found
 
@@ -177,7 +179,7 @@ def _fitting(revision: str, branches: list[dict[str, Any]], value: dict[str, Any
     found = []
     for branch in branches:
         while "$ref" in branch:
-            branch = _definitions(revision)[branch["$ref"].rpartition("/")[2]]
+            branch = definitions(revision)[branch["$ref"].rpartition("/")[2]]
         if "anyOf" in branch or "oneOf" in branch:
             found += _fitting(revision, branch.get("anyOf") or branch["oneOf"], value)
             continue

@@ -1,6 +1,7 @@
 """Handlers that ask, written once for both eras."""
 
 import asyncio
+import secrets
 import time
 from typing import Annotated, Literal
 
@@ -170,7 +171,7 @@ async def once_twice(ctx: Context) -> str:
 @tool()
 async def once_too_much(ctx: Context) -> str:
     """Remember more than a state can carry."""
-    await ctx.once("blob", lambda: "x" * 200_000)
+    await ctx.once("blob", lambda: secrets.token_hex(100_000))
     return str(await ctx.elicit("Go?", bool))
 
 

@@ -73,7 +73,7 @@ async def test_what_is_nested_as_deep_as_allowed_is_read(victim):
     assert (await client.request("tools/list", {"x": deep})).status == 200
 
 
-@pytest.mark.parametrize("id", [10**30, -(10**30), 2**64, "x" * 10_000, "\x00", "\ud83d\ude00", "</script>"])
+@pytest.mark.parametrize("id", [10**30, -(10**30), 2**64, "x" * 10_000, "\x00", "\U0001f600", "</script>"])
 async def test_a_huge_or_strange_id_comes_back_or_is_refused(victim, id):
     client = await victim()
     reply = await client.request("tools/list", id=id)
@@ -109,11 +109,11 @@ async def test_members_nobody_knows_are_ignored(victim):
 
 async def test_a_member_given_twice_is_no_crash(victim):
     client = await victim()
-    message = json.dumps(client.request_message("tools/list"))
-    reply = await client.post(
-        body=message.replace('"id": ', '"id": 0, "id": ').encode(), headers=client.headers(json.loads(message))
-    )
+    message = client.request_message("tools/list")
+    body = json.dumps(message).replace('"jsonrpc": ', '"jsonrpc": "1.0", "jsonrpc": ').encode()
+    reply = await client.post(message, body=body)
     assert reply.status in (200, 400)
+    await still_served(client)
 
 
 async def test_a_declared_body_beyond_the_limit_is_refused_unread(limits, victim):

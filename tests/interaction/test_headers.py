@@ -66,9 +66,9 @@ async def test_an_encoded_name_that_differs_is_a_mismatch(modern):
 
 
 async def test_a_uri_beyond_ascii_is_named_encoded(modern):
-    uri = "note://by/é"
+    uri = "note://nowhere/é"
     reply = await modern().request("resources/read", {"uri": uri}, headers={"mcp-name": encoded(uri)})
-    assert reply.status == 200
+    assert reply.error["data"] == {"uri": uri}
 
 
 async def test_raw_bytes_beyond_ascii_in_the_name_header_are_a_mismatch(modern):

@@ -26,6 +26,11 @@ async def test_pages_hold_everything_once_and_in_order(connect):
     ]
 
 
+async def test_every_list_has_pages(connect):
+    found = await pages(await connect(server="pages"), "resources/list")
+    assert [len(page["resources"]) for page in found] == [2, 2, 1]
+
+
 async def test_a_list_that_fits_has_no_cursor(connect):
     assert "nextCursor" not in (await (await connect()).request("tools/list")).result
 
@@ -58,7 +63,7 @@ async def test_a_changed_cursor_is_invalid_params(modern):
 async def test_a_cursor_of_another_list_is_invalid_params(modern):
     client = modern(server="pages")
     cursor = (await client.request("tools/list")).result["nextCursor"]
-    assert (await client.request("prompts/list", {"cursor": cursor})).error["code"] == -32602
+    assert (await client.request("resources/list", {"cursor": cursor})).error["code"] == -32602
 
 
 async def test_pages_of_one_list_have_one_cache_scope(modern):

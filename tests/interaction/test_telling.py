@@ -67,7 +67,7 @@ async def test_a_level_lasts_for_one_stateless_request_only(modern):
     assert await levels_heard(client) == []
 
 
-@pytest.mark.parametrize("level", ["loud", "", 7, None, "INFO"])
+@pytest.mark.parametrize("level", ["loud", "", 7, "INFO"])
 async def test_an_unknown_level_is_invalid_params(modern, level):
     reply = await modern().tool("chatter", meta={META + "logLevel": level})
     assert reply.verdict == (400, -32602)

@@ -15,10 +15,11 @@ from .. import meta
 from . import downgrade
 from .downgrade import Wire
 
-_STATELESS_ONLY = ("resultType", "ttlMs", "cacheScope")
+_STATELESS_ONLY = frozenset({"resultType", "ttlMs", "cacheScope"})
 _CAPABILITIES = frozenset(
     {"completions", "experimental", "extensions", "logging", "prompts", "resources", "tasks", "tools"}
 )
+_PARTS = frozenset({"annotations", "resource"})
 _TASKS_EXTENSION = "io.modelcontextprotocol/tasks"
 
 
@@ -195,6 +196,8 @@ class Revision:
         if self.verbatim:
             return block
         fields = self.content.get(block["type"])
+        if fields is not None and block.keys() <= fields and _PARTS.isdisjoint(block):
+            return block
         if fields is None:
             block = downgrade.replace_block(block)
             fields = self.content[block["type"]]
@@ -214,7 +217,7 @@ class Revision:
         """Take the stateless era's members out of any result, where this revision is of the other era."""
         if self.result_type:
             return result
-        if not result.keys().isdisjoint(_STATELESS_ONLY):
+        if not _STATELESS_ONLY.isdisjoint(result):
             result = {key: value for key, value in result.items() if key not in _STATELESS_ONLY}
         info = result.get("_meta")
         if info is not None and meta.SERVER_INFO in info:

@@ -38,8 +38,12 @@ def put(item: Wire, key: str, value: Any) -> Wire:
 
 def each(items: list[Wire], shape: Callable[[Wire], Wire]) -> list[Wire]:
     """Return `items` shaped one by one."""
-    shaped = [shape(item) for item in items]
-    return items if all(new is old for new, old in zip(shaped, items, strict=True)) else shaped
+    changed, shaped = False, []
+    for item in items:
+        new = shape(item)
+        changed = changed or new is not item
+        shaped.append(new)
+    return shaped if changed else items
 
 
 def without_boolean_properties(schema: Wire) -> Wire:

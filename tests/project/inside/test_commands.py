@@ -1,6 +1,8 @@
 """`loadairports` and `demo`, and what the project keeps to itself. `test_served.py` starts the demo for good."""
 
+import io
 import socket
+import sys
 from pathlib import Path
 
 import pytest
@@ -23,6 +25,21 @@ def test_the_loader_may_run_again_and_draws_no_bar_into_a_pipe(capfd: pytest.Cap
     printed = capfd.readouterr()
     assert f"{len(before)} airports in 3 countries" in printed.out
     assert printed.err == ""
+
+
+class Terminal(io.StringIO):
+    """Says that a person is looking."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.django_db
+def test_the_loader_draws_a_bar_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stderr", Terminal())
+    call_command("loadairports", country=["FJ"], verbosity=0)
+    assert isinstance(sys.stderr, Terminal)
+    assert "Loading airports: " in sys.stderr.getvalue()
 
 
 @pytest.mark.django_db

@@ -77,7 +77,7 @@ def demo_login(path: Path) -> tuple[str, str]:
 
     The password is random, made once, and kept in a file of the checkout that only its owner reads.
     """
-    username = settings.MCP["LOCAL_USER"]
+    username: str = settings.MCP["LOCAL_USER"]
     if not path.exists():
         path.touch(mode=0o600)
         path.write_text(secrets.token_urlsafe(9))
