@@ -20,7 +20,8 @@ from .wiring import aliases, get_server, ports
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
-Application = Callable[[Scope, Receive, Send], Awaitable[None]]
+Application = Callable[[Any, Any, Any], Awaitable[None]]
+"""Any ASGI application; libraries type its three parameters in as many ways as there are."""
 
 
 def mount(application: Application, *, servers: Mapping[str, Server] | None = None) -> Application:

@@ -24,7 +24,6 @@ from mcp_django.models.session import SlotContention
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.errors import InvalidParams
 from mcp_django.protocol.revisions import REVISIONS, Revision
-from mcp_django.runtime.executor import LaneExecutor
 from mcp_django.server.ports import Executor, Overloaded
 from mcp_django.server.session import Session
 from mcp_django.signals import session_closed, session_opened
@@ -53,7 +52,7 @@ LOCAL_OWNER = "local"
 class _Known:
     """What this process knows of a session."""
 
-    __slots__ = ("fresh_until", "hash", "log_level", "loop", "session", "writes")
+    __slots__ = ("alarm", "fresh_until", "hash", "log_level", "loop", "session", "writes")
 
     def __init__(self, session: Session, key_hash: str) -> None:
         self.session, self.hash = session, key_hash
@@ -63,16 +62,18 @@ class _Known:
         self.writes = 0
         """Grows around every write, so that a read that crossed one is not taken for news."""
         self.fresh_until = 0.0
+        self.alarm: asyncio.TimerHandle | None = None
+        """When to look whether it is serving a call."""
 
 
 class DatabaseSessions:
     """`ports.SessionStore` on the Session model.
 
-    Its SQL runs through `executor`, by default one of its own. `server` is the alias whose sessions it knows, or None.
+    Its SQL runs through `executor`. `server` is the alias whose sessions it knows; None: those of every server.
     """
 
-    def __init__(self, executor: Executor | None = None, *, server: str | None = None) -> None:
-        self._executor, self._server = executor or LaneExecutor(lanes=2), server
+    def __init__(self, executor: Executor, *, server: str | None = None) -> None:
+        self._executor, self._server = executor, server
         self._known: dict[str, _Known] = {}
         self._keys: dict[str, str] = {}
         self._lock = threading.Lock()
@@ -202,14 +203,26 @@ class DatabaseSessions:
             alive = True
         if not alive:
             self._forget(key_hash)
-            return
-        # A call that takes long keeps its session alive without any further message.
-        loop = asyncio.get_running_loop()
-        loop.call_later(self._touch_every, self._touch_if_busy, session, context=contextvars.Context())
 
-    def _touch_if_busy(self, session: Session) -> None:
+    def _watch(self, known: _Known) -> None:
+        """See to it that a call which takes long keeps its session alive without any further message."""
+        loop = asyncio.get_running_loop()
+        if known.loop is not loop and not known.session.in_flight:
+            # Under WSGI every request has a loop of its own, and an alarm ends with its loop.
+            known.loop, known.alarm = loop, None
+        if known.alarm is None:
+            known.alarm = loop.call_later(self._touch_every, self._look, known, context=contextvars.Context())
+
+    def _look(self, known: _Known) -> None:
+        known.alarm = None
+        session = known.session
+        if self._known.get(session.key) is not known:
+            return
         if session.in_flight:
             self.touch(session)
+        # While the session is trusted a call can begin without the row being read, which would set the next alarm.
+        if session.in_flight or known.fresh_until > monotonic():
+            self._watch(known)
 
     def _limits(self) -> Limits:
         limits = get_settings().limits
@@ -245,6 +258,7 @@ class DatabaseSessions:
         session.initialized = session.initialized or row.initialized
         session.touched = monotonic() - (timezone.now() - row.last_seen).total_seconds()
         known.fresh_until = monotonic() + TRUST if session.initialized else 0.0
+        self._watch(known)
         return session
 
     def _drop_surplus(self) -> None:

@@ -483,23 +483,43 @@ class TestTouching:
         assert session.key not in store._known
 
     async def test_a_long_call_keeps_its_session_alive_by_itself(
-        self, store: DatabaseSessions, monkeypatch: pytest.MonkeyPatch, clock: Clock
+        self, store: DatabaseSessions, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(module, "TOUCH_EVERY", 0.001)
+        session = await opened(store)
+        touched, often = [], asyncio.Event()
+
+        def touch(which: Session) -> None:
+            touched.append(which)
+            if len(touched) == 3:
+                often.set()
+
+        monkeypatch.setattr(store, "touch", touch)
+        session.in_flight[1] = Flight()
+        await asyncio.wait_for(often.wait(), 5)
+        assert set(touched) == {session}
+
+    async def test_an_idle_session_is_looked_after_only_while_a_call_can_begin_unseen(
+        self, store: DatabaseSessions, clock: Clock, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         session = await opened(store)
-        store._touch_every = 0.001
-        again = asyncio.Event()
-        session.in_flight[1] = Flight()
-        clock.now += 1
-        store.touch(session)
-        await settle(store)
-        monkeypatch.setattr(store, "touch", lambda _: again.set())
-        await asyncio.wait_for(again.wait(), 5)
+        monkeypatch.setattr(store, "touch", lambda _: pytest.fail("it serves no call"))
+        known = store._known[session.key]
+        store._look(known)
+        assert known.alarm is not None
+        clock.now += TRUST
+        store._look(known)
+        assert known.alarm is None
+        await store.load(session.key, "ada")
+        assert known.alarm is not None
 
-    async def test_an_idle_session_is_not_kept_alive(self, store: DatabaseSessions, clock: Clock) -> None:
+    async def test_a_session_that_is_over_is_not_looked_after(self, store: DatabaseSessions) -> None:
         session = await opened(store)
-        store._touch_if_busy(session)
-        clock.now += 2 * HOUR
-        store._touch_if_busy(session)
+        known = store._known[session.key]
+        await store.end(session, "client")
+        session.in_flight[1] = Flight()
+        store._look(known)
+        assert known.alarm is None
         assert not store._tasks
 
     async def test_a_database_that_is_away_does_not_end_sessions(
