@@ -238,7 +238,7 @@ class Settings:
     allowed_origins: Origins = ()
     """Origins of pages that may send requests, besides CSRF_TRUSTED_ORIGINS and pages from loopback."""
     cors_allowed_origins: Origins = ()
-    """Origins of pages that may read the answers too (CORS)."""
+    """Origins of pages that may read the answers too (CORS); with DEBUG, pages from loopback may."""
     autodiscover_modules: Annotated[tuple[str, ...], _several(_module)] = ("mcp_tools",)
     """Modules looked for in every installed app when the project starts."""
     expose_internal_errors: Flag = False

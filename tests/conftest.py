@@ -27,6 +27,11 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     return True
 
 
+def pytest_make_parametrize_id(config: pytest.Config, val: object, argname: str) -> str | None:
+    """A name without an address in it: processes that share the tests must call them the same."""
+    return argname if " at 0x" in repr(val) else None
+
+
 def pytest_terminal_summary(terminalreporter: Any) -> None:
     """Say which services this run did without, so that a green run is not taken for more than it is."""
     for service, (variable, cure) in SERVICES.items():

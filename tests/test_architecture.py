@@ -153,9 +153,9 @@ def wrong_imports_in_functions(path: str, tree: ast.Module) -> Iterator[str]:
         if function.name == "__getattr__" and path.endswith("__init__.py") and function in tree.body:
             continue
         for node in ast.walk(function):
-            names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
-            names = [node.module or "."] if isinstance(node, ast.ImportFrom) else names
-            for name in names:
+            if not isinstance(node, ast.Import | ast.ImportFrom):
+                continue
+            for name in [node.module or "."] if isinstance(node, ast.ImportFrom) else [a.name for a in node.names]:
                 if name.split(".")[0] not in DOORS:
                     yield f"{node.lineno}: import of {name} inside {function.name}()"
 

@@ -11,6 +11,13 @@ from mcp_django import checks
 from mcp_django.server import registry
 
 
+@pytest.fixture(autouse=True)
+def nothing_declared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other tests declare things for servers of their own."""
+    monkeypatch.setattr(registry, "REGISTRIES", {"default": registry.Registry("default")})
+    monkeypatch.setattr(registry, "METHODS", registry.Methods())
+
+
 def messages(prefix: str = "mcp_django.") -> list[CheckMessage]:
     return [message for message in run_checks() if str(message.id).startswith(prefix)]
 
@@ -80,18 +87,18 @@ def test_who_may_call_has_to_be_decided_before_debug_is_off(auth: Any, debug: bo
 
 
 @override_settings(MCP={"AUTH": "token"})
-def test_a_declaration_that_was_refused_is_reported_where_it_stands(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_declaration_that_was_refused_is_reported_where_it_stands() -> None:
     problem = registry.Problem("the name 'a b' is none", "shop.mcp_tools.f", "Name it otherwise.")
-    monkeypatch.setattr(registry.registry_for("default"), "problems", [problem])
+    registry.REGISTRIES["default"].problems.append(problem)
     [message] = messages()
     assert (message.id, message.hint) == ("mcp_django.E004", "Name it otherwise.")
     assert message.msg == "shop.mcp_tools.f: the name 'a b' is none"
 
 
 @override_settings(MCP={"AUTH": "token", "SERVERS": {"default": {}, "staff": {}}})
-def test_a_declaration_for_a_server_that_does_not_exist_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(registry.REGISTRIES, "staff", registry.Registry("staff"))
-    monkeypatch.setitem(registry.REGISTRIES, "stuff", registry.Registry("stuff"))
+def test_a_declaration_for_a_server_that_does_not_exist_is_reported() -> None:
+    registry.registry_for("staff")
+    registry.registry_for("stuff")
     [message] = messages()
     assert (message.id, message.hint) == ("mcp_django.E006", "It has: default, staff.")
     assert "'stuff'" in message.msg

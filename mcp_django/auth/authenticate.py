@@ -20,10 +20,9 @@ from django.db import Error as DatabaseFailure
 from django.db import transaction
 from django.db.models.signals import post_delete, post_save
 
-from mcp_django import conf
 from mcp_django.auth.challenge import challenge
 from mcp_django.auth.principal import Principal, local_principal
-from mcp_django.auth.verifiers import INVALID, AuthError, PersonalTokenVerifier, Verifier, as_verifier
+from mcp_django.auth.verifiers import INVALID, AuthError, Verifier
 from mcp_django.models import PersonalAccessToken
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.errors import InternalError, InvalidRequest, TransportRefusal
@@ -48,28 +47,6 @@ FORWARDING: Final = frozenset(
     b"fastly-client-ip fly-client-ip tailscale-user-login".split()
 )
 """Headers that proxies and tunnels add: with one of them the peer is not the client."""
-
-
-def configured(server: str, *, executor: Executor, load: Callable[[str], Any]) -> "Authenticator":
-    """The authenticator of the server of an alias, as `MCP["AUTH"]` wants it. `load` imports dotted paths."""
-    settings, verifiers, local = conf.get_settings(), list[Verifier](), False
-    match settings.auth:
-        case ():
-            # A project that is being written works at once, and with tokens too; a deployed one says what it wants.
-            local = conf.debug()
-            verifiers = [PersonalTokenVerifier()] if local else []
-        case ("none",):
-            local = True
-        case names:
-            verifiers = [PersonalTokenVerifier() if name == "token" else as_verifier(load(name)) for name in names]
-    return Authenticator(
-        server,
-        executor=executor,
-        verifiers=verifiers,
-        local=local,
-        local_user=settings.local_user,
-        remember=settings.token_cache_seconds,
-    )
 
 
 class Authenticator:

@@ -63,6 +63,7 @@ class Flight:
 
     __slots__ = (
         "_alarm",
+        "_begun",
         "_in_flight",
         "_landing",
         "_may_stream",
@@ -81,7 +82,8 @@ class Flight:
     def __init__(self, work: Work, in_flight: InFlight, owner: str, refuse: Refuse) -> None:
         """`owner` has been counted in `in_flight`; the flight leaves it at its end. `refuse` encodes an error."""
         self._refuse = refuse
-        self.call, self._work, self._may_stream = work
+        self.call, self._work, self._may_stream = work.call, work, work.may_stream
+        self._begun = False
         self._outbox: Outbox = self.call.outbox
         self._in_flight, self._owner = in_flight, owner
         self.task: asyncio.Task[None] | None = None
@@ -144,9 +146,10 @@ class Flight:
             self._settled.set_result(None)
 
     async def _fly(self) -> None:
+        self._begun = True
         call = self.call
         try:
-            landing = Landing(await self._work)
+            landing = Landing(await self._work.run)
         except (MCPError, Overloaded) as problem:
             landing = Landing(b"", problem)
         except asyncio.CancelledError:
@@ -154,12 +157,18 @@ class Flight:
                 self.lost = call.cancelled = True
             landing = Landing(b"")
         finally:
-            session = call.connection.session
-            if session is not None:
-                session.in_flight.pop(cast(Request, call.message).id, None)
-            # No cycle may be left: collecting it would cost more than the call.
-            self._outbox.opened = None
-            self._in_flight.leave(self._owner)
+            self._leave()
+        self._land(landing)
+
+    def _leave(self) -> None:
+        session = self.call.connection.session
+        if session is not None:
+            session.in_flight.pop(cast(Request, self.call.message).id, None)
+        # No cycle may be left: collecting it would cost more than the call.
+        self._outbox.opened = None
+        self._in_flight.leave(self._owner)
+
+    def _land(self, landing: Landing) -> None:
         self._landing = landing
         if self.streaming:
             self._outbox.finish(self._last(landing))
@@ -180,6 +189,7 @@ class Flight:
         self._outbox.cut()
         if self.call.revision.era is Era.STATELESS:
             self.cancel()
+        self._settle()
 
     def cancel(self) -> None:
         """Give the call up; nothing more is sent for it."""
@@ -187,3 +197,8 @@ class Flight:
             self.lost = self.call.cancelled = True
             self._outbox.cut()
             self.task.cancel()
+            if not self._begun:
+                # A task cancelled before its first step runs nothing, not even what it would do at its end.
+                self._work.close()
+                self._leave()
+                self._land(Landing(b""))

@@ -31,7 +31,7 @@ from mcp_django.protocol.errors import InvalidParams
 from mcp_django.server.ports import StateTooLarge
 
 VERSION = b"\x01"
-ID, SALT, NONCE, TAG = 4, 16, 12, 16
+ID, SALT, NONCE = 4, 16, 12
 SHORT = 256
 """Bytes of JSON that are not worth compressing."""
 INFLATES = 8
@@ -119,6 +119,6 @@ def _decode(token: str) -> bytes:
 def _cut(raw: bytes) -> tuple[bytes, bytes, bytes, bytes]:
     a = len(VERSION) + ID
     b, c = a + SALT, a + SALT + NONCE
-    if raw[: len(VERSION)] != VERSION or len(raw) < c + TAG:
+    if raw[: len(VERSION)] != VERSION:
         raise ValueError
     return raw[:a], raw[a:b], raw[b:c], raw[c:]

@@ -64,7 +64,7 @@ class Adapter:
         new = _typed_dict(cls.__name__, dict.fromkeys(hints, Any))
         self._typed_dicts[cls] = new
         fields = {key: self.adapt(hint) for key, hint in hints.items()}
-        if not _refused(cls) and all(fields[key] is hints[key] for key in hints):
+        if not _refused(cls) and all(fields[key] is hints[key] and not _is_read_only(hints[key]) for key in hints):
             self._typed_dicts[cls] = cls
             return cls
         required = {key for key in hints if _is_required(hints[key], key in cls.__required_keys__)}
@@ -95,6 +95,15 @@ def _is_required(hint: Any, otherwise: bool) -> bool:
             break
         hint = get_args(hint)[0]
     return otherwise
+
+
+def _is_read_only(hint: Any) -> bool:
+    """Is it `ReadOnly`, which pydantic warns that it does not enforce? Arguments are a copy anyway."""
+    while (qualifier := _QUALIFIERS.get(get_origin(hint))) is not None:
+        if qualifier is ReadOnly:
+            return True
+        hint = get_args(hint)[0]
+    return False
 
 
 def _bare(hint: Any) -> Any:

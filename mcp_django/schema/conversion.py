@@ -10,8 +10,7 @@ from typing_extensions import TypedDict
 from . import wording
 from .errors import ArgumentError, DeclarationError
 from .generation import Compiled, SchemaGenerator, compile_type
-
-SHOWN = 5
+from .validation import SHOWN
 
 Convert = Callable[[Any], Any]
 

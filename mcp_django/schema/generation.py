@@ -49,7 +49,11 @@ class SchemaGenerator(GenerateJsonSchema):
         return _untitled(super().model_schema(schema), schema["cls"])
 
     def dataclass_schema(self, schema: core_schema.DataclassSchema) -> JsonSchemaValue:
-        return _untitled(super().dataclass_schema(schema), schema["cls"])
+        described = _untitled(super().dataclass_schema(schema), schema["cls"])
+        if schema.get("config", {}).get("extra_fields_behavior") == "forbid":
+            # Not every pydantic says that a plain dataclass follows the type around it.
+            described.setdefault("additionalProperties", False)
+        return described
 
     def typed_dict_schema(self, schema: core_schema.TypedDictSchema) -> JsonSchemaValue:
         return _untitled(super().typed_dict_schema(schema), schema.get("cls"))

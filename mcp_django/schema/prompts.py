@@ -19,6 +19,7 @@ from .docstrings import describe
 from .errors import ArgumentError, DeclarationError
 from .generation import compile_type
 from .signature import IsInjected, field_of, split
+from .validation import SHOWN
 
 Text = str | list[str]
 Read = Callable[[Text], Any]
@@ -46,7 +47,7 @@ class PromptParameters:
         problems = [wording.unknown(name, self._read, self._noun) for name in values if name not in self._read]
         problems += [wording.missing(name, self._noun) for name in self._required if name not in values]
         if problems:
-            raise ArgumentError("; ".join(problems[:5]))
+            raise ArgumentError("; ".join(problems[:SHOWN]))
         converted = {name: _converted(name, self._read[name], value) for name, value in values.items()}
         for name, field in self._late.items():
             if name not in converted:

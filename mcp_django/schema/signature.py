@@ -19,7 +19,8 @@ from .errors import ArgumentError, DeclarationError
 from .generation import FLOAT_MAX
 from .handwritten import HEADER, check_schema, header_params
 from .jsonable import to_json
-from .validation import Checker
+from .validation import SHOWN, Checker
+from .wording import unknown
 
 IsInjected = Callable[[Any], bool]
 
@@ -191,23 +192,36 @@ def _mirrored(schema: dict[str, Any], definitions: dict[str, Any]) -> dict[str, 
 
 def _by_hand(shape: Shape, arguments: dict[str, Argument], schema: dict[str, Any]) -> Convert:
     fields = {name: field_of(argument) for name, argument in arguments.items()}
-    properties = schema.get("properties", {})
-    if not shape.takes_any:
-        for name in properties:
-            if name not in fields:
-                raise DeclarationError(
-                    f"{shape.name}(): input_schema has the property '{name}', which no parameter takes; "
-                    "add the parameter or **kwargs"
-                )
+    compiled = compile_fields(fields, where=f"{shape.name}()", open_ended=shape.takes_any)
+    taken, described = compiled.schema.get("properties", {}), schema.get("properties", {})
     if schema.get("additionalProperties") is False and "patternProperties" not in schema:
-        for name, argument in arguments.items():
-            if argument.required and name not in properties:
+        for name in compiled.schema.get("required", ()):
+            if name not in described:
                 raise DeclarationError(
                     f"{shape.name}(): parameter '{name}' has no default and no property in input_schema; "
                     "describe it there or give it a default"
                 )
-    compiled = compile_fields(fields, where=f"{shape.name}()", open_ended=shape.takes_any)
-    return converter(compiled)
+    convert = converter(compiled)
+    if shape.takes_any:
+        return convert
+    for name in described:
+        if name not in taken:
+            raise DeclarationError(
+                f"{shape.name}(): input_schema has the property '{name}', which no parameter takes; "
+                "add the parameter or **kwargs"
+            )
+    return _without_surplus(convert, frozenset(taken))
+
+
+def _without_surplus(convert: Convert, names: frozenset[str]) -> Convert:
+    """Refuse names that the schema lets through and no parameter takes, before each of them is made an error."""
+
+    def closed(arguments: Any) -> Any:
+        if isinstance(arguments, dict) and (surplus := arguments.keys() - names):
+            raise ArgumentError("; ".join(unknown(name, names, "argument") for name in sorted(surplus)[:SHOWN]))
+        return convert(arguments)
+
+    return closed
 
 
 def _parts(annotation: Any) -> tuple[Any, tuple[Any, ...]]:

@@ -59,7 +59,11 @@ class StructSchema:
             return msgspec.convert(value, self.cls)
         except msgspec.ValidationError:
             # JSON knows 1.0 as an integer, strict msgspec does not. The schema has already refused "1".
+            pass
+        try:
             return msgspec.convert(value, self.cls, strict=False)
+        except msgspec.ValidationError as error:
+            raise ValueError(str(error)) from error
 
 
 def inline(schema: dict[str, Any], structs: dict[str, type[Any]]) -> dict[str, Any]:

@@ -86,7 +86,7 @@ def _rules(error: ValidationError, schema: Any, noun: str) -> Iterator[tuple[str
         case Kind.Type():
             yield whole, _wrong_type(value, kind.types)
         case Kind.AnyOf() | Kind.OneOfNotValid():
-            yield from _branches(kind.context, value, path, schema, noun)
+            yield from _branches(error, kind.context, whole, schema, noun)
         case Kind.PropertyNames():
             yield whole, f"a key breaks its rule: {shorten(kind.error.message)}"
         case _:
@@ -94,19 +94,20 @@ def _rules(error: ValidationError, schema: Any, noun: str) -> Iterator[tuple[str
 
 
 def _branches(
-    branches: list[list[ValidationError]], value: Any, path: str, schema: Any, noun: str
+    whole: ValidationError, branches: list[list[ValidationError]], path: str, schema: Any, noun: str
 ) -> Iterator[tuple[str, str]]:
     """Tell the branch that was meant: the one whose type fits; if there is none, the types there are."""
+    depth = len(whole.instance_path)
     types: list[str] = []
     meant: list[list[ValidationError]] = []
     for branch in branches:
-        wrong_type = [e.kind.types for e in branch if isinstance(e.kind, Kind.Type) and place(e.instance_path) == path]
+        wrong_type = [e.kind.types for e in branch if isinstance(e.kind, Kind.Type) and len(e.instance_path) == depth]
         if wrong_type:
             types += wrong_type[0]
         else:
             meant.append(branch)
     if not meant:
-        yield path, _wrong_type(value, dict.fromkeys(types))
+        yield path, _wrong_type(whole.instance, dict.fromkeys(types))
         return
     # A constant that differs is the mark of another form.
     closest = min(meant, key=lambda branch: (sum(isinstance(e.kind, Kind.Constant) for e in branch), len(branch)))
@@ -140,7 +141,7 @@ def _kind_of(value: Any) -> str:
 
 
 def _either(types: Iterable[str]) -> str:
-    names = [_NAMES.get(name, name) for name in types]
+    names = [_NAMES.get(name, name) for name in sorted(types, key="null".__eq__)]
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} or {names[-1]}"
 
 

@@ -30,8 +30,15 @@ class Work(NamedTuple):
     call: Call
     run: Coroutine[Any, Any, bytes]
     """The encoded answer. Raises MCPError or Overloaded, or is cancelled."""
+    inner: Coroutine[Any, Any, Any]
+    """What `run` runs; both have to be closed when nobody will."""
     may_stream: bool = True
     """False when the answer must come in one piece, because the transport has something to say beside it."""
+
+    def close(self) -> None:
+        """It will not be run."""
+        self.run.close()
+        self.inner.close()
 
 
 class Receipt(NamedTuple):
@@ -65,7 +72,7 @@ class Pipeline:
         try:
             call = era.open(message, connection, outbox)  # 3. the call
             if self._through is not None or (self.server.has_lifespan and not self.server.lifespan.entered()):
-                return Work(call, self._finish(call, self._prepared(call)), message.method != OPENING)
+                return self._work(call, self._prepared(call))
             body = dispatch(call)  # 5. the method; 6. providers and the user's function
         except MCPError as problem:
             problem.request_id = message.id
@@ -75,8 +82,11 @@ class Pipeline:
             error.request_id = message.id
             raise error from None
         if isinstance(body, Coroutine):
-            return Work(call, self._finish(call, body), message.method != OPENING)
+            return self._work(call, body)
         return self._encode(call, body)  # 7. the era's dress; 8. is the transport's
+
+    def _work(self, call: Call, body: Coroutine[Any, Any, Body]) -> Work:
+        return Work(call, self._finish(call, body), body, call.method != OPENING)
 
     def refuse(self, era: EraStrategy, problem: MCPError, call: Call | None = None) -> bytes:
         """An error, encoded."""
@@ -140,13 +150,15 @@ class Pipeline:
         """Each element on its own, all at once; one that fails does not fail the others (JSON-RPC 2.0, batch)."""
         if len(items) > BATCH:
             raise InvalidRequest(f"A batch may hold {BATCH} messages at most")
+        if any(map(_is_answer, items)) and not all(map(_is_answer, items)):
+            raise InvalidRequest("A batch holds requests and notifications, or answers, but not both")
         replies: list[bytes] = []
         works: list[Work] = []
         receipts: list[Receipt] = []
         for item in items:
             try:
                 if type(item) is dict and item.get("method") == OPENING:
-                    raise InvalidRequest("initialize must not be part of a batch")
+                    raise InvalidRequest("initialize must not be part of a batch", request_id=_readable_id(item))
                 outcome = self.handle(era, item, connection, outbox) if type(item) is not list else _nested()
                 match outcome:
                     case Work():
@@ -162,7 +174,8 @@ class Pipeline:
         if not works and not replies:
             return Receipt(_all(receipts))
         call = works[0].call if works else era.open(jsonrpc.Request(0, "ping", None), connection, outbox)
-        return Work(call, self._joined(era, replies, works, receipts))
+        joined = self._joined(era, replies, works, receipts)
+        return Work(call, joined, joined)
 
     async def _joined(
         self, era: EraStrategy, replies: list[bytes], works: list[Work], receipts: list[Receipt]
@@ -188,6 +201,15 @@ class Pipeline:
             task.cancel()
             if session is not None and id is not None:
                 session.in_flight.pop(id, None)
+
+
+def _is_answer(item: Any) -> bool:
+    return type(item) is dict and "method" not in item and ("result" in item or "error" in item)
+
+
+def _readable_id(item: dict[str, Any]) -> jsonrpc.Id | None:
+    id = item.get("id")
+    return id if type(id) is int or type(id) is str else None
 
 
 def _nested() -> Outcome:

@@ -12,10 +12,10 @@ from asgiref.sync import async_to_sync, sync_to_async
 from django.contrib.auth.models import User
 from django.db import transaction
 from django.utils import timezone
-from django.utils.module_loading import import_string
 
+from mcp_django import wiring
 from mcp_django.auth import authenticate as module
-from mcp_django.auth.authenticate import LONGEST_TOKEN, Authenticator, configured
+from mcp_django.auth.authenticate import LONGEST_TOKEN, Authenticator
 from mcp_django.auth.principal import Principal, local_principal
 from mcp_django.auth.verifiers import AuthError, PersonalTokenVerifier
 from mcp_django.models import PersonalAccessToken
@@ -97,12 +97,12 @@ def issued(user: User) -> tuple[PersonalAccessToken, str]:
 
 @pytest.fixture
 def configure(settings: Any) -> Any:
-    """Makes the authenticator of the default server from settings."""
+    """Makes a server's authenticator from settings."""
 
     def configure(auth: Any = None, *, debug: bool = False, server: str = "default", **options: Any) -> Authenticator:
         settings.DEBUG = debug
         settings.MCP = {"AUTH": auth, **options}
-        return configured(server, executor=LaneExecutor(), load=import_string)
+        return wiring.authenticator(server)
 
     return configure
 

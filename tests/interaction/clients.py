@@ -67,6 +67,10 @@ class Client:
         """What the server said of itself: InitializeResult or DiscoverResult."""
         self._ids = itertools.count(1)
 
+    def path(self) -> str:
+        """The path of the server's endpoint."""
+        return self.door.path(self.server)
+
     @property
     def stateless(self) -> bool:
         return self.revision == STATELESS
@@ -121,6 +125,7 @@ class Client:
         headers: Mapping[str, str | None] | None = None,
         body: Iterable[bytes] | bytes | None = None,
         extra: Iterable[tuple[str, str]] = (),
+        path: str | None = None,
         **scope: Any,
     ) -> Exchange:
         """Start a request with `message`, or with `body` as it is. A header of None is left out; `extra` may repeat."""
@@ -129,7 +134,7 @@ class Client:
         merged = {**base, **(headers or {})}
         pairs = [*((name, value) for name, value in merged.items() if value is not None), *extra]
         judge = judge_for(self.revision, message)
-        target = http_scope(method, self.door.path(self.server), pairs, **scope)
+        target = http_scope(method, path or self.path(), pairs, **scope)
         return Exchange(self.door.app, target, chunks, judge)
 
     async def post(self, message: Any = None, **how: Any) -> Reply:

@@ -11,6 +11,7 @@ from django.db import close_old_connections
 from mcp_django.asgi import mount
 from tests.interaction import handlers, questions
 from tests.interaction.clients import HANDSHAKE, REVISIONS, STATELESS, Client, Door
+from tests.interaction.live import live_server
 from tests.interaction.stage import STAGE
 
 __all__ = ["handlers", "questions"]
@@ -26,6 +27,7 @@ SERVERS = {
         "INSTRUCTIONS": "Call the tools",
     },
     "pages": {"NAME": "pages", "PAGE_SIZE": 2},
+    "tenants": {"NAME": "tenants", "PATH": "mcp/tenants/<slug:tenant>"},
     "modern": {"NAME": "modern", "ERAS": ["stateless"]},
     "legacy": {"NAME": "legacy", "ERAS": ["handshake"]},
 }
@@ -66,6 +68,13 @@ def limits(settings: Any) -> Callable[..., None]:
         settings.MCP = {**settings.MCP, "LIMITS": {**settings.MCP.get("LIMITS", {}), **values}}
 
     return limit
+
+
+@pytest.fixture(scope="session")
+def port() -> Iterator[int]:
+    """A real server's port: the fixtures server, in a process of its own."""
+    with live_server() as port:
+        yield port
 
 
 @pytest.fixture(params=["asgi", "view"])
@@ -123,6 +132,12 @@ def restart(settings: Any, door: Door) -> Callable[[], None]:
         door.restart()
 
     return again
+
+
+@pytest.fixture(params=[HANDSHAKE[-1], STATELESS], ids=["handshake", "stateless"])
+def either(request: pytest.FixtureRequest, door: Door) -> Connect:
+    """`await either()`: a client of the newest revision of each era, where the era may matter but no revision does."""
+    return _connector(door, request.param)
 
 
 def _connector(door: Door, version: str) -> Connect:

@@ -295,6 +295,49 @@ async def complete_name(value: str) -> list[str]:
     return [f"{value}{number}" for number in range(250)]
 
 
+@tool(permission="auth.view_user")
+async def guarded() -> str:
+    """A tool for those who may see users."""
+    return "users"
+
+
+@tool(scopes=["notes:write", "notes:read"])
+async def scoped(region: Annotated[str | None, _mirrored("Region")] = None) -> str:
+    """A tool that takes two scopes."""
+    return "written"
+
+
+@resource("note://guarded", name="guarded", permission="auth.view_user")
+async def guarded_note() -> str:
+    """A note for those who may see users."""
+    return "users"
+
+
+@prompt(permission="auth.view_user")
+async def guarded_prompt(name: str) -> str:
+    """A prompt for those who may see users."""
+    return name
+
+
+@completion("guarded_prompt", "name")
+async def complete_guarded(value: str) -> list[str]:
+    """Must not be asked by others."""
+    return ["secret"]
+
+
+@prompt(timeout=0.05)
+async def slow_prompt() -> str:
+    """Take longer than its timeout."""
+    await STAGE.wait_at("never")
+    return "unreachable"
+
+
+@mcp_django.tool(server="tenants")
+async def tenant(ctx: Context) -> str:
+    """Say what the URL says."""
+    return str(ctx.kwargs["tenant"])
+
+
 for _number in range(5):
 
     async def _numbered_tool() -> str:

@@ -53,10 +53,11 @@ async def test_a_modern_meta_under_a_legacy_version_header_is_stateless_and_a_mi
 
 
 @pytest.mark.parametrize("version", HANDSHAKE[2:])
-async def test_a_legacy_version_header_without_a_modern_meta_is_legacy(post, version):
-    reply = await post("tools/list", {}, judged=version, mcp_protocol_version=version)
-    assert reply.status == 400
-    assert "id" not in (reply.messages[-1] if reply.messages else {}) or reply.error["code"] != -32602
+@pytest.mark.parametrize("stated", [False, True])
+async def test_a_legacy_version_header_without_a_modern_meta_is_legacy_and_wants_a_session(post, version, stated):
+    meta = {"_meta": {META + "protocolVersion": version, META + "clientCapabilities": {}}} if stated else {}
+    reply = await post("tools/list", meta, judged=version, mcp_protocol_version=version)
+    assert (reply.status, reply.messages) == (400, [])
 
 
 @pytest.mark.parametrize("version", HANDSHAKE[2:])

@@ -17,19 +17,19 @@ FOREIGN = [
 
 
 @pytest.mark.parametrize("origin", OWN)
-async def test_pages_from_loopback_may_ask(connect, origin):
-    client = await connect()
+async def test_pages_from_loopback_may_ask(either, origin):
+    client = await either()
     assert (await client.request("tools/list", headers={"origin": origin})).status == 200
 
 
 @pytest.mark.parametrize("origin", FOREIGN)
-async def test_pages_from_elsewhere_may_not(connect, origin):
-    client = await connect()
+async def test_pages_from_elsewhere_may_not(either, origin):
+    client = await either()
     assert (await client.request("tools/list", headers={"origin": origin})).status == 403
 
 
-async def test_a_client_without_an_origin_may_ask(connect):
-    assert (await (await connect()).request("tools/list")).status == 200
+async def test_a_client_without_an_origin_may_ask(either):
+    assert (await (await either()).request("tools/list")).status == 200
 
 
 @pytest.mark.parametrize("setting", ["ALLOWED_ORIGINS", "CORS_ALLOWED_ORIGINS"])

@@ -126,7 +126,7 @@ def mirrored(headers):
 @pytest.mark.parametrize(("arguments", "headers"), PARAMETERS)
 async def test_a_parameter_header_that_says_what_the_body_says_is_accepted(modern, arguments, headers):
     reply = await modern().tool("routed", arguments, headers=mirrored(headers))
-    assert allowed(reply), reply.message
+    assert "error" not in reply.message, reply.message
 
 
 MISMATCHES = [

@@ -151,7 +151,7 @@ async def test_step_9_a_wrong_method_header_wins_over_an_unknown_method(modern):
     assert reply.verdict == (400, -32020)
 
 
-@pytest.mark.parametrize("version", ["v999", "2025-11-25", "2024-11-05", "2027-01-01"])
+@pytest.mark.parametrize("version", ["v999", "2027-01-01", ""])
 async def test_step_10_a_version_that_is_not_served_is_unsupported(modern, version):
     client = modern()
     message = client.request_message("nothing/like/this", meta={VERSION: version})

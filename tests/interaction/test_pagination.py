@@ -26,17 +26,17 @@ async def test_pages_hold_everything_once_and_in_order(connect):
     ]
 
 
-async def test_every_list_has_pages(connect):
-    found = await pages(await connect(server="pages"), "resources/list")
+async def test_every_list_has_pages(either):
+    found = await pages(await either(server="pages"), "resources/list")
     assert [len(page["resources"]) for page in found] == [2, 2, 1]
 
 
-async def test_a_list_that_fits_has_no_cursor(connect):
-    assert "nextCursor" not in (await (await connect()).request("tools/list")).result
+async def test_a_list_that_fits_has_no_cursor(either):
+    assert "nextCursor" not in (await (await either()).request("tools/list")).result
 
 
-async def test_a_cursor_is_good_for_another_connection(connect):
-    first, second = await connect(server="pages"), await connect(server="pages")
+async def test_a_cursor_is_good_for_another_connection(either):
+    first, second = await either(server="pages"), await either(server="pages")
     cursor = (await first.request("tools/list")).result["nextCursor"]
     reply = await second.request("tools/list", {"cursor": cursor})
     assert [tool["name"] for tool in reply.result["tools"]] == ["tool_2", "tool_3"]
@@ -48,8 +48,8 @@ async def test_a_cursor_is_opaque(modern):
 
 
 @pytest.mark.parametrize("cursor", ["", "made up", 7, [], "AAAA" * 100])
-async def test_a_cursor_that_was_not_given_out_is_invalid_params(connect, cursor):
-    reply = await (await connect(server="pages")).request("tools/list", {"cursor": cursor})
+async def test_a_cursor_that_was_not_given_out_is_invalid_params(either, cursor):
+    reply = await (await either(server="pages")).request("tools/list", {"cursor": cursor})
     assert reply.error["code"] == -32602
 
 

@@ -25,8 +25,8 @@ async def test_a_prompt_is_listed_with_the_fields_of_the_revision(connect, revis
     assert set(entry) == expected
 
 
-async def test_the_arguments_of_a_prompt_are_listed(connect):
-    prompts = (await (await connect()).request("prompts/list")).result["prompts"]
+async def test_the_arguments_of_a_prompt_are_listed(either):
+    prompts = (await (await either()).request("prompts/list")).result["prompts"]
     arguments = next(p for p in prompts if p["name"] == "welcome")["arguments"]
     assert [(a["name"], a["description"], a.get("required", False)) for a in arguments] == [
         ("name", "Whom.", True),
@@ -64,8 +64,8 @@ async def test_messages_have_the_content_the_revision_can_say(connect, revision)
         {},
     ],
 )
-async def test_what_a_prompt_does_not_take_is_invalid_params(connect, params):
-    reply = await (await connect()).request("prompts/get", params)
+async def test_what_a_prompt_does_not_take_is_invalid_params(either, params):
+    reply = await (await either()).request("prompts/get", params)
     assert reply.error["code"] == -32602
 
 
@@ -74,9 +74,9 @@ async def test_completion_offers_what_fits(connect):
     assert reply.result["completion"]["values"] == ["warm", "wild", "weary"]
 
 
-async def test_completion_knows_what_was_chosen_before(connect):
+async def test_completion_knows_what_was_chosen_before(either):
     chosen = {"arguments": {"name": "enemy"}}
-    reply = await complete(await connect(), prompt_ref("welcome"), "tone", "w", context=chosen)
+    reply = await complete(await either(), prompt_ref("welcome"), "tone", "w", context=chosen)
     assert reply.result["completion"]["values"] == ["cold"]
 
 
@@ -87,13 +87,13 @@ async def test_completion_is_cut_at_a_hundred(connect):
 
 
 @pytest.mark.parametrize("uri", ["note://by/{author}", "note://by/al"])
-async def test_completion_of_a_template_takes_the_template_or_a_uri(connect, uri):
-    reply = await complete(await connect(), {"type": "ref/resource", "uri": uri}, "author", "al")
+async def test_completion_of_a_template_takes_the_template_or_a_uri(either, uri):
+    reply = await complete(await either(), {"type": "ref/resource", "uri": uri}, "author", "al")
     assert reply.result["completion"]["values"] == ["alice", "albert"]
 
 
-async def test_an_argument_that_nothing_completes_has_no_suggestions(connect):
-    reply = await complete(await connect(), {"type": "ref/resource", "uri": "note://numbered/{number}"}, "number", "1")
+async def test_an_argument_that_nothing_completes_has_no_suggestions(either):
+    reply = await complete(await either(), {"type": "ref/resource", "uri": "note://numbered/{number}"}, "number", "1")
     assert reply.result["completion"]["values"] == []
 
 
@@ -107,12 +107,12 @@ async def test_an_argument_that_nothing_completes_has_no_suggestions(connect):
         7,
     ],
 )
-async def test_completion_of_an_unknown_reference_is_invalid_params(connect, ref):
-    reply = await complete(await connect(), ref, "name", "a")
+async def test_completion_of_an_unknown_reference_is_invalid_params(either, ref):
+    reply = await complete(await either(), ref, "name", "a")
     assert reply.error["code"] == -32602
 
 
 @pytest.mark.parametrize("argument", [None, {}, {"name": "tone"}, {"name": 1, "value": "a"}, "tone"])
-async def test_completion_without_a_proper_argument_is_invalid_params(connect, argument):
-    reply = await (await connect()).request("completion/complete", {"ref": prompt_ref("welcome"), "argument": argument})
+async def test_completion_without_a_proper_argument_is_invalid_params(either, argument):
+    reply = await (await either()).request("completion/complete", {"ref": prompt_ref("welcome"), "argument": argument})
     assert reply.error["code"] == -32602

@@ -3,6 +3,8 @@
 `converse` answers as the era demands: on the call's stream, or in another round. Elicitation exists from 2025-06-18 on.
 """
 
+import asyncio
+
 import pytest
 
 from tests.interaction.clients import accept, answers
@@ -37,9 +39,15 @@ async def test_a_tool_asks_twice(connect):
     assert (text(reply), asked) == ("1 2", ["First?", "Second?"])
 
 
-async def test_a_plain_function_asks_twice(connect):
-    reply = await (await connect()).ask_tool("ask_from_a_thread", {}, answers([value(1), value(2)]))
-    assert text(reply) == "1 2"
+@pytest.mark.django_db(transaction=True)
+def test_a_plain_function_asks_twice_from_its_thread(connect):
+    """On a loop of its own, so that the function has a thread to wait in."""
+
+    async def run():
+        reply = await (await connect()).ask_tool("ask_from_a_thread", {}, answers([value(1), value(2)]))
+        assert text(reply) == "1 2"
+
+    asyncio.run(run())
 
 
 @pytest.mark.parametrize("name", ["ask_pair", "ask_group"])

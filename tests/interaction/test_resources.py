@@ -30,8 +30,8 @@ async def test_a_resource_is_listed_with_the_fields_of_the_revision(connect, rev
     assert entry.get("size", 9) == 9
 
 
-async def test_templates_are_no_entries_of_the_resource_list(connect):
-    uris = [r["uri"] for r in (await (await connect()).request("resources/list")).result["resources"]]
+async def test_templates_are_no_entries_of_the_resource_list(either):
+    uris = [r["uri"] for r in (await (await either()).request("resources/list")).result["resources"]]
     assert not [uri for uri in uris if "{" in uri]
     assert uris == sorted(uris)
 
@@ -72,8 +72,8 @@ async def test_a_variable_is_decoded_once(modern):
     assert json.loads(contents["text"]) == {"author": "a%20b"}
 
 
-async def test_a_variable_is_converted_to_the_annotated_type(connect):
-    (contents,) = (await read(await connect(), "note://numbered/7")).result["contents"]
+async def test_a_variable_is_converted_to_the_annotated_type(either):
+    (contents,) = (await read(await either(), "note://numbered/7")).result["contents"]
     assert contents["text"] == "note 7"
 
 
@@ -93,13 +93,13 @@ async def test_a_variable_never_climbs_out_of_its_segment(modern, uri):
 
 
 @pytest.mark.parametrize("params", [{}, {"uri": 7}, {"uri": None}])
-async def test_reading_without_a_uri_is_invalid_params(connect, params):
-    reply = await (await connect()).request("resources/read", params)
+async def test_reading_without_a_uri_is_invalid_params(either, params):
+    reply = await (await either()).request("resources/read", params)
     assert reply.error["code"] == -32602
 
 
-async def test_a_bug_in_a_resource_is_an_internal_error_that_says_nothing(connect):
-    reply = await read(await connect(), "note://buggy")
+async def test_a_bug_in_a_resource_is_an_internal_error_that_says_nothing(either):
+    reply = await read(await either(), "note://buggy")
     assert reply.verdict == (200, -32603)
     assert b"swordfish" not in reply.body
 

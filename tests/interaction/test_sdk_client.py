@@ -2,22 +2,13 @@
 
 import asyncio
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import mcp_types as types
 import pytest
 from mcp import Client, MCPError
 
-from tests.interaction.live import live_server
-
 MODES = {"legacy": "2025-11-25", "auto": "2026-07-28"}
-
-
-@pytest.fixture(scope="module")
-def port() -> Iterator[int]:
-    with live_server() as port:
-        yield port
 
 
 @pytest.fixture(params=["/mcp", "/view/mcp"], ids=["asgi", "view"])
@@ -108,10 +99,15 @@ def test_bad_arguments_are_a_result(url: str, mode: str) -> None:
     assert call(url, mode, "add_numbers", {"a": "x", "b": 3}).is_error
 
 
-def test_an_unknown_tool_is_an_error(url: str, mode: str) -> None:
+async def code_of(request: Any) -> int:
+    """The code of the error that a request ends with."""
     with pytest.raises(MCPError) as caught:
-        call(url, mode, "no_such_tool")
-    assert caught.value.error.code == -32602
+        await request
+    return caught.value.code
+
+
+def test_an_unknown_tool_is_an_error(url: str, mode: str) -> None:
+    assert with_client(url, mode, lambda client: code_of(client.call_tool("no_such_tool", {}))) == -32602
 
 
 def test_a_mirrored_argument_is_sent_and_accepted(url: str, mode: str) -> None:
@@ -189,9 +185,8 @@ def test_resources_are_listed_and_read(url: str, mode: str) -> None:
 
 
 def test_an_unknown_resource_is_an_error(url: str, mode: str) -> None:
-    with pytest.raises(MCPError) as caught:
-        with_client(url, mode, lambda client: client.read_resource("test://nowhere"))
-    assert caught.value.error.code == (-32002 if mode == "legacy" else -32602)
+    code = with_client(url, mode, lambda client: code_of(client.read_resource("test://nowhere")))
+    assert code == (-32002 if mode == "legacy" else -32602)
 
 
 def test_prompts_are_listed_and_got(url: str, mode: str) -> None:

@@ -21,37 +21,37 @@ async def test_a_quick_answer_is_one_json_body(connect):
     assert int(reply.headers["content-length"]) == len(reply.body)
 
 
-async def test_a_slow_answer_becomes_a_stream(quick, connect, stage):
-    exchange = (await connect()).begin("tools/call", {"name": "wait"})
+async def test_a_slow_answer_becomes_a_stream(quick, either, stage):
+    exchange = (await either()).begin("tools/call", {"name": "wait"})
     status, headers = await exchange.started()
     assert (status, headers["content-type"].partition(";")[0]) == (200, "text/event-stream")
     stage.gate("wait").set()
     assert text(await exchange.reply()) == "waited"
 
 
-async def test_a_slow_answer_within_the_time_is_one_json_body(connect, stage):
-    exchange = (await connect()).begin("tools/call", {"name": "wait"})
+async def test_a_slow_answer_within_the_time_is_one_json_body(either, stage):
+    exchange = (await either()).begin("tools/call", {"name": "wait"})
     await stage.until("wait reached")
     stage.gate("wait").set()
     assert not (await exchange.reply()).is_stream
 
 
-async def test_the_first_word_makes_a_stream_at_once(connect, stage):
-    exchange = (await connect()).begin("tools/call", {"name": "speak_then_wait"}, meta={"progressToken": 1})
+async def test_the_first_word_makes_a_stream_at_once(either, stage):
+    exchange = (await either()).begin("tools/call", {"name": "speak_then_wait"}, meta={"progressToken": 1})
     assert (await exchange.message())["method"] == "notifications/progress"
     stage.gate("wait").set()
     assert text(await exchange.reply()) == "waited"
 
 
-async def test_a_stream_asks_proxies_not_to_buffer_or_keep_it(connect):
-    reply = await (await connect()).tool("steps", {"count": 1}, meta={"progressToken": 1})
+async def test_a_stream_asks_proxies_not_to_buffer_or_keep_it(either):
+    reply = await (await either()).tool("steps", {"count": 1}, meta={"progressToken": 1})
     assert reply.headers["x-accel-buffering"] == "no"
     assert "no-cache" in reply.headers["cache-control"]
     assert "content-length" not in reply.headers
 
 
-async def test_a_silent_stream_is_kept_alive_with_comments(quick, connect, stage):
-    exchange = (await connect()).begin("tools/call", {"name": "wait"})
+async def test_a_silent_stream_is_kept_alive_with_comments(quick, either, stage):
+    exchange = (await either()).begin("tools/call", {"name": "wait"})
     await exchange.started()
     for _ in range(3):
         await exchange.silence()
@@ -64,8 +64,8 @@ async def test_events_of_the_stateless_era_have_no_ids(modern):
     assert not [line for line in reply.body.splitlines() if line.startswith((b"id:", b"retry:"))]
 
 
-async def test_a_handler_waits_for_a_slow_reader(connect, stage):
-    client = await connect()
+async def test_a_handler_waits_for_a_slow_reader(either, stage):
+    client = await either()
     if client.stateless:
         exchange = client.begin("tools/call", {"name": "flood"}, meta={"io.modelcontextprotocol/logLevel": "debug"})
     else:
@@ -190,8 +190,8 @@ async def test_clients_of_the_stateless_era_may_use_the_same_id_at_once(modern, 
     assert [text(await exchange.reply()) for exchange in exchanges] == ["waited", "waited"]
 
 
-async def test_requests_are_answered_side_by_side(connect, stage):
-    client = await connect()
+async def test_requests_are_answered_side_by_side(either, stage):
+    client = await either()
     slow = client.begin("tools/call", {"name": "wait"})
     await stage.until("wait reached")
     assert text(await client.tool("add", {"a": 1, "b": 2})) == "3"
@@ -199,9 +199,9 @@ async def test_requests_are_answered_side_by_side(connect, stage):
     assert text(await slow.reply()) == "waited"
 
 
-async def test_more_calls_in_flight_than_allowed_are_refused_at_once(limits, connect, stage):
+async def test_more_calls_in_flight_than_allowed_are_refused_at_once(limits, either, stage):
     limits(IN_FLIGHT=2)
-    client = await connect()
+    client = await either()
     exchanges = [client.begin("tools/call", {"name": "wait"}) for _ in range(2)]
     await stage.until("wait reached", 2)
     reply = await client.tool("add", {"a": 1, "b": 2})

@@ -40,14 +40,14 @@ async def test_a_progress_token_of_another_type_is_invalid_params(modern, token)
     assert reply.verdict == (400, -32602)
 
 
-async def test_without_a_token_there_is_no_progress_and_no_stream(connect):
-    reply = await (await connect()).tool("steps", {"count": 3})
+async def test_without_a_token_there_is_no_progress_and_no_stream(either):
+    reply = await (await either()).tool("steps", {"count": 3})
     assert not reply.is_stream
     assert len(reply.messages) == 1
 
 
-async def test_progress_that_does_not_increase_is_left_out(connect):
-    reply = await (await connect()).tool("backwards", meta={"progressToken": 1})
+async def test_progress_that_does_not_increase_is_left_out(either):
+    reply = await (await either()).tool("backwards", meta={"progressToken": 1})
     assert [t["progress"] for t in reply.notifications("notifications/progress")] == [1, 3, 4]
 
 

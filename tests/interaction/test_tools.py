@@ -51,35 +51,35 @@ async def test_tags_travel_in_the_meta_of_a_tool(modern):
     assert ["demo"] in tool["_meta"].values()
 
 
-async def test_a_description_and_its_arguments_come_from_the_docstring(connect):
-    tool = await listed(await connect(), "add")
+async def test_a_description_and_its_arguments_come_from_the_docstring(either):
+    tool = await listed(await either(), "add")
     assert tool["description"] == "Add two integers."
     assert tool["inputSchema"]["properties"]["a"]["description"] == "The first."
 
 
-async def test_an_input_schema_names_every_argument_and_refuses_others(connect):
-    schema = (await listed(await connect(), "add"))["inputSchema"]
+async def test_an_input_schema_names_every_argument_and_refuses_others(either):
+    schema = (await listed(await either(), "add"))["inputSchema"]
     assert (schema["type"], set(schema["properties"]), schema["required"]) == ("object", {"a", "b"}, ["a", "b"])
     assert schema["additionalProperties"] is False
 
 
-async def test_a_tool_without_arguments_has_an_object_schema(connect):
-    schema = (await listed(await connect(), "nothing"))["inputSchema"]
+async def test_a_tool_without_arguments_has_an_object_schema(either):
+    schema = (await listed(await either(), "nothing"))["inputSchema"]
     assert schema["type"] == "object"
 
 
-async def test_context_never_shows_in_a_schema(connect):
-    schema = (await listed(await connect(), "steps"))["inputSchema"]
+async def test_context_never_shows_in_a_schema(either):
+    schema = (await listed(await either(), "steps"))["inputSchema"]
     assert set(schema["properties"]) == {"count"}
 
 
-async def test_tools_are_listed_in_the_order_of_their_names(connect):
-    names = [tool["name"] for tool in (await (await connect()).request("tools/list")).result["tools"]]
+async def test_tools_are_listed_in_the_order_of_their_names(either):
+    names = [tool["name"] for tool in (await (await either()).request("tools/list")).result["tools"]]
     assert names == sorted(names)
 
 
-async def test_a_list_is_the_same_every_time(connect):
-    client = await connect()
+async def test_a_list_is_the_same_every_time(either):
+    client = await either()
     first, second = await client.request("tools/list"), await client.request("tools/list")
     assert first.result == second.result
 
@@ -97,13 +97,13 @@ async def test_a_plain_function_answers_like_an_async_one(connect):
     assert reply.result["content"] == [{"type": "text", "text": "5"}]
 
 
-async def test_nothing_is_an_empty_content(connect):
-    reply = await (await connect()).tool("nothing")
+async def test_nothing_is_an_empty_content(either):
+    reply = await (await either()).tool("nothing")
     assert reply.result["content"] == []
 
 
-async def test_arguments_may_be_left_out(connect):
-    reply = await (await connect()).request("tools/call", {"name": "nothing"})
+async def test_arguments_may_be_left_out(either):
+    reply = await (await either()).request("tools/call", {"name": "nothing"})
     assert "error" not in reply.message
     assert not reply.result.get("isError")
 
@@ -170,8 +170,8 @@ async def test_a_tool_error_is_a_result_for_the_model(connect, revision):
     assert (reply.status, body(reply.result, revision)) == (200, expected)
 
 
-async def test_a_bug_says_nothing_about_itself(connect, caplog):
-    reply = await (await connect()).tool("buggy")
+async def test_a_bug_says_nothing_about_itself(either, caplog):
+    reply = await (await either()).tool("buggy")
     assert reply.status == 200
     assert reply.result["isError"] is True
     assert reply.result["content"][0]["text"].startswith("Internal error")
@@ -185,8 +185,8 @@ async def test_a_bug_is_logged_under_the_reference_that_the_client_gets(modern, 
     assert any(reference in record.getMessage() and record.exc_info for record in caplog.records)
 
 
-async def test_a_timeout_says_the_limit(connect):
-    reply = await (await connect()).tool("too_slow")
+async def test_a_timeout_says_the_limit(either):
+    reply = await (await either()).tool("too_slow")
     assert reply.result["isError"] is True
     assert "0.05" in reply.result["content"][0]["text"]
 
@@ -219,8 +219,8 @@ async def test_an_unknown_argument_is_named(modern):
     assert "colour" in text
 
 
-async def test_a_float_without_fraction_is_an_integer(connect):
-    reply = await (await connect()).tool("add", {"a": 1.0, "b": 2})
+async def test_a_float_without_fraction_is_an_integer(either):
+    reply = await (await either()).tool("add", {"a": 1.0, "b": 2})
     assert reply.result["content"][0]["text"] == "3"
 
 
@@ -232,24 +232,24 @@ async def test_an_integer_beyond_64_bits_is_refused(modern):
 
 
 @pytest.mark.parametrize("arguments", [None, [], "text", 7])
-async def test_arguments_that_are_no_object_are_invalid_params(connect, arguments):
-    reply = await (await connect()).request("tools/call", {"name": "add", "arguments": arguments})
+async def test_arguments_that_are_no_object_are_invalid_params(either, arguments):
+    reply = await (await either()).request("tools/call", {"name": "add", "arguments": arguments})
     assert reply.error["code"] == -32602
 
 
-async def test_an_unknown_tool_is_invalid_params(connect):
-    reply = await (await connect()).tool("no_such_tool")
+async def test_an_unknown_tool_is_invalid_params(either):
+    reply = await (await either()).tool("no_such_tool")
     assert reply.error["code"] == -32602
 
 
 @pytest.mark.parametrize("params", [{}, {"name": 7}, {"name": None}])
-async def test_a_call_without_a_name_is_invalid_params(connect, params):
-    reply = await (await connect()).request("tools/call", params)
+async def test_a_call_without_a_name_is_invalid_params(either, params):
+    reply = await (await either()).request("tools/call", params)
     assert reply.error["code"] == -32602
 
 
-async def test_the_id_comes_back_with_its_type(connect):
-    client = await connect()
+async def test_the_id_comes_back_with_its_type(either):
+    client = await either()
     for id in (0, 1, -5, "1", "", "é" * 100, 2**53):
         reply = await client.request("tools/list", id=id)
         assert reply.message["id"] == id

@@ -21,7 +21,7 @@ from django.contrib.auth.models import Group
 from django.db import connection, connections, transaction
 
 from mcp_django.runtime.executor import LaneExecutor
-from mcp_django.runtime.lanes import Lane
+from mcp_django.runtime.lanes import Lane, LanePool, Lease
 from mcp_django.server.ports import Overloaded
 
 T = TypeVar("T")
@@ -318,6 +318,38 @@ class TestLimits:
         serve(main, lanes=1, queue=1)
         assert ran == ["next"]
 
+    def test_what_waits_for_a_lane_is_cancelled_when_its_call_ends(self, gate: Gate) -> None:
+        """A task that the handler left behind must not wait for ever."""
+
+        async def main(executor: LaneExecutor) -> None:
+            running = asyncio.create_task(executor.run(gate))
+            await gate.until_reached()
+            with executor.context():
+                left_behind = asyncio.create_task(sync_to_async(gate)())
+                await asyncio.sleep(0)
+            with pytest.raises(asyncio.CancelledError):
+                await left_behind
+            gate.opened.set()
+            await running
+
+        serve(main, lanes=1, queue=1)
+        assert len(gate.threads) == 1
+
+    def test_a_call_that_gave_up_waiting_takes_no_lane_later(self, gate: Gate) -> None:
+        async def main(executor: LaneExecutor) -> str:
+            running = asyncio.create_task(executor.run(gate))
+            await gate.until_reached()
+            with executor.context():
+                waiting = asyncio.create_task(sync_to_async(gate)())
+                await asyncio.sleep(0)
+                waiting.cancel()
+                await asyncio.gather(waiting, return_exceptions=True)
+                gate.opened.set()
+                await running
+                return await in_flight(executor.run(lambda: "another call"))
+
+        assert serve(main, lanes=1, queue=1) == "another call"
+
     def test_a_storm_of_cancellations_leaves_every_lane_usable(self, gate: Gate) -> None:
         async def handler(executor: LaneExecutor) -> None:
             with executor.context():
@@ -391,6 +423,28 @@ class TestLimits:
                 gc.enable()
 
         assert serve(main) == 0
+
+    def test_an_exception_leaves_no_reference_cycle(self) -> None:
+        pool = LanePool(1, 0)
+        lease = Lease(lambda: pool)
+
+        def fail() -> None:
+            assert isinstance(lease.submit(int, "seven").exception(20), ValueError)
+
+        fail()
+        # The lane's thread is done with the failed work when it has done the next.
+        lease.submit(int).result(20)
+        gc.collect()
+        gc.disable()
+        try:
+            fail()
+            lease.submit(int).result(20)
+            found = gc.collect()
+        finally:
+            gc.enable()
+            lease.close()
+            pool.close(10)
+        assert found == 0
 
     def test_nothing_of_a_call_stays_behind_in_its_thread(self) -> None:
         class Argument:

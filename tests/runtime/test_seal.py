@@ -111,7 +111,7 @@ def test_an_expired_token_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     refused(SEAL, token)
 
 
-def test_every_refusal_has_the_same_text(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_refusal_has_the_same_text() -> None:
     token = SEAL.seal({}, b"", ttl=-1)
     texts = {refused(SEAL, token), refused(SEAL, "nonsense"), refused(SEAL, None), refused(SEAL, token, b"other")}
     assert texts == {"Invalid or expired state"}

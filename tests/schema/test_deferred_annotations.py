@@ -58,6 +58,16 @@ def test_a_name_the_function_closes_over_is_resolved() -> None:
     assert parameters_of(tool, is_injected=nothing).convert({"local": {"a": 2}}) == {"local": Local(2)}
 
 
+def test_a_name_not_yet_assigned_is_out_of_reach() -> None:
+    def tool(later: Later) -> Any:
+        return Later, later
+
+    with pytest.raises(DeclarationError, match="parameter 'later': the annotation 'Later' cannot be resolved"):
+        parameters_of(tool, is_injected=nothing)
+    Later = int  # noqa: N806
+    assert parameters_of(tool, is_injected=nothing).convert({"later": 1}) == {"later": 1}
+
+
 def test_a_local_type_out_of_reach_is_named_with_the_cure() -> None:
     class Local(TypedDict):
         a: int

@@ -1,9 +1,10 @@
 """Schemas by hand: what is served as it is, and what is refused at registration."""
 
 from copy import deepcopy
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
+from pydantic import Field
 
 from mcp_django.schema import ArgumentError, DeclarationError, Parameters, parameters_of
 from mcp_django.schema.handwritten import DEPTH, SUBSCHEMAS
@@ -86,6 +87,22 @@ def test_what_the_schema_lets_through_but_the_function_does_not_take_is_refused(
         parameters.convert({"b": 1})
 
 
+def test_a_flood_of_names_no_parameter_takes_is_refused_with_a_few_of_them() -> None:
+    def tool(a: int = 0) -> None: ...
+
+    parameters = compiled({"type": "object"}, tool)
+    with pytest.raises(ArgumentError) as caught:
+        parameters.convert({f"name_{n}": n for n in range(100_000)})
+    assert str(caught.value).count("unknown argument") == 5
+
+
+def test_an_alias_is_what_the_schema_by_hand_describes() -> None:
+    def tool(page_size: Annotated[int, Field(alias="pageSize")]) -> None: ...
+
+    schema = {"type": "object", "properties": {"pageSize": {"type": "integer"}}, "additionalProperties": False}
+    assert compiled(schema, tool).convert({"pageSize": 5}) == {"page_size": 5}
+
+
 def test_a_property_no_parameter_takes_is_refused() -> None:
     def tool(a: int) -> None: ...
 
@@ -121,7 +138,6 @@ def test_a_schema_that_is_no_dict_is_refused(schema: Any) -> None:
         {"properties": {"a": {"minimum": "1"}}},
         {"properties": {"a": {"pattern": "["}}},
     ],
-    ids=str,
 )
 def test_an_invalid_schema_is_refused_with_its_place(keywords: dict[str, Any]) -> None:
     assert "input_schema: not a valid JSON Schema at " in refusal({"type": "object", **keywords})
@@ -215,7 +231,7 @@ def test_a_schema_nested_without_end_is_refused() -> None:
         assert "nested deeper than" in refusal(schema)
 
 
-@pytest.mark.parametrize("value", [{1: "a"}, {"a": {1}}, {"default": object()}, {"enum": (1, 2)}], ids=str)
+@pytest.mark.parametrize("value", [{1: "a"}, {"a": {1}}, {"default": object()}, {"enum": (1, 2)}])
 def test_a_schema_that_is_not_json_is_refused(value: dict[Any, Any]) -> None:
     assert "not JSON" in refusal({"type": "object", **value})
 
@@ -245,7 +261,6 @@ def test_a_pattern_with_look_around_works_and_is_bounded() -> None:
         {"patternProperties": {"a": {"type": "string", "x-mcp-header": "A"}}},
         {"additionalProperties": {"type": "string", "x-mcp-header": "A"}},
     ],
-    ids=str,
 )
 def test_a_mirrored_argument_off_the_chain_of_properties_is_refused(inner: dict[str, Any]) -> None:
     assert "reached through 'properties' alone" in refusal({"type": "object", **inner})

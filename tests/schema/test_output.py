@@ -2,7 +2,7 @@
 
 import enum
 import math
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Annotated, Any, NamedTuple, Never, TypedDict
@@ -71,7 +71,8 @@ def test_a_function_without_return_annotation_promises_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    "annotation", [None, Any, object, bytes, Never, Annotated[Any, "whatever"], Awaitable[None]], ids=str
+    "annotation",
+    [None, Any, object, bytes, Never, Annotated[Any, "whatever"], Awaitable[None]],
 )
 def test_annotations_that_say_nothing_promise_nothing(annotation: Any) -> None:
     assert returning(annotation) is None
@@ -88,7 +89,6 @@ def test_annotations_that_say_nothing_promise_nothing(annotation: Any) -> None:
         Annotated[Content, 1],
         Awaitable[Content],
     ],
-    ids=str,
 )
 def test_content_wherever_it_is_promises_nothing(annotation: Any) -> None:
     assert returning(annotation) is None
@@ -119,7 +119,6 @@ def test_plain_values_are_wrapped(annotation: Any, value: Any, kind: str) -> Non
         (float, 3, 3),
         (list[Point], [Point(1)], [{"x": 1, "y": 0}]),
     ],
-    ids=str,
 )
 def test_what_is_no_object_is_wrapped(annotation: Any, value: Any, expected: Any) -> None:
     output = promised(annotation)
@@ -138,8 +137,8 @@ def test_what_is_no_object_is_wrapped(annotation: Any, value: Any, expected: Any
         (Airport, Airport(code="BER", elevation=5), {"code": "BER", "elevationFeet": 5, "label": "Airport BER"}),
         (Node, Node(children=[Node()]), {"children": [{"children": []}]}),
         (Awaitable[Row], {"id": 1}, {"id": 1}),
+        (Coroutine[Any, Any, Row], {"id": 1}, {"id": 1}),
     ],
-    ids=str,
 )
 def test_an_object_is_its_own_structure(annotation: Any, value: Any, expected: Any) -> None:
     output = promised(annotation)
@@ -188,7 +187,6 @@ def test_every_finite_decimal_fits_its_schema(value: str) -> None:
         (Colour, "green"),
         (Airport, {"code": 5, "label": "x"}),
     ],
-    ids=str,
 )
 def test_a_result_that_breaks_its_promise_is_a_bug(annotation: Any, value: Any) -> None:
     with pytest.raises(OutputError, match=r"tool\(\): the result "):

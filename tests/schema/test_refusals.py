@@ -103,10 +103,51 @@ def refusal(arguments: Any) -> str:
         (None, "arguments: is null; give an object"),
         ("{}", 'arguments: "{}" is a string; give an object'),
     ],
-    ids=str,
 )
 def test_the_problem_is_named_with_place_and_rule(arguments: Any, text: str) -> None:
     assert refusal(arguments) == text
+
+
+@pytest.mark.parametrize(
+    ("rule", "value", "text"),
+    [
+        (
+            {"oneOf": [{"minimum": 1}, {"minimum": 2}]},
+            3,
+            "a: 3 fits several of the forms allowed, but must fit exactly one",
+        ),
+        ({"oneOf": [{"type": "string"}, {"type": "null"}]}, 3, "a: 3 is an integer; give a string or null"),
+        ({"not": {"type": "string"}}, "x", 'a: "x" is not allowed here'),
+        (False, [1], "a: the list is not allowed here"),
+        (
+            {"propertyNames": {"maxLength": 2}},
+            {"abc": 1},
+            'a: a key breaks its rule: "abc" is longer than 2 characters',
+        ),
+        ({"minProperties": 1}, {}, "a: has fewer keys than the minimum of 1"),
+        ({"maxProperties": 0}, {"b": 1}, "a: has more keys than the maximum of 0"),
+        ({"prefixItems": [{}], "items": False}, [1, 2], "a[1]: 2 is not allowed here"),
+        ({"prefixItems": [{}], "unevaluatedItems": False}, [1, 2], "a: has more items than are allowed"),
+        (
+            {"properties": {"b": {}}, "unevaluatedProperties": False},
+            {"bb": 1},
+            "a: unknown key 'bb'; did you mean 'b'?",
+        ),
+        ({"patternProperties": {"^b": {}}, "additionalProperties": False}, {"c": 1}, "a: unknown key 'c'"),
+        ({"enum": list(range(20))}, 99, "a: 99 is not one of 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11 and 8 more"),
+        ({"const": {"b": 1}}, None, "a: null is not the object, the only value allowed"),
+        ({"type": ["integer", "null"]}, 1.5, "a: 1.5 is a number; give an integer or null"),
+    ],
+)
+def test_every_rule_of_a_schema_by_hand_has_words(rule: Any, value: Any, text: str) -> None:
+    checker = Checker({"type": "object", "properties": {"a": rule}})
+    assert checker.problems({"a": value}) == text
+
+
+def test_alternatives_at_the_root_are_told() -> None:
+    checker = Checker({"anyOf": [{"type": "array"}, {"type": "string"}]})
+    assert checker.problems({}) == "arguments: is an object; give a list or a string"
+    assert Checker({"anyOf": [{"required": ["a"]}, {"required": ["b", "c"]}]}).problems({}) == "missing argument 'a'"
 
 
 def test_missing_arguments_are_named() -> None:

@@ -1,5 +1,6 @@
 """Signatures as input schemas: which parameters there are, and what is said about them."""
 
+import enum
 import functools
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Optional
@@ -252,6 +253,11 @@ def test_positional_only_is_refused() -> None:
         compiled(tool)
 
 
+def test_a_callable_without_a_readable_signature_is_refused() -> None:
+    with pytest.raises(DeclarationError, match="has no signature that can be read; wrap it"):
+        compiled(int)
+
+
 def test_a_type_without_json_form_is_refused_by_parameter_name() -> None:
     class Socket:
         pass
@@ -319,6 +325,26 @@ def test_a_mirrored_optional_argument_has_one_plain_type() -> None:
     parameters = compiled(tool)
     assert parameters.schema["properties"]["region"] == {"type": "string", "x-mcp-header": "Region"}
     assert called(parameters) == {}
+
+
+def test_a_mirrored_choice_is_described_in_place() -> None:
+    class Zone(enum.Enum):
+        NORTH = "north"
+
+    def tool(zone: Annotated[Zone, header("Zone")] = Zone.NORTH) -> None: ...
+
+    assert compiled(tool).schema["properties"]["zone"] == {
+        "enum": ["north"],
+        "type": "string",
+        "x-mcp-header": "Zone",
+        "default": "north",
+    }
+
+
+def test_a_mirrored_optional_argument_keeps_a_default_of_its_own() -> None:
+    def tool(region: Annotated[str | None, header("Region")] = "eu") -> None: ...
+
+    assert compiled(tool).schema["properties"]["region"]["default"] == "eu"
 
 
 def test_a_mirrored_integer_stays_exact_in_every_client() -> None:

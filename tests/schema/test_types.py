@@ -232,7 +232,6 @@ def test_a_value_that_arrived_can_be_returned(annotation: Any, given: Any, expec
         (dt.datetime, 0),
         (dt.timedelta, 5),
     ],
-    ids=str,
 )
 def test_a_value_of_another_type_is_refused_by_the_schema(annotation: Any, given: Any) -> None:
     parameters = parameters_of(taking(annotation), is_injected=nothing)
@@ -250,7 +249,6 @@ def test_a_value_of_another_type_is_refused_by_the_schema(annotation: Any, given
         (list[uuid.UUID], [U, "x"], r"value\[1\]: .*UUID"),
         (Shape, {"sides": 3, "when": "never"}, "value: "),
     ],
-    ids=str,
 )
 def test_what_the_schema_cannot_rule_out_is_refused_by_conversion(annotation: Any, given: Any, text: str) -> None:
     parameters = parameters_of(taking(annotation), is_injected=nothing)
@@ -259,7 +257,7 @@ def test_what_the_schema_cannot_rule_out_is_refused_by_conversion(annotation: An
         parameters.convert({"value": given})
 
 
-@pytest.mark.parametrize("annotation", [int, Annotated[int, Field(gt=0)], Optional[int], int | str], ids=str)
+@pytest.mark.parametrize("annotation", [int, Annotated[int, Field(gt=0)], Optional[int], int | str])
 @pytest.mark.parametrize("given", [2**63, 2**64 - 1, float(2**53), 1e17, 1e300])
 def test_an_integer_that_may_have_lost_digits_is_refused(annotation: Any, given: Any) -> None:
     parameters = parameters_of(taking(annotation), is_injected=nothing)
@@ -279,7 +277,6 @@ def test_an_integer_that_may_have_lost_digits_is_refused(annotation: Any, given:
         (Model, lambda n: {"id": n}),
         (list[Model], lambda n: [{"id": 1, "parent": {"id": n}}]),
     ],
-    ids=str,
 )
 def test_integers_are_exact_inside_every_type(annotation: Any, wrap: Callable[[Any], Any]) -> None:
     parameters = parameters_of(taking(annotation), is_injected=nothing)

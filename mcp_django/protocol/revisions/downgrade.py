@@ -73,9 +73,13 @@ def replace_block(block: Wire) -> Wire:
 
 
 def with_text_of(content: list[Wire], value: Any) -> list[Wire]:
-    """Return `content` with a text block that holds `value` as JSON, unless one does already."""
+    """Return `content` with a text block that holds `value` as JSON, unless one does already.
+
+    A value wrapped as ``{"result": …}`` is also said by what is in the wrapper.
+    """
+    said = [value, value["result"]] if isinstance(value, dict) and value.keys() == {"result"} else [value]
     for block in content:
-        if block["type"] == "text" and _says(block["text"], value):
+        if block["type"] == "text" and any(_says(block["text"], form) for form in said):
             return content
     return [*content, {"type": "text", "text": jsonrpc.dumps(value).decode()}]
 

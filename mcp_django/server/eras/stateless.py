@@ -51,7 +51,8 @@ class StatelessEra:
         if connection.headers is not None:
             named = NAMED.get(message.method)
             name = params.get(named) if named is not None and params is not None else None
-            check_routing(connection.headers, version, message.method, name)
+            # A name that is no string is a fault of the params, not of the header.
+            check_routing(connection.headers, version, message.method, name if type(name) is str else None)
         revision = REVISIONS.get(version)
         if revision is None or version not in self._offered:
             raise UnsupportedProtocolVersion(self._offered, version)

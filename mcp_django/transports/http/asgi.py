@@ -30,8 +30,9 @@ class Door:
         message = await receive()
         if message["type"] == "http.disconnect":
             return
-        body = message.get("body", b"")
-        if message.get("more_body"):
+        body, headers = message.get("body", b""), Headers(scope["headers"])
+        oversize = False
+        if message.get("more_body") and not (oversize := self._exchange.declares_too_much(headers)):
             whole = await self._rest(body, receive)
             if whole is None:
                 return
@@ -40,11 +41,12 @@ class Door:
         outcome = await self._exchange.handle(
             Request(
                 scope["method"],
-                Headers(scope["headers"]),
+                headers,
                 body,
                 client[0] if client else None,
                 kwargs,
                 None if build is None else lambda principal: build(scope, body, principal),
+                oversize=oversize,
             )
         )
         if isinstance(outcome, Reply):

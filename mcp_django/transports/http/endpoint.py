@@ -32,6 +32,7 @@ def build_exchange(server: Server) -> Exchange:
             hosts=conf.allowed_hosts(),
             trusted=[*conf.csrf_trusted_origins(), *settings.allowed_origins],
             readers=settings.cors_allowed_origins,
+            development=conf.debug(),
         ),
         in_flight=InFlight(limits.in_flight),
         limits=HTTPLimits(

@@ -73,6 +73,8 @@ class Request(NamedTuple):
     """Makes the Django request at its first use."""
     streams: bool = True
     """Can this door send an event stream?"""
+    oversize: bool = False
+    """Has the door left the body unread, because it is declared to be over the limit?"""
 
 
 class Exchange:
@@ -97,7 +99,7 @@ class Exchange:
                 principal = await self._authenticator.authenticate(headers, peer=request.peer)
             if request.method != "POST":
                 return await self._other(request, principal)  # 3
-            self._check_media(headers, len(request.body))
+            self._check_media(headers, request.oversize or len(request.body) > self.limits.body)
             return await self._post(request, principal)
         except TransportRefusal as refusal:
             return self._refused(refusal, headers)
@@ -129,14 +131,19 @@ class Exchange:
         session, id = work.call.connection.session, work.call.id
         owner = work.call.connection.principal.key if session is None else session.key
         if session is not None and id in session.in_flight:
-            work.run.close()
+            work.close()
             taken = InvalidRequest("A request with this id is still running")
             taken.request_id = id
             raise taken
         if not self._in_flight.enter(owner):
-            work.run.close()
+            work.close()
             raise Overloaded(f"More than {self._in_flight.limit} calls at once; wait for one to end", status=429)
         return Flight(work, self._in_flight, owner, self._pipeline.refuse)
+
+    def declares_too_much(self, headers: Headers) -> bool:
+        """Does the request announce a body over the limit? Then it need not be read."""
+        length = headers.get(b"content-length", b"")
+        return length.isdigit() and int(length[:20]) > self.limits.body
 
     def land(self, flight: Flight, landing: Landing) -> Reply:
         """The reply for a call that ended before anything was streamed."""
@@ -186,8 +193,8 @@ class Exchange:
         sessions.touch(session)
         return session
 
-    def _check_media(self, headers: Headers, size: int) -> None:
-        if size > self.limits.body:
+    def _check_media(self, headers: Headers, oversize: bool) -> None:
+        if oversize:
             raise TransportRefusal(413, body=b"The body is larger than %d bytes." % self.limits.body)
         if not _is_json(headers.get(b"content-type", b"")):
             raise TransportRefusal(415, body=b"Content-Type must be application/json.")

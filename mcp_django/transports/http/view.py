@@ -36,15 +36,17 @@ def as_view(find: Callable[[], Exchange]) -> View:
 
     async def view(request: HttpRequest, **kwargs: Any) -> HttpResponseBase:
         exchange = find()
-        streams = isinstance(request, ASGIRequest)
+        streams, headers = isinstance(request, ASGIRequest), _headers(request)
+        oversize = exchange.declares_too_much(headers)
         asked = Request(
             request.method or "",
-            _headers(request),
-            _body(request, exchange.limits.body),
+            headers,
+            b"" if oversize else _body(request, exchange.limits.body),
             request.META.get("REMOTE_ADDR"),
             kwargs,
             lambda principal: with_user(request, principal),
             streams,
+            oversize,
         )
         outcome = await exchange.handle(asked)
         if isinstance(outcome, ExchangeReply):

@@ -1,0 +1,78 @@
+"""What handlers rely on is the same through both doors; and what of a bug may be seen outside."""
+
+import pytest
+
+from tests.interaction.clients import Client
+
+
+class Tenant(Client):
+    """A client of the server whose path has a variable."""
+
+    def path(self):
+        return f"{self.door.prefix}/mcp/tenants/acme"
+
+
+async def test_what_the_url_says_reaches_the_handler(door):
+    reply = await Tenant(door, "2026-07-28", server="tenants").tool("tenant")
+    assert reply.result["structuredContent"] == {"result": "acme"}
+
+
+async def test_a_handler_sees_the_django_request(modern):
+    client = modern(token="bob")
+    seen = (await client.tool("whoami")).result["structuredContent"]
+    assert seen["path"] == client.path()
+    assert (seen["user"], seen["principal"]) == ("bob", "tests|bob|")
+
+
+async def test_a_trailing_slash_makes_no_difference(modern):
+    client = modern()
+    assert (await client.request("tools/list", path=client.path() + "/")).status == 200
+
+
+async def test_the_text_of_a_bug_is_shown_only_where_both_switches_are_on(modern, settings):
+    for debug, expose in ((False, True), (True, False)):
+        settings.DEBUG = debug
+        settings.MCP = {**settings.MCP, "EXPOSE_INTERNAL_ERRORS": expose}
+        assert b"swordfish" not in (await modern().tool("buggy")).body
+
+
+async def test_the_text_of_a_bug_is_shown_to_developers_who_ask_for_it(modern, settings):
+    settings.DEBUG = True
+    settings.MCP = {**settings.MCP, "EXPOSE_INTERNAL_ERRORS": True}
+    assert b"swordfish" in (await modern().tool("buggy")).body
+
+
+async def test_a_timeout_of_a_prompt_is_an_internal_error_that_says_the_limit(either):
+    reply = await (await either()).request("prompts/get", {"name": "slow_prompt"})
+    assert reply.verdict == (200, -32603)
+    assert "0.05" in reply.error["message"]
+
+
+@pytest.mark.parametrize("auth", [None, "token"])
+async def test_without_authentication_nobody_is_served(settings, door, auth):
+    settings.MCP = {**settings.MCP, "AUTH": auth}
+    reply = await Client(door, "2026-07-28", token=None).request("tools/list")
+    assert reply.status == (403 if auth is None else 401)
+
+
+async def test_the_local_principal_is_served_from_loopback(settings, door):
+    settings.MCP = {**settings.MCP, "AUTH": "none"}
+    client = Client(door, "2026-07-28", token=None)
+    assert (await client.tool("guarded")).result["content"][0]["text"] == "users"
+
+
+@pytest.mark.parametrize(
+    ("peer", "headers"),
+    [
+        (("10.0.0.5", 1), {}),
+        (None, {}),
+        (("127.0.0.1", 1), {"x-forwarded-for": "10.0.0.5"}),
+        (("127.0.0.1", 1), {"forwarded": "for=10.0.0.5"}),
+        (("127.0.0.1", 1), {"host": "example.com"}),
+    ],
+)
+async def test_the_local_principal_is_not_served_from_anywhere_else(settings, door, peer, headers):
+    settings.ALLOWED_HOSTS = ["127.0.0.1", "example.com"]
+    settings.MCP = {**settings.MCP, "AUTH": "none"}
+    reply = await Client(door, "2026-07-28", token=None).request("tools/list", headers=headers, client=peer)
+    assert reply.status == 403

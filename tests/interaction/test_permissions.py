@@ -1,0 +1,74 @@
+"""What a principal may not do: hidden, or one step up away (DESIGN D7)."""
+
+import pytest
+
+
+async def names(client, method, kind, key="name"):
+    return {entry[key] for entry in (await client.request(method)).result[kind]}
+
+
+LISTS = [
+    ("tools/list", "tools", "name", "guarded"),
+    ("resources/list", "resources", "uri", "note://guarded"),
+    ("prompts/list", "prompts", "name", "guarded_prompt"),
+]
+
+
+@pytest.mark.parametrize(("method", "kind", "key", "name"), LISTS)
+async def test_what_somebody_may_not_see_is_not_listed(either, method, kind, key, name):
+    assert name not in await names(await either(token="alice"), method, kind, key)
+    assert name in await names(await either(token="root"), method, kind, key)
+
+
+REQUESTS = [
+    ("tools/call", {"name": "guarded"}, {"name": "no_such_thing"}),
+    ("resources/read", {"uri": "note://guarded"}, {"uri": "note://nothing"}),
+    ("prompts/get", {"name": "guarded_prompt", "arguments": {"name": "x"}}, {"name": "no_such_thing"}),
+    (
+        "completion/complete",
+        {"ref": {"type": "ref/prompt", "name": "guarded_prompt"}, "argument": {"name": "name", "value": ""}},
+        {"ref": {"type": "ref/prompt", "name": "no_such_thing"}, "argument": {"name": "name", "value": ""}},
+    ),
+]
+
+
+@pytest.mark.parametrize(("method", "hidden", "unknown"), REQUESTS)
+async def test_what_somebody_may_not_see_answers_as_if_it_were_not_there(either, method, hidden, unknown):
+    client = await either(token="alice")
+    first, second = await client.request(method, hidden), await client.request(method, unknown)
+    assert first.verdict == second.verdict
+    name, other = (str(p.get("name") or p.get("uri") or p["ref"]["name"]) for p in (hidden, unknown))
+    assert first.body.decode().replace(name, other).replace('"id":1', "") == second.body.decode().replace('"id":2', "")
+
+
+@pytest.mark.parametrize(("method", "hidden", "unknown"), REQUESTS)
+async def test_who_may_see_it_may_use_it(either, method, hidden, unknown):
+    assert (await (await either(token="root")).request(method, hidden)).status == 200
+
+
+async def test_a_tool_that_takes_more_scopes_is_listed(either):
+    assert "scoped" in await names(await either(token="alice"), "tools/list", "tools")
+
+
+@pytest.mark.parametrize("token", ["alice", "carol", "root"])
+async def test_a_call_without_the_scopes_is_forbidden_and_says_all_that_it_takes(either, token):
+    reply = await (await either(token=token)).tool("scoped")
+    assert reply.status == 403
+    challenge = reply.headers["www-authenticate"]
+    assert 'error="insufficient_scope"' in challenge
+    assert 'scope="notes:read notes:write"' in challenge
+
+
+async def test_a_call_with_the_scopes_is_served(either):
+    assert (await (await either(token="writer")).tool("scoped")).result["content"][0]["text"] == "written"
+
+
+async def test_a_missing_scope_comes_before_the_parameter_headers(modern):
+    reply = await modern(token="alice").tool("scoped", {"region": "north"}, headers={"mcp-param-region": "south"})
+    assert reply.status == 403
+
+
+async def test_lists_that_differ_between_principals_are_private(modern):
+    client = modern()
+    for method in ("tools/list", "resources/list", "prompts/list"):
+        assert (await client.request(method)).result["cacheScope"] == "private"
