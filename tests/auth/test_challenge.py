@@ -1,7 +1,7 @@
 """WWW-Authenticate values (RFC 6750, section 3)."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mcp_django.auth.challenge import challenge, insufficient_scope
@@ -44,6 +44,7 @@ def test_a_description_cannot_leave_its_quotes(text: str, written: bytes) -> Non
     assert challenge(description=text) == b'Bearer error_description="' + written + b'"'
 
 
+@settings(deadline=None)
 @given(st.text())
 def test_whatever_is_described_the_value_is_one_line_of_visible_ascii(text: str) -> None:
     value = challenge(error=text, description=text, scopes=[text], resource_metadata=text)

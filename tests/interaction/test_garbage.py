@@ -45,6 +45,7 @@ async def still_served(client):
         b"NaN",
         b'{"id": Infinity}',
         b'{"a":1}{"a":2}',
+        b'{"jsonrpc":"2.0","id":1,"method":"\\ud800"}',
     ],
 )
 async def test_what_is_no_json_is_a_parse_error(victim, body):

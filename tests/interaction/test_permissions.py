@@ -35,10 +35,10 @@ REQUESTS = [
 @pytest.mark.parametrize(("method", "hidden", "unknown"), REQUESTS)
 async def test_what_somebody_may_not_see_answers_as_if_it_were_not_there(either, method, hidden, unknown):
     client = await either(token="alice")
-    first, second = await client.request(method, hidden), await client.request(method, unknown)
+    first, second = await client.request(method, hidden, id=1), await client.request(method, unknown, id=1)
     assert first.verdict == second.verdict
     name, other = (str(p.get("name") or p.get("uri") or p["ref"]["name"]) for p in (hidden, unknown))
-    assert first.body.decode().replace(name, other).replace('"id":1', "") == second.body.decode().replace('"id":2', "")
+    assert first.body.decode().replace(name, other) == second.body.decode()
 
 
 @pytest.mark.parametrize(("method", "hidden", "unknown"), REQUESTS)

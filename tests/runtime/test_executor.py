@@ -150,6 +150,26 @@ class TestPlainFunctions:
 
         assert serve(main, lanes=1, queue=0)
 
+    def test_async_code_they_wait_for_is_cancelled_with_the_caller_and_frees_the_lane(self) -> None:
+        async def main(executor: LaneExecutor) -> str:
+            asked, cancelled = asyncio.Event(), asyncio.Event()
+
+            async def question() -> None:
+                asked.set()
+                try:
+                    await asyncio.Event().wait()
+                finally:
+                    cancelled.set()
+
+            caller = asyncio.create_task(executor.run(async_to_sync(question)))
+            await asked.wait()
+            caller.cancel()
+            await asyncio.gather(caller, return_exceptions=True)
+            await cancelled.wait()
+            return await executor.run(lambda: "free")
+
+        assert serve(main, lanes=1, queue=1) == "free"
+
     def test_waiting_in_a_way_that_would_never_end_is_an_error(self) -> None:
         async def main(executor: LaneExecutor) -> None:
             loop = asyncio.get_running_loop()

@@ -27,16 +27,11 @@ class Door:
     async def __call__(
         self, scope: Scope, receive: Receive, send: Send, kwargs: Mapping[str, Any] | None = None
     ) -> None:
-        message = await receive()
-        if message["type"] == "http.disconnect":
+        headers = Headers(scope["headers"])
+        oversize = self._exchange.declares_too_much(headers)
+        body = b"" if oversize else await self._body(receive)
+        if body is None:
             return
-        body, headers = message.get("body", b""), Headers(scope["headers"])
-        oversize = False
-        if message.get("more_body") and not (oversize := self._exchange.declares_too_much(headers)):
-            whole = await self._rest(body, receive)
-            if whole is None:
-                return
-            body = whole
         client, build = scope.get("client"), self._make_request
         outcome = await self._exchange.handle(
             Request(
@@ -53,6 +48,14 @@ class Door:
             await _respond(send, *outcome)
         else:
             await self._fly(outcome, receive, send)
+
+    async def _body(self, receive: Receive) -> bytes | None:
+        """The whole body, which most servers hand over at once; None when the client went away."""
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            return None
+        body: bytes = message.get("body", b"")
+        return await self._rest(body, receive) if message.get("more_body") else body
 
     async def _rest(self, body: bytes, receive: Receive) -> bytes | None:
         """The whole body, or the first bytes beyond the limit, which is enough to refuse it; None when the client

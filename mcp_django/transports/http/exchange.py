@@ -84,6 +84,7 @@ class Exchange:
         self, pipeline: Pipeline, *, authenticator: Authenticator, guard: Guard, in_flight: InFlight, limits: HTTPLimits
     ) -> None:
         self.limits = limits
+        self._digits = len(str(limits.body))
         self._pipeline, self._authenticator, self._guard, self._in_flight = pipeline, authenticator, guard, in_flight
         self._server = pipeline.server
 
@@ -143,7 +144,8 @@ class Exchange:
     def declares_too_much(self, headers: Headers) -> bool:
         """Does the request announce a body over the limit? Then it need not be read."""
         length = headers.get(b"content-length", b"")
-        return length.isdigit() and int(length[:20]) > self.limits.body
+        # Most lengths have fewer digits than the limit, and need no arithmetic.
+        return len(length) >= self._digits and length.isdigit() and int(length[:20]) > self.limits.body
 
     def land(self, flight: Flight, landing: Landing) -> Reply:
         """The reply for a call that ended before anything was streamed."""

@@ -1,0 +1,81 @@
+"""Handlers that misbehave: the client still gets a message of its revision, and the next request is served."""
+
+import json
+
+import pytest
+
+from tests.interaction.odd import ODD
+
+
+def no_constants(text):
+    raise AssertionError(f"{text} is no JSON")
+
+
+async def still_served(client):
+    assert (await client.tool("add", {"a": 1, "b": 2})).result["content"][0]["text"] == "3"
+
+
+def proper(reply):
+    """A well-formed answer: strict JSON, and a result or an error."""
+    assert reply.status == 200
+    json.loads(reply.body, parse_constant=no_constants)
+    assert "result" in reply.message or reply.error["code"] == -32603
+
+
+@pytest.mark.parametrize("kind", ODD)
+@pytest.mark.parametrize("name", ["odd", "odd_structured"])
+async def test_an_odd_value_is_a_proper_answer(either, name, kind):
+    client = await either()
+    proper(await client.tool(name, {"kind": kind}))
+    await still_served(client)
+
+
+@pytest.mark.parametrize("kind", ["surrogate", "cycle", "deep", "object", "huge"])
+@pytest.mark.parametrize("name", ["odd", "odd_structured"])
+async def test_a_value_that_json_cannot_say_is_a_bug_of_the_tool(either, name, kind):
+    reply = await (await either()).tool(name, {"kind": kind})
+    if "result" in reply.message and not reply.result["isError"]:
+        assert kind in ("huge", "object")  # said as text
+        return
+    assert reply.result["content"][0]["text"].startswith("Internal error")
+
+
+@pytest.mark.parametrize("kind", ["nan", "infinity"])
+async def test_a_number_that_json_cannot_say_is_a_bug_of_a_tool_that_promised_a_number(modern, kind):
+    reply = await modern().tool("odd_number", {"kind": kind})
+    assert reply.result["isError"] is True
+
+
+async def test_a_value_other_than_promised_is_a_bug_of_the_tool(either):
+    reply = await (await either()).tool("liar")
+    assert reply.result["isError"] is True
+    assert reply.result["content"][0]["text"].startswith("Internal error")
+    assert b"five" not in reply.body
+
+
+@pytest.mark.parametrize("kind", ["surrogate", "cycle", "object", "nan"])
+async def test_an_odd_log_message_is_a_proper_answer(latest_legacy, kind):
+    client = await latest_legacy()
+    proper(await client.tool("odd_log", {"kind": kind}))
+    await still_served(client)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["cancel_itself", "wait_for_the_cancelled", "run_out", "stop_iterating", "exit_from_a_thread", "group_of_errors"],
+)
+async def test_an_odd_exception_is_a_bug_of_the_tool(either, name):
+    client = await either()
+    reply = await client.tool(name)
+    assert (reply.status, reply.result["isError"]) == (200, True)
+    assert reply.result["content"][0]["text"].startswith("Internal error")
+    assert b"swordfish" not in reply.body
+    await still_served(client)
+
+
+@pytest.mark.parametrize("kind", ["surrogate", "cycle", "object", "nan"])
+async def test_odd_resources_and_prompts_are_proper_answers(either, kind):
+    client = await either()
+    proper(await client.request("resources/read", {"uri": f"note://odd/{kind}"}))
+    proper(await client.request("prompts/get", {"name": "odd_prompt", "arguments": {"kind": kind}}))
+    await still_served(client)
