@@ -5,6 +5,7 @@ failure, alternatives included, so that a body of a few megabytes would hold a w
 therefore cut before it is explained.
 """
 
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,39 +16,40 @@ _ITEMS = 50
 
 @dataclass(slots=True)
 class Excerpt:
-    """A value with long lists and objects cut."""
+    """A value with what is long or deep cut."""
 
     value: Any
     cut: set[tuple[str | int, ...]] = field(default_factory=set)
     """Where something was left out."""
 
 
-def excerpt(value: Any) -> Excerpt:
-    """Cut a JSON value to `NODES` nodes at most; a small one is returned as it is."""
-    if _within(value, NODES) >= 0:
+def excerpt(value: Any, depth: int) -> Excerpt:
+    """Cut a JSON value to `NODES` nodes and `depth` levels; a small one is returned as it is."""
+    if _within(value, NODES, depth) >= 0:
         return Excerpt(value)
-    cutter = _Cutter()
+    cutter = _Cutter(depth)
     return Excerpt(cutter.copy(value, ()), cutter.cut)
 
 
-def _within(value: Any, budget: int) -> int:
-    """What is left of a budget of nodes after `value`; negative as soon as it is spent."""
+def _within(value: Any, budget: int, depth: int) -> int:
+    """What is left of a budget of nodes after `value`; negative as soon as it is spent or the depth exceeded."""
     budget -= 1
     if isinstance(value, dict):
         value = value.values()
     elif not isinstance(value, list):
         return budget
-    if budget < len(value):
+    if budget < len(value) or (value and depth == 0):
         return -1
     for item in value:
-        budget = _within(item, budget)
+        budget = _within(item, budget, depth - 1)
         if budget < 0:
             break
     return budget
 
 
 class _Cutter:
-    def __init__(self) -> None:
+    def __init__(self, depth: int) -> None:
+        self.depth = depth
         self.left = NODES
         self.cut: set[tuple[str | int, ...]] = set()
 
@@ -56,13 +58,14 @@ class _Cutter:
         if isinstance(value, dict):
             return {key: self.copy(item, (*path, key)) for key, item in self._some(value.items(), path)}
         if isinstance(value, list):
-            return [self.copy(item, (*path, index)) for index, item in self._some(enumerate(value), path, len(value))]
+            return [
+                self.copy(item, (*path, index)) for index, item in self._some([*enumerate(value[: _ITEMS + 1])], path)
+            ]
         return value
 
-    def _some(self, items: Any, path: tuple[str | int, ...], size: int | None = None) -> Any:
-        size = len(items) if size is None else size
+    def _some(self, items: Collection[Any], path: tuple[str | int, ...]) -> Iterator[Any]:
         for taken, item in enumerate(items):
-            if taken == _ITEMS or self.left <= 0:
+            if taken == _ITEMS or self.left <= 0 or len(path) >= self.depth:
                 self.cut.add(path)
                 return
             yield item

@@ -8,6 +8,7 @@ import re
 from typing import Any
 
 from ..protocol.headers import HeaderParam
+from .complexity import Structure
 from .errors import DeclarationError
 from .positions import positions
 from .validation import Checker
@@ -16,6 +17,8 @@ DEPTH = 32
 """Schemas nested in each other at most."""
 SUBSCHEMAS = 2000
 """Schemas inside one schema at most."""
+REPETITION = 10_000
+"""Schemas that one value can be checked against at most, references followed."""
 HEADER = "x-mcp-header"
 """The annotation that mirrors an argument into a request header (2026-07-28, basic/transports, custom headers)."""
 
@@ -39,6 +42,10 @@ def check_schema(schema: Any, where: str) -> Checker:
         raise DeclarationError(f"{where}: the root must have 'type': 'object'; put other values under a property")
     _check_dialect(schema, where)
     _check_size(schema, where)
+    if Structure(schema).repetition() > REPETITION:
+        raise DeclarationError(
+            f"{where}: references apply more than {REPETITION} schemas to one value, or a schema to itself; simplify it"
+        )
     try:
         return Checker(schema)
     except DeclarationError as error:

@@ -29,18 +29,22 @@ def positions(schema: dict[str, Any]) -> Iterator[Position]:
     while waiting:
         here = waiting.pop()
         yield here
-        for keyword, step, inner in _inner(here.schema):
-            if isinstance(inner, dict):
-                names = (*here.properties, step) if keyword == "properties" and here.properties is not None else None
-                steps = (keyword,) if step is None else (keyword, step)
-                waiting.append(Position(inner, (*here.pointer, *steps), names, here.depth + 1))  # type: ignore[arg-type]
+        for keyword, step, inner in inner_schemas(here.schema):
+            names = (*here.properties, step) if keyword == "properties" and here.properties is not None else None
+            steps = (keyword, step) if step else (keyword,)
+            waiting.append(Position(inner, (*here.pointer, *steps), names, here.depth + 1))
 
 
-def _inner(schema: dict[str, Any]) -> Iterator[tuple[str, str | None, Any]]:
+def inner_schemas(schema: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """The object-valued schemas one level down, each with its keyword, and its name or number under that."""
     for keyword, value in schema.items():
+        found: list[tuple[str, Any]] = []
         if keyword in _NAMED and isinstance(value, dict):
-            yield from ((keyword, name, inner) for name, inner in value.items())
+            found = list(value.items())
         elif keyword in _MANY and isinstance(value, list):
-            yield from ((keyword, str(index), inner) for index, inner in enumerate(value))
+            found = [(str(number), inner) for number, inner in enumerate(value)]
         elif keyword in _ONE:
-            yield keyword, None, value
+            found = [("", value)]
+        for name, inner in found:
+            if isinstance(inner, dict):
+                yield keyword, name, inner

@@ -6,22 +6,21 @@ Formats are annotations and are not asserted, nothing is ever fetched, and patte
 from typing import Any
 
 import jsonschema_rs
-from jsonschema_rs import ValidationErrorKind as Kind
 
 from . import wording
+from .complexity import Structure
 from .errors import DeclarationError
 from .excerpt import excerpt
 
 SHOWN = 5
 """Problems told at most; a model that has five to mend does not need the rest yet."""
-_BY_ABSENCE = (Kind.Required, Kind.MinItems, Kind.MinProperties, Kind.Contains)
-"""Rules that a value may break merely because it was cut."""
+_BEYOND = "somewhere beyond its first items and levels; check all of them"
 
 
 class Checker:
     """A compiled schema."""
 
-    __slots__ = ("_schema", "_validator", "is_valid")
+    __slots__ = ("_depth", "_schema", "_validator", "is_valid")
 
     def __init__(self, schema: dict[str, Any]) -> None:
         """Compile `schema`, which must not change afterwards.
@@ -31,22 +30,21 @@ class Checker:
         """
         self._schema = schema
         self._validator = _compile(schema)
+        self._depth = Structure(schema).explained_depth()
         self.is_valid = self._validator.is_valid
         """Does a JSON value fit? The hot path."""
 
     def problems(self, value: Any, noun: str = "argument") -> str:
         """What is wrong with a value, for its reader: up to five problems joined by "; ", empty when it fits.
 
-        `noun` is what a property of the root is called. A large value is explained from its beginning.
+        `noun` is what a property of the root is called. A large value is explained from its beginning, a deep one from its top.
         """
         if self.is_valid(value):
             return ""
-        part = excerpt(value)
+        part = excerpt(value, self._depth)
         told: dict[str, None] = {}
         for error in self._validator.iter_errors(part.value):
-            if isinstance(error.kind, _BY_ABSENCE) and tuple(error.instance_path) in part.cut:
-                continue
-            told.update(dict.fromkeys(wording.explain(error, self._schema, noun)))
+            told.update(dict.fromkeys(wording.explain(error, self._schema, noun, part.cut)))
             if len(told) >= SHOWN:
                 break
         return "; ".join(list(told)[:SHOWN]) or self._beyond(value, part.value, noun)
@@ -56,8 +54,8 @@ class Checker:
         if isinstance(value, dict):
             for name, item in value.items():
                 if name in part and not self.is_valid({**part, name: item}):
-                    return f"{wording.shorten(name, 60)}: breaks its schema beyond its first items; check every item"
-        return f"a large {noun} breaks the schema beyond its first items; check every item"
+                    return f"{wording.shorten(name, 60)}: breaks its schema {_BEYOND}"
+        return f"a large {noun} breaks the schema {_BEYOND}"
 
 
 def _compile(schema: dict[str, Any]) -> jsonschema_rs.Validator:

@@ -5,7 +5,7 @@ Values are echoed short: what a caller sent may be large, and it knows what it s
 
 import difflib
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from typing import Any
 
 from jsonschema_rs import ValidationError
@@ -13,18 +13,22 @@ from jsonschema_rs import ValidationErrorKind as Kind
 
 LINE = 200
 """Longest text for one problem, in characters."""
+_BY_ABSENCE = (Kind.Required, Kind.MinItems, Kind.MinProperties, Kind.Contains)
 _ECHO = 60
 _CHOICES = 12
 _NAMES = {"null": "null", "array": "a list", "object": "an object", "string": "a string", "number": "a number"}
 _NAMES |= {"integer": "an integer", "boolean": "true or false"}
 
 
-def explain(error: ValidationError, schema: Any, noun: str) -> Iterator[str]:
+def explain(
+    error: ValidationError, schema: Any, noun: str, cut: Container[tuple[str | int, ...]] = ()
+) -> Iterator[str]:
     """The problems one validation error stands for, each a short text.
 
-    `schema` is the one that was checked against, `noun` what a property of its root is called.
+    `schema` is the one that was checked against, `noun` what a property of its root is called. At the places `cut`
+    something was left out of the value, so that absence is no problem there.
     """
-    for path, text in _rules(error, schema, noun):
+    for path, text in _rules(error, schema, noun, cut):
         yield shorten(f"{path}: {text}" if path else text)
 
 
@@ -72,7 +76,11 @@ def choices(values: Sequence[Any]) -> str:
     return listed if len(values) <= _CHOICES else f"{listed} and {len(values) - _CHOICES} more"
 
 
-def _rules(error: ValidationError, schema: Any, noun: str) -> Iterator[tuple[str, str]]:
+def _rules(
+    error: ValidationError, schema: Any, noun: str, cut: Container[tuple[str | int, ...]]
+) -> Iterator[tuple[str, str]]:
+    if isinstance(error.kind, _BY_ABSENCE) and tuple(error.instance_path) in cut:
+        return
     kind, value, path = error.kind, error.instance, place(error.instance_path)
     whole = path or f"{noun}s"
     noun = "key" if path else noun
@@ -86,33 +94,33 @@ def _rules(error: ValidationError, schema: Any, noun: str) -> Iterator[tuple[str
         case Kind.Type():
             yield whole, _wrong_type(value, kind.types)
         case Kind.AnyOf() | Kind.OneOfNotValid():
-            yield from _branches(error, kind.context, whole, schema, noun)
+            meant = _meant(error, kind.context)
+            if not meant:
+                types = [name for branch in kind.context for name in _root_types(error, branch)]
+                yield whole, _wrong_type(value, dict.fromkeys(types))
+            for inner in meant:
+                yield from _rules(inner, schema, noun, cut)
         case Kind.PropertyNames():
             yield whole, f"a key breaks its rule: {shorten(kind.error.message)}"
         case _:
             yield whole, _simple(kind, value) or shorten(error.message)
 
 
-def _branches(
-    whole: ValidationError, branches: list[list[ValidationError]], path: str, schema: Any, noun: str
-) -> Iterator[tuple[str, str]]:
-    """Tell the branch that was meant: the one whose type fits; if there is none, the types there are."""
-    depth = len(whole.instance_path)
-    types: list[str] = []
-    meant: list[list[ValidationError]] = []
-    for branch in branches:
-        wrong_type = [e.kind.types for e in branch if isinstance(e.kind, Kind.Type) and len(e.instance_path) == depth]
-        if wrong_type:
-            types += wrong_type[0]
-        else:
-            meant.append(branch)
-    if not meant:
-        yield path, _wrong_type(whole.instance, dict.fromkeys(types))
-        return
+def _meant(whole: ValidationError, branches: list[list[ValidationError]]) -> list[ValidationError]:
+    """The errors of the alternative that was meant: its type fits, and it is missed by the least."""
+    fitting = [branch for branch in branches if not _root_types(whole, branch)]
     # A constant that differs is the mark of another form.
-    closest = min(meant, key=lambda branch: (sum(isinstance(e.kind, Kind.Constant) for e in branch), len(branch)))
-    for error in closest:
-        yield from _rules(error, schema, noun)
+    return min(
+        fitting, key=lambda branch: (sum(isinstance(e.kind, Kind.Constant) for e in branch), len(branch)), default=[]
+    )
+
+
+def _root_types(whole: ValidationError, branch: list[ValidationError]) -> list[str]:
+    """The types an alternative wants, when the value as a whole has another."""
+    depth = len(whole.instance_path)
+    return [
+        name for e in branch if isinstance(e.kind, Kind.Type) and len(e.instance_path) == depth for name in e.kind.types
+    ]
 
 
 def _known(schema: Any, schema_path: Sequence[str | int]) -> list[str]:

@@ -5,6 +5,8 @@ import secrets
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from asgiref.sync import async_to_sync
+
 from ..protocol import jsonrpc
 from ..protocol.content import PromptMessage, TextContent
 from ..protocol.headers import Headers
@@ -330,7 +332,7 @@ class SyncContext:
             context = self._context
             if name in _QUESTIONS and context.server.executor.asking_is_unsafe():
                 raise Unanswered(_IN_TRANSACTION)
-            return asyncio.run_coroutine_threadsafe(value(*args, **kwargs), context._loop).result()
+            return async_to_sync(value)(*args, **kwargs)
 
         return wait
 
@@ -342,7 +344,7 @@ class SyncContext:
         async def run() -> list[Any]:
             return await gather(*(branch(self._context) for branch in branches))
 
-        return asyncio.run_coroutine_threadsafe(run(), self._context._loop).result()
+        return async_to_sync(run)()
 
 
 def _shaped(revision: Revision, message: PromptMessage) -> dict[str, Any]:

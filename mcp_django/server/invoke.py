@@ -60,8 +60,10 @@ async def call_tool(call: Call, tool: Tool, arguments: dict[str, Any]) -> dict[s
         raise
     except TimedOut as problem:
         return tool_error(str(problem))
-    except Exception as problem:
-        translated = call.server.ports.translate(problem)
+    except BaseException as problem:
+        if not is_bug(problem):
+            raise
+        translated = call.server.ports.translate(problem) if isinstance(problem, Exception) else None
         if isinstance(translated, MCPError):
             raise translated from None
         return tool_error(
@@ -83,8 +85,10 @@ async def run_primitive(
         raise
     except (ToolError, TimedOut) as problem:
         raise InternalError(str(problem)) from None
-    except Exception as problem:
-        translated = call.server.ports.translate(problem)
+    except BaseException as problem:
+        if not is_bug(problem):
+            raise
+        translated = call.server.ports.translate(problem) if isinstance(problem, Exception) else None
         if isinstance(translated, MCPError):
             raise translated from None
         text = (
@@ -120,6 +124,14 @@ async def permit(call: Call, primitive: Primitive, unknown: MCPError) -> None:
         raise InsufficientScope(decision.scopes)
 
 
+def is_bug(problem: BaseException) -> bool:
+    """Is this the fault of the code that ran? `sys.exit()` is, and a cancellation that nobody asked for."""
+    if isinstance(problem, asyncio.CancelledError):
+        task = asyncio.current_task()
+        return task is None or not task.cancelling()
+    return isinstance(problem, Exception | SystemExit)
+
+
 def report(server: "Server", what: str, problem: BaseException) -> str:
     """Log a bug under a fresh reference; the text that may go out."""
     reference = secrets.token_hex(4)
@@ -134,11 +146,7 @@ async def _plain(call: Call, handler: Handler, values: dict[str, Any]) -> Any:
     if not handler.is_async:
         value = await executor.run(handler.fn, **values)
         return await value if inspect.isawaitable(value) else value
-    lease = executor.enter()
-    try:
-        return await handler.fn(**values)
-    finally:
-        lease.close()
+    return await handler.fn(**values)
 
 
 def _context(call: Call, primitive: Primitive) -> Context | None:

@@ -13,13 +13,15 @@ from .dispatcher import Body, dispatch, notice
 from .eras.base import Era as EraStrategy
 from .eras.handshake import OPENING, HandshakeEra
 from .eras.stateless import StatelessEra
-from .invoke import report
+from .invoke import is_bug, report
 from .listing import Encoded
 from .middleware import chain
 from .ports import Overloaded
+from .results import tool_error
 from .server import Server
 from .streams import Outbox
 
+CALLING = "tools/call"
 BATCH = 50
 """How many messages one batch may hold."""
 
@@ -111,12 +113,22 @@ class Pipeline:
         return body.decoded() if isinstance(body, Encoded) else body
 
     async def _finish(self, call: Call, work: Coroutine[Any, Any, Body]) -> bytes:
+        # One lane for whatever this call does with the ORM: middleware, dependencies, providers, the handler.
+        lease = self.server.executor.enter()
         try:
             return self._encode(call, await work)
         except (MCPError, Overloaded):
             raise
-        except Exception as problem:
-            raise InternalError(report(self.server, f"method {call.method!r}", problem)) from None
+        except BaseException as problem:
+            if not is_bug(problem):
+                raise
+            text = report(self.server, f"method {call.method!r}", problem)
+            if call.method == CALLING:
+                # A tool's result that has no JSON form is a bug like any other of the tool.
+                return self._encode(call, tool_error(text))
+            raise InternalError(text) from None
+        finally:
+            lease.close()
 
     def _encode(self, call: Call, body: Body) -> bytes:
         id = cast(jsonrpc.Request, call.message).id
@@ -139,12 +151,15 @@ class Pipeline:
         return Receipt(self._noticed(era.open(message, connection, outbox)))
 
     async def _noticed(self, call: Call) -> None:
+        lease = self.server.executor.enter()
         try:
             await (notice(call) if self._through is None else self._through(call))
         except MCPError:
             return  # there is nobody to tell
         except Exception as problem:
             report(self.server, f"notification {call.method!r}", problem)
+        finally:
+            lease.close()
 
     def _batch(self, era: EraStrategy, items: list[Any], connection: Connection, outbox: Outbox) -> Outcome:
         """Each element on its own, all at once; one that fails does not fail the others (JSON-RPC 2.0, batch)."""

@@ -5,6 +5,7 @@ from typing import Any
 
 from mcp_django import Context, ToolResult
 from tests.interaction.handlers import prompt, resource, tool
+from tests.interaction.stage import STAGE
 
 
 class Unspeakable:
@@ -24,6 +25,8 @@ def _deep() -> list[Any]:
     return items
 
 
+BACKGROUND: set[asyncio.Future[None]] = set()
+"""Keeps tasks from being collected."""
 ODD: dict[str, Any] = {
     "nan": float("nan"),
     "infinity": float("inf"),
@@ -126,3 +129,18 @@ async def odd_note(kind: str) -> Any:
 async def odd_prompt(kind: str) -> Any:
     """Something odd to say."""
     return ODD[kind]
+
+
+@tool()
+async def talk_on(ctx: Context) -> str:
+    """Leave a task behind that goes on talking after the answer."""
+
+    async def talk() -> None:
+        await STAGE.gate("afterwards").wait()
+        await ctx.report_progress(2)
+        await ctx.error("too late")
+        STAGE.note("talked on")
+
+    await ctx.report_progress(1)
+    BACKGROUND.add(asyncio.ensure_future(talk()))
+    return "done"

@@ -1,6 +1,7 @@
 """What handlers rely on is the same through both doors; and what of a bug may be seen outside."""
 
 import pytest
+from django.db import connection
 
 from tests.interaction.clients import Client
 
@@ -46,6 +47,40 @@ async def test_a_timeout_of_a_prompt_is_an_internal_error_that_says_the_limit(ei
     reply = await (await either()).request("prompts/get", {"name": "slow_prompt"})
     assert reply.verdict == (200, -32603)
     assert "0.05" in reply.error["message"]
+
+
+STOCK = [
+    "django.middleware.security.SecurityMiddleware",
+    "django.middleware.gzip.GZipMiddleware",
+    "django.middleware.http.ConditionalGetMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.locale.LocaleMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+]
+
+
+async def test_django_s_own_middleware_does_no_harm(settings, either):
+    settings.MIDDLEWARE = STOCK
+    client = await either()
+    gzip = {"accept-encoding": "gzip"}
+    assert (await client.tool("add", {"a": 1, "b": 2}, headers=gzip)).result["content"][0]["text"] == "3"
+    reply = await client.tool("steps", {"count": 50}, meta={"progressToken": 1}, headers=gzip)
+    assert len(reply.notifications("notifications/progress")) == 50
+
+
+async def test_atomic_requests_do_not_apply(either, monkeypatch):
+    monkeypatch.setitem(connection.settings_dict, "ATOMIC_REQUESTS", True)
+    client = await either()
+    assert (await client.tool("add_in_a_thread", {"a": 1, "b": 2})).result["content"][0]["text"] == "3"
+
+
+async def test_a_token_in_the_query_is_not_looked_at(modern):
+    client = modern(token=None)
+    for name in (b"access_token", b"token"):
+        assert (await client.request("tools/list", query_string=name + b"=alice")).status == 401
 
 
 @pytest.mark.parametrize("auth", [None, "token"])

@@ -56,6 +56,24 @@ async def test_capabilities_are_those_of_the_revision(connect, revision):
     assert set(capabilities) == expected
 
 
+async def test_what_is_not_declared_is_not_served(either):
+    client = await either(server="pages")
+    assert set(client.hello["capabilities"]) == {"tools", "resources", "logging"}
+    for method in ("prompts/list", "prompts/get", "completion/complete"):
+        params = {"name": "welcome"} if method == "prompts/get" else {}
+        assert (await client.request(method, params)).verdict == (404 if client.stateless else 200, -32601)
+    for method in ("tools/list", "resources/list", "resources/templates/list"):
+        assert (await client.request(method)).status == 200
+
+
+async def test_subscriptions_are_served_only_where_they_are_declared(legacy):
+    client = await legacy()
+    reply = await client.request("resources/subscribe", {"uri": "note://static"})
+    declared = client.hello["capabilities"]["resources"].get("subscribe", False)
+    assert ("result" in reply.message) is declared
+    assert declared or reply.error["code"] == -32601
+
+
 async def test_initialized_is_accepted_with_an_empty_body(latest_legacy):
     client = await latest_legacy()
     reply = await client.notify("notifications/initialized")

@@ -7,7 +7,7 @@ import asyncio
 
 import pytest
 
-from tests.interaction.clients import accept, answers
+from tests.interaction.clients import Client, accept, answers
 
 ELICITING = ["2025-06-18", "2025-11-25", "2026-07-28"]
 
@@ -158,6 +158,44 @@ async def test_a_sample_carries_its_options_and_comes_back_as_text(connect):
     assert (text(reply), method) == ("hello by m1", "sampling/createMessage")
     assert (params["maxTokens"], params["systemPrompt"], params["temperature"]) == (20, "Be brief", 0.5)
     assert params["messages"] == [{"role": "user", "content": {"type": "text", "text": "Say hello"}}]
+
+
+@pytest.mark.parametrize("version", ["2024-11-05", "2025-03-26"])
+async def test_the_older_revisions_have_samples_and_roots_but_no_forms(door, version):
+    client = await Client(door, version).open()
+    sample = {"role": "assistant", "content": {"type": "text", "text": "hello"}, "model": "m1"}
+    assert text(await client.ask_tool("ask_model", {}, answers([sample]))) == "hello by m1"
+    assert text(await client.ask_tool("ask_roots", {}, answers([{"roots": [{"uri": "file:///a"}]}]))) == "file:///a"
+    reply = await client.tool("ask_name")
+    assert len(reply.messages) == 1
+    assert "error" in reply.message or reply.result["isError"]
+
+
+@pytest.mark.parametrize("bad", [7, None, [], "text", {"content": 7}])
+async def test_an_answer_that_is_no_object_is_asked_for_again(latest_legacy, bad):
+    client = await latest_legacy()
+    exchange = client.begin("tools/call", {"name": "ask_model"})
+    question = await exchange.message()
+    assert (await client.post({"jsonrpc": "2.0", "id": question["id"], "result": bad})).status in (202, 400)
+    if bad is None or type(bad) is dict:
+        question = await exchange.message()
+    await exchange_or_again(client, exchange, question)
+
+
+async def exchange_or_again(client, exchange, question):
+    """Give the proper answer at last."""
+    sample = {"role": "assistant", "content": {"type": "text", "text": "hello"}, "model": "m1"}
+    await client.post({"jsonrpc": "2.0", "id": question["id"], "result": sample})
+    assert text(await exchange.reply()) == "hello by m1"
+
+
+async def test_a_second_answer_to_a_question_is_dropped(latest_legacy):
+    client = await latest_legacy()
+    exchange = client.begin("tools/call", {"name": "ask_name"})
+    question = await exchange.message()
+    await client.answer(question["id"], value("first"))
+    await client.answer(question["id"], value("second"))
+    assert text(await exchange.reply()) == "Hello first"
 
 
 async def test_a_sample_may_come_back_in_several_blocks(connect):

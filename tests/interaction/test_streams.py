@@ -231,3 +231,26 @@ async def test_a_client_that_left_makes_room_for_another_call(limits, modern, st
     await stage.until("wait cancelled")
     await exchange.end()
     assert (await client.tool("add", {"a": 1, "b": 2})).status == 200
+
+
+async def test_nothing_is_said_after_the_answer(either, stage):
+    client = await either()
+    reply = await client.tool("talk_on", meta={"progressToken": 1})
+    stage.gate("afterwards").set()
+    await stage.until("talked on")
+    assert [message.get("method") for message in reply.messages] == ["notifications/progress", None]
+    assert text(await client.tool("add", {"a": 1, "b": 2})) == "3"
+
+
+async def test_a_request_without_an_id_is_a_notification_and_runs_nothing(either, stage):
+    client = await either()
+    reply = await client.notify(
+        "tools/call", {"name": "add", "arguments": {"a": 1, "b": 2}}, headers={"mcp-name": None}
+    )
+    assert (reply.status, reply.body) == (202, b"")
+    assert stage.counts["add"] == 0
+
+
+async def test_a_notification_with_an_id_is_no_method(either):
+    reply = await (await either()).request("notifications/initialized")
+    assert reply.error["code"] == -32601
