@@ -14,6 +14,6 @@ class MCPConfig(AppConfig):
 
     def ready(self) -> None:
         # The checks register themselves when they are imported, which needs the app registry.
-        from mcp_django import checks, conf, discovery  # noqa: F401
+        from . import checks, conf, discovery  # noqa: F401
 
         discovery.autodiscover(conf.autodiscover_modules())

@@ -17,8 +17,8 @@ from typing import Any
 from django.core.checks import CheckMessage, Error, Tags, Warning, register
 from django.utils.version import get_version_tuple
 
-from mcp_django import conf
-from mcp_django.server import registry
+from . import conf
+from .server import registry
 
 OTHER_DISTRIBUTION = "mcp-django"
 LEAST_ASGIREF = (3, 13)

@@ -10,8 +10,8 @@ from django.utils.timesince import timesince
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext
 
-from mcp_django.conf import get_settings
-from mcp_django.models import EndReason, Session
+from ..conf import get_settings
+from ..models import EndReason, Session
 
 
 class StateFilter(admin.SimpleListFilter):

@@ -17,9 +17,9 @@ from django.utils.html import format_html
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext
 
-from mcp_django.conf import get_settings
-from mcp_django.models import PersonalAccessToken
-from mcp_django.models.token import DEFAULT_DAYS, check_scopes
+from ..conf import get_settings
+from ..models import PersonalAccessToken
+from ..models.token import DEFAULT_DAYS, check_scopes
 
 
 class ScopesField(forms.CharField):

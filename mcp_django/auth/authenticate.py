@@ -20,14 +20,14 @@ from django.db import Error as DatabaseFailure
 from django.db import transaction
 from django.db.models.signals import post_delete, post_save
 
-from mcp_django.auth.challenge import challenge
-from mcp_django.auth.principal import Principal, local_principal
-from mcp_django.auth.verifiers import INVALID, AuthError, Verifier
-from mcp_django.models import PersonalAccessToken
-from mcp_django.protocol import jsonrpc
-from mcp_django.protocol.errors import InternalError, InvalidRequest, TransportRefusal
-from mcp_django.protocol.headers import Headers
-from mcp_django.server.ports import Executor, Overloaded
+from ..models import PersonalAccessToken
+from ..protocol import jsonrpc
+from ..protocol.errors import InternalError, InvalidRequest, TransportRefusal
+from ..protocol.headers import Headers
+from ..server.ports import Executor, Overloaded
+from .challenge import challenge
+from .principal import Principal, local_principal
+from .verifiers import INVALID, AuthError, Verifier
 
 logger = logging.getLogger("mcp_django.auth")
 

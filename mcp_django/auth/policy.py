@@ -12,10 +12,10 @@ from typing import Any, Protocol, cast
 
 from asgiref.sync import sync_to_async
 
-from mcp_django.auth.principal import Principal
-from mcp_django.server import ports
-from mcp_django.server.handlers import is_async
-from mcp_django.server.ports import ALLOW, HIDDEN, Decision, Executor, Overloaded, step_up
+from ..server import ports
+from ..server.handlers import is_async
+from ..server.ports import ALLOW, HIDDEN, Decision, Executor, Overloaded, step_up
+from .principal import Principal
 
 logger = logging.getLogger("mcp_django.auth")
 

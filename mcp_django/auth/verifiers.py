@@ -14,9 +14,9 @@ from django.db import Error as DatabaseFailure
 from django.db.models import Q
 from django.utils import timezone
 
-from mcp_django.auth.principal import Principal
-from mcp_django.models import PersonalAccessToken
-from mcp_django.server.handlers import is_async
+from ..models import PersonalAccessToken
+from ..server.handlers import is_async
+from .principal import Principal
 
 logger = logging.getLogger("mcp_django.auth")
 

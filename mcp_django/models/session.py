@@ -14,9 +14,9 @@ from django.db import IntegrityError, models, transaction
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
-from mcp_django.conf import user_model_name
-from mcp_django.models.primary import PrimaryManager
-from mcp_django.signals import session_closed
+from ..conf import user_model_name
+from ..signals import session_closed
+from .primary import PrimaryManager
 
 KEY_PREFIX = 8
 OWNER_LENGTH = 255

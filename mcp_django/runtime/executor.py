@@ -19,7 +19,7 @@ from typing import Any, Final, TypeVar, cast
 from asgiref.sync import AsyncToSync, SyncToAsync, ThreadSensitiveContext, sync_to_async
 from django.db import connections
 
-from mcp_django.runtime.lanes import LanePool, Lease, presentable
+from .lanes import LanePool, Lease, presentable
 
 T = TypeVar("T")
 

@@ -22,7 +22,7 @@ from django.db import connections, reset_queries
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.signals import connection_created
 
-from mcp_django.server.ports import Overloaded
+from ..server.ports import Overloaded
 
 logger = logging.getLogger("mcp_django.lanes")
 

@@ -26,9 +26,9 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from mcp_django.protocol import jsonrpc
-from mcp_django.protocol.errors import InvalidParams
-from mcp_django.server.ports import StateTooLarge
+from ..protocol import jsonrpc
+from ..protocol.errors import InvalidParams
+from ..server.ports import StateTooLarge
 
 VERSION = b"\x01"
 ID, SALT, NONCE = 4, 16, 12

@@ -18,15 +18,15 @@ from typing import Any
 from django.db import Error
 from django.utils import timezone
 
-from mcp_django.conf import Limits, get_settings
-from mcp_django.models import Session as SessionRow
-from mcp_django.models.session import SlotContention
-from mcp_django.protocol import jsonrpc
-from mcp_django.protocol.errors import InvalidParams
-from mcp_django.protocol.revisions import REVISIONS, Revision
-from mcp_django.server.ports import Executor, Overloaded
-from mcp_django.server.session import Session
-from mcp_django.signals import session_closed, session_opened
+from ..conf import Limits, get_settings
+from ..models import Session as SessionRow
+from ..models.session import SlotContention
+from ..protocol import jsonrpc
+from ..protocol.errors import InvalidParams
+from ..protocol.revisions import REVISIONS, Revision
+from ..server.ports import Executor, Overloaded
+from ..server.session import Session
+from ..signals import session_closed, session_opened
 
 logger = logging.getLogger("mcp_django.sessions")
 

@@ -8,6 +8,7 @@ from pydantic_core import ErrorDetails, PydanticSerializationError, to_json
 from typing_extensions import TypedDict
 
 from . import wording
+from .complexity import Structure
 from .errors import ArgumentError, DeclarationError
 from .generation import Compiled, SchemaGenerator, compile_type
 from .validation import SHOWN
@@ -31,11 +32,13 @@ def compile_fields(
     create: Any = TypedDict
     holder = with_config(config)(create("Arguments", dict(fields)))
     try:
-        return compile_type(holder, where, generator=generator)
+        compiled = compile_type(holder, where, generator=generator)
     except DeclarationError:
         for name, annotation in fields.items():
             compile_type(unqualified(annotation), f"{where}: parameter '{name}'")
         raise
+    _refuse_endless_choice(compiled.schema, where)
+    return compiled
 
 
 def converter(compiled: Compiled) -> Convert:
@@ -102,6 +105,19 @@ def _path(loc: tuple[str | int, ...], value: Any) -> list[str | int]:
             continue
         path.append(step)
     return path
+
+
+def _refuse_endless_choice(schema: dict[str, Any], where: str) -> None:
+    """Refuse alternatives that pydantic tries in full at every level: a few dozen levels would take for ever."""
+    structure = Structure(schema)
+    for alternatives in structure.returning("anyOf"):
+        types = [structure.type_of(alternative) for alternative in alternatives]
+        if len(set(types)) < len(types):
+            names = [str(alternative.get("$ref", "a type")).rpartition("/")[2] for alternative in alternatives]
+            raise DeclarationError(
+                f"{where}: {' and '.join(names)} hold a choice between each other, which takes for ever on a deep "
+                "value; tell them apart by Field(discriminator=...)"
+            )
 
 
 def unqualified(annotation: Any) -> Any:

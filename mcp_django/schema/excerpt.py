@@ -58,9 +58,8 @@ class _Cutter:
         if isinstance(value, dict):
             return {key: self.copy(item, (*path, key)) for key, item in self._some(value.items(), path)}
         if isinstance(value, list):
-            return [
-                self.copy(item, (*path, index)) for index, item in self._some([*enumerate(value[: _ITEMS + 1])], path)
-            ]
+            items = list(enumerate(value[: _ITEMS + 1]))
+            return [self.copy(item, (*path, index)) for index, item in self._some(items, path)]
         return value
 
     def _some(self, items: Collection[Any], path: tuple[str | int, ...]) -> Iterator[Any]:

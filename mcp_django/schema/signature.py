@@ -13,7 +13,6 @@ from pydantic.fields import Field, FieldInfo
 
 from ..protocol.headers import HeaderParam
 from .callables import MISSING, Argument, Shape, shape_of
-from .complexity import Structure
 from .conversion import Convert, compile_fields, converter, explain
 from .docstrings import describe
 from .errors import ArgumentError, DeclarationError
@@ -144,7 +143,6 @@ def _described(
         {name: field_of(argument) for name, argument in arguments.items()}, where=f"{shape.name}()"
     )
     generated = compiled.schema
-    _refuse_endless_choice(generated, shape)
     schema: dict[str, Any] = {"type": "object", "properties": dict(generated.get("properties", {}))}
     for key in ("required", "additionalProperties", "$defs"):
         if key in generated:
@@ -154,19 +152,6 @@ def _described(
             schema["properties"][name], argument, descriptions.get(argument.name), schema.get("$defs", {})
         )
     return schema, converter(compiled)
-
-
-def _refuse_endless_choice(schema: dict[str, Any], shape: Shape) -> None:
-    """Refuse alternatives that pydantic tries in full at every level: a few dozen levels would take for ever."""
-    structure = Structure(schema)
-    for alternatives in structure.returning:
-        kinds = [structure.types_of(alternative) for alternative in alternatives]
-        names = [str(alternative.get("$ref", "")).rpartition("/")[2] for alternative in alternatives]
-        if len(set(kinds)) < len(kinds):
-            raise DeclarationError(
-                f"{shape.name}(): {' and '.join(filter(None, names))} contain a choice between each other; "
-                "tell them apart with Field(discriminator=...)"
-            )
 
 
 def _property(

@@ -14,7 +14,7 @@ from .excerpt import excerpt
 
 SHOWN = 5
 """Problems told at most; a model that has five to mend does not need the rest yet."""
-_BEYOND = "somewhere beyond its first items and levels; check all of them"
+_BEYOND = "beyond its first items or levels; check every one"
 
 
 class Checker:
@@ -37,7 +37,8 @@ class Checker:
     def problems(self, value: Any, noun: str = "argument") -> str:
         """What is wrong with a value, for its reader: up to five problems joined by "; ", empty when it fits.
 
-        `noun` is what a property of the root is called. A large value is explained from its beginning, a deep one from its top.
+        `noun` is what a property of the root is called.
+        A large value is explained from its beginning, a deep one from its top.
         """
         if self.is_valid(value):
             return ""

@@ -109,18 +109,19 @@ def _rules(
 def _meant(whole: ValidationError, branches: list[list[ValidationError]]) -> list[ValidationError]:
     """The errors of the alternative that was meant: its type fits, and it is missed by the least."""
     fitting = [branch for branch in branches if not _root_types(whole, branch)]
+    return min(fitting, key=_distance, default=[])
+
+
+def _distance(branch: list[ValidationError]) -> tuple[int, int]:
     # A constant that differs is the mark of another form.
-    return min(
-        fitting, key=lambda branch: (sum(isinstance(e.kind, Kind.Constant) for e in branch), len(branch)), default=[]
-    )
+    return sum(isinstance(error.kind, Kind.Constant) for error in branch), len(branch)
 
 
 def _root_types(whole: ValidationError, branch: list[ValidationError]) -> list[str]:
     """The types an alternative wants, when the value as a whole has another."""
     depth = len(whole.instance_path)
-    return [
-        name for e in branch if isinstance(e.kind, Kind.Type) and len(e.instance_path) == depth for name in e.kind.types
-    ]
+    at_root = [error.kind for error in branch if len(error.instance_path) == depth]
+    return [name for kind in at_root if isinstance(kind, Kind.Type) for name in kind.types]
 
 
 def _known(schema: Any, schema_path: Sequence[str | int]) -> list[str]:

@@ -96,6 +96,17 @@ async def test_an_id_of_another_type_is_an_invalid_request(victim, id):
     await still_served(client)
 
 
+@pytest.mark.parametrize("method", [None, True, 7, [], {}, {"a": []}, ["tools/list"]])
+async def test_a_method_of_another_type_is_an_invalid_request(victim, method):
+    client = await victim()
+    message = client.request_message("tools/list")
+    message["method"] = method
+    reply = await client.post(message, headers={"mcp-method": None})
+    assert reply.verdict == (400, -32600)
+    assert reply.message["id"] == message["id"]
+    await still_served(client)
+
+
 @pytest.mark.parametrize("version", [None, "1.0", 2.0, 2, "2.0 ", []])
 async def test_another_json_rpc_is_an_invalid_request(victim, version):
     client = await victim()

@@ -17,9 +17,7 @@ def post():
         speaker = Client(Door(None, "/view"), revision)
         sent = {**speaker.headers(message), **{name.replace("_", "-"): value for name, value in headers.items()}}
         content_type = sent.pop("content-type")
-        sent.pop("host")
-        django = DjangoClient(SERVER_NAME="127.0.0.1")
-        response = django.post(speaker.path(), json.dumps(message), content_type=content_type, headers=sent)
+        response = DjangoClient().post(speaker.path(), json.dumps(message), content_type=content_type, headers=sent)
         assert not response.streaming
         found = json.loads(response.content) if response.content else None
         if found is not None:

@@ -4,8 +4,8 @@ from typing import Any
 
 from django.core.management.base import BaseCommand
 
-from mcp_django.conf import get_settings
-from mcp_django.models import Session
+from ...conf import get_settings
+from ...models import Session
 
 SLICE = 500
 

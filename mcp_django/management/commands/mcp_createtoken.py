@@ -9,9 +9,9 @@ from django.core.exceptions import ValidationError
 from django.core.management.base import BaseCommand, CommandError
 from django.utils import timezone
 
-from mcp_django.conf import get_settings
-from mcp_django.models import PersonalAccessToken
-from mcp_django.models.token import DEFAULT_DAYS
+from ...conf import get_settings
+from ...models import PersonalAccessToken
+from ...models.token import DEFAULT_DAYS
 
 
 class Command(BaseCommand):

@@ -1,0 +1,136 @@
+"""Small values that could make much work: refused at registration, or explained within bounds."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, Union
+
+import pytest
+from pydantic import BaseModel, Field
+
+from mcp_django.schema import ArgumentError, DeclarationError, parameters_of
+from mcp_django.schema.complexity import UNBOUNDED, Structure
+
+
+class Leaf(BaseModel):
+    kind: Literal["leaf"]
+
+
+class Not(BaseModel):
+    child: "Annotated[Not | Wrap | Leaf, Field(discriminator='kind')]"
+    kind: Literal["not"]
+
+
+class Wrap(BaseModel):
+    child: "Annotated[Not | Wrap | Leaf, Field(discriminator='kind')]"
+    kind: Literal["wrap"]
+
+
+class Left(BaseModel):
+    child: "Left | Right | None" = None
+    a: int = 0
+
+
+class Right(BaseModel):
+    children: "list[Left | Right]" = []
+    b: int = 0
+
+
+@dataclass
+class Chain:
+    next: "Chain | None" = None
+    other: Union["Chain", int, list["Chain"]] = 0
+
+
+def taking(annotation: Any) -> Callable[..., None]:
+    def tool(value: Any) -> None: ...
+
+    tool.__annotations__["value"] = annotation
+    return tool
+
+
+def by_hand(**arguments: Any) -> None: ...
+
+
+def nothing(annotation: Any) -> bool:
+    return False
+
+
+def nested(levels: int, kind: str, leaf: Any) -> Any:
+    for _ in range(levels):
+        leaf = {"child": leaf, "kind": kind}
+    return leaf
+
+
+def test_types_that_hold_a_choice_between_each_other_need_a_discriminator() -> None:
+    with pytest.raises(DeclarationError, match=r"tool\(\): Left and Right hold .* Field\(discriminator=...\)"):
+        parameters_of(taking(Left), is_injected=nothing)
+
+
+def test_a_type_that_holds_itself_in_one_way_needs_none() -> None:
+    parameters = parameters_of(taking(Chain), is_injected=nothing)
+    value = {"value": {"next": {"other": [{"other": 1}]}}}
+    parameters.check(value)
+    assert parameters.convert(value) == {"value": Chain(Chain(None, [Chain(None, 1)]))}
+
+
+@pytest.mark.parametrize("kind", ["not", "wrap"])
+@pytest.mark.parametrize("levels", [1, 60])
+def test_a_deep_value_of_types_told_apart_is_checked_and_converted(kind: str, levels: int) -> None:
+    parameters = parameters_of(taking(Not), is_injected=nothing)
+    value = {"value": {"kind": "not", "child": nested(levels, kind, {"kind": "leaf"})}}
+    parameters.check(value)
+    assert parameters.convert(value)["value"].child.kind == kind
+
+
+def test_a_deep_value_is_explained_from_its_top() -> None:
+    parameters = parameters_of(taking(Not), is_injected=nothing)
+    deep = {"value": nested(60, "not", {"kind": "flower"})}
+    with pytest.raises(ArgumentError, match=r"^value: breaks its schema beyond its first items or levels"):
+        parameters.check(deep)
+    deep["value"]["child"] = 5
+    with pytest.raises(ArgumentError, match=r"^value\.child: 5 is an integer; give an object$"):
+        parameters.check(deep)
+
+
+def test_explaining_a_deep_value_takes_bounded_time() -> None:
+    """Without the cut it takes hours."""
+    parameters = parameters_of(taking(Not), is_injected=nothing)
+    deep = {"value": nested(40, "not", {"kind": "flower"})}
+    started = time.perf_counter()
+    with pytest.raises(ArgumentError):
+        parameters.check(deep)
+    assert time.perf_counter() - started < 5
+
+
+def test_the_depth_of_an_explanation_follows_the_alternatives_that_return() -> None:
+    def schema(fan: int) -> dict[str, Any]:
+        choice = {"anyOf": [{"$ref": f"#/$defs/{n}"} for n in range(fan)]}
+        return {"$defs": {str(n): {"properties": {"a": choice}} for n in range(fan)}, "$ref": "#/$defs/0"}
+
+    assert [Structure(schema(fan)).explained_depth() for fan in (1, 2, 5, 50)] == [UNBOUNDED, 8, 3, 2]
+
+
+def bomb(levels: int) -> dict[str, Any]:
+    again = [{"allOf": [{"$ref": f"#/$defs/{n + 1}"}] * 2} for n in range(levels)]
+    return {"type": "object", "$defs": {str(n): inner for n, inner in enumerate([*again, {}])}, "$ref": "#/$defs/0"}
+
+
+LOOPS: list[dict[str, Any]] = [
+    {"type": "object", "$ref": "#"},
+    {"type": "object", "allOf": [{"$ref": "#/$defs/a"}], "$defs": {"a": {"not": {"$ref": "#/$defs/a"}}}},
+    {"type": "object", "properties": {"x": {"$ref": "#a"}}, "$defs": {"n": {"$anchor": "a", "if": {"$ref": "#a"}}}},
+    {"type": "object", "$defs": {"a/b~c": {"anyOf": [{"$ref": "#/$defs/a~1b~0c"}]}}},
+]
+
+
+@pytest.mark.parametrize("schema", [bomb(30), *LOOPS], ids=lambda schema: str(schema)[:60])
+def test_references_that_pile_schemas_on_one_value_are_refused(schema: dict[str, Any]) -> None:
+    with pytest.raises(DeclarationError, match="input_schema: references apply more than"):
+        parameters_of(by_hand, is_injected=nothing, input_schema=schema)
+
+
+def test_references_that_return_through_a_part_of_the_value_are_served() -> None:
+    tree = {"type": "object", "properties": {"children": {"type": "array", "items": {"$ref": "#"}}}}
+    for schema in (bomb(5), tree):
+        parameters_of(by_hand, is_injected=nothing, input_schema=schema).check({})
