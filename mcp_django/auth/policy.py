@@ -19,7 +19,7 @@ from .principal import Principal
 
 logger = logging.getLogger("mcp_django.auth")
 
-Permission = str | Sequence[str] | Callable[[Any], Any]
+Permission = str | Callable[[Any], Any] | Sequence[str | Callable[[Any], Any]]
 Run = Callable[..., Awaitable[Any]]
 
 
@@ -46,12 +46,11 @@ def decide_now(principal: Principal, primitive: Guarded) -> Decision | None:
         return ALLOW
     permission = primitive.permission
     if permission is not None:
-        if callable(permission):
-            return None
-        answers = [principal.known_perm(name) for name in _names(permission)]
+        names, functions = _parts(permission)
+        answers = [principal.known_perm(name) for name in names]
         if False in answers:
             return HIDDEN
-        if None in answers:
+        if functions or None in answers:
             return None
     return _by_scopes(principal, primitive)
 
@@ -65,12 +64,13 @@ async def decide(principal: Principal, primitive: Guarded, *, run: Run = _in_thr
     decision = decide_now(principal, primitive)
     if decision is not None:
         return decision
-    permission = primitive.permission
-    if callable(permission):
-        permitted = await _consult(permission, principal, primitive, run)
-    else:
-        permitted = all(await run(_ask, principal, _names(permission)))
-    return _by_scopes(principal, primitive) if permitted else HIDDEN
+    names, functions = _parts(primitive.permission)
+    if names and not all(await run(_ask, principal, names)):
+        return HIDDEN
+    for function in functions:
+        if not await _consult(function, principal, primitive, run):
+            return HIDDEN
+    return _by_scopes(principal, primitive)
 
 
 class Policy:
@@ -105,7 +105,7 @@ class Policy:
         if open_ones:
             lease = self._executor.enter()
             try:
-                names = {name for one in open_ones if not callable(one.permission) for name in _names(one.permission)}
+                names = {name for one in open_ones for name in _parts(one.permission)[0]}
                 if names:
                     await self._executor.run(_ask, who, names)
                 hidden += [one.key for one in open_ones if not (await decide(who, one, run=self._executor.run)).visible]
@@ -142,10 +142,12 @@ def _sort(principal: Principal, primitives: Iterable[Guarded]) -> tuple[list[str
     return hidden, open_ones
 
 
-def _names(permission: str | Sequence[str] | None) -> Sequence[str]:
+def _parts(permission: Permission | None) -> tuple[list[str], list[Callable[[Any], Any]]]:
+    """The Django permissions and the functions that it asks for, all of them."""
     if permission is None:
-        return ()
-    return (permission,) if isinstance(permission, str) else permission
+        return [], []
+    parts = [permission] if isinstance(permission, str) or callable(permission) else permission
+    return [part for part in parts if isinstance(part, str)], [part for part in parts if not isinstance(part, str)]
 
 
 def _ask(principal: Principal, names: Iterable[str]) -> list[bool]:

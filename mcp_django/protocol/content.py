@@ -12,7 +12,7 @@ import mimetypes
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from .types import Annotations, Icon, Role
 
@@ -73,12 +73,14 @@ class TextContent:
 
 
 @dataclass(frozen=True, slots=True)
-class ImageContent:
-    """A picture.
+class _Media:
+    """Bytes with a media type.
 
     Raises:
         ValueError: `data` is text but not base64.
     """
+
+    KIND: ClassVar[str]
 
     data: bytes | str
     mime_type: str
@@ -90,58 +92,36 @@ class ImageContent:
 
     @classmethod
     def from_bytes(cls, data: bytes, mime_type: str | None = None) -> Self:
-        """Make one from bytes; PNG, JPEG, GIF and WebP tell their type themselves.
+        """Make one from bytes; PNG, JPEG, GIF and WebP, WAV, Ogg, FLAC and MP3 tell their type themselves.
 
         Raises:
             ValueError: the type is neither given nor recognised.
         """
-        return cls(data, mime_type or _sniffed(data, "image"))
+        return cls(data, mime_type or _sniffed(data, cls.KIND))
 
     @classmethod
     def from_file(cls, path: str | Path, mime_type: str | None = None) -> Self:
         """Make one from a file; the type comes from `mime_type`, else from the file's name, else from its bytes."""
-        return cls.from_bytes(Path(path).read_bytes(), mime_type or _guessed(path, "image/"))
+        return cls.from_bytes(Path(path).read_bytes(), mime_type or _guessed(path, f"{cls.KIND}/"))
 
     def to_wire(self) -> dict[str, Any]:
         """Return the wire object."""
-        wire = {"type": "image", "data": _encoded(self.data), "mimeType": self.mime_type}
+        wire = {"type": self.KIND, "data": _encoded(self.data), "mimeType": self.mime_type}
         return _extras(wire, self.annotations, self.meta)
 
 
 @dataclass(frozen=True, slots=True)
-class AudioContent:
-    """A sound.
+class ImageContent(_Media):
+    """A picture, from bytes or base64 text."""
 
-    Raises:
-        ValueError: `data` is text but not base64.
-    """
+    KIND: ClassVar[str] = "image"
 
-    data: bytes | str
-    mime_type: str
-    annotations: Annotations | None = None
-    meta: Mapping[str, Any] | None = None
 
-    def __post_init__(self) -> None:
-        _checked(self.data, type(self).__name__)
+@dataclass(frozen=True, slots=True)
+class AudioContent(_Media):
+    """A sound, from bytes or base64 text."""
 
-    @classmethod
-    def from_bytes(cls, data: bytes, mime_type: str | None = None) -> Self:
-        """Make one from bytes; WAV, Ogg, FLAC and MP3 tell their type themselves.
-
-        Raises:
-            ValueError: the type is neither given nor recognised.
-        """
-        return cls(data, mime_type or _sniffed(data, "audio"))
-
-    @classmethod
-    def from_file(cls, path: str | Path, mime_type: str | None = None) -> Self:
-        """Make one from a file; the type comes from `mime_type`, else from the file's name, else from its bytes."""
-        return cls.from_bytes(Path(path).read_bytes(), mime_type or _guessed(path, "audio/"))
-
-    def to_wire(self) -> dict[str, Any]:
-        """Return the wire object."""
-        wire = {"type": "audio", "data": _encoded(self.data), "mimeType": self.mime_type}
-        return _extras(wire, self.annotations, self.meta)
+    KIND: ClassVar[str] = "audio"
 
 
 def _guessed(path: str | Path, kind: str) -> str | None:

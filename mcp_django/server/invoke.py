@@ -61,14 +61,7 @@ async def call_tool(call: Call, tool: Tool, arguments: dict[str, Any]) -> dict[s
     except TimedOut as problem:
         return tool_error(str(problem))
     except BaseException as problem:
-        if not is_bug(problem):
-            raise
-        translated = call.server.ports.translate(problem) if isinstance(problem, Exception) else None
-        if isinstance(translated, MCPError):
-            raise translated from None
-        return tool_error(
-            str(translated) if translated is not None else report(call.server, f"tool {tool.name!r}", problem)
-        )
+        return tool_error(sorted_out(call, f"tool {tool.name!r}", problem))
 
 
 async def run_primitive(
@@ -86,17 +79,7 @@ async def run_primitive(
     except (ToolError, TimedOut) as problem:
         raise InternalError(str(problem)) from None
     except BaseException as problem:
-        if not is_bug(problem):
-            raise
-        translated = call.server.ports.translate(problem) if isinstance(problem, Exception) else None
-        if isinstance(translated, MCPError):
-            raise translated from None
-        text = (
-            str(translated)
-            if translated is not None
-            else report(call.server, f"{primitive.kind} {primitive.key!r}", problem)
-        )
-        raise InternalError(text) from None
+        raise InternalError(sorted_out(call, f"{primitive.kind} {primitive.key!r}", problem)) from None
 
 
 async def run_handler(call: Call, handler: Handler, values: dict[str, Any], context: Context) -> Any:
@@ -122,6 +105,19 @@ async def permit(call: Call, primitive: Primitive, unknown: MCPError) -> None:
         raise unknown
     if decision != ALLOW:
         raise InsufficientScope(decision.scopes)
+
+
+def sorted_out(call: Call, what: str, problem: BaseException) -> str:
+    """What the client is told of an exception: its text if the server's table knows it, else a bug's reference.
+
+    Raises the MCPError that the table makes of it, and whatever is no failure of the code.
+    """
+    if not is_bug(problem):
+        raise problem
+    translated = call.server.ports.translate(problem) if isinstance(problem, Exception) else None
+    if isinstance(translated, MCPError):
+        raise translated from None
+    return report(call.server, what, problem) if translated is None else str(translated)
 
 
 def is_bug(problem: BaseException) -> bool:

@@ -16,7 +16,7 @@ from ..protocol.uri import UriTemplate
 from ..schema import Output, Parameters
 from .handlers import Handler
 
-Permission = str | Sequence[str] | Callable[[Any], Any]
+Permission = str | Callable[[Any], Any] | Sequence[str | Callable[[Any], Any]]
 
 
 @dataclass(kw_only=True, eq=False)

@@ -122,3 +122,10 @@ async def test_streams_and_errors_may_be_read_by_an_allowed_page_too(settings, m
 async def test_without_cors_no_page_may_read(modern):
     reply = await modern().request("tools/list", headers={"origin": "http://localhost:3000"})
     assert not [name for name in reply.headers if name.startswith("access-control-")]
+
+
+async def test_pages_from_loopback_may_read_while_a_project_is_written(settings, modern):
+    settings.DEBUG = True
+    reply = await modern().request("tools/list", headers={"origin": "http://localhost:6274"})
+    assert reply.headers["access-control-allow-origin"] == "http://localhost:6274"
+    assert (await modern().request("tools/list", headers={"origin": "https://app.example"})).status == 403

@@ -3,7 +3,9 @@
 import contextlib
 import json
 import socket
+import time
 import urllib.request
+from collections.abc import Callable
 
 import pytest
 
@@ -28,6 +30,8 @@ HEADERS = {
     "Mcp-Method": "tools/call",
     "Mcp-Name": "add_numbers",
 }
+IN_FLIGHT = 32
+"""The fixtures server's limit of calls of one principal: the default."""
 
 
 @pytest.fixture(params=["/mcp", "/view/mcp"], ids=["asgi", "view"])
@@ -111,6 +115,30 @@ def test_a_reset_in_the_middle_of_a_call_is_no_harm(port: int, path: str) -> Non
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\x00\x00\x00\x00\x00\x00\x00")
     connection.close()
     still_served(port, path)
+
+
+def test_clients_that_go_free_the_calls_they_left(port: int, path: str) -> None:
+    """As many calls as one principal may have: while they run one more is refused, and no longer once they are left."""
+    body = BODY.replace(b"add_numbers", b"slow_compute").replace(b'{"a": 1, "b": 2}', b'{"seconds": 600}')
+    request = head(path, port, Content_Length=str(len(body))).replace(b"add_numbers", b"slow_compute") + b"\r\n" + body
+    with contextlib.ExitStack() as connections:
+        for _ in range(IN_FLIGHT):
+            connections.enter_context(connect(port)).sendall(request)
+        until(lambda: status(port, path) == 429)
+    until(lambda: status(port, path) == 200)
+
+
+def status(port: int, path: str) -> int:
+    """The status of one more call."""
+    answer = talk(port, head(path, port, Content_Length=str(len(BODY)), Connection="close") + b"\r\n" + BODY)
+    return int(answer.split()[1])
+
+
+def until(condition: Callable[[], bool]) -> None:
+    """Ask again and again; the other process has no way to tell us."""
+    give_up = time.monotonic() + 10
+    while not condition():
+        assert time.monotonic() < give_up
 
 
 def test_a_chunked_body_is_read(port: int, path: str) -> None:
