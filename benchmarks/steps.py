@@ -68,7 +68,7 @@ def before_the_call(exchange: Exchange, token: bytes) -> list[Step]:
         ("headers to a dict", lambda: Headers(exchange.headers)),
         ("Host and Origin", lambda: ours._guard.check(headers)),
         ("local principal", lambda: ours._authenticator.known(headers, PEER)),
-        ("size and media types", lambda: ours._check_media(headers, len(body))),
+        ("size and media types", lambda: ours._check_media(headers, False)),
         ("decode", lambda: jsonrpc.decode(body)),
         ("  of which orjson", lambda: jsonrpc.loads(body)),
         ("era", lambda: select(module._version(headers), raw)),
@@ -127,7 +127,8 @@ async def the_call(exchange: Exchange, number: int) -> list[tuple[str, float]]:
         return b""
 
     def taken_off() -> None:
-        work = Work(call, nothing())
+        run = nothing()
+        work = Work(call, run, run)
         ours._take_off(work)
         work.run.close()
         ours._in_flight.leave(principal.key)

@@ -5,7 +5,7 @@ from typing import Any, Generic, TypeVar
 
 from ..protocol.revisions import Revision
 from ..schema import form_of
-from .ask import InvalidAnswer, Question
+from .ask import InvalidAnswer, Question, Unanswered
 
 T = TypeVar("T")
 ACTIONS = ("accept", "decline", "cancel")
@@ -63,8 +63,18 @@ def form_question(revision: Revision, message: str, schema: Any, key: str | None
         except ValueError as problem:
             raise InvalidAnswer(str(problem)) from None
 
-    params = {"message": message, "requestedSchema": revision.requested_schema(form.schema)}
+    params = {"message": message, "requestedSchema": _requested(revision, form.schema)}
     return Question("elicitation/create", params, {"elicitation": {"form": {}}}, read, key)
+
+
+def _requested(revision: Revision, schema: dict[str, Any]) -> dict[str, Any]:
+    """The form as the client's revision writes it. Raises Unanswered when it cannot."""
+    if "form" not in revision.elicitation:
+        return schema  # it will not be sent: the capability is missing
+    try:
+        return revision.requested_schema(schema)
+    except ValueError as problem:
+        raise Unanswered(f"The client cannot be asked for this: {problem}") from None
 
 
 def url_question(message: str, url: str, elicitation_id: str | None, key: str | None) -> Question:

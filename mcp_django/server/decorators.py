@@ -6,10 +6,11 @@ to its own. Everything that is wrong with a declaration is found here: a name th
 schema, a header annotation in the wrong place, a taken name.
 """
 
+import difflib
 import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypedDict, TypeVar, Unpack, overload
+from typing import Any, TypedDict, TypeVar, Unpack, get_type_hints, overload
 
 from ..protocol.content import is_content_type
 from ..protocol.types import Annotations, Icon, ToolAnnotations
@@ -75,7 +76,7 @@ def build_tool(fn: Callable[..., Any], name: str | None = None, **options: Unpac
     parameters = parameters_of(fn, is_injected=is_injected, input_schema=options.get("input_schema"))
     output = output_of(fn, output_schema=options.get("output_schema"), is_content=_is_content)
     return Tool(
-        **_common(options),
+        **_common(fn, options, ToolOptions),
         name=name,
         description=_description(options, said.summary, name),
         handler=Handler(fn, parameters.injected),
@@ -101,7 +102,7 @@ def build_resource(fn: Callable[..., Any], uri: str, **options: Unpack[ResourceO
     parameters = uri_parameters_of(fn, template.variables, is_injected=is_injected)
     name = options.get("name") or str(getattr(fn, "__name__", uri))
     common = {
-        **_common(options),
+        **_common(fn, options, ResourceOptions),
         "name": name,
         "description": _description(options, said.summary, name),
         "handler": Handler(fn, parameters.injected),
@@ -119,7 +120,7 @@ def build_prompt(fn: Callable[..., Any], name: str | None = None, **options: Unp
     name = _name(fn, name)
     parameters = prompt_parameters_of(fn, is_injected=is_injected)
     return Prompt(
-        **_common(options),
+        **_common(fn, options, PrimitiveOptions),
         name=name,
         description=_description(options, describe(fn).summary, name),
         handler=Handler(fn, parameters.injected),
@@ -215,8 +216,8 @@ def _decorator(registry: Registry, fn: Any, build: Build) -> Any:
     def decorate(function: Any) -> Any:
         inner = getattr(function, "__func__", function)
         owner = getattr(inner, "__qualname__", "").rpartition(".")[0]
-        if owner and not owner.endswith("<locals>"):
-            # A method: its toolset registers it, once there is an instance to bind it to.
+        if owner and not owner.endswith("<locals>") and not inspect.ismethod(function):
+            # A method: its toolset registers it, once there is an instance to bind it to. Bound ones have theirs.
             setattr(inner, _MARK, (*getattr(inner, _MARK, ()), build))
             METHODS.add(inner, source_of(inner))
         else:
@@ -242,8 +243,14 @@ def _description(options: PrimitiveOptions, summary: str, name: str) -> str:
     return str(options.get("description") or summary or name.replace("_", " ").capitalize())
 
 
-def _common(options: PrimitiveOptions) -> dict[str, Any]:
+def _common(fn: Callable[..., Any], options: PrimitiveOptions, kind: type[PrimitiveOptions]) -> dict[str, Any]:
     given: dict[str, Any] = dict(options)
+    known = get_type_hints(kind)
+    # A misspelt `permission` must not make a tool that is open to everybody.
+    for name in sorted(given.keys() - known.keys()):
+        near = difflib.get_close_matches(name, known, n=1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        raise DeclarationError(f"{source_of(fn)}: there is no option {name!r}{hint}")
     common: dict[str, Any] = {key: given[key] for key in ("title", "permission", "timeout") if key in given}
     common |= {key: tuple(given.get(key, ())) for key in ("icons", "tags", "scopes")}
     return common | {key: dict(given.get(key, {})) for key in ("meta", "metadata")}

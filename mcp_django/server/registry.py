@@ -134,23 +134,23 @@ class Methods:
     """Methods that the decorators marked, until their class turns out to be a Toolset, which registers them."""
 
     def __init__(self) -> None:
-        self._waiting: dict[Any, str] = {}
+        # By identity: what else stands in a class need not be hashable.
+        self._waiting: dict[int, tuple[Any, str]] = {}
 
     def add(self, function: Any, source: str) -> None:
-        self._waiting[function] = source
+        self._waiting[id(function)] = function, source
 
     def claim(self, cls: type) -> None:
-        """`cls` is a Toolset."""
-        for value in vars(cls).values():
-            function = getattr(value, "__func__", value)
-            if callable(function):
-                self._waiting.pop(function, None)
+        """`cls` is a Toolset, and serves what its plain base classes mark, too."""
+        for base in cls.__mro__:
+            for value in vars(base).values():
+                self._waiting.pop(id(getattr(value, "__func__", value)), None)
 
     def problems(self) -> list[Problem]:
         """Those that nobody will ever serve."""
         text = "{} is marked as a method of a toolset, but its class is not a Toolset"
         hint = "Let the class inherit from mcp_django.Toolset, or move the function out of it."
-        return [Problem(text.format(source), source, hint) for source in self._waiting.values()]
+        return [Problem(text.format(source), source, hint) for _, source in self._waiting.values()]
 
 
 METHODS = Methods()

@@ -15,6 +15,8 @@ run first (outermost), and where both handle the same exception the method's han
 
 import contextlib
 import functools
+import inspect
+import types
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any, ClassVar, TypeVar, overload
 
@@ -66,7 +68,7 @@ class Toolset:
             return item
         if item.kind in ("tool", "prompt"):
             item.name = f"{self.prefix}{item.name}"
-        item.permission = both(self.permission, item.permission)
+        item.permission = both(self._permission(), item.permission)
         item.scopes = tuple(dict.fromkeys((*self.scopes, *item.scopes)))
         item.tags = tuple(dict.fromkeys((*self.tags, *item.tags)))
         item.metadata = {**self.metadata, **item.metadata}
@@ -76,6 +78,13 @@ class Toolset:
             item.interceptors = (*self.interceptors, *item.interceptors)
             item.exception_handlers = {**self.exception_handlers, **item.exception_handlers}
         return item
+
+    def _permission(self) -> Permission | None:
+        """What the class asks for. A function of the principal alone is no method, though it stands in a class."""
+        found = inspect.getattr_static(type(self), "permission")
+        if isinstance(found, types.FunctionType) and len(inspect.signature(found).parameters) == 1:
+            return found
+        return self.permission
 
 
 def both(first: Permission | None, second: Permission | None) -> Permission | None:

@@ -1,101 +1,150 @@
-"""Real peers against a running server: `python -m tests.clients [URL] [--call TOOL --arguments JSON]`.
+"""Real peers against running servers: `python -m tests.clients [URL ...]`.
 
-The official SDK's client of either generation, and the Inspector's command line in both eras, list the tools and
-call one. Without a URL the fixtures server is started for them. What they need is kept in the cache directory.
+The official SDK's client of either generation and the Inspector's command line list the tools and call one, in every
+era they speak. Without a URL the fixtures server is started for them, and both of its doors are tried. The tool is the
+first of the well-known ones that the server lists, or `--call TOOL --arguments JSON`. What the peers need is installed
+into the cache directory at the first use.
 """
 
 import argparse
 import json
 import os
+import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
+from typing import Any
 
-from tests.conformance.__main__ import fixtures_server
+from tests.conformance.__main__ import DOORS, fixtures_server, say
 from tests.conformance.npm import cache_directory, installed_tool
 
 LEGACY = "mcp==1.30.0"
 INSPECTOR = "@modelcontextprotocol/inspector@2.12.0"
 HERE = Path(__file__).parent
+LIMIT = 120
+"""Seconds for one peer."""
+
+WELL_KNOWN = {"add_numbers": {"a": 2, "b": 3}, "search_airports": {"query": "Oslo"}, "add": {"a": 2, "b": 3}}
+"""Tools of the fixtures, the demo and the benchmark, with arguments that succeed."""
 
 
 def main() -> int:
     options = _options()
-    with _server(options) as url:
-        legacy, modern = (str(HERE / name) for name in ("legacy_client.py", "modern_client.py"))
-        asked = [url, options.call, options.arguments]
-        outcomes = [
-            _run([_legacy_python(), legacy, *asked]),
-            _run([sys.executable, modern, *asked]),
-            *(_inspect(era, url, options) for era in ("legacy", "modern")),
-        ]
-    sys.stdout.write(f"{outcomes.count(True)} passed, {outcomes.count(False)} failed\n")
+    calls = {options.call: json.loads(options.arguments)} if options.call else WELL_KNOWN
+    outcomes = []
+    with _servers(options.url) as urls:
+        for url in urls:
+            say(url)
+            outcomes += [_tried(name, partial(peer, url, calls)) for name, peer in PEERS.items()]
+    say(f"{outcomes.count(True)} passed, {outcomes.count(False)} failed")
     return 0 if all(outcomes) else 1
 
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.clients", description=__doc__)
-    parser.add_argument("url", nargs="?", help="a server that runs already; otherwise the fixtures server is started")
-    parser.add_argument("--port", type=int, default=18766, help="port for the fixtures server")
-    parser.add_argument("--call", default="add_numbers", help="the tool to call")
-    parser.add_argument("--arguments", default='{"a": 2, "b": 3}', help="its arguments, as JSON")
+    parser.add_argument("url", nargs="*", help="servers that run already; otherwise the fixtures server is started")
+    parser.add_argument("--call", help="the tool to call")
+    parser.add_argument("--arguments", default="{}", help="its arguments, as JSON")
     return parser.parse_args()
 
 
 @contextmanager
-def _server(options: argparse.Namespace) -> Iterator[str]:
-    if options.url:
-        yield options.url
+def _servers(urls: list[str]) -> Iterator[list[str]]:
+    if urls:
+        yield urls
         return
-    with fixtures_server(options.port):
-        yield f"http://127.0.0.1:{options.port}/mcp"
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    with fixtures_server(port):
+        yield [f"http://127.0.0.1:{port}{path}" for path in DOORS.values()]
+
+
+class Failed(Exception):
+    """A peer could not do what was asked of it; the text says what it said."""
+
+
+def _tried(name: str, peer: Callable[[], str]) -> bool:
+    """Run a peer; a peer that cannot be installed or does not finish has failed, and the others are still tried."""
+    try:
+        said = peer()
+    except (Failed, SystemExit, OSError, ValueError, subprocess.SubprocessError) as problem:
+        say(f"  FAILED  {name}: {problem}")
+        return False
+    say(f"  passed  {name}: {said}")
+    return True
+
+
+def _legacy(url: str, calls: dict[str, Any]) -> str:
+    return _peer([_legacy_python(), str(HERE / "legacy_client.py"), url, json.dumps(calls)])
+
+
+def _modern(mode: str, url: str, calls: dict[str, Any]) -> str:
+    return _peer([sys.executable, str(HERE / "modern_client.py"), url, json.dumps(calls), mode])
+
+
+def _inspector(era: str, url: str, calls: dict[str, Any]) -> str:
+    """List, with the Inspector's report on the schemas, and call."""
+    tool = installed_tool("inspector", INSPECTOR, "mcp-inspector")
+    base = [*tool, "--cli", "--server-url", url, "--transport", "http", "--protocol-era", era, "--format", "json"]
+    listed = json.loads(_peer([*base, "--method", "tools/list", "--strict"]))
+    names = [listed_tool["name"] for listed_tool in _result(listed)["tools"]]
+    name = next((name for name in calls if name in names), None)
+    if name is None:
+        raise Failed(f"none of {', '.join(calls)} is among the tools listed: {', '.join(names)}")
+    arguments = ["--tool-name", name, "--tool-args-json", json.dumps(calls[name])]
+    called = _result(json.loads(_peer([*base, "--method", "tools/call", *arguments])))
+    if called.get("isError") or not called["content"]:
+        raise Failed(f"{name} answered {called}")
+    return f"{len(names)} tools, {name} called"
+
+
+PEERS: dict[str, Callable[[str, dict[str, Any]], str]] = {
+    "mcp 1.30": _legacy,
+    "mcp 2.3, legacy mode": partial(_modern, "legacy"),
+    "mcp 2.3, auto mode": partial(_modern, "auto"),
+    "Inspector, legacy era": partial(_inspector, "legacy"),
+    "Inspector, modern era": partial(_inspector, "modern"),
+}
 
 
 def _legacy_python() -> str:
     """The interpreter of an environment with the 1.x client in it, made at its first use."""
     home = cache_directory() / "legacy-client"
     python, marker = home / "bin" / "python", home / "installed"
-    if not marker.is_file() or marker.read_text() != LEGACY:
-        sys.stderr.write(f"Installing {LEGACY} into {home}\n")
-        subprocess.run([sys.executable, "-m", "venv", "--clear", str(home)], check=True)
+    if not (marker.is_file() and marker.read_text() == LEGACY and python.exists()):
+        say(f"Installing {LEGACY} into {home}")
+        _output([sys.executable, "-m", "venv", "--clear", str(home)], dict(os.environ))
         install = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", LEGACY]
-        run = subprocess.run(install, capture_output=True, text=True)
-        if run.returncode:
-            raise SystemExit(f"pip could not install {LEGACY}:\n{run.stdout}{run.stderr}")
+        _output(install, dict(os.environ), limit=600)
         marker.write_text(LEGACY)
     return str(python)
 
 
-def _inspect(era: str, url: str, options: argparse.Namespace) -> bool:
-    """The Inspector's command line: list, with its schema report, and call."""
-    tool = installed_tool("inspector", INSPECTOR, "mcp-inspector")
-    base = [*tool, "--cli", "--server-url", url, "--transport", "http", "--protocol-era", era, "--format", "json"]
-    with tempfile.TemporaryDirectory() as home:
-        listed = _json([*base, "--method", "tools/list", "--strict"], home)
-        arguments = ["--tool-name", options.call, "--tool-args-json", options.arguments]
-        called = _json([*base, "--method", "tools/call", *arguments], home)
-    if listed is None or called is None:
-        return False
-    ok = options.call in json.dumps(listed) and '"isError": true' not in json.dumps(called)
-    sys.stdout.write(f"Inspector, {era} era: {'tools listed, ' + options.call + ' called' if ok else called}\n")
-    return ok
-
-
-def _json(command: list[str], home: str) -> object | None:
-    """What a command printed; None, and what went wrong on the terminal, when it failed."""
-    run = subprocess.run(command, capture_output=True, text=True, timeout=120, env={**os.environ, "HOME": home})
-    if run.returncode:
-        sys.stdout.write(f"{' '.join(command[2:])} ended with {run.returncode}:\n{run.stdout}{run.stderr}\n")
-        return None
-    result: object = json.loads(run.stdout)
+def _result(printed: dict[str, Any]) -> dict[str, Any]:
+    """The method's result, which the Inspector prints bare or below "result"."""
+    result: dict[str, Any] = printed.get("result", printed)
     return result
 
 
-def _run(command: list[str]) -> bool:
-    return subprocess.run(command, timeout=120, cwd=HERE.parents[1]).returncode == 0
+def _peer(command: list[str]) -> str:
+    """What a peer printed, in a home of its own: it does not find the settings of whoever runs this."""
+    with tempfile.TemporaryDirectory() as home:
+        return _output(command, {**os.environ, "HOME": home})
+
+
+def _output(command: list[str], environment: dict[str, str], *, limit: float = LIMIT) -> str:
+    """What a command printed. Raises Failed with what it said when it ended badly."""
+    run = subprocess.run(
+        command, capture_output=True, text=True, timeout=limit, cwd=HERE.parents[1], env=environment, check=False
+    )
+    if run.returncode:
+        raise Failed(f"{Path(command[1]).name} ended with {run.returncode}\n{run.stdout}{run.stderr}".strip())
+    return run.stdout.strip()
 
 
 if __name__ == "__main__":

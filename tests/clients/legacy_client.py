@@ -1,7 +1,8 @@
-"""The `mcp` 1.30 client against a server: `python legacy_client.py URL TOOL ARGUMENTS`.
+"""The `mcp` 1.30 client against a server: `python legacy_client.py URL CALLS`.
 
 It runs in an environment of its own, since it and `mcp` 2.3 are the same package: `python -m tests.clients` makes one.
-Nothing of this project is imported. Every check raises on failure.
+CALLS is a JSON object of tools and arguments; the first that the server lists is called. Nothing of this project is
+imported. Every check raises on failure.
 """
 
 import asyncio
@@ -25,7 +26,7 @@ class User:
         return types.ElicitResult(action="accept", content=content)
 
 
-async def check(url: str, tool: str, arguments: dict[str, Any]) -> str:
+async def check(url: str, calls: dict[str, Any]) -> str:
     """List, call, and where the fixtures are served everything else that a client does."""
     user, heard = User(), []
 
@@ -39,8 +40,10 @@ async def check(url: str, tool: str, arguments: dict[str, Any]) -> str:
         hello = await session.initialize()
         await session.send_ping()
         names = {listed.name for listed in (await session.list_tools()).tools}
-        assert tool in names, f"{tool} is none of {sorted(names)}"
-        result = await session.call_tool(tool, arguments)
+        tool = next((name for name in calls if name in names), None)
+        assert tool is not None, f"none of {sorted(calls)} is among {sorted(names)}"
+        result = await session.call_tool(tool, calls[tool])
+        assert result.content, result
         assert not result.isError, result
         if "test_input_required_result_multi_round" in names:
             await fixtures(session, progress)
@@ -64,11 +67,5 @@ async def fixtures(session: ClientSession, progress: Any) -> None:
     assert offered.completion.values == ["test", "testing"], offered
 
 
-async def main() -> None:
-    url, tool, arguments = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])
-    said = await check(url, tool, arguments)
-    sys.stdout.write(f"mcp 1.30: {said}\n")
-
-
 if __name__ == "__main__":
-    asyncio.run(main())
+    sys.stdout.write(asyncio.run(check(sys.argv[1], json.loads(sys.argv[2]))))

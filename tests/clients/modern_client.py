@@ -1,6 +1,7 @@
-"""The `mcp` 2.3 client against a server, in both of its modes: `python modern_client.py URL TOOL ARGUMENTS`.
+"""The `mcp` 2.3 client against a server, in one of its modes: `python modern_client.py URL CALLS MODE`.
 
-Not a test module: `python -m tests.clients` runs it. Every check raises on failure.
+CALLS is a JSON object of tools and arguments; the first that the server lists is called. Not a test module:
+`python -m tests.clients` runs it. Every check raises on failure.
 """
 
 import asyncio
@@ -24,13 +25,15 @@ class User:
         return types.ElicitResult(action="accept", content=content)
 
 
-async def check(url: str, mode: str, tool: str, arguments: dict[str, Any]) -> str:
+async def check(url: str, calls: dict[str, Any], mode: str) -> str:
     """List, call, and where the fixtures are served a tool that asks twice."""
     user = User()
     async with Client(url, mode=mode, elicitation_callback=user.elicit) as client:
         names = {listed.name for listed in (await client.list_tools()).tools}
-        assert tool in names, f"{tool} is none of {sorted(names)}"
-        result = await client.call_tool(tool, arguments)
+        tool = next((name for name in calls if name in names), None)
+        assert tool is not None, f"none of {sorted(calls)} is among {sorted(names)}"
+        result = await client.call_tool(tool, calls[tool])
+        assert result.content, result
         assert not result.is_error, result
         if "test_input_required_result_multi_round" in names:
             result = await client.call_tool("test_input_required_result_multi_round", {})
@@ -39,12 +42,5 @@ async def check(url: str, mode: str, tool: str, arguments: dict[str, Any]) -> st
         return f"{len(names)} tools, {tool} called, {len(user.asked)} questions answered, {client.protocol_version}"
 
 
-async def main() -> None:
-    url, tool, arguments = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])
-    for mode in ("legacy", "auto"):
-        said = await check(url, mode, tool, arguments)
-        sys.stdout.write(f"mcp 2.3, {mode} mode: {said}\n")
-
-
 if __name__ == "__main__":
-    asyncio.run(main())
+    sys.stdout.write(asyncio.run(check(sys.argv[1], json.loads(sys.argv[2]), sys.argv[3])))

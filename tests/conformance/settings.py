@@ -1,10 +1,6 @@
-"""Django settings of the fixtures server: no project around it, a database of its own that is thrown away."""
+"""Django settings of the fixtures server: no project around it, a database of its own that `server` throws away."""
 
 import os
-import tempfile
-from pathlib import Path
-
-_DIRECTORY = tempfile.TemporaryDirectory(prefix="mcp-fixtures-")
 
 SECRET_KEY = "serves-fixtures-on-loopback-and-is-thrown-away"
 DEBUG = False
@@ -22,7 +18,7 @@ MIDDLEWARE: list[str] = []
 DATABASES = {
     "default": {
         "ENGINE": "django.db.backends.sqlite3",
-        "NAME": str(Path(_DIRECTORY.name) / "fixtures.sqlite3"),
+        "NAME": os.environ["FIXTURES_DATABASE"],
         "OPTIONS": {"transaction_mode": "IMMEDIATE", "init_command": "PRAGMA journal_mode=WAL;"},
     },
 }

@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 
 from mcp_django import Context, ToolResult
-from tests.interaction.handlers import prompt, resource, tool
+from tests.interaction.handlers import completion, prompt, resource, tool
 from tests.interaction.stage import STAGE
 
 
@@ -103,6 +103,30 @@ def stop_iterating() -> str:
 @tool()
 def exit_from_a_thread() -> str:
     """Call sys.exit, as command-line code does."""
+    raise SystemExit("odd")
+
+
+@tool()
+async def exit_from_the_loop() -> str:
+    """Call sys.exit on the event loop, which would end the process."""
+    raise SystemExit("odd")
+
+
+@resource("note://exit", name="exit")
+async def exit_note() -> str:
+    """The same while a resource is read."""
+    raise SystemExit("odd")
+
+
+@prompt()
+async def exit_prompt() -> str:
+    """The same in a prompt."""
+    raise SystemExit("odd")
+
+
+@completion("exit_prompt", "name")
+async def exit_completion(value: str) -> list[str]:
+    """The same in a completion."""
     raise SystemExit("odd")
 
 

@@ -1,4 +1,4 @@
-"""Batches: 2025-03-26 takes them, no other revision does (spec/legacy.md B)."""
+"""Batches: 2025-03-26 takes them, no other revision does (basic/transports)."""
 
 import pytest
 

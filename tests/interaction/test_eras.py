@@ -1,7 +1,15 @@
-"""Which era a request belongs to: spec/modern.md section F, row by row.
+"""Which era a request belongs to, by its version header and the version in the `_meta` of its body.
 
-Every test posts one body with the headers of one row and looks at which era's answer comes back. Legacy answers have no
-`resultType`; the stateless ladder answers with its own codes.
+    version header    version in _meta      treated as
+    modern, unknown   any                   stateless
+    absent            any                   stateless, and a header mismatch
+    legacy            modern                stateless, and a header mismatch
+    legacy            none, or legacy       handshake era, in the session
+    absent            none, `initialize`    handshake
+    absent            none, other           handshake era: the session's revision, or 2025-03-26
+    GET, DELETE                             handshake era; 405 under a modern header
+
+Legacy answers have no `resultType`; the stateless era answers with codes of its own.
 """
 
 import pytest

@@ -1,4 +1,4 @@
-"""Origin, Host, OPTIONS and CORS (spec/modern.md M-31)."""
+"""Origin, Host, OPTIONS and CORS (basic/transports: servers MUST validate Origin)."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Routing headers and `x-mcp-header` (spec/modern.md G and H)."""
+"""Routing headers and `x-mcp-header` (basic/transports/streamable-http)."""
 
 import base64
 

@@ -1,6 +1,17 @@
-"""The order of checks in the stateless era: spec/modern.md section E, step by step, with exact statuses and codes.
+"""The order of checks in the stateless era, with exact statuses and codes.
 
-Each test breaks two rules at once where the order between them is laid down.
+The specification lays down no total order; this one satisfies its text and the conformance suite:
+
+     1 Origin and Host                  403            10 version served               400 -32022
+     2 credentials                      401, 403       11 method served                404 -32601
+     3 method, size, media types        405 413 415    12 shapes inside _meta, params  400 -32602
+     4 JSON                             400 -32700     13 tool or prompt known         400 -32602, scopes 403
+     5 one request or notification      400 -32600     14 Mcp-Param-* headers          400 -32020
+     6 a notification is accepted       202            15 client capability            400 -32021
+     8 _meta with version, capabilities 400 -32602     16 requestState                 400 -32602
+     9 routing headers                  400 -32020     17 tool arguments               200, isError
+
+Step 7, the era, is decided by then: see test_eras. Tests break two rules at once where the order between them matters.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Handshake, discovery and version negotiation (spec/legacy.md A, spec/modern.md C)."""
+"""Handshake, discovery and version negotiation (basic/lifecycle, basic/versioning, server/discover)."""
 
 import pytest
 

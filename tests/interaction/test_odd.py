@@ -66,7 +66,15 @@ async def test_an_odd_log_message_is_a_proper_answer(latest_legacy, kind):
 
 @pytest.mark.parametrize(
     "name",
-    ["cancel_itself", "wait_for_the_cancelled", "run_out", "stop_iterating", "exit_from_a_thread", "group_of_errors"],
+    [
+        "cancel_itself",
+        "wait_for_the_cancelled",
+        "run_out",
+        "stop_iterating",
+        "exit_from_a_thread",
+        "exit_from_the_loop",
+        "group_of_errors",
+    ],
 )
 async def test_an_odd_exception_is_a_bug_of_the_tool(either, name):
     client = await either()
@@ -74,6 +82,18 @@ async def test_an_odd_exception_is_a_bug_of_the_tool(either, name):
     assert (reply.status, reply.result["isError"]) == (200, True)
     assert reply.result["content"][0]["text"].startswith("Internal error")
     assert b"swordfish" not in reply.body
+    await still_served(client)
+
+
+async def test_an_exit_ends_the_request_and_not_the_server(either):
+    client = await either()
+    reference = {"ref": {"type": "ref/prompt", "name": "exit_prompt"}, "argument": {"name": "name", "value": ""}}
+    for method, params in (
+        ("resources/read", {"uri": "note://exit"}),
+        ("prompts/get", {"name": "exit_prompt"}),
+        ("completion/complete", reference),
+    ):
+        assert (await client.request(method, params)).verdict == (200, -32603)
     await still_served(client)
 
 

@@ -1,4 +1,4 @@
-"""Pages and their cursors (spec/features.md E)."""
+"""Pages and their cursors (server/utilities/pagination)."""
 
 import pytest
 

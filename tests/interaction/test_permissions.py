@@ -1,4 +1,4 @@
-"""What a principal may not do: hidden, or one step up away (DESIGN D7)."""
+"""What a principal may not do: hidden, or one step up away."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Prompts and completion (spec/features.md C, D)."""
+"""Prompts and completion (server/prompts, server/utilities/completion)."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Handlers that ask, written once and asked in both eras (DESIGN D6; spec/legacy.md F, spec/modern.md I).
+"""Handlers that ask, written once and asked in both eras (client/elicitation, client/sampling).
 
 `converse` answers as the era demands: on the call's stream, or in another round. Elicitation exists from 2025-06-18 on.
 """

@@ -1,4 +1,4 @@
-"""Resources and templates (spec/features.md B; spec/revisions.md 8, 9, 11)."""
+"""Resources and templates (server/resources)."""
 
 import base64
 import json

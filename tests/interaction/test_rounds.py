@@ -1,4 +1,4 @@
-"""Questions in rounds: what the stateless era puts on the wire (spec/modern.md I; rules of DESIGN D6)."""
+"""Questions in rounds: what the stateless era puts on the wire (basic/patterns/mrtr)."""
 
 import time
 

@@ -1,4 +1,4 @@
-"""Sessions of the handshake era: statuses, owners, ends (spec/legacy.md C)."""
+"""Sessions of the handshake era: statuses, owners, ends (basic/transports)."""
 
 import pytest
 

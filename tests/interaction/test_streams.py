@@ -1,4 +1,4 @@
-"""JSON or stream, and what a disconnect, a slow reader and a cancellation do (spec/modern.md L, spec/legacy.md C)."""
+"""JSON or stream, and what a disconnect, a slow reader and a cancellation do (basic/patterns)."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Progress and log messages (spec/modern.md K; spec/legacy.md G)."""
+"""Progress and log messages (basic/utilities/progress, server/utilities/logging)."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Tools: one handler, called by clients of every revision (spec/revisions.md 8, 9, 13; spec/features.md A)."""
+"""Tools: one handler, called by clients of every revision (server/tools)."""
 
 import base64
 import json

@@ -1,4 +1,4 @@
-"""The Django view under WSGI: JSON only, in both eras (DESIGN D4)."""
+"""The Django view under WSGI: JSON only, in both eras."""
 
 import json
 

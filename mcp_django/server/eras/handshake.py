@@ -22,7 +22,8 @@ WITHOUT_SESSION = frozenset({OPENING, "ping"})
 
 def opens_without_session(raw: Any) -> bool:
     """May this message come without a session? Transports that carry session ids ask before they insist on one."""
-    return type(raw) is dict and raw.get("method") in WITHOUT_SESSION
+    method = raw.get("method") if type(raw) is dict else None
+    return type(method) is str and method in WITHOUT_SESSION
 
 
 class HandshakeEra:

@@ -1,0 +1,212 @@
+"""A client of the engine without a transport: messages in, results out, in both eras.
+
+`Peer` speaks to the pipeline of one server as a transport would. It runs each request to its end, keeps what was said
+before the answer, and answers questions: on the stream of a session, or in another round.
+"""
+
+import asyncio
+import itertools
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from mcp_django import Context, Server
+from mcp_django.auth.policy import Policy
+from mcp_django.auth.principal import Principal, local_principal
+from mcp_django.exceptions import translate
+from mcp_django.protocol import jsonrpc, meta
+from mcp_django.protocol.revisions import REVISIONS, Era
+from mcp_django.runtime.executor import LaneExecutor
+from mcp_django.runtime.seal import Seal
+from mcp_django.server.call import Connection
+from mcp_django.server.pipeline import Pipeline, Receipt
+from mcp_django.server.server import Options, Ports
+from mcp_django.server.session import Session
+from mcp_django.server.streams import Outbox
+
+STATELESS = "2026-07-28"
+HANDSHAKE = "2025-11-25"
+EVERYTHING: dict[str, Any] = {"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {}}
+Answer = Callable[[str, dict[str, Any]], dict[str, Any]]
+
+
+class Sessions:
+    """Sessions in memory, and what was asked of the store."""
+
+    def __init__(self) -> None:
+        self.opened: list[Session] = []
+
+    async def open(self, *, owner: str, revision: Any, client_info: Any, capabilities: Any, **_: Any) -> Session:
+        session = Session(
+            key=f"session-{len(self.opened)}",
+            owner=owner,
+            revision=revision,
+            client_info=client_info,
+            client_capabilities=capabilities,
+        )
+        self.opened.append(session)
+        return session
+
+    async def save(self, session: Session) -> None:
+        """Nothing outlives the test."""
+
+
+def ports(**changes: Any) -> Ports:
+    """The outside of a server, without rows."""
+    executor = LaneExecutor(lanes=2, queue=4)
+    given: dict[str, Any] = {
+        "authorizer": Policy(executor),
+        "executor": executor,
+        "sessions": Sessions(),
+        "state_sealer": Seal(["key"], purpose="state", limit=64 * 1024),
+        "cursor_sealer": Seal(["key"], purpose="cursor"),
+        "translate": translate,
+    }
+    return Ports(**{**given, **changes})
+
+
+def make_server(*, options: Mapping[str, Any] | None = None, **given: Any) -> Server:
+    """A server of the test's own."""
+    return Server("tests", "1", ports=ports(), options=Options(**(options or {})), **given)
+
+
+@dataclass
+class Person:
+    """As much of a user as a policy looks at."""
+
+    permissions: tuple[str, ...] = ()
+    pk: None = None
+
+    def has_perm(self, permission: str) -> bool:
+        return permission in self.permissions
+
+
+def somebody(*permissions: str, scopes: Iterable[str] = (), name: str = "somebody") -> Principal:
+    """A caller with these permissions and scopes."""
+    return Principal(issuer="tests", subject=name, user=Person(permissions), scopes=frozenset(scopes))
+
+
+@dataclass
+class Peer:
+    """One client of one server."""
+
+    server: Server
+    principal: Principal = field(default_factory=local_principal)
+    version: str = STATELESS
+    capabilities: dict[str, Any] = field(default_factory=lambda: EVERYTHING)
+    answer: Answer | None = None
+    log_level: str | None = None
+    kwargs: Mapping[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        self.pipeline = Pipeline(self.server)
+        self.said: list[dict[str, Any]] = []
+        """Every message that came before an answer."""
+        self.rounds = 0
+        self.session: Session | None = None
+        revision = REVISIONS[self.version]
+        if revision.era is Era.HANDSHAKE:
+            self.session = Session(
+                key="session",
+                owner=self.principal.key,
+                revision=revision,
+                client_info={"name": "tests", "version": "1"},
+                client_capabilities=self.capabilities,
+                initialized=True,
+            )
+        self._ids = itertools.count(1)
+
+    async def request(self, method: str, params: dict[str, Any] | None = None) -> dict[str, Any]:
+        """The result. Raises MCPError."""
+        while True:
+            result = await self._once(method, dict(params or {}))
+            if result.get("resultType") != "input_required" or self.answer is None:
+                return result
+            self.rounds += 1
+            answers = {key: self.answer(q["method"], q.get("params", {})) for key, q in result["inputRequests"].items()}
+            params = {**(params or {}), "inputResponses": answers, "requestState": result["requestState"]}
+
+    async def call(self, tool: str, **arguments: Any) -> dict[str, Any]:
+        """The result of a tool."""
+        return await self.request("tools/call", {"name": tool, "arguments": arguments})
+
+    async def text(self, tool: str, **arguments: Any) -> str:
+        """The one text that a tool answers with."""
+        result = await self.call(tool, **arguments)
+        assert not result["isError"], result
+        (block,) = result["content"]
+        return str(block["text"])
+
+    async def error(self, tool: str, **arguments: Any) -> str:
+        """The text of the tool error that a tool answers with."""
+        result = await self.call(tool, **arguments)
+        assert result["isError"], result
+        (block,) = result["content"]
+        return str(block["text"])
+
+    async def names(self, method: str = "tools/list", field: str = "tools", key: str = "name") -> list[str]:
+        """The keys of a list."""
+        return [entry[key] for entry in (await self.request(method))[field]]
+
+    async def notify(self, method: str, params: dict[str, Any] | None = None) -> None:
+        """Send a notification."""
+        outcome = self._handle({"jsonrpc": "2.0", "method": method, "params": params or {}}, Outbox())
+        assert isinstance(outcome, Receipt)
+        if outcome.run is not None:
+            await outcome.run
+
+    async def _once(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
+        if self.session is None:
+            params["_meta"] = {
+                meta.PROTOCOL_VERSION: self.version,
+                meta.CLIENT_CAPABILITIES: self.capabilities,
+                **({} if self.log_level is None else {meta.LOG_LEVEL: self.log_level}),
+                **params.get("_meta", {}),
+            }
+        outbox = Outbox()
+        outcome = self._handle({"jsonrpc": "2.0", "id": next(self._ids), "method": method, "params": params}, outbox)
+        assert not isinstance(outcome, Receipt)
+        body = outcome if isinstance(outcome, bytes) else await self._run(outcome.run, outbox)
+        result: dict[str, Any] = jsonrpc.loads(body)["result"]
+        return result
+
+    def _handle(self, message: dict[str, Any], outbox: Outbox) -> Any:
+        connection = Connection(self.principal, session=self.session, kwargs=self.kwargs)
+        era = self.pipeline.eras[REVISIONS[self.version].era]
+        return self.pipeline.handle(era, jsonrpc.loads(jsonrpc.dumps(message)), connection, outbox)
+
+    async def _run(self, work: Any, outbox: Outbox) -> bytes:
+        reader = asyncio.ensure_future(self._listen(outbox))
+        try:
+            async with asyncio.timeout(10):
+                body: bytes = await work
+            return body
+        finally:
+            outbox.finish()
+            await reader
+
+    async def _listen(self, outbox: Outbox) -> None:
+        while (messages := await outbox.read(10)) is not None:
+            for message in map(jsonrpc.loads, messages):
+                self.said.append(message)
+                if "id" in message and self.answer is not None and self.session is not None:
+                    result = self.answer(message["method"], message.get("params", {}))
+                    self.session.answer(jsonrpc.Response(message["id"], result, None))
+
+
+def accept(**content: Any) -> dict[str, Any]:
+    """A person who fills the form in."""
+    return {"action": "accept", "content": content}
+
+
+async def in_context(run: Callable[[Context], Any], **peer: Any) -> Any:
+    """What `run` makes of a call's context."""
+    found: list[Any] = []
+    server = make_server()
+
+    @server.tool
+    async def probe(ctx: Context) -> None:
+        found.append(await run(ctx))
+
+    await Peer(server, **peer).call("probe")
+    return found[0]

@@ -1,0 +1,233 @@
+"""Declarations: what is refused, what is filled in, and which callables can be declared."""
+
+import functools
+from typing import Any
+
+import pytest
+
+from mcp_django import Context, Icon, ToolAnnotations
+from mcp_django.protocol.meta import TAGS
+from mcp_django.schema import DeclarationError
+from mcp_django.server.decorators import build_completer, build_prompt, build_resource, build_tool
+from tests.server.engine import STATELESS, Peer, make_server
+
+
+def hello(name: str = "you") -> str:
+    """Say hello.
+
+    Args:
+        name: To whom.
+    """
+    return f"hello {name}"
+
+
+@pytest.mark.parametrize("name", ["", " ", "a b", "a/b", "ä", "a" * 65, "a\n", "a:b"])
+def test_a_name_that_clients_refuse_is_refused(name: str) -> None:
+    for build in (build_tool, build_prompt):
+        if name:
+            with pytest.raises(DeclarationError, match="must have 1 to 64 letters"):
+                build(hello, name)
+        else:
+            assert build(hello, name).name == "hello"
+
+
+@pytest.mark.parametrize("name", ["a", "A-b_c.1", "a" * 64])
+def test_letters_digits_and_three_signs_make_a_name(name: str) -> None:
+    assert build_tool(hello, name).name == build_prompt(hello, name).name == name
+
+
+def test_a_function_without_a_name_needs_one() -> None:
+    nameless = functools.partial(hello, name="x")
+    with pytest.raises(DeclarationError, match="the name ''"):
+        build_tool(nameless)
+    with pytest.raises(DeclarationError, match="'<lambda>'"):
+        build_tool(lambda: None)
+    assert build_tool(lambda: None, "named").name == "named"
+
+
+@pytest.mark.parametrize("uri", ["airports", "/airports", "1a://x", "://x", "{code}", "{scheme}://x", ""])
+def test_a_uri_without_a_scheme_is_refused(uri: str) -> None:
+    def read(code: str = "", scheme: str = "") -> str:
+        return code
+
+    with pytest.raises(DeclarationError):
+        build_resource(read, uri)
+
+
+@pytest.mark.parametrize("uri", ["test://{x", "test://{x}{x}", "test://{}", "test://{x:3}"])
+def test_a_malformed_template_is_refused_with_the_source(uri: str) -> None:
+    def read(x: str) -> str:
+        return x
+
+    with pytest.raises(DeclarationError, match=r"test_decorators.*read \(line"):
+        build_resource(read, uri)
+
+
+@pytest.mark.parametrize("uri", ["test://{y}", "test://static"])
+def test_parameters_and_variables_must_agree(uri: str) -> None:
+    def read(x: str) -> str:
+        return x
+
+    with pytest.raises(DeclarationError, match="the address|its address"):
+        build_resource(read, uri)
+
+
+def test_a_completer_takes_the_text_and_perhaps_the_arguments() -> None:
+    def good(text: str, ctx: Context, arguments: dict[str, str]) -> list[str]:
+        return []
+
+    def nothing(ctx: Context) -> list[str]:
+        return []
+
+    def more(value: str, other: str) -> list[str]:
+        return []
+
+    built = build_completer(good, "trip", "city")
+    assert (built.value, built.takes_arguments) == ("text", True)
+    for bad in (nothing, more):
+        with pytest.raises(DeclarationError, match="first parameter"):
+            build_completer(bad, "trip", "city")
+
+
+@pytest.mark.parametrize(
+    ("build", "option"),
+    [
+        (lambda **o: build_tool(hello, **o), "permisson"),
+        (lambda **o: build_tool(hello, **o), "mime_type"),
+        (lambda **o: build_prompt(hello, **o), "guards"),
+        (lambda **o: build_resource(lambda: "x", "test://x", **o), "scope"),
+    ],
+)
+def test_an_option_that_does_not_exist_is_refused_by_name(build: Any, option: str) -> None:
+    with pytest.raises(DeclarationError, match=option):
+        build(**{option: "shop.view_order"})
+
+
+def test_a_misspelt_option_is_refused_with_what_may_have_been_meant() -> None:
+    with pytest.raises(DeclarationError, match="did you mean 'permission'"):
+        build_tool(hello, permisson="shop.view_order")  # type: ignore[call-arg]
+
+
+def test_what_is_not_said_comes_from_the_function() -> None:
+    def order_status(number: int) -> None: ...
+
+    built = build_tool(hello)
+    assert (built.name, built.description) == ("hello", "Say hello.")
+    assert build_tool(order_status).description == "Order status"
+    assert build_tool(hello, description="Greets.").description == "Greets."
+    assert build_resource(hello, "test://{?name}").name == "hello"
+
+
+def test_every_option_of_a_tool_is_listed_as_the_wire_writes_it() -> None:
+    server = make_server()
+    server.tool(
+        hello,
+        title="Hello",
+        icons=[Icon("https://example.com/a.png", mime_type="image/png")],
+        tags=["polite"],
+        meta={"example.com/a": 1},
+        annotations=ToolAnnotations(read_only=True),
+        metadata={"secret": True},
+        permission="a.b",
+        scopes=["c"],
+        timeout=3,
+    )
+    (listed,) = [tool.wire for tool in server.registry.tools]
+    assert listed["title"] == "Hello"
+    assert listed["icons"] == [{"src": "https://example.com/a.png", "mimeType": "image/png"}]
+    assert listed["_meta"] == {"example.com/a": 1, TAGS: ["polite"]}
+    assert listed["annotations"] == {"readOnlyHint": True}
+    assert "secret" not in str(listed)
+    assert not {"metadata", "permission", "scopes", "timeout"} & set(listed)
+
+
+def test_every_option_of_a_resource_is_listed() -> None:
+    built = build_resource(lambda: "x", "test://x", name="x", mime_type="text/plain", size=3, title="X")
+    listed = {"uri": "test://x", "name": "x", "title": "X", "description": "X", "mimeType": "text/plain", "size": 3}
+    assert built.wire == listed
+
+
+class Greeter:
+    """An object that can be called, and one of its methods."""
+
+    def __init__(self, word: str) -> None:
+        self.word = word
+
+    def __call__(self, name: str) -> str:
+        return f"{self.word} {name}"
+
+    def greet(self, name: str) -> str:
+        return f"{self.word}, {name}"
+
+    @classmethod
+    def made(cls, name: str) -> str:
+        return f"{cls.__name__} {name}"
+
+
+class AsyncGreeter(Greeter):
+    async def __call__(self, name: str) -> str:  # type: ignore[override]
+        return f"async {self.word} {name}"
+
+
+class Inherits(AsyncGreeter):
+    """Its async `__call__` is inherited."""
+
+
+async def test_any_callable_may_be_a_tool() -> None:
+    server = make_server()
+    server.tool(Greeter("hello"), name="object")
+    server.tool(AsyncGreeter("hello"), name="async_object")
+    server.tool(Inherits("hello"), name="inherited")
+    server.tool(functools.partial(hello, "partial"), name="partial")
+    server.tool(lambda: "lambda", name="lambda")
+    server.tool(Greeter("bound").greet, name="bound")
+    server.tool(Greeter.made, name="made")
+    peer = Peer(server)
+    assert await peer.text("object", name="A") == "hello A"
+    assert await peer.text("async_object", name="A") == "async hello A"
+    assert await peer.text("inherited", name="A") == "async hello A"
+    assert await peer.text("partial") == "hello partial"
+    assert await peer.text("lambda") == "lambda"
+    assert await peer.text("bound", name="A") == "bound, A"
+    assert await peer.text("made", name="A") == "Greeter A"
+
+
+def test_functions_inside_functions_of_classes_are_functions() -> None:
+    server = make_server()
+
+    class Maker:
+        def make(self) -> None:
+            @server.tool
+            def inner() -> None: ...
+
+    Maker().make()
+    assert "inner" in server.registry.tools
+
+
+def test_a_server_s_strict_registry_raises_at_the_declaration() -> None:
+    server = make_server()
+    with pytest.raises(DeclarationError, match="rest"):
+
+        @server.tool
+        def takes(*rest: int) -> None: ...
+
+    assert len(server.registry.tools) == 0
+
+
+def test_capabilities_follow_what_is_declared() -> None:
+    server = make_server()
+    assert server.offers == {"logging"}
+    server.tool(hello)
+    assert server.offers == {"logging", "tools"}
+    server.resource("test://{name}")(hello)
+    server.prompt(hello)
+    server.completion("hello", "name")(lambda value: [value])
+    assert server.offers == {"logging", "tools", "resources", "prompts", "completions"}
+    server.registry.tools.remove("hello")
+    assert "tools" not in server.offers
+
+
+async def test_capabilities_of_the_options_are_added() -> None:
+    server = make_server(options={"capabilities": {"experimental": {"x": {}}}})
+    found = await Peer(server, version=STATELESS).request("server/discover")
+    assert found["capabilities"]["experimental"] == {"x": {}}

@@ -1,0 +1,186 @@
+"""Registries: one name each, both sources named, and what changes when."""
+
+from typing import Any
+
+import pytest
+
+from mcp_django import Server, completion, prompt, resource, tool
+from mcp_django.schema import DeclarationError
+from mcp_django.server import registry
+from mcp_django.server.decorators import build_prompt, build_resource, build_tool
+from mcp_django.server.registry import Registry
+from tests.server.engine import Peer, make_server
+
+
+@pytest.fixture(autouse=True)
+def _registries_of_this_test(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "REGISTRIES", {})
+
+
+def first() -> str:
+    return "first"
+
+
+def second() -> str:
+    return "second"
+
+
+def declare(server: Server, kind: str, fn: Any) -> None:
+    """Declare `fn` under the one name of its kind."""
+    match kind:
+        case "tool":
+            server.tool(fn, name="same")
+        case "prompt":
+            server.prompt(fn, name="same")
+        case "resource":
+            server.resource("test://same")(fn)
+        case "completion":
+            server.completion("same", "argument")(fn)
+
+
+@pytest.mark.parametrize("kind", ["tool", "prompt", "resource"])
+def test_a_name_is_given_once_and_the_refusal_names_both_sources(kind: str) -> None:
+    server = make_server()
+    declare(server, kind, first)
+    with pytest.raises(DeclarationError) as refused:
+        declare(server, kind, second)
+    assert "test_registry.first (line" in str(refused.value)
+    assert "test_registry.second (line" in str(refused.value)
+    assert "same" in str(refused.value)
+
+
+def test_a_template_s_text_is_given_once() -> None:
+    server = make_server()
+
+    @server.resource("test://{x}")
+    def one(x: str) -> str:
+        return x
+
+    with pytest.raises(DeclarationError, match=r"already registered by .*one \(line"):
+
+        @server.resource("test://{x}")
+        def two(x: str) -> str:
+            return x
+
+
+def test_an_argument_has_one_completer() -> None:
+    server = make_server()
+
+    @server.completion("trip", "city")
+    def one(value: str) -> list[str]:
+        return []
+
+    with pytest.raises(DeclarationError, match=r"completion of 'city' for 'trip' .*two .*already registered .*one"):
+
+        @server.completion("trip", "city")
+        def two(value: str) -> list[str]:
+            return []
+
+
+def test_names_are_unique_within_a_kind_only() -> None:
+    server = make_server()
+    for kind in ("tool", "prompt", "resource"):
+        declare(server, kind, first)
+    assert [len(c) for c in (server.registry.tools, server.registry.prompts, server.registry.resources)] == [1, 1, 1]
+
+
+def test_the_registries_of_aliases_collect_every_problem_and_keep_what_came_first() -> None:
+    tool(first, name="same")
+    tool(second, name="same")
+    tool(second, name="not a name")
+    prompt(first, name="same", server="staff")
+    prompt(second, name="same", server="staff")
+    texts = [problem.text for problem in registry.problems() if "test_registry" in problem.source]
+    assert len(texts) == 3
+    assert "already registered" in texts[0]
+    assert "'not a name'" in texts[1]
+    assert "already registered" in texts[2]
+    kept = registry.registry_for("default").tools.get("same")
+    assert kept is not None
+    assert kept.handler.fn is first
+
+
+def test_a_refused_function_stays_a_function() -> None:
+    assert tool(name="not a name")(first) is first
+
+
+def test_one_alias_does_not_know_the_names_of_another() -> None:
+    tool(first, name="same")
+    tool(second, name="same", server="staff")
+    assert not [problem for problem in registry.problems() if "test_registry" in problem.source]
+
+
+def test_a_method_of_a_class_that_is_no_toolset_is_reported() -> None:
+    class Plain:
+        @tool
+        def lost(self) -> None: ...
+
+    (problem,) = [problem for problem in registry.problems() if "Plain.lost" in problem.source]
+    assert "its class is not a Toolset" in problem.text
+    assert "Toolset" in problem.hint
+    assert len(registry.registry_for("default").tools) == 0
+    registry.METHODS.claim(Plain)
+
+
+def test_every_change_makes_a_new_version() -> None:
+    found = Registry()
+    seen = [found.version]
+    for step in (
+        lambda: found.add(lambda: build_tool(first), "first"),
+        lambda: found.add(lambda: build_prompt(first), "first"),
+        lambda: found.add(lambda: build_resource(first, "test://a"), "first"),
+        lambda: found.tools.remove("first"),
+    ):
+        step()
+        seen.append(found.version)
+    assert sorted(set(seen)) == seen
+
+
+def test_removing_gives_what_was_there_and_none_for_what_was_not() -> None:
+    found = Registry()
+    added = found.add(lambda: build_tool(first), "first")
+    assert found.tools.remove("first") is added
+    assert found.tools.remove("first") is None
+    assert "first" not in found.tools
+
+
+def test_a_template_is_found_in_the_order_of_the_list() -> None:
+    found = Registry()
+
+    def one(x: str) -> str:
+        return x
+
+    for uri in ("test://{+x}", "test://a/{x}"):
+        found.add(lambda uri=uri: build_resource(one, uri), "one")  # type: ignore[misc]
+    assert [template.key for template in found.templates] == ["test://a/{x}", "test://{+x}"]
+    narrow, wide = found.match("test://a/b"), found.match("test://b/c")
+    assert narrow is not None
+    assert wide is not None
+    assert (narrow[0].key, narrow[1]) == ("test://a/{x}", {"x": "b"})
+    assert (wide[0].key, wide[1]) == ("test://{+x}", {"x": "b/c"})
+    assert found.match("other://a") is None
+
+
+async def test_a_resource_without_variables_wins_over_a_template_that_fits() -> None:
+    server = make_server()
+    server.resource("test://{x}")(lambda x: f"template {x}")
+    server.resource("test://same")(first)
+    read = await Peer(server).request("resources/read", {"uri": "test://same"})
+    assert read["contents"][0]["text"] == "first"
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_decorators_leave_the_function_as_it_is(own: bool) -> None:
+    def function(value: str) -> str:
+        return value
+
+    server = make_server()
+    decorators: list[Any] = [
+        server.tool if own else tool,
+        (server.tool if own else tool)(name="again"),
+        server.prompt if own else prompt,
+        (server.resource if own else resource)("test://{value}"),
+        (server.completion if own else completion)("function", "value"),
+    ]
+    assert [decorate(function) for decorate in decorators] == [function] * 5
+    assert not [problem for problem in registry.problems() if "test_registry" in problem.source]
