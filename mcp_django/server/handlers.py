@@ -96,7 +96,8 @@ def source_of(fn: Any) -> str:
     """`module.function (line)`, for messages about a declaration."""
     while isinstance(fn, functools.partial):
         fn = fn.func
-    fn = getattr(inspect.unwrap(fn), "__func__", fn)
+    fn = inspect.unwrap(fn)
+    fn = getattr(fn, "__func__", fn)
     code = getattr(fn, "__code__", None)
     name = f"{getattr(fn, '__module__', '?')}.{getattr(fn, '__qualname__', repr(fn))}"
     return name if code is None else f"{name} (line {code.co_firstlineno})"

@@ -41,7 +41,8 @@ class Door:
                 client[0] if client else None,
                 kwargs,
                 None if build is None else lambda principal: build(scope, body, principal),
-                oversize=oversize,
+                True,
+                oversize,
             )
         )
         if isinstance(outcome, Reply):

@@ -100,16 +100,15 @@ class Exchange:
                 principal = await self._authenticator.authenticate(headers, peer=request.peer)
             if request.method != "POST":
                 return await self._other(request, principal)  # 3
-            self._check_media(headers, request.oversize or len(request.body) > self.limits.body)
-            return await self._post(request, principal)
+            streams = self._check_media(headers, request.oversize or len(request.body) > self.limits.body)
+            return await self._post(request, principal, streams and request.streams)
         except TransportRefusal as refusal:
             return self._refused(refusal, headers)
 
-    async def _post(self, request: Request, principal: Principal) -> Reply | Flight:
+    async def _post(self, request: Request, principal: Principal, streams: bool) -> Reply | Flight:
         pipeline, headers = self._pipeline, request.headers
         connection = Connection(principal, headers=headers, kwargs=request.kwargs, make_request=request.make_request)
         era = pipeline.eras[Era.STATELESS]
-        streams = request.streams and _accepted(headers.get(b"accept", b"*/*"))[1]
         try:
             raw = jsonrpc.decode(request.body, max_nesting=self.limits.nesting)  # 4
             era = pipeline.eras[select(_version(headers), raw)]
@@ -195,13 +194,16 @@ class Exchange:
         sessions.touch(session)
         return session
 
-    def _check_media(self, headers: Headers, oversize: bool) -> None:
+    def _check_media(self, headers: Headers, oversize: bool) -> bool:
+        """Does the client take event streams? Raises TransportRefusal for what cannot be read, or answered."""
         if oversize:
             raise TransportRefusal(413, body=b"The body is larger than %d bytes." % self.limits.body)
         if not _is_json(headers.get(b"content-type", b"")):
             raise TransportRefusal(415, body=b"Content-Type must be application/json.")
-        if not any(_accepted(headers.get(b"accept", b"*/*"))):
+        json, streams = _accepted(headers.get(b"accept", b"*/*"))
+        if not (json or streams):
             raise TransportRefusal(406, body=b"Accept must allow application/json or text/event-stream.")
+        return streams
 
     @property
     def _methods(self) -> bytes:
