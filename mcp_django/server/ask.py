@@ -24,6 +24,8 @@ from ..protocol.errors import InvalidParams, MCPError, ToolError
 from .call import Call
 from .ports import StateTooLarge
 
+INPUT_REQUIRED = "input_required"
+"""The `resultType` of a result that ends a round."""
 ATTEMPTS = 3
 """How often a handshake-era client may answer one question wrongly."""
 
@@ -123,6 +125,9 @@ class Live:
             raise Unanswered(
                 "This connection cannot carry questions to the client; use a transport with a stream and a session"
             )
+        if not call.session.initialized:
+            # basic/lifecycle: before `initialized` a server asks nothing.
+            raise Unanswered("The client must say notifications/initialized before it can be asked")
         for attempt in range(1, ATTEMPTS + 1):
             try:
                 reply = await call.session.ask(call.outbox, question.method, question.params, timeout=self._limits.wait)
@@ -239,7 +244,7 @@ class Replay:
             else {"method": question.method}
             for key, (_, question) in self.pending.items()
         }
-        return InputRequired(inputRequests=requests, requestState=sealed)
+        return InputRequired(inputRequests=requests, requestState=sealed, resultType=INPUT_REQUIRED)
 
     def _identify(self, question: Question, scope: str) -> tuple[str, str]:
         """The question's name in this run, and the digest that says whether it is still the same question."""

@@ -119,7 +119,7 @@ class Context:
     @property
     def lifespan(self) -> Any:
         """What the server's lifespan yielded."""
-        return self._call.server.lifespan.state
+        return self._call.server.lifespan.state(self._loop)
 
     @property
     def client_info(self) -> Mapping[str, Any]:

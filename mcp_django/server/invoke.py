@@ -179,14 +179,20 @@ async def _suspendable(
 
 async def _timed(call: Call, primitive: Primitive, work: Awaitable[Any]) -> Any:
     limit = call.server.options.timeout if primitive.timeout is None else primitive.timeout
-    if limit is None:
-        return await work
     try:
+        if limit is None:
+            return await work
         async with asyncio.timeout(limit) as scope:
             return await work
+    except asyncio.CancelledError:
+        # Middleware may have passed on another call than the one that was cancelled.
+        call.cancelled = True
+        raise
     except TimeoutError:
-        if not scope.expired():
+        if limit is None or not scope.expired():
             raise
+        # A plain function goes on in its thread, and looks at this.
+        call.cancelled = True
         raise TimedOut(f"The {primitive.kind} took longer than {limit:g} seconds and was stopped") from None
 
 

@@ -6,6 +6,7 @@ context manager must be left by the task that entered it.
 
 import asyncio
 import contextlib
+import contextvars
 import logging
 import weakref
 from collections.abc import AsyncIterator, Callable
@@ -31,10 +32,9 @@ class Lifespans:
         self._own, self._others = own, others
         self._entries: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Entry] = weakref.WeakKeyDictionary()
 
-    @property
-    def state(self) -> Any:
-        """What the server's own lifespan yielded on this loop; None without one."""
-        entry = self._entries.get(asyncio.get_running_loop())
+    def state(self, loop: asyncio.AbstractEventLoop) -> Any:
+        """What the server's own lifespan yielded on a loop; None without one. May be asked from any thread."""
+        entry = self._entries.get(loop)
         return None if entry is None else entry.state
 
     def entered(self) -> bool:
@@ -48,7 +48,8 @@ class Lifespans:
         entry = self._entries.get(loop)
         if entry is None:
             entry = self._entries[loop] = _Entry()
-            entry.task = loop.create_task(self._hold(entry))
+            # In a clean context: that of the call that comes first names a lane which goes back when the call is over.
+            entry.task = loop.create_task(self._hold(entry), context=contextvars.Context())
         try:
             await asyncio.shield(entry.ready)
         except Exception:
@@ -69,11 +70,16 @@ class Lifespans:
                 entry.state = state
                 entry.ready.set_result(None)
                 await entry.over.wait()
-        except Exception as problem:
-            if entry.ready.done():
+        except BaseException as problem:
+            is_failure = isinstance(problem, Exception)
+            if not entry.ready.done():
+                # Whatever it was, nobody may wait for it for ever.
+                text = f"{type(problem).__name__} left a lifespan while it was entered"
+                entry.ready.set_exception(problem if isinstance(problem, Exception) else RuntimeError(text))
+            elif is_failure:
                 logger.exception("A lifespan failed while it was left")
-            else:
-                entry.ready.set_exception(problem)
+            if not is_failure:
+                raise
 
     @contextlib.asynccontextmanager
     async def _all(self) -> AsyncIterator[Any]:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, cast
 from ..protocol import jsonrpc
 from ..protocol.errors import InternalError, InvalidRequest, MCPError, ResourceNotFound
 from ..protocol.revisions import Era
-from .ask import InputRequired
+from .ask import INPUT_REQUIRED
 from .call import Call, Connection
 from .dispatcher import Body, dispatch, notice
 from .eras.base import Era as EraStrategy
@@ -134,9 +134,11 @@ class Pipeline:
         id = cast(jsonrpc.Request, call.message).id
         if isinstance(body, Encoded):
             return jsonrpc.splice(id, body.raw)
-        if type(body) is InputRequired:
-            return jsonrpc.result(id, call.era.suspend(call, body))
-        return jsonrpc.result(id, body if "resultType" in body else call.era.dress(call, body))
+        kind = body.get("resultType")
+        if kind is None:
+            return jsonrpc.result(id, call.era.dress(call, body))
+        # By its content, because middleware may have copied it.
+        return jsonrpc.result(id, call.era.suspend(call, body) if kind == INPUT_REQUIRED else body)
 
     def _receive(
         self, era: EraStrategy, message: jsonrpc.Notification | jsonrpc.Response, connection: Connection, outbox: Outbox

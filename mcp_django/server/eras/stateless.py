@@ -93,7 +93,7 @@ class StatelessEra:
         return body
 
     def suspend(self, call: Call, body: dict[str, Any]) -> dict[str, Any]:
-        return {**body, "resultType": "input_required", "_meta": self._meta}
+        return {**body, "_meta": {**body["_meta"], **self._meta} if "_meta" in body else self._meta}
 
     def status(self, problem: MCPError) -> int:
         return problem.http_status

@@ -39,7 +39,9 @@ def discover(call: Call) -> dict[str, Any]:
     body: dict[str, Any] = {"supportedVersions": list(STATELESS), "capabilities": server.capabilities(call.revision)}
     if server.instructions:
         body["instructions"] = str(server.instructions)
-    return call.era.dress(call, body, private=False)
+    body = call.era.dress(call, body, private=False)
+    # A copy: the era's own is that of every result, and middleware may change this one.
+    return {**body, "_meta": {**body["_meta"]}}
 
 
 async def initialized(call: Call) -> None:

@@ -1,0 +1,244 @@
+"""Lifespans: entered before the first call of a loop, left when it ends, and honest when they fail."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import pytest
+from asgiref.sync import sync_to_async
+
+from mcp_django import Context, MCPError, Toolset, tool
+from mcp_django.server.lifespan import Lifespans
+from tests.server.engine import HANDSHAKE, Peer, make_server
+
+
+class Log(list[str]):
+    """What a lifespan did."""
+
+    def lifespan(self, name: str = "", value: Any = None) -> Callable[..., Any]:
+        @contextlib.asynccontextmanager
+        async def open_and_close(*_: Any) -> AsyncIterator[Any]:
+            self.append(f"{name}in")
+            try:
+                yield value
+            finally:
+                self.append(f"{name}out")
+
+        return open_and_close
+
+
+def on_a_loop(main: Callable[[], Awaitable[Any]]) -> Any:
+    """Run on a loop of its own, as a server does."""
+
+    async def bounded() -> Any:
+        async with asyncio.timeout(10):
+            return await main()
+
+    return asyncio.run(bounded())
+
+
+async def test_it_is_entered_before_the_first_call_and_handlers_see_what_it_yields() -> None:
+    log = Log()
+    server = make_server(lifespan=log.lifespan(value={"pool": 1}))
+
+    @server.tool
+    async def state(ctx: Context) -> Any:
+        return ctx.lifespan
+
+    @server.tool
+    def state_in_a_thread(ctx: Context) -> Any:
+        return ctx.lifespan
+
+    @server.tool
+    def state_by_sync(ctx: Context) -> Any:
+        return ctx.sync.lifespan
+
+    peer = Peer(server)
+    assert log == []
+    assert await peer.text("state") == '{"pool":1}'
+    assert await peer.text("state_in_a_thread") == '{"pool":1}'
+    assert await peer.text("state_by_sync") == '{"pool":1}'
+    assert log == ["in"]
+    await server.lifespan.leave()
+    assert log == ["in", "out"]
+
+
+async def test_without_a_lifespan_handlers_see_nothing() -> None:
+    server = make_server()
+
+    @server.tool
+    async def state(ctx: Context) -> bool:
+        return ctx.lifespan is None
+
+    assert await Peer(server).text("state") == "true"
+
+
+async def test_it_is_given_the_server_and_the_toolsets_come_after_it_and_go_before_it() -> None:
+    log, given = Log(), []
+
+    class Bar(Toolset):
+        lifespan = log.lifespan("bar ")
+
+        @tool
+        def drink(self) -> str:
+            return "cheers"
+
+    def own(server: Any) -> Any:
+        given.append(server)
+        return log.lifespan("own ")()
+
+    server = make_server(lifespan=own, toolsets=[Bar()])
+    await Peer(server).text("drink")
+    await server.lifespan.leave()
+    assert given == [server]
+    assert log == ["own in", "bar in", "bar out", "own out"]
+
+
+async def test_calls_that_come_together_enter_it_once_and_wait_for_it() -> None:
+    log, gate = Log(), asyncio.Event()
+
+    @contextlib.asynccontextmanager
+    async def slow() -> AsyncIterator[str]:
+        log.append("begin")
+        await gate.wait()
+        yield "state"
+
+    lifespans = Lifespans(slow, list)
+    waiting = [asyncio.ensure_future(lifespans.enter()) for _ in range(3)]
+    while log != ["begin"]:
+        await asyncio.sleep(0)
+    assert not lifespans.entered()
+    assert not any(task.done() for task in waiting)
+    gate.set()
+    await asyncio.gather(*waiting)
+    assert lifespans.entered()
+    assert log == ["begin"]
+    await lifespans.leave()
+    assert not lifespans.entered()
+
+
+def test_every_loop_enters_its_own() -> None:
+    log = Log()
+    lifespans = Lifespans(log.lifespan(), list)
+
+    async def serve() -> None:
+        await lifespans.enter()
+        await lifespans.leave()
+
+    for _ in range(2):
+        on_a_loop(serve)
+    assert log == ["in", "out"] * 2
+
+
+async def test_one_caller_that_gives_up_does_not_stop_it_for_the_others() -> None:
+    gate = asyncio.Event()
+
+    @contextlib.asynccontextmanager
+    async def slow() -> AsyncIterator[str]:
+        await gate.wait()
+        yield "state"
+
+    lifespans = Lifespans(slow, list)
+    first, second = asyncio.ensure_future(lifespans.enter()), asyncio.ensure_future(lifespans.enter())
+    await asyncio.sleep(0)
+    first.cancel()
+    gate.set()
+    await second
+    assert lifespans.entered()
+    assert first.cancelled()
+    await lifespans.leave()
+
+
+async def test_one_that_fails_fails_the_call_and_is_tried_again(caplog: pytest.LogCaptureFixture) -> None:
+    attempts: list[int] = []
+
+    @contextlib.asynccontextmanager
+    async def flaky(server: Any) -> AsyncIterator[str]:
+        attempts.append(1)
+        if len(attempts) == 1:
+            raise RuntimeError("the secret database is down")
+        yield "up"
+
+    server = make_server(lifespan=flaky)
+
+    @server.tool
+    async def state(ctx: Context) -> str:
+        return str(ctx.lifespan)
+
+    peer = Peer(server)
+    assert "secret" not in await peer.error("state")
+    assert "secret" in caplog.text
+    assert await peer.text("state") == "up"
+    await server.lifespan.leave()
+
+
+async def test_one_that_is_cancelled_inside_fails_the_call_instead_of_hanging() -> None:
+    @contextlib.asynccontextmanager
+    async def stray(server: Any) -> AsyncIterator[None]:
+        raise asyncio.CancelledError
+        yield
+
+    server = make_server(lifespan=stray)
+    with pytest.raises(MCPError, match="Internal error"):
+        await Peer(server).request("tools/list")
+
+
+async def test_one_that_fails_while_it_is_left_is_logged_and_shutdown_goes_on(caplog: pytest.LogCaptureFixture) -> None:
+    @contextlib.asynccontextmanager
+    async def bad() -> AsyncIterator[None]:
+        yield
+        raise RuntimeError("cannot close")
+
+    lifespans = Lifespans(bad, list)
+    await lifespans.enter()
+    await lifespans.leave()
+    assert "cannot close" in caplog.text
+
+
+async def test_leaving_what_was_never_entered_does_nothing() -> None:
+    await Lifespans(Log().lifespan(), list).leave()
+
+
+async def test_a_toolset_that_fails_closes_what_was_open() -> None:
+    log = Log()
+
+    @contextlib.asynccontextmanager
+    async def bad() -> AsyncIterator[None]:
+        raise RuntimeError("no")
+        yield
+
+    lifespans = Lifespans(log.lifespan(), lambda: [bad])
+    with pytest.raises(RuntimeError, match="no"):
+        await lifespans.enter()
+    assert log == ["in", "out"]
+
+
+def test_it_can_use_threads_after_the_call_that_entered_it_is_over() -> None:
+    log: list[str] = []
+
+    @contextlib.asynccontextmanager
+    async def lifespan(server: Any) -> AsyncIterator[None]:
+        await sync_to_async(log.append)("in")
+        yield
+        await sync_to_async(log.append)("out")
+
+    async def serve() -> None:
+        server = make_server(lifespan=lifespan)
+
+        @server.tool
+        def hello() -> str:
+            return "hello"
+
+        assert await Peer(server).text("hello") == "hello"
+        await server.lifespan.leave()
+
+    on_a_loop(serve)
+    assert log == ["in", "out"]
+
+
+async def test_ping_is_answered_although_the_lifespan_has_not_been_entered() -> None:
+    log = Log()
+    server = make_server(lifespan=log.lifespan())
+    assert await Peer(server, version=HANDSHAKE).request("ping") == {}
+    await server.lifespan.leave()

@@ -1,0 +1,260 @@
+"""Middleware: what it sees, what it may change, and in which order."""
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from mcp_django import Context, MCPError, ToolError
+from mcp_django.protocol import jsonrpc
+from mcp_django.protocol.errors import InvalidParams, MethodNotFound
+from mcp_django.server.call import Call
+from tests.server.engine import EVERYTHING, HANDSHAKE, STATELESS, Peer, accept, make_server
+
+INTRODUCTION = {"protocolVersion": HANDSHAKE, "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
+
+
+class Refused(MCPError):
+    code = -32001
+
+
+def served(*middleware: Any) -> Any:
+    """A server with a few tools behind this middleware."""
+    server = make_server(middleware=middleware)
+
+    @server.tool
+    async def add(a: int, b: int) -> int:
+        return a + b
+
+    @server.tool
+    async def fail(how: str) -> None:
+        raise {"tool": ToolError("for the model"), "bug": RuntimeError("secret"), "protocol": Refused("no")}[how]
+
+    @server.tool
+    async def ask(ctx: Context) -> str:
+        return f"{bool(await ctx.elicit('Sure?', bool))}"
+
+    return server
+
+
+async def test_the_first_is_the_outermost() -> None:
+    log: list[str] = []
+
+    def layer(name: str) -> Any:
+        async def middleware(call: Call, call_next: Any) -> Any:
+            log.append(f"{name} in")
+            result = await call_next(call)
+            log.append(f"{name} out")
+            return result
+
+        return middleware
+
+    assert await Peer(served(layer("first"), layer("second"))).text("add", a=1, b=2) == "3"
+    assert log == ["first in", "second in", "second out", "first out"]
+
+
+async def test_initialize_can_be_refused() -> None:
+    async def veto(call: Call, call_next: Any) -> Any:
+        if call.method == "initialize":
+            assert call.session is None
+            raise Refused(f"not you, {call.client_info['name']}")
+        return await call_next(call)
+
+    peer = Peer(served(veto), version=HANDSHAKE)
+    peer.session = None
+    with pytest.raises(Refused, match="not you, x"):
+        await peer.request("initialize", INTRODUCTION)
+    assert peer.server.sessions.opened == []  # type: ignore[attr-defined]
+
+
+async def test_it_sees_every_method_and_notification_with_and_without_an_id() -> None:
+    seen: list[tuple[str, bool]] = []
+
+    async def note(call: Call, call_next: Any) -> Any:
+        seen.append((call.method, call.id is None))
+        return await call_next(call)
+
+    peer = Peer(served(note), version=HANDSHAKE)
+    await peer.request("ping")
+    await peer.request("tools/list")
+    await peer.notify("notifications/initialized")
+    await peer.notify("notifications/of-your-own")
+    with pytest.raises(MethodNotFound):
+        await peer.request("no/such/method")
+    assert seen == [
+        ("ping", False),
+        ("tools/list", False),
+        ("notifications/initialized", True),
+        ("notifications/of-your-own", True),
+        ("no/such/method", False),
+    ]
+
+
+async def test_it_sees_notifications_of_the_stateless_era() -> None:
+    seen: list[Any] = []
+
+    async def note(call: Call, call_next: Any) -> Any:
+        seen.append(call.id)
+        return await call_next(call)
+
+    await Peer(served(note)).notify("notifications/of-your-own")
+    assert seen == [None]
+
+
+async def test_a_notification_it_stops_is_not_acted_on() -> None:
+    async def stop(call: Call, call_next: Any) -> Any:
+        return {} if call.id is None else await call_next(call)
+
+    peer = Peer(served(stop), version=HANDSHAKE)
+    assert peer.session is not None
+    peer.session.initialized = False
+    await peer.notify("notifications/initialized")
+    assert not peer.session.initialized
+
+
+@pytest.mark.parametrize("problem", [Refused("no"), RuntimeError("secret")])
+async def test_a_failure_at_a_notification_is_nobody_s_answer(
+    problem: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def fail(call: Call, call_next: Any) -> Any:
+        raise problem
+
+    await Peer(served(fail)).notify("notifications/initialized")
+    assert ("secret" in caplog.text) is isinstance(problem, RuntimeError)
+
+
+async def test_another_call_can_be_passed_on() -> None:
+    async def rewrite(call: Call, call_next: Any) -> Any:
+        message = call.message
+        assert isinstance(message, jsonrpc.Request)
+        params = {**call.params, "arguments": {"a": 40, "b": 2}}
+        return await call_next(dataclasses.replace(call, message=message._replace(params=params)))
+
+    assert await Peer(served(rewrite)).text("add", a=1, b=2) == "42"
+
+
+async def test_the_answer_has_the_id_that_the_client_chose_whatever_was_passed_on() -> None:
+    async def rewrite(call: Call, call_next: Any) -> Any:
+        return await call_next(dataclasses.replace(call, message=jsonrpc.Request("mine", "ping", None)))
+
+    peer = Peer(served(rewrite), version=HANDSHAKE)
+    outcome = peer._handle({"jsonrpc": "2.0", "id": 7, "method": "tools/list"}, None)  # type: ignore[arg-type]
+    assert jsonrpc.loads(await outcome.run) == {"jsonrpc": "2.0", "id": 7, "result": {}}
+
+
+async def test_it_can_answer_by_itself() -> None:
+    async def answer(call: Call, call_next: Any) -> Any:
+        return {"content": [{"type": "text", "text": "from above"}], "isError": False}
+
+    result = await Peer(served(answer)).call("add", a=1, b=2)
+    assert result["content"][0]["text"] == "from above"
+    assert result["resultType"] == "complete"
+
+
+@pytest.mark.parametrize("version", [HANDSHAKE, STATELESS])
+async def test_results_can_be_changed_lists_included(version: str) -> None:
+    async def shorten(call: Call, call_next: Any) -> Any:
+        result = await call_next(call)
+        if call.method == "tools/list":
+            return {**result, "tools": [tool for tool in result["tools"] if tool["name"] != "fail"]}
+        return {**result, "_meta": {**result.get("_meta", {}), "example.com/by": "middleware"}}
+
+    peer = Peer(served(shorten), version=version)
+    assert await peer.names() == ["add", "ask"]
+    assert (await peer.call("add", a=1, b=2))["_meta"]["example.com/by"] == "middleware"
+    assert await peer.names() == ["add", "ask"]
+
+
+async def test_a_question_survives_middleware_that_copies_results() -> None:
+    async def copy(call: Call, call_next: Any) -> Any:
+        result = await call_next(call)
+        return {**result, "_meta": {"example.com/by": "middleware"}}
+
+    server = served(copy)
+    first = await Peer(server).call("ask")
+    assert first["resultType"] == "input_required"
+    assert first["_meta"]["example.com/by"] == "middleware"
+    assert "io.modelcontextprotocol/serverInfo" in first["_meta"]
+    peer = Peer(server, answer=lambda *_: accept(value=True))
+    assert await peer.text("ask") == "True"
+
+
+@pytest.mark.parametrize("method", ["server/discover", "tools/list"])
+async def test_changing_a_result_in_place_changes_that_result_only(method: str) -> None:
+    async def mark(call: Call, call_next: Any) -> Any:
+        result = await call_next(call)
+        if call.method == method:
+            result["_meta"]["example.com/mark"] = True
+            result["capabilities"] = {}
+        return result
+
+    peer = Peer(served(mark))
+    assert (await peer.request(method))["_meta"]["example.com/mark"] is True
+    assert "example.com/mark" not in (await peer.call("add", a=1, b=2))["_meta"]
+
+
+async def test_protocol_errors_reach_it_as_exceptions_and_tool_errors_as_results() -> None:
+    seen: list[Any] = []
+
+    async def note(call: Call, call_next: Any) -> Any:
+        try:
+            result = await call_next(call)
+        except MCPError as problem:
+            seen.append(type(problem))
+            raise
+        seen.append(result["isError"])
+        return result
+
+    peer = Peer(served(note))
+    with pytest.raises(InvalidParams):
+        await peer.call("unknown")
+    with pytest.raises(Refused):
+        await peer.call("fail", how="protocol")
+    await peer.error("fail", how="tool")
+    await peer.error("fail", how="bug")
+    await peer.error("add", a="one", b=2)
+    assert seen == [InvalidParams, Refused, True, True, True]
+
+
+async def test_it_can_turn_a_failure_into_a_result() -> None:
+    async def excuse(call: Call, call_next: Any) -> Any:
+        try:
+            return await call_next(call)
+        except MethodNotFound:
+            return {"excuse": True}
+
+    assert (await Peer(served(excuse), version=HANDSHAKE).request("no/such"))["excuse"] is True
+
+
+@pytest.mark.parametrize("method", ["tools/call", "tools/list"])
+async def test_a_bug_in_it_is_told_without_its_text(method: str, caplog: pytest.LogCaptureFixture) -> None:
+    async def broken(call: Call, call_next: Any) -> Any:
+        raise RuntimeError("secret")
+
+    peer = Peer(served(broken))
+    if method == "tools/call":
+        text = await peer.error("add", a=1, b=2)
+    else:
+        with pytest.raises(MCPError) as caught:
+            await peer.request(method)
+        text = caught.value.message
+    assert "Internal error (reference" in text
+    assert "secret" not in text
+    assert "secret" in caplog.text
+
+
+async def test_a_replaced_call_learns_that_it_was_given_up() -> None:
+    async def rewrite(call: Call, call_next: Any) -> Any:
+        return await call_next(dataclasses.replace(call, capabilities={**EVERYTHING}))
+
+    contexts: list[Context] = []
+    server = served(rewrite)
+
+    @server.tool(timeout=0.01)
+    async def wait(ctx: Context) -> None:
+        contexts.append(ctx)
+        await ctx.elicit("Sure?", bool)
+
+    peer = Peer(server, version=HANDSHAKE)
+    assert "took longer" in await peer.error("wait")
+    assert contexts[0].cancelled
