@@ -70,8 +70,13 @@ class Listings:
         return known
 
     async def _filtered(self, call: Call, kind: Kind, after: str | None) -> Encoded:
-        hidden = await self._server.authorizer.hidden(call.principal, self.guarded(kind))
-        return self._kept(call, kind, after, hidden)
+        registry = self._server.registry
+        while True:
+            version = registry.version
+            hidden = await self._server.authorizer.hidden(call.principal, self.guarded(kind))
+            # What was registered meanwhile has not been asked about.
+            if registry.version == version:
+                return self._kept(call, kind, after, hidden)
 
     async def _gathered(self, call: Call, kind: Kind, after: str | None) -> Encoded:
         context = Context(call)

@@ -53,6 +53,8 @@ class Handlers(Provider):
         for what, (lists, runs) in pairs.items():
             if (lists is None) != (runs is None):
                 raise ValueError(f"{what} need both a list function and the function that runs them")
+        if read_resource is None and (list_resources is not None or list_templates is not None):
+            raise ValueError("resources need a read_resource function besides the one that lists them")
         self._list_tools, self._call_tool = list_tools, call_tool
         self._list_resources, self._list_templates, self._read_resource = list_resources, list_templates, read_resource
         self._list_prompts, self._get_prompt, self._complete = list_prompts, get_prompt, complete

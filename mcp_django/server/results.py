@@ -140,18 +140,19 @@ def read_result(uri: str, mime_type: str | None, value: Any) -> dict[str, Any]:
     """A ReadResourceResult; contents without a URI of their own get the one that was read."""
     meta: Mapping[str, Any] = {}
     if isinstance(value, ResourceResult):
-        meta, value = value.meta, list(value.contents)
-    many = (
-        isinstance(value, list | tuple)
-        and bool(value)
-        and all(isinstance(item, TextResourceContents | BlobResourceContents) for item in value)
-    )
-    body: dict[str, Any] = {
-        "contents": [_contents(uri, mime_type, item) for item in value] if many else [_contents(uri, mime_type, value)]
-    }
+        meta, items = value.meta, list(value.contents)
+    elif isinstance(value, list | tuple) and value and all(map(_is_contents, value)):
+        items = list(value)
+    else:
+        items = [value]
+    body: dict[str, Any] = {"contents": [_contents(uri, mime_type, item) for item in items]}
     if meta:
         body["_meta"] = dict(meta)
     return body
+
+
+def _is_contents(value: Any) -> bool:
+    return isinstance(value, TextResourceContents | BlobResourceContents)
 
 
 def _contents(uri: str, mime_type: str | None, value: Any) -> dict[str, Any]:
@@ -159,7 +160,7 @@ def _contents(uri: str, mime_type: str | None, value: Any) -> dict[str, Any]:
         value = TextResourceContents(value, mime_type=mime_type or "text/plain")
     elif isinstance(value, bytes | bytearray | memoryview):
         value = BlobResourceContents(bytes(value), mime_type=mime_type or BLOB)
-    elif not isinstance(value, TextResourceContents | BlobResourceContents):
+    elif not _is_contents(value):
         value = TextResourceContents(jsonrpc.dumps(to_json(value)).decode(), mime_type=mime_type or JSON)
     wire: dict[str, Any] = value.to_wire()
     wire.setdefault("uri", uri)
@@ -193,7 +194,11 @@ def completion_result(value: Any) -> dict[str, Any]:
     """A CompleteResult. Raises TypeError when a completer returned no list of strings."""
     if value is None:
         value = ()
-    completion = value if isinstance(value, Completion) else Completion(list(value))
+    completion = (
+        value if isinstance(value, Completion) else Completion(value if isinstance(value, str) else list(value))
+    )
+    if isinstance(completion.values, str):
+        raise TypeError("a completion is a list of strings, not one string")
     values = [str(item) for item in completion.values[: COMPLETIONS + 1]]
     cut = len(values) > COMPLETIONS or len(completion.values) > COMPLETIONS
     body: dict[str, Any] = {"values": values[:COMPLETIONS]}

@@ -1,7 +1,7 @@
 """A server: an endpoint's identity, what it offers, and the seams it runs on."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any, Unpack
 
@@ -111,8 +111,11 @@ class Server:
         return self._ports
 
     def bind(self, ports: Ports) -> "Server":
-        """Give it its outside."""
+        """Give it its outside, in place of the one it had."""
         self._ports = ports
+        for port in fields(ports):
+            vars(self).pop(port.name, None)
+        self.listings = Listings(self)
         return self
 
     @cached_property

@@ -1,0 +1,312 @@
+"""Flights: how a call begins, what its answer is, and that nothing of it stays behind."""
+
+import asyncio
+import contextvars
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from mcp_django import Context, Server
+from mcp_django.protocol import jsonrpc
+from mcp_django.protocol.errors import InvalidParams, MCPError
+from mcp_django.protocol.revisions import REVISIONS, Era
+from mcp_django.runtime.calls import Flight, InFlight
+from mcp_django.server.call import Connection
+from mcp_django.server.pipeline import Pipeline, Work
+from mcp_django.server.ports import Overloaded
+from mcp_django.server.streams import Outbox
+from tests.server.engine import HANDSHAKE, STATELESS, Peer, make_server
+
+LONG = 10.0
+OWNER = "owner"
+COLOUR: contextvars.ContextVar[str] = contextvars.ContextVar("colour", default="none")
+
+
+class Air:
+    """A server with a gate, and flights to it."""
+
+    def __init__(self, version: str = STATELESS) -> None:
+        self.in_flight = InFlight(2)
+        self.gate, self.reached = asyncio.Event(), asyncio.Event()
+        self.contexts: list[Context] = []
+        self.server = make_server()
+        self.peer = Peer(self.server, version=version)
+        self._declare(self.server)
+
+    def _declare(self, server: Server) -> None:
+        @server.tool
+        async def quick() -> str:
+            return "quick"
+
+        @server.tool
+        async def wait(ctx: Context) -> str:
+            self.contexts.append(ctx)
+            self.reached.set()
+            await self.gate.wait()
+            return "waited"
+
+        @server.tool
+        async def talk(ctx: Context) -> str:
+            await ctx.notify("notifications/hello")
+            self.reached.set()
+            await self.gate.wait()
+            return "talked"
+
+        @server.tool
+        async def colour() -> str:
+            return COLOUR.get()
+
+    def flight(self, tool: str, may_stream: bool = True) -> Flight:
+        """A call that has been counted and not begun."""
+        return self.to(self.work(tool)._replace(may_stream=may_stream))
+
+    def to(self, work: Work) -> Flight:
+        assert self.in_flight.enter(OWNER)
+        pipeline = self.peer.pipeline
+        return Flight(work, self.in_flight, OWNER, pipeline.refuse)
+
+    def work(self, tool: str) -> Work:
+        peer = self.peer
+        meta = {
+            "io.modelcontextprotocol/protocolVersion": STATELESS,
+            "io.modelcontextprotocol/clientCapabilities": {},
+        }
+        params = {"name": tool, "arguments": {}, **({"_meta": meta} if peer.session is None else {})}
+        message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+        era = peer.pipeline.eras[REVISIONS[peer.version].era]
+        work = peer.pipeline.handle(era, message, Connection(peer.principal, session=peer.session), Outbox())
+        assert isinstance(work, Work)
+        return work
+
+    def failing(self, problem: BaseException) -> Flight:
+        """A call whose work ends like this."""
+
+        async def fail() -> bytes:
+            raise problem
+
+        work = self.work("quick")
+        work.close()
+        inner = fail()
+        return self.to(work._replace(run=inner, inner=inner))
+
+
+@pytest.fixture(params=[STATELESS, HANDSHAKE], ids=["stateless", "handshake"])
+def air(request: pytest.FixtureRequest) -> Callable[[], Air]:
+    return lambda: Air(request.param)
+
+
+def text(body: bytes) -> str:
+    return str(jsonrpc.loads(body)["result"]["content"][0]["text"])
+
+
+async def said(flight: Flight) -> list[dict[str, Any]]:
+    """Everything on the stream, to its end."""
+    found: list[bytes] = []
+    while (messages := await flight.call.outbox.read(LONG)) is not None:
+        found += messages
+    return [jsonrpc.loads(message) for message in found]
+
+
+async def test_a_quick_call_lands_with_its_answer(air: Callable[[], Air]) -> None:
+    there = air()
+    flight = there.flight("quick")
+    assert len(there.in_flight) == 1
+    flight.launch()
+    landing = await flight.first(LONG)
+    assert landing is not None
+    assert (text(landing.body), landing.problem) == ("quick", None)
+    assert not flight.streaming
+    assert len(there.in_flight) == 0
+    assert there.peer.session is None or there.peer.session.in_flight == {}
+
+
+async def test_a_call_that_speaks_first_is_a_stream_that_ends_with_the_answer(air: Callable[[], Air]) -> None:
+    there = air()
+    flight = there.flight("talk")
+    flight.launch()
+    assert await flight.first(LONG) is None
+    assert flight.streaming
+    there.gate.set()
+    hello, answer = await said(flight)
+    assert hello["method"] == "notifications/hello"
+    assert answer["result"]["content"][0]["text"] == "talked"
+
+
+async def test_a_call_that_takes_long_becomes_a_stream(air: Callable[[], Air]) -> None:
+    there = air()
+    flight = there.flight("wait")
+    flight.launch()
+    assert await flight.first(0.001) is None
+    there.gate.set()
+    (answer,) = await said(flight)
+    assert answer["result"]["content"][0]["text"] == "waited"
+
+
+async def test_a_call_that_must_not_stream_lands_however_long_it_takes_and_whatever_it_says(
+    air: Callable[[], Air],
+) -> None:
+    there = air()
+    flight = there.flight("talk", may_stream=False)
+    flight.launch()
+    first = asyncio.ensure_future(flight.first(0))
+    await there.reached.wait()
+    there.gate.set()
+    landing = await first
+    assert landing is not None
+    assert text(landing.body) == "talked"
+
+
+async def test_waiting_begins_only_for_a_call_that_is_still_in_the_air(air: Callable[[], Air]) -> None:
+    there, begun = air(), []
+    quick = there.flight("quick")
+    quick.launch()
+    await quick.first(LONG, lambda: begun.append("quick"))
+    slow = there.flight("wait")
+    slow.launch()
+    first = asyncio.ensure_future(slow.first(LONG, lambda: begun.append("slow")))
+    await there.reached.wait()
+    there.gate.set()
+    await first
+    assert begun == ["slow"]
+
+
+async def test_a_call_cancelled_before_its_first_step_leaves_nothing_behind(air: Callable[[], Air]) -> None:
+    there = air()
+    flight = there.flight("wait")
+    flight.launch()
+    if flight._begun:
+        pytest.skip("this Python runs the first step at once")
+    flight.cancel()
+    landing = await flight.first(LONG)
+    assert landing is not None
+    assert (landing.body, flight.lost, flight.call.cancelled) == (b"", True, True)
+    assert len(there.in_flight) == 0
+    assert there.peer.session is None or there.peer.session.in_flight == {}
+    assert flight.task is not None
+    await asyncio.wait([flight.task])
+    assert not there.reached.is_set()
+    assert len(there.in_flight) == 0
+
+
+async def test_a_cancelled_call_has_no_answer_and_its_handler_knows(air: Callable[[], Air]) -> None:
+    there = air()
+    flight = there.flight("wait")
+    flight.launch()
+    first = asyncio.ensure_future(flight.first(LONG))
+    await there.reached.wait()
+    flight.cancel()
+    flight.cancel()
+    landing = await first
+    assert landing is not None
+    assert (landing.body, landing.problem, flight.lost) == (b"", None, True)
+    assert there.contexts[0].cancelled
+    assert len(there.in_flight) == 0
+
+
+async def test_the_stream_of_a_cancelled_call_ends_without_an_answer(air: Callable[[], Air]) -> None:
+    there = air()
+    flight = there.flight("talk")
+    flight.launch()
+    assert await flight.first(LONG) is None
+    flight.cancel()
+    assert await said(flight) == []
+    assert flight.task is not None
+    await asyncio.wait([flight.task])
+    assert len(there.in_flight) == 0
+
+
+async def test_cancelling_what_has_landed_changes_nothing(air: Callable[[], Air]) -> None:
+    flight = air().flight("quick")
+    flight.launch()
+    landing = await flight.first(LONG)
+    flight.cancel()
+    assert landing is not None
+    assert (text(landing.body), flight.lost) == ("quick", False)
+
+
+async def test_a_client_that_leaves_ends_a_stateless_call_and_not_one_of_a_session(air: Callable[[], Air]) -> None:
+    there = air()
+    flight = there.flight("wait")
+    flight.launch()
+    first = asyncio.ensure_future(flight.first(LONG))
+    await there.reached.wait()
+    flight.disconnected()
+    assert flight.gone
+    await first
+    stateless = flight.call.revision.era is Era.STATELESS
+    assert flight.lost is stateless
+    there.gate.set()
+    assert flight.task is not None
+    await asyncio.wait([flight.task])
+    assert len(there.in_flight) == 0
+    assert there.contexts[0].cancelled is stateless
+
+
+@pytest.mark.parametrize("problem", [InvalidParams("no"), Overloaded("full")])
+async def test_an_error_lands_as_what_it_is(air: Callable[[], Air], problem: Exception) -> None:
+    flight = air().failing(problem)
+    flight.launch()
+    landing = await flight.first(LONG)
+    assert landing is not None
+    assert landing.problem is problem
+
+
+@pytest.mark.parametrize(("problem", "code"), [(InvalidParams("no"), -32602), (Overloaded("full"), -32603)])
+async def test_an_error_on_a_stream_is_its_last_message(
+    air: Callable[[], Air], problem: Exception, code: int
+) -> None:
+    flight = air().failing(problem)
+    flight.streaming = True
+    flight.launch()
+    (last,) = await said(flight)
+    assert last["id"] == 1
+    assert last["error"] == {"code": code, "message": str(problem)}
+
+
+async def test_a_call_runs_in_a_clean_context(air: Callable[[], Air]) -> None:
+    COLOUR.set("red")
+    flight = air().flight("colour")
+    flight.launch()
+    landing = await flight.first(LONG)
+    assert landing is not None
+    assert text(landing.body) == "none"
+
+
+async def test_a_session_knows_its_flight_while_it_is_in_the_air() -> None:
+    there = Air(HANDSHAKE)
+    session = there.peer.session
+    assert session is not None
+    flight = there.flight("wait")
+    flight.launch()
+    first = asyncio.ensure_future(flight.first(LONG))
+    await there.reached.wait()
+    assert session.in_flight == {1: flight}
+    there.gate.set()
+    await first
+    assert session.in_flight == {}
+
+
+def test_calls_are_counted_by_owner_up_to_the_limit() -> None:
+    counts = InFlight(2)
+    assert [counts.enter(owner) for owner in ("a", "a", "a", "b")] == [True, True, False, True]
+    assert len(counts) == 3
+    counts.leave("a")
+    assert counts.enter("a")
+    for owner in ("a", "a", "b"):
+        counts.leave(owner)
+    assert len(counts) == 0
+    assert counts._counts == {}
+
+
+async def test_work_that_is_refused_can_be_closed_without_a_warning() -> None:
+    Air().work("wait").close()
+
+
+async def test_a_pipeline_refuses_with_the_id_of_the_call() -> None:
+    there = Air()
+    work = there.work("quick")
+    pipeline: Pipeline = there.peer.pipeline
+    refused = jsonrpc.loads(pipeline.refuse(work.call.era, MCPError("no"), work.call))
+    assert refused["id"] == 1
+    work.close()

@@ -1,0 +1,222 @@
+"""Lists: pages, what is kept encoded, for whom, and until when."""
+
+from typing import Any
+
+import pytest
+
+from mcp_django.auth.policy import Policy
+from mcp_django.protocol.errors import InvalidParams
+from mcp_django.server.listing import KEPT, Listings
+from mcp_django.server.server import Server
+from tests.server.engine import HANDSHAKE, STATELESS, Peer, make_server, ports, somebody
+
+OLDEST = "2024-11-05"
+
+
+@pytest.fixture
+def encoded(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The lists that were encoded, one entry each time."""
+    found: list[str] = []
+    encode = Listings._encode
+
+    def counted(self: Any, call: Any, kind: Any, *args: Any, **kwargs: Any) -> Any:
+        found.append(kind.collection)
+        return encode(self, call, kind, *args, **kwargs)
+
+    monkeypatch.setattr(Listings, "_encode", counted)
+    return found
+
+
+def with_tools(*names: str, **options: Any) -> Server:
+    server = make_server(options=options)
+    for name in names:
+        server.tool(lambda: "x", name=name, title=name.upper())
+    return server
+
+
+async def all_pages(peer: Peer) -> list[list[str]]:
+    """The names on each page, to the last."""
+    pages, params = [], {}
+    while True:
+        page = await peer.request("tools/list", params)
+        pages.append([tool["name"] for tool in page["tools"]])
+        if "nextCursor" not in page:
+            return pages
+        params = {"cursor": page["nextCursor"]}
+
+
+@pytest.mark.parametrize(
+    ("size", "pages"),
+    [(1, [["a"], ["b"], ["c"]]), (2, [["a", "b"], ["c"]]), (3, [["a", "b", "c"]]), (None, [["a", "b", "c"]])],
+)
+async def test_pages_have_the_size_that_was_set(size: int | None, pages: list[list[str]]) -> None:
+    assert await all_pages(Peer(with_tools("c", "a", "b", page_size=size))) == pages
+
+
+async def test_an_empty_list_is_one_page() -> None:
+    server = with_tools("a", page_size=None)
+    server.registry.tools.remove("a")
+    server.with_options(capabilities={"tools": {}})
+    assert await all_pages(Peer(server)) == [[]]
+
+
+async def test_a_list_that_looks_the_same_for_everybody_is_encoded_once(encoded: list[str]) -> None:
+    server = with_tools("a", "b")
+    for principal in (somebody(), somebody("x.y", name="other")):
+        assert await Peer(server, principal).names() == ["a", "b"]
+    assert encoded == ["tools"]
+
+
+async def test_every_revision_and_page_is_kept_for_itself(encoded: list[str]) -> None:
+    server = with_tools("a", "b", page_size=1)
+    titles = []
+    for _ in range(2):
+        for version in (OLDEST, HANDSHAKE, STATELESS):
+            peer = Peer(server, version=version)
+            assert await all_pages(peer) == [["a"], ["b"]]
+            titles.append("title" in (await peer.request("tools/list"))["tools"][0])
+    assert len(encoded) == 6
+    assert titles == [False, True, True] * 2
+
+
+async def test_a_tool_added_while_the_server_runs_is_listed_and_served(encoded: list[str]) -> None:
+    server = with_tools("b")
+    peer = Peer(server)
+    assert await peer.names() == ["b"]
+    server.tool(lambda: "new", name="a")
+    assert await peer.names() == ["a", "b"]
+    assert await peer.text("a") == "new"
+    assert encoded == ["tools", "tools"]
+
+
+async def test_a_tool_removed_while_the_server_runs_is_gone() -> None:
+    server = with_tools("a", "b")
+    peer = Peer(server)
+    assert await peer.names() == ["a", "b"]
+    server.registry.tools.remove("a")
+    assert await peer.names() == ["b"]
+    with pytest.raises(InvalidParams, match="Unknown tool: a"):
+        await peer.call("a")
+
+
+async def test_a_cursor_stays_good_when_its_last_entry_is_removed() -> None:
+    server = with_tools("a", "b", "c", page_size=2)
+    peer = Peer(server)
+    first = await peer.request("tools/list")
+    server.registry.tools.remove("b")
+    second = await peer.request("tools/list", {"cursor": first["nextCursor"]})
+    assert [tool["name"] for tool in second["tools"]] == ["c"]
+
+
+async def test_a_guarded_list_is_encoded_once_for_each_set_that_somebody_may_see(encoded: list[str]) -> None:
+    server = with_tools("open")
+    server.tool(lambda: "x", name="one", permission="a.one")
+    server.tool(lambda: "x", name="two", permission="a.two")
+    seen = {
+        (): ["open"],
+        ("a.one",): ["one", "open"],
+        ("a.two",): ["open", "two"],
+        ("a.one", "a.two"): ["one", "open", "two"],
+    }
+    for _ in range(2):
+        for held, names in seen.items():
+            assert await Peer(server, somebody(*held, name=str(held))).names() == names
+    assert len(encoded) == len(seen)
+
+
+async def test_a_tool_that_becomes_guarded_is_hidden_from_then_on() -> None:
+    server = with_tools("a", "b")
+    peer = Peer(server, somebody())
+    assert await peer.names() == ["a", "b"]
+    server.registry.tools.remove("a")
+    server.tool(lambda: "x", name="a", permission="x.y")
+    assert await peer.names() == ["b"]
+
+
+async def test_pages_of_a_guarded_list_are_cut_after_filtering() -> None:
+    server = with_tools("a", "c", "e", page_size=2)
+    for name in ("b", "d"):
+        server.tool(lambda: "x", name=name, permission="x.y")
+    assert await all_pages(Peer(server, somebody())) == [["a", "c"], ["e"]]
+    assert await all_pages(Peer(server, somebody("x.y"))) == [["a", "b"], ["c", "d"], ["e"]]
+
+
+async def test_a_tool_added_while_permissions_are_asked_for_does_not_slip_through() -> None:
+    class Slow(Policy):
+        """Registers another guarded tool while it is asked."""
+
+        async def hidden(self, principal: Any, primitives: Any) -> frozenset[str]:
+            found = await super().hidden(principal, primitives)
+            if "late" not in server.registry.tools:
+                server.tool(lambda: "x", name="late", permission="x.y")
+            return found
+
+    outside = ports()
+    server = with_tools("open").bind(ports(authorizer=Slow(outside.executor)))
+    server.tool(lambda: "x", name="early", permission="x.y")
+    assert await Peer(server, somebody()).names() == ["open"]
+
+
+@pytest.mark.parametrize(
+    ("guarded", "private", "scope"),
+    [(False, False, "public"), (True, False, "private"), (False, True, "private")],
+)
+async def test_what_depends_on_the_caller_is_private(guarded: bool, private: bool, scope: str) -> None:
+    server = with_tools("a", private=private, cache_ttl=7.5)
+    if guarded:
+        server.tool(lambda: "x", name="b", permission="x.y")
+    page = await Peer(server).request("tools/list")
+    assert (page["cacheScope"], page["ttlMs"]) == (scope, 7500)
+
+
+async def test_only_so_many_pages_are_kept() -> None:
+    server = with_tools("a")
+    peer = Peer(server, version=HANDSHAKE)
+    for number in range(KEPT + 10):
+        server.registry.tools.remove(f"t{number - 1}")
+        server.tool(lambda: "x", name=f"t{number}")
+        assert await peer.names() == ["a", f"t{number}"]
+    assert len(server.listings._pages) == KEPT
+
+
+async def test_options_changed_in_place_count_at_once() -> None:
+    server = with_tools("a", "b")
+    peer = Peer(server)
+    assert "nextCursor" not in await peer.request("tools/list")
+    server.with_options(page_size=1)
+    assert "nextCursor" in await peer.request("tools/list")
+
+
+async def test_a_server_bound_anew_asks_its_new_ports() -> None:
+    server = with_tools("a", page_size=1)
+    server.tool(lambda: "x", name="b", permission="x.y")
+    peer = Peer(server, somebody())
+    assert await all_pages(peer) == [["a"]]
+
+    class Open(Policy):
+        async def hidden(self, principal: Any, primitives: Any) -> frozenset[str]:
+            return frozenset()
+
+    server.bind(ports(authorizer=Open(ports().executor)))
+    assert await all_pages(peer) == [["a"], ["b"]]
+
+
+async def test_the_other_lists_are_kept_and_dropped_alike(encoded: list[str]) -> None:
+    server = make_server()
+    server.prompt(lambda: "x", name="b")
+    server.resource("test://b")(lambda: "x")
+    server.resource("test://b/{n}")(lambda n: n)
+    peer = Peer(server)
+    lists = [
+        ("prompts/list", "prompts", "name"),
+        ("resources/list", "resources", "uri"),
+        ("resources/templates/list", "resourceTemplates", "uriTemplate"),
+    ]
+    for _ in range(2):
+        assert [await peer.names(*each) for each in lists] == [["b"], ["test://b"], ["test://b/{n}"]]
+    assert len(encoded) == 3
+    server.prompt(lambda: "x", name="a")
+    server.resource("test://a")(lambda: "x")
+    server.resource("test://a/{n}")(lambda n: n)
+    found = [await peer.names(*each) for each in lists]
+    assert found == [["a", "b"], ["test://a", "test://b"], ["test://a/{n}", "test://b/{n}"]]

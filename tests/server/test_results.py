@@ -1,0 +1,266 @@
+"""What handlers return, as the protocol writes it."""
+
+import base64
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from mcp_django import (
+    AudioContent,
+    BlobResourceContents,
+    Completion,
+    EmbeddedResource,
+    ImageContent,
+    MCPError,
+    PromptMessage,
+    PromptResult,
+    ResourceLink,
+    ResourceResult,
+    TextContent,
+    TextResourceContents,
+    ToolResult,
+)
+from mcp_django.server.decorators import build_prompt, build_tool
+from mcp_django.server.results import completion_result, prompt_result, read_result, tool_result
+from tests.server.engine import Peer, make_server
+
+PNG = b"\x89PNG"
+B64 = base64.b64encode(PNG).decode()
+URI = "test://x"
+
+
+@dataclass
+class Point:
+    x: int
+    y: int
+
+
+class Figure:
+    """Shows itself as notebooks ask for it."""
+
+    def __init__(self, data: Any) -> None:
+        self.data = data
+
+    def _repr_png_(self) -> Any:
+        return self.data
+
+
+class Photo:
+    def _repr_jpeg_(self) -> bytes:
+        return PNG
+
+
+def untyped() -> Any: ...
+
+
+def text(value: str) -> dict[str, Any]:
+    return {"type": "text", "text": value}
+
+
+IMAGE = {"type": "image", "data": B64, "mimeType": "image/png"}
+
+
+@pytest.mark.parametrize(
+    ("value", "content"),
+    [
+        (None, []),
+        ("hello", [text("hello")]),
+        ("", [text("")]),
+        (3, [text("3")]),
+        (1.5, [text("1.5")]),
+        (True, [text("true")]),
+        ({"a": 1}, [text('{"a":1}')]),
+        ([1, 2], [text("[1,2]")]),
+        (["a", "b"], [text('["a","b"]')]),
+        (Point(1, 2), [text('{"x":1,"y":2}')]),
+        ([Point(1, 2)], [text('[{"x":1,"y":2}]')]),
+        (TextContent("hi"), [text("hi")]),
+        ([TextContent("hi"), "and", 3], [text("hi"), text("and"), text("3")]),
+        ((TextContent("hi"), None), [text("hi"), text("null")]),
+        (ImageContent(PNG, "image/png"), [IMAGE]),
+        (AudioContent(PNG, "audio/wav"), [{"type": "audio", "data": B64, "mimeType": "audio/wav"}]),
+        (ResourceLink(URI, "x"), [{"type": "resource_link", "uri": URI, "name": "x"}]),
+        (
+            EmbeddedResource(TextResourceContents("a", uri=URI)),
+            [{"type": "resource", "resource": {"uri": URI, "text": "a"}}],
+        ),
+        (Figure(PNG), [IMAGE]),
+        (Figure(B64), [IMAGE]),
+        (Photo(), [{**IMAGE, "mimeType": "image/jpeg"}]),
+        ([Figure(PNG), "caption"], [IMAGE, text("caption")]),
+    ],
+)
+def test_every_value_of_a_tool_has_a_form(value: Any, content: list[Any]) -> None:
+    assert tool_result(build_tool(untyped), value) == {"content": content, "isError": False}
+
+
+@pytest.mark.parametrize("value", [PNG, bytearray(PNG), memoryview(PNG)])
+def test_bytes_of_a_tool_are_an_embedded_resource(value: Any) -> None:
+    (block,) = tool_result(build_tool(untyped), value)["content"]
+    assert block["type"] == "resource"
+    assert block["resource"]["blob"] == B64
+
+
+def test_a_promised_object_is_structured_and_repeated_as_text() -> None:
+    def point() -> Point: ...
+
+    result = tool_result(build_tool(point), Point(1, 2))
+    assert result == {"content": [text('{"x":1,"y":2}')], "structuredContent": {"x": 1, "y": 2}, "isError": False}
+
+
+def test_a_promised_value_is_wrapped_but_not_in_its_text() -> None:
+    def numbers() -> list[int]: ...
+    def word() -> str: ...
+
+    assert tool_result(build_tool(numbers), [1])["structuredContent"] == {"result": [1]}
+    assert tool_result(build_tool(numbers), [1])["content"] == [text("[1]")]
+    assert tool_result(build_tool(word), "hi")["content"] == [text("hi")]
+
+
+def test_a_tool_result_says_everything_itself() -> None:
+    full = ToolResult(["a", TextContent("b")], {"n": Point(1, 2)}, True, {"example.com/a": 1})
+    assert tool_result(build_tool(untyped), full) == {
+        "content": [text("a"), text("b")],
+        "structuredContent": {"n": {"x": 1, "y": 2}},
+        "isError": True,
+        "_meta": {"example.com/a": 1},
+    }
+    assert tool_result(build_tool(untyped), ToolResult()) == {"content": [], "isError": False}
+    assert tool_result(build_tool(untyped), ToolResult("a")) == {"content": [text("a")], "isError": False}
+
+
+def test_structured_content_without_text_is_repeated_as_text() -> None:
+    def point() -> Point: ...
+
+    result = tool_result(build_tool(point), ToolResult(structured=Point(1, 2)))
+    assert (result["content"], result["structuredContent"]) == ([text('{"x":1,"y":2}')], {"x": 1, "y": 2})
+    own = tool_result(build_tool(point), ToolResult("one and two", structured=Point(1, 2)))
+    assert own["content"] == [text("one and two")]
+    failed = tool_result(build_tool(point), ToolResult("no", is_error=True))
+    assert failed == {"content": [text("no")], "isError": True}
+
+
+def test_a_tool_result_with_text_only_breaks_the_promise_of_a_structure() -> None:
+    def point() -> Point: ...
+
+    with pytest.raises(Exception, match="point|Point|x"):
+        tool_result(build_tool(point), ToolResult("text"))
+
+
+@pytest.mark.parametrize(
+    ("value", "contents"),
+    [
+        ("a", [{"uri": URI, "mimeType": "text/plain", "text": "a"}]),
+        (PNG, [{"uri": URI, "mimeType": "application/octet-stream", "blob": B64}]),
+        (bytearray(PNG), [{"uri": URI, "mimeType": "application/octet-stream", "blob": B64}]),
+        ({"a": 1}, [{"uri": URI, "mimeType": "application/json", "text": '{"a":1}'}]),
+        ([1], [{"uri": URI, "mimeType": "application/json", "text": "[1]"}]),
+        ([], [{"uri": URI, "mimeType": "application/json", "text": "[]"}]),
+        (Point(1, 2), [{"uri": URI, "mimeType": "application/json", "text": '{"x":1,"y":2}'}]),
+        (TextResourceContents("a"), [{"uri": URI, "text": "a"}]),
+        (BlobResourceContents(PNG, uri="test://y"), [{"uri": "test://y", "blob": B64}]),
+        (
+            [TextResourceContents("a"), BlobResourceContents(PNG, mime_type="image/png")],
+            [{"uri": URI, "text": "a"}, {"uri": URI, "mimeType": "image/png", "blob": B64}],
+        ),
+        (ResourceResult([TextResourceContents("a")]), [{"uri": URI, "text": "a"}]),
+        (
+            ResourceResult(["a", PNG]),
+            [
+                {"uri": URI, "mimeType": "text/plain", "text": "a"},
+                {"uri": URI, "mimeType": "application/octet-stream", "blob": B64},
+            ],
+        ),
+        (ResourceResult([]), []),
+    ],
+)
+def test_every_value_of_a_resource_has_a_form(value: Any, contents: list[Any]) -> None:
+    assert read_result(URI, None, value) == {"contents": contents}
+
+
+@pytest.mark.parametrize("value", ["a", PNG, {"a": 1}, TextResourceContents("a")])
+def test_contents_have_the_mime_type_that_was_declared(value: Any) -> None:
+    (contents,) = read_result(URI, "text/x-own", value)["contents"]
+    assert contents["mimeType"] == "text/x-own"
+
+
+def test_a_resource_result_may_carry_meta() -> None:
+    result = read_result(URI, None, ResourceResult([TextResourceContents("a")], meta={"example.com/a": 1}))
+    assert result["_meta"] == {"example.com/a": 1}
+
+
+def user(value: str) -> dict[str, Any]:
+    return {"role": "user", "content": text(value)}
+
+
+@pytest.mark.parametrize(
+    ("value", "messages"),
+    [
+        ("hi", [user("hi")]),
+        (["hi", "ho"], [user("hi"), user("ho")]),
+        (PromptMessage("assistant", TextContent("hi")), [{"role": "assistant", "content": text("hi")}]),
+        (["a", PromptMessage("assistant", TextContent("b"))], [user("a"), {"role": "assistant", "content": text("b")}]),
+        (TextContent("hi"), [user("hi")]),
+        (ImageContent(PNG, "image/png"), [{"role": "user", "content": IMAGE}]),
+        ({"a": 1}, [user('{"a":1}')]),
+        ([], []),
+    ],
+)
+def test_every_value_of_a_prompt_has_a_form(value: Any, messages: list[Any]) -> None:
+    built = build_prompt(untyped, "p", description="D")
+    assert prompt_result(built, value) == {"messages": messages, "description": "D"}
+
+
+def test_a_prompt_result_may_say_more() -> None:
+    built = build_prompt(untyped, "p", description="D")
+    result = prompt_result(built, PromptResult("hi", description="other", meta={"example.com/a": 1}))
+    assert result == {"messages": [user("hi")], "description": "other", "_meta": {"example.com/a": 1}}
+    assert prompt_result(built, PromptResult("hi"))["description"] == "D"
+
+
+MANY = [str(n) for n in range(250)]
+
+
+@pytest.mark.parametrize(
+    ("value", "completion"),
+    [
+        (None, {"values": []}),
+        ([], {"values": []}),
+        (("a", "b"), {"values": ["a", "b"]}),
+        ((word for word in "ab"), {"values": ["a", "b"]}),
+        ([1, 2], {"values": ["1", "2"]}),
+        (MANY[:100], {"values": MANY[:100]}),
+        (MANY[:101], {"values": MANY[:100], "total": 101, "hasMore": True}),
+        (MANY, {"values": MANY[:100], "total": 250, "hasMore": True}),
+        (Completion(["a"], total=9, has_more=True), {"values": ["a"], "total": 9, "hasMore": True}),
+        (Completion(["a"], has_more=False), {"values": ["a"], "hasMore": False}),
+        (Completion(MANY, total=1000), {"values": MANY[:100], "total": 1000, "hasMore": True}),
+    ],
+)
+def test_a_hundred_values_of_a_completion_are_sent_at_most(value: Any, completion: Mapping[str, Any]) -> None:
+    assert completion_result(value) == {"completion": completion}
+
+
+@pytest.mark.parametrize("value", ["text", 7, object(), Completion("text")])
+def test_a_completer_that_returns_no_list_is_a_bug(value: Any) -> None:
+    with pytest.raises(TypeError):
+        completion_result(value)
+
+
+async def test_a_completer_that_returns_no_list_says_nothing_about_itself() -> None:
+    server = make_server()
+    server.prompt(lambda x: x, name="p")
+    server.completion("p", "x")(lambda value: "text")
+    asked = {"ref": {"type": "ref/prompt", "name": "p"}, "argument": {"name": "x", "value": ""}}
+    with pytest.raises(MCPError, match=r"^Internal error \(reference"):
+        await Peer(server).request("completion/complete", asked)
+
+
+async def test_an_argument_nobody_completes_has_no_values() -> None:
+    server = make_server()
+    server.prompt(lambda x: x, name="p")
+    server.completion("p", "y")(lambda value: ["a"])
+    asked = {"ref": {"type": "ref/prompt", "name": "p"}, "argument": {"name": "x", "value": ""}}
+    assert (await Peer(server).request("completion/complete", asked))["completion"] == {"values": []}

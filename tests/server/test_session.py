@@ -1,0 +1,107 @@
+"""A session's questions and its calls in flight."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from mcp_django.protocol import jsonrpc
+from mcp_django.protocol.revisions import LATEST_HANDSHAKE
+from mcp_django.server.session import Session
+from mcp_django.server.streams import Outbox
+
+LONG = 10.0
+
+
+def make(**given: Any) -> Session:
+    return Session(
+        key="k", owner="o", revision=LATEST_HANDSHAKE, client_info={"name": "x"}, client_capabilities={}, **given
+    )
+
+
+async def said(outbox: Outbox) -> list[dict[str, Any]]:
+    return [jsonrpc.loads(message) for message in await outbox.read(LONG) or ()]
+
+
+async def test_a_question_is_a_request_and_its_answer_comes_back() -> None:
+    session, outbox = make(), Outbox()
+    asking = asyncio.ensure_future(session.ask(outbox, "roots/list", None, timeout=LONG))
+    (question,) = await said(outbox)
+    assert question["method"] == "roots/list"
+    response = jsonrpc.Response(question["id"], {"roots": []}, None)
+    assert session.answer(response)
+    assert await asking is response
+
+
+async def test_questions_of_one_session_have_ids_of_their_own() -> None:
+    session, outbox = make(), Outbox()
+    asking = [asyncio.ensure_future(session.ask(outbox, "ping", None, timeout=LONG)) for _ in range(3)]
+    await asyncio.sleep(0)
+    questions = await said(outbox)
+    assert len({question["id"] for question in questions}) == 3
+    for question in reversed(questions):
+        session.answer(jsonrpc.Response(question["id"], {"to": question["id"]}, None))
+    answers = await asyncio.gather(*asking)
+    assert [answer.result["to"] for answer in answers] == [question["id"] for question in questions]
+
+
+async def test_an_answer_nobody_waits_for_is_told_so() -> None:
+    session, outbox = make(), Outbox()
+    assert not session.answer(jsonrpc.Response("s1", {}, None))
+    asking = asyncio.ensure_future(session.ask(outbox, "ping", None, timeout=LONG))
+    (question,) = await said(outbox)
+    assert session.answer(jsonrpc.Response(question["id"], {"first": 1}, None))
+    assert not session.answer(jsonrpc.Response(question["id"], {"second": 2}, None))
+    assert (await asking).result == {"first": 1}
+    assert not session.answer(jsonrpc.Response(question["id"], {}, None))
+
+
+async def test_an_answer_may_come_while_the_question_is_still_being_put() -> None:
+    session = make()
+
+    class Quick(Outbox):
+        async def put(self, message: bytes) -> None:
+            session.answer(jsonrpc.Response(jsonrpc.loads(message)["id"], {"quick": True}, None))
+
+    assert (await session.ask(Quick(), "ping", None, timeout=LONG)).result == {"quick": True}
+
+
+async def test_a_question_that_runs_out_of_time_is_taken_back() -> None:
+    session, outbox = make(), Outbox()
+    with pytest.raises(TimeoutError):
+        await session.ask(outbox, "ping", None, timeout=0.001)
+    question, cancelled = await said(outbox)
+    assert cancelled["method"] == "notifications/cancelled"
+    assert cancelled["params"] == {"requestId": question["id"]}
+    assert not session.answer(jsonrpc.Response(question["id"], {}, None))
+
+
+async def test_a_question_whose_call_is_cancelled_is_taken_back() -> None:
+    session, outbox = make(), Outbox()
+    asking = asyncio.ensure_future(session.ask(outbox, "ping", None, timeout=LONG))
+    (question,) = await said(outbox)
+    asking.cancel()
+    await asyncio.wait([asking])
+    (cancelled,) = await said(outbox)
+    assert cancelled["params"] == {"requestId": question["id"]}
+
+
+def test_what_is_in_flight_is_cancelled_with_the_session() -> None:
+    session, given_up = make(), []
+
+    class Flight:
+        def __init__(self, id: int) -> None:
+            self.id = id
+
+        def cancel(self) -> None:
+            given_up.append(self.id)
+            del session.in_flight[self.id]
+
+    session.in_flight.update({id: Flight(id) for id in (1, 2)})
+    session.cancel_all()
+    assert given_up == [1, 2]
+
+
+def test_it_is_shown_without_its_key() -> None:
+    assert repr(make()) == f"<Session of x, {LATEST_HANDSHAKE.version}>"
+    assert "k" not in repr(make()).split()

@@ -1,0 +1,127 @@
+"""The outbox: bounded, in order, with an end that nobody waits for in vain."""
+
+import asyncio
+
+import pytest
+
+from mcp_django.server.streams import Outbox
+
+LONG = 10.0
+
+
+async def turns() -> None:
+    """Let every task that can go on go on."""
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+async def test_messages_are_read_in_order_and_together() -> None:
+    outbox = Outbox()
+    for message in (b"a", b"b"):
+        await outbox.put(message)
+    assert await outbox.read(LONG) == [b"a", b"b"]
+
+
+async def test_a_reader_waits_for_the_first_message() -> None:
+    outbox = Outbox()
+    reader = asyncio.ensure_future(outbox.read(LONG))
+    await turns()
+    assert not reader.done()
+    await outbox.put(b"a")
+    assert await reader == [b"a"]
+
+
+async def test_silence_is_an_empty_list_after_the_patience() -> None:
+    assert await Outbox().read(0.001) == []
+
+
+async def test_a_writer_waits_while_the_reader_is_behind() -> None:
+    outbox = Outbox(size=2)
+    await outbox.put(b"a")
+    await outbox.put(b"b")
+    writers = [asyncio.ensure_future(outbox.put(message)) for message in (b"c", b"d", b"e")]
+    await turns()
+    assert not any(writer.done() for writer in writers)
+    assert await outbox.read(LONG) == [b"a", b"b"]
+    await turns()
+    assert [writer.done() for writer in writers].count(True) == 2
+    assert len(await outbox.read(LONG) or ()) == 2
+    await asyncio.gather(*writers)
+    assert len(await outbox.read(LONG) or ()) == 1
+
+
+async def test_a_writer_that_gives_up_leaves_its_place_to_the_next() -> None:
+    outbox = Outbox(size=1)
+    await outbox.put(b"a")
+    first, second = (asyncio.ensure_future(outbox.put(message)) for message in (b"b", b"c"))
+    await turns()
+    first.cancel()
+    assert await outbox.read(LONG) == [b"a"]
+    await second
+    assert await outbox.read(LONG) == [b"c"]
+
+
+async def test_without_waiting_a_message_goes_beyond_the_bound() -> None:
+    outbox = Outbox(size=1)
+    for message in (b"a", b"b"):
+        outbox.put_nowait(message)
+    assert await outbox.read(LONG) == [b"a", b"b"]
+
+
+async def test_the_last_message_is_read_before_the_end() -> None:
+    outbox = Outbox()
+    await outbox.put(b"a")
+    outbox.finish(b"last")
+    assert outbox.is_over()
+    assert await outbox.read(LONG) == [b"a", b"last"]
+    assert await outbox.read(LONG) is None
+    assert await outbox.read(LONG) is None
+
+
+async def test_a_waiting_reader_learns_of_the_end() -> None:
+    outbox = Outbox()
+    reader = asyncio.ensure_future(outbox.read(LONG))
+    await turns()
+    outbox.finish()
+    assert await reader is None
+
+
+@pytest.mark.parametrize("end", ["finish", "cut"])
+async def test_the_end_frees_every_writer_and_drops_what_it_says(end: str) -> None:
+    outbox = Outbox(size=1)
+    await outbox.put(b"a")
+    writers = [asyncio.ensure_future(outbox.put(b"late")) for _ in range(3)]
+    await turns()
+    getattr(outbox, end)()
+    await asyncio.gather(*writers)
+    await outbox.put(b"later")
+    assert await outbox.read(LONG) == ([b"a"] if end == "finish" else None)
+    assert await outbox.read(LONG) is None
+
+
+async def test_a_cut_forgets_what_was_not_read() -> None:
+    outbox = Outbox()
+    await outbox.put(b"a")
+    outbox.cut()
+    outbox.finish(b"last")
+    assert await outbox.read(LONG) is None
+
+
+async def test_the_first_message_opens_the_stream_once() -> None:
+    opened: list[int] = []
+    outbox = Outbox()
+    outbox.opened = lambda: opened.append(1)
+    await outbox.put(b"a")
+    await outbox.put(b"b")
+    assert opened == [1]
+
+
+async def test_where_there_is_no_stream_messages_are_dropped() -> None:
+    opened: list[int] = []
+    outbox = Outbox(size=1, interactive=False)
+    outbox.opened = lambda: opened.append(1)
+    for _ in range(3):
+        await outbox.put(b"a")
+    outbox.finish(b"last")
+    assert opened == []
+    assert await outbox.read(LONG) is None
