@@ -63,7 +63,7 @@ class _Mount:
                 return await door(scope, receive, send)
             root = scope.get("root_path", "")
             if root or self._dynamic:
-                found = self._find(path.removeprefix(root) if root else path)
+                found = self._find(_below(root, path))
                 if found is not None:
                     return await found[0](scope, receive, send, found[1])
         elif kind == "lifespan":
@@ -89,3 +89,9 @@ class _Mount:
                 await send({"type": "lifespan.shutdown.complete"})
                 return
             await send({"type": "lifespan.startup.complete"})
+
+
+def _below(root: str, path: str) -> str:
+    """The path as the project writes it; some servers have `root` left off already."""
+    rest = path.removeprefix(root.rstrip("/"))
+    return rest if rest.startswith("/") else path

@@ -3,7 +3,7 @@
 from django.core.exceptions import NON_FIELD_ERRORS, ObjectDoesNotExist, PermissionDenied, ValidationError
 from django.http import Http404
 
-from .protocol.errors import MCPError, ToolError, URLElicitationRequired
+from .protocol.errors import MCPError, NotFound, ToolError, URLElicitationRequired
 
 __all__ = ["MCPError", "ToolError", "URLElicitationRequired", "translate"]
 
@@ -16,7 +16,7 @@ def translate(problem: Exception) -> Exception | None:
         case PermissionDenied():
             return ToolError(str(problem) or "Permission denied")
         case Http404() | ObjectDoesNotExist():
-            return ToolError(str(problem) or "Not found")
+            return NotFound(str(problem) or "Not found")
     return None
 
 

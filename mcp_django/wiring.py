@@ -34,9 +34,14 @@ def aliases() -> Sequence[str]:
     return sorted(conf.get_settings().servers, key=lambda alias: (alias != "default", alias))
 
 
-@functools.cache
 def get_server(alias: str = "default") -> Server:
     """The server of an alias, with what autodiscovery found. Raises ImproperlyConfigured for an unknown alias."""
+    return _make_server(alias)
+
+
+# Behind the function, because a cache takes a default that is written and one that is not for two.
+@functools.cache
+def _make_server(alias: str) -> Server:
     settings = conf.get_settings()
     described = settings.servers.get(alias)
     if described is None:
@@ -81,9 +86,13 @@ def executor() -> LaneExecutor:
     return LaneExecutor(lanes=limits.lanes, queue=limits.lane_queue)
 
 
-@functools.cache
 def ports(alias: str = "default") -> Ports:
     """The Django side of one server."""
+    return _make_ports(alias)
+
+
+@functools.cache
+def _make_ports(alias: str) -> Ports:
     limits = conf.get_settings().limits
     return Ports(
         authorizer=Policy(executor()),
@@ -137,5 +146,5 @@ def _provider(path: str) -> Provider:
 @receiver(setting_changed)
 def _forget(*, setting: str, **kwargs: Any) -> None:
     if setting in {"MCP", "SECRET_KEY", "SECRET_KEY_FALLBACKS", "DEBUG"}:
-        for made in (get_server, ports, executor):
+        for made in (_make_server, _make_ports, executor):
             made.cache_clear()

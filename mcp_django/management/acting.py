@@ -11,9 +11,12 @@ from ..auth.principal import Principal, local_principal
 def acting_as(username: str | None, scopes: Iterable[str] | None) -> Principal:
     """The principal of a user, with this user's permissions and `scopes` (None: every scope that anything asks for).
 
-    Without a username, the local principal, who may do everything. Raises CommandError for an unknown user.
+    Without a username, the local principal, who may do everything. Raises CommandError for an unknown user, and for
+    scopes without a user: the local principal cannot hold less than everything.
     """
     if username is None:
+        if scopes:
+            raise CommandError("--scope says what a user's client holds; name the user with --user")
         return local_principal()
     model = get_user_model()
     try:

@@ -168,6 +168,10 @@ class ToolError(Exception):
     """Raised by a tool to tell the model what went wrong; becomes a result with ``isError``."""
 
 
+class NotFound(ToolError):
+    """What a handler looked for is not there; a resource is not found then."""
+
+
 class TransportRefusal(Exception):
     """An HTTP answer given before there is a message: wrong method, media type, Origin, size, credential.
 

@@ -5,7 +5,7 @@ import secrets
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from asgiref.sync import async_to_sync
+from asgiref.sync import async_to_sync, sync_to_async
 
 from ..protocol import jsonrpc
 from ..protocol.content import PromptMessage, TextContent
@@ -279,14 +279,16 @@ class Context:
         not repeat it.
 
         Not at-most-once: a round that is sent again runs `fn` again. A failure is not kept. Each key may be used once
-        in a call.
+        in a call. A plain `fn` runs where the handler does; `ctx.sync.once` runs it in the handler's thread.
         """
+        return await self._here(self._once(key, fn))
 
+    async def _once(self, key: str, fn: Callable[[], Any]) -> Any:
         async def run() -> Any:
             value = fn()
             return to_json(await value if asyncio.iscoroutine(value) else value)
 
-        return await self._here(self._talk().once(self._scope + key, run))
+        return await self._talk().once(self._scope + key, run)
 
     @property
     def sync(self) -> "SyncContext":
@@ -335,6 +337,16 @@ class SyncContext:
             return async_to_sync(value)(*args, **kwargs)
 
         return wait
+
+    def once(self, key: str, fn: Callable[[], Any]) -> Any:
+        """As Context.once. A plain `fn` runs in the handler's own thread, where the ORM works."""
+        context = self._context
+
+        async def run() -> Any:
+            value = await sync_to_async(lambda: fn())()  # called there, whatever it is
+            return await context._here(value) if asyncio.iscoroutine(value) else value
+
+        return async_to_sync(context._once)(key, run)
 
     def gather(self, *branches: Callable[[Context], Awaitable[Any]]) -> list[Any]:
         """Each branch is a function of the async context: `ctx.sync.gather(lambda c: c.elicit("A?"), lambda c:

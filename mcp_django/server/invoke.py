@@ -5,13 +5,20 @@ client; anything else is a bug, whose text stays in the log beside the reference
 """
 
 import asyncio
-import inspect
 import logging
 import secrets
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
-from ..protocol.errors import InsufficientScope, InternalError, InvalidParams, MCPError, ToolError
+from ..protocol.errors import (
+    InsufficientScope,
+    InternalError,
+    InvalidParams,
+    MCPError,
+    NotFound,
+    ResourceNotFound,
+    ToolError,
+)
 from ..schema import ArgumentError
 from .ask import InputRequired, is_suspension
 from .call import Call
@@ -27,6 +34,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger("mcp_django.server")
 
 
+READING = "resources/read"
+
+
 class TimedOut(Exception):
     """The handler ran longer than it may."""
 
@@ -35,20 +45,18 @@ async def call_tool(call: Call, tool: Tool, arguments: dict[str, Any]) -> dict[s
     """The CallToolResult body of one call, or the InputRequired that ends a round. Raises MCPError only, or is
     cancelled.
     """
-    context = _context(call, tool)
+    conversation = call.era.resume(call)  # a bad `requestState` is refused before anything runs
     try:
         tool.parameters.check(arguments)
         values = tool.parameters.convert(arguments)
-        if tool.guards or tool.interceptors or tool.exception_handlers:
-            value = await _suspendable(
-                call, tool, context or Context(call, tool), lambda c: _guarded(call, tool, values, c)
-            )
-        elif context is None:
-            value = await _timed(call, tool, _plain(call, tool.handler, values))
+        if tool.is_direct and conversation is None and _limit(call, tool) is None:
+            value = await tool.handler.fn(**values)
         else:
-            value = await _suspendable(call, tool, context, lambda c: run_handler(call, tool.handler, values, c))
-        if type(value) is InputRequired:
-            return value
+            start = _guarded if tool.is_guarded else _handled
+            context = Context(call, tool, conversation)
+            value = await _suspendable(call, tool, context, lambda c: start(call, tool, values, c))
+            if type(value) is InputRequired:
+                return value
         return call.revision.shape_call_result(tool_result(tool, value))
     except ArgumentError as problem:
         if not call.revision.argument_errors_in_result:
@@ -71,7 +79,7 @@ async def run_primitive(
     or is cancelled.
     """
     runs = handler or primitive.handler
-    context = _context(call, primitive) or Context(call, primitive)
+    context = Context(call, primitive, call.era.resume(call))
     try:
         return await _suspendable(call, primitive, context, lambda c: run_handler(call, runs, values, c))
     except (MCPError, Overloaded):
@@ -90,7 +98,7 @@ async def run_handler(call: Call, handler: Handler, values: dict[str, Any], cont
         values[name] = call.principal
     if handler.has_dependencies:
         await handler.resolve(values, context)
-    return await _plain(call, handler, values)
+    return await run(handler.fn, call.server.executor, **values)
 
 
 async def permit(call: Call, primitive: Primitive, unknown: MCPError) -> None:
@@ -117,6 +125,8 @@ def sorted_out(call: Call, what: str, problem: BaseException) -> str:
     translated = call.server.ports.translate(problem) if isinstance(problem, Exception) else None
     if isinstance(translated, MCPError):
         raise translated from None
+    if isinstance(translated, NotFound) and call.method == READING:
+        raise ResourceNotFound(call.params["uri"]) from None
     return report(call.server, what, problem) if translated is None else str(translated)
 
 
@@ -137,23 +147,8 @@ def report(server: "Server", what: str, problem: BaseException) -> str:
     return f"Internal error (reference {reference})"
 
 
-async def _plain(call: Call, handler: Handler, values: dict[str, Any]) -> Any:
-    executor = call.server.executor
-    if not handler.is_async:
-        value = await executor.run(handler.fn, **values)
-        return await value if inspect.isawaitable(value) else value
-    return await handler.fn(**values)
-
-
-def _context(call: Call, primitive: Primitive) -> Context | None:
-    """None when neither the handler nor the call needs one. A bad `requestState` is refused here, before anything
-    runs.
-    """
-    conversation = call.era.resume(call)
-    handler = primitive.handler
-    if conversation is None and not handler.contexts and not handler.principals and not handler.has_dependencies:
-        return None
-    return Context(call, primitive, conversation)
+async def _handled(call: Call, tool: Tool, values: dict[str, Any], context: Context) -> Any:
+    return await run_handler(call, tool.handler, values, context)
 
 
 async def _suspendable(
@@ -177,8 +172,12 @@ async def _suspendable(
     return waiting.input_required()
 
 
+def _limit(call: Call, primitive: Primitive) -> float | None:
+    return call.server.options.timeout if primitive.timeout is None else primitive.timeout
+
+
 async def _timed(call: Call, primitive: Primitive, work: Awaitable[Any]) -> Any:
-    limit = call.server.options.timeout if primitive.timeout is None else primitive.timeout
+    limit = _limit(call, primitive)
     try:
         if limit is None:
             return await work

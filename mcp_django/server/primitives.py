@@ -91,6 +91,18 @@ class Tool(Primitive):
     exception_handlers: Mapping[type[Exception], Callable[..., Any]] = field(default_factory=dict)
 
     @property
+    def is_guarded(self) -> bool:
+        """Does anything stand around the handler?"""
+        return bool(self.guards or self.interceptors or self.exception_handlers)
+
+    @cached_property
+    def is_direct(self) -> bool:
+        """An async handler that nothing stands around and that wants nothing injected: most tools, and the fast way."""
+        handler = self.handler
+        injected = handler.contexts or handler.principals or handler.has_dependencies
+        return handler.is_async and not injected and not self.is_guarded
+
+    @property
     def header_params(self) -> tuple[HeaderParam, ...]:
         """The arguments that HTTP clients mirror into `Mcp-Param-*` headers."""
         return self.parameters.header_params

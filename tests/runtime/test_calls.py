@@ -253,9 +253,7 @@ async def test_an_error_lands_as_what_it_is(air: Callable[[], Air], problem: Exc
 
 
 @pytest.mark.parametrize(("problem", "code"), [(InvalidParams("no"), -32602), (Overloaded("full"), -32603)])
-async def test_an_error_on_a_stream_is_its_last_message(
-    air: Callable[[], Air], problem: Exception, code: int
-) -> None:
+async def test_an_error_on_a_stream_is_its_last_message(air: Callable[[], Air], problem: Exception, code: int) -> None:
     flight = air().failing(problem)
     flight.streaming = True
     flight.launch()

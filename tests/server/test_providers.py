@@ -152,7 +152,12 @@ async def test_a_provided_tool_may_ask() -> None:
 
 @pytest.mark.parametrize(
     "bad",
-    [{"description": "no name", "inputSchema": OBJECT}, {"name": "no schema"}, entry("not a name"), entry("a", inputSchema=7)],
+    [
+        {"description": "no name", "inputSchema": OBJECT},
+        {"name": "no schema"},
+        entry("not a name"),
+        entry("a", inputSchema=7),
+    ],
 )
 async def test_a_bad_entry_is_a_bug_of_the_provider_and_logged(bad: Any, caplog: pytest.LogCaptureFixture) -> None:
     peer = mixed(Handlers(list_tools=lambda ctx: [bad], call_tool=lambda *_: None))
@@ -262,9 +267,7 @@ async def values(peer: Peer, asked: dict[str, Any]) -> list[str]:
 
 
 async def test_a_catch_all_completes_what_nobody_else_does() -> None:
-    def complete(
-        target: str, argument: str, value: str, arguments: dict[str, str], ctx: Context
-    ) -> Completion | None:
+    def complete(target: str, argument: str, value: str, arguments: dict[str, str], ctx: Context) -> Completion | None:
         if target == "nobody":
             return None
         return Completion([f"{target} {argument} {value} {arguments}"], total=7, has_more=True)

@@ -61,7 +61,9 @@ class Command(BaseCommand):
         self.stderr.write(params["message"])
         if "url" in params:
             self.stderr.write(params["url"])
-            return {"action": "accept" if _line("Opened? [y/N] ").lower() == "y" else "decline"}
+            return {"action": _consent("Opened? [y/N] ")}
+        if not params["requestedSchema"]["properties"]:
+            return {"action": _consent("Agreed? [y/N] ")}
         content: dict[str, Any] = {}
         for name, field in params["requestedSchema"]["properties"].items():
             typed = _line(
@@ -74,6 +76,10 @@ class Command(BaseCommand):
             elif "default" in field:
                 content[name] = field["default"]
         return {"action": "accept", "content": content}
+
+
+def _consent(text: str) -> str:
+    return "accept" if _line(text).lower() in ("y", "yes") else "decline"
 
 
 def _line(text: str) -> str:

@@ -30,7 +30,7 @@ class Command(BaseCommand):
         parser.add_argument("--json", action="store_true", help="print JSON")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        principal = acting_as(options["user"], options["scopes"]) if options["user"] else None
+        principal = acting_as(options["user"], options["scopes"]) if options["user"] or options["scopes"] else None
         chosen = [options["server"]] if options["server"] else aliases()
         found = {alias: async_to_sync(_inspect)(get_server(alias), principal) for alias in chosen}
         if options["json"]:

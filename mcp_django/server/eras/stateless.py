@@ -99,9 +99,10 @@ class StatelessEra:
         return problem.http_status
 
     def resume(self, call: Call) -> Conversation | None:
-        params = call.params
-        retried = "requestState" in params or "inputResponses" in params
-        return self.conversation(call) if retried and call.method in NAMED else None
+        params = call.message.params or _NOBODY
+        if "requestState" not in params and "inputResponses" not in params:
+            return None
+        return self.conversation(call) if call.method in NAMED else None
 
     def conversation(self, call: Call) -> Conversation:
         if call.method not in NAMED:

@@ -29,9 +29,17 @@ class Door:
     ) -> None:
         headers = Headers(scope["headers"])
         oversize = self._exchange.declares_too_much(headers)
-        body = b"" if oversize else await self._body(receive)
-        if body is None:
-            return
+        body = b""
+        if not oversize:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                return
+            body = message.get("body", b"")
+            if message.get("more_body"):
+                whole = await self._rest(body, receive)
+                if whole is None:
+                    return
+                body = whole
         client, build = scope.get("client"), self._make_request
         outcome = await self._exchange.handle(
             Request(
@@ -49,14 +57,6 @@ class Door:
             await _respond(send, *outcome)
         else:
             await self._fly(outcome, receive, send)
-
-    async def _body(self, receive: Receive) -> bytes | None:
-        """The whole body, which most servers hand over at once; None when the client went away."""
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            return None
-        body: bytes = message.get("body", b"")
-        return await self._rest(body, receive) if message.get("more_body") else body
 
     async def _rest(self, body: bytes, receive: Receive) -> bytes | None:
         """The whole body, or the first bytes beyond the limit, which is enough to refuse it; None when the client

@@ -15,9 +15,13 @@ from ..guards import Guard
 from .exchange import Exchange, HTTPLimits
 
 
-@functools.cache
 def get_exchange(alias: str = "default") -> Exchange:
     """The HTTP side of the server of an alias."""
+    return _make_exchange(alias)
+
+
+@functools.cache
+def _make_exchange(alias: str) -> Exchange:
     return build_exchange(get_server(alias))
 
 
@@ -47,4 +51,4 @@ def build_exchange(server: Server) -> Exchange:
 @receiver(setting_changed)
 def _forget(*, setting: str, **kwargs: Any) -> None:
     if setting in {"MCP", "SECRET_KEY", "SECRET_KEY_FALLBACKS", "ALLOWED_HOSTS", "CSRF_TRUSTED_ORIGINS", "DEBUG"}:
-        get_exchange.cache_clear()
+        _make_exchange.cache_clear()

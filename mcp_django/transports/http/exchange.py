@@ -90,7 +90,8 @@ class Exchange:
 
     async def handle(self, request: Request) -> Reply | Flight:
         """The reply, or a flight to launch, whose outcome `land` or `stream_headers` turn into an answer."""
-        headers = request.headers
+        headers, pipeline = request.headers, self._pipeline
+        era = pipeline.eras[Era.STATELESS]
         try:
             self._guard.check(headers)  # 1
             if request.method == "OPTIONS":
@@ -101,15 +102,10 @@ class Exchange:
             if request.method != "POST":
                 return await self._other(request, principal)  # 3
             streams = self._check_media(headers, request.oversize or len(request.body) > self.limits.body)
-            return await self._post(request, principal, streams and request.streams)
-        except TransportRefusal as refusal:
-            return self._refused(refusal, headers)
-
-    async def _post(self, request: Request, principal: Principal, streams: bool) -> Reply | Flight:
-        pipeline, headers = self._pipeline, request.headers
-        connection = Connection(principal, headers=headers, kwargs=request.kwargs, make_request=request.make_request)
-        era = pipeline.eras[Era.STATELESS]
-        try:
+            streams = streams and request.streams
+            connection = Connection(
+                principal, headers=headers, kwargs=request.kwargs, make_request=request.make_request
+            )
             raw = jsonrpc.decode(request.body, max_nesting=self.limits.nesting)  # 4
             era = pipeline.eras[select(_version(headers), raw)]
             if era.name is Era.HANDSHAKE and Era.HANDSHAKE in self._server.eras:
@@ -122,6 +118,8 @@ class Exchange:
                     await outcome.run
                 return Reply(202, b"", self._guard.cors(headers))
             return self._take_off(outcome if streams else outcome._replace(may_stream=False))
+        except TransportRefusal as refusal:
+            return self._refused(refusal, headers)
         except MCPError as problem:
             return self._problem(problem, era.status(problem), pipeline.refuse(era, problem), headers)
         except Overloaded as problem:

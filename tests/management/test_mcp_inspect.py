@@ -1,0 +1,139 @@
+"""`mcp_inspect`: what is served, to whom, and why."""
+
+import json
+from collections.abc import Iterator
+from io import StringIO
+from typing import Any
+
+import pytest
+from django.contrib.auth import get_user_model
+from django.contrib.auth.models import Permission
+from django.core.management import CommandError, call_command
+from django.test import override_settings
+
+from mcp_django import prompt, resource, tool
+from mcp_django.server import registry
+
+pytestmark = pytest.mark.django_db
+
+
+def is_owner(principal: Any) -> bool:
+    """A permission that is a function."""
+    return bool(principal.user.username == "ada")
+
+
+@pytest.fixture(autouse=True)
+def _served(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(registry, "REGISTRIES", {})
+    described = {"default": {"NAME": "hotel", "VERSION": "3"}, "staff": {}}
+    with override_settings(MCP={"SERVERS": described}):
+        tool(lambda: "x", name="open")
+        tool(lambda: "x", name="named", permission="testapp.view_book")
+        tool(lambda: "x", name="scoped", scopes=["books:write", "books:read"])
+        tool(lambda: "x", name="both", permission=["testapp.view_book", is_owner], scopes=["books:read"])
+        resource("test://a")(lambda: "x")
+        resource("test://a/{n}", permission="testapp.delete_book")(lambda n: n)
+        prompt(lambda: "x", name="say")
+        yield
+
+
+@pytest.fixture(autouse=True)
+def _users() -> None:
+    for name in ("ada", "bob"):
+        user = get_user_model()._default_manager.create_user(name)
+        if name == "ada":
+            user.user_permissions.set(Permission.objects.filter(codename="view_book"))
+
+
+def inspect(*arguments: str) -> str:
+    out = StringIO()
+    call_command("mcp_inspect", *arguments, stdout=out, no_color=True)
+    return out.getvalue()
+
+
+def rows(*arguments: str) -> dict[str, dict[str, Any]]:
+    """The default server's rows by kind and key."""
+    found = json.loads(inspect("--json", *arguments))["default"]
+    return {f"{row['kind']} {row['key']}": row for row in found}
+
+
+def test_every_primitive_is_listed_with_what_it_takes_and_where_it_is_declared() -> None:
+    found = rows()
+    assert {name: row["takes"] for name, row in found.items()} == {
+        "tool both": "permission testapp.view_book, is_owner and scopes books:read",
+        "tool named": "permission testapp.view_book",
+        "tool open": "open to every authenticated caller",
+        "tool scoped": "scopes books:write books:read",
+        "resource test://a": "open to every authenticated caller",
+        "template test://a/{n}": "permission testapp.delete_book",
+        "prompt say": "open to every authenticated caller",
+    }
+    assert all("test_mcp_inspect" in row["source"] for row in found.values())
+    assert not any("verdict" in row for row in found.values())
+
+
+def test_the_text_has_the_same_a_line_each_with_its_source() -> None:
+    lines = inspect("--server", "default").splitlines()
+    assert lines[0] == "default: hotel 3"
+    named = next(number for number, line in enumerate(lines) if " named " in line)
+    assert "tool" in lines[named]
+    assert "permission testapp.view_book" in lines[named]
+    assert "test_mcp_inspect" in lines[named + 1]
+    assert "[" not in lines[named]
+
+
+ALLOWED, HIDDEN = "allowed", "hidden: the permission is missing"
+
+
+@pytest.mark.parametrize(
+    ("user", "scopes", "verdicts"),
+    [
+        ("ada", None, {"named": ALLOWED, "scoped": ALLOWED, "both": ALLOWED}),
+        ("bob", None, {"named": HIDDEN, "scoped": ALLOWED, "both": HIDDEN}),
+        (
+            "ada",
+            ["books:write"],
+            {
+                "named": ALLOWED,
+                "scoped": "needs the scopes books:read books:write",
+                "both": "needs the scopes books:read",
+            },
+        ),
+        ("ada", ["books:read"], {"both": ALLOWED}),
+        ("bob", ["books:read"], {"both": HIDDEN, "open": ALLOWED}),
+    ],
+)
+def test_a_user_s_verdicts_are_those_of_a_call(user: str, scopes: list[str] | None, verdicts: dict[str, str]) -> None:
+    options = [part for scope in scopes or () for part in ("--scope", scope)]
+    found = rows("--user", user, *options)
+    assert {name: found[f"tool {name}"]["verdict"] for name in verdicts} == verdicts
+    assert found["template test://a/{n}"]["verdict"] == HIDDEN
+
+
+def test_verdicts_stand_in_the_text_too() -> None:
+    text = inspect("--user", "bob")
+    assert f"[{ALLOWED}]" in text
+    assert f"[{HIDDEN}]" in text
+
+
+def test_all_servers_are_shown_unless_one_is_named() -> None:
+    assert set(json.loads(inspect("--json"))) == {"default", "staff"}
+    assert set(json.loads(inspect("--json", "--server", "staff"))) == {"staff"}
+
+
+def test_a_server_with_nothing_says_what_to_do() -> None:
+    assert "nothing is registered; write mcp_tools.py" in inspect("--server", "staff")
+    assert json.loads(inspect("--json", "--server", "staff")) == {"staff": []}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--user", "nobody"], "no user 'nobody'"),
+        (["--server", "nowhere"], "invalid choice"),
+        (["--scope", "books:read"], "--user"),
+    ],
+)
+def test_a_mistake_is_told(arguments: list[str], message: str) -> None:
+    with pytest.raises(CommandError, match=message):
+        inspect(*arguments)

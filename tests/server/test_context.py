@@ -1,0 +1,267 @@
+"""The context: what a handler sees and says, on the loop and in a thread."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.db import transaction
+
+from mcp_django import Context
+from mcp_django.protocol.types import LEVELS
+from tests.server.engine import EVERYTHING, HANDSHAKE, STATELESS, Peer, accept, in_context, make_server, somebody
+
+SAMPLE = {"role": "assistant", "content": {"type": "text", "text": "hello"}, "model": "m1"}
+
+
+def answer(method: str, params: dict[str, Any]) -> dict[str, Any]:
+    """A client that answers everything."""
+    if method == "sampling/createMessage":
+        return SAMPLE
+    if method == "roots/list":
+        return {"roots": [{"uri": "file:///a", "name": "A"}]}
+    if "url" in params:
+        return {"action": "accept"}
+    return accept(value=True)
+
+
+def in_a_thread(run: Callable[[Context], Any], **given: Any) -> tuple[Any, Peer]:
+    """What a plain handler makes of its context, on a real thread beside a real loop."""
+    found: list[Any] = []
+
+    async def serve() -> Peer:
+        server = make_server()
+
+        @server.tool(metadata={"a": 1})
+        def probe(ctx: Context) -> None:
+            found.append(run(ctx))
+
+        peer = Peer(server, **{"answer": answer, "log_level": "debug", **given})
+        result = await peer.request(
+            "tools/call", {"name": "probe", "arguments": {}, "_meta": {"progressToken": "p", "example.com/a": 1}}
+        )
+        assert not result["isError"], result
+        return peer
+
+    peer = asyncio.run(serve())
+    return found[-1], peer
+
+
+async def test_it_tells_about_the_call() -> None:
+    async def look(ctx: Context) -> dict[str, Any]:
+        return {
+            "name": ctx.name,
+            "tool_name": ctx.tool_name,
+            "revision": ctx.revision,
+            "kwargs": ctx.kwargs,
+            "principal": ctx.principal.key,
+            "headers": ctx.headers,
+            "request": ctx.request,
+            "session": ctx.session,
+            "metadata": ctx.metadata,
+            "cancelled": ctx.cancelled,
+        }
+
+    found = await in_context(look, principal=somebody(), kwargs={"tenant": "a"})
+    assert found == {
+        "name": "probe",
+        "tool_name": "probe",
+        "revision": STATELESS,
+        "kwargs": {"tenant": "a"},
+        "principal": "tests|somebody|",
+        "headers": {},
+        "request": None,
+        "session": None,
+        "metadata": {},
+        "cancelled": False,
+    }
+
+
+async def test_state_is_one_dict_for_a_call_and_the_session_s_in_a_session() -> None:
+    async def look(ctx: Context) -> Any:
+        ctx.state["n"] = ctx.state.get("n", 0) + 1
+        return ctx.state["n"], ctx.session is not None and ctx.state is ctx.session.state
+
+    assert await in_context(look) == (1, False)
+    assert await in_context(look, version=HANDSHAKE) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("declared", "capability", "supported"),
+    [
+        ({}, "sampling", False),
+        ({"sampling": {}}, "sampling", True),
+        ({"elicitation": {}}, "elicitation", True),
+        ({"elicitation": {}}, "elicitation.form", True),
+        ({"elicitation": {}}, "elicitation.url", False),
+        ({"elicitation": {"url": {}}}, "elicitation.url", True),
+        ({"elicitation": {"url": {}}}, "elicitation.form", False),
+        ({"experimental": {"x": {"y": {}}}}, "experimental.x.y", True),
+        ({"experimental": {"x": True}}, "experimental.x", False),
+        ({"sampling": 7}, "sampling", False),
+    ],
+)
+async def test_supports_follows_a_dotted_path(declared: dict[str, Any], capability: str, supported: bool) -> None:
+    async def look(ctx: Context) -> bool:
+        return ctx.supports(capability)
+
+    assert await in_context(look, capabilities=declared) is supported
+
+
+async def test_a_notification_of_one_s_own_must_be_named_like_one() -> None:
+    async def tell(ctx: Context) -> None:
+        await ctx.notify("notifications/own", {"a": 1})
+        await ctx.notify("notifications/bare")
+        with pytest.raises(ValueError, match="must start with notifications/"):
+            await ctx.notify("tools/call")
+
+    server = make_server()
+
+    @server.tool
+    async def own(ctx: Context) -> None:
+        await tell(ctx)
+
+    peer = Peer(server)
+    assert not (await peer.call("own"))["isError"]
+    assert [(message["method"], message.get("params")) for message in peer.said] == [
+        ("notifications/own", {"a": 1}),
+        ("notifications/bare", {}),
+    ]
+
+
+async def test_an_unknown_level_is_a_mistake_of_the_handler() -> None:
+    async def shout(ctx: Context) -> None:
+        with pytest.raises(ValueError, match="unknown log level 'loud'"):
+            await ctx.log("loud", "x")
+
+    await in_context(shout)
+
+
+async def test_every_level_has_its_method() -> None:
+    async def say(ctx: Context) -> None:
+        for level in LEVELS:
+            await getattr(ctx, level)(f"{level}!", logger="x")
+
+    server = make_server()
+
+    @server.tool
+    async def speak(ctx: Context) -> None:
+        await say(ctx)
+
+    for lowest, heard in (("debug", 8), ("error", 4), (None, 0)):
+        peer = Peer(server, log_level=lowest)
+        await peer.call("speak")
+        assert [message["params"]["level"] for message in peer.said] == list(LEVELS)[8 - heard :]
+
+
+async def test_progress_that_does_not_grow_is_left_out() -> None:
+    server = make_server()
+
+    @server.tool
+    async def work(ctx: Context) -> None:
+        for done in (0, 1, 1, 0.5, 2):
+            await ctx.report_progress(done, 2, f"{done} done")
+
+    peer = Peer(server)
+    await peer.request("tools/call", {"name": "work", "_meta": {"progressToken": 7}})
+    assert [message["params"] for message in peer.said] == [
+        {"progressToken": 7, "progress": done, "total": 2, "message": f"{done} done"} for done in (0, 1, 2)
+    ]
+
+
+SYNC: dict[str, Callable[[Context], Any]] = {
+    "user": lambda ctx: ctx.sync.user is None,
+    "tool_name": lambda ctx: ctx.sync.tool_name == "probe",
+    "metadata": lambda ctx: ctx.sync.metadata == {"a": 1},
+    "meta": lambda ctx: ctx.sync.meta["example.com/a"] == 1,
+    "state": lambda ctx: ctx.sync.state is ctx.state,
+    "cancelled": lambda ctx: ctx.sync.cancelled is False,
+    "lifespan": lambda ctx: ctx.sync.lifespan is None,
+    "client_capabilities": lambda ctx: ctx.sync.client_capabilities == EVERYTHING,
+    "supports": lambda ctx: ctx.sync.supports("sampling") is True,
+    "replaying": lambda ctx: ctx.sync.replaying in (True, False),
+    "elicit": lambda ctx: ctx.sync.elicit("Sure?", bool, key="k").data is True,
+    "elicit_url": lambda ctx: ctx.sync.elicit_url("Open", "https://example.com").action == "accept",
+    "sample": lambda ctx: ctx.sync.sample("Say hello", max_tokens=3).text == "hello",
+    "list_roots": lambda ctx: [root.name for root in ctx.sync.list_roots()] == ["A"],
+    "gather": lambda ctx: (
+        [str(found) for found in ctx.sync.gather(lambda c: c.sample("A?"), lambda c: c.sample("B?"))]
+        == ["hello", "hello"]
+    ),
+    "once": lambda ctx: (ctx.sync.once("k", lambda: {"n": 1}), ctx.sync.sample("?").text) == ({"n": 1}, "hello"),
+}
+
+
+@pytest.mark.parametrize("version", [HANDSHAKE, STATELESS])
+@pytest.mark.parametrize("name", SYNC)
+def test_every_name_works_from_a_thread(name: str, version: str) -> None:
+    found, _ = in_a_thread(SYNC[name], version=version)
+    assert found is True
+
+
+@pytest.mark.parametrize("version", [HANDSHAKE, STATELESS])
+def test_what_a_thread_says_reaches_the_client(version: str) -> None:
+    def speak(ctx: Context) -> None:
+        for level in LEVELS:
+            getattr(ctx.sync, level)(level)
+        ctx.sync.log("info", {"a": 1}, logger="x")
+        ctx.sync.report_progress(1, 2, "half")
+        ctx.sync.notify("notifications/own", {"a": 1})
+
+    def level_of(peer: Peer) -> list[str]:
+        return [message["params"]["level"] for message in peer.said if message["method"] == "notifications/message"]
+
+    _, peer = in_a_thread(speak, version=version)
+    # A session that has set no level hears from the server's own on.
+    assert level_of(peer) == [*(LEVELS if version == STATELESS else LEVELS[1:]), "info"]
+    progress, own = peer.said[-2:]
+    assert progress["params"] == {"progressToken": "p", "progress": 1, "total": 2, "message": "half"}
+    assert own == {"jsonrpc": "2.0", "method": "notifications/own", "params": {"a": 1}}
+
+
+@pytest.mark.parametrize("version", [HANDSHAKE, STATELESS])
+def test_once_runs_once_from_a_thread_whatever_kind_of_function_it_is(version: str) -> None:
+    runs: list[str] = []
+
+    def plain() -> str:
+        runs.append("plain")
+        return "plain"
+
+    async def coroutine() -> str:
+        runs.append("async")
+        return "async"
+
+    def book(ctx: Context) -> Any:
+        found = ctx.sync.once("a", plain), ctx.sync.once("b", coroutine), ctx.sync.once("c", lambda: coroutine())
+        assert ctx.sync.elicit("Sure?", bool)
+        return found
+
+    found, peer = in_a_thread(book, version=version)
+    assert found == ("plain", "async", "async")
+    assert runs == ["plain", "async", "async"]
+    assert peer.rounds == (1 if version == STATELESS else 0)
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("ask", ["elicit", "elicit_url", "sample", "list_roots"])
+def test_a_question_inside_a_transaction_is_refused_in_a_thread(ask: str) -> None:
+    arguments = {"elicit": ["?"], "elicit_url": ["?", "https://example.com"], "sample": ["?"], "list_roots": []}
+
+    def book(ctx: Context) -> str:
+        with transaction.atomic():
+            try:
+                getattr(ctx.sync, ask)(*arguments[ask])
+            except Exception as problem:
+                return str(problem)
+        return "asked"
+
+    found, peer = in_a_thread(book)
+    assert "inside a transaction" in found
+    assert peer.rounds == 0
+
+
+def test_an_attribute_that_does_not_exist_is_none_of_sync_either() -> None:
+    def look(ctx: Context) -> bool:
+        return hasattr(ctx.sync, "nonsense")
+
+    assert in_a_thread(look)[0] is False

@@ -1,0 +1,342 @@
+"""How the user's code is run, and what its exceptions become."""
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+from asgiref.sync import async_to_sync
+from django.core.exceptions import ObjectDoesNotExist, PermissionDenied, ValidationError
+from django.db import connection
+from django.http import Http404
+from django.test import TestCase
+
+from mcp_django import Context, MCPError, ToolError
+from mcp_django.protocol.errors import InternalError, InvalidParams, ResourceNotFound
+from mcp_django.server.ports import Overloaded
+from tests.server.engine import HANDSHAKE, STATELESS, Peer, make_server, ports, somebody
+from tests.testapp.models import Book
+
+REFERENCE = r"^Internal error \(reference [0-9a-f]{8}\)$"
+
+
+class Refused(MCPError):
+    code = -32001
+
+
+def failing(problem: BaseException, **options: Any) -> Peer:
+    """A peer of a server where everything ends like this."""
+    server = make_server(options=options)
+
+    @server.tool
+    def plain() -> None:
+        raise problem
+
+    @server.tool
+    async def coroutine() -> None:
+        raise problem
+
+    @server.tool(guards=[lambda ctx: None])
+    async def guarded() -> None:
+        raise problem
+
+    @server.prompt
+    async def prompt() -> None:
+        raise problem
+
+    @server.resource("test://x")
+    async def resource() -> None:
+        raise problem
+
+    @server.completion("prompt", "x")
+    async def complete(value: str) -> list[str]:
+        raise problem
+
+    return Peer(server)
+
+
+EVERYWHERE = [
+    ("prompts/get", {"name": "prompt"}),
+    ("resources/read", {"uri": "test://x"}),
+    ("completion/complete", {"ref": {"type": "ref/prompt", "name": "prompt"}, "argument": {"name": "x", "value": ""}}),
+]
+
+
+@pytest.mark.parametrize("tool", ["plain", "coroutine", "guarded"])
+@pytest.mark.parametrize(
+    ("problem", "text"),
+    [
+        (ToolError("for the model"), "for the model"),
+        (ToolError(), "The tool failed"),
+        (ValidationError("too long"), "too long"),
+        (ValidationError({"name": ["is taken"], "__all__": ["no"]}), "name: is taken\nno"),
+        (PermissionDenied("not you"), "not you"),
+        (PermissionDenied(), "Permission denied"),
+        (Http404("no such house"), "no such house"),
+        (ObjectDoesNotExist(), "Not found"),
+    ],
+)
+async def test_what_the_model_may_read_is_a_tool_error(tool: str, problem: Exception, text: str) -> None:
+    assert await failing(problem).error(tool) == text
+
+
+@pytest.mark.parametrize("problem", [RuntimeError("secret"), SystemExit("secret"), asyncio.CancelledError("secret")])
+@pytest.mark.parametrize("tool", ["coroutine", "guarded"])
+async def test_a_bug_is_told_by_reference_only(
+    problem: BaseException, tool: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    text = await failing(problem).error(tool)
+    assert text.startswith("Internal error (reference ")
+    reference = text.split()[-1].rstrip(")")
+    assert "secret" not in text
+    assert reference in caplog.text
+    assert f"tool {tool!r}" in caplog.text
+
+
+@pytest.mark.parametrize(("method", "params"), EVERYWHERE)
+async def test_a_bug_elsewhere_is_an_internal_error_by_reference(
+    method: str, params: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    with pytest.raises(InternalError, match=REFERENCE) as caught:
+        await failing(RuntimeError("secret")).request(method, params)
+    assert caught.value.message.split()[-1].rstrip(")") in caplog.text
+    assert "secret" in caplog.text
+
+
+async def test_the_text_of_a_bug_goes_out_only_when_it_is_exposed() -> None:
+    peer = failing(RuntimeError("the reason"), expose_errors=True)
+    assert (await peer.error("coroutine")).endswith("RuntimeError: the reason")
+    with pytest.raises(InternalError, match="RuntimeError: the reason"):
+        await peer.request("prompts/get", {"name": "prompt"})
+
+
+@pytest.mark.parametrize("tool", ["plain", "coroutine", "guarded"])
+async def test_a_protocol_error_of_a_tool_is_a_protocol_error(tool: str) -> None:
+    with pytest.raises(Refused, match="no"):
+        await failing(Refused("no")).call(tool)
+
+
+@pytest.mark.parametrize(("method", "params"), EVERYWHERE)
+async def test_errors_for_readers_are_errors_of_the_protocol_elsewhere(method: str, params: dict[str, Any]) -> None:
+    with pytest.raises(Refused):
+        await failing(Refused("no")).request(method, params)
+    for problem in (ToolError("for readers"), PermissionDenied("for readers")):
+        with pytest.raises(InternalError, match="^for readers$"):
+            await failing(problem).request(method, params)
+
+
+@pytest.mark.parametrize("problem", [Book.DoesNotExist("Book matching query does not exist."), Http404("gone")])
+async def test_a_resource_whose_row_does_not_exist_is_not_found(problem: Exception) -> None:
+    with pytest.raises(ResourceNotFound):
+        await failing(problem).request("resources/read", {"uri": "test://x"})
+    with pytest.raises(InternalError):
+        await failing(problem).request("prompts/get", {"name": "prompt"})
+
+
+async def test_overload_is_nobody_s_fault_and_passes_through() -> None:
+    for name in ("plain", "coroutine", "guarded"):
+        with pytest.raises(Overloaded):
+            await failing(Overloaded("full")).call(name)
+
+
+async def test_a_table_may_translate_to_an_error_of_the_protocol() -> None:
+    server = make_server().bind(ports(translate=lambda problem: Refused("translated")))
+
+    @server.tool
+    async def fail() -> None:
+        raise KeyError
+
+    server.prompt(fail, name="fail")
+    peer = Peer(server)
+    with pytest.raises(Refused, match="translated"):
+        await peer.call("fail")
+    with pytest.raises(Refused, match="translated"):
+        await peer.request("prompts/get", {"name": "fail"})
+
+
+@pytest.mark.parametrize(("version", "in_result"), [("2025-06-18", False), (HANDSHAKE, True), (STATELESS, True)])
+async def test_arguments_that_do_not_fit_are_told_as_the_revision_says(version: str, in_result: bool) -> None:
+    server, called = make_server(), []
+
+    @server.tool
+    async def add(a: int) -> None:
+        called.append(a)
+
+    peer = Peer(server, version=version)
+    if in_result:
+        assert "a" in await peer.error("add", a="one")
+    else:
+        with pytest.raises(InvalidParams, match="a"):
+            await peer.call("add", a="one")
+    assert called == []
+
+
+async def test_a_result_other_than_promised_is_a_bug(caplog: pytest.LogCaptureFixture) -> None:
+    server = make_server()
+
+    @server.tool
+    async def number() -> int:
+        return "secret"  # type: ignore[return-value]
+
+    text = await Peer(server).error("number")
+    assert text.startswith("Internal error")
+    assert "secret" not in text
+
+
+def slow(**options: Any) -> tuple[Peer, list[str]]:
+    """A peer of a server where everything waits for ever, and what was cancelled."""
+    server, log = make_server(options=options), []
+
+    async def wait() -> None:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            log.append("cancelled")
+            raise
+
+    server.tool(wait, name="own", timeout=0.001)
+    server.tool(wait, name="default")
+    server.prompt(wait, name="prompt", timeout=0.001)
+    server.resource("test://x", timeout=0.001)(wait)
+
+    @server.completion("prompt", "x")
+    async def complete(value: str) -> list[str]:
+        await wait()
+        return []
+
+    return Peer(server), log
+
+
+async def test_a_tool_that_takes_too_long_is_stopped_and_the_model_is_told_the_limit() -> None:
+    peer, log = slow(timeout=0.002)
+    assert await peer.error("own") == "The tool took longer than 0.001 seconds and was stopped"
+    assert await peer.error("default") == "The tool took longer than 0.002 seconds and was stopped"
+    assert log == ["cancelled"] * 2
+
+
+@pytest.mark.parametrize(("method", "params"), EVERYWHERE)
+async def test_what_else_takes_too_long_is_an_internal_error_that_says_the_limit(
+    method: str, params: dict[str, Any]
+) -> None:
+    peer, log = slow()
+    with pytest.raises(InternalError, match="took longer than 0.001 seconds"):
+        await peer.request(method, params)
+    assert log == ["cancelled"]
+
+
+async def test_a_timeout_of_the_handler_s_own_is_a_bug_like_any_other() -> None:
+    for options in ({}, {"timeout": 10}):
+        assert (await failing(TimeoutError("secret"), **options).error("coroutine")).startswith("Internal error")
+
+
+async def test_the_timeout_covers_guards_and_interceptors() -> None:
+    async def forever(ctx: Context) -> None:
+        await asyncio.Event().wait()
+
+    server = make_server()
+    server.tool(lambda: "x", name="guarded", guards=[forever], timeout=0.001)
+    assert "took longer" in await Peer(server).error("guarded")
+
+
+def test_a_plain_function_that_ran_out_of_time_learns_it() -> None:
+    stopped = threading.Event()
+
+    async def serve() -> None:
+        server = make_server()
+
+        @server.tool(timeout=0.01)
+        def loop(ctx: Context) -> None:
+            for _ in range(10_000):
+                if ctx.cancelled:
+                    stopped.set()
+                    return
+                stopped.wait(0.001)
+
+        assert "took longer" in await Peer(server).error("loop")
+
+    asyncio.run(serve())
+    assert stopped.wait(10)
+
+
+async def test_a_hidden_primitive_answers_word_for_word_like_an_unknown_one() -> None:
+    server = make_server()
+    server.tool(lambda: "x", name="hidden", permission="a.b")
+    server.prompt(lambda: "x", name="hidden", permission="a.b")
+    server.resource("test://hidden", permission="a.b")(lambda: "x")
+    peer = Peer(server, somebody())
+    asked = {"argument": {"name": "x", "value": ""}}
+    for method, params, other in (
+        ("tools/call", {"name": "hidden"}, {"name": "absent"}),
+        ("prompts/get", {"name": "hidden"}, {"name": "absent"}),
+        ("resources/read", {"uri": "test://hidden"}, {"uri": "test://absent"}),
+    ):
+        texts = []
+        for given in (params, other):
+            with pytest.raises(InvalidParams) as caught:
+                await peer.request(method, given)
+            texts.append((str(caught.value), caught.value.code, str(caught.value.data)))
+        hidden, absent = texts
+        assert [str(part).replace("hidden", "absent") for part in hidden] == [str(part) for part in absent]
+    server.completion("x", "x")(lambda value: [])
+    with pytest.raises(InvalidParams, match="Unknown prompt: hidden"):
+        await peer.request("completion/complete", {**asked, "ref": {"type": "ref/prompt", "name": "hidden"}})
+
+
+class InsideATestCase(TestCase):
+    """The ORM of handlers inside the transaction that Django's TestCase wraps around a test: the inline mode."""
+
+    def peer(self) -> Peer:
+        server = make_server()
+
+        @server.tool
+        def titles() -> list[str]:
+            return list(Book.objects.values_list("title", flat=True))
+
+        @server.tool
+        async def titles_async() -> list[str]:
+            return [book.title async for book in Book.objects.all()]
+
+        @server.tool
+        def add(title: str) -> str:
+            assert connection.in_atomic_block
+            return Book.objects.create(title=title).title
+
+        @server.tool
+        def ask(ctx: Context) -> str:
+            answer = ctx.sync.elicit(f"Delete {Book.objects.get().title}?", bool)
+            return f"{answer.data} {Book.objects.count()}"
+
+        @server.tool
+        def once(ctx: Context) -> int:
+            pk = ctx.sync.once("add", lambda: Book.objects.create(title="Once").pk)
+            ctx.sync.elicit("Keep it?", bool)
+            return int(Book.objects.get(pk=pk).title == "Once")
+
+        peer = Peer(server)
+        peer.answer = lambda *_: {"action": "accept", "content": {"value": True}}
+        return peer
+
+    def test_plain_and_async_handlers_see_the_rows_of_the_test(self) -> None:
+        Book.objects.create(title="Solaris")
+        peer = self.peer()
+        for name in ("titles", "titles_async"):
+            assert async_to_sync(peer.text)(name) == '["Solaris"]'
+
+    def test_rows_of_handlers_are_the_test_s_to_roll_back(self) -> None:
+        assert async_to_sync(self.peer().text)("add", title="Dune") == "Dune"
+        assert Book.objects.filter(title="Dune").exists()
+
+    def test_the_test_s_own_transaction_does_not_forbid_questions(self) -> None:
+        Book.objects.create(title="Solaris")
+        for version in (HANDSHAKE, STATELESS):
+            peer = self.peer()
+            peer = Peer(peer.server, version=version, answer=peer.answer)
+            assert async_to_sync(peer.text)("ask") == "True 1"
+
+    def test_once_runs_a_plain_function_where_the_orm_works(self) -> None:
+        for version in (HANDSHAKE, STATELESS):
+            Book.objects.all().delete()
+            peer = self.peer()
+            peer = Peer(peer.server, version=version, answer=peer.answer)
+            assert async_to_sync(peer.text)("once") == "1"
+            assert Book.objects.count() == 1

@@ -1,0 +1,67 @@
+"""Django's exceptions, as the engine understands them."""
+
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import Group
+from django.core.exceptions import ImproperlyConfigured, PermissionDenied, ValidationError
+from django.db import IntegrityError
+from django.http import Http404
+from django.utils.translation import gettext_lazy as _
+
+from mcp_django.exceptions import translate
+from mcp_django.protocol.errors import MCPError, NotFound, ToolError
+
+
+@pytest.mark.parametrize(
+    ("problem", "text"),
+    [
+        (ValidationError("too long"), "too long"),
+        (ValidationError(_("too long")), "too long"),
+        (ValidationError("at most %(n)s", params={"n": 3}), "at most 3"),
+        (ValidationError(["one", "two"]), "one two"),
+        (ValidationError([ValidationError("one"), ValidationError("%(n)s", params={"n": 2})]), "one 2"),
+        (
+            ValidationError({"name": ["is taken", "is long"], "age": "is negative"}),
+            "name: is taken is long\nage: is negative",
+        ),
+        (ValidationError({"__all__": ["No such pair"], "a": "b"}), "No such pair\na: b"),
+        (PermissionDenied("not you"), "not you"),
+        (PermissionDenied(), "Permission denied"),
+        (Http404("no page"), "no page"),
+        (Http404(), "Not found"),
+        (Group.DoesNotExist("Group matching query does not exist."), "Group matching query does not exist."),
+        (Group.DoesNotExist(), "Not found"),
+    ],
+)
+def test_what_a_handler_may_raise_is_a_text_for_the_model(problem: Exception, text: str) -> None:
+    translated = translate(problem)
+    assert isinstance(translated, ToolError)
+    assert str(translated) == text
+
+
+def test_what_is_not_there_can_be_told_from_what_is_refused() -> None:
+    assert isinstance(translate(Http404()), NotFound)
+    assert isinstance(translate(Group.DoesNotExist()), NotFound)
+    assert not isinstance(translate(PermissionDenied()), NotFound)
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [
+        RuntimeError("x"),
+        KeyError("x"),
+        IntegrityError("UNIQUE constraint failed"),
+        ImproperlyConfigured("x"),
+        Group.MultipleObjectsReturned("x"),
+        PermissionError("x"),
+        FileNotFoundError("x"),
+    ],
+)
+def test_everything_else_is_a_bug(problem: Any) -> None:
+    assert translate(problem) is None
+
+
+def test_errors_of_the_protocol_need_no_translation() -> None:
+    assert translate(MCPError("x")) is None
+    assert translate(ToolError("x")) is None

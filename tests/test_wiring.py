@@ -1,0 +1,219 @@
+"""The composition root: settings become servers, once, and anew when a setting changes."""
+
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from django.core.exceptions import ImproperlyConfigured
+from django.core.signals import setting_changed
+from django.test import override_settings
+
+from mcp_django import Handlers, Provider, wiring
+from mcp_django.auth.authenticate import Authenticator
+from mcp_django.auth.principal import Principal
+from mcp_django.auth.verifiers import PersonalTokenVerifier
+from mcp_django.protocol.errors import InvalidParams
+from mcp_django.protocol.revisions import LATEST, Era
+from mcp_django.server.registry import registry_for
+from mcp_django.transports.http.endpoint import get_exchange
+
+
+async def middleware(call: Any, call_next: Any) -> Any:
+    return await call_next(call)
+
+
+@contextlib.asynccontextmanager
+async def lifespan(server: Any) -> AsyncIterator[str]:
+    yield server.alias
+
+
+class Shelf(Provider):
+    """A provider class, to be made without arguments."""
+
+
+shelf = Shelf()
+
+
+def make_shelf() -> Provider:
+    return shelf
+
+
+handlers = Handlers()
+not_a_provider = 7
+
+
+class Verifier:
+    async def verify(self, token: str, *, server: str) -> Principal:
+        raise NotImplementedError
+
+
+HERE = "tests.test_wiring"
+
+
+@pytest.mark.parametrize(
+    ("alias", "hint"),
+    [("defualt", 'did you mean "default"'), ("stff", 'did you mean "staff"'), ("zzz", '"zzz"$')],
+)
+@override_settings(MCP={"SERVERS": {"default": {}, "staff": {}}})
+def test_an_unknown_alias_is_refused_with_what_may_have_been_meant(alias: str, hint: str) -> None:
+    with pytest.raises(ImproperlyConfigured, match=hint):
+        wiring.get_server(alias)
+
+
+@override_settings(MCP={"SERVERS": {"zoo": {}, "default": {}, "bar": {}}})
+def test_the_default_server_comes_first() -> None:
+    assert list(wiring.aliases()) == ["default", "bar", "zoo"]
+
+
+def test_a_server_is_what_its_setting_says() -> None:
+    described = {
+        "NAME": "hotel",
+        "VERSION": "3",
+        "TITLE": "The hotel",
+        "DESCRIPTION": "Rooms",
+        "WEBSITE_URL": "https://example.com",
+        "INSTRUCTIONS": "Ask nicely",
+        "ERAS": ["stateless"],
+        "PAGE_SIZE": 7,
+        "TIMEOUT": 8,
+        "LOG_LEVEL": "error",
+        "CACHE_TTL": 9,
+        "MIDDLEWARE": [f"{HERE}.middleware"],
+        "PROVIDERS": [f"{HERE}.handlers", f"{HERE}.Shelf", f"{HERE}.make_shelf"],
+        "LIFESPAN": f"{HERE}.lifespan",
+        "CAPABILITIES": {"experimental": {"x": {}}},
+    }
+    limits = {"QUESTION_WAIT": 1, "ANSWERS": 2, "ROUNDS": 3, "STALE_ROUNDS": 4, "STATE_TTL": 5}
+    with override_settings(MCP={"SERVERS": {"default": {}, "hotel": described}, "LIMITS": limits}):
+        server = wiring.get_server("hotel")
+        info = (server.info.name, server.info.version, server.info.title, server.info.description)
+        assert info == ("hotel", "3", "The hotel", "Rooms")
+        assert (server.info.website_url, server.instructions) == ("https://example.com", "Ask nicely")
+        assert server.eras == (Era.STATELESS,)
+        options = server.options
+        assert (options.page_size, options.timeout, options.log_level, options.cache_ttl) == (7, 8, "error", 9)
+        ask = options.ask
+        assert (ask.wait, ask.answers, ask.rounds, ask.stale_rounds, ask.ttl) == (1, 2, 3, 4, 5)
+        assert server.middleware == (middleware,)
+        assert [type(provider) for provider in server.providers] == [Handlers, Shelf, Shelf]
+        assert server.providers[0] is handlers
+        assert server.providers[2] is shelf
+        assert server.has_lifespan
+        assert server.capabilities(LATEST)["experimental"] == {"x": {}}
+        assert server.registry is registry_for("hotel")
+
+
+@override_settings(MCP={"SERVERS": {"default": {"PROVIDERS": [f"{HERE}.not_a_provider"]}}})
+def test_what_is_no_provider_is_refused_by_its_path() -> None:
+    with pytest.raises(ImproperlyConfigured, match=r"tests\.test_wiring\.not_a_provider is no provider"):
+        wiring.get_server()
+
+
+@override_settings(MCP={"SERVERS": {"default": {"MIDDLEWARE": [f"{HERE}.missing"]}}})
+def test_a_path_that_leads_nowhere_is_an_import_error() -> None:
+    with pytest.raises(ImportError, match="missing"):
+        wiring.get_server()
+
+
+def test_everything_is_made_once() -> None:
+    assert wiring.get_server() is wiring.get_server("default") is wiring.get_server(alias="default")
+    assert wiring.executor() is wiring.executor()
+    assert wiring.ports() is wiring.ports("default")
+    assert get_exchange() is get_exchange("default")
+    assert wiring.get_server().executor is wiring.executor()
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"MCP": {"SERVERS": {"default": {"NAME": "other"}}}},
+        {"SECRET_KEY": "other"},
+        {"SECRET_KEY_FALLBACKS": ["other"]},
+        {"DEBUG": True},
+    ],
+)
+def test_a_changed_setting_makes_everything_anew(changed: dict[str, Any]) -> None:
+    before = wiring.get_server(), wiring.executor(), wiring.ports(), get_exchange()
+    with override_settings(**changed):
+        after = wiring.get_server(), wiring.executor(), wiring.ports(), get_exchange()
+        assert not any(old is new for old, new in zip(before, after, strict=True))
+        assert after[0].registry is before[0].registry
+        assert get_exchange()._server is after[0]
+
+
+@pytest.mark.parametrize("setting", ["ALLOWED_HOSTS", "CSRF_TRUSTED_ORIGINS"])
+def test_settings_of_the_transport_make_the_transport_anew(setting: str) -> None:
+    server, exchange = wiring.get_server(), get_exchange()
+    with override_settings(**{setting: ["https://example.com"]}):
+        assert get_exchange() is not exchange
+        assert wiring.get_server() is server
+
+
+def test_settings_of_others_change_nothing() -> None:
+    server, exchange = wiring.get_server(), get_exchange()
+    setting_changed.send(sender=None, setting="TIME_ZONE", value="UTC", enter=True)
+    assert (wiring.get_server(), get_exchange()) == (server, exchange)
+
+
+def test_sealed_state_and_cursors_are_not_interchangeable() -> None:
+    ports = wiring.ports()
+    token = ports.state_sealer.seal({"a": 1}, b"", ttl=60)
+    assert ports.state_sealer.open(token, b"") == {"a": 1}
+    with pytest.raises(InvalidParams):
+        ports.cursor_sealer.open(token, b"")
+
+
+def test_what_an_old_key_sealed_opens_while_the_key_is_a_fallback() -> None:
+    with override_settings(SECRET_KEY="old"):
+        token = wiring.ports().state_sealer.seal({"a": 1}, b"", ttl=60)
+    with override_settings(SECRET_KEY="new", SECRET_KEY_FALLBACKS=["old"]):
+        assert wiring.ports().state_sealer.open(token, b"") == {"a": 1}
+    with override_settings(SECRET_KEY="new"), pytest.raises(InvalidParams):
+        wiring.ports().state_sealer.open(token, b"")
+
+
+def kinds(found: Authenticator) -> tuple[list[str], bool]:
+    """Its verifiers, and whether it serves this machine."""
+    verifiers = ["token" if isinstance(one, PersonalTokenVerifier) else "own" for one in found._verifiers]
+    return verifiers, found._local
+
+
+@pytest.mark.parametrize(
+    ("auth", "debug", "verifiers", "local"),
+    [
+        (None, False, [], False),
+        (None, True, ["token"], True),
+        ("none", False, [], True),
+        ("none", True, [], True),
+        ("token", False, ["token"], False),
+        ("token", True, ["token"], False),
+        (f"{HERE}.Verifier", True, ["own"], False),
+        ([f"{HERE}.Verifier", "token"], False, ["own", "token"], False),
+    ],
+)
+def test_every_form_of_auth_becomes_an_authenticator(auth: Any, debug: bool, verifiers: list[str], local: bool) -> None:
+    with override_settings(MCP={"AUTH": auth, "TOKEN_CACHE_SECONDS": 3, "LOCAL_USER": "ada"}, DEBUG=debug):
+        found = wiring.authenticator("default")
+    assert kinds(found) == (verifiers, local)
+    assert (found._server, found._remember, found._local_user) == ("default", 3, "ada")
+
+
+@pytest.mark.parametrize(("auth", "private"), [(None, False), ("none", False), ("token", True)])
+def test_lists_are_private_where_callers_are_authenticated(auth: Any, private: bool) -> None:
+    with override_settings(MCP={"AUTH": auth}):
+        assert wiring.get_server().options.private is private
+
+
+@pytest.mark.parametrize(
+    ("expose", "debug", "exposed"), [(True, True, True), (True, False, False), (False, True, False)]
+)
+def test_the_text_of_bugs_takes_both_switches(expose: bool, debug: bool, exposed: bool) -> None:
+    with override_settings(MCP={"EXPOSE_INTERNAL_ERRORS": expose}, DEBUG=debug):
+        assert wiring.get_server().options.expose_errors is exposed
+
+
+@override_settings(MCP={"LIMITS": {"LANES": 3, "LANE_QUEUE": 4, "STATE_BYTES": 2048}})
+def test_limits_reach_the_lanes_and_the_seal() -> None:
+    assert (wiring.executor().lanes, wiring.executor().queue) == (3, 4)
+    assert wiring.ports().state_sealer.limit == 2048  # type: ignore[attr-defined]
