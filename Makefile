@@ -12,7 +12,7 @@ JOBS ?= 0
 python = $(VENV)/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help environment demo test lint types format serve-fixtures serve-bench bench conformance clean
+.PHONY: help environment demo test lint types format serve-fixtures serve-bench bench conformance clients clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-22s %s\n", $$1, $$2 }'
@@ -51,6 +51,9 @@ bench: environment ## measure this server and its peers side by side
 
 conformance: environment ## run the official conformance suite (fetches it, and Node 22 if needed, from npm)
 	@exec $(python) -m tests.conformance $(ARGS)
+
+clients: environment ## try real clients (the mcp package of both majors, the Inspector) on the fixtures, or ARGS=URL
+	@exec $(python) -m tests.clients $(ARGS)
 
 clean: ## remove environments and caches
 	rm -rf .venv* .cache .mypy_cache .pytest_cache .ruff_cache build dist

@@ -15,8 +15,8 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--short", action="store_true", help="under a minute: ours, the constant and the official SDK")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every reading there")
-    parser.add_argument("--rounds", type=int, help="how often each cell is measured (5; short form 3)")
-    parser.add_argument("--seconds", type=float, help="length of one measurement (0.6; short form 0.35)")
+    parser.add_argument("--rounds", type=int, help="how often each cell is measured (9; short form 4)")
+    parser.add_argument("--seconds", type=float, help="length of one measurement (0.35; short form 0.2)")
     parser.add_argument(
         "--only", action="append", metavar="TEXT", help="only rows with this in their label; repeatable"
     )
@@ -43,8 +43,8 @@ def main(arguments: list[str] | None = None) -> int:
     results = rounds.run(
         rows,
         cells,
-        rounds=options.rounds or (3 if options.short else 5),
-        seconds=options.seconds or (0.35 if options.short else 0.6),
+        rounds=options.rounds or (4 if options.short else 9),
+        seconds=options.seconds or (0.2 if options.short else 0.35),
         say=rounds.say_to_stderr,
     )
     print(report.markdown(results, rows, cells, python))

@@ -111,10 +111,10 @@ def _ratio_table(results: Results, rows: Sequence[Subject], cells: Sequence[Cell
             continue
         line = [row.label]
         for cell in OVER_CONSTANT:
-            cost, floor = results.cpu(row, cell), _best(results, rows, cell, Family.CONSTANT)
-            line.append(f"{cost - floor:+.0f}" if cost and floor else "")
+            over = results.over(row, _best(results, rows, cell, Family.CONSTANT), cell)
+            line.append("" if over is None else f"{over:+.0f}")
         line += [
-            _fraction(results.cpu(row, cell), _best(results, rows, cell, Family.SDK))
+            _fraction(results.ratio(row, _best(results, rows, cell, Family.SDK), cell))
             for cell in cells
             if cell is not ADD_AMONG_MANY
         ]
@@ -144,16 +144,16 @@ def _client_table(results: Results, rows: Sequence[Subject]) -> str:
     return _table(heading, lines) if lines else ""
 
 
-def _fraction(cost: float | None, other: float | None) -> str:
-    if not cost or not other:
+def _fraction(ratio: float | None) -> str:
+    if ratio is None:
         return ""
-    return f"1/{other / cost:.1f}" if cost < other else f"{cost / other:.1f}x"
+    return f"1/{1 / ratio:.1f}" if ratio < 1 else f"{ratio:.1f}x"
 
 
-def _best(results: Results, rows: Sequence[Subject], cell: Cell, family: Family) -> float | None:
-    """The cheapest mode of a family, whichever it is in this column."""
-    costs = [cost for row in rows if row.family is family and (cost := results.cpu(row, cell))]
-    return min(costs, default=None)
+def _best(results: Results, rows: Sequence[Subject], cell: Cell, family: Family) -> Subject | None:
+    """The cheapest row of a family, whichever it is in this column."""
+    costs = [(cost, row.label, row) for row in rows if row.family is family and (cost := results.cpu(row, cell))]
+    return min(costs)[2] if costs else None
 
 
 def _bar(results: Results, rows: Sequence[Subject], cells: Sequence[Cell]) -> str:
@@ -166,31 +166,26 @@ def _bar(results: Results, rows: Sequence[Subject], cells: Sequence[Cell]) -> st
             lines += _view_lines(results, rows, row)
             continue
         for cell in cells:
-            cost, floor = results.cpu(row, cell), _best(results, rows, cell, Family.CONSTANT)
-            sdk = _best(results, rows, cell, Family.SDK)
-            if cost and floor and cell in OVER_CONSTANT:
+            over = results.over(row, _best(results, rows, cell, Family.CONSTANT), cell)
+            ratio = results.ratio(row, _best(results, rows, cell, Family.SDK), cell)
+            if over is not None and cell in OVER_CONSTANT:
                 aim = OVER_CONSTANT[cell]
-                lines.append(_line(row, cell, f"constant + {aim:.0f} us", f"+ {cost - floor:.0f}", cost - floor <= aim))
-            if cost and sdk and cell in PART_OF_SDK:
+                lines.append(_line(row, cell, f"constant + {aim:.0f} us", f"{over:+.0f}", over <= aim))
+            if ratio is not None and cell in PART_OF_SDK:
                 part = PART_OF_SDK[cell]
-                lines.append(_line(row, cell, f"1/{part:g} of the SDK", _fraction(cost, sdk), cost * part <= sdk))
+                lines.append(_line(row, cell, f"1/{part:g} of the SDK", _fraction(ratio), ratio * part <= 1))
         few, many = results.cpu(row, ADD_MANY), results.cpu(row, ADD_AMONG_MANY)
         if few and many:
-            lines.append(_line(row, ADD_AMONG_MANY, "as with 5 tools", f"x {many / few:.2f}", many <= few * 1.1))
+            lines.append(_line(row, ADD_AMONG_MANY, "as with 5 tools", f"{many / few:.2f}x", many <= few * 1.1))
     return _table(["", "column", "aim", "measured", ""], lines) if lines else ""
 
 
 def _view_lines(results: Results, rows: Sequence[Subject], row: Subject) -> list[list[str]]:
     """A view is held against the empty view of the same server."""
-    lines = []
-    for cell in (ADD_ONE, ADD_MANY):
-        empty = [r for r in rows if r.family is Family.EMPTY_VIEW and r.command == row.command]
-        cost, base = results.cpu(row, cell), results.cpu(empty[0], cell) if empty else None
-        if cost and base:
-            over = cost - base
-            aim = f"empty view + {OVER_EMPTY_VIEW:.0f} us"
-            lines.append(_line(row, cell, aim, f"{over:+.0f}", over <= OVER_EMPTY_VIEW))
-    return lines
+    empty = next((other for other in rows if other.family is Family.EMPTY_VIEW and other.command == row.command), None)
+    aim = f"empty view + {OVER_EMPTY_VIEW:.0f} us"
+    overs = [(cell, results.over(row, empty, cell)) for cell in (ADD_ONE, ADD_MANY)]
+    return [_line(row, cell, aim, f"{over:+.0f}", over <= OVER_EMPTY_VIEW) for cell, over in overs if over is not None]
 
 
 def _line(row: Subject, cell: Cell, aim: str, measured: str, reached: bool) -> list[str]:

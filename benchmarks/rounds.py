@@ -1,6 +1,7 @@
 """The measurement itself: every subject of a cell in turn, again and again, and the median of what was read.
 
-Taking turns spreads a busy neighbour, or a core that changes its clock, over all subjects alike.
+Taking turns spreads a busy neighbour, or a core that changes its clock, over all subjects alike; comparing them round
+by round takes most of it out again.
 """
 
 from __future__ import annotations
@@ -54,6 +55,18 @@ class Results:
         """The median CPU time per request in microseconds."""
         figures = self.of(subject, cell)
         return figures.median("cpu_us") if figures else None
+
+    def over(self, subject: Subject, other: Subject | None, cell: Cell) -> float | None:
+        """How many microseconds more than `other` a request costs: the median of the rounds, each by itself."""
+        return statistics.median(a - b for a, b in pairs) if (pairs := self._pairs(subject, other, cell)) else None
+
+    def ratio(self, subject: Subject, other: Subject | None, cell: Cell) -> float | None:
+        """How many times as much as with `other` a request costs: the median of the rounds, each by itself."""
+        return statistics.median(a / b for a, b in pairs) if (pairs := self._pairs(subject, other, cell)) else None
+
+    def _pairs(self, subject: Subject, other: Subject | None, cell: Cell) -> list[tuple[float, float]]:
+        one, two = self.of(subject, cell), self.of(other, cell) if other else None
+        return list(zip(one.all("cpu_us"), two.all("cpu_us"), strict=True)) if one and two else []
 
     def failures(self) -> Iterator[str]:
         """One line for each cell that gave a wrong answer."""

@@ -117,11 +117,17 @@ async def the_call(exchange: Exchange, number: int) -> list[tuple[str, float]]:
 
     def landed() -> None:
         work = pipeline.handle(era, raw, connection, outbox)
+        assert isinstance(work, Work)
         drive(work.run)
 
     def checked() -> None:
         tool.parameters.check(arguments)
         tool.parameters.convert(arguments)
+
+    def dispatched() -> None:
+        body = dispatch(call)
+        assert isinstance(body, Coroutine)
+        body.close()
 
     async def nothing() -> bytes:
         return b""
@@ -134,10 +140,10 @@ async def the_call(exchange: Exchange, number: int) -> list[tuple[str, float]]:
         ours._in_flight.leave(principal.key)
 
     steps: list[Step] = [
-        ("connection and outbox", lambda: Connection(principal, headers=headers) and Outbox()),
+        ("connection and outbox", lambda: (Connection(principal, headers=headers), Outbox())),
         ("message", lambda: era.read(raw, connection)),
         ("call, routing headers equal the body", lambda: era.open(message, connection, outbox)),
-        ("dispatch to a coroutine", lambda: dispatch(call).close()),
+        ("dispatch to a coroutine", dispatched),
         ("check and convert the arguments", checked),
         ("lease in and out", lambda: server.executor.enter().close()),
         ("result", lambda: tool_result(tool, 100_008)),

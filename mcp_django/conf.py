@@ -375,8 +375,13 @@ def _quoted(key: object) -> str:
     return f'"{key}"' if isinstance(key, str) else reprlib.repr(key)
 
 
+def forget() -> None:
+    """Read the setting anew when it is next needed."""
+    _read.cache_clear()
+    get_settings.cache_clear()
+
+
 @receiver(setting_changed)
-def _forget(*, setting: str, **kwargs: Any) -> None:
+def _on_change(*, setting: str, **kwargs: Any) -> None:
     if setting == "MCP":
-        _read.cache_clear()
-        get_settings.cache_clear()
+        forget()

@@ -5,10 +5,14 @@ Each path works with and without a slash at its end: a redirect would turn the P
 """
 
 import functools
+from typing import Any
 
-from django.urls import URLPattern, path
+from django.core.exceptions import ImproperlyConfigured
+from django.core.signals import setting_changed
+from django.dispatch import receiver
+from django.urls import URLPattern, clear_url_caches, path
 
-from .conf import get_settings
+from .conf import forget, get_settings
 from .transports.http.endpoint import get_exchange
 from .transports.http.view import as_view
 
@@ -24,3 +28,16 @@ def _patterns() -> list[URLPattern]:
 
 
 urlpatterns = _patterns()
+
+
+@receiver(setting_changed)
+def _renew(*, setting: str, **kwargs: Any) -> None:
+    """Tests that override MCP get its servers, as they do through the other door."""
+    if setting != "MCP":
+        return
+    try:
+        urlpatterns[:] = _patterns()
+    except ImproperlyConfigured:
+        urlpatterns.clear()
+    clear_url_caches()
+    forget()  # a test may go on to change the setting by hand, without a signal

@@ -11,6 +11,9 @@ from mcp_django import checks
 from mcp_django.server import registry
 
 
+pytestmark = pytest.mark.django_db  # since Django 6.1 a check of JSONField asks the database for its features
+
+
 @pytest.fixture(autouse=True)
 def nothing_declared(monkeypatch: pytest.MonkeyPatch) -> None:
     """Other tests declare things for servers of their own."""

@@ -1,30 +1,37 @@
 """Who a command acts as."""
 
 from collections.abc import Iterable
+from typing import Any
 
 from django.contrib.auth import get_user_model
 from django.core.management.base import CommandError
 
 from ..auth.principal import Principal, local_principal
+from ..conf import get_settings
 
 
 def acting_as(username: str | None, scopes: Iterable[str] | None) -> Principal:
     """The principal of a user, with this user's permissions and `scopes` (None: every scope that anything asks for).
 
-    Without a username, the local principal, who may do everything. Raises CommandError for an unknown user, and for
-    scopes without a user: the local principal cannot hold less than everything.
+    Without a username, the local principal, who may do everything, and acts as `MCP["LOCAL_USER"]`. Raises CommandError
+    for an unknown user, and for scopes without a user: the local principal cannot hold less than everything.
     """
     if username is None:
         if scopes:
             raise CommandError("--scope says what a user's client holds; name the user with --user")
-        return local_principal()
-    model = get_user_model()
-    try:
-        user = model._default_manager.get_by_natural_key(username)
-    except model.DoesNotExist:
-        raise CommandError(f"There is no user {username!r}") from None
+        name = get_settings().local_user
+        return local_principal(_user(name) if name else None)
+    user = _user(username)
     held = frozenset(scopes) if scopes is not None else _EVERY
     return Principal(issuer="command", subject=str(user.pk), user=user, scopes=held, kind="command")
+
+
+def _user(username: str) -> Any:
+    model = get_user_model()
+    try:
+        return model._default_manager.get_by_natural_key(username)
+    except model.DoesNotExist:
+        raise CommandError(f"There is no user {username!r}") from None
 
 
 class _Every(frozenset[str]):

@@ -119,7 +119,11 @@ class Flight:
         The timer, and whatever `waiting` starts, begin only if the call is still in the air after its first step:
         most have landed by then, and until the loop has turned nobody can have left.
         """
-        if self._landing is None and not self.streaming:
+        if self._landing is None and self.streaming:
+            # It spoke in its first, eager step and goes on: from now on its reader may leave.
+            if waiting is not None:
+                waiting()
+        elif self._landing is None:
             loop = asyncio.get_running_loop()
             self._settled = loop.create_future()
             self._alarm = loop.call_soon(self._wait, loop, timeout, waiting)

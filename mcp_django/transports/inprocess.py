@@ -10,6 +10,8 @@ import itertools
 from collections.abc import Callable
 from typing import Any
 
+from asgiref.sync import sync_to_async
+
 from ..protocol import jsonrpc
 from ..protocol.errors import InternalError
 from ..protocol.meta import CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL, PROTOCOL_VERSION
@@ -38,15 +40,19 @@ class Caller:
         self._pipeline = Pipeline(server)
         self._principal, self._ask, self._tell = principal, ask, tell
         self._ids = itertools.count(1)
+        self._running: tuple[asyncio.AbstractEventLoop, asyncio.Task[Any]] | None = None
 
     async def call_tool(self, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
         """The CallToolResult, after as many rounds of questions as it takes. Raises MCPError, Overloaded."""
         params: dict[str, Any] = {"name": name, "arguments": arguments}
+        task = asyncio.current_task()
+        if task is not None:
+            self._running = asyncio.get_running_loop(), task
         while True:
             result = await self.request("tools/call", params)
             if result.get("resultType") != "input_required":
                 return result
-            params = {"name": name, "arguments": arguments, "inputResponses": self._answers(result)}
+            params = {"name": name, "arguments": arguments, "inputResponses": await self._answers(result)}
             if "requestState" in result:
                 params["requestState"] = result["requestState"]
 
@@ -82,12 +88,23 @@ class Caller:
                 await reader
 
     async def _listen(self, outbox: Outbox) -> None:
-        while (messages := await outbox.read(POLL)) is not None:
-            for message in messages:
-                said = jsonrpc.loads(message)
-                if self._tell is not None:
-                    self._tell(said["method"], said.get("params", {}))
+        try:
+            while (messages := await outbox.read(POLL)) is not None:
+                for message in messages:
+                    said = jsonrpc.loads(message)
+                    if self._tell is not None:
+                        self._tell(said["method"], said.get("params", {}))
+        finally:
+            outbox.cut()  # a call must not wait for a reader that failed
 
-    def _answers(self, result: dict[str, Any]) -> dict[str, Any]:
+    async def _answers(self, result: dict[str, Any]) -> dict[str, Any]:
         assert self._ask is not None  # without it the server asks nothing
-        return {key: self._ask(asked["params"]) for key, asked in result.get("inputRequests", {}).items()}
+        # On the caller's own thread, where a terminal's Ctrl-C arrives.
+        ask = sync_to_async(self._ask, thread_sensitive=True)
+        return {key: await ask(asked["params"]) for key, asked in result.get("inputRequests", {}).items()}
+
+    def cancel(self) -> None:
+        """Give up the call that is running. From another thread than its own."""
+        if self._running is not None:
+            loop, task = self._running
+            loop.call_soon_threadsafe(task.cancel)

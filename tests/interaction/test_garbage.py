@@ -210,7 +210,7 @@ async def test_the_scheme_of_credentials_may_be_spelled_in_any_case(victim):
     assert (await client.request("tools/list", headers={"authorization": "bEARER alice"})).status == 200
 
 
-@pytest.mark.parametrize("value", ["\x00", "\xff\xfe", "x" * 60_000])
+@pytest.mark.parametrize("value", ["\x00", "\xff\xfe", "x" * 9_000])
 @pytest.mark.parametrize(
     "name", ["mcp-session-id", "mcp-protocol-version", "mcp-method", "mcp-name", "accept", "content-type", "origin"]
 )

@@ -263,7 +263,7 @@ def test_a_page_is_shown_and_its_opening_asked_for(typing: Answer, line: str, sa
 
 def test_a_question_without_a_terminal_is_an_error(typing: Answer) -> None:
     typing()
-    with pytest.raises(CommandError, match="no terminal to answer on"):
+    with pytest.raises(CommandError, match="ended without an answer"):
         call("ask", '{"what": "bool"}')
 
 

@@ -68,7 +68,7 @@ def test_parameters_and_variables_must_agree(uri: str) -> None:
     def read(x: str) -> str:
         return x
 
-    with pytest.raises(DeclarationError, match="the address|its address"):
+    with pytest.raises(DeclarationError, match=r"the address|its address"):
         build_resource(read, uri)
 
 

@@ -121,7 +121,7 @@ async def test_errors_for_readers_are_errors_of_the_protocol_elsewhere(method: s
     with pytest.raises(Refused):
         await failing(Refused("no")).request(method, params)
     for problem in (ToolError("for readers"), PermissionDenied("for readers")):
-        with pytest.raises(InternalError, match="^for readers$"):
+        with pytest.raises(InternalError, match=r"^for readers$"):
             await failing(problem).request(method, params)
 
 
@@ -219,7 +219,7 @@ async def test_what_else_takes_too_long_is_an_internal_error_that_says_the_limit
     method: str, params: dict[str, Any]
 ) -> None:
     peer, log = slow()
-    with pytest.raises(InternalError, match="took longer than 0.001 seconds"):
+    with pytest.raises(InternalError, match=r"took longer than 0\.001 seconds"):
         await peer.request(method, params)
     assert log == ["cancelled"]
 

@@ -345,7 +345,7 @@ async def test_permissions_of_provided_primitives_count_in_lists_and_calls() -> 
         ("resources/read", {"uri": "shelf://guarded"}),
         ("prompts/get", {"name": "guarded_prompt"}),
     ):
-        with pytest.raises(InvalidParams, match="Unknown|not found"):
+        with pytest.raises(InvalidParams, match=r"Unknown|not found"):
             await stranger.request(method, params)
         assert await friend.request(method, params)
     assert await friend.names() == ["guarded_tool", "open_tool"]

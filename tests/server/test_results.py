@@ -22,6 +22,7 @@ from mcp_django import (
     TextResourceContents,
     ToolResult,
 )
+from mcp_django.schema import OutputError
 from mcp_django.server.decorators import build_prompt, build_tool
 from mcp_django.server.results import completion_result, prompt_result, read_result, tool_result
 from tests.server.engine import Peer, make_server
@@ -145,7 +146,7 @@ def test_structured_content_without_text_is_repeated_as_text() -> None:
 def test_a_tool_result_with_text_only_breaks_the_promise_of_a_structure() -> None:
     def point() -> Point: ...
 
-    with pytest.raises(Exception, match="point|Point|x"):
+    with pytest.raises(OutputError):
         tool_result(build_tool(point), ToolResult("text"))
 
 

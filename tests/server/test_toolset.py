@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mcp_django import Context, ToolError, Toolset, completion, prompt, register, resource, tool
+from mcp_django import Context, ToolError, ToolResult, Toolset, completion, prompt, register, resource, tool
 from mcp_django.protocol.errors import InsufficientScope, InvalidParams
 from mcp_django.protocol.meta import TAGS
 from mcp_django.schema import DeclarationError
@@ -297,6 +297,18 @@ async def test_an_exception_handler_may_raise_a_tool_error() -> None:
             return 1 / 0
 
     assert await serve(Bar).error("divide") == "sorry"
+
+
+async def test_an_exception_handler_of_a_tool_that_promises_data_answers_with_a_tool_result() -> None:
+    class Bar(Toolset):
+        exception_handlers = {KeyError: lambda problem, ctx: ToolResult(f"no {problem}", is_error=True)}
+
+        @tool
+        def bottles(self, of: str) -> int:
+            return {"beer": 99}[of]
+
+    assert await serve(Bar).text("bottles", of="beer") == "99"
+    assert await serve(Bar).error("bottles", of="wine") == "no 'wine'"
 
 
 async def test_static_and_class_methods_are_served_in_either_order_of_decorators() -> None:

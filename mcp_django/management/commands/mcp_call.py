@@ -45,6 +45,9 @@ class Command(BaseCommand):
             result = async_to_sync(caller.call_tool)(options["tool"], arguments)
         except MCPError as problem:
             raise CommandError(f"{problem.message} ({problem.code})") from None
+        except KeyboardInterrupt:
+            caller.cancel()
+            raise CommandError("Stopped", returncode=130) from None
         self.stdout.write(json.dumps(_shown(result), indent=2, ensure_ascii=False))
         if result.get("isError"):
             raise SystemExit(1)
@@ -53,22 +56,23 @@ class Command(BaseCommand):
         """Progress and log messages go to stderr; stdout holds the result alone."""
         if method == "notifications/progress":
             of = f" of {params['total']:g}" if "total" in params else ""
-            self.stderr.write(f"… {params['progress']:g}{of} {params.get('message', '')}".rstrip())
+            self._say(f"… {params['progress']:g}{of} {params.get('message', '')}".rstrip())
         elif method == "notifications/message":
-            self.stderr.write(f"{params['level']}: {params['data']}")
+            self._say(f"{params['level']}: {params['data']}")
+
+    def _say(self, text: str) -> None:
+        self.stderr.write(text, style_func=str)  # as it is: Django would colour it like an error
 
     def _ask(self, params: dict[str, Any]) -> dict[str, Any]:
-        self.stderr.write(params["message"])
+        self._say(params["message"])
         if "url" in params:
-            self.stderr.write(params["url"])
+            self._say(params["url"])
             return {"action": _consent("Opened? [y/N] ")}
         if not params["requestedSchema"]["properties"]:
             return {"action": _consent("Agreed? [y/N] ")}
         content: dict[str, Any] = {}
         for name, field in params["requestedSchema"]["properties"].items():
-            typed = _line(
-                f"{field.get('title', name)} ({field.get('type', 'string')}; empty for the default, ! to decline): "
-            )
+            typed = _line(f"{field.get('title', name)} ({_kind(field)}; ! to decline): ")
             if typed == "!":
                 return {"action": "decline"}
             if typed:
@@ -76,6 +80,13 @@ class Command(BaseCommand):
             elif "default" in field:
                 content[name] = field["default"]
         return {"action": "accept", "content": content}
+
+
+def _kind(field: dict[str, Any]) -> str:
+    """What may be typed."""
+    choices = field.get("enum") or [choice["const"] for choice in field.get("oneOf", ())]
+    kind = " | ".join(map(str, choices)) or field.get("format") or field.get("type", "string")
+    return f"{kind}; empty for {json.dumps(field['default'])}" if "default" in field else str(kind)
 
 
 def _consent(text: str) -> str:
@@ -86,7 +97,7 @@ def _line(text: str) -> str:
     try:
         return input(text).strip()
     except EOFError:
-        raise CommandError("The tool asks a question, and there is no terminal to answer on") from None
+        raise CommandError("The tool asked a question, and the input ended without an answer") from None
 
 
 def _value(typed: str, field: dict[str, Any]) -> Any:

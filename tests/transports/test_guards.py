@@ -1,0 +1,146 @@
+"""Host, Origin and CORS, without a request around them."""
+
+import pytest
+
+from mcp_django.protocol.errors import TransportRefusal
+from mcp_django.protocol.headers import Headers
+from mcp_django.transports import guards
+from mcp_django.transports.guards import Guard
+
+
+def guard(**given: object) -> Guard:
+    options = {
+        "hosts": ["example.com", ".tenant.example"],
+        "trusted": ["https://app.example.com", "https://*.pages.example"],
+        "readers": ["https://reader.example.com:8443"],
+    }
+    return Guard(**{**options, **given})  # type: ignore[arg-type]
+
+
+def headers(host: bytes | None = b"example.com", origin: bytes | None = None, *more: tuple[bytes, bytes]) -> Headers:
+    pairs = [(b"host", host), (b"origin", origin)]
+    return Headers([*((name, value) for name, value in pairs if value is not None), *more])
+
+
+def passes(found: Headers, checked: Guard | None = None) -> bool:
+    try:
+        (checked or guard()).check(found)
+    except TransportRefusal as refusal:
+        return refusal.status != 403
+    return True
+
+
+@pytest.mark.parametrize(
+    ("host", "expected"),
+    [
+        (b"example.com", True),
+        (b"EXAMPLE.com:8000", True),
+        (b"a.tenant.example", True),
+        (b"evil.com", False),
+        (b"example.com.evil.com", False),
+        (b"example.com@evil.com", False),
+        (b"", False),
+        (b"\xff", False),
+        (None, False),
+    ],
+)
+def test_the_host_is_one_of_the_allowed(host: bytes | None, expected: bool) -> None:
+    assert passes(headers(host)) is expected
+
+
+@pytest.mark.parametrize("hosts", [["*"], [".example.com"]])
+def test_hosts_are_written_as_django_writes_them(hosts: list[str]) -> None:
+    assert passes(headers(b"a.example.com"), guard(hosts=hosts))
+
+
+@pytest.mark.parametrize(
+    ("origin", "expected"),
+    [
+        (None, True),
+        (b"https://example.com", True),
+        (b"http://example.com", True),
+        (b"https://app.example.com", True),
+        (b"https://a.pages.example", True),
+        (b"https://a.b.pages.example", True),
+        (b"https://reader.example.com:8443", True),
+        (b"http://localhost:3000", True),
+        (b"http://127.0.0.1", True),
+        (b"https://[::1]:9", True),
+        (b"http://app.example.com", False),
+        (b"https://app.example.com:444", False),
+        (b"https://app.example.com.evil.com", False),
+        (b"https://evilpages.example", False),
+        (b"https://evil.com/.pages.example", False),
+        (b"https://reader.example.com", False),
+        (b"http://localhost.evil.com", False),
+        (b"http://127.0.0.1.evil.com", False),
+        (b"null", False),
+        (b"", False),
+        (b"https://evil.com", False),
+        (b"https://app.example.com\n", False),
+        (b"\xff", False),
+    ],
+)
+def test_an_origin_is_trusted_or_absent(origin: bytes | None, expected: bool) -> None:
+    assert passes(headers(origin=origin)) is expected
+
+
+def test_the_endpoint_s_own_origin_is_that_of_its_host_and_port() -> None:
+    assert passes(headers(b"example.com:8000", b"http://example.com:8000"))
+    assert not passes(headers(b"example.com:8000", b"http://example.com"))
+
+
+@pytest.mark.parametrize("name", [b"host", b"origin"])
+def test_a_repeated_host_or_origin_is_refused_although_each_is_allowed(name: bytes) -> None:
+    value = {b"host": b"example.com", b"origin": b"https://app.example.com"}[name]
+    found = headers(b"example.com", b"https://app.example.com", (name, value))
+    assert passes(headers(b"example.com", b"https://app.example.com", (b"x-other", b"1"), (b"x-other", b"2")))
+    assert not passes(found)
+
+
+def test_verdicts_are_remembered_and_forgotten_when_there_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guards, "KNOWN", 3)
+    checked = guard(hosts=["*"])
+    for number in range(10):
+        assert passes(headers(b"h%d.example" % number), checked)
+        assert len(checked._verdicts) <= 3
+    assert not passes(headers(origin=b"https://evil.com"), checked)
+    assert not passes(headers(origin=b"https://evil.com"), checked)
+
+
+def names(pairs: guards.Pairs) -> list[bytes]:
+    return [name for name, _ in pairs]
+
+
+def test_without_an_origin_nothing_is_said_about_cors() -> None:
+    assert guard().cors(headers()) == ()
+
+
+def test_a_reader_is_told_and_nobody_else() -> None:
+    allowed = dict(guard().cors(headers(origin=b"https://reader.example.com:8443")))
+    assert allowed[b"access-control-allow-origin"] == b"https://reader.example.com:8443"
+    assert b"Mcp-Session-Id" in allowed[b"access-control-expose-headers"]
+    assert allowed[b"vary"] == b"Origin"
+    for origin in (b"https://app.example.com", b"http://localhost:3000", b"https://evil.com"):
+        assert guard().cors(headers(origin=origin)) == ((b"vary", b"Origin"),)
+
+
+def test_pages_from_loopback_may_read_in_development() -> None:
+    found = guard(development=True).cors(headers(origin=b"http://localhost:3000"))
+    assert (b"access-control-allow-origin", b"http://localhost:3000") in found
+
+
+def test_a_preflight_of_a_reader_is_told_methods_and_headers() -> None:
+    asked = (b"access-control-request-headers", b"content-type, Mcp-Param-Region, mcp-param-a b, x-evil, mcp-param-b")
+    found = dict(guard().preflight(headers(b"example.com", b"https://reader.example.com:8443", asked), b"POST"))
+    assert found[b"access-control-allow-methods"] == b"POST"
+    allowed = found[b"access-control-allow-headers"].split(b", ")
+    assert {b"Authorization", b"Mcp-Session-Id", b"mcp-param-region", b"mcp-param-b"} <= set(allowed)
+    assert b"x-evil" not in allowed
+    assert not any(b" " in name for name in allowed)
+
+
+def test_a_preflight_of_somebody_else_is_told_the_methods_only() -> None:
+    found = guard().preflight(headers(origin=b"https://evil.com"), b"POST")
+    assert names(found) == [b"vary", b"allow"]
+    assert names(guard().preflight(headers(), b"POST")) == [b"allow"]

@@ -1,0 +1,116 @@
+"""Calls without a transport: as a client's, with functions for answers and notifications."""
+
+from typing import Any
+
+import pytest
+
+from mcp_django import Context
+from mcp_django.auth.principal import local_principal
+from mcp_django.protocol.errors import InvalidParams, MethodNotFound, MissingClientCapability
+from mcp_django.server.ports import Overloaded
+from mcp_django.transports.inprocess import Caller
+from tests.server.engine import accept, make_server, somebody
+
+
+def served() -> Any:
+    server = make_server()
+
+    @server.tool
+    async def book(nights: int, ctx: Context) -> str:
+        first = await ctx.elicit("Sure?", bool)
+        page = await ctx.elicit_url("Pay", "https://example.com/pay")
+        return f"{nights} {first.data} {page.action}"
+
+    @server.tool
+    async def talk(ctx: Context) -> str:
+        for number in range(300):
+            await ctx.report_progress(number, 300)
+        await ctx.info("done")
+        await ctx.notify("notifications/own")
+        return "talked"
+
+    @server.tool(permission="a.b")
+    async def guarded() -> str:
+        return "in"
+
+    @server.tool
+    async def full() -> None:
+        raise Overloaded("full")
+
+    @server.tool
+    def keep(items: list[str]) -> str:
+        items.append("mine")
+        return ",".join(items)
+
+    return server
+
+
+def caller(principal: Any = None, **given: Any) -> Caller:
+    return Caller(served(), principal or local_principal(), **given)
+
+
+def text(result: dict[str, Any]) -> str:
+    return str(result["content"][0]["text"])
+
+
+async def test_questions_are_answered_round_by_round() -> None:
+    asked: list[str] = []
+
+    def ask(params: dict[str, Any]) -> dict[str, Any]:
+        asked.append(params["message"])
+        return {"action": "accept"} if "url" in params else accept(value=True)
+
+    assert text(await caller(ask=ask).call_tool("book", {"nights": 2})) == "2 True accept"
+    assert asked == ["Sure?", "Pay"]
+
+
+async def test_without_somebody_to_ask_the_tool_is_told_so() -> None:
+    with pytest.raises(MissingClientCapability):
+        await caller().call_tool("book", {"nights": 2})
+
+
+async def test_everything_said_is_told_in_order_more_than_the_outbox_holds() -> None:
+    told: list[tuple[str, Any]] = []
+    result = await caller(tell=lambda method, params: told.append((method, params))).call_tool("talk", {})
+    assert text(result) == "talked"
+    assert [params["progress"] for method, params in told if method == "notifications/progress"] == list(range(300))
+    assert [method for method, _ in told[-2:]] == ["notifications/message", "notifications/own"]
+
+
+async def test_without_somebody_to_tell_nothing_is_lost_or_stuck() -> None:
+    assert text(await caller().call_tool("talk", {})) == "talked"
+
+
+async def test_errors_and_permissions_are_those_of_any_caller() -> None:
+    with pytest.raises(InvalidParams, match="Unknown tool: guarded"):
+        await caller(somebody()).call_tool("guarded", {})
+    assert text(await caller(somebody("a.b")).call_tool("guarded", {})) == "in"
+    assert text(await caller().call_tool("guarded", {})) == "in"
+    with pytest.raises(MethodNotFound):
+        await caller().request("no/such/method")
+    with pytest.raises(Overloaded):
+        await caller().call_tool("full", {})
+
+
+async def test_other_methods_can_be_requested() -> None:
+    tools = (await caller().request("tools/list"))["tools"]
+    assert [tool["name"] for tool in tools] == ["book", "full", "guarded", "keep", "talk"]
+
+
+async def test_what_a_handler_changes_stays_its_own() -> None:
+    given = {"items": ["yours"]}
+    assert text(await caller().call_tool("keep", given)) == "yours,mine"
+    assert given == {"items": ["yours"]}
+
+
+async def test_arguments_that_json_cannot_carry_are_refused() -> None:
+    with pytest.raises(TypeError):
+        await caller().call_tool("keep", {"items": object()})
+
+
+async def test_a_listener_that_fails_fails_the_call_instead_of_hanging() -> None:
+    def tell(method: str, params: dict[str, Any]) -> None:
+        raise BrokenPipeError
+
+    with pytest.raises(BrokenPipeError):
+        await caller(tell=tell).call_tool("talk", {})

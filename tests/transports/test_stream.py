@@ -1,0 +1,68 @@
+"""The body of a streamed answer."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from mcp_django.protocol import sse
+from mcp_django.server.streams import Outbox
+from mcp_django.transports.http.stream import EventStream
+
+LONG = 10.0
+
+
+class Call:
+    def __init__(self) -> None:
+        self.outbox = Outbox()
+
+
+class Flight:
+    """As much of a flight as a stream looks at."""
+
+    def __init__(self) -> None:
+        self.call, self.left = Call(), 0
+
+    def disconnected(self) -> None:
+        self.left += 1
+        self.call.outbox.cut()
+
+
+def stream(keep_alive: float = LONG) -> tuple[Any, EventStream]:
+    flight: Any = Flight()
+    return flight, EventStream(flight, keep_alive)
+
+
+async def test_messages_become_events_and_the_end_ends_the_stream() -> None:
+    flight, events = stream()
+    outbox = flight.call.outbox
+    outbox.put_nowait(b'{"a":1}')
+    outbox.put_nowait(b'{"b":2}')
+    first = await anext(events)
+    outbox.finish(b'{"c":3}')
+    rest = [chunk async for chunk in events]
+    found = sse.Decoder().feed(b"".join([first, *rest]))
+    assert [event.data for event in found] == [b'{"a":1}', b'{"b":2}', b'{"c":3}']
+
+
+async def test_silence_is_a_comment() -> None:
+    _, events = stream(keep_alive=0.001)
+    assert await anext(events) == sse.KEEP_ALIVE
+
+
+async def test_a_reader_that_is_cancelled_has_left() -> None:
+    flight, events = stream()
+    reading = asyncio.ensure_future(anext(events))
+    await asyncio.sleep(0)
+    reading.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await reading
+    assert flight.left == 1
+
+
+async def test_closing_ends_it_from_any_thread() -> None:
+    flight, events = stream()
+    reading = asyncio.ensure_future(anext(events, None))
+    await asyncio.to_thread(events.close)
+    assert await reading is None
+    assert flight.left == 1
