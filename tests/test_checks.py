@@ -10,7 +10,6 @@ from django.test import override_settings
 from mcp_django import checks
 from mcp_django.server import registry
 
-
 pytestmark = pytest.mark.django_db  # since Django 6.1 a check of JSONField asks the database for its features
 
 

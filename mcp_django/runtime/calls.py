@@ -66,6 +66,7 @@ class Flight:
         "_begun",
         "_in_flight",
         "_landing",
+        "_loop",
         "_may_stream",
         "_outbox",
         "_owner",
@@ -107,7 +108,7 @@ class Flight:
         if session is not None:
             session.in_flight[cast(Request, call.message).id] = self
         context = contextvars.Context()
-        loop = asyncio.get_running_loop()
+        loop = self._loop = asyncio.get_running_loop()  # a system call on 3.11, so asked once
         if sys.version_info >= (3, 12):
             self.task = asyncio.Task(self._fly(), loop=loop, context=context, eager_start=True)
         else:
@@ -124,7 +125,7 @@ class Flight:
             if waiting is not None:
                 waiting()
         elif self._landing is None:
-            loop = asyncio.get_running_loop()
+            loop = self._loop
             self._settled = loop.create_future()
             self._alarm = loop.call_soon(self._wait, loop, timeout, waiting)
             try:

@@ -72,6 +72,13 @@ class Handler:
         for name, provide, takes_context in self._depends:
             values[name] = await run(provide, context.server.executor, *((context,) if takes_context else ()))
 
+    async def run(self, executor: Executor, values: dict[str, Any]) -> Any:
+        """Call the function, async on the loop or plain on a lane."""
+        if self.is_async:
+            return await self.fn(**values)
+        value = await executor.run(self.fn, **values)
+        return await value if inspect.isawaitable(value) else value
+
     @property
     def has_dependencies(self) -> bool:
         return bool(self._depends)

@@ -52,9 +52,7 @@ async def call_tool(call: Call, tool: Tool, arguments: dict[str, Any]) -> dict[s
         if tool.is_direct and conversation is None and _limit(call, tool) is None:
             value = await tool.handler.fn(**values)
         else:
-            start = _guarded if tool.is_guarded else _handled
-            context = Context(call, tool, conversation)
-            value = await _suspendable(call, tool, context, lambda c: start(call, tool, values, c))
+            value = await _suspendable(call, tool, Context(call, tool, conversation), _begin(call, tool, values))
             if type(value) is InputRequired:
                 return value
         return call.revision.shape_call_result(tool_result(tool, value))
@@ -70,6 +68,11 @@ async def call_tool(call: Call, tool: Tool, arguments: dict[str, Any]) -> dict[s
         return tool_error(str(problem))
     except BaseException as problem:
         return tool_error(sorted_out(call, f"tool {tool.name!r}", problem))
+
+
+def _begin(call: Call, tool: Tool, values: dict[str, Any]) -> Callable[[Context], Awaitable[Any]]:
+    start = _guarded if tool.is_guarded else _handled
+    return lambda context: start(call, tool, values, context)
 
 
 async def run_primitive(
@@ -98,7 +101,7 @@ async def run_handler(call: Call, handler: Handler, values: dict[str, Any], cont
         values[name] = call.principal
     if handler.has_dependencies:
         await handler.resolve(values, context)
-    return await run(handler.fn, call.server.executor, **values)
+    return await handler.run(call.server.executor, values)
 
 
 async def permit(call: Call, primitive: Primitive, unknown: MCPError) -> None:

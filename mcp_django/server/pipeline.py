@@ -61,7 +61,9 @@ class Pipeline:
 
     def __init__(self, server: Server) -> None:
         self.server = server
-        self.eras: dict[Era, EraStrategy] = {Era.STATELESS: StatelessEra(server), Era.HANDSHAKE: HandshakeEra(server)}
+        self.stateless: EraStrategy = StatelessEra(server)
+        self.handshake: EraStrategy = HandshakeEra(server)
+        self.eras: dict[Era, EraStrategy] = {Era.STATELESS: self.stateless, Era.HANDSHAKE: self.handshake}
         self._through = chain(server.middleware, self._innermost) if server.middleware else None
 
     def handle(self, era: EraStrategy, raw: Any, connection: Connection, outbox: Outbox) -> Outcome:

@@ -15,7 +15,7 @@ from asgiref.sync import sync_to_async
 from ..protocol import jsonrpc
 from ..protocol.errors import InternalError
 from ..protocol.meta import CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL, PROTOCOL_VERSION
-from ..protocol.revisions import LATEST, Era
+from ..protocol.revisions import LATEST
 from ..server.call import Connection
 from ..server.pipeline import Pipeline, Receipt
 from ..server.ports import Overloaded, Principal
@@ -70,7 +70,7 @@ class Caller:
         message = {"jsonrpc": "2.0", "id": id, "method": method, "params": {**(params or {}), "_meta": meta}}
         # As over the wire: what has no JSON form, and what is changed while the call runs, is none of the handler's.
         raw = jsonrpc.loads(jsonrpc.dumps(message))
-        outcome = self._pipeline.handle(self._pipeline.eras[Era.STATELESS], raw, Connection(self._principal), outbox)
+        outcome = self._pipeline.handle(self._pipeline.stateless, raw, Connection(self._principal), outbox)
         if isinstance(outcome, Receipt):
             raise InternalError("A request was taken for a notification")
         body = outcome if isinstance(outcome, bytes) else await self._run(outcome.run, outbox)

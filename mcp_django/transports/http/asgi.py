@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from functools import partial
 from typing import Any
 
 from ...protocol.headers import Headers
@@ -48,7 +49,7 @@ class Door:
                 body,
                 client[0] if client else None,
                 kwargs,
-                None if build is None else lambda principal: build(scope, body, principal),
+                None if build is None else partial(build, scope, body),
                 True,
                 oversize,
             )

@@ -14,10 +14,11 @@ from ...auth.challenge import insufficient_scope
 from ...protocol import jsonrpc
 from ...protocol.errors import InsufficientScope, InternalError, InvalidRequest, MCPError, TransportRefusal
 from ...protocol.headers import PROTOCOL_VERSION, SESSION_ID, Headers
-from ...protocol.revisions import HANDSHAKE, Era
+from ...protocol.revisions import HANDSHAKE, REVISIONS, Era
 from ...runtime.calls import Flight, InFlight, Landing
 from ...server.call import Connection
 from ...server.eras import select
+from ...server.eras.base import Era as EraStrategy
 from ...server.eras.handshake import opens_without_session
 from ...server.pipeline import Pipeline, Receipt, Work
 from ...server.ports import Overloaded, Principal
@@ -34,6 +35,7 @@ SSE_HEADERS = (
     (b"content-encoding", b"identity"),
     (b"x-accel-buffering", b"no"),
 )
+VERSIONS = {version.encode(): version for version in REVISIONS}
 METHODS = b"POST, DELETE, OPTIONS"
 STATELESS_METHODS = b"POST, OPTIONS"
 
@@ -87,11 +89,13 @@ class Exchange:
         self._digits = len(str(limits.body))
         self._pipeline, self._authenticator, self._guard, self._in_flight = pipeline, authenticator, guard, in_flight
         self._server = pipeline.server
+        self._keeps_sessions = Era.HANDSHAKE in pipeline.server.eras
+        self._methods = METHODS if self._keeps_sessions else STATELESS_METHODS
 
     async def handle(self, request: Request) -> Reply | Flight:
         """The reply, or a flight to launch, whose outcome `land` or `stream_headers` turn into an answer."""
         headers, pipeline = request.headers, self._pipeline
-        era = pipeline.eras[Era.STATELESS]
+        era: EraStrategy = pipeline.stateless
         try:
             self._guard.check(headers)  # 1
             if request.method == "OPTIONS":
@@ -107,8 +111,9 @@ class Exchange:
                 principal, headers=headers, kwargs=request.kwargs, make_request=request.make_request
             )
             raw = jsonrpc.decode(request.body, max_nesting=self.limits.nesting)  # 4
-            era = pipeline.eras[select(_version(headers), raw)]
-            if era.name is Era.HANDSHAKE and Era.HANDSHAKE in self._server.eras:
+            if select(_version(headers), raw) is Era.HANDSHAKE:
+                era = pipeline.handshake
+            if era is pipeline.handshake and self._keeps_sessions:
                 connection.session = await self._session(headers, principal, optional=opens_without_session(raw))
             outcome = pipeline.handle(era, raw, connection, Outbox(interactive=streams))  # 5 and on
             if isinstance(outcome, bytes):
@@ -168,7 +173,7 @@ class Exchange:
     async def _other(self, request: Request, principal: Principal) -> Reply:
         """DELETE ends a session (basic/transports, handshake era); a stream of its own (GET) is not offered."""
         version = _version(request.headers)
-        handshake = Era.HANDSHAKE in self._server.eras and (version is None or version in HANDSHAKE)
+        handshake = self._keeps_sessions and (version is None or version in HANDSHAKE)
         if request.method != "DELETE" or not handshake:
             raise TransportRefusal(405, ((b"allow", self._methods),))
         session = await self._session(request.headers, principal, optional=False)
@@ -196,16 +201,13 @@ class Exchange:
         """Does the client take event streams? Raises TransportRefusal for what cannot be read, or answered."""
         if oversize:
             raise TransportRefusal(413, body=b"The body is larger than %d bytes." % self.limits.body)
-        if not _is_json(headers.get(b"content-type", b"")):
+        kind = headers.get(b"content-type", b"")
+        if kind != b"application/json" and not _is_json(kind):
             raise TransportRefusal(415, body=b"Content-Type must be application/json.")
         json, streams = _accepted(headers.get(b"accept", b"*/*"))
         if not (json or streams):
             raise TransportRefusal(406, body=b"Accept must allow application/json or text/event-stream.")
         return streams
-
-    @property
-    def _methods(self) -> bytes:
-        return METHODS if Era.HANDSHAKE in self._server.eras else STATELESS_METHODS
 
     def _problem(self, problem: MCPError, status: int, body: bytes, headers: Headers) -> Reply:
         extra: Pairs = ()
@@ -225,7 +227,9 @@ class Exchange:
 
 def _version(headers: Headers) -> str | None:
     value = headers.get(PROTOCOL_VERSION)
-    return None if value is None else value.strip(b" \t").decode("latin-1")
+    if value is None:
+        return None
+    return VERSIONS.get(value) or value.strip(b" \t").decode("latin-1")
 
 
 @lru_cache(256)
