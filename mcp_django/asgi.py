@@ -8,6 +8,7 @@ own on both doors.
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any
 
+from django.core.exceptions import ImproperlyConfigured
 from django.urls.resolvers import RoutePattern
 
 from .conf import get_settings
@@ -40,6 +41,11 @@ class _Mount:
             settings = get_settings()
             found = {settings.servers[alias].path: (get_server(alias), get_exchange(alias)) for alias in aliases()}
         else:
+            shared = [server.alias for server in servers.values()]
+            if len(set(shared)) < len(shared):
+                raise ImproperlyConfigured(
+                    "Servers that are mounted together need aliases of their own: Server(alias=)"
+                )
             found = {
                 path.strip("/"): (server.bind(ports(server.alias)), build_exchange(server))
                 for path, server in servers.items()

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from django.core.exceptions import ImproperlyConfigured
 from django.test import override_settings
 
 from mcp_django import Context, Server
@@ -213,3 +214,8 @@ async def test_servers_of_one_s_own_are_served_instead_of_those_of_the_setting()
     application = mount(inner, servers={"own": a_server("own")})
     assert await post(application, "/own") == saw("own", "/own")
     assert await post(application, "/mcp") == (299, "/mcp")
+
+
+async def test_servers_that_share_an_alias_are_not_mounted_together() -> None:
+    with pytest.raises(ImproperlyConfigured, match="aliases of their own"):
+        mount(inner, servers={"mcp": a_server("one"), "mcp/two": a_server("two")})

@@ -18,6 +18,7 @@ from typing import Any, Final, TypeVar, cast
 
 from asgiref.sync import AsyncToSync, SyncToAsync, ThreadSensitiveContext, sync_to_async
 from django.db import connections
+from django.db.models import QuerySet
 
 from .lanes import LanePool, Lease, presentable
 
@@ -56,7 +57,8 @@ class LaneExecutor:
             lease.close()
 
     async def run(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> T:
-        """Run the plain function `fn` on a lane, in a copy of the caller's context variables, and return its result.
+        """Run the plain function `fn` on a lane, in a copy of the caller's context variables, and return its result;
+        a queryset comes back as a list.
 
         Inside a call that has entered it is that call's lane. A caller that is cancelled is free at once; `fn`
         runs to its end. Raises what `fn` raises, and Overloaded at once when too many wait.
@@ -183,7 +185,9 @@ def _is_inline() -> bool:
 
 def _work(finish: Callable[[], None], fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     try:
-        return fn(*args, **kwargs)
+        value = fn(*args, **kwargs)
+        # A queryset is read where it may be: on the event loop the ORM refuses it.
+        return list(value) if isinstance(value, QuerySet) else value
     except (StopIteration, SystemExit) as problem:
         raise presentable(problem) from problem
     finally:

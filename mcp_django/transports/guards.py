@@ -107,5 +107,6 @@ def _matcher(origin: str) -> re.Pattern[str]:
     scheme, _, host = origin.rpartition("://")
     prefix = re.escape(scheme) + "://"
     if host.startswith("*."):
-        return re.compile(prefix + r"([A-Za-z0-9-]+\.)+" + re.escape(host[2:]))
+        # As in CSRF_TRUSTED_ORIGINS, the domain itself is one of its own.
+        return re.compile(prefix + r"([A-Za-z0-9-]+\.)*" + re.escape(host[2:]))
     return re.compile(prefix + re.escape(host))

@@ -23,6 +23,7 @@ from django.db import connection, connections, transaction
 from mcp_django.runtime.executor import LaneExecutor
 from mcp_django.runtime.lanes import Lane, LanePool, Lease
 from mcp_django.server.ports import Overloaded
+from tests.testapp.models import Book
 
 T = TypeVar("T")
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -97,6 +98,15 @@ class TestPlainFunctions:
         value, thread = serve(main)
         assert value == 3
         assert thread is not threading.main_thread()
+
+    @pytest.mark.django_db(transaction=True)
+    def test_a_queryset_is_read_before_it_reaches_the_loop(self) -> None:
+        Book.objects.create(title="Emma")
+
+        async def main(executor: LaneExecutor) -> Any:
+            return await executor.run(lambda: Book.objects.values_list("title", flat=True))
+
+        assert serve(main) == ["Emma"]
 
     def test_they_see_the_callers_context_variables(self) -> None:
         async def main(executor: LaneExecutor) -> str:

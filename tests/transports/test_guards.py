@@ -57,6 +57,7 @@ def test_hosts_are_written_as_django_writes_them(hosts: list[str]) -> None:
     ("origin", "expected"),
     [
         (None, True),
+        (b"https://pages.example", True),
         (b"https://example.com", True),
         (b"http://example.com", True),
         (b"https://app.example.com", True),
