@@ -20,23 +20,33 @@ class Snippet:
     note: str = ""
 
 
-def snippets(name: str, url: str, revision: str) -> list[Snippet]:
+def snippets(name: str, url: str, revision: str, *, token: str = "") -> list[Snippet]:
     """Return the lines for each client.
 
     Args:
         name: What the server is called in the client's configuration.
         url: The MCP endpoint as the reader's machine reaches it.
         revision: The protocol revision that the request made with curl names.
+        token: What stands for a personal access token, where the server asks for one.
     """
     address = shlex.quote(url)
+    credential = f"Authorization: Bearer {token}"
+    headers = {"headers": {"Authorization": f"Bearer {token}"}} if token else {}
+    flag = f" --header {shlex.quote(credential)}" if token else ""
     # mcp-remote takes plain http from loopback as it is, and asks for this flag anywhere else.
     insecure = urlsplit(url).scheme == "http" and urlsplit(url).hostname not in LOOPBACK
-    bridge = ["-y", "mcp-remote", url, *(["--allow-http"] if insecure else [])]
+    bridge = [
+        "-y",
+        "mcp-remote",
+        url,
+        *(["--allow-http"] if insecure else []),
+        *(["--header", credential] if token else []),
+    ]
     return [
         Snippet(
             client="Claude Code",
             where="in a terminal",
-            text=f"claude mcp add --transport http {name} {address}",
+            text=f"claude mcp add --transport http {name} {address}{flag}",
             note="Then /mcp inside Claude Code shows the connection.",
         ),
         Snippet(
@@ -48,26 +58,31 @@ def snippets(name: str, url: str, revision: str) -> list[Snippet]:
         Snippet(
             client="VS Code",
             where=".vscode/mcp.json",
-            text=_json({"servers": {name: {"type": "http", "url": url}}}),
+            text=_json({"servers": {name: {"type": "http", "url": url, **headers}}}),
             note="VS Code shows Start above the entry; the tools are there in agent mode.",
         ),
         Snippet(
             client="Cursor",
             where=".cursor/mcp.json",
-            text=_json({"mcpServers": {name: {"url": url}}}),
+            text=_json({"mcpServers": {name: {"url": url, **headers}}}),
             note="Or ~/.cursor/mcp.json for every project.",
         ),
         Snippet(
             client="Inspector",
             where="in a terminal",
-            text=f"npx @modelcontextprotocol/inspector --cli {address} --transport http --method tools/list",
+            text=f"npx @modelcontextprotocol/inspector --cli {address} --transport http --method tools/list{flag}",
             note="Needs Node.js 22.19 or newer. Without --cli and --method it opens in the browser.",
         ),
-        Snippet(client="curl", where="in a terminal", text=_curl(address, revision), note="One request, no session."),
+        Snippet(
+            client="curl",
+            where="in a terminal",
+            text=_curl(address, revision, credential if token else ""),
+            note="One request, no session.",
+        ),
     ]
 
 
-def _curl(address: str, revision: str) -> str:
+def _curl(address: str, revision: str, credential: str) -> str:
     prefix = "io.modelcontextprotocol/"
     meta = {f"{prefix}protocolVersion": revision, f"{prefix}clientCapabilities": {}}
     body = {
@@ -83,6 +98,7 @@ def _curl(address: str, revision: str) -> str:
         f"-H 'MCP-Protocol-Version: {revision}'",
         "-H 'Mcp-Method: tools/call'",
         "-H 'Mcp-Name: search_airports'",
+        *([f"-H {shlex.quote(credential)}"] if credential else []),
         f"-d {shlex.quote(_json(body))}",
     ]
     return " \\\n  ".join(lines)

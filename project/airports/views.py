@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.urls import reverse
@@ -32,10 +33,12 @@ def home(request: HttpRequest) -> HttpResponse:
     server = get_server("default")
     registry = server.registry
     endpoint = request.build_absolute_uri(reverse("mcp_django:default"))
+    token = "YOUR_TOKEN" if settings.MCP["AUTH"] == "token" else ""
     context = {
         "server": server,
         "endpoint": endpoint,
-        "snippets": snippets(server.info.name, endpoint, LATEST.version),
+        "snippets": snippets(server.info.name, endpoint, LATEST.version, token=token),
+        "token": token,
         "counts": [
             ("Airports", Airport.objects.count()),
             ("Countries", Country.objects.count()),

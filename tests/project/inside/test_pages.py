@@ -75,6 +75,12 @@ def test_the_bridge_is_told_to_allow_http_beyond_loopback_only() -> None:
     assert "--allow-http" in desktop("http://airports.example/mcp")
 
 
+def test_every_line_carries_the_token_that_the_server_asks_for() -> None:
+    for snippet in snippets("airports", "http://127.0.0.1:8000/mcp", "r", token="YOUR_TOKEN"):
+        assert "Bearer YOUR_TOKEN" in snippet.text, snippet.client
+    assert not any("Bearer" in s.text for s in snippets("airports", "http://127.0.0.1:8000/mcp", "r"))
+
+
 @pytest.mark.parametrize(
     ("rule", "words"),
     [
