@@ -172,6 +172,7 @@ class DatabaseSessions:
             known.log_level = level
             if session.initialized:
                 known.fresh_until = max(known.fresh_until, monotonic() + TRUST)
+                self._watch(known)
 
     async def end(self, session: Session, reason: str) -> None:
         """End it here at once and in the database, with the calls it has in flight here.
