@@ -4,7 +4,7 @@
 client carries in the sealed `requestState`, or notes the question and ends the round (stateless era): the handler
 then runs again from its first line when the client comes back with the answers.
 
-A question is identified by its scope, its key and how often that key was asked before in this run; its answer counts
+A question is identified by its key and how often that key was asked before in this run; its answer counts
 only while the question is still the same, which a digest of method and parameters tells. Answers that no run reached
 are kept; a round that answers nothing the handler still asks is stale, and a few stale rounds in a row end the call,
 because the handler asks something else each time. Decline and cancel are answers like any other.
@@ -83,7 +83,7 @@ class Conversation(Protocol):
     def replaying(self) -> bool:
         """Is the handler still on ground that an earlier round covered?"""
 
-    async def ask(self, question: Question, scope: str) -> Any:
+    async def ask(self, question: Question) -> Any:
         """The value of the answer."""
 
     async def once(self, key: str, run: Callable[[], Awaitable[Any]]) -> Any:
@@ -118,7 +118,7 @@ class Live:
         self._call, self._limits, self._once = call, limits, _OnceKeys()
         self._results: dict[str, Any] = {}
 
-    async def ask(self, question: Question, scope: str) -> Any:
+    async def ask(self, question: Question) -> Any:
         call = self._call
         call.require(question.needs)
         if call.session is None or not call.outbox.interactive:
@@ -186,8 +186,8 @@ class Replay:
     def replaying(self) -> bool:
         return bool(self._unread) and not self._live
 
-    async def ask(self, question: Question, scope: str) -> Any:
-        key, digest = self._identify(question, scope)
+    async def ask(self, question: Question) -> Any:
+        key, digest = self._identify(question)
         record = self._answers.get(key)
         if record is None and key in self._fresh:
             # The client may know the question without having been asked in this flow; the answer is checked like any
@@ -246,11 +246,11 @@ class Replay:
         }
         return InputRequired(inputRequests=requests, requestState=sealed, resultType=INPUT_REQUIRED)
 
-    def _identify(self, question: Question, scope: str) -> tuple[str, str]:
+    def _identify(self, question: Question) -> tuple[str, str]:
         """The question's name in this run, and the digest that says whether it is still the same question."""
-        what = jsonrpc.dumps_sorted([scope, question.method, question.params])
+        what = jsonrpc.dumps_sorted([question.method, question.params])
         digest = hashlib.sha256(what).hexdigest()[:24]
-        name = scope + (question.key or f"{question.method.partition('/')[0]}-{digest[:10]}")
+        name = question.key or f"{question.method.partition('/')[0]}-{digest[:10]}"
         self._count[name] += 1
         return (name if self._count[name] == 1 else f"{name}-{self._count[name]}"), digest
 

@@ -32,13 +32,12 @@ class Context:
     Handlers written with `def` use the same names on `ctx.sync`, which wait in the handler's own thread.
     """
 
-    __slots__ = ("_call", "_conversation", "_loop", "_primitive", "_progress", "_scope", "_state")
+    __slots__ = ("_call", "_conversation", "_loop", "_primitive", "_progress", "_state")
 
     def __init__(
         self, call: Call, primitive: "Primitive | None" = None, conversation: Conversation | None = None
     ) -> None:
         self._call, self._primitive, self._conversation = call, primitive, conversation
-        self._scope = ""
         self._loop = asyncio.get_running_loop()
         self._progress: float | None = None
         self._state: dict[str, Any] | None = None
@@ -288,7 +287,7 @@ class Context:
             value = fn()
             return to_json(await value if asyncio.iscoroutine(value) else value)
 
-        return await self._talk().once(self._scope + key, run)
+        return await self._talk().once(key, run)
 
     @property
     def sync(self) -> "SyncContext":
@@ -303,7 +302,7 @@ class Context:
         if executor.asking_is_unsafe():
             raise Unanswered(_IN_TRANSACTION)
         executor.rest()
-        return await self._here(self._talk().ask(question, self._scope))
+        return await self._here(self._talk().ask(question))
 
     def _talk(self) -> Conversation:
         if self._conversation is None:
