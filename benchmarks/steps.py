@@ -11,7 +11,7 @@ import asyncio
 import time
 import timeit
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import uvloop
 
@@ -19,6 +19,9 @@ from benchmarks.inprocess import Application, Caller, Exchange
 from benchmarks.serve import project
 from benchmarks.wire import Dialect
 from benchmarks.wire import Work as Kind
+
+if TYPE_CHECKING:
+    from mcp_django.server.call import Call
 
 PEER = "127.0.0.1"
 ANSWER = b'{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"100007"}],"isError":false}}'
@@ -95,15 +98,12 @@ async def the_call(exchange: Exchange, number: int) -> list[tuple[str, float]]:
     from mcp_django.protocol.headers import Headers
     from mcp_django.protocol.revisions import Era
     from mcp_django.server.call import Connection
-    from mcp_django.server.dispatcher import dispatch
-    from mcp_django.server.invoke import call_tool
     from mcp_django.server.pipeline import Work
-    from mcp_django.server.results import tool_result
     from mcp_django.server.streams import Outbox
     from mcp_django.transports.http.endpoint import get_exchange
 
     ours, headers, raw = get_exchange("default"), Headers(exchange.headers), jsonrpc.loads(exchange.body)
-    pipeline, server = ours._pipeline, ours._server
+    pipeline = ours._pipeline
     era = pipeline.eras[Era.STATELESS]
     principal = ours._authenticator.known(headers, PEER)
     assert principal is not None
@@ -111,48 +111,59 @@ async def the_call(exchange: Exchange, number: int) -> list[tuple[str, float]]:
     message = era.read(raw, connection)
     assert isinstance(message, jsonrpc.Request)
     call = era.open(message, connection, outbox)
-    tool, arguments = server.registry.tools.get("add"), {"a": 100_001, "b": 7}
-    assert tool is not None
-    body = tool_result(tool, 100_008)
 
-    def landed() -> None:
+    def handled() -> Work:
         work = pipeline.handle(era, raw, connection, outbox)
         assert isinstance(work, Work)
-        drive(work.run)
-
-    def checked() -> None:
-        tool.parameters.check(arguments)
-        tool.parameters.convert(arguments)
-
-    def dispatched() -> None:
-        body = dispatch(call)
-        assert isinstance(body, Coroutine)
-        body.close()
-
-    async def nothing() -> bytes:
-        return b""
+        return work
 
     def taken_off() -> None:
-        run = nothing()
-        work = Work(call, run, run)
+        work = handled()
         ours._take_off(work)
-        work.run.close()
+        work.close()
         ours._in_flight.leave(principal.key)
 
     steps: list[Step] = [
         ("connection and outbox", lambda: (Connection(principal, headers=headers), Outbox())),
         ("message", lambda: era.read(raw, connection)),
         ("call, routing headers equal the body", lambda: era.open(message, connection, outbox)),
-        ("dispatch to a coroutine", dispatched),
-        ("check and convert the arguments", checked),
-        ("lease in and out", lambda: server.executor.enter().close()),
-        ("result", lambda: tool_result(tool, 100_008)),
-        ("dress and encode", lambda: jsonrpc.result(1, era.dress(call, dict(body)))),
-        ("invoke, all of the last four", lambda: drive(call_tool(call, tool, arguments))),
-        ("pipeline, from message to answer", landed),
-        ("in flight, in and out", taken_off),
+        *_inside(call),
+        ("pipeline, without running the call", lambda: handled().close()),
+        ("  and a flight made of it", taken_off),
+        ("pipeline, from message to answer", lambda: drive(handled().run)),
     ]
     return [(label, cost(step, number)) for label, step in steps]
+
+
+def _inside(call: Call) -> list[Step]:
+    """The steps of an opened call."""
+    from mcp_django.protocol import jsonrpc
+    from mcp_django.server.dispatcher import dispatch
+    from mcp_django.server.invoke import call_tool
+    from mcp_django.server.results import tool_result
+
+    server, arguments = call.server, {"a": 100_001, "b": 7}
+    tool = server.registry.tools.get("add")
+    assert tool is not None
+    body = tool_result(tool, 100_008)
+
+    def dispatched() -> None:
+        coroutine = dispatch(call)
+        assert isinstance(coroutine, Coroutine)
+        coroutine.close()
+
+    def checked() -> None:
+        tool.parameters.check(arguments)
+        tool.parameters.convert(arguments)
+
+    return [
+        ("dispatch to a coroutine", dispatched),
+        ("lease in and out", lambda: server.executor.enter().close()),
+        ("check and convert the arguments", checked),
+        ("result", lambda: tool_result(tool, 100_008)),
+        ("check, convert, run, result", lambda: drive(call_tool(call, tool, arguments))),
+        ("dress and encode", lambda: jsonrpc.result(1, call.era.dress(call, dict(body)))),
+    ]
 
 
 async def whole(application: Application, dialect: Dialect, turns: int) -> float:
