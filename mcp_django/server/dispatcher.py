@@ -61,5 +61,5 @@ def dispatch(call: Call) -> Body | Coroutine[Any, Any, Body]:
 async def notice(call: Call) -> None:
     """Act on a notification; unknown ones are ignored, as JSON-RPC asks."""
     function = NOTIFICATIONS.get(call.method)
-    if function is not None and call.method in call.revision.notifications:
+    if function is not None and call.method in call.revision.client_notifications:
         await function(call)

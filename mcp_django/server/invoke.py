@@ -18,6 +18,7 @@ from ..protocol.errors import (
     NotFound,
     ResourceNotFound,
     ToolError,
+    URLElicitationRequired,
 )
 from ..schema import ArgumentError
 from .ask import InputRequired, is_suspension
@@ -62,6 +63,10 @@ async def call_tool(call: Call, tool: Tool, arguments: dict[str, Any]) -> dict[s
         return tool_error(str(problem))
     except ToolError as problem:
         return tool_error(str(problem) or "The tool failed")
+    except URLElicitationRequired as problem:
+        if _knows_url_errors(call):
+            raise
+        return tool_error(_pages(problem))
     except (MCPError, Overloaded):
         raise
     except TimedOut as problem:
@@ -85,12 +90,27 @@ async def run_primitive(
     context = Context(call, primitive, call.era.resume(call))
     try:
         return await _suspendable(call, primitive, context, lambda c: run_handler(call, runs, values, c))
+    except URLElicitationRequired as problem:
+        if _knows_url_errors(call):
+            raise
+        raise InternalError(_pages(problem)) from None
     except (MCPError, Overloaded):
         raise
     except (ToolError, TimedOut) as problem:
         raise InternalError(str(problem)) from None
     except BaseException as problem:
         raise InternalError(sorted_out(call, f"{primitive.kind} {primitive.key!r}", problem)) from None
+
+
+def _knows_url_errors(call: Call) -> bool:
+    """One revision has an error for "open these pages first", for clients that can open them; the next forbids it."""
+    return call.revision.url_elicitation_error and call.supports({"elicitation": {"url": {}}})
+
+
+def _pages(problem: URLElicitationRequired) -> str:
+    """The same in words, for everybody else."""
+    pages = [f"{page.get('message', 'Open this page')}: {page.get('url', '')}" for page in problem.elicitations]
+    return "\n".join([problem.message, *pages])
 
 
 async def run_handler(call: Call, handler: Handler, values: dict[str, Any], context: Context) -> Any:

@@ -3,6 +3,7 @@
 Everything that can be worked out from a function is worked out here, once; a call looks up, checks, converts and runs.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -20,7 +21,7 @@ Permission = str | Callable[[Any], Any] | Sequence[str | Callable[[Any], Any]]
 
 
 @dataclass(kw_only=True, eq=False)
-class Primitive:
+class Primitive(ABC):
     """What all primitives have in common."""
 
     kind: ClassVar[str]
@@ -55,8 +56,8 @@ class Primitive:
         """Its list entry in full; a revision leaves out what it does not define."""
         return self._wire()
 
-    def _wire(self) -> dict[str, Any]:
-        raise NotImplementedError(f"{type(self).__name__} must say how it is listed")
+    @abstractmethod
+    def _wire(self) -> dict[str, Any]: ...
 
     def _common(self) -> dict[str, Any]:
         entry: dict[str, Any] = {"name": self.name}
@@ -71,9 +72,9 @@ class Primitive:
             entry["_meta"] = meta
         return entry
 
+    @abstractmethod
     def listed(self, revision: Revision) -> dict[str, Any]:
         """Its list entry as `revision` defines it."""
-        raise NotImplementedError(f"{type(self).__name__} must say how it is listed")
 
 
 @dataclass(kw_only=True, eq=False)

@@ -12,7 +12,7 @@ from django.http import Http404
 from django.test import TestCase
 
 from mcp_django import Context, MCPError, ToolError
-from mcp_django.protocol.errors import InternalError, InvalidParams, ResourceNotFound
+from mcp_django.protocol.errors import InternalError, InvalidParams, ResourceNotFound, URLElicitationRequired
 from mcp_django.server.ports import Overloaded
 from tests.server.engine import HANDSHAKE, STATELESS, Peer, make_server, ports, somebody
 from tests.testapp.models import Book
@@ -78,6 +78,35 @@ EVERYWHERE = [
 )
 async def test_what_the_model_may_read_is_a_tool_error(tool: str, problem: Exception, text: str) -> None:
     assert await failing(problem).error(tool) == text
+
+
+PAGES = URLElicitationRequired(
+    [{"mode": "url", "message": "Link your account", "url": "https://pay.example/link", "elicitationId": "7"}]
+)
+
+
+async def test_pages_to_open_first_are_an_error_where_the_revision_and_the_client_know_it() -> None:
+    peer = Peer(failing(PAGES).server, version="2025-11-25", capabilities={"elicitation": {"url": {}}})
+    for method, params in [("tools/call", {"name": "coroutine"}), *EVERYWHERE]:
+        with pytest.raises(URLElicitationRequired):
+            await peer.request(method, params)
+
+
+@pytest.mark.parametrize(
+    ("version", "capabilities"),
+    [
+        ("2025-11-25", {"elicitation": {}}),
+        ("2025-06-18", {"elicitation": {"url": {}}}),
+        ("2026-07-28", {"elicitation": {"url": {}}}),
+    ],
+)
+async def test_pages_to_open_first_are_said_in_words_to_everybody_else(
+    version: str, capabilities: dict[str, Any]
+) -> None:
+    peer = Peer(failing(PAGES).server, version=version, capabilities=capabilities)
+    assert "Link your account: https://pay.example/link" in await peer.error("coroutine")
+    with pytest.raises(InternalError, match=r"https://pay\.example/link"):
+        await peer.request("prompts/get", {"name": "prompt"})
 
 
 @pytest.mark.parametrize("problem", [RuntimeError("secret"), SystemExit("secret"), asyncio.CancelledError("secret")])

@@ -102,10 +102,10 @@ class StatelessEra:
         params = call.message.params or _NOBODY
         if "requestState" not in params and "inputResponses" not in params:
             return None
-        return self.conversation(call) if call.method in NAMED else None
+        return self.conversation(call) if call.method in call.revision.asks_inline else None
 
     def conversation(self, call: Call) -> Conversation:
-        if call.method not in NAMED:
+        if call.method not in call.revision.asks_inline:
             raise Unanswered("Only tools, prompts and resources can ask; a completion cannot")
         params = call.params
         what = [
