@@ -1,15 +1,12 @@
 """`include("mcp_django.urls")`: a path for each server, with and without a slash."""
 
-import importlib
 from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
 import pytest
 from django.test import override_settings
-from django.urls import NoReverseMatch, Resolver404, clear_url_caches, include, path, resolve, reverse
-
-from mcp_django import urls
+from django.urls import NoReverseMatch, Resolver404, include, path, resolve, reverse
 
 SERVERS = {"default": {}, "staff": {"PATH": "staff/<slug:house>"}, "other": {}}
 
@@ -18,14 +15,9 @@ SERVERS = {"default": {}, "staff": {"PATH": "staff/<slug:house>"}, "other": {}}
 def served() -> Iterator[None]:
     """A project with three servers under a prefix."""
     conf = ModuleType("urls_of_this_test")
-    with override_settings(MCP={"AUTH": "none", "SERVERS": SERVERS}):
-        importlib.reload(urls)
-        vars(conf)["urlpatterns"] = [path("api/", include("mcp_django.urls"))]
-        with override_settings(ROOT_URLCONF=conf):
-            clear_url_caches()
-            yield
-    importlib.reload(urls)
-    clear_url_caches()
+    vars(conf)["urlpatterns"] = [path("api/", include("mcp_django.urls"))]
+    with override_settings(MCP={"AUTH": "none", "SERVERS": SERVERS}, ROOT_URLCONF=conf):
+        yield
 
 
 @pytest.mark.usefixtures("served")
