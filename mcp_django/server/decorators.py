@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypedDict, TypeVar, Unpack, get_type_hints, overload
 
 from ..protocol.content import is_content_type
+from ..protocol.meta import is_valid_key
 from ..protocol.types import Annotations, Icon, ToolAnnotations
 from ..protocol.uri import UriTemplate
 from ..schema import (
@@ -251,6 +252,13 @@ def _common(fn: Callable[..., Any], options: PrimitiveOptions, kind: type[Primit
         near = difflib.get_close_matches(name, known, n=1)
         hint = f"; did you mean {near[0]!r}?" if near else ""
         raise DeclarationError(f"{source_of(fn)}: there is no option {name!r}{hint}")
+    for name in ("icons", "tags", "scopes"):
+        # A string is a sequence too: of its letters.
+        if isinstance(given.get(name), str):
+            raise DeclarationError(f"{source_of(fn)}: {name} is a list; write {name}=[{given[name]!r}]")
+    for key in given.get("meta", {}):
+        if not isinstance(key, str) or not is_valid_key(key):
+            raise DeclarationError(f"{source_of(fn)}: {key!r} is no key for meta; write it like 'example.com/key'")
     common: dict[str, Any] = {key: given[key] for key in ("title", "permission", "timeout") if key in given}
     common |= {key: tuple(given.get(key, ())) for key in ("icons", "tags", "scopes")}
     return common | {key: dict(given.get(key, {})) for key in ("meta", "metadata")}

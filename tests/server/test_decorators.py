@@ -108,6 +108,23 @@ def test_a_misspelt_option_is_refused_with_what_may_have_been_meant() -> None:
         build_tool(hello, permisson="shop.view_order")  # type: ignore[call-arg]
 
 
+@pytest.mark.parametrize("option", ["icons", "tags", "scopes"])
+def test_a_string_where_a_list_belongs_is_refused_and_not_taken_for_its_letters(option: str) -> None:
+    with pytest.raises(DeclarationError, match=rf"{option}=\['shop:read'\]"):
+        build_tool(hello, **{option: "shop:read"})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("key", ["-owner", "two words", "/owner", "a/b/c"])
+def test_a_key_of_meta_that_the_protocol_does_not_allow_is_refused_by_name(key: str) -> None:
+    with pytest.raises(DeclarationError, match=key):
+        build_tool(hello, meta={key: "x"})
+
+
+def test_keys_of_meta_that_the_protocol_allows_reach_the_wire() -> None:
+    meta = {"owner": "x", "example.com/owner": "y", "ui": {"resourceUri": "ui://x"}}
+    assert build_tool(hello, meta=meta).wire["_meta"] == meta
+
+
 def test_what_is_not_said_comes_from_the_function() -> None:
     def order_status(number: int) -> None: ...
 
