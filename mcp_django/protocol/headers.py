@@ -20,13 +20,15 @@ PROTOCOL_VERSION = b"mcp-protocol-version"
 METHOD = b"mcp-method"
 NAME = b"mcp-name"
 SESSION_ID = b"mcp-session-id"
-LAST_EVENT_ID = b"last-event-id"
 PARAM_PREFIX = b"mcp-param-"
 
 ROUTING = frozenset({PROTOCOL_VERSION, METHOD, NAME})
 
 NAMED = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 """Methods whose ``Mcp-Name`` mirrors a parameter, and the parameter."""
+
+TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+"""What a header's name may be made of (RFC 9110, section 5.6.2)."""
 
 _PREFIX, _SUFFIX = b"=?base64?", b"?="
 _LEGAL = re.compile(rb"[\t\x20-\x7e]*")

@@ -7,7 +7,7 @@ known ones, a root that is not an object, references out of the document, and si
 import re
 from typing import Any
 
-from ..protocol.headers import HeaderParam
+from ..protocol.headers import PARAM_PREFIX, TOKEN, HeaderParam
 from .complexity import Structure
 from .errors import DeclarationError
 from .positions import positions
@@ -24,7 +24,6 @@ HEADER = "x-mcp-header"
 
 _NESTING = 128
 _DIALECTS = re.compile(r"https?://json-schema\.org/(draft-0[467]|draft/20(19-09|20-12))/schema#?")
-_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _MIRRORED = ("integer", "string", "boolean")
 
 
@@ -68,7 +67,7 @@ def header_params(schema: dict[str, Any], where: str) -> tuple[HeaderParam, ...]
                 f"{where}: {HEADER} at {'/'.join(position.pointer) or 'the root'} is not on a property reached through "
                 "'properties' alone; move it to such a property"
             )
-        if not isinstance(name, str) or not _TOKEN.fullmatch(name):
+        if not isinstance(name, str) or not TOKEN.fullmatch(name):
             raise DeclarationError(
                 f"{where}: {HEADER} of '{place}' must be a header token (letters, digits and -), not {name!r}"
             )
@@ -77,7 +76,7 @@ def header_params(schema: dict[str, Any], where: str) -> tuple[HeaderParam, ...]
                 f"{where}: {HEADER} of '{place}' needs a property of type integer, string or boolean, "
                 f"not {position.schema.get('type', 'one without a plain type')!r}"
             )
-        header = b"mcp-param-" + name.lower().encode()
+        header = PARAM_PREFIX + name.lower().encode()
         if header in found:
             raise DeclarationError(
                 f"{where}: {HEADER} {name!r} is on '{'.'.join(found[header].path)}' and on '{place}'; "

@@ -4,7 +4,7 @@
 Nothing in the engine imports the implementations.
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -169,6 +169,3 @@ Lifespan = Callable[[Any], Any]
 
 ExceptionTable = Callable[[Exception], Exception | None]
 """Translates a framework's exception into an MCPError or a ToolError; None when it is a bug."""
-
-Hook = Callable[..., Awaitable[None] | None]
-Metadata = Mapping[str, Any]

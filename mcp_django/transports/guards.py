@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from django.http.request import split_domain_port, validate_host
 
 from ..protocol.errors import TransportRefusal
-from ..protocol.headers import Headers
+from ..protocol.headers import PARAM_PREFIX, TOKEN, Headers
 
 Pairs = tuple[tuple[bytes, bytes], ...]
 LOOPBACK_ORIGIN = re.compile(r"https?://(localhost|127(\.\d{1,3}){3}|\[::1\])(:\d{1,5})?")
@@ -19,6 +19,7 @@ ALLOWED = (
     b"Accept, Authorization, Content-Type, Last-Event-ID, Mcp-Method, Mcp-Name, MCP-Protocol-Version, Mcp-Session-Id, "
     b"traceparent, tracestate"
 )
+_PARAM = PARAM_PREFIX.decode()
 
 
 class Guard:
@@ -68,7 +69,7 @@ class Guard:
         params = sorted(
             name
             for name in map(str.strip, asked.split(","))
-            if re.fullmatch(r"mcp-param-[!#$%&'*+.^_`|~0-9a-z-]+", name)
+            if name.startswith(_PARAM) and TOKEN.fullmatch(name.removeprefix(_PARAM))
         )
         allowed = b", ".join([ALLOWED, *(name.encode() for name in params)])
         cors = self.cors(headers)

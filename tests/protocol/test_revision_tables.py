@@ -94,7 +94,6 @@ def test_fields_are_those_of_the_schema(revision, table, definition):
 def test_content_blocks_and_their_fields_are_those_of_the_schema(revision):
     official = {kind: properties(revision, definition) for kind, definition in CONTENT.items()}
     assert revision.content == {kind: fields for kind, fields in official.items() if fields}
-    assert (revision.audio, revision.resource_link) == (bool(official["audio"]), bool(official["resource_link"]))
 
 
 @every_revision
@@ -117,7 +116,6 @@ def test_capabilities_are_those_of_the_schema_and_extensions(revision):
         "extensions",
     }
     assert "extensions" in revision.capabilities
-    assert revision.completions_capability == ("completions" in properties(revision, "ServerCapabilities"))
 
 
 @every_revision

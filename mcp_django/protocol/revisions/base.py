@@ -105,21 +105,6 @@ class Revision:
     def __repr__(self) -> str:
         return f"<Revision {self.version}>"
 
-    @property
-    def completions_capability(self) -> bool:
-        """Is completion announced as a capability? It is served either way."""
-        return "completions" in self.capabilities
-
-    @property
-    def audio(self) -> bool:
-        """Is audio a content block?"""
-        return "audio" in self.content
-
-    @property
-    def resource_link(self) -> bool:
-        """Is a resource link a content block?"""
-        return "resource_link" in self.content
-
     def changed(
         self,
         *,
