@@ -20,6 +20,9 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--only", action="append", metavar="TEXT", help="only rows with this in their label; repeatable"
     )
+    parser.add_argument(
+        "--before", type=Path, metavar="CHECKOUT", help="another checkout of this repository, measured in the same run"
+    )
     return parser.parse_args(arguments)
 
 
@@ -36,7 +39,8 @@ def main(arguments: list[str] | None = None) -> int:
             python = peers.fastmcp_python()
         except peers.Unavailable as error:
             rounds.say_to_stderr(f"without FastMCP: {error}")
-    rows = [row for row in subjects(python) if row.short or not options.short]
+    before = None if options.before is None else options.before.resolve()
+    rows = [row for row in subjects(python, before) if row.short or not options.short]
     if options.only:
         rows = [row for row in rows if any(text.lower() in row.label.lower() for text in options.only)]
     cells = SHORT_CELLS if options.short else CELLS

@@ -31,6 +31,8 @@ class Command:
     """After the interpreter. `{port}` stands for the port."""
     environment: tuple[tuple[str, str], ...] = ()
     python: str = sys.executable
+    directory: Path = ROOT
+    """Where it is started; modules found there come before installed ones."""
     greets: bool = False
     """Whether the first line it prints is a header to send with every request."""
 
@@ -72,7 +74,7 @@ def start(command: Command, core: int) -> Running:
     with on_core(core):
         process = subprocess.Popen(
             [command.python, *(argument.format(port=port) for argument in command.arguments)],
-            cwd=ROOT,
+            cwd=command.directory,
             env=environment,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE if command.greets else subprocess.DEVNULL,

@@ -21,17 +21,21 @@ USERNAME = "measured"
 
 
 @contextmanager
-def project(*, auth: str = "none", middleware: str = "none", tools: int | None = None) -> Iterator[None]:
+def project(
+    *, auth: str = "none", middleware: str = "none", tools: int | None = None, log: bool = False
+) -> Iterator[None]:
     """Django, set up on the measured project with a fresh database.
 
     Args:
         auth: `MCP["AUTH"]`.
         middleware: "none" or "stock", for what goes through Django.
         tools: How many tools there are; by default what NTOOLS says, or 5.
+        log: Write the line of each call.
     """
     with tempfile.TemporaryDirectory(prefix="mcp-benchmarks-") as directory:
         os.environ["BENCH_DATABASE"] = str(Path(directory, "db.sqlite3"))
         os.environ["BENCH_AUTH"], os.environ["BENCH_MIDDLEWARE"] = auth, middleware
+        os.environ["BENCH_LOG"] = "1" if log else ""
         os.environ["DJANGO_SETTINGS_MODULE"] = "benchmarks.site.settings"
         if tools is not None:
             os.environ["NTOOLS"] = str(tools)
@@ -96,11 +100,12 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--server", choices=sorted(SERVERS), default="uvicorn")
     parser.add_argument("--auth", choices=["none", "token"], default="none")
     parser.add_argument("--middleware", choices=["none", "stock"], default="none")
+    parser.add_argument("--log", action="store_true", help="write the line of each call, to nowhere")
     options = parser.parse_args(arguments)
     # uvicorn raises the signal again once it has shut down: as an exception it lets the directory be removed.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     try:
-        with project(auth=options.auth, middleware=options.middleware):
+        with project(auth=options.auth, middleware=options.middleware, log=options.log):
             if options.auth == "token":
                 print(f"Authorization: Bearer {make_token()}", flush=True)
             from benchmarks.site.asgi import application

@@ -98,8 +98,8 @@ async def the_call(exchange: Exchange, number: int) -> list[tuple[str, float]]:
     from mcp_django.protocol.headers import Headers
     from mcp_django.protocol.revisions import Era
     from mcp_django.server.call import Connection
-    from mcp_django.server.pipeline import Work
     from mcp_django.server.streams import Outbox
+    from mcp_django.server.work import Work
     from mcp_django.transports.http.endpoint import get_exchange
 
     ours, headers, raw = get_exchange("default"), Headers(exchange.headers), jsonrpc.loads(exchange.body)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
 
@@ -90,6 +90,7 @@ def _empty_view(label: str, command: Command) -> Subject:
 
 def _own_subjects() -> list[Subject]:
     plain, token = _ours(), _ours("--auth", "token", greets=True)
+    logged = _ours("--auth", "token", "--log", greets=True)
     stock, daphne = _ours("--middleware", "stock"), _ours("--server", "daphne")
     handshake = Dialect.HANDSHAKE
     ours = Family.OURS
@@ -98,6 +99,7 @@ def _own_subjects() -> list[Subject]:
         Subject(label="ours, door, legacy", family=ours, command=plain, dialect=handshake, short=True),
         Subject(label="ours, door, modern, token", family=ours, command=token, short=True),
         Subject(label="ours, door, legacy, token", family=ours, command=token, dialect=handshake),
+        Subject(label="ours, door, modern, token, log", family=ours, command=logged),
         Subject(label="ours, door on daphne, modern", family=ours, command=daphne),
         Subject(label="ours, door on daphne, legacy", family=ours, command=daphne, dialect=handshake),
         _empty_view("empty Django view", plain),
@@ -123,8 +125,18 @@ def _peer_subjects(name: str, label: str, family: Family, python: str = sys.exec
     ]
 
 
-def subjects(fastmcp_python: str | None) -> list[Subject]:
-    """All rows, in the order of the tables. Without an interpreter for it, FastMCP is left out."""
+def _of_another_checkout(directory: Path) -> list[Subject]:
+    return [
+        replace(subject, label=f"before: {subject.label}", command=replace(subject.command, directory=directory))
+        for subject in _own_subjects()
+        if subject.family is Family.OURS and not subject.label.endswith(", log")
+    ]
+
+
+def subjects(fastmcp_python: str | None, before: Path | None = None) -> list[Subject]:
+    """All rows, in the order of the tables. Without an interpreter for it, FastMCP is left out; `before` is another
+    checkout of this repository, whose rows are added.
+    """
     constant = Subject(
         label="bare ASGI constant",
         family=Family.CONSTANT,
@@ -133,7 +145,8 @@ def subjects(fastmcp_python: str | None) -> list[Subject]:
         dialect=Dialect.CONSTANT,
         short=True,
     )
-    rows = [constant, *_own_subjects(), *_peer_subjects("official_sdk", "mcp SDK", Family.SDK)]
+    earlier = [] if before is None else _of_another_checkout(before)
+    rows = [constant, *_own_subjects(), *earlier, *_peer_subjects("official_sdk", "mcp SDK", Family.SDK)]
     if fastmcp_python is not None:
         rows += _peer_subjects("fast_mcp", "FastMCP", Family.FASTMCP, fastmcp_python)
     return rows

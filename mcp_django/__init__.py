@@ -19,11 +19,15 @@ from .protocol.content import (
     TextResourceContents,
 )
 from .protocol.errors import MCPError, ToolError
+from .protocol.trace import TraceContext
 from .protocol.types import Annotations, Icon, ToolAnnotations
+from .server.call import Call
 from .server.context import Context
+from .server.current import current_call
 from .server.decorators import completion, prompt, resource, tool
 from .server.handlers import Depends
 from .server.lowlevel import Handlers
+from .server.outcome import Outcome
 from .server.ports import Principal
 from .server.primitives import Completion
 from .server.providers import Provider
@@ -35,6 +39,7 @@ __all__ = [
     "Annotations",
     "AudioContent",
     "BlobResourceContents",
+    "Call",
     "Completion",
     "Context",
     "Depends",
@@ -43,6 +48,7 @@ __all__ = [
     "Icon",
     "ImageContent",
     "MCPError",
+    "Outcome",
     "Principal",
     "PromptMessage",
     "PromptResult",
@@ -56,7 +62,9 @@ __all__ = [
     "ToolError",
     "ToolResult",
     "Toolset",
+    "TraceContext",
     "completion",
+    "current_call",
     "prompt",
     "register",
     "resource",

@@ -5,7 +5,9 @@ run, which is what makes this the fast path: authentication, permissions, Host a
 own on both doors.
 """
 
+import logging
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from functools import partial
 from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
@@ -15,21 +17,31 @@ from .conf import get_settings
 from .server.server import Server
 from .transports.http.asgi import Door
 from .transports.http.endpoint import build_exchange, get_exchange
-from .transports.http.view import make_request
-from .wiring import aliases, get_server, ports
+from .transports.http.exchange import Exchange
+from .transports.http.health import PATH as HEALTHZ
+from .transports.http.health import Health
+from .transports.http.requests import RequestMaker
+from .transports.http.surroundings import Surroundings
+from .transports.http.view import as_view
+from .wiring import aliases, get_server, lifecycle, ports
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Application = Callable[[Any, Any, Any], Awaitable[None]]
 """Any ASGI application; libraries type its three parameters in as many ways as there are."""
+Endpoint = Callable[[Scope, Receive, Send, Mapping[str, Any] | None], Awaitable[None]]
+"""An application that is also given what the URL captured."""
+
+logger = logging.getLogger("mcp_django.server")
 
 
 def mount(application: Application, *, servers: Mapping[str, Server] | None = None) -> Application:
     """Serve the MCP endpoints beside `application`.
 
     `servers` maps paths such as `"mcp"` to servers of your own making; without it, those of `MCP["SERVERS"]` are
-    served at their paths. The result also answers the server's lifespan messages, which Django does not.
+    served at their paths. The result also answers the server's lifespan messages, which Django does not: the servers'
+    lifespans are entered before the first request, and one that fails keeps the process from starting.
     """
     return _Mount(application, servers)
 
@@ -51,14 +63,22 @@ class _Mount:
                 for path, server in servers.items()
             }
         self._servers = [server for server, _ in found.values()]
-        self._static: dict[str, Door] = {}
-        self._dynamic: list[tuple[RoutePattern, Door]] = []
-        for path, (_, exchange) in found.items():
-            door = Door(exchange, make_request)
-            if "<" in path:
-                self._dynamic += [(RoutePattern(f"{path}{end}", is_endpoint=True), door) for end in ("", "/")]
-            else:
-                self._static[f"/{path}"] = self._static[f"/{path}/"] = door
+        self._static: dict[str, Endpoint] = {}
+        self._dynamic: list[tuple[RoutePattern, Endpoint]] = []
+        surroundings = Surroundings()
+        self._root = surroundings.prefix
+        for path, (server, exchange) in found.items():
+            view = as_view(partial(_the, exchange))
+            self._add(path, Door(exchange, RequestMaker(view, alias=server.alias, route=path), surroundings))
+        for path, (server, _) in found.items():
+            if server.options.healthz and f"/{path}/{HEALTHZ}" not in self._static:
+                self._add(f"{path}/{HEALTHZ}", Health(lifecycle).door)
+
+    def _add(self, path: str, door: Endpoint) -> None:
+        if "<" in path:
+            self._dynamic += [(RoutePattern(f"{path}{end}", is_endpoint=True), door) for end in ("", "/")]
+        else:
+            self._static[f"/{path}"] = self._static[f"/{path}/"] = door
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         kind = scope["type"]
@@ -66,8 +86,8 @@ class _Mount:
             path = scope["path"]
             door = self._static.get(path)
             if door is not None:
-                return await door(scope, receive, send)
-            root = scope.get("root_path", "")
+                return await door(scope, receive, send, None)
+            root = self._root or scope.get("root_path", "")
             if root or self._dynamic:
                 found = self._find(_below(root, path))
                 if found is not None:
@@ -76,7 +96,7 @@ class _Mount:
             return await self._lifespan(receive, send)
         await self._application(scope, receive, send)
 
-    def _find(self, path: str) -> tuple[Door, Mapping[str, Any]] | None:
+    def _find(self, path: str) -> tuple[Endpoint, Mapping[str, Any]] | None:
         door = self._static.get(path)
         if door is not None:
             return door, {}
@@ -90,11 +110,20 @@ class _Mount:
         while True:
             message = await receive()
             if message["type"] == "lifespan.shutdown":
-                for server in self._servers:
-                    await server.lifespan.leave()
+                await lifecycle().close()
                 await send({"type": "lifespan.shutdown.complete"})
                 return
+            try:
+                await lifecycle().open(self._servers)
+            except RuntimeError as problem:
+                logger.exception("This process cannot serve")
+                await send({"type": "lifespan.startup.failed", "message": str(problem)})
+                return
             await send({"type": "lifespan.startup.complete"})
+
+
+def _the(exchange: Exchange) -> Exchange:
+    return exchange
 
 
 def _below(root: str, path: str) -> str:

@@ -10,3 +10,21 @@ session_closed = Signal()
 
 A session that expires is closed when it is noticed, which can be later than its expiry.
 """
+
+call_started = Signal()
+"""A request has become a call and is about to run. Sent with `call`, a mcp_django.Call. The sender is its Server.
+
+Its receivers, and those of `call_finished`, have a lane and database connections of their own, outside of the call's
+transaction. The call waits for them, 5 seconds at most.
+"""
+
+call_finished = Signal()
+"""A call that was started has ended: before the answer goes out, or after the call was cancelled. Sent with
+
+- `call`, a mcp_django.Call; the sender is its Server
+- `outcome`, an mcp_django.Outcome, which is a string: "ok", "tool_error", "input_required", "error", "bug", "timeout",
+  "cancelled" or "overloaded"
+- `duration`, in seconds
+- `reference`, the one that a bug's answer and the log have, or None
+- `error`, the exception that the client was answered with (an MCPError, or one with a text about a limit), or None
+"""

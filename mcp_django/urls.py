@@ -2,29 +2,36 @@
 otherwise.
 
 Each path works with and without a slash at its end: a redirect would turn the POST into a GET.
+
+A setting that cannot be used does not break the URLconf, where the traceback would hide what the system checks say of
+it; but nothing is served then: each request raises ImproperlyConfigured.
 """
 
 import functools
 from typing import Any
 
-from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
 from django.dispatch import receiver
 from django.urls import URLPattern, clear_url_caches, path
 
-from .conf import forget, get_settings
+from .conf import forget, is_usable, servers
 from .transports.http.endpoint import get_exchange
+from .transports.http.health import PATH as HEALTHZ
+from .transports.http.health import Health
 from .transports.http.view import as_view
+from .wiring import lifecycle
 
 app_name = "mcp_django"
 
 
 def _patterns() -> list[URLPattern]:
-    patterns = []
-    for alias, server in get_settings().servers.items():
+    patterns, health = [], []
+    for alias, server in servers().items():
         view = as_view(functools.partial(get_exchange, alias))
         patterns += [path(server.path, view, name=alias), path(f"{server.path}/", view)]
-    return patterns
+        if server.healthz and is_usable():
+            health += [path(f"{server.path}/{HEALTHZ}{slash}", Health(lifecycle).view) for slash in ("", "/")]
+    return patterns + health
 
 
 urlpatterns = _patterns()
@@ -35,9 +42,6 @@ def _renew(*, setting: str, **kwargs: Any) -> None:
     """Tests that override MCP get its servers, as they do through the other door."""
     if setting != "MCP":
         return
-    try:
-        urlpatterns[:] = _patterns()
-    except ImproperlyConfigured:
-        urlpatterns.clear()
+    urlpatterns[:] = _patterns()
     clear_url_caches()
     forget()  # a test may go on to change the setting by hand, without a signal

@@ -1,4 +1,5 @@
-"""The composition root: settings become servers. Nothing else in the package turns a dotted path into an object.
+"""The composition root: settings become servers. Nothing else in the package turns a dotted path of `MCP`
+into an object that serves.
 
 Everything here is made at its first use, kept for the process, and made anew when a setting it came from changes.
 """
@@ -11,18 +12,24 @@ from typing import Any
 from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
 from django.dispatch import receiver
+from django.middleware.locale import LocaleMiddleware
 from django.utils.module_loading import import_string
 
 from . import conf
 from .auth.authenticate import Authenticator
 from .auth.policy import Policy
 from .auth.verifiers import PersonalTokenVerifier, Verifier, as_verifier
+from .conf.options import Limits
+from .conf.project import middleware
 from .exceptions import translate
 from .protocol.revisions import Era
 from .protocol.types import Implementation
 from .runtime.executor import LaneExecutor
+from .runtime.lifecycle import Lifecycle
+from .runtime.observer import CallObserver
 from .runtime.seal import Seal
 from .runtime.sessions import DatabaseSessions
+from .runtime.tracing import find_tracing
 from .server.ask import AskLimits
 from .server.providers import Provider
 from .server.registry import registry_for
@@ -58,12 +65,15 @@ def _make_server(alias: str) -> Server:
     options = Options(
         page_size=described.page_size,
         timeout=described.timeout,
+        atomic=conf.atomic_databases(),
         log_level=described.log_level,
         cache_ttl=described.cache_ttl,
         private=settings.auth not in ((), ("none",)),
         capabilities=described.capabilities,
         expose_errors=settings.expose_internal_errors and conf.debug(),
+        batch=settings.limits.batch,
         ask=_ask_limits(settings.limits),
+        healthz=described.healthz,
     )
     return Server(
         info,
@@ -82,8 +92,17 @@ def _make_server(alias: str) -> Server:
 @functools.cache
 def executor() -> LaneExecutor:
     """The lanes of this process, shared by all servers."""
-    limits = conf.get_settings().limits
-    return LaneExecutor(lanes=limits.lanes, queue=limits.lane_queue)
+    settings = conf.get_settings()
+    limits = settings.limits
+    return LaneExecutor(lanes=limits.lanes, queue=limits.lane_queue, interrupt=settings.interrupt_sql)
+
+
+@functools.cache
+def lifecycle() -> Lifecycle:
+    """The end of this process. Kept whatever the settings: signal handlers know it."""
+    return Lifecycle(
+        grace=lambda: conf.get_settings().limits.shutdown_grace, close_lanes=lambda loop: executor().close(loop)
+    )
 
 
 def ports(alias: str = "default") -> Ports:
@@ -101,7 +120,15 @@ def _make_ports(alias: str) -> Ports:
         state_sealer=Seal(conf.secret_keys(), purpose="state", limit=limits.state_bytes),
         cursor_sealer=Seal(conf.secret_keys(), purpose="cursor"),
         translate=translate,
+        observer=CallObserver(executor(), find_tracing()),
     )
+
+
+def negotiates_language() -> bool:
+    """Does the project choose the language of its answers by what the client says (LocaleMiddleware)?"""
+    if not conf.uses_i18n():
+        return False
+    return any(isinstance(found, type) and issubclass(found, LocaleMiddleware) for _, found in middleware())
 
 
 def authenticator(server: str) -> Authenticator:
@@ -124,7 +151,7 @@ def _verifier(name: str) -> Verifier:
     return PersonalTokenVerifier() if name == "token" else as_verifier(import_string(name))
 
 
-def _ask_limits(limits: conf.Limits) -> AskLimits:
+def _ask_limits(limits: Limits) -> AskLimits:
     return AskLimits(
         wait=limits.question_wait,
         answers=limits.answers,
@@ -145,6 +172,6 @@ def _provider(path: str) -> Provider:
 
 @receiver(setting_changed)
 def _forget(*, setting: str, **kwargs: Any) -> None:
-    if setting in {"MCP", "SECRET_KEY", "SECRET_KEY_FALLBACKS", "DEBUG"}:
+    if setting in {"MCP", "SECRET_KEY", "SECRET_KEY_FALLBACKS", "DEBUG", "DATABASES"}:
         for made in (_make_server, _make_ports, executor):
             made.cache_clear()

@@ -115,12 +115,15 @@ MCP: dict[str, Any] = {
     "LIMITS": {
         "BODY": 256 * 1024,  # bytes of a request; these tools take short arguments
         "NESTING": 64,  # default: how deep a message may be nested
+        "BATCH": 50,  # default: messages of one batch
         "IN_FLIGHT": 32,  # default: calls running at once, of one session or principal
         "SESSIONS_PER_OWNER": 20,  # default: one more ends the session that was idle longest
         "SESSIONS": 10_000,  # default: of the whole server
+        "CLIENT_BYTES": 64 * 1024,  # default: what a client may say about itself
         "SESSION_IDLE": 3600,  # default: seconds without a message until a session ends
         "SESSION_LIFETIME": 7 * 24 * 3600,  # default: seconds until it ends even when in use
         "SSE_UPGRADE_AFTER": 5,  # default: seconds until an answer becomes an event stream
+        "UNSENT": 64,  # default: messages of a call that may wait for a slow reader
         "KEEP_ALIVE": 15,  # default: seconds between comments on a silent stream
         "QUESTION_WAIT": 600,  # default: seconds a call waits for the user's answer (handshake era)
         "STATE_BYTES": 64 * 1024,  # default: size of the sealed state of a conversation (stateless era)

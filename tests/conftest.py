@@ -1,4 +1,4 @@
-"""How the tests run: `async def` tests on the test's own thread and connection, and a word about services left out."""
+"""How the tests run: `async def` tests on the test's own thread and connection, and a word about what is left out."""
 
 import inspect
 import os
@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 from asgiref.sync import async_to_sync
 
-SERVICES = {
+LEFT_OUT = {
     "PostgreSQL": ("MCP_TEST_POSTGRES", "set it to 1 for 127.0.0.1:5432, or to a postgres:// URL"),
     "Redis": ("MCP_TEST_REDIS", "set it to 1 for 127.0.0.1:6379, or to a redis:// URL"),
+    "load tests at length": ("MCP_TEST_LOAD", "set it to 1, and they run on every server"),
 }
 
 
@@ -33,7 +34,7 @@ def pytest_make_parametrize_id(config: pytest.Config, val: object, argname: str)
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """Say which services this run did without, so that a green run is not taken for more than it is."""
-    for service, (variable, cure) in SERVICES.items():
+    """Say what this run did without, so that a green run is not taken for more than it is."""
+    for what, (variable, cure) in LEFT_OUT.items():
         if not os.environ.get(variable):
-            terminalreporter.write_line(f"left out: {service} ({variable}: {cure})", yellow=True)
+            terminalreporter.write_line(f"left out: {what} ({variable}: {cure})", yellow=True)

@@ -1,6 +1,8 @@
 """`mount`: which requests are the endpoints' and which the application's, and what the server's lifespan does."""
 
+import asyncio
 import contextlib
+import threading
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -11,6 +13,7 @@ from django.test import override_settings
 from mcp_django import Context, Server
 from mcp_django.asgi import mount
 from mcp_django.protocol import jsonrpc
+from mcp_django.server.server import Options
 
 VERSION = "2026-07-28"
 CALL = {
@@ -75,6 +78,22 @@ async def post(application: Any, path: str, root_path: str = "") -> tuple[int, A
     if start["status"] != 200:
         return start["status"], body.decode()
     return 200, jsonrpc.loads(body)["result"]["structuredContent"]
+
+
+async def request(application: Any, method: str, path: str, message: Any = None) -> tuple[Any, bytes]:
+    """The head and the body of an answer."""
+    scope = {
+        "type": "http",
+        "method": method,
+        "path": path,
+        "root_path": "",
+        "query_string": b"",
+        "headers": list(HEADERS.items()) if message else [],
+        "client": ("10.0.0.1", 1) if message is None else ("127.0.0.1", 1),
+    }
+    body = {"type": "http.request", "body": b"" if message is None else jsonrpc.dumps(message)}
+    start, *rest = await exchange(application, scope, body)
+    return start, b"".join(message["body"] for message in rest)
 
 
 def a_server(name: str, **given: Any) -> Server:
@@ -163,25 +182,77 @@ async def test_lifespan_messages_are_answered_for_the_application() -> None:
     assert await exchange(application, {"type": "lifespan"}, STARTUP, SHUTDOWN) == COMPLETE
 
 
-async def test_shutdown_leaves_the_lifespans_that_calls_entered() -> None:
+def noting(log: list[str], name: str) -> Any:
+    @contextlib.asynccontextmanager
+    async def lifespan(server: Server) -> AsyncIterator[None]:
+        log.append(f"{name} in")
+        yield
+        log.append(f"{name} out")
+
+    return lifespan
+
+
+async def test_lifespans_are_entered_at_startup_and_left_at_shutdown() -> None:
     log: list[str] = []
-
-    def noting(name: str) -> Any:
-        @contextlib.asynccontextmanager
-        async def lifespan(server: Server) -> AsyncIterator[None]:
-            log.append(f"{name} in")
-            yield
-            log.append(f"{name} out")
-
-        return lifespan
-
-    servers = {name: a_server(name, alias=name, lifespan=noting(name)) for name in ("one", "two")}
+    servers = {name: a_server(name, alias=name, lifespan=noting(log, name)) for name in ("one", "two")}
     application = mount(inner, servers=servers)
+    seen: list[list[str]] = []
+    messages = iter([STARTUP, SHUTDOWN])
+
+    async def receive() -> Any:
+        seen.append(list(log))
+        return next(messages)
+
+    async def send(message: Any) -> None:
+        """What matters here is the log."""
+
+    await application({"type": "lifespan"}, receive, send)
+    assert seen == [[], ["one in", "two in"]]
+    assert sorted(log[2:]) == ["one out", "two out"]
+
+
+async def test_without_startup_the_first_call_enters_the_lifespan_and_shutdown_leaves_it() -> None:
+    log: list[str] = []
+    application = mount(inner, servers={"one": a_server("one", lifespan=noting(log, "one"))})
     await post(application, "/one")
     await post(application, "/one")
     assert log == ["one in"]
-    assert await exchange(application, {"type": "lifespan"}, STARTUP, SHUTDOWN) == COMPLETE
+    assert await exchange(application, {"type": "lifespan"}, SHUTDOWN) == COMPLETE[1:]
     assert log == ["one in", "one out"]
+
+
+async def test_a_lifespan_that_fails_at_startup_stops_the_process_and_says_why(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    @contextlib.asynccontextmanager
+    async def lifespan(server: Server) -> AsyncIterator[None]:
+        raise OSError("no such warehouse")
+        yield
+
+    log: list[str] = []
+    servers = {
+        "good": a_server("good", alias="good", lifespan=noting(log, "good")),
+        "bad": a_server("bad", alias="bad", lifespan=lifespan),
+    }
+    application = mount(inner, servers=servers)
+    (failed,) = await exchange(application, {"type": "lifespan"}, STARTUP)
+    assert failed["type"] == "lifespan.startup.failed"
+    assert '"bad" failed at startup: OSError: no such warehouse' in failed["message"]
+    assert log == ["good in", "good out"]
+    assert "Traceback" in caplog.text
+
+
+async def test_new_calls_are_refused_after_shutdown_began_and_taken_after_another_startup() -> None:
+    application = mount(inner, servers={"mcp": a_server("own")})
+    await exchange(application, {"type": "lifespan"}, STARTUP, SHUTDOWN)
+    start, body = await request(application, "POST", "/mcp", CALL)
+    assert start["status"] == 503
+    assert (b"retry-after", b"1") in start["headers"]
+    assert jsonrpc.loads(body)["id"] == 1
+    assert jsonrpc.loads(body)["error"] == {"code": -32603, "message": "The server is shutting down; try again later"}
+    with pytest.raises(RuntimeError):  # there is no third message
+        await exchange(application, {"type": "lifespan"}, STARTUP)
+    assert (await post(application, "/mcp"))[0] == 200
 
 
 async def test_a_lifespan_that_fails_at_shutdown_does_not_stop_the_shutdown(caplog: pytest.LogCaptureFixture) -> None:
@@ -219,3 +290,67 @@ async def test_servers_of_one_s_own_are_served_instead_of_those_of_the_setting()
 async def test_servers_that_share_an_alias_are_not_mounted_together() -> None:
     with pytest.raises(ImproperlyConfigured, match="aliases of their own"):
         mount(inner, servers={"mcp": a_server("one"), "mcp/two": a_server("two")})
+
+
+def test_the_threads_of_a_loop_end_when_it_shuts_down() -> None:
+    server = Server("own")
+
+    @server.tool(name="where")
+    def in_a_thread() -> dict[str, Any]:
+        return {"server": "own", "kwargs": {}, "path": threading.current_thread().name}
+
+    async def main() -> None:
+        application = mount(inner, servers={"mcp": server})
+        others = lanes()
+        await post(application, "/mcp")
+        (lane,) = lanes() - others
+        await exchange(application, {"type": "lifespan"}, SHUTDOWN)
+        lane.join(10)
+        assert not lane.is_alive()
+
+    asyncio.run(main())
+
+
+def lanes() -> set[threading.Thread]:
+    return {thread for thread in threading.enumerate() if thread.name.startswith("mcp-lane")}
+
+
+HEALTHY = Options(healthz=True)
+
+
+@pytest.mark.parametrize("path", ["/main/mcp/healthz", "/main/mcp/healthz/"])
+@pytest.mark.parametrize("where", ["main/mcp", "<slug:tenant>/mcp"])
+async def test_health_needs_no_credential_and_no_host(where: str, path: str) -> None:
+    application = mount(inner, servers={where: a_server("own", options=HEALTHY)})
+    start, body = await request(application, "GET", path)
+    assert (start["status"], body) == (200, b'{"status":"ok"}')
+    assert dict(start["headers"]) == {
+        b"content-type": b"application/json",
+        b"content-length": b"15",
+        b"cache-control": b"no-store",
+    }
+
+
+async def test_health_answers_head_without_a_body_and_nothing_else() -> None:
+    application = mount(inner, servers={"mcp": a_server("own", options=HEALTHY)})
+    start, body = await request(application, "HEAD", "/mcp/healthz")
+    assert (start["status"], body, dict(start["headers"])[b"content-length"]) == (200, b"", b"15")
+    start, body = await request(application, "POST", "/mcp/healthz", CALL)
+    assert (start["status"], dict(start["headers"])[b"allow"]) == (405, b"GET, HEAD")
+
+
+async def test_health_tells_of_the_shutdown() -> None:
+    application = mount(inner, servers={"mcp": a_server("own", options=HEALTHY)})
+    await exchange(application, {"type": "lifespan"}, STARTUP, SHUTDOWN)
+    start, body = await request(application, "GET", "/mcp/healthz")
+    assert (start["status"], body) == (503, b'{"status":"draining"}')
+
+
+async def test_without_the_option_health_is_the_application_s() -> None:
+    application = mount(inner, servers={"mcp": a_server("own")})
+    assert (await request(application, "GET", "/mcp/healthz"))[0]["status"] == 299
+
+
+async def test_a_server_whose_path_is_another_s_health_is_served() -> None:
+    servers = {"mcp": a_server("own", options=HEALTHY), "mcp/healthz": a_server("odd", alias="odd")}
+    assert await post(mount(inner, servers=servers), "/mcp/healthz") == saw("odd", "/mcp/healthz")

@@ -1,6 +1,6 @@
-import inspect
 import re
 from importlib import metadata
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,7 +9,9 @@ from django.test import override_settings
 
 from mcp_django import checks
 from mcp_django.server import registry
+from mcp_django.server.decorators import register_completer, register_tool
 
+ROOT = Path(__file__).resolve().parent.parent
 pytestmark = pytest.mark.django_db  # since Django 6.1 a check of JSONField asks the database for its features
 
 
@@ -18,6 +20,12 @@ def nothing_declared(monkeypatch: pytest.MonkeyPatch) -> None:
     """Other tests declare things for servers of their own."""
     monkeypatch.setattr(registry, "REGISTRIES", {"default": registry.Registry("default")})
     monkeypatch.setattr(registry, "METHODS", registry.Methods())
+
+
+def used_ids() -> list[str]:
+    """Every id that a check gives, errors first."""
+    sources = "".join(path.read_text() for path in (ROOT / "mcp_django" / "checks").glob("*.py"))
+    return sorted(set(re.findall(r'"mcp_django\.([EWI]\d+)"', sources)), key=lambda id: ("EWI".index(id[0]), id))
 
 
 def messages(prefix: str = "mcp_django.") -> list[CheckMessage]:
@@ -80,7 +88,7 @@ def test_a_wrong_value_is_reported_and_does_not_break_the_other_checks() -> None
         ("none", False, ["mcp_django.W002"]),
         ("none", True, []),
         ("token", False, []),
-        ("shop.auth.Verifier", False, []),
+        ("tests.interaction.people.Tokens", False, []),
     ],
 )
 def test_who_may_call_has_to_be_decided_before_debug_is_off(auth: Any, debug: bool, expected: list[str]) -> None:
@@ -106,6 +114,23 @@ def test_a_declaration_for_a_server_that_does_not_exist_is_reported() -> None:
     assert "'stuff'" in message.msg
 
 
+@pytest.mark.parametrize(
+    ("changes", "where"),
+    [
+        ({"AUTH": "shop.auth.Verifier"}, 'MCP["AUTH"]'),
+        ({"SERVERS": {"default": {"MIDDLEWARE": ["tests.nothing.Audit"]}}}, 'MCP["SERVERS"]["default"]["MIDDLEWARE"]'),
+        ({"SERVERS": {"default": {"PROVIDERS": ["tests.settings.Nothing"]}}}, '"PROVIDERS"'),
+        ({"SERVERS": {"default": {}, "hotel": {"LIFESPAN": "tests.settings.nothing"}}}, '"hotel"]["LIFESPAN"]'),
+    ],
+)
+def test_a_dotted_path_that_leads_nowhere_is_reported(changes: dict[str, Any], where: str) -> None:
+    with override_settings(MCP={"AUTH": "token", **changes}):
+        [message] = messages()
+    assert message.id == "mcp_django.E007"
+    assert where in message.msg
+    assert "cannot be imported" in message.msg
+
+
 def test_every_check_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     install(monkeypatch, mcp_django="0.14.0", asgiref="3.8.1")
     with override_settings(MCP={"AUTH": None, "NONSENSE": 1}, DEBUG=False):
@@ -115,5 +140,23 @@ def test_every_check_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_every_id_is_listed_at_the_top_of_the_module() -> None:
-    used = set(re.findall(r'"mcp_django\.([EW]\d+)"', inspect.getsource(checks)))
-    assert used == set(re.findall(r"^\s*([EW]\d+)  ", str(checks.__doc__), re.MULTILINE))
+    assert used_ids() == re.findall(r"^([EWI]\d+)  ", str(checks.__doc__), re.MULTILINE)
+
+
+def test_the_page_about_checks_has_every_id_once() -> None:
+    page = (ROOT / "docs" / "reference" / "checks.md").read_text()
+    assert used_ids() == re.findall(r"^### `mcp_django\.([EWI]\d+)`", page, re.MULTILINE)
+
+
+@override_settings(MCP={"AUTH": "token"})
+def test_a_transaction_on_a_database_that_does_not_exist_is_reported_with_those_that_do() -> None:
+    declared = registry.registry_for("default")
+    register_tool(declared, lambda: "x", "sound", {"atomic": ["default"]})
+    register_tool(declared, lambda: "x", "inherits", {})
+    register_tool(declared, lambda: "x", "unsound", {"atomic": ["default", "elsewhere"]})
+    register_completer(declared, "p", "x", "nowhere")(lambda value: [])
+    found = messages()
+    assert [message.id for message in found] == ["mcp_django.E004"] * 2
+    assert "'elsewhere'" in found[0].msg
+    assert "'nowhere'" in found[1].msg
+    assert "It has: default." in str(found[0].hint)

@@ -1,6 +1,8 @@
 import ast
 import dataclasses
 import inspect
+import re
+from pathlib import Path
 from typing import Any, get_type_hints
 
 import pytest
@@ -217,3 +219,12 @@ def test_every_default_can_also_be_written(section: type[Any]) -> None:
 def test_settings_are_values(section: type[Any]) -> None:
     with pytest.raises(dataclasses.FrozenInstanceError):
         setattr(section(), dataclasses.fields(section)[0].name, None)
+
+
+def test_the_page_about_limits_lists_every_one_with_its_default() -> None:
+    page = (Path(__file__).resolve().parent.parent / "docs" / "reference" / "limits.md").read_text()
+    units = {"MiB": 1 << 20, "KiB": 1 << 10, "h": 3600, "days": 86400, "min": 60, "s": 1, "": 1}
+    rows = re.findall(r"^\| `([A-Z_]+)` \| ([\d,]+) ?([A-Za-z]*) \|", page, re.MULTILINE)
+    listed = {key.lower(): int(number.replace(",", "")) * units[unit] for key, number, unit in rows}
+    assert len(listed) == len(rows)
+    assert listed == dataclasses.asdict(conf.Limits())

@@ -5,10 +5,11 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from django.test import override_settings
+from django.core.exceptions import ImproperlyConfigured
+from django.test import AsyncClient, Client, override_settings
 from django.urls import NoReverseMatch, Resolver404, include, path, resolve, reverse
 
-SERVERS = {"default": {}, "staff": {"PATH": "staff/<slug:house>"}, "other": {}}
+SERVERS = {"default": {"HEALTHZ": True}, "staff": {"PATH": "staff/<slug:house>", "HEALTHZ": True}, "other": {}}
 
 
 @pytest.fixture
@@ -31,7 +32,9 @@ def test_each_server_has_its_path_with_and_without_a_slash(where: str, kwargs: d
 
 
 @pytest.mark.usefixtures("served")
-@pytest.mark.parametrize("where", ["/mcp", "/api/mcp/none", "/api/staff", "/api/mcp/staff", "/api/mcp//"])
+@pytest.mark.parametrize(
+    "where", ["/mcp", "/api/mcp/none", "/api/staff", "/api/mcp/staff", "/api/mcp//", "/api/mcp/other/healthz"]
+)
 def test_nothing_else_is_served(where: str) -> None:
     with pytest.raises(Resolver404):
         resolve(where)
@@ -46,5 +49,50 @@ def test_servers_are_reversed_by_alias_to_the_path_without_a_slash() -> None:
         reverse("mcp_django:nobody")
 
 
+def test_the_urls_may_be_included_several_times_in_namespaces_of_their_own() -> None:
+    conf = ModuleType("urls_of_this_test")
+    vars(conf)["urlpatterns"] = [
+        path("<slug:tenant>/", include("mcp_django.urls", namespace="tenants")),
+        path("", include("mcp_django.urls")),
+    ]
+    with override_settings(MCP={"AUTH": "none", "SERVERS": SERVERS}, ROOT_URLCONF=conf):
+        assert reverse("mcp_django:default") == "/mcp"
+        assert reverse("tenants:default", kwargs={"tenant": "acme"}) == "/acme/mcp"
+        assert reverse("tenants:staff", kwargs={"tenant": "acme", "house": "main"}) == "/acme/staff/main"
+        assert resolve("/acme/staff/main/").kwargs == {"tenant": "acme", "house": "main"}
+
+
+@pytest.mark.parametrize("value", [{"AUTH": 5}, {"AUTH": "none", "LIMITS": {"BODY": "x"}}])
+def test_with_a_setting_that_cannot_be_used_nothing_is_served(value: dict[str, Any]) -> None:
+    servers = {"default": {"HEALTHZ": True}}
+    with override_settings(MCP={**value, "SERVERS": servers}, ROOT_URLCONF="mcp_django.urls"):
+        with pytest.raises(ImproperlyConfigured, match="must be"):
+            Client().post("/mcp", "{}", "application/json")
+        assert Client().get("/mcp/healthz").status_code == 404
+
+
 def test_the_default_path_is_mcp() -> None:
     assert reverse("mcp_django:default") == "/mcp"
+
+
+@pytest.mark.usefixtures("served")
+@pytest.mark.parametrize("where", ["/api/mcp/healthz", "/api/mcp/healthz/", "/api/staff/main/healthz"])
+async def test_health_is_told_to_anybody_where_it_is_switched_on(where: str) -> None:
+    answer = await AsyncClient().get(where)
+    assert (answer.status_code, answer.content) == (200, b'{"status":"ok"}')
+    assert answer.headers == {"Content-Type": "application/json", "Content-Length": "15", "Cache-Control": "no-store"}
+    answer = await AsyncClient(enforce_csrf_checks=True).post(where)
+    assert (answer.status_code, answer.headers["Allow"]) == (405, "GET, HEAD")
+
+
+@pytest.mark.usefixtures("served")
+def test_health_is_told_under_wsgi_too() -> None:
+    answer = Client().head("/api/mcp/healthz")
+    assert (answer.status_code, answer.content, answer.headers["Content-Length"]) == (200, b"", "15")
+
+
+@pytest.mark.usefixtures("served")
+@pytest.mark.django_db
+def test_health_needs_no_login_where_everything_does(settings: Any) -> None:
+    settings.MIDDLEWARE = [*settings.MIDDLEWARE, "django.contrib.auth.middleware.LoginRequiredMiddleware"]
+    assert Client().get("/api/mcp/healthz").json() == {"status": "ok"}

@@ -217,3 +217,16 @@ def test_the_text_of_bugs_takes_both_switches(expose: bool, debug: bool, exposed
 def test_limits_reach_the_lanes_and_the_seal() -> None:
     assert (wiring.executor().lanes, wiring.executor().queue) == (3, 4)
     assert wiring.ports().state_sealer.limit == 2048  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("interrupt", [True, False])
+def test_the_lanes_interrupt_sql_unless_told_otherwise(interrupt: bool) -> None:
+    with override_settings(MCP={} if interrupt else {"INTERRUPT_SQL": False}):
+        assert wiring.executor().interrupt is interrupt
+
+
+@pytest.mark.filterwarnings("ignore:Overriding setting DATABASES")
+def test_handlers_inherit_atomic_requests() -> None:
+    with override_settings(DATABASES={"default": {}, "b": {"ATOMIC_REQUESTS": True}}):
+        assert wiring.get_server().options.atomic == ("b",)
+    assert wiring.get_server().options.atomic == ()

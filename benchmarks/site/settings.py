@@ -41,3 +41,10 @@ MCP = {
     "SERVERS": {"default": {"NAME": "benchmarks", "VERSION": "1", "PAGE_SIZE": 1000}},
     "LIMITS": {"SESSIONS_PER_OWNER": 100, "IN_FLIGHT": 64},
 }
+if os.environ.get("BENCH_LOG"):
+    LOGGING = {
+        "version": 1,
+        "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(name)s %(message)s"}},
+        "handlers": {"file": {"class": "logging.FileHandler", "filename": os.devnull, "formatter": "line"}},
+        "loggers": {"mcp_django.calls": {"level": "INFO", "handlers": ["file"], "propagate": False}},
+    }

@@ -7,6 +7,7 @@ Bearer`; tokens in the query are never looked at.
 
 import logging
 import re
+import threading
 import traceback
 from collections.abc import Callable, Sequence
 from functools import lru_cache
@@ -75,6 +76,7 @@ class Authenticator:
         # By a digest of the header: a token is not kept.
         self._known: dict[bytes, tuple[Principal, float]] = {}
         self._me: tuple[Principal, float] | None = None if local_user else (local_principal(), float("inf"))
+        self._keeping = threading.Lock()
         self._forgotten = 0
         for signal in (post_save, post_delete):
             signal.connect(self._on_token, sender=PersonalAccessToken)
@@ -183,10 +185,11 @@ class Authenticator:
         if seconds <= 0:
             return
         known = self._known
-        known.pop(digest, None)
-        while len(known) >= MOST_KNOWN:
-            del known[next(iter(known))]
-        known[digest] = principal, monotonic() + seconds
+        with self._keeping:
+            known.pop(digest, None)
+            while len(known) >= MOST_KNOWN:
+                del known[next(iter(known))]
+            known[digest] = principal, monotonic() + seconds
 
     def _refusal(self, problem: AuthError) -> TransportRefusal:
         headers = [(b"content-type", b"application/json"), (b"cache-control", b"no-store")]
@@ -225,10 +228,10 @@ class Authenticator:
 
     def _forget(self, concerned: Callable[[Principal], bool]) -> None:
         self._forgotten += 1
-        # A copy: this runs in the thread of whoever saves.
-        for digest, (principal, _) in self._known.copy().items():
-            if concerned(principal):
-                self._known.pop(digest, None)
+        # This runs in the thread of whoever saves; and under WSGI each request has one of its own.
+        with self._keeping:
+            for digest in [digest for digest, (principal, _) in self._known.items() if concerned(principal)]:
+                del self._known[digest]
         if self._local_user:
             self._me = None
 

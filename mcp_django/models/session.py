@@ -8,7 +8,7 @@ import hashlib
 import secrets
 from collections.abc import Collection
 from datetime import datetime, timedelta
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from django.db import IntegrityError, models, transaction
 from django.utils import timezone
@@ -17,6 +17,7 @@ from django.utils.translation import gettext_lazy as _
 from ..conf import user_model_name
 from ..signals import session_closed
 from .primary import PrimaryManager
+from .session_count import SessionCount
 
 KEY_PREFIX = 8
 OWNER_LENGTH = 255
@@ -37,7 +38,22 @@ class EndReason(models.TextChoices):
 
 
 class SlotContention(Exception):
-    """Too many sessions of one owner are being opened at once."""
+    """Too many sessions of one owner, or of a server that is nearly full, are being opened at once."""
+
+
+class TooManySessions(Exception):
+    """The server has as many live sessions as it may."""
+
+
+class Cap(NamedTuple):
+    """The limit of a server: `most` sessions that were used in the last `idle` seconds."""
+
+    most: int
+    idle: float
+
+
+class _Overtaken(Exception):
+    """The session that was to give way ended meanwhile."""
 
 
 class SessionQuerySet(models.QuerySet["Session"]):
@@ -89,23 +105,59 @@ class SessionQuerySet(models.QuerySet["Session"]):
         keys = list(self.order_by("pk").values_list("pk", flat=True)[:most])
         return self.filter(pk__in=keys).delete()[1].get(self.model._meta.label, 0) if keys else 0
 
-    def admit(self, row: "Session", *, quota: int | None, spare: Collection[str] = ()) -> None:
-        """Save the new `row` in a slot of its owner, who has `quota` of them; None is no quota.
+    def admit(self, row: "Session", *, quota: int | None, cap: Cap | None = None, spare: Collection[str] = ()) -> None:
+        """Save the new `row` in a slot of its owner, who has `quota` of them, on a server with a `cap`; None is no
+        limit.
 
-        When all are taken, the owner's session that was idle longest is ended; those whose key hash is in `spare` give
-        way last. Never are there more than `quota`, whoever else is opening: the slot is unique in the database.
-        Raises SlotContention when others keep taking the slot.
+        When all slots are taken, the owner's session that was idle longest is ended; those whose key hash is in
+        `spare` give way last. Never are there more sessions than either limit allows, whoever else is opening: the
+        slot is unique in the database, and the server's count is claimed first in the same transaction. Raises
+        TooManySessions when the server is full, SlotContention when others keep taking the slot.
         """
-        if quota is None:
-            row.save(force_insert=True, using=self.db)
-            return
         for _attempt in range(ATTEMPTS):
-            if self._try_slot(row, quota, spare):
-                return
+            try:
+                if self._try(row, quota, cap, spare):
+                    return
+            except TooManySessions:
+                if cap is None or self.recount(row.server, idle=cap.idle) >= cap.most:
+                    raise
         raise SlotContention
 
-    def _try_slot(self, row: "Session", quota: int, spare: Collection[str]) -> bool:
-        held = list(self.filter(owner=row.owner, slot__isnull=False).order_by("last_seen", "pk"))
+    def recount(self, server: str, *, idle: float) -> int:
+        """Count the live sessions of a server, which brings its SessionCount up to date. Returns how many."""
+        live = self.live(idle=idle).filter(server=server)
+        return SessionCount.objects.using(self.db).recount(server, live)
+
+    def _try(self, row: "Session", quota: int | None, cap: Cap | None, spare: Collection[str]) -> bool:
+        leaving = None if quota is None else self._take_slot(row, quota, spare)
+        now = timezone.now()
+        try:
+            with transaction.atomic(using=self.db):
+                if cap is not None and not SessionCount.objects.using(self.db).claim(row.server, cap.most):
+                    raise TooManySessions
+                if leaving is not None:
+                    going = self.filter(pk=leaving.pk, slot=leaving.slot)
+                    if not going.update(terminated_at=now, end_reason=EndReason.QUOTA, slot=None):
+                        raise _Overtaken
+                row.save(force_insert=True, using=self.db)
+        except (IntegrityError, _Overtaken):
+            if quota is None:
+                raise
+            row.pk = None
+            return False
+        if leaving is not None:
+            leaving.terminated_at, leaving.end_reason, leaving.slot = now, EndReason.QUOTA, None
+            leaving.announce_end()
+        return True
+
+    def _take_slot(self, row: "Session", quota: int, spare: Collection[str]) -> "Session | None":
+        """Choose the slot of `row`, which is not its own before it is saved. Returns the session that gives way."""
+        # What clients say about themselves is left where it is.
+        held = list(
+            self.filter(owner=row.owner, slot__isnull=False)
+            .defer("client_info", "client_capabilities")
+            .order_by("last_seen", "pk")
+        )
         held.sort(key=lambda other: other.key_hash in spare)
         # A lowered setting leaves more than the quota. Singly, so that two openers cannot lock rows crosswise.
         while len(held) > quota:
@@ -114,21 +166,7 @@ class SessionQuerySet(models.QuerySet["Session"]):
         free = set(range(quota)) - {other.slot for other in held if other is not leaving}
         # The slot that is given up is nobody else's to take before the transaction is over.
         row.slot = leaving.slot if leaving is not None and leaving.slot in free else secrets.choice(sorted(free))
-        now = timezone.now()
-        try:
-            with transaction.atomic(using=self.db):
-                if leaving is not None:
-                    going = self.filter(pk=leaving.pk, slot=leaving.slot)
-                    if not going.update(terminated_at=now, end_reason=EndReason.QUOTA, slot=None):
-                        return False
-                row.save(force_insert=True, using=self.db)
-        except IntegrityError:
-            row.pk = None
-            return False
-        if leaving is not None:
-            leaving.terminated_at, leaving.end_reason, leaving.slot = now, EndReason.QUOTA, None
-            leaving.announce_end()
-        return True
+        return leaving
 
 
 class Session(models.Model):

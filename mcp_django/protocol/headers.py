@@ -37,10 +37,14 @@ _NUMBER = re.compile(r"-?[0-9]{1,40}(?:\.[0-9]{1,40})?(?:[eE][+-]?[0-9]{1,2})?")
 
 
 _NONE: frozenset[bytes] = frozenset()
+_LISTS = frozenset({b"baggage", b"tracestate"})
 
 
 class Headers(dict[bytes, bytes]):
-    """The last value of each header by lower-case name; `repeated` holds the names that came more than once."""
+    """The last value of each header by lower-case name; `repeated` holds the names that came more than once.
+
+    Those that are lists, and that somebody reads as such, are joined (RFC 9110, section 5.3).
+    """
 
     __slots__ = ("repeated",)
 
@@ -54,6 +58,8 @@ class Headers(dict[bytes, bytes]):
         else:
             names = Counter(name for name, _ in pairs)
             self.repeated = frozenset(name for name, times in names.items() if times > 1)
+            for repeated in self.repeated & _LISTS:
+                self[repeated] = b",".join(value for name, value in pairs if name == repeated)
 
 
 class HeaderParam(NamedTuple):

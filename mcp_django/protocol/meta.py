@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 PROTOCOL_VERSION = "io.modelcontextprotocol/protocolVersion"
 CLIENT_CAPABILITIES = "io.modelcontextprotocol/clientCapabilities"
@@ -19,9 +20,21 @@ BAGGAGE = "baggage"
 TAGS = "mcp-django/tags"
 """Where the tags of a tool, resource or prompt travel: an array of strings."""
 
+LONGEST_PROGRESS_TOKEN = 1024
+"""Characters. Each progress notification repeats the token, so a long one makes a long answer to a short request."""
+
+WRONG_PROGRESS_TOKEN = (
+    f"_meta progressToken must be an integer or a string of {LONGEST_PROGRESS_TOKEN} characters at most"
+)
+
 _LABEL = r"[A-Za-z](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
 _KEY = re.compile(rf"(?:({_LABEL}(?:\.{_LABEL})*)/)?(?:[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)?")
 _RESERVED = frozenset({"modelcontextprotocol", "mcp"})
+
+
+def is_progress_token(value: Any) -> bool:
+    """Whether `value` is an integer, or a string that is worth repeating."""
+    return type(value) is int or (type(value) is str and len(value) <= LONGEST_PROGRESS_TOKEN)
 
 
 def is_valid_key(key: str) -> bool:

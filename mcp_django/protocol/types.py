@@ -139,7 +139,7 @@ class ToolAnnotations:
     def to_wire(self) -> dict[str, Any]:
         """Return the wire object."""
         found = ((key, getattr(self, name)) for key, name in _HINTS.items())
-        return {key: value for key, value in found if value is not None}
+        return {key: str(value) if key == "title" else value for key, value in found if value is not None}
 
 
 _WIRE_NAMES = ("title", "readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")

@@ -8,6 +8,7 @@ request.
 
 import asyncio
 import contextvars
+import logging
 import sys
 from collections.abc import Callable
 from typing import NamedTuple, cast
@@ -15,13 +16,15 @@ from typing import NamedTuple, cast
 from ..protocol.errors import InternalError, MCPError
 from ..protocol.jsonrpc import Request
 from ..protocol.revisions import Era
-from ..server.call import Call
-from ..server.eras.base import Era as EraStrategy
-from ..server.pipeline import Work
 from ..server.ports import Overloaded
 from ..server.streams import Outbox
+from ..server.work import Work
+from .in_flight import InFlight
+from .lifecycle import CLOSING, Lifecycle
 
-Refuse = Callable[[EraStrategy, MCPError, Call], bytes]
+logger = logging.getLogger("mcp_django.server")
+
+Decline = Callable[[Work, MCPError], bytes]
 
 
 class Landing(NamedTuple):
@@ -31,58 +34,35 @@ class Landing(NamedTuple):
     problem: MCPError | Overloaded | None = None
 
 
-class InFlight:
-    """How many calls each owner has running in this process."""
-
-    def __init__(self, limit: int) -> None:
-        self.limit = limit
-        self._counts: dict[str, int] = {}
-
-    def enter(self, owner: str) -> bool:
-        """Count one call; False when the owner has too many."""
-        now = self._counts.get(owner, 0)
-        if now >= self.limit:
-            return False
-        self._counts[owner] = now + 1
-        return True
-
-    def leave(self, owner: str) -> None:
-        """One call less."""
-        left = self._counts[owner] - 1
-        if left:
-            self._counts[owner] = left
-        else:
-            del self._counts[owner]
-
-    def __len__(self) -> int:
-        return sum(self._counts.values())
-
-
 class Flight:
     """One running call. `launch` it, wait for its `first` sign, then answer with the landing or read the outbox."""
 
     __slots__ = (
         "_alarm",
         "_begun",
+        "_decline",
         "_in_flight",
         "_landing",
-        "_loop",
+        "_lifecycle",
         "_may_stream",
         "_outbox",
         "_owner",
-        "_refuse",
         "_settled",
         "_work",
+        "answered",
         "call",
         "gone",
+        "loop",
         "lost",
         "streaming",
         "task",
     )
 
-    def __init__(self, work: Work, in_flight: InFlight, owner: str, refuse: Refuse) -> None:
-        """`owner` has been counted in `in_flight`; the flight leaves it at its end. `refuse` encodes an error."""
-        self._refuse = refuse
+    def __init__(self, work: Work, in_flight: InFlight, owner: str, decline: Decline, lifecycle: Lifecycle) -> None:
+        """The work's calls have been counted in `in_flight` for `owner`; the flight takes them off at its end.
+        `decline` encodes an error.
+        """
+        self._decline, self._lifecycle = decline, lifecycle
         self.call, self._work, self._may_stream = work.call, work, work.may_stream
         self._begun = False
         self._outbox: Outbox = self.call.outbox
@@ -93,26 +73,37 @@ class Flight:
         """Cancelled: there will be no answer."""
         self.gone = False
         """The client is."""
+        self.answered = False
+        """The door has sent all that it will send."""
         self._landing: Landing | None = None
         self._settled: asyncio.Future[None] | None = None
         self._alarm: asyncio.Handle | None = None
 
-    def launch(self) -> None:
-        """Begin. Python 3.12 runs the first step at once, which most calls do not outlast; 3.11 runs it in this
-        turn of the loop.
+    def launch(self, context: contextvars.Context | None = None) -> None:
+        """Begin, in `context` or a clean one of its own. Python 3.12 runs the first step at once, which most calls do
+        not outlast; 3.11 runs it in this turn of the loop.
         """
         call = self.call
         if self._may_stream:
             self._outbox.opened = self._stream
+        context = contextvars.Context() if context is None else context
+        loop = self.loop = asyncio.get_running_loop()  # a system call on 3.11, so asked once
         session = call.connection.session
-        if session is not None:
+        if session is not None and not self._work.in_batch:
             session.in_flight[cast(Request, call.message).id] = self
-        context = contextvars.Context()
-        loop = self._loop = asyncio.get_running_loop()  # a system call on 3.11, so asked once
-        if sys.version_info >= (3, 12):
-            self.task = asyncio.Task(self._fly(), loop=loop, context=context, eager_start=True)
-        else:
-            self.task = asyncio.Task(self._fly(), loop=loop, context=context)
+        self._lifecycle.board(self)
+        flying = self._fly()
+        try:
+            if sys.version_info >= (3, 12):
+                self.task = asyncio.Task(flying, loop=loop, context=context, eager_start=True)
+            else:
+                self.task = asyncio.Task(flying, loop=loop, context=context)
+        except BaseException:
+            if not self._begun:
+                flying.close()
+                self._work.close()
+                self._leave()
+            raise
 
     async def first(self, timeout: float, waiting: Callable[[], None] | None = None) -> Landing | None:
         """The landing, if it comes first and within `timeout` seconds; None when the reply must be a stream.
@@ -125,7 +116,7 @@ class Flight:
             if waiting is not None:
                 waiting()
         elif self._landing is None:
-            loop = self._loop
+            loop = self.loop
             self._settled = loop.create_future()
             self._alarm = loop.call_soon(self._wait, loop, timeout, waiting)
             try:
@@ -143,8 +134,14 @@ class Flight:
 
     def _stream(self) -> None:
         """From now on the reply is a stream."""
-        self.streaming = self._landing is None
+        if self._landing is None:
+            self.streaming = True
+            self._outbox.abandoned = self._abandoned
         self._settle()
+
+    def _abandoned(self) -> None:
+        logger.info("A client has stopped reading the messages of its call, and counts as gone")
+        self.disconnected()
 
     def _settle(self) -> None:
         if self._settled is not None and not self._settled.done():
@@ -156,54 +153,82 @@ class Flight:
         try:
             landing = Landing(await self._work.run)
         except (MCPError, Overloaded) as problem:
-            landing = Landing(b"", problem)
+            # After a cancellation nothing more is sent, whatever came of it.
+            landing = Landing(b"", None if self.lost else problem)
         except asyncio.CancelledError:
             if not self.lost:
                 self.lost = call.cancelled = True
             landing = Landing(b"")
+        except BaseException:
+            # It is for the loop, which may live on: who waits must not wait for ever.
+            self._land(Landing(b"", InternalError()))
+            raise
         finally:
             self._leave()
         self._land(landing)
 
     def _leave(self) -> None:
         session = self.call.connection.session
-        if session is not None:
+        if session is not None and not self._work.in_batch:
             session.in_flight.pop(cast(Request, self.call.message).id, None)
         # No cycle may be left: collecting it would cost more than the call.
-        self._outbox.opened = None
-        self._in_flight.leave(self._owner)
+        self._outbox.opened = self._outbox.abandoned = None
+        self._in_flight.leave(self._owner, self._work.weight)
+        self._lifecycle.flights.discard(self)
 
     def _land(self, landing: Landing) -> None:
+        if self._landing is not None:
+            return  # it was shut down, and that was its answer
         self._landing = landing
         if self.streaming:
             self._outbox.finish(self._last(landing))
         else:
+            # What the handler left running may speak on, and must not wait for a reader.
+            self._outbox.finish()
             self._settle()
 
     def _last(self, landing: Landing) -> bytes | None:
         problem = landing.problem
         if isinstance(problem, Overloaded):
             problem = InternalError(str(problem))
-        return (landing.body or None) if problem is None else self._refuse(self.call.era, problem, self.call)
+        return (landing.body or None) if problem is None else self.decline(problem)
+
+    def decline(self, problem: MCPError) -> bytes:
+        """An error in place of the answer, encoded."""
+        return self._decline(self._work, problem)
 
     def disconnected(self) -> None:
         """The client went away: the end of a stateless call; a handshake call goes on without a reader
         (basic/transports).
         """
-        self.gone = True
+        self.gone = self.answered = True
         self._outbox.cut()
         if self.call.revision.era is Era.STATELESS:
             self.cancel()
         self._settle()
 
+    def get_loop(self) -> asyncio.AbstractEventLoop:
+        """The loop that it runs on."""
+        return self.loop
+
     def cancel(self) -> None:
         """Give the call up; nothing more is sent for it."""
         if self.task is not None and not self.task.done() and not self.lost:
-            self.lost = self.call.cancelled = True
             self._outbox.cut()
-            self.task.cancel()
+            self._give_up(self.task)
             if not self._begun:
-                # A task cancelled before its first step runs nothing, not even what it would do at its end.
-                self._work.close()
-                self._leave()
                 self._land(Landing(b""))
+
+    def shut_down(self) -> None:
+        """Give the call up because the process ends; the client is told so."""
+        if self.task is not None and not self.task.done() and not self.lost:
+            self._land(Landing(b"", Overloaded(CLOSING)))
+            self._give_up(self.task)
+
+    def _give_up(self, task: asyncio.Task[None]) -> None:
+        self.lost = self.call.cancelled = True
+        task.cancel()
+        if not self._begun:
+            # A task cancelled before its first step runs nothing, not even what it would do at its end.
+            self._work.close()
+            self._leave()

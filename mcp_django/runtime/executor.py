@@ -12,7 +12,7 @@ import asyncio
 import contextlib
 import threading
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextvars import Token
 from typing import Any, Final, TypeVar, cast
 
@@ -20,7 +20,10 @@ from asgiref.sync import AsyncToSync, SyncToAsync, ThreadSensitiveContext, sync_
 from django.db import connections
 from django.db.models import QuerySet
 
-from .lanes import LanePool, Lease, presentable
+from .lanes import LanePool
+from .leases import Lease, presentable
+from .transactions import CallTransaction
+from .visits import Visit
 
 T = TypeVar("T")
 
@@ -29,23 +32,26 @@ class LaneExecutor:
     """Runs blocking work of many calls on at most `lanes` threads for each event loop.
 
     `queue` is how many calls may wait for a lane. The threads start when they are first needed and end with their
-    loop.
+    loop. `interrupt` says whether SQL that runs on when its call is over is interrupted.
     """
 
-    def __init__(self, *, lanes: int = 16, queue: int = 256) -> None:
-        self.lanes, self.queue = lanes, queue
+    def __init__(self, *, lanes: int = 16, queue: int = 256, interrupt: bool = True) -> None:
+        self.lanes, self.queue, self.interrupt = lanes, queue, interrupt
         self._pools: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, LanePool] = weakref.WeakKeyDictionary()
         self._lock = threading.Lock()
 
-    def enter(self) -> "CallLease | BorrowedLease":
+    def enter(self, *, patient: bool = False) -> "CallLease | BorrowedLease":
         """Make thread-sensitive work of the current context (the async ORM, `sync_to_async`) land on one lane.
 
         The lane is leased at the first use. `close` the result when the call is over, in the context that
-        entered. A call inside a call shares the outer one's lane.
+        entered. A call inside a call shares the outer one's lane. What is `patient` is never Overloaded.
         """
         if _is_inline() or _current() is not None:
             return _BORROWED
-        return CallLease(self._pool)
+        lease = CallLease(self._pool)
+        if patient:
+            lease.patient = True
+        return lease
 
     @contextlib.contextmanager
     def context(self) -> "Iterator[CallLease | BorrowedLease]":
@@ -63,6 +69,12 @@ class LaneExecutor:
         Inside a call that has entered it is that call's lane. A caller that is cancelled is free at once; `fn`
         runs to its end. Raises what `fn` raises, and Overloaded at once when too many wait.
         """
+        if self.interrupt and _is_inline():
+            visit = Visit()
+            try:
+                return cast(T, await _visit(visit, fn, args, kwargs))
+            finally:
+                visit.close()
         lease = _BORROWED if _is_inline() or _current() is not None else CallLease(self._pool, single=True)
         try:
             return cast(T, await _hop(lease.finish, fn, args, kwargs))
@@ -79,6 +91,17 @@ class LaneExecutor:
         if lease is not None:
             lease.rest()
 
+    def atomic(self, databases: Sequence[str]) -> CallTransaction:
+        """A transaction on each of `databases` around an `async with` block, and around all that the current call
+        does with the ORM in it, in whatever tasks and plain functions.
+
+        Raises RuntimeError outside of a call: without its lane there is nothing that holds the block together.
+        """
+        lease = None if _is_inline() else _current()
+        if lease is None and not _is_inline():
+            raise RuntimeError("atomic() is for the inside of a call; enter() it first")
+        return CallTransaction(self.run, lease, databases)
+
     def asking_is_unsafe(self) -> bool:
         """Is the caller inside a transaction, which a question to a human would hold open?
 
@@ -91,18 +114,20 @@ class LaneExecutor:
             opened = connections.all(initialized_only=True)
         else:
             lease = _current()
-            opened = [] if lease is None or lease.lane is None else list(lease.lane.connections.values())
+            opened = [] if lease is None else lease.connections()
         return any(
             not getattr(block, "_from_testcase", False)
             for connection in opened
             for block in tuple(connection.atomic_blocks)
         )
 
-    def close(self, *, wait: float = 1.0) -> None:
-        """End all lanes: idle ones now, within `wait` seconds each, busy ones when their work is done."""
+    def close(self, loop: asyncio.AbstractEventLoop | None = None, *, wait: float = 1.0) -> None:
+        """End the lanes of a loop, or all of them: idle ones now, within `wait` seconds each, busy ones when their
+        work is done.
+        """
         with self._lock:
-            pools = list(self._pools.values())
-            self._pools.clear()
+            loops = list(self._pools) if loop is None else [loop]
+            pools = [self._pools.pop(loop) for loop in loops if loop in self._pools]
         for pool in pools:
             pool.close(wait)
 
@@ -111,7 +136,7 @@ class LaneExecutor:
         with self._lock:
             pool = self._pools.get(loop)
             if pool is None:
-                pool = self._pools[loop] = LanePool(self.lanes, self.queue)
+                pool = self._pools[loop] = LanePool(self.lanes, self.queue, interrupt=self.interrupt)
             return pool
 
 
@@ -188,10 +213,16 @@ def _work(finish: Callable[[], None], fn: Callable[..., Any], args: tuple[Any, .
         value = fn(*args, **kwargs)
         # A queryset is read where it may be: on the event loop the ORM refuses it.
         return list(value) if isinstance(value, QuerySet) else value
-    except (StopIteration, SystemExit) as problem:
+    except (StopIteration, SystemExit, GeneratorExit) as problem:
         raise presentable(problem) from problem
     finally:
         finish()
 
 
+def _work_on_a_visit(visit: Visit, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    visit.begin()
+    return _work(visit.end, fn, args, kwargs)
+
+
 _hop = sync_to_async(_work, thread_sensitive=True)
+_visit = sync_to_async(_work_on_a_visit, thread_sensitive=True)

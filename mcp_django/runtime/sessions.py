@@ -10,6 +10,7 @@ import contextvars
 import itertools
 import logging
 import threading
+import weakref
 from collections.abc import Collection
 from datetime import timedelta
 from time import monotonic
@@ -18,9 +19,10 @@ from typing import Any
 from django.db import Error
 from django.utils import timezone
 
-from ..conf import Limits, get_settings
+from ..conf import get_settings
+from ..conf.options import Limits
 from ..models import Session as SessionRow
-from ..models.session import SlotContention
+from ..models.session import Cap, SlotContention, TooManySessions
 from ..protocol import jsonrpc
 from ..protocol.errors import InvalidParams
 from ..protocol.revisions import REVISIONS, Revision
@@ -39,12 +41,14 @@ REAP_EVERY = 60.0
 REAP_SLICE, REAP_SLICES = 200, 5
 KEEP_ENDED = timedelta(days=1)
 """How long ended sessions stay to be looked at in the admin."""
+MOST_ENDED = 10_000
+"""How many of them, at most: whoever opens and ends sessions all day must not fill the database."""
+REAP_AFTER = REAP_SLICE * REAP_SLICES // 2
+"""Sessions opened since the last look after which it is time for the next: half of what one can delete."""
 MOST_KNOWN = 10_000
 """Sessions this process remembers; those that are serving a call come on top."""
 KEY_LENGTH = 128
 """Characters of a session id that is worth looking up; ours have 32."""
-CLIENT_BYTES = 64 * 1024
-"""Bytes of JSON that a client may say about itself."""
 LOCAL_OWNER = "local"
 """The key of the local principal: many clients of one machine, so without a quota."""
 
@@ -52,7 +56,7 @@ LOCAL_OWNER = "local"
 class _Known:
     """What this process knows of a session."""
 
-    __slots__ = ("alarm", "fresh_until", "hash", "log_level", "loop", "session", "writes")
+    __slots__ = ("__weakref__", "alarm", "fresh_until", "hash", "log_level", "loop", "session", "writes")
 
     def __init__(self, session: Session, key_hash: str) -> None:
         self.session, self.hash = session, key_hash
@@ -79,6 +83,7 @@ class DatabaseSessions:
         self._lock = threading.Lock()
         self._endings = 0
         self._next_reap = 0.0
+        self._opened = 0
         self._touch_every = TOUCH_EVERY
         self._tasks: set[asyncio.Task[None]] = set()
         session_closed.connect(self._on_closed, sender=SessionRow)
@@ -126,13 +131,12 @@ class DatabaseSessions:
     ) -> Session:
         """A new session. An owner at the quota loses the session that was idle longest.
 
-        Raises Overloaded when the server has `MCP["LIMITS"]["SESSIONS"]` already, which is counted to within
-        those that are being opened at the moment, and InvalidParams when the client says more about itself than
-        is worth keeping.
+        Raises Overloaded when the server has `MCP["LIMITS"]["SESSIONS"]` already, and InvalidParams when the client
+        says more about itself than is worth keeping.
         """
         limits, now = self._limits(), timezone.now()
-        if len(jsonrpc.dumps([client_info, capabilities])) > CLIENT_BYTES:
-            raise InvalidParams(f"clientInfo and capabilities may have {CLIENT_BYTES} bytes together")
+        if len(jsonrpc.dumps([client_info, capabilities])) > limits.client_bytes:
+            raise InvalidParams(f"clientInfo and capabilities may have {limits.client_bytes} bytes together")
         row = SessionRow(
             server=server,
             revision=revision.version,
@@ -145,9 +149,10 @@ class DatabaseSessions:
             expires=now + timedelta(seconds=limits.session_lifetime),
         )
         key = row.mint()
-        due = monotonic() >= self._next_reap
+        self._opened += 1
+        due = monotonic() >= self._next_reap or self._opened >= REAP_AFTER
         if due:
-            self._next_reap = monotonic() + REAP_EVERY
+            self._next_reap, self._opened = monotonic() + REAP_EVERY, 0
         quota = None if owner == LOCAL_OWNER else limits.sessions_per_owner
         await self._executor.run(self._insert, row, limits, quota=quota, reap=due)
         session = self._remember(row, key, owner, 0)
@@ -212,9 +217,14 @@ class DatabaseSessions:
             # Under WSGI every request has a loop of its own, and an alarm ends with its loop.
             known.loop, known.alarm = loop, None
         if known.alarm is None:
-            known.alarm = loop.call_later(self._touch_every, self._look, known, context=contextvars.Context())
+            # By a weak reference, so that a session that ends is gone at once and not when its alarm is due.
+            alarm = loop.call_later(self._touch_every, self._look, weakref.ref(known), context=contextvars.Context())
+            known.alarm = alarm
 
-    def _look(self, known: _Known) -> None:
+    def _look(self, remembered: "weakref.ref[_Known]") -> None:
+        known = remembered()
+        if known is None:
+            return
         known.alarm = None
         session = known.session
         if self._known.get(session.key) is not known:
@@ -274,17 +284,13 @@ class DatabaseSessions:
         self._forget(session.key_hash)
 
     def _forget(self, key_hash: str) -> None:
-        """The session is over: it is not known any more, and what it has in flight is cancelled on its own loop."""
+        """The session is over: it is not known any more, and what it has in flight is cancelled."""
         with self._lock:
             self._endings += 1
             key = self._keys.pop(key_hash, None)
             known = None if key is None else self._known.pop(key, None)
         if known is not None and known.session.in_flight:
-            try:
-                known.loop.call_soon_threadsafe(known.session.cancel_all)
-            except RuntimeError:
-                # The loop is closed, and what ran on it is gone with it.
-                pass
+            known.session.cancel_all()
 
     def _busy(self) -> list[str]:
         with self._lock:
@@ -305,10 +311,11 @@ class DatabaseSessions:
         busy = self._busy()
         if reap:
             self._reap(busy, limits.session_idle)
-        if SessionRow.objects.live(idle=limits.session_idle).filter(server=row.server).count() >= limits.sessions:
-            raise Overloaded("There are too many sessions; try again later", retry_after=REAP_EVERY)
+            SessionRow.objects.recount(row.server, idle=limits.session_idle)
         try:
-            SessionRow.objects.admit(row, quota=quota, spare=busy)
+            SessionRow.objects.admit(row, quota=quota, cap=Cap(limits.sessions, limits.session_idle), spare=busy)
+        except TooManySessions:
+            raise Overloaded("There are too many sessions; try again later", retry_after=REAP_EVERY) from None
         except SlotContention:
             raise Overloaded("Too many sessions are being opened at once; try again", retry_after=1.0) from None
         session_opened.send_robust(sender=SessionRow, session=row)
@@ -316,9 +323,12 @@ class DatabaseSessions:
     def _reap(self, busy: Collection[str], idle: float) -> None:
         if busy:
             SessionRow.objects.filter(key_hash__in=busy).touch(every=self._touch_every)
+        keep = timezone.now() - KEEP_ENDED
+        ended = SessionRow.objects.ended().order_by("-terminated_at").values_list("terminated_at", flat=True)
+        keep = max([keep, *filter(None, ended[MOST_ENDED - 1 : MOST_ENDED])])
         for _slice in range(REAP_SLICES):
             reaped = SessionRow.objects.reap(idle=idle, spare=busy, most=REAP_SLICE)
-            purged = SessionRow.objects.ended(before=timezone.now() - KEEP_ENDED).purge(most=REAP_SLICE)
+            purged = SessionRow.objects.ended(before=keep).purge(most=REAP_SLICE)
             if max(reaped, purged) < REAP_SLICE:
                 break
 

@@ -7,7 +7,8 @@ It knows no server, no transport and no Django.
 from .docstrings import Description, describe
 from .errors import ArgumentError, DeclarationError, OutputError
 from .forms import Form, form_of
-from .jsonable import to_json
+from .jsonable import is_lazy, to_json
+from .native import natively
 from .output import Output, output_of
 from .prompts import PromptParameters, prompt_parameters_of, uri_parameters_of
 from .signature import Parameters, parameters_of
@@ -23,6 +24,8 @@ __all__ = [
     "PromptParameters",
     "describe",
     "form_of",
+    "is_lazy",
+    "natively",
     "output_of",
     "parameters_of",
     "prompt_parameters_of",

@@ -16,6 +16,7 @@ from .docstrings import parse_docstring
 from .errors import ArgumentError, DeclarationError
 from .generation import Compiled, compile_type, describe_type
 from .handwritten import check_schema
+from .native import natively
 from .validation import Checker
 
 VALUE = "value"
@@ -89,7 +90,7 @@ def form_of(type_: Any) -> Form:
         hash(type_)
     except TypeError:
         # Annotated with a Field, for example.
-        return _compiled_form(type_)
+        return natively(_compiled_form, type_)
     return _cached_form(type_)
 
 
@@ -106,7 +107,9 @@ def _compiled_form(type_: Any) -> Form:
 
 
 # Questions are asked at run time, so that their types are met again and again.
-_cached_form = lru_cache(maxsize=256)(_compiled_form)
+@lru_cache(maxsize=256)
+def _cached_form(type_: Any) -> Form:
+    return natively(_compiled_form, type_)
 
 
 def _object(compiled: Compiled) -> dict[str, Any] | None:

@@ -29,7 +29,11 @@ def fallback(value: Any) -> Any:
     """The JSON form of a value pydantic does not know; TypeError when there is none."""
     if structs.is_struct_value(value):
         return structs.to_builtins(value)
-    if any(cls.__module__ == "django.utils.functional" and cls.__name__ == "Promise" for cls in type(value).__mro__):
-        # A lazy translation: it becomes text in the language of the moment.
+    if is_lazy(value):
         return str(value)
     raise TypeError(f"{type(value).__name__} has no JSON form; return JSON types, a dataclass or a model")
+
+
+def is_lazy(value: Any) -> bool:
+    """Is this a lazy translation of Django's? `str` makes it text, in the language of the moment."""
+    return any(cls.__module__ == "django.utils.functional" and cls.__name__ == "Promise" for cls in type(value).__mro__)

@@ -7,6 +7,7 @@ There is no schema for them on the wire. A text becomes the annotated type the w
 from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain, islice
 from typing import Any
 
 from pydantic import ValidationError
@@ -44,10 +45,12 @@ class PromptParameters:
         Raises:
             ArgumentError: for missing and unknown names, and for texts that do not fit their type.
         """
-        problems = [wording.unknown(name, self._read, self._noun) for name in values if name not in self._read]
-        problems += [wording.missing(name, self._noun) for name in self._required if name not in values]
+        unknown = (wording.unknown(name, self._read, self._noun) for name in values if name not in self._read)
+        missing = (wording.missing(name, self._noun) for name in self._required if name not in values)
+        # Only as many as are shown are worded: looking for what was meant takes its time, and there may be very many.
+        problems = list(islice(chain(unknown, missing), SHOWN))
         if problems:
-            raise ArgumentError("; ".join(problems[:SHOWN]))
+            raise ArgumentError("; ".join(problems))
         converted = {name: _converted(name, self._read[name], value) for name, value in values.items()}
         for name, field in self._late.items():
             if name not in converted:

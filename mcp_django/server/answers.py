@@ -63,7 +63,7 @@ def form_question(revision: Revision, message: str, schema: Any, key: str | None
         except ValueError as problem:
             raise InvalidAnswer(str(problem)) from None
 
-    params = {"message": message, "requestedSchema": _requested(revision, form.schema)}
+    params = {"message": str(message), "requestedSchema": _requested(revision, form.schema)}
     return Question("elicitation/create", params, {"elicitation": {"form": {}}}, read, key)
 
 
@@ -85,7 +85,7 @@ def url_question(message: str, url: str, elicitation_id: str | None, key: str | 
     def read(raw: Any) -> Answer[None]:
         return Answer(_action(raw))
 
-    params = {"mode": "url", "message": message, "url": url}
+    params = {"mode": "url", "message": str(message), "url": url}
     if elicitation_id is not None:
         params["elicitationId"] = elicitation_id
     return Question("elicitation/create", params, {"elicitation": {"url": {}}}, read, key)

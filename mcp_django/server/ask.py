@@ -116,15 +116,12 @@ class Live:
 
     def __init__(self, call: Call, limits: AskLimits) -> None:
         self._call, self._limits, self._once = call, limits, _OnceKeys()
-        self._results: dict[str, Any] = {}
 
     async def ask(self, question: Question) -> Any:
         call = self._call
         call.require(question.needs)
         if call.session is None or not call.outbox.interactive:
-            raise Unanswered(
-                "This connection cannot carry questions to the client; use a transport with a stream and a session"
-            )
+            raise Unanswered(_unaskable(call))
         if not call.session.initialized:
             # basic/lifecycle: before `initialized` a server asks nothing.
             raise Unanswered("The client must say notifications/initialized before it can be asked")
@@ -144,6 +141,18 @@ class Live:
     async def once(self, key: str, run: Callable[[], Awaitable[Any]]) -> Any:
         self._once.claim(key)
         return _through_json(await run())
+
+
+def _unaskable(call: Call) -> str:
+    """Why no question can reach this client."""
+    if not call.connection.streams:
+        return (
+            "The question could not be asked: this server runs under WSGI, where an answer is all it can send; under "
+            "ASGI it can ask clients of this revision"
+        )
+    if call.session is None:
+        return "The question could not be asked: the client has no session, in which it could answer"
+    return "The question could not be asked: the client's Accept header does not allow text/event-stream"
 
 
 class _Record(NamedTuple):

@@ -5,12 +5,15 @@ A `Connection` holds what the transport knows about the exchange, a `Call` what 
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, cast
 
 from ..protocol import jsonrpc
 from ..protocol.errors import MissingClientCapability, ToolError
 from ..protocol.headers import Headers
 from ..protocol.revisions import Era, Revision
+from ..protocol.trace import TraceContext, carrier, read
+from .outcome import UNREAD, Fate, Outcome
 from .ports import Principal
 from .session import Session
 from .streams import Outbox
@@ -23,7 +26,7 @@ if TYPE_CHECKING:
 class Connection:
     """One exchange with a client: an HTTP request, a socket, a pipe."""
 
-    __slots__ = ("_make_request", "_request", "headers", "kwargs", "opened", "principal", "session")
+    __slots__ = ("_make_request", "_request", "headers", "kwargs", "opened", "principal", "session", "streams")
 
     def __init__(
         self,
@@ -33,6 +36,7 @@ class Connection:
         session: Session | None = None,
         kwargs: Mapping[str, Any] | None = None,
         make_request: Callable[[Principal], Any] | None = None,
+        streams: bool = True,
     ) -> None:
         self.principal = principal
         self.headers = headers
@@ -40,6 +44,8 @@ class Connection:
         self.session = session
         self.kwargs = kwargs
         """What the URL pattern captured."""
+        self.streams = streams
+        """Can this transport carry more than answers: notifications, and questions to the client? Not under WSGI."""
         self.opened: Session | None = None
         """The session that this exchange opened, for the transport to name to the client."""
         self._make_request = make_request
@@ -71,6 +77,12 @@ class Call:
     """The lowest level of log message that the client wants; None when it wants none."""
     cancelled: bool = field(default=False)
     """The client or the server gave this call up."""
+    started: float = field(default_factory=perf_counter)
+    """When it was made of its message, by `time.perf_counter`."""
+    outcome: Outcome | None = None
+    """How it ended; None while it runs."""
+    fate: Fate = field(default_factory=Fate, repr=False)
+    """What is noted for those who observe calls."""
 
     @property
     def id(self) -> jsonrpc.Id | None:
@@ -93,6 +105,34 @@ class Call:
     def session(self) -> Session | None:
         return self.connection.session
 
+    @property
+    def request(self) -> Any:
+        """The Django request; None without HTTP."""
+        return self.connection.request
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """The request's headers by lower-case name, credentials left out; empty on transports without them."""
+        return readable(self.connection.headers)
+
+    @property
+    def kwargs(self) -> Mapping[str, Any]:
+        """What the URL pattern captured, such as a tenant's slug."""
+        return self.connection.kwargs or {}
+
+    @property
+    def duration(self) -> float:
+        """Seconds since it was made of its message."""
+        return perf_counter() - self.started
+
+    @property
+    def trace(self) -> TraceContext | None:
+        """The trace that the client says this call belongs to; read when it is first asked for."""
+        known = self.fate.trace
+        if known is UNREAD:
+            known = self.fate.trace = read(carrier(self.meta, self.connection.headers))
+        return cast(TraceContext | None, known)
+
     def supports(self, needed: Mapping[str, Any]) -> bool:
         """Did the client declare the capability object `needed`, down to its sub-modes?"""
         modes = needed.get("elicitation")
@@ -109,6 +149,18 @@ class Call:
         if self.revision.era is Era.STATELESS:
             raise MissingClientCapability(needed)
         raise ToolError(f"The client does not support {_dotted(needed)}")
+
+
+def readable(headers: Headers | None) -> dict[str, str]:
+    """Headers as text, without those that prove who asks."""
+    return (
+        {}
+        if headers is None
+        else {k.decode("latin-1"): v.decode("latin-1") for k, v in headers.items() if k not in _CREDENTIALS}
+    )
+
+
+_CREDENTIALS = frozenset({b"authorization", b"cookie", b"proxy-authorization"})
 
 
 def _dotted(needed: Mapping[str, Any]) -> str:

@@ -9,8 +9,8 @@ from asgiref.sync import async_to_sync, sync_to_async
 
 from ..protocol import jsonrpc
 from ..protocol.content import PromptMessage, TextContent
-from ..protocol.headers import Headers
 from ..protocol.revisions import Revision
+from ..protocol.trace import TraceContext
 from ..protocol.types import LEVELS
 from ..schema import to_json
 from .answers import Answer, Root, Sample, form_question, roots_question, sample_question, url_question
@@ -32,7 +32,7 @@ class Context:
     Handlers written with `def` use the same names on `ctx.sync`, which wait in the handler's own thread.
     """
 
-    __slots__ = ("_call", "_conversation", "_loop", "_primitive", "_progress", "_state")
+    __slots__ = ("_call", "_conversation", "_loop", "_primitive", "_progress", "_state", "in_transaction")
 
     def __init__(
         self, call: Call, primitive: "Primitive | None" = None, conversation: Conversation | None = None
@@ -41,6 +41,8 @@ class Context:
         self._loop = asyncio.get_running_loop()
         self._progress: float | None = None
         self._state: dict[str, Any] | None = None
+        self.in_transaction = False
+        """Is the handler running as one transaction of the call's?"""
 
     @property
     def principal(self) -> Principal:
@@ -55,12 +57,12 @@ class Context:
     @property
     def request(self) -> Any:
         """The Django HttpRequest, on both doors; None on transports without HTTP."""
-        return self._call.connection.request
+        return self._call.request
 
     @property
     def headers(self) -> Mapping[str, str]:
         """The request's headers by lower-case name, credentials left out; empty on transports without them."""
-        return _readable(self._call.connection.headers)
+        return self._call.headers
 
     @property
     def session(self) -> Session | None:
@@ -79,7 +81,7 @@ class Context:
     @property
     def kwargs(self) -> Mapping[str, Any]:
         """What the URL pattern captured, such as a tenant's slug."""
-        return self._call.connection.kwargs or {}
+        return self._call.kwargs
 
     @property
     def name(self) -> str | None:
@@ -106,6 +108,11 @@ class Context:
     def meta(self) -> Mapping[str, Any]:
         """The request's `_meta`."""
         return self._call.meta
+
+    @property
+    def trace(self) -> TraceContext | None:
+        """The trace that the client says this call belongs to (W3C Trace Context); None when it names none."""
+        return self._call.trace
 
     @property
     def state(self) -> dict[str, Any]:
@@ -155,7 +162,7 @@ class Context:
         if total is not None:
             params["total"] = total
         if message is not None and self._call.revision.progress_message:
-            params["message"] = message
+            params["message"] = str(message)
         await self._emit("notifications/progress", params)
 
     async def log(self, level: str, data: Any, *, logger: str | None = None) -> None:
@@ -278,13 +285,13 @@ class Context:
         not repeat it.
 
         Not at-most-once: a round that is sent again runs `fn` again. A failure is not kept. Each key may be used once
-        in a call. A plain `fn` runs where the handler does; `ctx.sync.once` runs it in the handler's thread.
+        in a call. A plain `fn` runs on the call's lane, where the ORM works, as plain handlers do.
         """
         return await self._here(self._once(key, fn))
 
     async def _once(self, key: str, fn: Callable[[], Any]) -> Any:
         async def run() -> Any:
-            value = fn()
+            value = fn() if asyncio.iscoroutinefunction(fn) else await self._call.server.executor.run(fn)
             return to_json(await value if asyncio.iscoroutine(value) else value)
 
         return await self._talk().once(key, run)
@@ -295,14 +302,21 @@ class Context:
         return SyncContext(self)
 
     async def _emit(self, method: str, params: dict[str, Any]) -> None:
+        if self._call.cancelled:
+            return  # others of its batch may still be speaking on the stream
         await self._here(self._call.outbox.put(jsonrpc.notification(method, params)))
 
     async def _ask(self, question: Question) -> Any:
-        executor = self._call.server.executor
-        if executor.asking_is_unsafe():
-            raise Unanswered(_IN_TRANSACTION)
-        executor.rest()
+        self.require_no_transaction()
+        self._call.server.executor.rest()
         return await self._here(self._talk().ask(question))
+
+    def require_no_transaction(self) -> None:
+        """Raise Unanswered where a question would hold a transaction open: the call's, or one of the current
+        thread's.
+        """
+        if self.in_transaction or self._call.server.executor.asking_is_unsafe():
+            raise Unanswered(_IN_TRANSACTION)
 
     def _talk(self) -> Conversation:
         if self._conversation is None:
@@ -330,9 +344,8 @@ class SyncContext:
             return value
 
         def wait(*args: Any, **kwargs: Any) -> Any:
-            context = self._context
-            if name in _QUESTIONS and context.server.executor.asking_is_unsafe():
-                raise Unanswered(_IN_TRANSACTION)
+            if name in _QUESTIONS:
+                self._context.require_no_transaction()
             return async_to_sync(value)(*args, **kwargs)
 
         return wait
@@ -363,14 +376,9 @@ def _shaped(revision: Revision, message: PromptMessage) -> dict[str, Any]:
     return {**wire, "content": revision.shape_content(wire["content"])}
 
 
-_IN_TRANSACTION = "A question inside a transaction would hold it open while somebody thinks; ask before it begins"
+_IN_TRANSACTION = (
+    "A question inside a transaction would hold it open while somebody thinks. Ask before it begins; where it is the "
+    "call's own (atomic= or ATOMIC_REQUESTS), declare the handler with atomic=False and put what must hold together "
+    "into a transaction.atomic() after the question"
+)
 _QUESTIONS = frozenset({"elicit", "elicit_url", "sample", "list_roots"})
-_CREDENTIALS = frozenset({b"authorization", b"cookie", b"proxy-authorization"})
-
-
-def _readable(headers: Headers | None) -> dict[str, str]:
-    return (
-        {}
-        if headers is None
-        else {k.decode("latin-1"): v.decode("latin-1") for k, v in headers.items() if k not in _CREDENTIALS}
-    )

@@ -8,6 +8,7 @@ schema, a header annotation in the wrong place, a taken name.
 
 import difflib
 import inspect
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypedDict, TypeVar, Unpack, get_type_hints, overload
@@ -24,7 +25,7 @@ from ..schema import (
     prompt_parameters_of,
     uri_parameters_of,
 )
-from .handlers import Handler, injected_parameters, is_injected, source_of
+from .handlers import Atomic, Handler, injected_parameters, is_injected, source_of
 from .primitives import Completer, Permission, Primitive, Prompt, Resource, ResourceTemplate, Tool
 from .registry import METHODS, Registry, registry_for
 from .results import ToolResult
@@ -46,7 +47,8 @@ class PrimitiveOptions(TypedDict, total=False):
     meta: Mapping[str, Any]
     permission: Permission
     scopes: Sequence[str]
-    timeout: float
+    timeout: float | None
+    atomic: bool | str | Sequence[str] | None
     metadata: Mapping[str, Any]
 
 
@@ -80,7 +82,7 @@ def build_tool(fn: Callable[..., Any], name: str | None = None, **options: Unpac
         **_common(fn, options, ToolOptions),
         name=name,
         description=_description(options, said.summary, name),
-        handler=Handler(fn, parameters.injected),
+        handler=Handler(fn, parameters.injected, atomic=atomic_of(fn, options.get("atomic"))),
         source=source_of(fn),
         parameters=parameters,
         output=output,
@@ -106,7 +108,7 @@ def build_resource(fn: Callable[..., Any], uri: str, **options: Unpack[ResourceO
         **_common(fn, options, ResourceOptions),
         "name": name,
         "description": _description(options, said.summary, name),
-        "handler": Handler(fn, parameters.injected),
+        "handler": Handler(fn, parameters.injected, atomic=atomic_of(fn, options.get("atomic"))),
         "source": source_of(fn),
         "mime_type": options.get("mime_type"),
         "annotations": options.get("annotations"),
@@ -124,13 +126,15 @@ def build_prompt(fn: Callable[..., Any], name: str | None = None, **options: Unp
         **_common(fn, options, PrimitiveOptions),
         name=name,
         description=_description(options, describe(fn).summary, name),
-        handler=Handler(fn, parameters.injected),
+        handler=Handler(fn, parameters.injected, atomic=atomic_of(fn, options.get("atomic"))),
         source=source_of(fn),
         parameters=parameters,
     )
 
 
-def build_completer(fn: Callable[..., Any], target: str, argument: str) -> Completer:
+def build_completer(
+    fn: Callable[..., Any], target: str, argument: str, atomic: bool | str | Sequence[str] | None = None
+) -> Completer:
     """Compile a function of the text typed so far, which may also take the `arguments` chosen before. Raises
     DeclarationError.
     """
@@ -144,7 +148,7 @@ def build_completer(fn: Callable[..., Any], target: str, argument: str) -> Compl
     return Completer(
         target=target,
         argument=argument,
-        handler=Handler(fn, injected),
+        handler=Handler(fn, injected, atomic=atomic_of(fn, atomic)),
         value=free[0],
         takes_arguments="arguments" in free[1:],
         source=source_of(fn),
@@ -161,7 +165,9 @@ def tool(fn: Any = None, *, name: str | None = None, server: str = "default", **
     """Register a function as a tool: `@tool`, or `@tool(permission="shop.view_order")`.
 
     The input schema comes from the signature and the docstring, the output schema from the return annotation. `name`
-    defaults to the function's; `server` is the alias in `MCP["SERVERS"]`.
+    defaults to the function's; `server` is the alias in `MCP["SERVERS"]`. `timeout` is in seconds. `atomic` makes
+    dependencies and handler one transaction: True on the default database, besides those with ATOMIC_REQUESTS; an
+    alias or a list of them on exactly those; False on none; by default on those with ATOMIC_REQUESTS.
     """
     return register_tool(registry_for(server), fn, name, options)
 
@@ -185,11 +191,13 @@ def prompt(
     return register_prompt(registry_for(server), fn, name, options)
 
 
-def completion(target: str, argument: str, *, server: str = "default") -> Callable[[F], F]:
+def completion(
+    target: str, argument: str, *, server: str = "default", atomic: bool | str | Sequence[str] | None = None
+) -> Callable[[F], F]:
     """Register a function that completes `argument` of the prompt named `target`, or a variable of the URI template
-    `target`.
+    `target`. `atomic` is as for the other decorators.
     """
-    decorator: Callable[[F], F] = register_completer(registry_for(server), target, argument)
+    decorator: Callable[[F], F] = register_completer(registry_for(server), target, argument, atomic)
     return decorator
 
 
@@ -208,9 +216,11 @@ def register_prompt(registry: Registry, fn: Any, name: str | None, options: Prim
     return _decorator(registry, fn, lambda f: build_prompt(f, name, **options))
 
 
-def register_completer(registry: Registry, target: str, argument: str) -> Any:
+def register_completer(
+    registry: Registry, target: str, argument: str, atomic: bool | str | Sequence[str] | None = None
+) -> Any:
     """`completion` for a given registry."""
-    return _decorator(registry, None, lambda f: build_completer(f, target, argument))
+    return _decorator(registry, None, lambda f: build_completer(f, target, argument, atomic))
 
 
 def _decorator(registry: Registry, fn: Any, build: Build) -> Any:
@@ -231,6 +241,32 @@ def _decorator(registry: Registry, fn: Any, build: Build) -> Any:
 def declarations_of(function: Any) -> tuple[Build, ...]:
     """What the decorators noted on a method."""
     return getattr(function, _MARK, ())
+
+
+def atomic_of(declared: Any, atomic: bool | str | Sequence[str] | None) -> Atomic:
+    """What the `atomic` of a declaration means. Raises DeclarationError."""
+    if atomic is None or atomic is True:
+        return atomic
+    names: Any = () if atomic is False else (atomic,) if isinstance(atomic, str) else atomic
+    if not isinstance(names, list | tuple) or not all(isinstance(name, str) and name for name in names):
+        raise DeclarationError(
+            f"{source_of(declared)}: atomic={atomic!r} means nothing; it is True, False, the alias of a database in "
+            "DATABASES, or a list of aliases"
+        )
+    return tuple(dict.fromkeys(names))
+
+
+def timeout_of(declared: Any, timeout: float | None) -> float | None:
+    """The `timeout` of a declaration. Raises DeclarationError unless it is a number of seconds above 0."""
+    if timeout is None:
+        return None
+    given: Any = timeout
+    if not isinstance(given, int | float) or isinstance(given, bool) or not 0 < given < math.inf:
+        raise DeclarationError(
+            f"{source_of(declared)}: timeout={timeout!r} is no number of seconds above 0; leave it out for the "
+            "server's TIMEOUT"
+        )
+    return timeout
 
 
 def _name(fn: Callable[..., Any], name: str | None) -> str:
@@ -259,7 +295,8 @@ def _common(fn: Callable[..., Any], options: PrimitiveOptions, kind: type[Primit
     for key in given.get("meta", {}):
         if not isinstance(key, str) or not is_valid_key(key):
             raise DeclarationError(f"{source_of(fn)}: {key!r} is no key for meta; write it like 'example.com/key'")
-    common: dict[str, Any] = {key: given[key] for key in ("title", "permission", "timeout") if key in given}
+    common: dict[str, Any] = {key: given[key] for key in ("title", "permission") if key in given}
+    common["timeout"] = timeout_of(fn, given.get("timeout"))
     common |= {key: tuple(given.get(key, ())) for key in ("icons", "tags", "scopes")}
     return common | {key: dict(given.get(key, {})) for key in ("meta", "metadata")}
 

@@ -5,10 +5,16 @@ import inspect
 import types
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from .context import Context
 from .ports import Executor, Principal
+
+DEFAULT_DATABASE = "default"
+Atomic = Literal[True] | tuple[str, ...] | None
+"""The databases, by alias, that a handler's transaction covers: these and no others (none for `()`); True for the
+default one besides those of the server; None for those of the server.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +57,15 @@ def injected_parameters(fn: Callable[..., Any]) -> dict[str, Any]:
 
 
 class Handler:
-    """A compiled function: what it is, whether it is async, and what it wants injected."""
+    """A compiled function: what it is, whether it is async, what it wants injected, and what is one transaction."""
 
-    __slots__ = ("_depends", "contexts", "fn", "is_async", "principals")
+    __slots__ = ("_depends", "atomic", "contexts", "fn", "is_async", "principals")
 
-    def __init__(self, fn: Callable[..., Any], injected: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self, fn: Callable[..., Any], injected: Mapping[str, Any] | None = None, *, atomic: Atomic = None
+    ) -> None:
         self.fn = fn
+        self.atomic = atomic
         self.is_async = is_async(fn)
         wanted = {name: injection(annotation) for name, annotation in (injected or {}).items()}
         self.contexts = tuple(name for name, what in wanted.items() if what is Context)
@@ -78,6 +87,14 @@ class Handler:
             return await self.fn(**values)
         value = await executor.run(self.fn, **values)
         return await value if inspect.isawaitable(value) else value
+
+    def databases(self, inherited: tuple[str, ...]) -> tuple[str, ...]:
+        """Those its transaction covers, where the server's handlers cover `inherited`."""
+        if self.atomic is None:
+            return inherited
+        if self.atomic is True:
+            return (DEFAULT_DATABASE, *(name for name in inherited if name != DEFAULT_DATABASE))
+        return self.atomic
 
     @property
     def has_dependencies(self) -> bool:

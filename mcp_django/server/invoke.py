@@ -21,10 +21,11 @@ from ..protocol.errors import (
     URLElicitationRequired,
 )
 from ..schema import ArgumentError
-from .ask import InputRequired, is_suspension
+from .ask import InputRequired, Suspended, is_suspension
 from .call import Call
 from .context import Context
 from .handlers import Handler, run
+from .outcome import Fate, Outcome
 from .ports import ALLOW, HIDDEN, Overloaded
 from .primitives import Primitive, Tool
 from .results import tool_error, tool_result
@@ -50,7 +51,7 @@ async def call_tool(call: Call, tool: Tool, arguments: dict[str, Any]) -> dict[s
     try:
         tool.parameters.check(arguments)
         values = tool.parameters.convert(arguments)
-        if tool.is_direct and conversation is None and _limit(call, tool) is None:
+        if tool.is_direct and conversation is None and _is_unbound(call, tool):
             value = await tool.handler.fn(**values)
         else:
             value = await _suspendable(call, tool, Context(call, tool, conversation), _begin(call, tool, values))
@@ -114,7 +115,23 @@ def _pages(problem: URLElicitationRequired) -> str:
 
 
 async def run_handler(call: Call, handler: Handler, values: dict[str, Any], context: Context) -> Any:
-    """Fill in what the server provides, and run."""
+    """Fill in what the server provides, and run; dependencies and handler are one transaction where that is wanted."""
+    databases = handler.databases(call.server.options.atomic)
+    if not databases:
+        return await _filled_in(call, handler, values, context)
+    async with call.server.executor.atomic(databases):
+        context.in_transaction = True
+        try:
+            value = await _filled_in(call, handler, values, context)
+        finally:
+            context.in_transaction = False
+        if context.unanswered is not None:
+            # The round ends with a question, whatever the handler made of it; the next one does all of this again.
+            raise Suspended
+        return value
+
+
+async def _filled_in(call: Call, handler: Handler, values: dict[str, Any], context: Context) -> Any:
     for name in handler.contexts:
         values[name] = context
     for name in handler.principals:
@@ -150,20 +167,24 @@ def sorted_out(call: Call, what: str, problem: BaseException) -> str:
         raise translated from None
     if isinstance(translated, NotFound) and call.method == READING:
         raise ResourceNotFound(call.params["uri"]) from None
-    return report(call.server, what, problem) if translated is None else str(translated)
+    return report(call.server, what, problem, call.fate) if translated is None else str(translated)
 
 
 def is_bug(problem: BaseException) -> bool:
-    """Is this the fault of the code that ran? `sys.exit()` is, and a cancellation that nobody asked for."""
+    """Is this the fault of the code that ran? `sys.exit()` is, and a cancellation that nobody asked for; what ends the
+    process, or closes a coroutine, is not.
+    """
     if isinstance(problem, asyncio.CancelledError):
         task = asyncio.current_task()
         return task is None or not task.cancelling()
-    return isinstance(problem, Exception | SystemExit)
+    return not isinstance(problem, KeyboardInterrupt | GeneratorExit)
 
 
-def report(server: "Server", what: str, problem: BaseException) -> str:
-    """Log a bug under a fresh reference; the text that may go out."""
+def report(server: "Server", what: str, problem: BaseException, fate: Fate | None = None) -> str:
+    """Log a bug under a fresh reference, and note it in the call's fate; the text that may go out."""
     reference = secrets.token_hex(4)
+    if fate is not None:
+        fate.failed(Outcome.BUG, reference)
     logger.error("Reference %s: %s of server %r failed", reference, what, server.alias, exc_info=problem)
     if server.options.expose_errors:
         return f"Internal error (reference {reference}): {type(problem).__name__}: {problem}"
@@ -199,6 +220,12 @@ def _limit(call: Call, primitive: Primitive) -> float | None:
     return call.server.options.timeout if primitive.timeout is None else primitive.timeout
 
 
+def _is_unbound(call: Call, primitive: Primitive) -> bool:
+    """Has it neither a limit nor a transaction?"""
+    atomic = primitive.handler.atomic
+    return _limit(call, primitive) is None and not (call.server.options.atomic if atomic is None else atomic)
+
+
 async def _timed(call: Call, primitive: Primitive, work: Awaitable[Any]) -> Any:
     limit = _limit(call, primitive)
     try:
@@ -215,6 +242,7 @@ async def _timed(call: Call, primitive: Primitive, work: Awaitable[Any]) -> Any:
             raise
         # A plain function goes on in its thread, and looks at this.
         call.cancelled = True
+        call.fate.failed(Outcome.TIMEOUT)
         raise TimedOut(f"The {primitive.kind} took longer than {limit:g} seconds and was stopped") from None
 
 

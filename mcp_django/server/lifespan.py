@@ -1,7 +1,9 @@
 """What a server keeps open for as long as a process and its loop serve it.
 
-Entered before the first call, once per event loop, and left by `leave()`. Each entry is a task of its own: an async
-context manager must be left by the task that entered it.
+Entered when the server starts, or before the first call, once per event loop; left by `leave()`, and when the loop is
+closed: `asyncio.run` cancels what is left on its loop and waits for it. So under WSGI, where `async_to_sync` runs
+every request on a loop of its own, a lifespan spans one request. Each entry is a task of its own: an async context
+manager must be left by the task that entered it.
 """
 
 import asyncio
@@ -15,6 +17,10 @@ from typing import Any
 
 logger = logging.getLogger("mcp_django.server")
 Factory = Callable[[], AbstractAsyncContextManager[Any]]
+LEAVING = 5.0
+"""Seconds that the lifespans of a server may take to be left."""
+STUBBORN = 1.0
+"""Seconds after which one that does not even end when it is cancelled is left behind."""
 
 
 class _Entry:
@@ -58,28 +64,40 @@ class Lifespans:
             raise
 
     async def leave(self) -> None:
-        """Leave on this loop and wait until that is done. Errors are logged: shutdown goes on."""
+        """Leave on this loop and wait until that is done. Errors are logged, and what takes too long is given up:
+        shutdown goes on.
+        """
         entry = self._entries.pop(asyncio.get_running_loop(), None)
         if entry is not None and entry.task is not None:
             entry.over.set()
-            await asyncio.wait([entry.task])
+            _, late = await asyncio.wait([entry.task], timeout=LEAVING + STUBBORN)
+            if late:
+                logger.error("A lifespan does not end although it is cancelled; it is left behind")
 
     async def _hold(self, entry: _Entry) -> None:
+        loop = asyncio.get_running_loop()
         try:
-            async with self._all() as state:
+            async with asyncio.timeout(None) as bound, self._all() as state:
                 entry.state = state
                 entry.ready.set_result(None)
-                await entry.over.wait()
+                await _wait(entry.over)
+                bound.reschedule(loop.time() + LEAVING)
         except BaseException as problem:
             is_failure = isinstance(problem, Exception)
             if not entry.ready.done():
                 # Whatever it was, nobody may wait for it for ever.
                 text = f"{type(problem).__name__} left a lifespan while it was entered"
                 entry.ready.set_exception(problem if isinstance(problem, Exception) else RuntimeError(text))
+            elif is_failure and bound.expired():
+                logger.error("A lifespan took longer than %g seconds to be left, and was cancelled", LEAVING)
             elif is_failure:
                 logger.exception("A lifespan failed while it was left")
             if not is_failure:
                 raise
+        finally:
+            # The entry knows the loop, so neither would ever be freed.
+            if self._entries.get(loop) is entry:
+                del self._entries[loop]
 
     @contextlib.asynccontextmanager
     async def _all(self) -> AsyncIterator[Any]:
@@ -88,3 +106,15 @@ class Lifespans:
             for factory in self._others():
                 await stack.enter_async_context(factory())
             yield state
+
+
+async def _wait(over: asyncio.Event) -> None:
+    """Until it is over, or until the loop is being closed, which is an end like any other: what is left now must not
+    find itself cancelled.
+    """
+    try:
+        await over.wait()
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        if task is not None:
+            task.uncancel()

@@ -5,12 +5,16 @@ Nothing in the engine imports the implementations.
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from ..protocol.errors import MCPError
 from ..protocol.revisions import Revision
 
 if TYPE_CHECKING:
+    from .call import Call
+    from .outcome import Outcome
     from .primitives import Primitive
     from .session import Session
 
@@ -142,9 +146,14 @@ class Executor(Protocol):
         is full.
         """
 
-    def enter(self) -> Lease:
+    def enter(self, *, patient: bool = False) -> Lease:
         """Make thread-sensitive work of the current context (the async ORM) land on one lane, leased at its first
-        use.
+        use. What is `patient` waits in line however long the line is, and must give up by itself.
+        """
+
+    def atomic(self, databases: Sequence[str]) -> AbstractAsyncContextManager[None]:
+        """A transaction on each of `databases` around what the current call does inside the `async with` block:
+        committed when the block ends, rolled back when it raises or is cancelled.
         """
 
     def rest(self) -> None:
@@ -152,6 +161,40 @@ class Executor(Protocol):
 
     def asking_is_unsafe(self) -> bool:
         """Is the calling thread inside a transaction, which a question must not hold open?"""
+
+
+class Attendance(Protocol):
+    """What somebody does around one call, in the task and the context variables that the call runs in. It raises
+    nothing but the cancellation of that task.
+    """
+
+    async def begin(self) -> None:
+        """The call is about to run."""
+
+    async def end(self, outcome: "Outcome", problem: "MCPError | Overloaded | None") -> None:
+        """The call is over; `begin` came before. `problem` is the error that is the answer."""
+
+
+class Observer(Protocol):
+    """Who is told of calls. What it does with them never fails them."""
+
+    def attend(self, call: "Call") -> Attendance | None:
+        """Called for each request in the context of its transport. None, the rule, means that nothing has to be done
+        around the call; it must cost next to nothing then.
+        """
+
+    def over(self, call: "Call", outcome: "Outcome", problem: "MCPError | Overloaded | None") -> None:
+        """Called once for each request when its outcome is known, whether it ran or not, and for each notification."""
+
+
+class Unobserved:
+    """The Observer of a server that nobody observes."""
+
+    def attend(self, call: "Call") -> None:
+        return None
+
+    def over(self, call: "Call", outcome: "Outcome", problem: "MCPError | Overloaded | None") -> None:
+        return None
 
 
 class Interactive(Protocol):

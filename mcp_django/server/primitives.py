@@ -14,7 +14,7 @@ from ..protocol.meta import TAGS
 from ..protocol.revisions import Revision
 from ..protocol.types import Annotations, Icon, ToolAnnotations
 from ..protocol.uri import UriTemplate
-from ..schema import Output, Parameters
+from ..schema import Output, Parameters, natively
 from .handlers import Handler
 
 Permission = str | Callable[[Any], Any] | Sequence[str | Callable[[Any], Any]]
@@ -54,7 +54,7 @@ class Primitive(ABC):
     @cached_property
     def wire(self) -> dict[str, Any]:
         """Its list entry in full; a revision leaves out what it does not define."""
-        return self._wire()
+        return natively(self._wire)
 
     @abstractmethod
     def _wire(self) -> dict[str, Any]: ...

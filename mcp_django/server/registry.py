@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from ..schema import DeclarationError
+from ..schema import DeclarationError, natively
 from .primitives import Completer, Primitive, Prompt, Resource, ResourceTemplate, Tool
 
 P = TypeVar("P", bound=Primitive)
@@ -94,7 +94,7 @@ class Registry:
     def add(self, declare: Callable[[], Primitive | Completer], source: str) -> Primitive | Completer | None:
         """Build a primitive and register it. None when it was refused and this registry is not strict."""
         try:
-            item = declare()
+            item = natively(declare)
             self._place(item)
         except DeclarationError as problem:
             if self.strict:
@@ -120,6 +120,12 @@ class Registry:
                     raise DeclarationError(f"{what} of {item.source} is already registered by {taken.source}")
                 self.completers[item.target, item.argument] = item
                 self._changed()
+
+    def all(self) -> "Iterator[Primitive | Completer]":
+        """Everything, kind by kind."""
+        for kind in (self.tools, self.resources, self.templates, self.prompts):
+            yield from kind
+        yield from self.completers.values()
 
     def match(self, uri: str) -> tuple[ResourceTemplate, dict[str, Any]] | None:
         """The first template, in listing order, that `uri` fits, with its variables."""

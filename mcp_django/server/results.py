@@ -19,7 +19,7 @@ from ..protocol.content import (
     TextResourceContents,
     is_content,
 )
-from ..schema import to_json
+from ..schema import is_lazy, to_json
 from .primitives import Completion, Prompt, Tool
 
 BLOB = "application/octet-stream"
@@ -108,8 +108,8 @@ def _is_block(value: Any) -> bool:
 
 def block(value: Any) -> dict[str, Any]:
     """One content block."""
-    if isinstance(value, str):
-        return {"type": "text", "text": value}
+    if isinstance(value, str) or is_lazy(value):
+        return {"type": "text", "text": str(value)}
     if is_content(value):
         wire: dict[str, Any] = value.to_wire()
         return wire
@@ -156,8 +156,8 @@ def _is_contents(value: Any) -> bool:
 
 
 def _contents(uri: str, mime_type: str | None, value: Any) -> dict[str, Any]:
-    if isinstance(value, str):
-        value = TextResourceContents(value, mime_type=mime_type or "text/plain")
+    if isinstance(value, str) or is_lazy(value):
+        value = TextResourceContents(str(value), mime_type=mime_type or "text/plain")
     elif isinstance(value, bytes | bytearray | memoryview):
         value = BlobResourceContents(bytes(value), mime_type=mime_type or BLOB)
     elif not _is_contents(value):

@@ -20,12 +20,14 @@ from .decorators import (
 from .lifespan import Lifespans
 from .listing import Listings
 from .middleware import Middleware
-from .ports import Authorizer, ExceptionTable, Executor, Lifespan, Sealer, SessionStore
+from .ports import Authorizer, ExceptionTable, Executor, Lifespan, Observer, Sealer, SessionStore, Unobserved
 from .providers import Provider
 from .registry import Registry
 from .toolset import Toolset, add_toolset
 
 BOTH = (Era.HANDSHAKE, Era.STATELESS)
+_NOTIFYING = frozenset({"listChanged", "logging", "subscribe"})
+"""Capabilities, and their members, that consist of notifications."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +41,7 @@ class Ports:
     cursor_sealer: Sealer
     translate: ExceptionTable = lambda problem: None
     """Turns a framework's exception into one of ours."""
+    observer: Observer = field(default_factory=Unobserved)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +52,8 @@ class Options:
     """Entries on one page of a list; None for all."""
     timeout: float | None = None
     """Seconds that a tool, prompt, resource or completion may run, unless it says so itself."""
+    atomic: tuple[str, ...] = ()
+    """Databases, by alias, on which a handler is one transaction unless it says otherwise itself."""
     log_level: str | None = "info"
     """The lowest level of log message that a session gets before its client sets one; None for none."""
     cache_ttl: float = 60.0
@@ -59,7 +64,11 @@ class Options:
     """Added to what the server declares by itself; `experimental` entries go here."""
     expose_errors: bool = False
     """Send the text of bugs to the client. For development."""
+    batch: int = 50
+    """Messages that one batch may hold."""
     ask: AskLimits = field(default_factory=AskLimits)
+    healthz: bool = False
+    """Answer GET at "<path>/healthz" where the server is mounted."""
 
 
 class Server:
@@ -138,6 +147,10 @@ class Server:
     def cursor_sealer(self) -> Sealer:
         return self.ports.cursor_sealer
 
+    @cached_property
+    def observer(self) -> Observer:
+        return self.ports.observer
+
     @property
     def offers(self) -> frozenset[str]:
         """The capabilities that it has something for, by their names on the wire."""
@@ -160,10 +173,18 @@ class Server:
             offered.add("completions")
         return frozenset(offered | set(self.options.capabilities))
 
-    def capabilities(self, revision: Revision) -> dict[str, Any]:
-        """What it declares to a client of `revision`."""
+    def capabilities(self, revision: Revision, *, streams: bool = True) -> dict[str, Any]:
+        """What it declares to a client of `revision`. Without `streams`, over a transport that carries nothing but
+        answers, it promises nothing that takes a notification.
+        """
         declared: dict[str, Any] = {name: {} for name in sorted(self.offers)}
         declared |= {name: dict(value) for name, value in self.options.capabilities.items()}
+        if not streams:
+            declared = {
+                name: {key: inner for key, inner in value.items() if key not in _NOTIFYING}
+                for name, value in declared.items()
+                if name not in _NOTIFYING
+            }
         return revision.shape_capabilities(declared)
 
     def tool(self, fn: Any = None, *, name: str | None = None, **options: Unpack[ToolOptions]) -> Any:
@@ -178,9 +199,11 @@ class Server:
         """`mcp_django.prompt`, for this server only."""
         return register_prompt(self.registry, fn, name, options)
 
-    def completion(self, target: str, argument: str) -> Callable[[Any], Any]:
+    def completion(
+        self, target: str, argument: str, *, atomic: bool | str | Sequence[str] | None = None
+    ) -> Callable[[Any], Any]:
         """`mcp_django.completion`, for this server only."""
-        decorator: Callable[[Any], Any] = register_completer(self.registry, target, argument)
+        decorator: Callable[[Any], Any] = register_completer(self.registry, target, argument, atomic)
         return decorator
 
     def with_options(self, **changes: Any) -> "Server":

@@ -6,6 +6,7 @@ for an answer live here.
 
 import asyncio
 import itertools
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from ..protocol import jsonrpc
@@ -15,6 +16,8 @@ from .ports import Interactive
 
 class Cancellable(Protocol):
     def cancel(self) -> object: ...
+
+    def get_loop(self) -> asyncio.AbstractEventLoop: ...
 
 
 class Session:
@@ -93,10 +96,41 @@ class Session:
         waiting = self._asked.get(response.id)
         if waiting is None or waiting.done():
             return False
-        waiting.set_result(response)
+        _on_its_loop(waiting.get_loop(), _settle, waiting, response)
         return True
 
+    def cancel(self, id: jsonrpc.Id) -> None:
+        """Cancel a call in flight, on the loop that it runs on; unknown and finished ids are nothing to cancel."""
+        running = self.in_flight.get(id)
+        if running is not None:
+            _give_up(running)
+
     def cancel_all(self) -> None:
-        """Cancel what is in flight; the session is over."""
-        for flight in list(self.in_flight.values()):
-            flight.cancel()
+        """Cancel what is in flight; the session is over. May be called from any thread."""
+        for running in list(self.in_flight.values()):
+            _give_up(running)
+
+
+def _give_up(running: Cancellable) -> None:
+    _on_its_loop(running.get_loop(), running.cancel)
+
+
+def _settle(waiting: "asyncio.Future[jsonrpc.Response]", response: jsonrpc.Response) -> None:
+    if not waiting.done():
+        waiting.set_result(response)
+
+
+def _on_its_loop(loop: asyncio.AbstractEventLoop, act: Callable[..., object], *given: Any) -> None:
+    # Under WSGI each request has a loop and a thread of its own, and a server may run a loop in each of its threads;
+    # tasks and futures are touched on their own only.
+    try:
+        here = asyncio.get_running_loop()
+    except RuntimeError:
+        here = None
+    if here is loop:
+        act(*given)
+        return
+    try:
+        loop.call_soon_threadsafe(act, *given)
+    except RuntimeError:
+        pass  # the loop is closed, and what ran on it is gone with it

@@ -5,31 +5,47 @@ from collections.abc import Callable
 
 
 class Outbox:
-    """`put` waits while `size` messages are unsent. `opened` is called once, at the first message: the answer becomes
-    a stream.
+    """`put` waits while `size` messages are unsent, `patience` seconds for a reader that takes none. `opened` is called
+    once, at the first message: the answer becomes a stream; `abandoned` when a writer has lost patience.
 
     Messages are whole, encoded JSON-RPC messages; framing is the transport's.
     """
 
-    __slots__ = ("_closed", "_messages", "_reader", "_size", "_writers", "interactive", "opened")
+    __slots__ = (
+        "_closed",
+        "_messages",
+        "_patience",
+        "_reader",
+        "_size",
+        "_writers",
+        "abandoned",
+        "interactive",
+        "opened",
+    )
 
-    def __init__(self, size: int = 64, *, interactive: bool = True) -> None:
+    def __init__(self, size: int = 64, *, interactive: bool = True, patience: float = 60.0) -> None:
         # No deques: an empty one takes 600 bytes, and most calls say nothing before their answer.
         self._messages: list[bytes] = []
-        self._size = size
+        self._size, self._patience = size, patience
         self._reader: asyncio.Future[None] | None = None
         self._writers: list[asyncio.Future[None]] = []
         self._closed = False
         self.opened: Callable[[], None] | None = None
+        self.abandoned: Callable[[], None] | None = None
         self.interactive = interactive
         """False where the transport has no stream (WSGI): messages are dropped and questions refused."""
 
     async def put(self, message: bytes) -> None:
-        """Queue a message; waits while the reader is behind."""
+        """Queue a message; waits while the reader is behind, and no longer once it has stopped reading."""
         while len(self._messages) >= self._size and not self._closed:
-            room = asyncio.get_running_loop().create_future()
+            loop = asyncio.get_running_loop()
+            room = loop.create_future()
             self._writers.append(room)
-            await room
+            alarm = loop.call_later(self._patience, self._abandon)
+            try:
+                await room
+            finally:
+                alarm.cancel()
         self.put_nowait(message)
 
     def put_nowait(self, message: bytes) -> None:
@@ -54,6 +70,12 @@ class Outbox:
         """Nobody reads any more: forget what is here and let every writer go on."""
         self._messages.clear()
         self.finish()
+
+    def _abandon(self) -> None:
+        abandoned = self.abandoned
+        self.cut()
+        if abandoned is not None:
+            abandoned()
 
     async def read(self, patience: float) -> list[bytes] | None:
         """All that waits; an empty list after `patience` seconds of silence; None at the end."""

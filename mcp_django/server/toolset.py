@@ -21,7 +21,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any, ClassVar, TypeVar, overload
 
 from ..schema import DeclarationError
-from .decorators import declarations_of
+from .decorators import atomic_of, declarations_of, timeout_of
 from .handlers import source_of
 from .primitives import Completer, Permission, Primitive, Tool
 from .registry import METHODS, Registry, registry_for
@@ -42,6 +42,9 @@ class Toolset:
     exception_handlers: ClassVar[Mapping[type[Exception], Callable[..., Any]]] = {}
     metadata: ClassVar[Mapping[str, Any]] = {}
     timeout: ClassVar[float | None] = None
+    """Seconds that its handlers may run, unless they say so themselves."""
+    atomic: ClassVar[bool | str | Sequence[str] | None] = None
+    """As the decorators' `atomic`, for handlers that do not say it themselves."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -64,6 +67,8 @@ class Toolset:
     def _build(self, declare: Callable[[Any], Primitive | Completer], method: Any) -> Primitive | Completer:
         """Build what a method declares and add what the class says."""
         item = declare(method)
+        if item.handler.atomic is None:
+            item.handler.atomic = atomic_of(type(self), self.atomic)
         if not isinstance(item, Primitive):
             return item
         if item.kind in ("tool", "prompt"):
@@ -72,7 +77,7 @@ class Toolset:
         item.scopes = tuple(dict.fromkeys((*self.scopes, *item.scopes)))
         item.tags = tuple(dict.fromkeys((*self.tags, *item.tags)))
         item.metadata = {**self.metadata, **item.metadata}
-        item.timeout = self.timeout if item.timeout is None else item.timeout
+        item.timeout = timeout_of(type(self), self.timeout) if item.timeout is None else item.timeout
         if isinstance(item, Tool):
             item.guards = (*self.guards, *item.guards)
             item.interceptors = (*self.interceptors, *item.interceptors)

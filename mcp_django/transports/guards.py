@@ -12,8 +12,8 @@ from ..protocol.headers import PARAM_PREFIX, TOKEN, Headers
 
 Pairs = tuple[tuple[bytes, bytes], ...]
 LOOPBACK_ORIGIN = re.compile(r"https?://(localhost|127(\.\d{1,3}){3}|\[::1\])(:\d{1,5})?")
-KNOWN = 1024
-"""How many verdicts are remembered."""
+KNOWN, KNOWN_LENGTH = 1024, 256
+"""How many verdicts are remembered, and of Hosts and Origins of how many bytes. Anybody can send what is remembered."""
 EXPOSED = b"Mcp-Session-Id, MCP-Protocol-Version, WWW-Authenticate, Retry-After"
 ALLOWED = (
     b"Accept, Authorization, Content-Type, Last-Event-ID, Mcp-Method, Mcp-Name, MCP-Protocol-Version, Mcp-Session-Id, "
@@ -47,9 +47,10 @@ class Guard:
         verdict = self._verdicts.get(key)
         if verdict is None:
             verdict = self._host(key[0]) and self._origin(key[1], key[0])
-            if len(self._verdicts) >= KNOWN:
-                self._verdicts.clear()
-            self._verdicts[key] = verdict
+            if len(key[0] or b"") + len(key[1] or b"") <= KNOWN_LENGTH:
+                if len(self._verdicts) >= KNOWN:
+                    self._verdicts.clear()
+                self._verdicts[key] = verdict
         if not verdict or (headers.repeated and not headers.repeated.isdisjoint((b"host", b"origin"))):
             raise TransportRefusal(403, body=b"The Host or Origin of this request is not allowed here.")
 

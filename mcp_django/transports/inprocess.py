@@ -17,10 +17,11 @@ from ..protocol.errors import InternalError
 from ..protocol.meta import CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL, PROTOCOL_VERSION
 from ..protocol.revisions import LATEST
 from ..server.call import Connection
-from ..server.pipeline import Pipeline, Receipt
+from ..server.pipeline import Pipeline
 from ..server.ports import Overloaded, Principal
 from ..server.server import Server
 from ..server.streams import Outbox
+from ..server.work import Receipt
 
 Ask = Callable[[dict[str, Any]], dict[str, Any]]
 Tell = Callable[[str, dict[str, Any]], None]

@@ -9,12 +9,12 @@ from django.core.signals import request_finished, request_started
 from django.db import close_old_connections
 
 from mcp_django.asgi import mount
-from tests.interaction import handlers, odd, questions
+from tests.interaction import handlers, odd, places, questions
 from tests.interaction.clients import HANDSHAKE, REVISIONS, STATELESS, Client, Door
 from tests.interaction.live import live_server
 from tests.interaction.stage import STAGE
 
-__all__ = ["handlers", "odd", "questions"]
+__all__ = ["handlers", "odd", "places", "questions"]
 Connect = Callable[..., Awaitable[Client]]
 SERVERS = {
     "default": {"NAME": "default"},
@@ -27,7 +27,13 @@ SERVERS = {
         "INSTRUCTIONS": "Call the tools",
     },
     "pages": {"NAME": "pages", "PAGE_SIZE": 2},
-    "tenants": {"NAME": "tenants", "PATH": "mcp/tenants/<slug:tenant>"},
+    "tenants": {
+        "NAME": "tenants",
+        "PATH": "mcp/tenants/<slug:tenant>/<int:floor>",
+        "MIDDLEWARE": ["tests.interaction.tenancy.of_the_url"],
+        "PROVIDERS": ["tests.interaction.tenancy.rooms"],
+    },
+    "places": {"NAME": "places", "INSTRUCTIONS": "Ask where you are"},
     "modern": {"NAME": "modern", "ERAS": ["stateless"]},
     "legacy": {"NAME": "legacy", "ERAS": ["handshake"]},
 }

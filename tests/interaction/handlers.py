@@ -124,9 +124,23 @@ async def chatter(ctx: Context) -> str:
 @tool()
 async def flood(ctx: Context) -> str:
     """Log a thousand lines, faster than anybody reads."""
-    for number in range(1000):
-        await ctx.error(number)
-        STAGE.note("flood")
+    try:
+        for number in range(1000):
+            await ctx.error(number)
+            STAGE.note("flood")
+    finally:
+        STAGE.note("flood over")
+    return "done"
+
+
+@tool()
+def plain_flood(ctx: Context) -> str:
+    """The same from a thread."""
+    try:
+        for number in range(1000):
+            ctx.sync.error(number)
+    finally:
+        STAGE.note("flood over")
     return "done"
 
 
@@ -330,12 +344,6 @@ async def slow_prompt() -> str:
     """Take longer than its timeout."""
     await STAGE.wait_at("never")
     return "unreachable"
-
-
-@mcp_django.tool(server="tenants")
-async def tenant(ctx: Context) -> str:
-    """Say what the URL says."""
-    return str(ctx.kwargs["tenant"])
 
 
 for _number in range(5):

@@ -10,8 +10,14 @@ from tests.conformance.__main__ import fixtures_server
 @contextmanager
 def live_server() -> Iterator[int]:
     """The port that it listens on: the ASGI door at /mcp, the Django view at /view/mcp."""
+    port = free_port()
+    with fixtures_server(port):
+        yield port
+
+
+def free_port() -> int:
+    """A port of loopback that nobody listens on."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port: int = free.getsockname()[1]
-    with fixtures_server(port):
-        yield port
+    return port

@@ -121,3 +121,83 @@ async def test_a_huge_batch_is_no_crash(batching):
     reply = await client.post([ping(number) for number in range(2000)])
     assert reply.status in (200, 400, 413, 429)
     assert (await client.request("ping")).status == 200
+
+
+def waits(*ids):
+    calls = [{"id": f"w{id}" if type(id) is int else id, "params": {"name": "wait"}} for id in ids]
+    return [{"jsonrpc": "2.0", "method": "tools/call", **call} for call in calls]
+
+
+async def test_every_call_of_a_batch_counts_as_in_flight(limits, batching, stage):
+    limits(IN_FLIGHT=3)
+    client = await batching()
+    exchange = client.send(waits(1, 2))
+    await stage.until("wait reached", 2)
+    refused = await client.post(waits(3, 4))
+    assert (refused.status, float(refused.headers["retry-after"]) > 0) == (429, True)
+    third = client.send(waits(5)[0])
+    await stage.until("wait reached", 3)
+    assert (await client.tool("add", {"a": 1, "b": 2})).status == 429
+    stage.gate("wait").set()
+    assert set(responses(await exchange.reply())) == {"w1", "w2"}
+    assert (await third.reply()).status == 200
+    assert set(responses(await client.post(waits(6, 7, 8)))) == {"w6", "w7", "w8"}, "nothing stays counted"
+
+
+async def test_a_batch_with_more_calls_than_may_ever_run_at_once_is_refused_for_good(limits, batching):
+    limits(IN_FLIGHT=3)
+    client = await batching()
+    reply = await client.post(waits(1, 2, 3, 4))
+    assert reply.verdict == (400, -32600)
+    assert "3" in reply.error["message"]
+    assert (await client.tool("add", {"a": 1, "b": 2})).status == 200
+
+
+@pytest.mark.parametrize(("count", "status"), [(4, 200), (5, 400)])
+async def test_a_batch_holds_as_many_messages_as_allowed(limits, batching, count, status):
+    limits(BATCH=4)
+    assert (await (await batching()).post([ping(number) for number in range(count)])).status == status
+
+
+async def test_an_id_is_used_once_in_a_batch_and_not_while_it_is_in_flight(batching, stage):
+    client = await batching()
+    running = client.begin("tools/call", {"name": "wait"}, id="taken")
+    await stage.until("wait reached")
+    exchange = client.send([*waits("taken", 1), *waits(1)])
+    await stage.until("wait reached", 2)
+    stage.gate("wait").set()
+    flat = [m for one in (await exchange.reply()).messages for m in (one if isinstance(one, list) else [one])]
+    assert sorted((str(m["id"]), "error" in m) for m in flat) == [("taken", True), ("w1", False), ("w1", True)]
+    assert (await running.reply()).status == 200
+
+
+async def test_a_call_of_a_batch_can_be_taken_back_alone(batching, stage):
+    client = await batching()
+    exchange = client.send(waits(1, 2))
+    await stage.until("wait reached", 2)
+    await client.notify("notifications/cancelled", {"requestId": "w1"})
+    await stage.until("wait cancelled")
+    stage.gate("wait").set()
+    assert set(responses(await exchange.reply())) == {"w2"}
+
+
+async def test_a_batch_that_is_taken_back_whole_has_no_answer_and_makes_room(limits, batching, stage):
+    limits(IN_FLIGHT=2)
+    client = await batching()
+    exchange = client.send(waits(1, 2))
+    await stage.until("wait reached", 2)
+    for id in (1, 2):
+        await client.notify("notifications/cancelled", {"requestId": f"w{id}"})
+    reply = await exchange.reply()
+    assert (reply.status, reply.messages) == (200, [])
+    stage.gate("wait").set()
+    assert set(responses(await client.post(waits(3, 4)))) == {"w3", "w4"}
+
+
+async def test_the_end_of_a_session_ends_its_batch(limits, batching, stage):
+    client = await batching()
+    exchange = client.send([note("notifications/initialized"), *waits(1, 2)])
+    await stage.until("wait reached", 2)
+    assert (await client.post(method="DELETE", body=b"")).status in (200, 204)
+    await stage.until("wait cancelled", 2)
+    assert (await exchange.reply()).messages == []

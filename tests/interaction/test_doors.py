@@ -1,21 +1,8 @@
 """What handlers rely on is the same through both doors; and what of a bug may be seen outside."""
 
 import pytest
-from django.db import connection
 
 from tests.interaction.clients import Client
-
-
-class Tenant(Client):
-    """A client of the server whose path has a variable."""
-
-    def path(self):
-        return f"{self.door.prefix}/mcp/tenants/acme"
-
-
-async def test_what_the_url_says_reaches_the_handler(door):
-    reply = await Tenant(door, "2026-07-28", server="tenants").tool("tenant")
-    assert reply.result["structuredContent"] == {"result": "acme"}
 
 
 async def test_a_handler_sees_the_django_request(modern):
@@ -69,12 +56,6 @@ async def test_django_s_own_middleware_does_no_harm(settings, either):
     gzip = {"accept-encoding": "gzip"}
     reply = await client.tool("steps", {"count": 50}, meta={"progressToken": 1}, headers=gzip)
     assert len(reply.notifications("notifications/progress")) == 50
-
-
-async def test_atomic_requests_do_not_apply(either, monkeypatch):
-    monkeypatch.setitem(connection.settings_dict, "ATOMIC_REQUESTS", True)
-    client = await either()
-    assert (await client.tool("add_in_a_thread", {"a": 1, "b": 2})).result["content"][0]["text"] == "3"
 
 
 async def test_a_token_in_the_query_is_not_looked_at(modern):

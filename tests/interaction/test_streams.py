@@ -1,8 +1,13 @@
 """JSON or stream, and what a disconnect, a slow reader and a cancellation do (basic/patterns)."""
 
 import asyncio
+import contextlib
+import gc
+import json
 
 import pytest
+
+from tests.interaction.wire import Exchange, http_scope
 
 
 @pytest.fixture
@@ -98,6 +103,31 @@ async def test_leaving_a_stream_that_came_of_waiting_cancels_a_stateless_call(qu
     await exchange.end()
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # Django 5.2 leaves the body open
+async def test_a_stream_that_cannot_be_sent_has_lost_its_client(quick, door, modern, stage):
+    """Servers say that a client is gone in as many ways as there are, and so does what wraps an application."""
+    app, told = door.app, asyncio.Event()
+
+    async def breaks(scope, receive, send):
+        async def refuse(event):
+            told.set()
+            raise RuntimeError("the transport is closed")
+
+        with contextlib.suppress(RuntimeError):
+            await app(scope, receive, refuse)
+
+    client = modern()
+    message = client.request_message("tools/call", {"name": "wait", "arguments": {}})
+    body = json.dumps(message).encode()
+    exchange = Exchange(breaks, http_scope("POST", client.path(), client.headers(message)), [body], lambda _: None)
+    await stage.until("wait reached")
+    async with asyncio.timeout(10):
+        await told.wait()
+    await exchange.end()
+    gc.collect()  # behind the view the response is in a cycle with the exception
+    await stage.until("wait cancelled")
+
+
 @pytest.mark.parametrize("tool", ["wait", "speak_then_wait"])
 async def test_leaving_does_not_cancel_a_call_of_a_session(legacy, stage, tool):
     exchange = (await legacy()).begin("tools/call", {"name": tool}, meta={"progressToken": 1})
@@ -129,6 +159,18 @@ async def test_a_cancelled_notification_cancels_the_call_it_names(legacy, stage)
     await stage.until("wait cancelled")
     reply = await exchange.reply()
     assert reply.messages == []
+
+
+async def test_why_a_call_is_cancelled_is_logged_on_one_line(latest_legacy, stage, caplog):
+    client = await latest_legacy()
+    exchange = client.begin("tools/call", {"name": "wait"}, id="five")
+    await stage.until("wait reached")
+    with caplog.at_level("DEBUG", "mcp_django.server"):
+        await client.notify("notifications/cancelled", {"requestId": "five", "reason": "bored\nof it" + "!" * 500})
+        await exchange.reply()
+    (line,) = [record.getMessage() for record in caplog.records if "takes back" in record.getMessage()]
+    assert line.startswith("The client takes back request five: bored\\nof it!")
+    assert len(line) < 200
 
 
 async def test_a_cancelled_call_s_stream_ends_without_an_answer(latest_legacy, stage):

@@ -1,25 +1,34 @@
 """The Django view under WSGI: JSON only, in both eras."""
 
+import contextlib
 import json
 
 import pytest
+from asgiref.sync import async_to_sync
+from django.core.asgi import get_asgi_application
 from django.test import Client as DjangoClient
+from django.utils import translation
 
-from tests.interaction.clients import HANDSHAKE, META, STATELESS, Client, Door, accept
+from mcp_django.signals import call_finished, call_started
+from tests.interaction.clients import HANDSHAKE, META, REVISIONS, STATELESS, Client, Door, accept
 from tests.interaction.messages import judge_for
+
+HEADERS = {"authorization": "Bearer alice", "host": "127.0.0.1:8000"}
 
 
 @pytest.fixture
 def post():
     """Post a message as a client of a revision; status, headers and message."""
 
-    def post(message, revision, **headers):
+    def post(message, revision, path=None, **headers):
         speaker = Client(Door(None, "/view"), revision)
         sent = {**speaker.headers(message), **{name.replace("_", "-"): value for name, value in headers.items()}}
         content_type = sent.pop("content-type")
-        response = DjangoClient().post(speaker.path(), json.dumps(message), content_type=content_type, headers=sent)
+        response = DjangoClient().post(
+            path or speaker.path(), json.dumps(message), content_type=content_type, headers=sent
+        )
         assert not response.streaming
-        found = json.loads(response.content) if response.content else None
+        found = json.loads(response.content) if response.get("content-type") == "application/json" else None
         if found is not None:
             judge_for(revision, message)(found)
         return response, found
@@ -73,10 +82,122 @@ def test_questions_are_asked_in_rounds(call):
     assert second["result"]["content"][0]["text"] == "Hello Al"
 
 
-def test_a_question_that_needs_a_stream_is_an_error_for_the_model(post, session):
+def test_a_question_that_needs_a_stream_is_an_error_that_says_why(post, session):
     message = {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": "ask_name", "arguments": {}}}
     _, found = post(message, HANDSHAKE[-1], **session)
     assert found["result"]["isError"] is True
+    assert "under WSGI" in found["result"]["content"][0]["text"]
+
+
+NOTIFYING = {"experimental": {"x": {}}, "tools": {"listChanged": True}, "resources": {"subscribe": True}}
+
+
+@pytest.mark.parametrize("revision", REVISIONS)
+def test_what_cannot_work_is_not_declared(post, settings, revision):
+    servers = settings.MCP["SERVERS"]
+    server = {**servers["interaction"], "CAPABILITIES": NOTIFYING}
+    settings.MCP = {**settings.MCP, "SERVERS": {**servers, "interaction": server}}
+    speaker = Client(Door(None, "/view"), revision)
+    opening = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": speaker.introduction()}
+    _, found = post(speaker.request_message("server/discover") if speaker.stateless else opening, revision)
+    capabilities = found["result"]["capabilities"]
+    assert "logging" not in capabilities
+    assert (capabilities["tools"], capabilities["resources"]) == ({}, {})
+    assert "x" in capabilities["experimental"]
+
+
+async def test_what_works_is_declared_where_it_does(settings, either):
+    servers = settings.MCP["SERVERS"]
+    server = {**servers["interaction"], "CAPABILITIES": NOTIFYING}
+    settings.MCP = {**settings.MCP, "SERVERS": {**servers, "interaction": server}}
+    capabilities = (await either()).hello["capabilities"]
+    assert "logging" in capabilities
+    assert (capabilities["tools"], capabilities["resources"]) == ({"listChanged": True}, {"subscribe": True})
+
+
+def test_a_log_level_cannot_be_set(post, session):
+    message = {"jsonrpc": "2.0", "id": 2, "method": "logging/setLevel", "params": {"level": "debug"}}
+    assert post(message, HANDSHAKE[-1], **session)[1]["error"]["code"] == -32601
+
+
+@pytest.mark.parametrize("method", ["get", "head", "put"])
+def test_there_is_nothing_to_get(method):
+    response = getattr(DjangoClient(), method)("/view/mcp/interaction", headers=HEADERS)
+    assert (response.status_code, response.content, response["allow"]) == (405, b"", "POST, DELETE, OPTIONS")
+
+
+def test_a_session_ends_when_its_client_says_so(post, session):
+    headers = {**HEADERS, "mcp-session-id": session["mcp_session_id"]}
+    assert DjangoClient().delete("/view/mcp/interaction", headers=headers).status_code == 204
+    message = {"jsonrpc": "2.0", "id": 2, "method": "tools/list"}
+    assert post(message, HANDSHAKE[-1], **session)[0].status_code == 404
+
+
+@pytest.mark.parametrize("method", ["tools/list", "resources/list", "prompts/list"])
+def test_lists_are_the_same_as_under_asgi_whoever_asks_first(settings, post, method):
+    for first in ("wsgi", "asgi"):
+        settings.MCP = {**settings.MCP}
+        client = Client(Door(get_asgi_application, "/view"), STATELESS)
+        message = client.request_message(method, id=1)
+        asked = {
+            "wsgi": lambda message=message: post(message, STATELESS)[0].content,
+            "asgi": lambda message=message, client=client: async_to_sync(client.post)(message).body,
+        }
+        answers = {name: asked[name]() for name in sorted(asked, reverse=first == "wsgi")}
+        assert answers["wsgi"] == answers["asgi"]
+
+
+def test_what_a_server_declares_does_not_depend_on_who_asked_before(post):
+    message = Client(Door(None, "/view"), STATELESS).request_message("server/discover", id=1)
+    for _ in range(2):
+        assert "logging" not in post(message, STATELESS)[1]["result"]["capabilities"]
+        client = Client(Door(get_asgi_application, "/view"), STATELESS)
+        assert "logging" in async_to_sync(client.post)(message).result["capabilities"]
+
+
+@pytest.mark.parametrize("name", ["around", "around_a_thread"])
+def test_a_language_does_not_stay_in_the_thread(settings, post, name):
+    settings.MIDDLEWARE, settings.LANGUAGE_CODE = ["django.middleware.locale.LocaleMiddleware"], "en"
+    speaker = Client(Door(None, "/view"), STATELESS)
+    for language, monday in (("de", "Montag"), ("fr", "lundi"), ("en", "Monday")):
+        for tool in (name, "meddle_in_a_thread", name):
+            message = speaker.request_message("tools/call", {"name": tool, "arguments": {}})
+            _, found = post(message, STATELESS, path="/view/mcp/places", accept_language=language)
+            expected = "lundi" if tool.startswith("meddle") else monday
+            assert found["result"]["structuredContent"]["monday"] == expected
+    assert translation.get_language() == "en"  # LocaleMiddleware's, in this thread
+
+
+def test_the_django_request_is_sensible(post):
+    speaker = Client(Door(None, "/view"), STATELESS)
+    message = speaker.request_message("tools/call", {"name": "request", "arguments": {}})
+    _, found = post(message, STATELESS, path="/view/mcp/places")
+    seen = found["result"]["structuredContent"]
+    assert (seen["user"], seen["auser"], seen["path"]) == ("alice", "alice", "/view/mcp/places")
+    assert seen["name"] == "mcp_django:places"
+    assert json.loads(seen["body"]) == json.loads(seen["read"]) == message
+
+
+LIFESPANS = []
+
+
+@contextlib.asynccontextmanager
+async def lifespan(server):
+    """Notes when it is entered and left."""
+    LIFESPANS.append("in")
+    try:
+        yield
+    finally:
+        LIFESPANS.append("out")
+
+
+def test_a_lifespan_lasts_for_one_request(settings, call):
+    server = {**settings.MCP["SERVERS"]["interaction"], "LIFESPAN": f"{__name__}.lifespan"}
+    settings.MCP = {**settings.MCP, "SERVERS": {**settings.MCP["SERVERS"], "interaction": server}}
+    LIFESPANS.clear()
+    for _ in range(2):
+        call("add", {"a": 1, "b": 2})
+    assert LIFESPANS == ["in", "out"] * 2
 
 
 def test_a_notification_is_accepted_with_an_empty_body(post, session):
@@ -92,3 +213,23 @@ def test_errors_have_their_statuses(post):
 def test_white_space_around_headers_does_not_count(post):
     message = Client(Door(None, ""), STATELESS).request_message("tools/list")
     assert post(message, STATELESS, mcp_method="  tools/list  ")[0].status_code == 200
+
+
+@pytest.mark.parametrize("name", ["add", "add_in_a_thread", "buggy"])
+def test_receivers_of_signals_are_told(name, call):
+    told = []
+
+    def started(call, **kwargs):
+        told.append("started")
+
+    async def finished(call, outcome, **kwargs):
+        told.append(outcome)
+
+    call_started.connect(started)
+    call_finished.connect(finished)
+    try:
+        call(name, {} if name == "buggy" else {"a": 1, "b": 2})
+    finally:
+        call_started.disconnect(started)
+        call_finished.disconnect(finished)
+    assert told == ["started", "bug" if name == "buggy" else "ok"]

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 from django.db import IntegrityError, connection, transaction
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from mcp_django.models import EndReason, Session
-from mcp_django.models.session import SlotContention
+from mcp_django.models import EndReason, Session, SessionCount
+from mcp_django.models.session import Cap, SlotContention, TooManySessions
 from mcp_django.signals import session_closed
 
 IDLE = 3600.0
@@ -266,27 +267,149 @@ class TestQuota:
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         Session.objects.admit(held := row(), quota=1)
-        update = type(Session.objects.all()).update
+        choose = type(Session.objects.all())._take_slot
 
-        def overtaken(self: Any, **changes: Any) -> int:
+        def overtaken(self: Any, *args: Any) -> Session | None:
             monkeypatch.undo()
+            leaving = choose(self, *args)
             Session.objects.filter(pk=held.pk).update(terminated_at=timezone.now(), end_reason="client", slot=None)
-            return update(self, **changes)
+            return leaving
 
-        monkeypatch.setattr(type(Session.objects.all()), "update", overtaken)
+        monkeypatch.setattr(type(Session.objects.all()), "_take_slot", overtaken)
         with closings() as heard:
             Session.objects.admit(newest := row(), quota=1)
         held.refresh_from_db()
         assert (held.end_reason, heard, holders()) == ("client", [], {newest.pk})
 
     def test_a_slot_that_others_keep_taking_is_given_up_on(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(type(Session.objects.all()), "_try_slot", lambda *_: False)
+        monkeypatch.setattr(type(Session.objects.all()), "_try", lambda *_: False)
         with pytest.raises(SlotContention):
             Session.objects.admit(row(), quota=1)
 
 
+CAP = Cap(3, IDLE)
+
+
+def bound(server: str = "default") -> int:
+    return SessionCount.objects.get(server=server).at_most
+
+
+@pytest.mark.django_db
+class TestCap:
+    def test_a_server_takes_as_many_as_it_may_and_no_more(self) -> None:
+        for owner in ("a", "b", "local"):
+            Session.objects.admit(row(owner), quota=None if owner == "local" else 5, cap=CAP)
+        for quota in (None, 5):
+            with pytest.raises(TooManySessions):
+                Session.objects.admit(row("c"), quota=quota, cap=CAP)
+        assert Session.objects.count() == 3
+
+    def test_servers_do_not_count_one_another_s_sessions(self) -> None:
+        for _ in range(3):
+            Session.objects.admit(row("a"), quota=9, cap=CAP)
+        other = row("a")
+        other.server = "staff"
+        Session.objects.admit(other, quota=9, cap=CAP)
+        assert (bound(), bound("staff")) == (3, 1)
+
+    @pytest.mark.parametrize("how", ["end", "delete", "expire", "raw"])
+    def test_however_a_session_goes_there_is_room_for_another(self, how: str) -> None:
+        for number in range(3):
+            Session.objects.admit(row(str(number)), quota=9, cap=CAP)
+        going = Session.objects.filter(owner="1")
+        match how:
+            case "end":
+                going.end("client")
+            case "delete":
+                going.delete()
+            case "expire":
+                going.update(last_seen=timezone.now() - timedelta(seconds=IDLE + 1))
+            case "raw":
+                going._raw_delete(going.db)
+        Session.objects.admit(row("new"), quota=9, cap=CAP)
+        with pytest.raises(TooManySessions):
+            Session.objects.admit(row("newer"), quota=9, cap=CAP)
+
+    def test_a_lowered_or_raised_cap_holds_at_once(self) -> None:
+        for _ in range(3):
+            Session.objects.admit(row(), quota=9, cap=CAP)
+        with pytest.raises(TooManySessions):
+            Session.objects.admit(row(), quota=9, cap=Cap(2, IDLE))
+        Session.objects.admit(row(), quota=9, cap=Cap(4, IDLE))
+
+    def test_sessions_are_counted_only_when_the_bound_reaches_the_cap(self) -> None:
+        def opening(cap: Cap) -> list[str]:
+            with CaptureQueriesContext(connection) as queries:
+                Session.objects.admit(row("local"), quota=None, cap=cap)
+            return [query["sql"].split()[0] for query in queries if "COUNT(" in query["sql"]]
+
+        assert opening(CAP) == ["SELECT"], "the first of a server has no bound yet"
+        assert opening(CAP) == opening(CAP) == []
+        Session.objects.all().end("client")
+        assert opening(CAP) == ["SELECT"]
+        assert opening(CAP) == opening(CAP) == []
+
+    def test_a_count_that_was_lost_or_spoiled_is_mended_by_counting(self) -> None:
+        for _ in range(3):
+            saved()
+        with pytest.raises(TooManySessions):
+            Session.objects.admit(row(), quota=9, cap=CAP)
+        SessionCount.objects.update(at_most=0)
+        assert Session.objects.recount("default", idle=IDLE) == bound() == 3
+        SessionCount.objects.all().delete()
+        with pytest.raises(TooManySessions):
+            Session.objects.admit(row(), quota=9, cap=CAP)
+
+    def test_a_session_that_could_not_be_saved_is_not_counted(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        Session.objects.admit(row("local"), quota=None, cap=CAP)
+
+        def fail(self: Session, **_: Any) -> None:
+            raise RuntimeError("save")
+
+        monkeypatch.setattr(Session, "save", fail)
+        with pytest.raises(RuntimeError):
+            Session.objects.admit(row("local"), quota=None, cap=CAP)
+        assert bound() == 1
+
+
 @pytest.mark.django_db(transaction=True)
 class TestConcurrency:
+    @pytest.mark.parametrize("quota", [None, 4])
+    def test_the_cap_is_exact_when_many_open_at_once(self, quota: int | None) -> None:
+        cap = Cap(10, IDLE)
+
+        def work(number: int) -> int:
+            admitted = 0
+            for turn in range(5):
+                try:
+                    Session.objects.admit(row(f"{number} {turn}"), quota=quota, cap=cap)
+                except TooManySessions:
+                    continue
+                admitted += 1
+            return admitted
+
+        assert sum(together(6, work)) == 10
+        assert Session.objects.live(idle=IDLE).count() == 10
+
+    def test_the_cap_is_exact_while_sessions_end(self) -> None:
+        cap, most = Cap(4, IDLE), []
+
+        def work(number: int) -> int:
+            for turn in range(8):
+                session = row(f"{number} {turn}")
+                try:
+                    Session.objects.admit(session, quota=2, cap=cap)
+                except TooManySessions:
+                    continue
+                most.append(Session.objects.live(idle=IDLE).count())
+                if number % 2:
+                    Session.objects.filter(pk=session.pk).end("client")
+            return number
+
+        assert sorted(together(4, work)) == [0, 1, 2, 3]
+        assert max(most) <= 4
+        assert Session.objects.live(idle=IDLE).count() <= 4
+
     def test_the_quota_is_exact_when_many_open_at_once(self) -> None:
         threads, each, quota = 6, 6, 3
 

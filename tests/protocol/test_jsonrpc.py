@@ -1,3 +1,5 @@
+import contextlib
+import gc
 import json
 
 import pytest
@@ -5,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_django.protocol import jsonrpc
-from mcp_django.protocol.errors import InvalidParams, InvalidRequest, ParseError, ResourceNotFound
+from mcp_django.protocol.errors import InvalidParams, InvalidRequest, MCPError, ParseError, ResourceNotFound
 from mcp_django.protocol.jsonrpc import Notification, Request, Response
 
 TEXT = st.text(st.characters(codec="utf-8"))
@@ -225,3 +227,28 @@ def test_anything_that_looks_like_a_message_is_read_or_refused(parts):
 
 def test_digests_do_not_depend_on_the_order_of_keys():
     assert jsonrpc.dumps_sorted({"b": {"d": 1, "c": 2}, "a": 1}) == b'{"a":1,"b":{"c":2,"d":1}}'
+
+
+@pytest.mark.parametrize("body", [b'["%b"]' % (b"x" * 70_000), b'{"%b' % (b"x" * 70_000), b"[" * 70_000])
+@pytest.mark.parametrize("enabled", [True, False])
+def test_the_garbage_collector_is_left_as_it_was(body: bytes, enabled: bool) -> None:
+    gc.enable() if enabled else gc.disable()
+    try:
+        with contextlib.suppress(MCPError):
+            jsonrpc.decode(body)
+        assert gc.isenabled() is enabled
+    finally:
+        gc.enable()
+
+
+def test_a_large_document_is_read_without_the_garbage_collector() -> None:
+    collections: list[str] = []
+    body = b"[%b]" % b",".join([b"[]"] * 100_000)
+    gc.callbacks.append(lambda phase, info: collections.append(phase))
+    try:
+        document = jsonrpc.decode(body)
+        during = len(collections)
+    finally:
+        gc.callbacks.pop()
+    assert len(document) == 100_000
+    assert during <= 4, "one may come before, and one after"

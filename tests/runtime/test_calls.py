@@ -9,13 +9,16 @@ import pytest
 
 from mcp_django import Context, Server
 from mcp_django.protocol import jsonrpc
-from mcp_django.protocol.errors import InvalidParams, MCPError
+from mcp_django.protocol.errors import InternalError, InvalidParams, MCPError
 from mcp_django.protocol.revisions import REVISIONS, Era
-from mcp_django.runtime.calls import Flight, InFlight
+from mcp_django.runtime.calls import Flight
+from mcp_django.runtime.in_flight import InFlight
+from mcp_django.runtime.lifecycle import Lifecycle
 from mcp_django.server.call import Connection
-from mcp_django.server.pipeline import Pipeline, Work
+from mcp_django.server.pipeline import Pipeline
 from mcp_django.server.ports import Overloaded
 from mcp_django.server.streams import Outbox
+from mcp_django.server.work import Work
 from tests.server.engine import HANDSHAKE, STATELESS, Peer, make_server
 
 LONG = 10.0
@@ -28,6 +31,7 @@ class Air:
 
     def __init__(self, version: str = STATELESS) -> None:
         self.in_flight = InFlight(2)
+        self.lifecycle = Lifecycle(grace=lambda: LONG, close_lanes=lambda loop: None)
         self.gate, self.reached = asyncio.Event(), asyncio.Event()
         self.contexts: list[Context] = []
         self.server = make_server()
@@ -64,7 +68,7 @@ class Air:
     def to(self, work: Work) -> Flight:
         assert self.in_flight.enter(OWNER)
         pipeline = self.peer.pipeline
-        return Flight(work, self.in_flight, OWNER, pipeline.refuse)
+        return Flight(work, self.in_flight, OWNER, pipeline.decline, self.lifecycle)
 
     def work(self, tool: str) -> Work:
         peer = self.peer
@@ -87,8 +91,7 @@ class Air:
 
         work = self.work("quick")
         work.close()
-        inner = fail()
-        return self.to(work._replace(run=inner, inner=inner))
+        return self.to(work._replace(run=fail(), inner=()))
 
 
 @pytest.fixture(params=[STATELESS, HANDSHAKE], ids=["stateless", "handshake"])
@@ -189,6 +192,23 @@ async def test_a_call_cancelled_before_its_first_step_leaves_nothing_behind(air:
     assert len(there.in_flight) == 0
 
 
+async def test_a_call_that_cannot_begin_leaves_nothing_behind(
+    air: Callable[[], Air], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there = air()
+    flight = there.flight("wait")
+
+    def fail(*_: Any, **__: Any) -> None:
+        raise MemoryError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(asyncio, "Task", fail)
+        with pytest.raises(MemoryError):
+            flight.launch()
+    assert len(there.in_flight) == 0
+    assert there.peer.session is None or there.peer.session.in_flight == {}
+
+
 async def test_a_cancelled_call_has_no_answer_and_its_handler_knows(air: Callable[[], Air]) -> None:
     there = air()
     flight = there.flight("wait")
@@ -214,6 +234,18 @@ async def test_the_stream_of_a_cancelled_call_ends_without_an_answer(air: Callab
     assert flight.task is not None
     await asyncio.wait([flight.task])
     assert len(there.in_flight) == 0
+
+
+async def test_what_goes_on_after_the_answer_speaks_to_nobody_and_waits_for_nobody(air: Callable[[], Air]) -> None:
+    there = air()
+    flight = there.flight("quick")
+    flight.launch()
+    assert await flight.first(LONG) is not None
+    outbox = flight.call.outbox
+    async with asyncio.timeout(LONG):
+        for _ in range(200):
+            await outbox.put(b"late")
+    assert await outbox.read(LONG) is None
 
 
 async def test_cancelling_what_has_landed_changes_nothing(air: Callable[[], Air]) -> None:
@@ -262,6 +294,160 @@ async def test_an_error_on_a_stream_is_its_last_message(air: Callable[[], Air], 
     assert last["error"] == {"code": code, "message": str(problem)}
 
 
+@pytest.mark.parametrize("streaming", [False, True])
+async def test_whatever_ends_a_call_nobody_waits_for_ever(air: Callable[[], Air], streaming: bool) -> None:
+    """A GeneratorExit is no bug of the call's, and the loop outlives it."""
+    there = air()
+    flight = there.failing(GeneratorExit())
+    flight.streaming = streaming
+    flight.launch()
+    async with asyncio.timeout(LONG):
+        landing = await flight.first(LONG)
+        if streaming:
+            (last,) = await said(flight)
+            assert last["error"]["code"] == -32603
+        else:
+            assert landing is not None
+            assert isinstance(landing.problem, InternalError)
+    assert flight.task is not None
+    assert isinstance(flight.task.exception(), GeneratorExit)
+    assert len(there.in_flight) == 0
+
+
+@pytest.mark.parametrize("problem", [InvalidParams("no"), Overloaded("full")])
+async def test_an_error_that_comes_of_a_cancellation_is_not_sent(air: Callable[[], Air], problem: Exception) -> None:
+    there = air()
+    reached = asyncio.Event()
+
+    async def clean_up() -> bytes:
+        try:
+            reached.set()
+            await asyncio.Event().wait()
+        finally:
+            raise problem
+
+    work = there.work("quick")
+    work.close()
+    flight = there.to(work._replace(run=clean_up(), inner=()))
+    flight.launch()
+    first = asyncio.ensure_future(flight.first(LONG))
+    await reached.wait()
+    flight.cancel()
+    landing = await first
+    assert landing is not None
+    assert (flight.lost, landing.body, landing.problem) == (True, b"", None)
+
+
+async def test_a_call_that_is_shut_down_answers_why(air: Callable[[], Air]) -> None:
+    there = air()
+    flight = there.flight("wait")
+    flight.launch()
+    first = asyncio.ensure_future(flight.first(LONG))
+    await there.reached.wait()
+    assert there.lifecycle.flights == {flight}
+    flight.shut_down()
+    flight.shut_down()
+    landing = await first
+    assert landing is not None
+    assert isinstance(landing.problem, Overloaded)
+    assert jsonrpc.loads(flight.decline(InternalError("The end")))["id"] == 1
+    assert flight.task is not None
+    await asyncio.wait([flight.task])
+    assert there.contexts[0].cancelled
+    assert (len(there.in_flight), there.lifecycle.flights) == (0, set())
+
+
+async def test_the_stream_of_a_call_that_is_shut_down_ends_with_the_reason(air: Callable[[], Air]) -> None:
+    there = air()
+    flight = there.flight("talk")
+    flight.launch()
+    assert await flight.first(LONG) is None
+    flight.shut_down()
+    hello, last = await said(flight)
+    assert hello["method"] == "notifications/hello"
+    assert (last["id"], last["error"]) == (1, {"code": -32603, "message": "The server is shutting down"})
+
+
+async def test_a_call_shut_down_before_its_first_step_leaves_nothing_behind(air: Callable[[], Air]) -> None:
+    there = air()
+    flight = there.flight("wait")
+    flight.launch()
+    if flight._begun:
+        pytest.skip("this Python runs the first step at once")
+    flight.shut_down()
+    landing = await flight.first(LONG)
+    assert landing is not None
+    assert isinstance(landing.problem, Overloaded)
+    assert (len(there.in_flight), there.lifecycle.flights) == (0, set())
+    assert flight.task is not None
+    await asyncio.wait([flight.task])
+    assert not there.reached.is_set()
+
+
+async def test_shutting_down_what_has_landed_or_was_cancelled_changes_nothing(air: Callable[[], Air]) -> None:
+    there = air()
+    flight = there.flight("quick")
+    flight.launch()
+    landing = await flight.first(LONG)
+    flight.shut_down()
+    assert landing is not None
+    assert (text(landing.body), flight.lost) == ("quick", False)
+    given_up = there.flight("talk")
+    given_up.launch()
+    assert await given_up.first(LONG) is None
+    given_up.cancel()
+    given_up.shut_down()
+    assert await said(given_up) == []
+
+
+async def test_an_answer_that_comes_after_the_shutdown_is_not_sent(air: Callable[[], Air]) -> None:
+    there = air()
+
+    @there.server.tool
+    async def stubborn() -> str:
+        there.reached.set()
+        try:
+            await there.gate.wait()
+        except asyncio.CancelledError:
+            await there.gate.wait()
+        return "after all"
+
+    flight = there.flight("stubborn")
+    flight.launch()
+    first = asyncio.ensure_future(flight.first(LONG))
+    await there.reached.wait()
+    flight.shut_down()
+    landing = await first
+    there.gate.set()
+    assert flight.task is not None
+    await asyncio.wait([flight.task])
+    assert landing is not None
+    assert isinstance(landing.problem, Overloaded)
+    assert flight._landing is landing
+
+
+async def test_a_batch_that_is_shut_down_answers_for_each_of_its_calls() -> None:
+    there = Air("2025-03-26")
+    messages = [
+        {"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": {"name": "talk", "arguments": {}}}
+        for id in ("one", 2)
+    ]
+    pipeline, connection = there.peer.pipeline, Connection(there.peer.principal, session=there.peer.session)
+    work = pipeline.handle(pipeline.handshake, messages, connection, Outbox())
+    assert isinstance(work, Work)
+    flight = there.to(work)
+    flight.launch()
+    assert await flight.first(LONG) is None
+    flight.shut_down()
+    said_last = (await said(flight))[-1]
+    assert [(answer["id"], answer["error"]["message"]) for answer in said_last] == [
+        ("one", "The server is shutting down"),
+        (2, "The server is shutting down"),
+    ]
+    assert flight.task is not None
+    await asyncio.wait([flight.task])
+
+
 async def test_a_call_runs_in_a_clean_context(air: Callable[[], Air]) -> None:
     COLOUR.set("red")
     flight = air().flight("colour")
@@ -285,18 +471,6 @@ async def test_a_session_knows_its_flight_while_it_is_in_the_air() -> None:
     assert session.in_flight == {}
 
 
-def test_calls_are_counted_by_owner_up_to_the_limit() -> None:
-    counts = InFlight(2)
-    assert [counts.enter(owner) for owner in ("a", "a", "a", "b")] == [True, True, False, True]
-    assert len(counts) == 3
-    counts.leave("a")
-    assert counts.enter("a")
-    for owner in ("a", "a", "b"):
-        counts.leave(owner)
-    assert len(counts) == 0
-    assert counts._counts == {}
-
-
 async def test_work_that_is_refused_can_be_closed_without_a_warning() -> None:
     Air().work("wait").close()
 
@@ -307,4 +481,21 @@ async def test_a_pipeline_refuses_with_the_id_of_the_call() -> None:
     pipeline: Pipeline = there.peer.pipeline
     refused = jsonrpc.loads(pipeline.refuse(work.call.era, MCPError("no"), work.call))
     assert refused["id"] == 1
+    work.close()
+
+
+async def test_a_call_runs_in_the_context_that_is_handed_in(air: Callable[[], Air]) -> None:
+    flight, context = air().flight("colour"), contextvars.Context()
+    context.run(COLOUR.set, "green")
+    flight.launch(context)
+    landing = await flight.first(LONG)
+    assert landing is not None
+    assert text(landing.body) == "green"
+
+
+async def test_a_pipeline_refuses_a_batch_that_holds_no_calls_without_an_id() -> None:
+    there = Air()
+    work = there.work("quick")
+    refused = jsonrpc.loads(there.peer.pipeline.decline(work._replace(calls=(), in_batch=True), MCPError("no")))
+    assert (refused["error"]["message"], "id" in refused) == ("no", False)
     work.close()

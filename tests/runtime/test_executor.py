@@ -4,6 +4,7 @@ The tests that need threads run a loop of their own: a test that is itself a cor
 """
 
 import asyncio
+import contextlib
 import contextvars
 import gc
 import logging
@@ -11,83 +12,23 @@ import subprocess
 import sys
 import threading
 import weakref
-from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
 from asgiref.sync import async_to_sync, sync_to_async
 from django.contrib.auth.models import Group
-from django.db import connection, connections, transaction
+from django.db import IntegrityError, connection, connections, transaction
 
 from mcp_django.runtime.executor import LaneExecutor
-from mcp_django.runtime.lanes import Lane, LanePool, Lease
+from mcp_django.runtime.lanes import Lane, LanePool
+from mcp_django.runtime.leases import Lease
 from mcp_django.server.ports import Overloaded
+from tests.runtime.serving import Gate, in_flight, real_threads, serve
 from tests.testapp.models import Book
 
-T = TypeVar("T")
 ROOT = Path(__file__).resolve().parent.parent.parent
-real_threads = pytest.mark.django_db(transaction=True)
 COLOUR: contextvars.ContextVar[str] = contextvars.ContextVar("colour", default="none")
-
-
-def serve(main: Callable[[LaneExecutor], Awaitable[T]], *, lanes: int = 2, queue: int = 2) -> T:
-    """Run `main` on a loop of its own, as a server does, and end the lanes afterwards."""
-    executor = LaneExecutor(lanes=lanes, queue=queue)
-
-    async def bounded() -> T:
-        try:
-            async with asyncio.timeout(20):
-                return await main(executor)
-        finally:
-            executor.close(wait=10)
-
-    return asyncio.run(bounded())
-
-
-def in_flight(coroutine: Any) -> "asyncio.Task[Any]":
-    """A call as the runtime starts it: a task in a clean context."""
-    return asyncio.Task(coroutine, loop=asyncio.get_running_loop(), context=contextvars.Context())
-
-
-class Gate:
-    """A place where a function waits in its thread until the test lets it go on."""
-
-    def __init__(self) -> None:
-        self.reached, self.opened, self.threads = threading.Event(), threading.Event(), list[threading.Thread]()
-
-    def __call__(self) -> str:
-        self.threads.append(threading.current_thread())
-        self.reached.set()
-        assert self.opened.wait(20)
-        return "through"
-
-    async def until_reached(self) -> None:
-        assert await asyncio.to_thread(self.reached.wait, 20)
-
-
-@pytest.fixture
-def gate() -> Iterator[Gate]:
-    """A gate that is opened at the end, whatever happened."""
-    gate = Gate()
-    yield gate
-    gate.opened.set()
-
-
-@pytest.fixture
-def kept_connections(settings: Any) -> Iterator[None]:
-    """Connections that stay open between calls, as with CONN_MAX_AGE."""
-    databases = connections.settings["default"]
-    before = databases["CONN_MAX_AGE"]
-    databases["CONN_MAX_AGE"] = None
-    yield
-    databases["CONN_MAX_AGE"] = before
-
-
-async def eventually(condition: Callable[[], bool]) -> None:
-    """Let the loop turn until something is so; `serve` bounds the wait."""
-    while not condition():
-        await asyncio.sleep(0.001)
 
 
 class TestPlainFunctions:
@@ -122,7 +63,7 @@ class TestPlainFunctions:
         with pytest.raises(ValueError, match="seven"):
             serve(main)
 
-    @pytest.mark.parametrize("problem", [StopIteration(1), SystemExit(3)])
+    @pytest.mark.parametrize("problem", [StopIteration(1), SystemExit(3), KeyboardInterrupt(), GeneratorExit()])
     def test_what_asyncio_cannot_carry_arrives_as_a_runtime_error(self, problem: BaseException) -> None:
         """StopIteration would leave the caller waiting for ever, SystemExit would end the worker."""
 
@@ -553,6 +494,25 @@ class TestConnections:
 
         assert serve(main, lanes=1) == 0
 
+    def test_an_error_in_a_transaction_does_not_keep_its_call_alive(self, kept_connections: None) -> None:
+        class Argument:
+            pass
+
+        def fail(argument: Argument) -> None:
+            Group.objects.create(name="taken")
+            with contextlib.suppress(IntegrityError), transaction.atomic():
+                Group.objects.create(name="taken")
+
+        async def main(executor: LaneExecutor) -> bool:
+            argument = Argument()
+            gone = weakref.ref(argument)
+            await executor.run(fail, argument)
+            del argument
+            await executor.run(gc.collect)
+            return gone() is None
+
+        assert serve(main, lanes=1)
+
     def test_a_transaction_left_open_is_rolled_back(self, kept_connections: None, caplog: Any) -> None:
         def leave_open() -> None:
             transaction.atomic().__enter__()
@@ -712,7 +672,7 @@ class TestInline:
         await LaneExecutor(lanes=1, queue=0).run(lambda: None)
         assert {thread for thread in threading.enumerate() if thread.name.startswith("mcp-lane")} == before
 
-    @pytest.mark.parametrize("problem", [StopIteration(1), SystemExit(3)])
+    @pytest.mark.parametrize("problem", [StopIteration(1), SystemExit(3), GeneratorExit()])
     async def test_what_asyncio_cannot_carry_arrives_as_a_runtime_error(self, problem: BaseException) -> None:
         def fail() -> None:
             raise problem

@@ -1,6 +1,7 @@
 import asyncio
 import contextlib
 import threading
+import weakref
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
@@ -42,10 +43,13 @@ class Flight:
     """A call in flight, which can say whether it was cancelled."""
 
     def __init__(self) -> None:
-        self.cancelled = asyncio.Event()
+        self.cancelled, self._loop = asyncio.Event(), asyncio.get_running_loop()
 
     def cancel(self) -> None:
         self.cancelled.set()
+
+    def get_loop(self) -> asyncio.AbstractEventLoop:
+        return self._loop
 
 
 @pytest.fixture
@@ -347,6 +351,25 @@ class TestExpiry:
         await opened(store, "c")
         assert {row.owner async for row in Row.objects.all()} == {"new", "c"}
 
+    async def test_of_the_ended_sessions_only_so_many_are_kept(
+        self, store: DatabaseSessions, clock: Clock, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(module, "MOST_ENDED", 2)
+        for seconds in (40, 30, 20, 10):
+            await age(await opened(store, f"{seconds} ago"), terminated_at=ago(seconds))
+        clock.now += module.REAP_EVERY
+        await opened(store, "c")
+        assert {row.owner async for row in Row.objects.all()} == {"20 ago", "10 ago", "c"}
+
+    async def test_a_client_that_opens_and_ends_sessions_all_the_time_is_cleaned_up_after(
+        self, store: DatabaseSessions, clock: Clock, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(module, "MOST_ENDED", 2)
+        monkeypatch.setattr(module, "REAP_AFTER", 3)
+        for _ in range(20):
+            await store.end(await opened(store), "deleted by the client")
+        assert await Row.objects.acount() <= 2 + 3
+
 
 class TestSaving:
     async def test_the_log_level_and_initialized_are_written(self, store: DatabaseSessions) -> None:
@@ -505,10 +528,10 @@ class TestTouching:
         session = await opened(store)
         monkeypatch.setattr(store, "touch", lambda _: pytest.fail("it serves no call"))
         known = store._known[session.key]
-        store._look(known)
+        store._look(weakref.ref(known))
         assert known.alarm is not None
         clock.now += TRUST
-        store._look(known)
+        store._look(weakref.ref(known))
         assert known.alarm is None
         await store.load(session.key, "ada")
         assert known.alarm is not None
@@ -518,9 +541,16 @@ class TestTouching:
         known = store._known[session.key]
         await store.end(session, "client")
         session.in_flight[1] = Flight()
-        store._look(known)
+        store._look(weakref.ref(known))
         assert known.alarm is None
         assert not store._tasks
+
+    async def test_a_session_that_is_over_is_let_go_before_its_alarm_is_due(self, store: DatabaseSessions) -> None:
+        session = await opened(store)
+        known = weakref.ref(store._known[session.key])
+        assert known() is not None
+        await store.end(session, "client")
+        assert known() is None
 
     async def test_a_database_that_is_away_does_not_end_sessions(
         self, store: DatabaseSessions, clock: Clock, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture

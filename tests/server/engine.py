@@ -19,10 +19,11 @@ from mcp_django.protocol.revisions import REVISIONS, Era
 from mcp_django.runtime.executor import LaneExecutor
 from mcp_django.runtime.seal import Seal
 from mcp_django.server.call import Connection
-from mcp_django.server.pipeline import Pipeline, Receipt
+from mcp_django.server.pipeline import Pipeline
 from mcp_django.server.server import Options, Ports
 from mcp_django.server.session import Session
 from mcp_django.server.streams import Outbox
+from mcp_django.server.work import Receipt
 
 STATELESS = "2026-07-28"
 HANDSHAKE = "2025-11-25"

@@ -248,3 +248,52 @@ async def test_capabilities_of_the_options_are_added() -> None:
     server = make_server(options={"capabilities": {"experimental": {"x": {}}}})
     found = await Peer(server, version=STATELESS).request("server/discover")
     assert found["capabilities"]["experimental"] == {"x": {}}
+
+
+@pytest.mark.parametrize("timeout", [0, -1, 0.0, float("inf"), float("nan"), "10", True, [1]])
+def test_a_timeout_that_is_no_time_is_refused_and_says_what_to_do(timeout: Any) -> None:
+    for build in (build_tool, build_prompt):
+        with pytest.raises(DeclarationError, match=r"hello.* is no number of seconds above 0; leave it out"):
+            build(hello, timeout=timeout)
+    with pytest.raises(DeclarationError, match="no number of seconds"):
+        build_resource(lambda: "x", "test://x", timeout=timeout)
+
+
+@pytest.mark.parametrize("timeout", [None, 1, 0.5])
+def test_a_timeout_is_in_seconds_or_left_to_the_server(timeout: Any) -> None:
+    assert build_tool(hello, timeout=timeout).timeout == timeout
+
+
+@pytest.mark.parametrize(
+    ("written", "own", "beside_other"),
+    [
+        (None, (), ("other",)),
+        (True, ("default",), ("default", "other")),
+        (False, (), ()),
+        ("other", ("other",), ("other",)),
+        (["b", "a", "b"], ("b", "a"), ("b", "a")),
+        ((), (), ()),
+    ],
+)
+def test_atomic_says_which_databases_a_call_is_one_transaction_on(
+    written: Any, own: tuple[str, ...], beside_other: tuple[str, ...]
+) -> None:
+    """`beside_other`: in a project whose database "other" has ATOMIC_REQUESTS."""
+    built = [
+        build_tool(hello, atomic=written),
+        build_prompt(hello, atomic=written),
+        build_resource(lambda: "x", "test://x", atomic=written),
+        build_completer(lambda value: [], "hello", "name", written),
+    ]
+    assert {item.handler.databases(()) for item in built} == {own}
+    assert {item.handler.databases(("other",)) for item in built} == {beside_other}
+
+
+def test_the_default_database_is_named_once() -> None:
+    assert build_tool(hello, atomic=True).handler.databases(("a", "default")) == ("default", "a")
+
+
+@pytest.mark.parametrize("atomic", [1, "", [""], [1], {"default": True}, object()])
+def test_an_atomic_that_means_nothing_is_refused(atomic: Any) -> None:
+    with pytest.raises(DeclarationError, match=r"atomic=.* means nothing; it is True, False, the alias"):
+        build_tool(hello, atomic=atomic)

@@ -109,7 +109,13 @@ async def test_pages_to_open_first_are_said_in_words_to_everybody_else(
         await peer.request("prompts/get", {"name": "prompt"})
 
 
-@pytest.mark.parametrize("problem", [RuntimeError("secret"), SystemExit("secret"), asyncio.CancelledError("secret")])
+class Stop(BaseException):
+    """As libraries have it for their own control of flow, or pytest for its outcomes."""
+
+
+@pytest.mark.parametrize(
+    "problem", [RuntimeError("secret"), SystemExit("secret"), asyncio.CancelledError("secret"), Stop("secret")]
+)
 @pytest.mark.parametrize("tool", ["coroutine", "guarded"])
 async def test_a_bug_is_told_by_reference_only(
     problem: BaseException, tool: str, caplog: pytest.LogCaptureFixture

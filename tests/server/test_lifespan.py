@@ -2,6 +2,8 @@
 
 import asyncio
 import contextlib
+import gc
+import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
@@ -9,6 +11,7 @@ import pytest
 from asgiref.sync import sync_to_async
 
 from mcp_django import Context, MCPError, Toolset, tool
+from mcp_django.server import lifespan as module
 from mcp_django.server.lifespan import Lifespans
 from tests.server.engine import HANDSHAKE, Peer, make_server
 
@@ -242,3 +245,74 @@ async def test_ping_is_answered_although_the_lifespan_has_not_been_entered() -> 
     server = make_server(lifespan=log.lifespan())
     assert await Peer(server, version=HANDSHAKE).request("ping") == {}
     await server.lifespan.leave()
+
+
+def test_a_loop_that_is_closed_leaves_it_undisturbed() -> None:
+    log: list[str] = []
+
+    @contextlib.asynccontextmanager
+    async def lifespan() -> AsyncIterator[None]:
+        try:
+            yield
+        except BaseException as problem:
+            log.append(repr(problem))
+            raise
+        async with asyncio.timeout(10):
+            await asyncio.sleep(0)
+        log.append("left")
+
+    asyncio.run(Lifespans(lifespan, list).enter())
+    assert log == ["left"]
+
+
+def test_a_loop_that_is_over_is_not_kept() -> None:
+    lifespans = Lifespans(Log().lifespan(), list)
+
+    async def serve() -> "weakref.ref[asyncio.AbstractEventLoop]":
+        await lifespans.enter()
+        return weakref.ref(asyncio.get_running_loop())
+
+    loop = on_a_loop(serve)
+    gc.collect()
+    assert loop() is None
+
+
+async def test_one_that_takes_too_long_to_be_left_is_cancelled(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(module, "LEAVING", 0.01)
+    log = Log()
+
+    @contextlib.asynccontextmanager
+    async def slow() -> AsyncIterator[None]:
+        yield
+        await asyncio.Event().wait()
+
+    lifespans = Lifespans(log.lifespan(), lambda: [slow])
+    await lifespans.enter()
+    await lifespans.leave()
+    assert log == ["in", "out"]
+    assert "longer than 0.01 seconds" in caplog.text
+
+
+async def test_one_that_does_not_even_end_when_cancelled_is_left_behind(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(module, "LEAVING", 0.01)
+    monkeypatch.setattr(module, "STUBBORN", 0.01)
+    gate, ended = asyncio.Event(), asyncio.Event()
+
+    @contextlib.asynccontextmanager
+    async def stubborn() -> AsyncIterator[None]:
+        yield
+        with contextlib.suppress(asyncio.CancelledError):
+            await gate.wait()
+        await gate.wait()
+        ended.set()
+
+    lifespans = Lifespans(stubborn, list)
+    await lifespans.enter()
+    await lifespans.leave()
+    assert "left behind" in caplog.text
+    gate.set()
+    await ended.wait()

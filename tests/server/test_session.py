@@ -1,6 +1,7 @@
 """A session's questions and its calls in flight."""
 
 import asyncio
+import threading
 from typing import Any
 
 import pytest
@@ -56,6 +57,23 @@ async def test_an_answer_nobody_waits_for_is_told_so() -> None:
     assert not session.answer(jsonrpc.Response(question["id"], {}, None))
 
 
+async def test_an_answer_may_come_from_the_loop_of_another_thread() -> None:
+    """A loop that sleeps would not notice a future that is settled behind its back."""
+    session, outbox = make(), Outbox()
+    asking = asyncio.ensure_future(session.ask(outbox, "ping", None, timeout=LONG))
+    (question,) = await said(outbox)
+    response = jsonrpc.Response(question["id"], {}, None)
+
+    async def elsewhere() -> bool:
+        return session.answer(response)
+
+    answering = threading.Thread(target=lambda: asyncio.run(elsewhere()))
+    answering.start()
+    async with asyncio.timeout(LONG / 2):
+        assert await asking is response
+    answering.join()
+
+
 async def test_an_answer_may_come_while_the_question_is_still_being_put() -> None:
     session = make()
 
@@ -86,12 +104,15 @@ async def test_a_question_whose_call_is_cancelled_is_taken_back() -> None:
     assert cancelled["params"] == {"requestId": question["id"]}
 
 
-def test_what_is_in_flight_is_cancelled_with_the_session() -> None:
+async def test_what_is_in_flight_is_cancelled_with_the_session() -> None:
     session, given_up = make(), []
 
     class Flight:
         def __init__(self, id: int) -> None:
             self.id = id
+
+        def get_loop(self) -> asyncio.AbstractEventLoop:
+            return asyncio.get_running_loop()
 
         def cancel(self) -> None:
             given_up.append(self.id)

@@ -125,3 +125,24 @@ async def test_where_there_is_no_stream_messages_are_dropped() -> None:
     outbox.finish(b"last")
     assert opened == []
     assert await outbox.read(LONG) is None
+
+
+async def test_a_reader_that_takes_nothing_for_too_long_is_given_up() -> None:
+    outbox, abandoned = Outbox(size=1, patience=0.01), asyncio.Event()
+    outbox.abandoned = abandoned.set
+    async with asyncio.timeout(LONG):
+        for message in (b"a", b"b", b"c"):
+            await outbox.put(message)
+    assert abandoned.is_set()
+    assert await outbox.read(LONG) is None
+
+
+async def test_a_reader_that_is_slow_is_waited_for() -> None:
+    outbox = Outbox(size=1, patience=LONG)
+    outbox.abandoned = lambda: pytest.fail("it reads")
+    await outbox.put(b"a")
+    for last, message in ((b"a", b"b"), (b"b", b"c")):
+        writer = asyncio.ensure_future(outbox.put(message))
+        await turns()
+        assert await outbox.read(LONG) == [last]
+        await writer

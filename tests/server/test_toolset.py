@@ -472,3 +472,42 @@ async def test_a_toolset_s_lifespan_is_entered_once_before_the_first_call_and_le
     assert log == ["in"]
     await peer.server.lifespan.leave()
     assert log == ["in", "out"]
+
+
+class Ledger(Toolset):
+    atomic = "books"
+    timeout = 5
+
+    @tool
+    def enter(self) -> str:
+        return ""
+
+    @tool(atomic=False, timeout=1)
+    def look(self) -> str:
+        return ""
+
+    @prompt
+    def ask(self) -> str:
+        return ""
+
+    @completion("ask", "x")
+    def complete(self, value: str) -> list[str]:
+        return []
+
+
+def test_a_toolset_s_transaction_and_timeout_are_for_what_says_nothing_itself() -> None:
+    found = make_server(toolsets=[Ledger()]).registry
+    assert {item.source.split(".")[-1].split()[0]: item.handler.databases(()) for item in found.all()} == {
+        "enter": ("books",),
+        "look": (),
+        "ask": ("books",),
+        "complete": ("books",),
+    }
+    assert [found.tools._items[name].timeout for name in ("enter", "look")] == [5, 1]
+
+
+@pytest.mark.parametrize("said", [{"timeout": 0}, {"atomic": 3}])
+def test_what_a_toolset_says_is_checked_like_what_a_method_says(said: dict[str, Any]) -> None:
+    wrong = type("Wrong", (Ledger,), said)
+    with pytest.raises(DeclarationError, match=r"Wrong: (timeout|atomic)="):
+        make_server(toolsets=[wrong()])

@@ -145,3 +145,12 @@ def test_a_preflight_of_somebody_else_is_told_the_methods_only() -> None:
     found = guard().preflight(headers(origin=b"https://evil.com"), b"POST")
     assert names(found) == [b"vary", b"allow"]
     assert names(guard().preflight(headers(), b"POST")) == [b"allow"]
+
+
+def test_verdicts_about_long_headers_are_not_remembered() -> None:
+    checked = guard()
+    assert passes(headers(), checked)
+    for number in range(3):
+        assert not passes(headers(b"evil.com", b"https://" + b"x" * 300 + b"%d" % number), checked)
+        assert not passes(headers(b"x" * 300), checked)
+    assert len(checked._verdicts) == 1

@@ -21,7 +21,7 @@ class Flight:
     """As much of a flight as a stream looks at."""
 
     def __init__(self) -> None:
-        self.call, self.left = Call(), 0
+        self.call, self.left, self.answered = Call(), 0, False
 
     def disconnected(self) -> None:
         self.left += 1
@@ -66,3 +66,18 @@ async def test_closing_ends_it_from_any_thread() -> None:
     await asyncio.to_thread(events.close)
     assert await reading is None
     assert flight.left == 1
+
+
+async def test_a_stream_that_nobody_ever_read_or_closed_has_lost_its_client() -> None:
+    """Django drops the response of a client that leaves while middleware still has it."""
+    flight, events = stream()
+    del events
+    await asyncio.sleep(0)
+    assert flight.left == 1
+
+
+def test_a_stream_may_outlive_its_loop() -> None:
+    async def main() -> EventStream:
+        return stream()[1]
+
+    asyncio.run(main()).close()

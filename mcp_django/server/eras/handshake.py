@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...protocol import jsonrpc
 from ...protocol.errors import InvalidParams, InvalidRequest, MCPError, UnsupportedProtocolVersion
-from ...protocol.meta import PROGRESS_TOKEN
+from ...protocol.meta import PROGRESS_TOKEN, WRONG_PROGRESS_TOKEN, is_progress_token
 from ...protocol.revisions import ASSUMED, HANDSHAKE, LATEST, Era, Revision, negotiate
 from ..ask import Conversation, Live
 from ..call import Call, Connection
@@ -50,7 +50,7 @@ class HandshakeEra:
         session, params = connection.session, message.params or {}
         if Era.HANDSHAKE not in self._server.eras:
             # basic/versioning: a server without handshake names its versions to a client that tries one.
-            raise UnsupportedProtocolVersion([LATEST.version], str(params.get("protocolVersion", "")))
+            raise UnsupportedProtocolVersion([LATEST.version], str(params.get("protocolVersion", ""))[:128])
         if session is not None and message.method != OPENING:
             revision, capabilities, info = session.revision, session.client_capabilities, session.client_info
         elif message.method in WITHOUT_SESSION:
@@ -85,8 +85,8 @@ class HandshakeEra:
         return negotiate(wanted), capabilities, info
 
     def check(self, call: Call) -> None:
-        if type(call.meta.get(PROGRESS_TOKEN, 0)) not in (int, str):
-            raise InvalidParams("_meta progressToken must be a string or an integer")
+        if PROGRESS_TOKEN in call.meta and not is_progress_token(call.meta[PROGRESS_TOKEN]):
+            raise InvalidParams(WRONG_PROGRESS_TOKEN)
 
     def dress(self, call: Call, body: dict[str, Any], *, private: bool = True) -> dict[str, Any]:
         return body

@@ -8,9 +8,19 @@ from typing import TYPE_CHECKING, Any
 from ...protocol import jsonrpc
 from ...protocol.errors import InvalidParams, InvalidRequest, MCPError, UnsupportedProtocolVersion
 from ...protocol.headers import NAMED, check_routing
-from ...protocol.meta import CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL, PROGRESS_TOKEN, PROTOCOL_VERSION, SERVER_INFO
+from ...protocol.meta import (
+    CLIENT_CAPABILITIES,
+    CLIENT_INFO,
+    LOG_LEVEL,
+    PROGRESS_TOKEN,
+    PROTOCOL_VERSION,
+    SERVER_INFO,
+    WRONG_PROGRESS_TOKEN,
+    is_progress_token,
+)
 from ...protocol.revisions import REVISIONS, STATELESS, Era
 from ...protocol.types import LEVELS
+from ...schema import natively
 from ..ask import Conversation, Replay, Unanswered
 from ..call import Call, Connection
 from ..streams import Outbox
@@ -28,7 +38,8 @@ class StatelessEra:
 
     def __init__(self, server: "Server") -> None:
         self._server = server
-        self._meta: dict[str, Any] = {SERVER_INFO: REVISIONS[STATELESS[-1]].shape_implementation(server.info.to_wire())}
+        info = REVISIONS[STATELESS[-1]].shape_implementation(natively(server.info.to_wire))
+        self._meta: dict[str, Any] = {SERVER_INFO: info}
         self._offered = list(STATELESS) if Era.STATELESS in server.eras else []
 
     def read(self, raw: Any, connection: Connection) -> jsonrpc.Message:
@@ -80,8 +91,8 @@ class StatelessEra:
             raise InvalidParams(f"_meta {LOG_LEVEL} must be one of {', '.join(LEVELS)}")
         if type(call.client_info) is not dict:
             raise InvalidParams(f"_meta {CLIENT_INFO} must be an object")
-        if type(call.meta.get(PROGRESS_TOKEN, 0)) not in (int, str):
-            raise InvalidParams("_meta progressToken must be a string or an integer")
+        if PROGRESS_TOKEN in call.meta and not is_progress_token(call.meta[PROGRESS_TOKEN]):
+            raise InvalidParams(WRONG_PROGRESS_TOKEN)
 
     def dress(self, call: Call, body: dict[str, Any], *, private: bool = True) -> dict[str, Any]:
         body["resultType"] = "complete"

@@ -1,9 +1,14 @@
 """`initialize`, `ping` and `server/discover`; and the notifications that keep a session's books."""
 
+import logging
 from typing import Any
 
 from ...protocol.revisions import STATELESS
+from ...schema import natively
 from ..call import Call
+from ..labels import label
+
+logger = logging.getLogger("mcp_django.server")
 
 
 async def initialize(call: Call) -> dict[str, Any]:
@@ -20,11 +25,11 @@ async def initialize(call: Call) -> dict[str, Any]:
     call.connection.opened = session
     body: dict[str, Any] = {
         "protocolVersion": call.revision.version,
-        "capabilities": server.capabilities(call.revision),
-        "serverInfo": call.revision.shape_implementation(server.info.to_wire()),
+        "capabilities": server.capabilities(call.revision, streams=call.connection.streams),
+        "serverInfo": call.revision.shape_implementation(natively(server.info.to_wire)),
     }
     if server.instructions:
-        body["instructions"] = str(server.instructions)
+        body["instructions"] = natively(str, server.instructions)
     return body
 
 
@@ -36,9 +41,10 @@ def ping(call: Call) -> dict[str, Any]:
 def discover(call: Call) -> dict[str, Any]:
     """What the server speaks and serves (server/discover). Only versions that are asked for in this way are named."""
     server = call.server
-    body: dict[str, Any] = {"supportedVersions": list(STATELESS), "capabilities": server.capabilities(call.revision)}
+    capabilities = server.capabilities(call.revision, streams=call.connection.streams)
+    body: dict[str, Any] = {"supportedVersions": list(STATELESS), "capabilities": capabilities}
     if server.instructions:
-        body["instructions"] = str(server.instructions)
+        body["instructions"] = natively(str, server.instructions)
     body = call.era.dress(call, body, private=False)
     # A copy: the era's own is that of every result, and middleware may change this one.
     return {**body, "_meta": {**body["_meta"]}}
@@ -56,8 +62,8 @@ async def cancelled(call: Call) -> None:
     """Give up a request of this session; unknown, finished and malformed ids are ignored
     (basic/utilities/cancellation).
     """
-    session, id = call.session, call.params.get("requestId")
+    session, id, reason = call.session, call.params.get("requestId"), call.params.get("reason")
     if session is not None and (type(id) is int or type(id) is str):
-        running = session.in_flight.get(id)
-        if running is not None:
-            running.cancel()
+        if type(reason) is str:  # both parties SHOULD log it
+            logger.debug("The client takes back request %s: %s", label(str(id)), label(reason))
+        session.cancel(id)

@@ -4,6 +4,7 @@ from collections.abc import Coroutine
 from typing import Any
 
 from ...protocol.errors import InvalidParams, ResourceNotFound
+from ...protocol.uri import MAX_LENGTH
 from ...schema import ArgumentError
 from ..ask import InputRequired
 from ..call import Call
@@ -30,6 +31,8 @@ async def read(call: Call) -> dict[str, Any]:
     uri = call.params.get("uri")
     if type(uri) is not str:
         raise InvalidParams("params.uri must be a string")
+    if len(uri) > MAX_LENGTH:
+        raise InvalidParams(f"params.uri may have {MAX_LENGTH} characters at most")
     primitive, values = await _find(call, uri)
     await permit(call, primitive, ResourceNotFound(uri))
     value = await run_primitive(call, primitive, values)

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from contextvars import Context
 from functools import partial
 from typing import Any
 
@@ -11,19 +12,25 @@ from ...server.ports import Principal
 from ..guards import Pairs
 from .exchange import Exchange, Reply, Request
 from .stream import EventStream
+from .surroundings import Surroundings
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
-MakeRequest = Callable[[Scope, bytes, Principal], Any]
+MakeRequest = Callable[[Scope, bytes, Mapping[str, Any] | None, Principal], Any]
 
 
 class Door:
     """An ASGI application for one endpoint."""
 
-    def __init__(self, exchange: Exchange, make_request: MakeRequest | None = None) -> None:
-        """`make_request` builds the Django request that handlers may ask for."""
+    def __init__(
+        self, exchange: Exchange, make_request: MakeRequest | None = None, surroundings: Surroundings | None = None
+    ) -> None:
+        """`make_request` builds the Django request that handlers may ask for; `surroundings` are what they find
+        around them.
+        """
         self._exchange, self._make_request = exchange, make_request
+        self._surroundings = surroundings or Surroundings()
 
     async def __call__(
         self, scope: Scope, receive: Receive, send: Send, kwargs: Mapping[str, Any] | None = None
@@ -41,7 +48,10 @@ class Door:
                 if whole is None:
                     return
                 body = whole
-        client, build = scope.get("client"), self._make_request
+        client, build, root = scope.get("client"), self._make_request, scope.get("root_path")
+        context = None
+        if root or self._surroundings.matters:
+            context = self._surroundings.context(headers, root or "")
         outcome = await self._exchange.handle(
             Request(
                 scope["method"],
@@ -49,33 +59,34 @@ class Door:
                 body,
                 client[0] if client else None,
                 kwargs,
-                None if build is None else partial(build, scope, body),
+                None if build is None else partial(build, scope, body, kwargs),
                 True,
                 oversize,
+                context,
             )
         )
         if isinstance(outcome, Reply):
             await _respond(send, *outcome)
         else:
-            await self._fly(outcome, receive, send)
+            await self._fly(outcome, receive, send, context)
 
     async def _rest(self, body: bytes, receive: Receive) -> bytes | None:
         """The whole body, or the first bytes beyond the limit, which is enough to refuse it; None when the client
         went away.
         """
-        parts, size, more, limit = [body], len(body), True, self._exchange.limits.body
-        while more and size <= limit:
+        # Not a list of parts, which a client can send byte by byte: each takes forty times as much.
+        whole, more, limit = bytearray(body), True, self._exchange.limits.body
+        while more and len(whole) <= limit:
             message = await receive()
             if message["type"] == "http.disconnect":
                 return None
-            parts.append(message.get("body", b""))
-            size += len(parts[-1])
+            whole += message.get("body", b"")
             more = message.get("more_body", False)
-        return b"".join(parts)
+        return bytes(whole)
 
-    async def _fly(self, flight: Flight, receive: Receive, send: Send) -> None:
+    async def _fly(self, flight: Flight, receive: Receive, send: Send, context: Context | None) -> None:
         exchange, listener = self._exchange, _Listener(flight, receive)
-        flight.launch()
+        flight.launch(context)
         try:
             landing = await flight.first(exchange.limits.upgrade_after, listener.start)
             if flight.gone:
@@ -84,10 +95,11 @@ class Door:
                 await _stream(send, exchange.stream_headers(flight), EventStream(flight, exchange.limits.keep_alive))
             else:
                 await _respond(send, *exchange.land(flight, landing))
-        except asyncio.CancelledError:  # the server ends us
+        except BaseException:  # the server ends us, or fails to send
             flight.disconnected()
             raise
         finally:
+            flight.answered = True
             listener.stop()
 
 
@@ -115,8 +127,11 @@ class _Listener:
 
 async def _respond(send: Send, status: int, body: bytes, headers: Pairs) -> None:
     length = (b"content-length", b"%d" % len(body))
-    await send({"type": "http.response.start", "status": status, "headers": [length, *headers]})
-    await send({"type": "http.response.body", "body": body})
+    try:
+        await send({"type": "http.response.start", "status": status, "headers": [length, *headers]})
+        await send({"type": "http.response.body", "body": body})
+    except OSError:
+        pass  # the client is gone; some servers say so here
 
 
 async def _stream(send: Send, headers: Pairs, events: EventStream) -> None:

@@ -1,23 +1,29 @@
 """The HTTP side of the project's servers, made at its first use and anew when a setting changes."""
 
 import functools
+import threading
 from typing import Any
 
 from django.core.signals import setting_changed
 from django.dispatch import receiver
 
 from ... import conf
-from ...runtime.calls import InFlight
+from ...runtime.in_flight import InFlight
 from ...server.pipeline import Pipeline
 from ...server.server import Server
-from ...wiring import authenticator, get_server
+from ...wiring import authenticator, get_server, lifecycle
 from ..guards import Guard
 from .exchange import Exchange, HTTPLimits
 
 
 def get_exchange(alias: str = "default") -> Exchange:
     """The HTTP side of the server of an alias."""
-    return _make_exchange(alias)
+    # Under WSGI first requests come side by side, and may not get one each.
+    with _making:
+        return _make_exchange(alias)
+
+
+_making = threading.Lock()
 
 
 @functools.cache
@@ -29,6 +35,7 @@ def build_exchange(server: Server) -> Exchange:
     """The HTTP side of any server, also of one built by hand, on this project's settings."""
     settings = conf.get_settings()
     limits = settings.limits
+    lifecycle().keep(server)
     return Exchange(
         Pipeline(server),
         authenticator=authenticator(server.alias),
@@ -39,11 +46,14 @@ def build_exchange(server: Server) -> Exchange:
             development=conf.debug(),
         ),
         in_flight=InFlight(limits.in_flight),
+        lifecycle=lifecycle(),
         limits=HTTPLimits(
             body=limits.body,
             nesting=limits.nesting,
             upgrade_after=limits.sse_upgrade_after,
             keep_alive=limits.keep_alive,
+            unsent=limits.unsent,
+            unsent_wait=limits.unsent_wait,
         ),
     )
 

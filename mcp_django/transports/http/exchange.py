@@ -4,7 +4,9 @@ The order of the checks is that of the specification's transport page (basic/tra
 Host, credentials, HTTP method and media types, JSON, shape, era, and then what the era says.
 """
 
-from collections.abc import Callable, Mapping
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping
+from contextvars import Context
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -15,19 +17,25 @@ from ...protocol import jsonrpc
 from ...protocol.errors import InsufficientScope, InternalError, InvalidRequest, MCPError, TransportRefusal
 from ...protocol.headers import PROTOCOL_VERSION, SESSION_ID, Headers
 from ...protocol.revisions import HANDSHAKE, REVISIONS, Era
-from ...runtime.calls import Flight, InFlight, Landing
+from ...runtime.calls import Flight, Landing
+from ...runtime.in_flight import InFlight
+from ...runtime.lifecycle import CLOSING, Lifecycle
 from ...server.call import Connection
 from ...server.eras import select
 from ...server.eras.base import Era as EraStrategy
 from ...server.eras.handshake import opens_without_session
-from ...server.pipeline import Pipeline, Receipt, Work
+from ...server.pipeline import Pipeline
 from ...server.ports import Overloaded, Principal
 from ...server.session import Session
 from ...server.streams import Outbox
+from ...server.work import Receipt, Work
 from ..guards import Guard, Pairs
 
+KNOWN_LENGTH = 256
+"""Bytes of headers whose meaning is remembered. Anybody can send what is remembered."""
 JSON_TYPE = (b"content-type", b"application/json")
 TEXT_TYPE = (b"content-type", b"text/plain; charset=utf-8")
+NO_STORE = (b"cache-control", b"no-store")
 SSE_HEADERS = (
     (b"content-type", b"text/event-stream"),
     (b"cache-control", b"no-cache, no-transform"),
@@ -59,6 +67,10 @@ class HTTPLimits:
     """Seconds after which a running call's answer becomes a stream."""
     keep_alive: float = 15.0
     """Seconds of silence on a stream before a comment is sent."""
+    unsent: int = 64
+    """Messages that may wait for a slow reader."""
+    unsent_wait: float = 60.0
+    """Seconds that they may do so while the handler waits, too."""
 
 
 class Request(NamedTuple):
@@ -77,15 +89,24 @@ class Request(NamedTuple):
     """Can this door send an event stream?"""
     oversize: bool = False
     """Has the door left the body unread, because it is declared to be over the limit?"""
+    context: Context | None = None
+    """Where the project's code runs for this request; None for a clean one."""
 
 
 class Exchange:
     """The HTTP side of one server."""
 
     def __init__(
-        self, pipeline: Pipeline, *, authenticator: Authenticator, guard: Guard, in_flight: InFlight, limits: HTTPLimits
+        self,
+        pipeline: Pipeline,
+        *,
+        authenticator: Authenticator,
+        guard: Guard,
+        in_flight: InFlight,
+        lifecycle: Lifecycle,
+        limits: HTTPLimits,
     ) -> None:
-        self.limits = limits
+        self.limits, self._lifecycle = limits, lifecycle
         self._digits = len(str(limits.body))
         self._pipeline, self._authenticator, self._guard, self._in_flight = pipeline, authenticator, guard, in_flight
         self._server = pipeline.server
@@ -108,19 +129,25 @@ class Exchange:
             streams = self._check_media(headers, request.oversize or len(request.body) > self.limits.body)
             streams = streams and request.streams
             connection = Connection(
-                principal, headers=headers, kwargs=request.kwargs, make_request=request.make_request
+                principal,
+                headers=headers,
+                kwargs=request.kwargs,
+                make_request=request.make_request,
+                streams=request.streams,
             )
             raw = jsonrpc.decode(request.body, max_nesting=self.limits.nesting)  # 4
             if select(_version(headers), raw) is Era.HANDSHAKE:
                 era = pipeline.handshake
             if era is pipeline.handshake and self._keeps_sessions:
                 connection.session = await self._session(headers, principal, optional=opens_without_session(raw))
-            outcome = pipeline.handle(era, raw, connection, Outbox(interactive=streams))  # 5 and on
+            limits = self.limits
+            outbox = Outbox(limits.unsent, interactive=streams, patience=limits.unsent_wait)
+            outcome = pipeline.handle(era, raw, connection, outbox)  # 5 and on
             if isinstance(outcome, bytes):
                 return Reply(200, outcome, (JSON_TYPE, *self._guard.cors(headers)))
             if isinstance(outcome, Receipt):
                 if outcome.run is not None:
-                    await outcome.run
+                    await _settle(outcome.run, request.context)
                 return Reply(202, b"", self._guard.cors(headers))
             return self._take_off(outcome if streams else outcome._replace(may_stream=False))
         except TransportRefusal as refusal:
@@ -128,20 +155,39 @@ class Exchange:
         except MCPError as problem:
             return self._problem(problem, era.status(problem), pipeline.refuse(era, problem), headers)
         except Overloaded as problem:
-            return self._overloaded(problem, headers)
+            return self._overloaded(problem, headers, jsonrpc.error(None, InternalError(str(problem))))
 
-    def _take_off(self, work: Work) -> Flight:
+    def _take_off(self, work: Work) -> Flight | Reply:
         session, id = work.call.connection.session, work.call.id
         owner = work.call.connection.principal.key if session is None else session.key
-        if session is not None and id in session.in_flight:
-            work.close()
+        if self._lifecycle.has_drained and self._lifecycle.is_draining():
+            return self._closed(work)
+        if session is not None and id in session.in_flight and not work.in_batch:
             taken = InvalidRequest("A request with this id is still running")
             taken.request_id = id
+            work.close(taken)
             raise taken
-        if not self._in_flight.enter(owner):
-            work.close()
-            raise Overloaded(f"More than {self._in_flight.limit} calls at once; wait for one to end", status=429)
-        return Flight(work, self._in_flight, owner, self._pipeline.refuse)
+        if not self._in_flight.enter(owner, work.weight):
+            return self._full(work)
+        return Flight(work, self._in_flight, owner, self._pipeline.decline, self._lifecycle)
+
+    def _full(self, work: Work) -> Reply:
+        most = self._in_flight.limit
+        if work.weight > most:
+            too_many = InvalidRequest(f"A batch may hold {most} calls at most; send several")
+            work.close(too_many)
+            raise too_many
+        full = Overloaded(f"More than {most} calls at once; wait for one to end", status=429)
+        work.close(full)
+        body = self._pipeline.decline(work, InternalError(str(full)))
+        return self._overloaded(full, work.call.connection.headers or Headers(), body)
+
+    def _closed(self, work: Work) -> Reply:
+        """New work is for another process, or for the next. What is in the air may still be answered and cancelled."""
+        closing = Overloaded(CLOSING)
+        work.close(closing)
+        body = self._pipeline.decline(work, InternalError(f"{CLOSING}; try again later"))
+        return self._overloaded(closing, work.call.connection.headers or Headers(), body)
 
     def declares_too_much(self, headers: Headers) -> bool:
         """Does the request announce a body over the limit? Then it need not be read."""
@@ -154,11 +200,9 @@ class Exchange:
         call, problem = flight.call, landing.problem
         headers = call.connection.headers or Headers()
         if isinstance(problem, MCPError):
-            return self._problem(
-                problem, call.era.status(problem), self._pipeline.refuse(call.era, problem, call), headers
-            )
+            return self._problem(problem, call.era.status(problem), flight.decline(problem), headers)
         if problem is not None:
-            return self._overloaded(problem, headers, call.id)
+            return self._overloaded(problem, headers, flight.decline(InternalError(str(problem))))
         if flight.lost:
             # The client took its request back, but HTTP wants an end: a stream without events.
             return Reply(200, b"", (*SSE_HEADERS, *self._guard.cors(headers)))
@@ -202,9 +246,10 @@ class Exchange:
         if oversize:
             raise TransportRefusal(413, body=b"The body is larger than %d bytes." % self.limits.body)
         kind = headers.get(b"content-type", b"")
-        if kind != b"application/json" and not _is_json(kind):
+        if kind != b"application/json" and not _is_json(kind[:KNOWN_LENGTH]):
             raise TransportRefusal(415, body=b"Content-Type must be application/json.")
-        json, streams = _accepted(headers.get(b"accept", b"*/*"))
+        accept = headers.get(b"accept", b"*/*")
+        json, streams = (_accepted if len(accept) <= KNOWN_LENGTH else _accepted.__wrapped__)(accept)
         if not (json or streams):
             raise TransportRefusal(406, body=b"Accept must allow application/json or text/event-stream.")
         return streams
@@ -215,14 +260,21 @@ class Exchange:
             status, extra = 403, ((b"www-authenticate", insufficient_scope(problem.scopes)),)
         return Reply(status, body, (JSON_TYPE, *extra, *self._guard.cors(headers)))
 
-    def _overloaded(self, problem: Overloaded, headers: Headers, id: jsonrpc.Id | None = None) -> Reply:
-        body = jsonrpc.error(id, InternalError(str(problem)))
+    def _overloaded(self, problem: Overloaded, headers: Headers, body: bytes) -> Reply:
         retry = (b"retry-after", b"%d" % max(1, round(problem.retry_after)))
         return Reply(problem.status, body, (JSON_TYPE, retry, *self._guard.cors(headers)))
 
     def _refused(self, refusal: TransportRefusal, headers: Headers) -> Reply:
-        typed = () if any(name == b"content-type" for name, _ in refusal.headers) or not refusal.body else (TEXT_TYPE,)
-        return Reply(refusal.status, refusal.body, (*typed, *refusal.headers, *self._guard.cors(headers)))
+        said = {name for name, _ in refusal.headers}
+        typed = () if b"content-type" in said or not refusal.body else (TEXT_TYPE,)
+        # A cache may keep some refusals of a GET unless it is told not to (RFC 9110, section 15.1).
+        kept = () if NO_STORE[0] in said else (NO_STORE,)
+        return Reply(refusal.status, refusal.body, (*typed, *kept, *refusal.headers, *self._guard.cors(headers)))
+
+
+async def _settle(run: Coroutine[Any, Any, None], context: Context | None) -> None:
+    """Act on a notification where a call would run, too."""
+    await asyncio.get_running_loop().create_task(run, context=Context() if context is None else context)
 
 
 def _version(headers: Headers) -> str | None:

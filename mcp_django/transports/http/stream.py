@@ -33,4 +33,14 @@ class EventStream:
 
     def close(self) -> None:
         """The answer is over, for whatever reason. Django calls it from a thread."""
-        self._loop.call_soon_threadsafe(self._flight.disconnected)
+        self._flight.answered = True
+        try:
+            self._loop.call_soon_threadsafe(self._flight.disconnected)
+        except RuntimeError:
+            pass  # the loop is closed, and what ran on it is gone with it
+
+    def __del__(self) -> None:
+        # Django does not close the response of a client that leaves while middleware still has it, nor one whose
+        # `send` raises (`django/core/handlers/asgi.py`, `ASGIHandler.handle`); it is garbage, sometimes in a cycle.
+        if not self._flight.answered:
+            self.close()

@@ -3,25 +3,27 @@ only.
 """
 
 import asyncio
-import io
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable
 from typing import Any
 
-from django.contrib.auth.models import AnonymousUser
+from django.contrib.auth.decorators import login_not_required
 from django.core.handlers.asgi import ASGIRequest
 from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
-from django.http.request import RawPostDataException
+from django.http.request import UnreadablePostError
 from django.http.response import HttpResponseBase
 from django.views.decorators.csrf import csrf_exempt
 
 from ...protocol.headers import Headers
-from ...server.ports import Principal
+from ...runtime.calls import Flight
 from ..guards import Pairs
 from .exchange import Exchange, Request
 from .exchange import Reply as ExchangeReply
+from .requests import keep_body, with_user
 from .stream import EventStream
+from .surroundings import left_by_middleware
 
 View = Callable[..., Any]
+OWN_URLCONF = "mcp_django.urls"
 
 
 class _EveryAlias(set[str]):
@@ -31,51 +33,60 @@ class _EveryAlias(set[str]):
         return True
 
 
+class _Answer(HttpResponse):
+    """Lets a call know when its answer has been sent."""
+
+    def __init__(self, flight: Flight, body: bytes, *, status: int) -> None:
+        super().__init__(body, status=status)
+        self._flight = flight
+
+    def close(self) -> None:
+        self._flight.answered = True
+        super().close()
+
+
 def as_view(find: Callable[[], Exchange]) -> View:
     """The view of one endpoint. `find` gives its exchange, made at the first request."""
 
-    async def view(request: HttpRequest, **kwargs: Any) -> HttpResponseBase:
+    # What a pattern around `include` captures without a name comes as args, and is nobody's.
+    async def view(request: HttpRequest, /, *args: Any, **kwargs: Any) -> HttpResponseBase:
         exchange = find()
         streams, headers = isinstance(request, ASGIRequest), _headers(request)
         oversize = exchange.declares_too_much(headers)
+        try:
+            body = b"" if oversize else _body(request, exchange.limits.body)
+        except UnreadablePostError:  # the client went away while it was sending
+            return HttpResponse(status=400)
+        context = left_by_middleware()
         asked = Request(
             request.method or "",
             headers,
-            b"" if oversize else _body(request, exchange.limits.body),
+            body,
             request.META.get("REMOTE_ADDR"),
             kwargs,
             lambda principal: with_user(request, principal),
             streams,
             oversize,
+            context,
         )
         outcome = await exchange.handle(asked)
         if isinstance(outcome, ExchangeReply):
-            return _response(*outcome)
-        outcome.launch()
+            return _response(request, outcome)
+        outcome.launch(context)
         try:
             landing = await outcome.first(exchange.limits.upgrade_after)
         except asyncio.CancelledError:  # Django cancels the view of a client that went away
             outcome.disconnected()
             raise
         if landing is not None:
-            return _response(*exchange.land(outcome, landing))
+            return _response(request, exchange.land(outcome, landing), outcome)
         response = StreamingHttpResponse(EventStream(outcome, exchange.limits.keep_alive))
         return _with(response, exchange.stream_headers(outcome))
 
-    exempt: View = csrf_exempt(view)
+    # The endpoint authenticates by itself, with bearer tokens: neither a cookie nor a login page has a part in it.
+    exempt: View = csrf_exempt(login_not_required(view))
     vars(exempt)["_non_atomic_requests"] = _EveryAlias()
     return exempt
-
-
-def make_request(scope: MutableMapping[str, Any], body: bytes, principal: Principal) -> HttpRequest:
-    """The Django request of an exchange through the ASGI door, for the handlers that want one."""
-    return with_user(ASGIRequest(scope, io.BytesIO(body)), principal)
-
-
-def with_user(request: HttpRequest, principal: Principal) -> HttpRequest:
-    """`request.user` is who the credential says, on both doors."""
-    request.user = AnonymousUser() if principal.user is None else principal.user
-    return request
 
 
 def _headers(request: HttpRequest) -> Headers:
@@ -90,18 +101,26 @@ def _body(request: HttpRequest, limit: int) -> bytes:
     """The body, or the first bytes beyond `limit`, which is enough to refuse it.
 
     Read here and not through `request.body`, whose limit (DATA_UPLOAD_MAX_MEMORY_SIZE) is meant for forms and answers
-    with HTML.
+    with HTML; unless middleware has read it there.
     """
-    try:
-        body = request.read(limit + 1)
-    except RawPostDataException:  # middleware has read it
-        body = request.body
-    request._body = body
+    body = request.body if hasattr(request, "_body") else request.read(limit + 1)
+    keep_body(request, body)
     return body
 
 
-def _response(status: int, body: bytes, headers: Pairs) -> HttpResponseBase:
-    return _with(HttpResponse(body, status=status), ((b"content-length", b"%d" % len(body)), *headers))
+def _response(request: HttpRequest, reply: ExchangeReply, flight: Flight | None = None) -> HttpResponseBase:
+    if reply.status == 404:
+        # The client has to see it. LocaleMiddleware would look for a page of this path below a language's prefix, where
+        # a project's catch-all finds one, and redirect to it.
+        request.urlconf = OWN_URLCONF
+    response = HttpResponse(reply.body, status=reply.status)
+    if flight is not None:
+        response = _Answer(flight, reply.body, status=reply.status)
+    if reply.status >= 500:
+        # Being busy is no error of the site's, for which Django would send its ADMINS a mail each time
+        # (django.utils.log.log_response).
+        vars(response)["_has_been_logged"] = True
+    return _with(response, ((b"content-length", b"%d" % len(reply.body)), *reply.headers))
 
 
 def _with(response: HttpResponseBase, headers: Pairs) -> HttpResponseBase:

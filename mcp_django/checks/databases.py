@@ -1,0 +1,96 @@
+"""Will the databases bear concurrent calls? With `check --deploy` only: one developer does not mind."""
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from django.core.checks import CheckMessage, Warning, register
+
+from .. import conf
+from ..conf.project import databases, serves_asgi
+
+SQLITE = ("sqlite3", "spatialite")
+WAL = re.compile(r"journal_mode\W+wal\b", re.IGNORECASE)
+POOL_SIZE = 4
+"""Connections of a pool that is told nothing (psycopg_pool.ConnectionPool: min_size=4, and max_size is the same)."""
+
+
+# Not `Tags.database`: those are for checks that connect, and are left out unless `--database` names one.
+@register(deploy=True)
+def check_databases(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[CheckMessage]:
+    """Concurrent calls must neither trip over one another's locks nor run out of connections. Read from DATABASES,
+    without connecting.
+    """
+    found: list[CheckMessage | None] = []
+    for alias, entry in databases().items():
+        options = entry.get("OPTIONS")
+        options = options if isinstance(options, Mapping) else {}
+        if str(entry.get("ENGINE", "")).endswith(SQLITE):
+            found.append(_sqlite(alias, entry, options))
+        else:
+            found += [_persistent(alias, entry), _pool(alias, options)]
+    return [message for message in found if message is not None]
+
+
+def _sqlite(alias: str, entry: Mapping[str, Any], options: Mapping[str, Any]) -> CheckMessage | None:
+    """From the options only. To look into the file would be to open it, and closing it again takes off the locks
+    that SQLite holds on it in this process (sqlite.org/howtocorrupt.html, section 2.2).
+    """
+    if _is_passing(entry):
+        return None
+    missing = []
+    if str(options.get("transaction_mode")).upper() not in ("IMMEDIATE", "EXCLUSIVE"):
+        missing.append('"transaction_mode": "IMMEDIATE"')
+    if not WAL.search(str(options.get("init_command", ""))):
+        missing.append('"init_command": "PRAGMA journal_mode=WAL"')
+    if not missing:
+        return None
+    return Warning(
+        f'DATABASES["{alias}"] is SQLite without {" and without ".join(missing)} in its OPTIONS, so calls that '
+        'write at the same time fail with "database is locked".',
+        hint=(
+            'Set OPTIONS = {"transaction_mode": "IMMEDIATE", "init_command": "PRAGMA journal_mode=WAL", "timeout": '
+            "20}. A file that was switched to WAL by hand stays so, which cannot be seen from here; silence this then."
+        ),
+        id="mcp_django.W004",
+    )
+
+
+def _is_passing(entry: Mapping[str, Any]) -> bool:
+    """Is it in memory, or the database of a test run?"""
+    name, test = entry.get("NAME"), entry.get("TEST")
+    if isinstance(test, Mapping) and test.get("NAME") is not None and str(test["NAME"]) == str(name):
+        return True
+    return not isinstance(name, Path) and (name == ":memory:" or "mode=memory" in str(name))
+
+
+def _persistent(alias: str, entry: Mapping[str, Any]) -> CheckMessage | None:
+    if entry.get("CONN_MAX_AGE", 0) == 0 or not serves_asgi():
+        return None
+    return Warning(
+        f'DATABASES["{alias}"]["CONN_MAX_AGE"] is not 0 and the project is served over ASGI, where each request of a '
+        "Django view has a thread of its own and leaves its connection behind, until the database has no more.",
+        hint=(
+            'Set it to 0; for PostgreSQL use OPTIONS = {"pool": {"max_size": 20}}. If all that uses the database comes '
+            "in through mcp_django.asgi.mount, whose threads are few and stay, it does no harm; silence this then."
+        ),
+        id="mcp_django.W005",
+    )
+
+
+def _pool(alias: str, options: Mapping[str, Any]) -> CheckMessage | None:
+    pool = options.get("pool")
+    if not pool or not conf.is_usable():
+        return None
+    given = pool if isinstance(pool, Mapping) else {}
+    most = given.get("max_size") or given.get("min_size", POOL_SIZE)
+    lanes = conf.get_settings().limits.lanes
+    if not isinstance(most, int) or most >= lanes:
+        return None
+    return Warning(
+        f'DATABASES["{alias}"]["OPTIONS"]["pool"] has {most} connections at most, and MCP["LIMITS"]["LANES"] lets '
+        f"{lanes} calls of a process use the database at once: under load they wait for a connection, and then fail.",
+        hint=f'Set "pool": {{"max_size": {lanes + 4}}}, or fewer lanes.',
+        id="mcp_django.W006",
+    )

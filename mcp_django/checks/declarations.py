@@ -1,0 +1,48 @@
+"""Is everything served that was declared?"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from django.core.checks import CheckMessage, Error, register
+
+from .. import conf
+from ..conf.project import databases
+from ..server import registry
+
+
+@register
+def check_declarations(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[CheckMessage]:
+    """Every tool, resource, prompt and completion that was declared must be served, by a server that exists."""
+    found: list[CheckMessage] = []
+    for problem in registry.problems():
+        text = problem.text if problem.source in problem.text else f"{problem.source}: {problem.text}"
+        found.append(Error(text, hint=problem.hint, id="mcp_django.E004"))
+    found += _unknown_databases()
+    if not conf.is_usable():
+        return found
+    known = conf.get_settings().servers
+    found += [
+        Error(
+            f'Something is declared for the server {alias!r}, which MCP["SERVERS"] does not have.',
+            hint=f"It has: {', '.join(sorted(known))}.",
+            id="mcp_django.E006",
+        )
+        for alias in sorted(registry.REGISTRIES.keys() - known.keys())
+    ]
+    return found
+
+
+def _unknown_databases() -> list[CheckMessage]:
+    """Handlers whose transaction is on a database that DATABASES does not have."""
+    known = databases()
+    return [
+        Error(
+            f"{item.source}: atomic= names the database {alias!r}, which DATABASES does not have.",
+            hint=f"It has: {', '.join(known)}. Name one of them, or True for the default one.",
+            id="mcp_django.E004",
+        )
+        for declared in registry.REGISTRIES.values()
+        for item in declared.all()
+        for alias in (() if item.handler.atomic is None else item.handler.databases(()))
+        if alias not in known
+    ]

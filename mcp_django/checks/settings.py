@@ -1,0 +1,55 @@
+"""Does every key of `MCP` mean something, and can every value be used?"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from django.core.checks import CheckMessage, Error, register
+from django.utils.module_loading import import_string
+
+from .. import conf
+from ..conf.readers import AUTH_NAMES
+
+
+@register
+def check_settings(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[CheckMessage]:
+    """Every key must mean something, and every value be of use."""
+    found: list[CheckMessage] = []
+    for problem in conf.problems():
+        hint = f"Did you mean {problem.suggestion!r}?" if problem.suggestion else None
+        if problem.unknown and hint is None:
+            hint = "The keys are described in mcp_django/conf/options.py."
+        id = "mcp_django.E002" if problem.unknown else "mcp_django.E003"
+        found.append(Error(f"{problem.path} {problem.message}.", hint=hint, id=id))
+    return found
+
+
+@register
+def check_dotted_paths(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[CheckMessage]:
+    """What is named by a dotted path must be there: otherwise the first request would find out."""
+    found: list[CheckMessage] = []
+    for where, path in _dotted_paths() if conf.is_usable() else ():
+        try:
+            import_string(path)
+        except Exception as problem:
+            found.append(
+                Error(
+                    f"{where} names {path!r}, which cannot be imported: {type(problem).__name__}: {problem}",
+                    hint="Write the path as it would be imported: package.module.name.",
+                    id="mcp_django.E007",
+                )
+            )
+    return found
+
+
+def _dotted_paths() -> Iterator[tuple[str, str]]:
+    settings = conf.get_settings()
+    for name in settings.auth:
+        if name not in AUTH_NAMES:
+            yield 'MCP["AUTH"]', name
+    for alias, server in settings.servers.items():
+        where = f'MCP["SERVERS"]["{alias}"]'
+        for key, paths in (("MIDDLEWARE", server.middleware), ("PROVIDERS", server.providers)):
+            for path in paths:
+                yield f'{where}["{key}"]', path
+        if server.lifespan is not None:
+            yield f'{where}["LIFESPAN"]', server.lifespan

@@ -1,0 +1,142 @@
+"""What a value of the `MCP` setting may be: functions that take what the project wrote and return the value."""
+
+import difflib
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Annotated, Any
+
+Reader = Callable[[Any], Any]
+"""Takes what the project wrote and returns the value, or raises WrongValue."""
+
+AUTH_NAMES = ("none", "token")
+ERAS = ("handshake", "stateless")
+LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
+
+DOTTED = r"[^\W\d]\w*(\.[^\W\d]\w*)+"
+ALIAS = r"[a-z][a-z0-9_-]{0,63}"
+
+
+class WrongValue(ValueError):
+    """The value cannot be used. The message is to be read after the option's name, the suggestion is what may have
+    been meant.
+    """
+
+    def __init__(self, message: str, suggestion: str | None = None) -> None:
+        super().__init__(message)
+        self.message, self.suggestion = message, suggestion
+
+
+def closest(word: object, known: Iterable[str]) -> str | None:
+    """The one of `known` that is most like `word`; None when none is."""
+    text = str(word)
+    found = difflib.get_close_matches(text.upper(), [name.upper() for name in known], n=1)
+    return next((name for name in known if found and name.upper() == found[0]), None)
+
+
+def flag(raw: Any) -> bool:
+    if not isinstance(raw, bool):
+        raise WrongValue("must be True or False")
+    return raw
+
+
+def matching(pattern: str, what: str) -> Reader:
+    def read(raw: Any) -> str:
+        if not isinstance(raw, str) or not re.fullmatch(pattern, raw, re.DOTALL):
+            raise WrongValue(f"must be {what}")
+        return raw
+
+    return read
+
+
+def integer(least: int, most: int | None = None) -> Reader:
+    def read(raw: Any) -> int:
+        if isinstance(raw, bool) or not isinstance(raw, int) or raw < least or (most is not None and raw > most):
+            raise WrongValue(f"must be a whole number of {least} " + (f"to {most}" if most else "or more"))
+        return raw
+
+    return read
+
+
+def seconds(*, zero: bool = False) -> Reader:
+    def read(raw: Any) -> float:
+        number = isinstance(raw, int | float) and not isinstance(raw, bool) and math.isfinite(raw)
+        if not number or raw < 0 or (raw == 0 and not zero):
+            raise WrongValue(f"must be a number of seconds{'' if zero else ' above 0'}")
+        return float(raw)
+
+    return read
+
+
+def optional(reader: Reader) -> Reader:
+    return lambda raw: None if raw is None else reader(raw)
+
+
+def several(reader: Reader) -> Reader:
+    def read(raw: Any) -> tuple[Any, ...]:
+        if isinstance(raw, str) or not isinstance(raw, Sequence):
+            raise WrongValue("must be a list")
+        return tuple(dict.fromkeys(reader(item) for item in raw))
+
+    return read
+
+
+def one_of(choices: Sequence[str]) -> Reader:
+    def read(raw: Any) -> str:
+        if raw not in choices:
+            raise WrongValue(f"must be one of {', '.join(map(repr, choices))}", closest(raw, choices))
+        return str(raw)
+
+    return read
+
+
+def eras(raw: Any) -> tuple[str, ...]:
+    named: tuple[str, ...] = several(one_of(ERAS))(raw)
+    if not named:
+        raise WrongValue("must name at least one era")
+    return named
+
+
+def mapping(raw: Any) -> Mapping[str, Any]:
+    if not isinstance(raw, Mapping) or not all(isinstance(key, str) for key in raw):
+        raise WrongValue("must be a dict with strings as keys")
+    return MappingProxyType(dict(raw))
+
+
+def auth(raw: Any) -> tuple[str, ...]:
+    if raw is None:
+        return ()
+    names = raw if isinstance(raw, list | tuple) and raw else [raw]
+    for name in names:
+        if name not in AUTH_NAMES and not (isinstance(name, str) and re.fullmatch(DOTTED, name)):
+            message = "must be None, 'none', 'token', a dotted path to a verifier, or a list of them"
+            raise WrongValue(message, closest(name, AUTH_NAMES))
+    if "none" in names and len(names) > 1:
+        raise WrongValue("must name 'none' alone or not at all")
+    return tuple(dict.fromkeys(names))
+
+
+word = matching(r".*\S.*", "a string that is not empty")
+dotted = matching(DOTTED, "a dotted path such as 'shop.mcp.Audit'")
+module = matching(r"[^\W\d]\w*(\.[^\W\d]\w*)*", "names of modules in apps, such as 'mcp_tools'")
+origin = matching(r"[a-z][a-z0-9+.-]*://[^/\sA-Z?#]+", "origins such as 'https://app.example.com', without a path")
+path = matching(r"[^\s?#/]+(/[^\s?#/]+)*", "a URL path such as 'mcp', without a slash at either end")
+
+Flag = Annotated[bool, flag]
+Text = Annotated[str, word]
+OptionalText = Annotated[str | None, optional(word)]
+Count = Annotated[int, integer(1)]
+Seconds = Annotated[float, seconds()]
+SecondsOrZero = Annotated[float, seconds(zero=True)]
+DottedPaths = Annotated[tuple[str, ...], several(dotted)]
+Origins = Annotated[tuple[str, ...], several(origin)]
+URLPath = Annotated[str, path]
+Modules = Annotated[tuple[str, ...], several(module)]
+OptionalDotted = Annotated[str | None, optional(dotted)]
+OptionalCount = Annotated[int | None, optional(integer(1))]
+OptionalSeconds = Annotated[float | None, optional(seconds())]
+OptionalLevel = Annotated[str | None, optional(one_of(LEVELS))]
+Eras = Annotated[tuple[str, ...], eras]
+Auth = Annotated[tuple[str, ...], auth]
+Entries = Annotated[Mapping[str, Any], mapping]

@@ -1,0 +1,187 @@
+"""Batches: several messages in one body, which one revision takes (2025-03-26, basic/transports)."""
+
+import asyncio
+import inspect
+from typing import TYPE_CHECKING, Any, cast
+
+from ..protocol import jsonrpc
+from ..protocol.errors import InternalError, InvalidRequest, MCPError
+from .call import Connection
+from .eras.base import Era
+from .eras.handshake import OPENING
+from .ports import Overloaded
+from .streams import Outbox
+from .work import AnyCoroutine, Handled, Receipt, Work
+
+if TYPE_CHECKING:
+    from .pipeline import Pipeline
+
+
+class Batch:
+    """The elements of one batch: each on its own, all at once; one that fails does not fail the others (JSON-RPC 2.0,
+    batch).
+    """
+
+    def __init__(self, pipeline: "Pipeline", era: Era, connection: Connection, outbox: Outbox) -> None:
+        self._pipeline, self._era, self._connection, self._outbox = pipeline, era, connection, outbox
+        self._replies: list[bytes] = []
+        self._works: dict[jsonrpc.Id, Work] = {}
+        self._receipts: list[AnyCoroutine] = []
+
+    def handle(self, items: list[Any]) -> Handled:
+        """What becomes of the batch. Raises InvalidRequest when it is none."""
+        most = self._pipeline.server.options.batch
+        if len(items) > most:
+            raise InvalidRequest(f"A batch may hold {most} messages at most")
+        if any(map(_is_answer, items)) and not all(map(_is_answer, items)):
+            raise InvalidRequest("A batch holds requests and notifications, or answers, but not both")
+        for item in items:
+            try:
+                self._sort(self._one(item))
+            except MCPError as problem:
+                self._replies.append(self._pipeline.refuse(self._era, problem))
+        if not self._works and not self._replies:
+            return Receipt(self._noticed() if self._receipts else None)
+        if not self._works and not self._receipts:
+            return jsonrpc.batch(self._replies)
+        return self._work()
+
+    def _one(self, item: Any) -> Handled:
+        if type(item) is list:
+            raise InvalidRequest("A batch must not hold another")
+        if type(item) is dict and item.get("method") == OPENING:
+            raise InvalidRequest("initialize must not be part of a batch", request_id=_readable_id(item))
+        return self._pipeline.handle(self._era, item, self._connection, self._outbox)
+
+    def _sort(self, outcome: Handled) -> None:
+        """Raises InvalidRequest when the id of a call is taken, in this batch or by a call that is running."""
+        match outcome:
+            case Work():
+                id, session = _id(outcome), outcome.call.session
+                if id in self._works or (session is not None and id in session.in_flight):
+                    taken = InvalidRequest("A request with this id is still running", request_id=id)
+                    outcome.close(taken)
+                    raise taken
+                self._works[id] = outcome
+            case Receipt(run):
+                if run is not None:
+                    self._receipts.append(run)
+            case bytes():
+                self._replies.append(outcome)
+
+    def _work(self) -> Work:
+        works, era = list(self._works.values()), self._era
+        call = works[0].call if works else era.open(jsonrpc.Request(0, "ping", None), self._connection, self._outbox)
+        inner = [coroutine for work in works for coroutine in (work.run, *work.inner)]
+        answered = tuple(work.call for work in works)
+        return Work(call, self._answers(), (*inner, *self._receipts), answered, in_batch=True)
+
+    async def _answers(self) -> bytes:
+        session = self._connection.session
+        in_flight: dict[jsonrpc.Id, Any] = {} if session is None else session.in_flight
+        elements = {id: _Element(work) for id, work in self._works.items()}
+        for id, element in elements.items():
+            in_flight.setdefault(id, element)
+        try:
+            await self._noticed()
+            for element in elements.values():
+                element.begin()
+            await _ended(list(elements.values()))
+            answers = [self._answer(element) for element in elements.values()]
+        finally:
+            for id, element in elements.items():
+                if in_flight.get(id) is element:
+                    del in_flight[id]
+            # What a batch that was cancelled did not come to.
+            for work in self._works.values():
+                if _is_new(work.run):
+                    work.close()
+        if not self._replies and not any(answers):
+            raise asyncio.CancelledError  # the client gave every one of them up
+        return jsonrpc.batch([*self._replies, *filter(None, answers)])
+
+    async def _noticed(self) -> None:
+        try:
+            for receipt in self._receipts:
+                await receipt
+        finally:
+            for receipt in self._receipts:
+                if _is_new(receipt):
+                    receipt.close()
+
+    def _answer(self, element: "_Element") -> bytes:
+        """The answer to a call; an empty one when the client gave it up."""
+        work, task = element.work, element.task
+        try:
+            answer = b"" if task is None or task.cancelled() else task.result()
+        except MCPError as problem:
+            answer = self._pipeline.refuse(self._era, problem, work.call)
+        except Overloaded as problem:
+            answer = self._pipeline.refuse(self._era, InternalError(str(problem)), work.call)
+        return b"" if element.cancelled else answer
+
+
+class _Element:
+    """One call of a batch, which can be given up by its id while the others go on."""
+
+    __slots__ = ("_loop", "cancelled", "task", "work")
+
+    def __init__(self, work: Work) -> None:
+        self.work, self.cancelled = work, False
+        self.task: asyncio.Task[bytes] | None = None
+        self._loop = asyncio.get_running_loop()
+
+    def begin(self) -> None:
+        """Run, unless it was given up while the batch's notifications were acted on."""
+        if not self.cancelled:
+            self.task = self._loop.create_task(_begun(self.work))
+
+    def get_loop(self) -> asyncio.AbstractEventLoop:
+        return self._loop
+
+    def cancel(self) -> None:
+        """Give the call up, once: a second cancellation would hit what cleans up after the first."""
+        if not self.cancelled and (self.task is None or not self.task.done()):
+            self.cancelled = self.work.call.cancelled = True
+            if self.task is not None:
+                self.task.cancel()
+
+
+async def _ended(elements: list[_Element]) -> None:
+    """All have ended; when the caller is cancelled, by being cancelled too."""
+    tasks = [element.task for element in elements if element.task is not None]
+    if not tasks:
+        return
+    try:
+        await asyncio.wait(tasks)
+    except asyncio.CancelledError:
+        for element in elements:
+            element.cancel()
+        await asyncio.wait(tasks)
+        for task in tasks:
+            if not task.cancelled():
+                task.exception()  # nobody will look at it
+        raise
+
+
+async def _begun(work: Work) -> bytes:
+    # A task of this can be cancelled before its first step, and the work be closed all the same.
+    return await work.run
+
+
+def _id(work: Work) -> jsonrpc.Id:
+    return cast(jsonrpc.Request, work.call.message).id
+
+
+def _is_new(coroutine: AnyCoroutine) -> bool:
+    """Has nothing of it run?"""
+    return inspect.getcoroutinestate(coroutine) == inspect.CORO_CREATED
+
+
+def _is_answer(item: Any) -> bool:
+    return type(item) is dict and "method" not in item and ("result" in item or "error" in item)
+
+
+def _readable_id(item: dict[str, Any]) -> jsonrpc.Id | None:
+    id = item.get("id")
+    return id if type(id) is int or type(id) is str else None

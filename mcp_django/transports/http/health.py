@@ -1,0 +1,60 @@
+"""`<path>/healthz`, for what decides where requests go: 200 while the process serves, 503 while it shuts down.
+
+It needs no credential and looks at no Host, because load balancers ask by IP address and have no token; it says nothing
+but the one word. It is no call: no limit counts it, and a shutdown does not wait for it.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from typing import Any
+
+from django.contrib.auth.decorators import login_not_required
+from django.http import HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
+from django.views.decorators.csrf import csrf_exempt
+
+from ...runtime.lifecycle import Lifecycle
+from ..guards import Pairs
+
+PATH = "healthz"
+OK, DRAINING = b'{"status":"ok"}', b'{"status":"draining"}'
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+
+class Health:
+    """The answer, as an ASGI application (`door`) and as a Django view."""
+
+    def __init__(self, lifecycle: Callable[[], Lifecycle]) -> None:
+        self._lifecycle = lifecycle
+        self.view = login_not_required(csrf_exempt(self._view))
+
+    async def door(self, scope: Scope, receive: Receive, send: Send, kwargs: Mapping[str, Any] | None = None) -> None:
+        """The ASGI application; what the URL captured makes no difference."""
+        status, body, headers = self._answer(scope["method"])
+        await send({"type": "http.response.start", "status": status, "headers": list(headers)})
+        await send({"type": "http.response.body", "body": body})
+
+    async def _view(self, request: HttpRequest, **kwargs: Any) -> HttpResponseBase:
+        status, body, headers = self._answer(request.method or "")
+        response = HttpResponse(body, status=status)
+        del response["Content-Type"]
+        for name, value in headers:
+            response[name.decode("latin-1")] = value.decode("latin-1")
+        return response
+
+    def _answer(self, method: str) -> tuple[int, bytes, Pairs]:
+        if method not in ("GET", "HEAD"):
+            return 405, b"", ((b"allow", b"GET, HEAD"), (b"content-length", b"0"))
+        lifecycle = self._lifecycle()
+        lifecycle.attend(asyncio.get_running_loop())
+        draining = lifecycle.is_draining()
+        body = DRAINING if draining else OK
+        headers = (
+            (b"content-type", b"application/json"),
+            (b"content-length", b"%d" % len(body)),  # that of the GET for a HEAD too (RFC 9110, 8.6)
+            (b"cache-control", b"no-store"),
+        )
+        return 503 if draining else 200, b"" if method == "HEAD" else body, headers

@@ -1,0 +1,167 @@
+"""The view under a real WSGI server with threads: calls side by side, and nothing left behind."""
+
+import http.client
+import json
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from tests.interaction.clients import HANDSHAKE, STATELESS, Client, Door
+from tests.interaction.live import free_port
+
+THREADS = 8
+PATH = "/view/mcp"
+
+
+@pytest.fixture(scope="module")
+def server():
+    """The port of gunicorn with one worker and several threads."""
+    port = free_port()
+    with tempfile.TemporaryDirectory(prefix="mcp-gthread-") as directory:
+        environment = {**os.environ, "FIXTURES_DATABASE": str(Path(directory) / "fixtures.sqlite3")}
+        options = ["--bind", f"127.0.0.1:{port}", "--threads", str(THREADS), "--worker-class", "gthread"]
+        application = "tests.interaction.gthread:application"
+        command = [sys.executable, "-m", "gunicorn", *options, "--log-level", "warning", application]
+        with subprocess.Popen(command, env=environment) as process:
+            try:
+                _wait_for(port, process)
+                yield port
+            finally:
+                process.terminate()
+                process.wait(20)
+
+
+def _wait_for(port, process):
+    until = time.monotonic() + 60
+    while time.monotonic() < until:
+        assert process.poll() is None, "the server ended"
+        try:
+            socket.create_connection(("127.0.0.1", port), 1).close()
+            return
+        except OSError:
+            time.sleep(0.05)
+    raise AssertionError("the server did not start")
+
+
+class Peer:
+    """A client that blocks; each of its requests has a connection of its own."""
+
+    def __init__(self, port, revision):
+        self.port, self.speaker = port, Client(Door(None, "/view"), revision, token=None)
+
+    def send(self, message, **headers):
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        try:
+            sent = {**self.speaker.headers(message), "host": f"127.0.0.1:{self.port}", **headers}
+            connection.request("POST", PATH, json.dumps(message), sent)
+            response = connection.getresponse()
+            body = response.read()
+        finally:
+            connection.close()
+        return response, json.loads(body) if body else None
+
+    def call(self, name, id=None):
+        _, found = self.send(self.speaker.request_message("tools/call", {"name": name, "arguments": {}}, id=id))
+        return None if found is None else found["result"]["structuredContent"]
+
+    def open(self):
+        message = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": self.speaker.introduction()}
+        response, found = self.send(message)
+        self.speaker.session = response.headers["mcp-session-id"]
+        self.send({"jsonrpc": "2.0", "method": "notifications/initialized"})
+        self.hello = found["result"]
+        return self
+
+
+@pytest.mark.parametrize("revision", [HANDSHAKE[-1], STATELESS], ids=["handshake", "stateless"])
+def test_many_requests_leave_nothing_behind(server, revision):
+    peer = Peer(server, revision)
+    if revision != STATELESS:
+        peer.open()
+    names = ["rows", "rows_in_a_thread"]
+    with ThreadPoolExecutor(THREADS) as pool:
+        list(pool.map(peer.call, names * THREADS))  # every thread of the server has worked
+        before = peer.call("census")
+        answers = list(pool.map(peer.call, names * 100))
+    assert len([answer for answer in answers if answer is not None]) == 200
+    after = _settled(peer, before)
+    assert all(after[what] <= before[what] for what in before), (before, after)
+
+
+def _settled(peer, before):
+    """The census once threads that are ending have ended."""
+    until = time.monotonic() + 10
+    while True:
+        after = peer.call("census")
+        if all(after[what] <= before[what] for what in before) or time.monotonic() > until:
+            return after
+
+
+def test_a_plain_function_runs_in_the_request_s_own_thread(server):
+    with ThreadPoolExecutor(THREADS) as pool:
+        calls = pool.map(Peer(server, STATELESS).call, ["rows_in_a_thread"] * 40)
+        threads = Counter(found["result"][1] for found in calls)
+    assert len(threads) <= THREADS
+    assert all(name.startswith("ThreadPoolExecutor") for name in threads)
+
+
+def test_a_timeout_interrupts_the_sql_of_a_plain_function(server):
+    peer = Peer(server, STATELESS)
+    message = peer.speaker.request_message("tools/call", {"name": "long_statement", "arguments": {}})
+    begun = time.monotonic()
+    _, answer = peer.send(message)
+    took = time.monotonic() - begun
+    assert answer["result"]["isError"]
+    assert "0.5" in answer["result"]["content"][0]["text"]
+    assert took < 0.5 + 2
+    assert all(call is not None for call in [peer.call("rows_in_a_thread") for _ in range(THREADS)])
+
+
+def test_a_call_is_cancelled_from_another_thread(server):
+    peer = Peer(server, HANDSHAKE[-1]).open()
+    with ThreadPoolExecutor(2) as pool:
+        call = pool.submit(peer.call, "dwell", 99)
+        while peer.call("running")["result"] < 2:
+            assert not call.done()
+        response, _ = peer.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 99}})
+        assert response.status == 202
+        assert call.result(20) is None
+
+
+def test_the_end_of_a_session_ends_its_calls_in_other_threads(server):
+    peer = Peer(server, HANDSHAKE[-1]).open()
+    with ThreadPoolExecutor(2) as pool:
+        call = pool.submit(peer.call, "dwell", 99)
+        while peer.call("running")["result"] < 2:
+            assert not call.done()
+        connection = http.client.HTTPConnection("127.0.0.1", server, timeout=20)
+        headers = {"host": f"127.0.0.1:{server}", "mcp-session-id": peer.speaker.session}
+        connection.request("DELETE", PATH, headers=headers)
+        assert connection.getresponse().status == 204
+        connection.close()
+        assert call.result(20) is None
+
+
+def test_one_session_may_be_used_from_many_threads(server):
+    peer = Peer(server, HANDSHAKE[-1]).open()
+    ready = threading.Barrier(THREADS)
+
+    def work(number):
+        ready.wait(20)
+        return peer.call("rows", number)
+
+    with ThreadPoolExecutor(THREADS) as pool:
+        assert all(answer is not None for answer in pool.map(work, range(1, THREADS + 1)))
+
+
+def test_what_threads_cannot_do_is_not_declared(server):
+    assert "logging" not in Peer(server, HANDSHAKE[-1]).open().hello["capabilities"]

@@ -1,0 +1,136 @@
+"""Requests made to be dear: long names, countless members, odd nesting. Each is answered soon and in few bytes."""
+
+import json
+import time
+
+import pytest
+
+from mcp_django.schema import wording
+from tests.interaction.clients import META
+
+MEGABYTE = 1_000_000
+LONG = "n" * 100_000
+SOON = 10.0
+"""Seconds. What takes quadratic time takes minutes."""
+
+
+def envelope(params):
+    meta = f'"_meta":{{"{META}protocolVersion":"2026-07-28","{META}clientCapabilities":{{}}}}'.encode()
+    return b'{"jsonrpc":"2.0","id":1,"method":"no/such","params":{%b,%b}}' % (meta, params)
+
+
+def repeated(pattern, between=b","):
+    return between.join([pattern] * (MEGABYTE // (len(pattern) + 1)))
+
+
+def numbered(pattern):
+    return b",".join(pattern % number for number in range(MEGABYTE // (len(pattern) + 5)))
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        repeated(b'"a":1'),
+        numbered(b'"%d":1'),
+        b'"a":' + b"9" * MEGABYTE,
+        b'"a":0.' + b"9" * MEGABYTE,
+        b'"a":1e' + b"9" * MEGABYTE,
+        b'"a":"' + b"[" * MEGABYTE + b'"',
+        b'"a":"' + b'\\"[' * (MEGABYTE // 3) + b'"',
+        b'"a":[' + repeated(b"[]") + b"]",
+        b'"a":[' + repeated(b"[{}]") + b"]",
+        b'"a":[' + repeated(b"[[[]]]") + b"]",
+        b'"a":' + b"[" * MEGABYTE,
+        b'"a":' + repeated(b'"[', b""),
+        b'"cursor":"' + b"A" * MEGABYTE + b'"',
+    ],
+    ids=lambda params: params[:12].decode(),
+)
+async def test_json_that_is_dear_to_read_is_answered_soon(modern, params):
+    client, begun = modern(), time.perf_counter()
+    reply = await client.post(body=envelope(params), headers={"mcp-method": "no/such"})
+    assert time.perf_counter() - begun < SOON
+    assert reply.status in (400, 404)
+    assert len(reply.body) < 50_000
+    assert (await client.tool("add", {"a": 1, "b": 2})).status == 200
+
+
+@pytest.mark.parametrize(
+    ("method", "params"),
+    [
+        ("tools/call", {"name": LONG}),
+        ("tools/call", {"name": "add", "arguments": {LONG: 1}}),
+        ("tools/call", {"name": "add", "arguments": {"a": LONG}}),
+        ("tools/call", {"name": "add", "arguments": {f"k{number}": 1 for number in range(50_000)}}),
+        ("prompts/get", {"name": LONG}),
+        ("prompts/get", {"name": "welcome", "arguments": {LONG: "x"}}),
+        ("resources/read", {"uri": LONG}),
+        ("resources/read", {"uri": "note://by/" + "%2e" * 30_000}),
+        ("tools/list", {"cursor": LONG}),
+        ("completion/complete", {"ref": {"type": "ref/prompt", "name": LONG}, "argument": {"name": "a", "value": ""}}),
+        ("completion/complete", {"ref": {"type": "ref/resource", "uri": LONG}, "argument": {"name": "a", "value": ""}}),
+        (LONG, {}),
+    ],
+    ids=lambda value: value[:20] if isinstance(value, str) else json.dumps(value)[:50],
+)
+async def test_what_is_long_is_not_repeated_in_the_refusal(either, method, params):
+    client, begun = await either(), time.perf_counter()
+    reply = await client.request(method, params)
+    assert time.perf_counter() - begun < SOON
+    assert reply.status < 500
+    assert "error" in reply.message or reply.result.get("isError") or "inputRequests" in reply.result
+    assert len(reply.body) < 5000
+
+
+@pytest.mark.parametrize(
+    "surplus", [{"requestState": LONG}, {"inputResponses": {f"k{number}": {} for number in range(50_000)}}]
+)
+async def test_a_retry_that_brings_too_much_is_refused(modern, surplus):
+    reply = await modern().tool("ask_name", **surplus)
+    assert reply.verdict == (400, -32602)
+    assert len(reply.body) < 1000
+
+
+async def test_the_version_that_a_client_wants_is_not_repeated_at_length(modern):
+    client = modern(server="modern")
+    hello = {**client.introduction(), "protocolVersion": LONG}
+    message = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello}
+    reply = await client.post(message, headers={"mcp-protocol-version": None, "mcp-method": None})
+    assert reply.error["code"] == -32022
+    assert len(reply.body) < 1000
+
+
+@pytest.mark.parametrize(("length", "fits"), [(1024, True), (1025, False)])
+async def test_a_progress_token_is_short(either, length, fits):
+    client = await either()
+    reply = await client.tool("steps", {"count": 1}, meta={"progressToken": "t" * length})
+    if fits:
+        assert [params["progress"] for params in reply.notifications("notifications/progress")] == [1]
+    else:
+        assert reply.error["code"] == -32602
+        assert "1024" in reply.error["message"]
+
+
+@pytest.mark.parametrize(("length", "repeated"), [(8192, True), (8193, False)])
+async def test_a_uri_is_of_a_length_that_is_matched(either, length, repeated):
+    reply = await (await either()).request("resources/read", {"uri": "x://" + "u" * (length - 4)})
+    assert ("data" in reply.error) is repeated
+    assert repeated or (reply.error["code"] == -32602 and "8192" in reply.error["message"])
+
+
+async def test_of_many_unknown_arguments_of_a_prompt_only_those_that_are_shown_are_worded(modern, monkeypatch):
+    worded, unknown = [], wording.unknown
+    monkeypatch.setattr(wording, "unknown", lambda name, *rest: worded.append(name) or unknown(name, *rest))
+    arguments = {f"k{number}": "x" for number in range(1000)}
+    reply = await modern().request("prompts/get", {"name": "welcome", "arguments": arguments})
+    assert reply.verdict == (400, -32602)
+    assert worded == ["k0", "k1", "k2", "k3", "k4"]
+
+
+@pytest.mark.parametrize("count", [100_000])
+async def test_countless_parameter_headers_are_looked_at_once(modern, count):
+    surplus = [(f"mcp-param-{number}", "x") for number in range(count)]
+    begun = time.perf_counter()
+    assert (await modern().tool("routed", {}, extra=surplus)).status == 200
+    assert (await modern().tool("routed", {}, extra=[("mcp-param-region", "x")] * count)).verdict == (400, -32020)
+    assert time.perf_counter() - begun < SOON

@@ -1,0 +1,249 @@
+"""The language and the time zone that handlers find, and that no call leaves any behind for the next."""
+
+import asyncio
+from dataclasses import replace
+from typing import Annotated
+
+import pytest
+from django.conf.urls.i18n import i18n_patterns
+from django.core.asgi import get_asgi_application
+from django.db.models import TextChoices
+from django.urls import include, path
+from django.utils import translation
+from pydantic import Field
+
+from mcp_django import Server
+from mcp_django.asgi import mount
+from mcp_django.protocol.types import ToolAnnotations
+from mcp_django.schema import form_of
+from mcp_django.transports.http.surroundings import Surroundings
+from tests.interaction.clients import HANDSHAKE, META, STATELESS, Client, Door
+
+LOCALE = "django.middleware.locale.LocaleMiddleware"
+GERMAN = {"accept-language": "de-AT, de;q=0.8, en;q=0.5"}
+AROUND = ("around", "around_a_thread")
+MEDDLE = ("meddle", "meddle_in_a_thread")
+
+
+@pytest.fixture
+def translated(settings):
+    """A project whose pages are translated; its own language is English."""
+    settings.MIDDLEWARE = [LOCALE]
+    settings.USE_I18N, settings.LANGUAGE_CODE = True, "en"
+
+
+@pytest.fixture
+def speaker(door, revision):
+    """`await speaker()`: a client of every revision, through both doors."""
+    return lambda: Client(door, revision, server="places").open()
+
+
+@pytest.fixture
+def modern(door):
+    return Client(door, STATELESS, server="places")
+
+
+async def say(client, name, **how):
+    """What a tool finds around it."""
+    return (await client.tool(name, **how)).result["structuredContent"]
+
+
+@pytest.mark.usefixtures("translated")
+@pytest.mark.parametrize("name", AROUND)
+async def test_handlers_speak_the_language_that_the_client_accepts(modern, name):
+    seen = await say(modern, name, headers=GERMAN)
+    assert (seen["language"], seen["monday"], seen["decimal"]) == ("de", "Montag", ",")
+    seen = await say(modern, name, headers={"accept-language": "xx, fr;q=0.9"})
+    assert (seen["language"], seen["monday"]) == ("fr", "lundi")
+
+
+@pytest.mark.usefixtures("translated")
+async def test_every_revision_and_method_speaks_it(speaker):
+    client = await speaker()
+    assert (await client.tool("around_a_thread", headers=GERMAN)).result["content"][0]["text"].count("Montag") == 1
+    read = await client.request("resources/read", {"uri": "place://here"}, headers=GERMAN)
+    assert read.result["contents"][0]["text"] == "Montag"
+    said = await client.request("prompts/get", {"name": "say", "arguments": {"day": "1"}}, headers=GERMAN)
+    assert said.result["messages"][0]["content"]["text"] == "Montag"
+    about = {"ref": {"type": "ref/prompt", "name": "say"}, "argument": {"name": "day", "value": ""}}
+    completed = await client.request("completion/complete", about, headers=GERMAN)
+    assert completed.result["completion"]["values"] == ["Montag"]
+
+
+@pytest.mark.usefixtures("translated")
+async def test_lazy_texts_of_errors_and_questions_speak_it(modern):
+    failed = await modern.tool("fail_in_words", headers=GERMAN)
+    assert failed.result["content"][0]["text"] == "Montag"
+    read = await modern.request("resources/read", {"uri": "place://lazily"}, headers=GERMAN)
+    assert read.result["contents"][0]["text"] == "Montag"
+    asked = (await modern.tool("lazy_tool", headers=GERMAN)).result["inputRequests"]
+    assert [question["params"]["message"] for question in asked.values()] == ["Mittwoch"]
+
+
+@pytest.mark.usefixtures("translated")
+async def test_lazy_texts_told_on_the_way_speak_it(modern):
+    meta = {"progressToken": 1, META + "logLevel": "info"}
+    reply = await modern.tool("lazily", headers=GERMAN, meta=meta)
+    assert reply.notifications("notifications/progress")[0]["message"] == "Dienstag"
+    assert reply.notifications("notifications/message")[0]["data"] == "Mittwoch"
+    assert reply.result["content"][0]["text"] == "Montag"
+
+
+@pytest.mark.usefixtures("translated")
+@pytest.mark.parametrize("said", [None, "", "xx", "*", "de;q=broken", "de" * 400, "\xff"])
+async def test_what_no_language_can_be_read_from_is_the_project_s_language(modern, said):
+    seen = await say(modern, "around", headers={"accept-language": said})
+    assert (seen["language"], seen["monday"]) == ("en", "Monday")
+
+
+@pytest.mark.usefixtures("translated")
+async def test_a_long_header_is_read_as_far_as_django_reads_it(modern):
+    seen = await say(modern, "around", headers={"accept-language": "de," + "x" * 600})
+    assert seen["language"] == "de"
+
+
+async def test_without_locale_middleware_the_project_s_language_is_spoken(settings, modern):
+    settings.MIDDLEWARE, settings.LANGUAGE_CODE = [], "fr"
+    seen = await say(modern, "around", headers=GERMAN)
+    assert (seen["language"], seen["monday"]) == ("fr", "lundi")
+
+
+class URLs:
+    """A site whose pages are below their language, except in its own."""
+
+    urlpatterns = [
+        path("view/", include("mcp_django.urls")),
+        *i18n_patterns(path("pages/", include("mcp_django.urls", namespace="pages")), prefix_default_language=False),
+    ]
+
+
+@pytest.mark.usefixtures("translated")
+async def test_a_url_without_a_language_is_in_the_project_s_own(settings, modern):
+    settings.ROOT_URLCONF = URLs
+    assert (await say(modern, "around", headers=GERMAN))["language"] == "en"
+
+
+@pytest.mark.usefixtures("translated")
+async def test_the_view_speaks_the_language_of_its_url_or_cookie(settings):
+    settings.ROOT_URLCONF = URLs
+    client = Client(Door(get_asgi_application, ""), STATELESS, server="places")
+    seen = await say(client, "around", path="/fr/pages/mcp/places", headers=GERMAN)
+    assert seen["monday"] == "lundi"
+    settings.ROOT_URLCONF = "tests.interaction.urls"
+    cookie = {"cookie": f"{settings.LANGUAGE_COOKIE_NAME}=fr", **GERMAN}
+    assert (await say(client, "around", path="/view/mcp/places", headers=cookie))["monday"] == "lundi"
+
+
+@pytest.mark.parametrize("name", AROUND)
+async def test_the_view_is_in_the_time_zone_that_middleware_activated(settings, name):
+    settings.MIDDLEWARE = ["tests.interaction.layers.in_samoa"]
+    client = Client(Door(get_asgi_application, "/view"), STATELESS, server="places")
+    assert (await say(client, name))["zone"] == "Pacific/Apia"
+
+
+async def test_the_asgi_door_is_in_the_time_zone_of_the_project(settings):
+    settings.MIDDLEWARE, settings.TIME_ZONE = ["tests.interaction.layers.in_samoa"], "Europe/Vienna"
+    client = Client(Door(lambda: mount(get_asgi_application()), ""), STATELESS, server="places")
+    assert (await say(client, "around"))["zone"] == "Europe/Vienna"
+
+
+@pytest.mark.usefixtures("translated")
+@pytest.mark.parametrize("meddler", MEDDLE)
+@pytest.mark.parametrize("name", AROUND)
+async def test_a_call_leaves_nothing_behind(modern, meddler, name):
+    assert (await say(modern, meddler))["monday"] == "lundi"
+    seen = await say(modern, name)
+    assert (seen["language"], seen["monday"], seen["zone"]) == ("en", "Monday", "UTC")
+    assert (await say(modern, name, headers=GERMAN))["monday"] == "Montag"
+    assert (await say(modern, name))["monday"] == "Monday"
+
+
+@pytest.mark.usefixtures("translated")
+async def test_calls_at_once_do_not_hear_each_other(modern):
+    languages = {"de": "Montag", "fr": "lundi", "es": "lunes", "en": "Monday"}
+    asked = [(name, language) for name in (*AROUND, *AROUND) for language in languages]
+    answers = await asyncio.gather(
+        *(say(modern, name, headers={"accept-language": language}) for name, language in asked)
+    )
+    assert [seen["monday"] for seen in answers] == [languages[language] for _, language in asked]
+
+
+@pytest.mark.usefixtures("translated")
+async def test_declarations_are_in_the_project_s_language_whoever_asks_first(speaker, monkeypatch):
+    with translation.override("fr"):
+        client = await speaker()
+    for method, field in (("tools/list", "tools"), ("resources/list", "resources"), ("prompts/list", "prompts")):
+        items = (await client.request(method, headers=GERMAN)).result[field]
+        titles = {item.get("title") for item in items} | {item.get("description") for item in items}
+        assert not titles & {"Montag", "lundi", "Dienstag", "mardi"}
+        if client.revision >= "2025-06-18":
+            assert "Monday" in titles
+
+
+@pytest.mark.usefixtures("translated")
+async def test_what_a_server_says_of_itself_is_in_the_project_s_language(door, settings):
+    client = Client(door, STATELESS, server="places")
+    for headers in (GERMAN, {}):
+        assert (await client.request("server/discover", headers=headers)).result["instructions"] == "Ask where you are"
+
+
+@pytest.mark.usefixtures("translated")
+@pytest.mark.parametrize("revision", [HANDSHAKE[-1], STATELESS])
+async def test_lazy_instructions_are_read_in_the_project_s_language(revision):
+    server = Server("own", instructions=translation.gettext_lazy("Monday"))
+    client = Client(Door(lambda: mount(get_asgi_application(), servers={"mcp/own": server}), ""), revision)
+    client.server = "own"
+    opening = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": client.introduction()}
+    message = client.request_message("server/discover") if client.stateless else opening
+    with translation.override("de"):
+        assert (await client.post(message, headers=GERMAN)).result["instructions"] == "Monday"
+
+
+def test_what_is_declared_while_another_language_is_active_is_in_the_project_s(settings):
+    settings.LANGUAGE_CODE = "en"
+    server, monday = Server("own"), translation.gettext_lazy("Monday")
+    with translation.override("de"):
+
+        @server.tool(title=monday, annotations=ToolAnnotations(title=monday))
+        async def tool(day: Annotated[str, Field(description=monday)]) -> str:
+            """The day."""
+            return day
+
+        listed = server.registry.tools.get("tool").wire
+        assert (listed["title"], listed["annotations"]["title"]) == ("Monday", "Monday")
+        assert listed["inputSchema"]["properties"]["day"]["description"] == "Monday"
+        by_hand = replace(server.registry.tools.get("tool"), title=monday)
+        assert by_hand.wire["title"] == "Monday"
+
+
+def test_the_choices_of_a_form_are_in_the_project_s_language_whoever_is_asked_first(settings):
+    settings.LANGUAGE_CODE = "en"
+
+    class Day(TextChoices):
+        MONDAY = "mo", translation.gettext_lazy("Monday")
+
+    for language in ("de", "fr"):
+        with translation.override(language):
+            (choice,) = form_of(Day).schema["properties"]["value"]["oneOf"]
+            assert choice["title"] == "Monday"
+
+
+def test_where_there_is_nothing_to_say_a_clean_context_will_do(settings):
+    settings.MIDDLEWARE = []
+    assert not Surroundings().matters
+    settings.MIDDLEWARE, settings.USE_I18N = [LOCALE], False
+    assert not Surroundings().matters
+    settings.USE_I18N, settings.LANGUAGE_CODE = True, "en"
+    around = Surroundings()
+    assert around.matters
+    assert around.context({}, "") is None
+    assert around.context({b"accept-language": b"en"}, "") is None
+    assert around.context({b"accept-language": b"de"}, "") is not None
+
+
+def test_only_so_many_languages_are_remembered(settings):
+    settings.MIDDLEWARE = [LOCALE]
+    around = Surroundings()
+    for number in range(1000):
+        around.context({b"accept-language": b"x-%d" % number}, "")
+    assert around._language.cache_info().currsize == 256

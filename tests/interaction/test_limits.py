@@ -1,0 +1,190 @@
+"""The limits that no other module of these tests is about, at their value and one beyond it, through both doors."""
+
+import asyncio
+import json
+import random
+import threading
+
+import pytest
+from asgiref.sync import async_to_sync
+from django.test import RequestFactory
+
+from mcp_django import Server
+from mcp_django.runtime.executor import LaneExecutor
+from mcp_django.server.ports import Overloaded
+from mcp_django.transports.http.endpoint import build_exchange, get_exchange
+from mcp_django.transports.http.view import as_view
+from mcp_django.wiring import ports
+from tests.interaction.clients import STATELESS, Client, Door, accept, together
+
+
+def text(reply):
+    return reply.result["content"][0]["text"]
+
+
+async def test_what_a_client_says_about_itself_is_limited(limits, door, handshake):
+    client = Client(door, handshake)
+    about = client.introduction()
+    bare = len(json.dumps([about["clientInfo"], about["capabilities"]], separators=(",", ":")))
+    limits(CLIENT_BYTES=bare + 300)
+    for surplus, fits in ((300, True), (301, False)):
+        info = {**about["clientInfo"], "name": "tests" + "x" * surplus}
+        reply = await client.request("initialize", {**about, "clientInfo": info})
+        assert ("result" in reply.message) is fits
+    assert reply.error["code"] == -32602
+    assert str(bare + 300) in reply.error["message"]
+
+
+async def test_a_handler_waits_when_as_many_of_its_messages_are_unsent_as_may_be(limits, latest_legacy, stage):
+    limits(UNSENT=5)
+    client = await latest_legacy()
+    exchange = client.begin("tools/call", {"name": "flood"})
+    exchange.stop_reading()
+    await stage.until("flood", 5)
+    for _ in range(200):
+        await asyncio.sleep(0)
+    assert stage.counts["flood"] <= 15, "what waits, and what the transport has taken"
+    exchange.read_on()
+    assert text(await exchange.reply()) == "done"
+
+
+@pytest.mark.parametrize("plain", [False, True], ids=["async", "plain"])
+async def test_a_client_that_stops_reading_holds_up_nothing(limits, either, stage, plain):
+    limits(UNSENT=5, UNSENT_WAIT=0.05, IN_FLIGHT=1)
+    client = await either()
+    exchange = client.begin("tools/call", {"name": "plain_flood" if plain else "flood"})
+    exchange.stop_reading()
+    async with asyncio.timeout(10):
+        while not stage.counts["flood over"] or (await client.tool("add", {"a": 1, "b": 2})).status == 429:
+            await asyncio.sleep(0.01)
+    exchange.read_on()
+    await exchange.end()
+
+
+async def test_a_refused_call_is_named_in_the_refusal(limits, either, stage):
+    limits(IN_FLIGHT=1)
+    client = await either()
+    waiting = client.begin("tools/call", {"name": "wait"})
+    await stage.until("wait reached")
+    refused = await client.request("tools/call", {"name": "add", "arguments": {"a": 1, "b": 2}}, id="mine")
+    assert (refused.status, refused.message["id"], refused.error["code"]) == (429, "mine", -32603)
+    stage.gate("wait").set()
+    await waiting.reply()
+
+
+@pytest.mark.parametrize(("bytes", "kind"), [(50_000, "complete"), (400_000, "input_required")])
+async def test_a_state_carries_as_much_as_allowed(limits, modern, bytes, kind):
+    limits(STATE_BYTES=bytes)
+    reply = await modern().tool("once_too_much")
+    assert reply.result["resultType"] == kind
+    assert ("isError" in reply.result) is (kind == "complete")
+
+
+@pytest.mark.parametrize(("count", "status"), [(4, 200), (5, 400)])
+async def test_a_retry_brings_as_many_answers_as_allowed(limits, modern, count, status):
+    limits(ANSWERS=4)
+    many = {f"key-{number}": accept(value=number) for number in range(count)}
+    assert (await modern().tool("add", {"a": 1, "b": 2}, inputResponses=many)).status == status
+
+
+@pytest.mark.parametrize(("nesting", "status"), [(10, 200), (9, 400)])
+async def test_a_message_is_nested_as_deep_as_allowed(limits, modern, nesting, status):
+    limits(NESTING=nesting)
+    deep = json.loads("[" * 8 + "]" * 8)
+    assert (await modern().request("tools/list", {"x": deep})).status == status
+
+
+async def test_a_full_server_says_when_to_come_back(limits, latest_legacy, door):
+    limits(SESSIONS=1)
+    client = await latest_legacy(token="alice")
+    other = Client(door, "2025-11-25", token="bob")
+    reply = await other.request("initialize", other.introduction())
+    assert (reply.status, reply.error["code"]) == (503, -32603)
+    assert int(reply.headers["retry-after"]) >= 1
+    await client.post(method="DELETE", body=b"")
+    assert (await other.request("initialize", other.introduction())).status == 200
+
+
+async def test_a_process_without_a_free_thread_says_when_to_come_back(either, monkeypatch):
+    client = await either()
+
+    async def full(*_, **__):
+        raise Overloaded(retry_after=2.4)
+
+    monkeypatch.setattr(LaneExecutor, "run", full)
+    reply = await client.tool("add_in_a_thread", {"a": 1, "b": 2})
+    assert (reply.status, reply.headers["retry-after"]) == (503, "2")
+    assert (await client.tool("add", {"a": 1, "b": 2})).status == 200
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("version", [STATELESS, "2025-11-25", "2025-03-26"])
+async def test_whatever_way_calls_end_nothing_stays_counted(limits, door, stage, version, seed):
+    limits(IN_FLIGHT=6)
+    chance = random.Random(f"{version} {seed}")
+    client = await Client(door, version).open()
+    counts, running = get_exchange("interaction")._in_flight, []
+    for number in range(60):
+        match chance.randrange(6):
+            case 0 | 1:
+                name = chance.choice(["wait", "speak_then_wait", "buggy", "too_slow", "add", "nobody"])
+                running.append((f"c{number}", client.begin("tools/call", {"name": name}, id=f"c{number}")))
+            case 2 if version == "2025-03-26":
+                ids = [f"b{number} {part}" for part in range(chance.randrange(1, 9))]
+                calls = [client.request_message("tools/call", {"name": "wait"}, id=id) for id in ids]
+                running.append(
+                    (ids[0], client.send([*calls, {"jsonrpc": "2.0", "method": "notifications/initialized"}]))
+                )
+            case 3 if running:
+                running.pop(chance.randrange(len(running)))[1].leave()
+            case 4 if running and not client.stateless:
+                await client.notify("notifications/cancelled", {"requestId": chance.choice(running)[0]})
+            case _:
+                await asyncio.sleep(0)
+        assert len(counts) <= 6
+    stage.gate("wait").set()
+    await together(*(exchange.reply() for _, exchange in running))
+    if client.session is not None:
+        await client.post(method="DELETE", body=b"")
+    async with asyncio.timeout(10):
+        while len(counts):
+            await asyncio.sleep(0)
+
+
+def test_threads_under_wsgi_share_one_count(limits):
+    limits(IN_FLIGHT=3)
+    arrived, refused, go = threading.Semaphore(0), threading.Semaphore(0), threading.Event()
+    server = Server("crowded", alias="crowded")
+
+    @server.tool
+    async def wait() -> str:
+        arrived.release()
+        await asyncio.to_thread(go.wait, 30)
+        return "waited"
+
+    exchange = build_exchange(server.bind(ports("crowded")))
+    view, speaker = as_view(lambda: exchange), Client(Door(None, ""), STATELESS)
+    statuses = []
+
+    def call(number):
+        message = speaker.request_message("tools/call", {"name": "wait"}, id=number)
+        headers = speaker.headers(message)
+        kind = headers.pop("content-type")
+        request = RequestFactory().post("/mcp", json.dumps(message), content_type=kind, headers=headers)
+        status = async_to_sync(view)(request).status_code
+        statuses.append(status)
+        if status == 429:
+            refused.release()
+
+    crowd = [threading.Thread(target=call, args=(number,)) for number in range(10)]
+    for thread in crowd:
+        thread.start()
+    try:
+        assert all(arrived.acquire(timeout=30) for _ in range(3))
+        assert all(refused.acquire(timeout=30) for _ in range(7))
+    finally:
+        go.set()
+        for thread in crowd:
+            thread.join(30)
+    assert sorted(statuses) == [200] * 3 + [429] * 7
+    assert len(exchange._in_flight) == 0

@@ -1,0 +1,271 @@
+"""What operators see of calls over the wire: one line each, signals, traces; through both doors, in both eras."""
+
+import contextlib
+import json
+import logging
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+import mcp_django
+from mcp_django import Call, Context
+from mcp_django.signals import call_finished, call_started
+from tests.interaction.clients import HANDSHAKE, STATELESS, Client
+from tests.testapp.models import Book
+
+TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
+PARENT = f"00-{TRACE}-{SPAN}-01"
+OTHER = f"00-{'a' * 32}-{'b' * 16}-00"
+NAME = "mcp_django.calls"
+
+
+@mcp_django.tool(server="interaction")
+async def traced(ctx: Context) -> dict[str, Any]:
+    """Say which trace this is."""
+    trace = ctx.trace
+    return {} if trace is None else {**trace.headers(), "sampled": trace.sampled, "entries": dict(trace.baggage)}
+
+
+@pytest.fixture
+def lines(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
+    """`lines()`: those since the last look, without the times."""
+    caplog.set_level(logging.INFO, NAME)
+
+    def look() -> list[str]:
+        found = [record.getMessage() for record in caplog.records if record.name == NAME]
+        caplog.clear()
+        return [re.sub(r" in [\d.]+ ms,", ",", line) for line in found]
+
+    return look
+
+
+@pytest.fixture
+def told(stage) -> Iterator[list[str]]:
+    """What receivers of the signals heard."""
+    heard: list[str] = []
+
+    def started(call: Call, **kwargs: Any) -> None:
+        heard.append(f"{call.method} started")
+
+    async def finished(call: Call, outcome: str, **kwargs: Any) -> None:
+        heard.append(f"{call.method} {outcome}")
+        stage.note("finished")
+
+    call_started.connect(started)
+    call_finished.connect(finished)
+    yield heard
+    call_started.disconnect(started)
+    call_finished.disconnect(finished)
+
+
+@contextlib.contextmanager
+def auditing(receiver: Any) -> Iterator[None]:
+    call_finished.connect(receiver)
+    try:
+        yield
+    finally:
+        call_finished.disconnect(receiver)
+
+
+def plainly(call: Call, outcome: str, **kwargs: Any) -> None:
+    """Audit with a plain function."""
+    Book.objects.create(title=f"{call.principal.user.username} {call.params.get('name')} {outcome}")
+
+
+async def asynchronously(call: Call, outcome: str, **kwargs: Any) -> None:
+    """Audit with a coroutine."""
+    await Book.objects.acreate(title=f"{call.principal.user.username} {call.params.get('name')} {outcome}")
+
+
+def beginnings(found: list[str]) -> list[str]:
+    return [line.partition(",")[0] for line in found]
+
+
+async def test_every_request_of_a_client_is_one_line(connect, lines) -> None:
+    client = await connect()
+    opened = ["server/discover: ok"] if client.stateless else ["initialize: ok"]
+    assert beginnings(lines()) == opened  # `initialized` is a notification
+    for method, params, line in (
+        ("tools/list", {}, "tools/list: ok"),
+        ("tools/call", {"name": "add", "arguments": {"a": 1, "b": 2}}, "tools/call add: ok"),
+        ("tools/call", {"name": "add_in_a_thread", "arguments": {"a": 1, "b": 2}}, "tools/call add_in_a_thread: ok"),
+        ("tools/call", {"name": "steps", "arguments": {"count": 2}}, "tools/call steps: ok"),
+        ("tools/call", {"name": "refuse", "arguments": {}}, "tools/call refuse: tool_error"),
+        ("tools/call", {"name": "too_slow", "arguments": {}}, "tools/call too_slow: timeout"),
+        ("tools/call", {"name": "buggy", "arguments": {}}, "tools/call buggy: bug"),
+        ("tools/call", {"name": "nobody", "arguments": {}}, "tools/call nobody: error"),
+        ("tools/call", {"name": "guarded", "arguments": {}}, "tools/call guarded: error"),
+        ("tools/call", {"name": "scoped", "arguments": {}}, "tools/call scoped: error"),
+        ("prompts/get", {"name": "welcome", "arguments": {"name": "you"}}, "prompts/get welcome: ok"),
+        ("resources/read", {"uri": "note://static"}, "resources/read note://static: ok"),
+        ("resources/read", {"uri": "note://buggy"}, "resources/read note://buggy: bug"),
+        ("no/such", {}, "no/such: error"),
+    ):
+        await client.request(method, params)
+        assert beginnings(lines()) == [line]
+
+
+async def test_a_line_says_who_and_in_which_session(either, lines) -> None:
+    client = await either(token="bob")
+    lines()
+    await client.tool("add", {"a": 1, "b": 2}, id="the\nid")
+    (line,) = lines()
+    assert line.isprintable()
+    assert r'server=interaction principal=tests|bob| call_id="the\nid"' in line
+    assert f"revision={client.revision}" in line
+    assert ("session=" in line) is not client.stateless
+    if client.session is not None:
+        assert client.session not in line
+        assert client.session[:8] not in line
+
+
+async def test_no_secret_and_no_argument_is_in_a_line(either, lines) -> None:
+    client = await either(token="alice")
+    await client.request("resources/read", {"uri": "note://x?token=swordfish"})
+    await client.tool("add", {"a": "swordfish", "b": 2})
+    assert "swordfish" not in "".join(lines())
+
+
+async def test_a_request_that_is_no_call_has_no_line(modern, lines) -> None:
+    client = modern()
+    assert (await client.post(body=b"{")).status == 400
+    assert (await client.request("tools/list", headers={"authorization": "Bearer nobody"})).status == 401
+    assert (await client.request("tools/list", headers={"mcp-method": "other"})).status == 400
+    assert lines() == []
+
+
+async def test_each_element_of_a_batch_has_a_line(door, lines) -> None:
+    client = await Client(door, "2025-03-26").open()
+    lines()
+    add = {"name": "add", "arguments": {"a": 1, "b": 2}}
+    await client.post(
+        [
+            {"jsonrpc": "2.0", "id": 1, "method": "ping"},
+            {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": add},
+            {"jsonrpc": "2.0", "id": 3, "method": "no/such"},
+            {"jsonrpc": "2.0", "method": "notifications/cancelled"},
+        ]
+    )
+    assert sorted(beginnings(lines())) == ["no/such: error", "ping: ok", "tools/call add: ok"]
+
+
+async def test_a_call_over_the_limit_is_seen(either, limits, stage, lines) -> None:
+    limits(IN_FLIGHT=1)
+    client = await either()
+    lines()
+    first = client.begin("tools/call", {"name": "wait", "arguments": {}})
+    await stage.until("wait reached")
+    assert (await client.tool("add", {"a": 1, "b": 2})).status == 429
+    (line,) = lines()
+    assert line.startswith("tools/call add: overloaded, ")
+    stage.gate("wait").set()
+    await first.reply()
+    assert beginnings(lines()) == ["tools/call wait: ok"]
+
+
+async def test_an_id_that_is_taken_is_seen(latest_legacy, stage, lines) -> None:
+    client = await latest_legacy()
+    lines()
+    first = client.begin("tools/call", {"name": "wait", "arguments": {}}, id=7)
+    await stage.until("wait reached")
+    await client.request("ping", id=7)
+    await client.tool("add", {"a": 1, "b": 2}, id=7)
+    assert beginnings(lines()) == ["ping: ok", "tools/call add: error"]
+    stage.gate("wait").set()
+    await first.reply()
+
+
+async def test_a_client_that_leaves_is_seen(modern, stage, lines, told) -> None:
+    client = modern()
+    exchange = client.begin("tools/call", {"name": "wait", "arguments": {}})
+    await stage.until("wait reached")
+    exchange.leave()
+    await stage.until("wait cancelled")
+    await exchange.end()
+    await stage.until("finished")
+    assert told == ["tools/call started", "tools/call cancelled"]
+    assert beginnings(lines()) == ["tools/call wait: cancelled"]
+
+
+async def test_signals_are_sent_around_every_request(connect, told) -> None:
+    client = await connect()
+    opening = "server/discover" if client.stateless else "initialize"
+    await client.request("tools/list")
+    await client.tool("refuse")
+    await client.request("no/such")
+    assert told == [
+        f"{opening} started",
+        f"{opening} ok",
+        "tools/list started",
+        "tools/list ok",
+        "tools/call started",
+        "tools/call tool_error",
+        "no/such started",
+        "no/such error",
+    ]
+
+
+@pytest.mark.parametrize("receiver", [plainly, asynchronously])
+async def test_a_receiver_can_keep_an_audit(receiver, either) -> None:
+    with auditing(receiver):
+        client = await either()
+        await client.tool("add", {"a": 1, "b": 2})
+        await client.tool("add_in_a_thread", {"a": 1, "b": 2})
+        await client.tool("too_slow")
+    titles = {title async for title in Book.objects.values_list("title", flat=True)}
+    assert {"alice add ok", "alice add_in_a_thread ok", "alice too_slow timeout"} <= titles
+
+
+async def test_a_handler_knows_the_trace_of_meta(connect) -> None:
+    client = await connect()
+    meta = {"traceparent": PARENT, "tracestate": "rojo=1", "baggage": "userId=alice"}
+    reply = await client.tool("traced", meta=meta, headers={"traceparent": OTHER, "tracestate": "other=1"})
+    assert text_of(reply) == {**meta, "sampled": True, "entries": {"userId": "alice"}}
+
+
+async def test_a_handler_knows_the_trace_of_the_headers(connect) -> None:
+    client = await connect()
+    headers = {"traceparent": OTHER, "tracestate": "other=1"}
+    assert text_of(await client.tool("traced", headers=headers)) == {**headers, "sampled": False, "entries": {}}
+
+
+async def test_a_malformed_trace_is_none_and_no_error(connect) -> None:
+    client = await connect()
+    meta = {"traceparent": "00-nonsense", "tracestate": 7, "baggage": ["x"]}
+    assert text_of(await client.tool("traced", meta=meta)) == {}
+    assert text_of(await client.tool("traced")) == {}
+
+
+def text_of(reply: Any) -> Any:
+    return json.loads(reply.result["content"][0]["text"])
+
+
+async def test_a_line_names_the_trace(either, lines) -> None:
+    client = await either()
+    lines()
+    await client.request("tools/list", meta={"traceparent": PARENT})
+    assert f"trace_id={TRACE}" in lines()[0]
+
+
+@pytest.mark.parametrize("version", [HANDSHAKE[-1], STATELESS], ids=["handshake", "stateless"])
+async def test_a_call_is_a_span_below_the_client_s(version, door, monkeypatch) -> None:
+    exporter, provider = InMemorySpanExporter(), TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    monkeypatch.setattr(trace, "get_tracer_provider", lambda: provider)
+    client = await Client(door, version).open()
+    exporter.clear()
+    await client.tool("add_in_a_thread", {"a": 1, "b": 2}, meta={"traceparent": PARENT})
+    (span,) = exporter.get_finished_spans()
+    assert span.name == "tools/call add_in_a_thread"
+    assert span.parent is not None
+    assert trace.format_trace_id(span.context.trace_id) == TRACE
+    assert trace.format_span_id(span.parent.span_id) == SPAN
+    assert span.attributes is not None
+    assert span.attributes["network.protocol.name"] == "http"
+    assert span.attributes["mcp_django.principal"] == "tests|alice|"

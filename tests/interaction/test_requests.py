@@ -1,0 +1,149 @@
+"""`ctx.request` is a Django request with the same content through both doors."""
+
+import json
+
+import pytest
+from django.core.asgi import get_asgi_application
+from django.urls import include, path, re_path
+
+from mcp_django.asgi import mount
+from tests.interaction.clients import HANDSHAKE, STATELESS, Client, Door
+
+SCRIPT = "/app"
+
+
+@pytest.fixture
+def places(door):
+    return Client(door, STATELESS, server="places", token="bob")
+
+
+async def seen_by(client, **how):
+    return (await client.tool("request", **how)).result["structuredContent"]
+
+
+async def test_it_says_what_was_asked(places):
+    message = places.request_message("tools/call", {"name": "request", "arguments": {}})
+    headers = {"user-agent": "tests/1", "host": "localhost:8000"}
+    reply = await places.post(message, headers=headers, query_string=b"a=1&b=%C3%A9")
+    seen = reply.result["structuredContent"]
+    where = places.path()
+    assert seen == {
+        "method": "POST",
+        "path": where,
+        "path_info": where,
+        "script": "",
+        "full": f"{where}?a=1&b=%C3%A9",
+        "absolute": f"http://localhost:8000{where}?a=1&b=%C3%A9",
+        "query": {"a": "1", "b": "é"},
+        "form": {},
+        "host": "localhost:8000",
+        "scheme": "http",
+        "peer": "127.0.0.1",
+        "agent": "tests/1",
+        "accept": "application/json, text/event-stream",
+        "content_type": "application/json",
+        "name": "mcp_django:places",
+        "kwargs": {},
+        "captured": {},
+        "user": "bob",
+        "auser": "bob",
+        "anonymous": False,
+        "body": json.dumps(message),
+        "read": json.dumps(message),
+        "same": True,
+    }
+
+
+async def test_without_a_user_it_is_anonymous(settings, door):
+    settings.MCP = {**settings.MCP, "AUTH": "none"}
+    seen = await seen_by(Client(door, STATELESS, server="places", token=None))
+    assert (seen["user"], seen["auser"], seen["anonymous"]) == ("", "", True)
+
+
+async def test_a_query_that_is_no_text_is_the_client_s_fault(places):
+    reply = await places.tool("request", query_string=b"\xff")
+    assert reply.status in (200, 400)
+    assert "reference" not in reply.body.decode()
+    assert (await places.tool("around")).status == 200
+
+
+@pytest.fixture(params=["setting", "server"])
+def below(request, settings, door):
+    """The project is served below a path, which the setting says, or the server."""
+    if request.param == "setting":
+        settings.FORCE_SCRIPT_NAME = SCRIPT
+        return {}
+    return {"root_path": SCRIPT}
+
+
+@pytest.mark.parametrize("slash", ["", "/"])
+async def test_a_project_below_a_path_is_found_and_knows_it(places, below, slash):
+    where = places.path()
+    seen = await seen_by(places, path=f"{SCRIPT}{where}{slash}", **below)
+    assert (seen["path"], seen["path_info"], seen["script"]) == (f"{SCRIPT}{where}{slash}", where + slash, SCRIPT)
+
+
+@pytest.mark.parametrize("name", ["around", "around_a_thread"])
+async def test_handlers_reverse_urls_below_the_path(places, below, name):
+    around = await places.tool(name, path=f"{SCRIPT}{places.path()}", **below)
+    assert around.result["structuredContent"]["url"] == f"{SCRIPT}/view/mcp"
+    again = await places.tool(name, path=f"{SCRIPT}{places.path()}", **below)
+    assert again.result == around.result
+
+
+async def test_handlers_reverse_urls_at_the_root(places):
+    for name in ("around", "around_a_thread"):
+        assert (await places.tool(name)).result["structuredContent"]["url"] == "/view/mcp"
+
+
+class Nested:
+    """Endpoints below what a project's patterns capture."""
+
+    urlpatterns = [
+        path("view/<slug:tenant>/<int:year>/", include("mcp_django.urls")),
+        path("extra/", include("mcp_django.urls", namespace="extra"), {"tenant": "acme"}),
+        re_path(r"^unnamed/(\d+)/", include("mcp_django.urls", namespace="unnamed")),
+    ]
+
+
+async def test_what_the_patterns_around_the_view_capture_reaches_the_handler(settings):
+    settings.ROOT_URLCONF = Nested
+    client = Client(Door(get_asgi_application, ""), STATELESS, server="places")
+    seen = await seen_by(client, path="/view/acme/2026/mcp/places")
+    assert seen["captured"] == seen["kwargs"] == {"tenant": "acme", "year": 2026}
+    assert (await seen_by(client, path="/extra/mcp/places"))["captured"] == {"tenant": "acme"}
+    assert (await seen_by(client, path="/unnamed/7/mcp/places"))["captured"] == {}
+
+
+async def test_what_the_server_s_own_path_captures_has_the_same_types_on_both_doors(settings, door):
+    servers = {**settings.MCP["SERVERS"], "places": {"PATH": "<slug:tenant>/<int:year>/<uuid:key>/mcp"}}
+    settings.MCP = {**settings.MCP, "SERVERS": servers}
+    client = Client(door, STATELESS)
+    key = "12345678-1234-5678-1234-567812345678"
+    seen = await seen_by(client, path=f"{door.prefix}/acme/2026/{key}/mcp")
+    assert seen["captured"] == seen["kwargs"] == {"tenant": "acme", "year": 2026, "key": key}
+
+
+ODD_PATHS = ["//mcp/places", "/mcp//places", "/mcp/places//", "/mcp/Places", "/mcp/places/x", "/mcp/./places"]
+
+
+@pytest.mark.parametrize("odd", ODD_PATHS)
+async def test_odd_paths_are_django_s_to_refuse(places, odd):
+    reply = await places.tool("around", path=places.door.prefix + odd)
+    assert (reply.status, reply.headers["content-type"]) == (404, "text/html; charset=utf-8")
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD", "PUT", "PATCH", "TRACE", "BREW"])
+@pytest.mark.parametrize("slash", ["", "/"])
+async def test_other_methods_are_refused_alike(places, method, slash):
+    reply = await places.post(method=method, path=places.path() + slash)
+    assert (reply.status, reply.body) == (405, b"")
+    assert reply.headers["allow"] == "POST, DELETE, OPTIONS"
+
+
+async def test_sessions_are_shared_by_both_doors():
+    asgi, view = Door(lambda: mount(get_asgi_application()), ""), Door(get_asgi_application, "/view")
+    client = await Client(asgi, HANDSHAKE[-1]).open()
+    assert (await client.tool("remember")).result["structuredContent"] == {"result": 1}
+    client.door = view
+    assert (await client.tool("remember")).result["structuredContent"] == {"result": 2}

@@ -1,0 +1,100 @@
+"""More calls than lanes: the surplus is refused at once, the rest is answered, and nobody pays for another's end."""
+
+import random
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+
+from tests.servers.client import STATELESS, Client
+from tests.servers.databases import Database, activity
+from tests.servers.harness import DOORS, Server, serve, until
+
+LANES, QUEUE = 4, 100
+CALLS = 400
+SECONDS = 0.01
+"""How long each that is served works in the database."""
+REFUSED_WITHIN = 0.05
+"""Seconds, by the median."""
+CANCELS = 300
+LIMITS = {"LANES": LANES, "LANE_QUEUE": QUEUE, "IN_FLIGHT": 1000}
+SETTINGS = {"MCP": {"AUTH": "tests.servers.site.people.anyone", "LIMITS": LIMITS}}
+
+
+def test_surplus_calls_are_refused_at_once_and_the_others_answered(database: Database) -> None:
+    # Connections that stay are counted best: a closed one is seen for some milliseconds more.
+    kept = {**database, "CONN_MAX_AGE": 600}
+    with serve("uvicorn", settings=SETTINGS, database=kept) as server, Client(server.port, "/mcp", STATELESS) as client:
+        with connections_watched(server) as counts:
+            holding = [client.call("poll", {"tag": f"holds-{number}"}) for number in range(LANES)]
+            until(lambda: len(server.probe()["running"]) == LANES)
+            waiting = [client.call("sql", {"tag": f"waits-{number}", "seconds": SECONDS}) for number in range(QUEUE)]
+            until(lambda: server.probe()["in_flight"] == LANES + QUEUE)
+            delays = sorted(refused(client) for _ in range(CALLS - LANES - QUEUE))
+            for call in holding:
+                call.leave()
+            assert [call.answer().value for call in waiting] == [f"waits-{number}" for number in range(QUEUE)]
+        print(
+            f"{len(delays)} refused after {delays[len(delays) // 2] * 1000:.1f} ms, the slowest after "
+            f"{delays[-1] * 1000:.1f} ms; connections: {max(counts, default='not counted')}"
+        )
+        assert delays[len(delays) // 2] < REFUSED_WITHIN
+        assert max(counts, default=0) <= LANES
+        server.settle()
+
+
+def refused(client: Client) -> float:
+    """One call too much; how long it took to say so, in seconds."""
+    began = time.monotonic()
+    answer = client.call("sql", {"tag": "surplus"}).answer()
+    assert answer.status == 503
+    assert int(answer.headers["retry-after"]) >= 1
+    assert "error" in answer.message
+    return time.monotonic() - began
+
+
+@contextmanager
+def connections_watched(server: Server) -> Iterator[list[int]]:
+    """Counts the server's connections to PostgreSQL again and again; the counts."""
+    counts: list[int] = []
+    done = threading.Event()
+
+    def watch() -> None:
+        while not done.is_set():
+            counts.append(len(activity(server.database)))
+
+    if server.database["ENGINE"].endswith("sqlite3"):
+        yield counts
+        return
+    thread = threading.Thread(target=watch)
+    thread.start()
+    try:
+        yield counts
+    finally:
+        done.set()
+        thread.join()
+
+
+def test_interrupting_one_call_never_fails_another(database: Database, kind: str) -> None:
+    with serve(kind, settings=SETTINGS, database=database) as server:
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(lambda number: leave_and_stay(server, number), range(CANCELS)))
+        server.settle()
+        statements = server.events(what="sql-ended")
+        interrupted = [statement for statement in statements if statement["problem"] is not None]
+        print(f"{kind}: {CANCELS} left, {len(statements)} statements, {len(interrupted)} interrupted")
+        assert len(interrupted) > CANCELS // 10
+        assert {statement["thread"] for statement in statements} <= {f"mcp-lane-{number}" for number in range(LANES)}
+
+
+def leave_and_stay(server: Server, number: int) -> None:
+    """Leave a call whose statement is running, or is about to; and see others answered at the same moment and after."""
+    chance = random.Random(number)
+    with Client(server.port, chance.choice(list(DOORS.values())), STATELESS) as client:
+        request = client.call(chance.choice(["sql", "async_sql"]), {"tag": f"{number}", "seconds": 30})
+        time.sleep(chance.uniform(0, 0.02))
+        innocent = client.call("echo_sql", {"number": number})
+        request.leave(reset=chance.random() < 0.5)
+        assert innocent.answer().value == number
+        assert client.call("echo_sql", {"number": number}).answer().value == number

@@ -1,0 +1,81 @@
+"""After many calls, answered and left, there are as many objects as after a few, and as much memory."""
+
+import random
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from tests.load.conftest import AT_LENGTH
+from tests.servers.client import HANDSHAKE, STATELESS, Client
+from tests.servers.databases import Database
+from tests.servers.harness import DOORS, Server, serve, until
+
+WARM = 400
+CALLS = 4_000 if AT_LENGTH else 1_200
+CLIENTS = 4
+SLACK = CALLS // 20
+"""Objects of one kind that is not ours, more or less: timers of sessions that ended within the minute, for one."""
+ROUND = 25
+"""Calls of one client, and of one session."""
+GROWTH = 8 * 1024 * 1024
+"""Bytes by which the process may grow in the second half. In the first it comes to what the most calls at once need,
+with hypercorn 25 MB and more.
+"""
+# asyncio keeps a timer that was cancelled, and the context it was set in, until it would have been due.
+LIMITS = {"LANES": 4, "KEEP_ALIVE": 1, "SSE_UPGRADE_AFTER": 1, "QUESTION_WAIT": 1}
+ANSWERED = {"fast": {}, "echo_sql": {"number": 0}, "tick": {"times": 3, "pause": 0}, "wait": {"seconds": 0}}
+LEFT = {"wait": {"seconds": 0.01}, "stream": {"seconds": 0.01}, "poll": {"seconds": 0.01}, "ask": {}}
+
+
+def test_many_calls_leave_no_objects_and_no_memory_behind(kind: str, database: Database) -> None:
+    settings = {"MCP": {"AUTH": "tests.servers.site.people.anyone", "LIMITS": LIMITS}}
+    with serve(kind, settings=settings, database=database) as server:
+        load(server, WARM)
+        before = rest(server)
+        load(server, CALLS // 2)
+        half = rest(server)
+        load(server, CALLS // 2)
+        # Servers let go of what is over from time to time; daphne every second.
+        until(lambda: not more(before, rest(server)), otherwise=lambda: more(before, rest(server)))
+        after = rest(server)
+        objects, memory = after["all_objects"] - before["all_objects"], after["memory"] - half["memory"]
+        grown = half["memory"] - before["memory"]
+        print(f"{kind}: {CALLS} calls, {objects} objects, {grown >> 10} and {memory >> 10} KiB more")
+        assert objects < CALLS // 4
+        assert memory < GROWTH
+        assert not server.complaints()
+
+
+def load(server: Server, calls: int) -> None:
+    """So many calls, by clients of both eras through both doors, of which a few are left."""
+    with ThreadPoolExecutor(CLIENTS) as pool:
+        for _ in pool.map(lambda number: one_round(server, number), range(calls // ROUND)):
+            pass
+
+
+def one_round(server: Server, number: int) -> None:
+    chance = random.Random(number)
+    path, revision = chance.choice(list(DOORS.values())), chance.choice([STATELESS, HANDSHAKE])
+    with Client(server.port, path, revision) as client:
+        for call in range(ROUND):
+            arguments: dict[str, Any]
+            tag = {"tag": f"{number}-{call}"}
+            if chance.random() < 0.2:
+                tool, arguments = chance.choice(list(LEFT.items()))
+                client.call(tool, tag | arguments).leave(reset=chance.random() < 0.5)
+            else:
+                tool, arguments = chance.choice(list(ANSWERED.items()))
+                answer = client.call(tool, arguments if tool in ("fast", "echo_sql") else tag | arguments).answer()
+                assert answer.status == 200
+                assert "result" in answer.message
+
+
+def more(before: dict[str, Any], after: dict[str, Any]) -> dict[str, int]:
+    """The kinds of objects of which there are more now, and how many."""
+    found = {name: count - before["objects"].get(name, 0) for name, count in after["objects"].items()}
+    return {name: count for name, count in found.items() if count > (0 if name.startswith("mcp_django.") else SLACK)}
+
+
+def rest(server: Server) -> dict[str, Any]:
+    """What is alive once nothing runs."""
+    until(lambda: not (found := server.probe())["running"] and not found["in_flight"], otherwise=server.probe)
+    return server.probe(objects=True)

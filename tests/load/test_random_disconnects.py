@@ -1,0 +1,112 @@
+"""Clients that leave at random moments, in every way, while others stay: who stays is served, and nothing is left."""
+
+import random
+import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from typing import Any
+
+from tests.servers.client import HANDSHAKE, STATELESS, Client
+from tests.servers.databases import Database
+from tests.servers.harness import DOORS, Server, serve, until
+
+CLIENTS = 16
+CUTS = 600
+LANES = 4
+LANE_NAMES = {f"mcp-lane-{number}" for number in range(LANES)}
+ENDS = ("ended", "cancelled", "failed")
+WITHIN = 20.0
+"""Seconds for all of them, and for what they leave behind to be gone."""
+LIMITS = {"LANES": LANES, "IN_FLIGHT": 1000, "SESSIONS_PER_OWNER": 100, "SSE_UPGRADE_AFTER": 0.02, "KEEP_ALIVE": 0.01}
+STATELESS_SECONDS = {"wait": 60.0, "stream": 60.0, "poll": 60.0, "sql": 30.0, "async_sql": 30.0, "talking_sql": 30.0}
+"""Tools and how long they would take if nobody left."""
+HANDSHAKE_SECONDS = {"wait": 0.05, "stream": 0.05, "poll": 0.05, "sql": 0.01, "async_sql": 0.01, "talking_sql": 0.01}
+"""They take as long as they say, whoever leaves."""
+
+
+class Leaver:
+    """One client of each door and era, who leaves again and again. What it does follows from its number."""
+
+    def __init__(self, server: Server, number: int, stack: ExitStack) -> None:
+        self.number, self.random = number, random.Random(number)
+        self.clients = [
+            stack.enter_context(Client(server.port, path, revision))
+            for path in DOORS.values()
+            for revision in (STATELESS, HANDSHAKE)
+        ]
+
+    def run(self, cuts: int) -> Counter[str]:
+        """Leave so many calls; say how, how often."""
+        seen: Counter[str] = Counter()
+        for cut in range(cuts):
+            seen[self.leave(f"{self.number}-{cut}")] += 1
+            if self.random.random() < 0.2:
+                self.stay(self.random.randrange(10**6))
+        return seen
+
+    def leave(self, tag: str) -> str:
+        client = self.random.choice(self.clients)
+        seconds = STATELESS_SECONDS if client.revision == STATELESS else HANDSHAKE_SECONDS
+        tool, tag = self.random.choice([*seconds, "tick"]), f"{client.revision}-{tag}"
+        arguments: dict[str, Any] = {"tag": tag}
+        arguments |= {"times": 20, "pause": 0.002} if tool == "tick" else {"seconds": seconds[tool]}
+        moment = self.random.choice(["at once", "soon", "later", "within the request", "after an event"])
+        request = client.call(tool, arguments, part=self.random.random() if moment == "within the request" else 1.0)
+        if moment in ("soon", "later"):
+            time.sleep(self.random.uniform(0, 0.005 if moment == "soon" else 0.05))
+        elif moment == "after an event" and tool in ("stream", "talking_sql", "tick"):
+            next(request.events())
+        if self.random.random() < 0.2:
+            request.half_close()
+        request.leave(reset=self.random.random() < 0.5)
+        return f"{client.revision} {moment}"
+
+    def stay(self, number: int) -> None:
+        tool = self.random.choice(["fast", "echo_sql"])
+        assert self.random.choice(self.clients).call(tool, {"number": number}).answer().value == number
+
+
+def test_random_disconnects_leave_nothing_behind(kind: str, database: Database) -> None:
+    settings = {"MCP": {"AUTH": "tests.servers.site.people.anyone", "LIMITS": LIMITS}}
+    with serve(kind, settings=settings, database=database) as server, ExitStack() as stack:
+        leavers = [Leaver(server, number, stack) for number in range(CLIENTS)]
+        for leaver in leavers:
+            leaver.stay(leaver.number)
+        before, began = at_rest(server), time.monotonic()
+        with ThreadPoolExecutor(CLIENTS) as pool:
+            seen = sum(pool.map(lambda leaver: leaver.run(CUTS // CLIENTS + 1), leavers), Counter[str]())
+        left = time.monotonic() - began
+        after = at_rest(server)
+        took = time.monotonic() - began
+        outcomes = Counter(event["what"] for event in server.events())
+        print(f"{kind}: {seen.total()} left in {left:.1f} s, gone after {took:.1f} s; {dict(outcomes)}")
+        assert seen.total() >= CUTS
+        assert after["tasks"] == before["tasks"]
+        assert set(after["threads"]) <= set(before["threads"]) | LANE_NAMES
+        assert set(after["connections"]) <= LANE_NAMES
+        assert sum(after["connections"].values()) <= LANES
+        ends = {event["tag"]: event["what"] for event in server.events() if event["what"] in ENDS}
+        assert ends.keys() == {event["tag"] for event in server.events(what="started")}
+        assert {end for tag, end in ends.items() if tag.startswith(HANDSHAKE)} == {"ended"}
+        assert not server.complaints()
+        assert took < WITHIN
+
+
+def at_rest(server: Server) -> dict[str, Any]:
+    """What is alive once nothing runs, and the threads that come and go are gone."""
+
+    def look() -> dict[str, Any]:
+        found = server.probe()
+        # Hypercorn keeps three tasks for a connection until it has been idle for 5 seconds.
+        found["tasks"] = {name: n for name, n in found["tasks"].items() if not name.startswith("hypercorn.")}
+        return found
+
+    def resting() -> bool:
+        found = look()
+        passing = [name for name in found["threads"] if name.startswith(("ThreadPoolExecutor", "mcp-interrupt"))]
+        tasks = [name for name in found["tasks"] if name.startswith(("mcp_django.", "django."))]
+        return not (found["running"] or found["in_flight"] or passing or tasks)
+
+    until(resting, otherwise=server.probe)
+    return look()

@@ -1,0 +1,21 @@
+"""One tool too many, and one for nobody."""
+
+from mcp_django import tool
+
+
+@tool(name="search")
+async def search_books() -> str:
+    """Search books."""
+    return "books"
+
+
+@tool(name="search")
+async def search_films() -> str:
+    """Search films."""
+    return "films"
+
+
+@tool(server="stuff")
+async def dismiss() -> str:
+    """Dismiss somebody."""
+    return "dismissed"

@@ -1,0 +1,55 @@
+"""A process that opens sessions as fast as it can: `python -m tests.models.opening DATABASE OWNER QUOTA CAP TIMES`.
+
+It says "ready", waits for a line, opens TIMES sessions of OWNER ("" is another owner each time), and says how many the
+server took.
+"""
+
+import os
+import sys
+from datetime import timedelta
+
+import django
+
+from tests import settings
+
+IDLE = 3600.0
+
+
+def say(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+def main(database: str, owner: str, quota: str, cap: str, times: str) -> None:
+    settings.DATABASES["default"]["NAME"] = database
+    os.environ["DJANGO_SETTINGS_MODULE"] = "tests.settings"
+    django.setup()
+
+    from django.utils import timezone
+
+    from mcp_django.models import Session
+    from mcp_django.models.session import Cap, TooManySessions
+
+    say("ready")
+    sys.stdin.readline()
+    taken = 0
+    for turn in range(int(times)):
+        now = timezone.now()
+        row = Session(
+            owner=owner or f"{os.getpid()} {turn}",
+            server="default",
+            revision="r",
+            last_seen=now,
+            expires=now + timedelta(days=1),
+        )
+        row.mint()
+        try:
+            Session.objects.admit(row, quota=int(quota), cap=Cap(int(cap), IDLE))
+        except TooManySessions:
+            continue
+        taken += 1
+    say(str(taken))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,235 @@
+"""Trace context: what is read to the letter, what counts as not sent, and which of two sources counts."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcp_django.protocol.headers import Headers
+from mcp_django.protocol.trace import TraceContext, carrier, is_state, read, read_baggage, read_parent
+
+TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
+PARENT = f"00-{TRACE}-{SPAN}-01"
+OTHER = f"00-{'a' * 32}-{'b' * 16}-00"
+
+
+def trace_of(meta, headers=None):
+    return read(carrier(meta, headers))
+
+
+def test_a_traceparent_is_read() -> None:
+    trace = trace_of({"traceparent": PARENT})
+    assert trace == TraceContext(trace_id=TRACE, span_id=SPAN, flags=1)
+    assert trace is not None
+    assert trace.sampled
+
+
+def test_without_a_traceparent_there_is_no_trace() -> None:
+    assert trace_of({}) is None
+    assert trace_of({"tracestate": "a=1", "baggage": "a=1"}, Headers()) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "flags"),
+    [
+        (PARENT, 1),
+        (f"00-{TRACE}-{SPAN}-00", 0),
+        (f"00-{TRACE}-{SPAN}-03", 3),
+        (f"00-{TRACE}-{SPAN}-ff", 3),  # the bits that version 00 does not define are not passed on
+        (f"01-{TRACE}-{SPAN}-03", 1),  # of a version to come only `sampled` is known
+        (f"cc-{TRACE}-{SPAN}-00-what-the-future-brings", 0),
+        (f"fe-{TRACE}-{SPAN}-01-", 1),
+    ],
+)
+def test_a_valid_traceparent(text: str, flags: int) -> None:
+    assert read_parent(text) == (TRACE, SPAN, flags)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "00",
+        PARENT[:-1],
+        PARENT + "0",
+        PARENT + "-more",  # version 00 ends there
+        PARENT + "\n",
+        " " + PARENT,
+        PARENT.upper(),
+        PARENT.replace("-", "_"),
+        f"ff-{TRACE}-{SPAN}-01",
+        f"0x-{TRACE}-{SPAN}-01",
+        f"00-{'0' * 32}-{SPAN}-01",
+        f"00-{TRACE}-{'0' * 16}-01",
+        f"00-{TRACE[:-1]}g-{SPAN}-01",
+        f"00-{TRACE[:-1]}٣-{SPAN}-01",
+        f"00-{TRACE}-{SPAN}-0",
+        f"01-{TRACE}-{SPAN}-01.more",
+        f"01-{TRACE}-{SPAN}-01-\x07",
+        f"01-{TRACE}-{SPAN}-01-" + "x" * 500,
+    ],
+)
+def test_a_malformed_traceparent_is_as_good_as_none(text: str) -> None:
+    assert read_parent(text) is None
+    assert trace_of({"traceparent": text}) is None
+
+
+@pytest.mark.parametrize("value", [None, 1, True, ["x"], {}, PARENT.encode()])
+def test_what_is_no_string_is_as_good_as_none(value: object) -> None:
+    assert carrier({"traceparent": value, "tracestate": value, "baggage": value}) == {}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "rojo=00f067aa0ba902b7,congo=t61rcWkgMzE",
+        "a=1 , b=2\t,c=3",
+        "a=1,,b=2,",
+        "fw529a3039@dt=FfffffFf",
+        "1tenant@system=x",
+        "a_-*/=~!#$%&'()*+-./:;<>?@[]^_`{|}",
+        ",".join(f"k{n}=v" for n in range(32)),
+        "k=" + "v" * 256,
+        "k" * 256 + "=v",
+    ],
+)
+def test_a_valid_tracestate(text: str) -> None:
+    assert is_state(text)
+    trace = trace_of({"traceparent": PARENT, "tracestate": text})
+    assert trace is not None
+    assert trace.state == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        ",",
+        "a",
+        "a=",
+        "=1",
+        "A=1",
+        "1a=1",
+        "a=1=2",
+        "a=ü",
+        "a=\x00",
+        "a=1,a=2",
+        "a b=1",
+        "a@1=x",
+        "a@b@c=1",
+        "k=" + "v" * 257,
+        "k" * 257 + "=v",
+        ",".join(f"k{n}=v" for n in range(33)),
+        ",".join(f"k{n}={'v' * 60}" for n in range(9)),
+        "a=1\nb=2",
+    ],
+)
+def test_a_malformed_tracestate_is_dropped_and_the_trace_kept(text: str) -> None:
+    assert not is_state(text)
+    trace = trace_of({"traceparent": PARENT, "tracestate": text})
+    assert trace is not None
+    assert (trace.trace_id, trace.state) == (TRACE, "")
+
+
+@pytest.mark.parametrize(
+    ("text", "entries"),
+    [
+        ("userId=alice", {"userId": "alice"}),
+        ("a=1,b=2", {"a": "1", "b": "2"}),
+        ("a = 1 ;p1;p2 = x , b=2", {"a": "1", "b": "2"}),
+        ("serverNode=DF%2028", {"serverNode": "DF 28"}),
+        ("a=%C3%BC", {"a": "ü"}),
+        ("a=%ff", {"a": "\N{REPLACEMENT CHARACTER}"}),
+        ("a=", {"a": ""}),
+        ("a=b=c", {"a": "b=c"}),
+        ("a=" + "x" * 8190, {"a": "x" * 8190}),
+    ],
+)
+def test_a_valid_baggage(text: str, entries: dict[str, str]) -> None:
+    assert read_baggage(text) == entries
+    trace = trace_of({"traceparent": PARENT, "baggage": text})
+    assert trace is not None
+    assert trace.baggage == entries
+    assert trace.headers()["baggage"] == text
+
+
+@pytest.mark.parametrize(
+    "text", ["", "a", "=1", "a=1,", "a=ü", "a=x y", 'a="1"', "a=1;", "a\n=1", "a=1\r\nx: y", "a=" + "x" * 8191]
+)
+def test_a_malformed_baggage_is_dropped_and_the_trace_kept(text: str) -> None:
+    assert read_baggage(text) is None
+    trace = trace_of({"traceparent": PARENT, "baggage": text})
+    assert trace is not None
+    assert trace.baggage == {}
+    assert "baggage" not in trace.headers()
+
+
+def test_what_is_passed_on_is_what_came() -> None:
+    meta = {"traceparent": PARENT, "tracestate": "a=1", "baggage": "b=2;secret=no"}
+    trace = trace_of(meta)
+    assert trace is not None
+    assert trace.headers() == trace.meta() == meta
+
+
+def test_a_later_version_is_passed_on_as_the_one_that_is_known() -> None:
+    trace = trace_of({"traceparent": f"cc-{TRACE}-{SPAN}-09-more"})
+    assert trace is not None
+    assert trace.headers() == {"traceparent": PARENT}
+
+
+def test_headers_count_where_meta_says_nothing() -> None:
+    headers = Headers([(b"traceparent", b" " + PARENT.encode()), (b"tracestate", b"a=1"), (b"baggage", b"b=2")])
+    trace = trace_of({}, headers)
+    assert trace is not None
+    assert (trace.trace_id, trace.state, trace.baggage) == (TRACE, "a=1", {"b": "2"})
+
+
+def test_meta_wins_over_headers() -> None:
+    headers = Headers([(b"traceparent", OTHER.encode()), (b"tracestate", b"other=1"), (b"baggage", b"from=header")])
+    trace = trace_of({"traceparent": PARENT, "baggage": "from=meta"}, headers)
+    assert trace is not None
+    # A tracestate belongs to its traceparent.
+    assert (trace.trace_id, trace.state, trace.baggage) == (TRACE, "", {"from": "meta"})
+
+
+def test_a_malformed_meta_leaves_the_headers_their_say() -> None:
+    headers = Headers([(b"traceparent", OTHER.encode()), (b"tracestate", b"other=1")])
+    trace = trace_of({"traceparent": "nonsense", "tracestate": "a=1"}, headers)
+    assert trace is not None
+    assert (trace.trace_id, trace.state) == ("a" * 32, "other=1")
+
+
+def test_a_traceparent_that_came_twice_is_none() -> None:
+    pair = (b"traceparent", PARENT.encode())
+    assert trace_of({}, Headers([pair, pair])) is None
+
+
+def test_lists_that_came_in_parts_are_joined() -> None:
+    parts = [(b"tracestate", b"a=1"), (b"baggage", b"x=1"), (b"tracestate", b"b=2"), (b"baggage", b"y=2")]
+    trace = trace_of({}, Headers([(b"traceparent", PARENT.encode()), *parts]))
+    assert trace is not None
+    assert (trace.state, trace.baggage) == ("a=1,b=2", {"x": "1", "y": "2"})
+
+
+def test_a_trace_context_is_a_value_that_nobody_changes() -> None:
+    trace = trace_of({"traceparent": PARENT, "baggage": "a=1"})
+    assert trace is not None
+    with pytest.raises(TypeError):
+        trace.baggage["a"] = "2"  # type: ignore[index]
+    with pytest.raises(AttributeError):
+        trace.trace_id = "x"  # type: ignore[misc]
+
+
+@given(st.text(), st.text(), st.text(), st.binary())
+def test_nothing_that_is_sent_fails(parent: str, state: str, baggage: str, raw: bytes) -> None:
+    headers = Headers([(b"traceparent", raw), (b"tracestate", raw), (b"baggage", raw)])
+    found = carrier({"traceparent": parent, "tracestate": state, "baggage": baggage}, headers)
+    assert all(text.isascii() and "\n" not in text for text in found.values())
+    read(found)
+
+
+@given(st.from_regex(r"[0-9a-f]{32}", fullmatch=True), st.from_regex(r"[0-9a-f]{16}", fullmatch=True))
+def test_what_is_written_is_read_again(trace_id: str, span_id: str) -> None:
+    text = f"00-{trace_id}-{span_id}-01"
+    trace = trace_of({"traceparent": text})
+    assert (trace is None) == (not trace_id.strip("0") or not span_id.strip("0"))
+    assert trace is None or trace.headers() == {"traceparent": text}

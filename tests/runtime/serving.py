@@ -1,0 +1,109 @@
+"""A loop with lanes, as a server has one, and ways to hold its threads up, in Python and in SQL."""
+
+import asyncio
+import contextvars
+import threading
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+import pytest
+from django.db import connection
+
+from mcp_django.runtime.executor import LaneExecutor
+
+T = TypeVar("T")
+real_threads = pytest.mark.django_db(transaction=True)
+
+
+def serve(
+    main: Callable[[LaneExecutor], Awaitable[T]],
+    *,
+    lanes: int = 2,
+    queue: int = 2,
+    interrupt: bool = True,
+    within: float = 20,
+) -> T:
+    """Run `main` on a loop of its own, as a server does, and end the lanes afterwards; `within` so many seconds."""
+    executor = LaneExecutor(lanes=lanes, queue=queue, interrupt=interrupt)
+
+    async def bounded() -> T:
+        try:
+            async with asyncio.timeout(within):
+                return await main(executor)
+        finally:
+            executor.close(wait=10)
+
+    return asyncio.run(bounded())
+
+
+def in_flight(coroutine: Any) -> "asyncio.Task[Any]":
+    """A call as the runtime starts it: a task in a clean context."""
+    return asyncio.Task(coroutine, loop=asyncio.get_running_loop(), context=contextvars.Context())
+
+
+class Gate:
+    """A place where a function waits in its thread until the test lets it go on."""
+
+    def __init__(self) -> None:
+        self.reached, self.opened, self.threads = threading.Event(), threading.Event(), list[threading.Thread]()
+
+    def __call__(self) -> str:
+        self.threads.append(threading.current_thread())
+        self.reached.set()
+        assert self.opened.wait(20)
+        return "through"
+
+    async def until_reached(self) -> None:
+        assert await asyncio.to_thread(self.reached.wait, 20)
+
+
+async def eventually(condition: Callable[[], bool]) -> None:
+    """Let the loop turn until something is so; `serve` bounds the wait."""
+    while not condition():
+        await asyncio.sleep(0.001)
+
+
+def sql(seconds: float = 60) -> str:
+    """A statement that keeps the database busy for so long; on SQLite about."""
+    if connection.vendor == "postgresql":
+        return f"SELECT pg_sleep({seconds})"
+    rows = int(seconds * 5_000_000)
+    return f"WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n WHERE x < {rows}) SELECT count(*) FROM n"
+
+
+def run_sql(statement: str) -> str:
+    """Execute it on this thread's connection."""
+    with connection.cursor() as cursor:
+        cursor.execute(statement)
+        cursor.fetchall()
+    return "ran"
+
+
+class Statement:
+    """A statement of a minute, and whether it is under way; what came of it is in `outcome`."""
+
+    def __init__(self, statement: str | None = None) -> None:
+        self.statement = sql() if statement is None else statement
+        self.begun = threading.Event()
+        self.outcome: Any = None
+        self.ended = threading.Event()
+
+    def __call__(self) -> None:
+        def passing(execute: Any, *args: Any) -> Any:
+            self.begun.set()
+            return execute(*args)
+
+        try:
+            with connection.execute_wrapper(passing):
+                self.outcome = run_sql(self.statement)
+        except BaseException as problem:
+            self.outcome = type(problem)
+            raise
+        finally:
+            self.ended.set()
+
+    async def until_begun(self) -> None:
+        assert await asyncio.to_thread(self.begun.wait, 20)
+
+    async def until_ended(self) -> None:
+        assert await asyncio.to_thread(self.ended.wait, 20)

@@ -1,0 +1,76 @@
+"""The in-flight limit, counted by several threads at once."""
+
+import random
+import threading
+import time
+
+from mcp_django.runtime.in_flight import InFlight
+
+
+def test_calls_are_counted_by_owner_up_to_the_limit() -> None:
+    counts = InFlight(2)
+    assert [counts.enter(owner) for owner in ("a", "a", "a", "b")] == [True, True, False, True]
+    assert len(counts) == 3
+    counts.leave("a")
+    assert counts.enter("a")
+    for owner in ("a", "a", "b"):
+        counts.leave(owner)
+    assert len(counts) == 0
+    assert counts._counts == {}
+
+
+def test_the_calls_of_a_batch_are_counted_all_or_none() -> None:
+    counts = InFlight(5)
+    assert counts.enter("a", 3)
+    assert not counts.enter("a", 3)
+    assert len(counts) == 3
+    assert counts.enter("a", 2)
+    counts.leave("a", 3)
+    counts.leave("a", 2)
+    assert counts._counts == {}
+
+
+class Yielding(dict[str, int]):
+    """Lets the other threads run between looking and writing."""
+
+    def get(self, key: str, default: int = 0) -> int:  # type: ignore[override]
+        found = super().get(key, default)
+        time.sleep(0)
+        return found
+
+    def __getitem__(self, key: str) -> int:
+        found = super().__getitem__(key)
+        time.sleep(0)
+        return found
+
+
+def test_threads_never_have_more_running_than_the_limit_and_leave_nothing_behind() -> None:
+    limit, threads = 3, 8
+    counts, gate = InFlight(limit), threading.Barrier(threads)
+    counts._counts = Yielding()
+    guard, running, most, refused = threading.Lock(), 0, 0, 0
+
+    def work(seed: int) -> None:
+        nonlocal running, most, refused
+        chance = random.Random(seed)
+        gate.wait()
+        for _ in range(500):
+            calls = chance.randrange(1, 3)
+            if not counts.enter("owner", calls):
+                refused += 1
+                continue
+            with guard:
+                running += calls
+                most = max(most, running)
+            with guard:
+                running -= calls
+            counts.leave("owner", calls)
+
+    crowd = [threading.Thread(target=work, args=(seed,)) for seed in range(threads)]
+    for thread in crowd:
+        thread.start()
+    for thread in crowd:
+        thread.join(60)
+    assert most <= limit
+    assert refused < threads * 500
+    assert counts._counts == {}

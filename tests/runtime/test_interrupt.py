@@ -1,0 +1,432 @@
+"""What becomes of the SQL of a call that is over. Its statements would take a minute: whoever waits for one fails."""
+
+import asyncio
+import logging
+import statistics
+import threading
+import time
+from collections.abc import Awaitable, Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from asgiref.sync import sync_to_async
+from django.contrib.auth.models import Group
+from django.db import OperationalError, connection, transaction
+
+from mcp_django.runtime.executor import LaneExecutor
+from mcp_django.runtime.interrupt import CallOver
+from mcp_django.runtime.interrupt import Gate as SqlGate
+from tests.runtime.serving import Gate, Statement, eventually, in_flight, real_threads, run_sql, serve, sql
+
+pytestmark = real_threads
+LIMIT = 0.2
+"""Seconds after which the SQL of a cancelled call must be dead."""
+
+
+async def cancel(task: "asyncio.Task[Any]") -> None:
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+def interrupters() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name == "mcp-interrupt"]
+
+
+async def plain(executor: LaneExecutor, work: Callable[[], Any]) -> Any:
+    """A plain function outside of any call."""
+    return await executor.run(work)
+
+
+async def plain_in_a_call(executor: LaneExecutor, work: Callable[[], Any]) -> Any:
+    with executor.context():
+        return await executor.run(work)
+
+
+async def orm_in_a_call(executor: LaneExecutor, work: Callable[[], Any]) -> Any:
+    with executor.context():
+        return await sync_to_async(work)()
+
+
+async def task_in_a_call(executor: LaneExecutor, work: Callable[[], Any]) -> Any:
+    with executor.context():
+        return await asyncio.gather(sync_to_async(work)(), asyncio.sleep(60))
+
+
+KINDS = [plain, plain_in_a_call, orm_in_a_call, task_in_a_call]
+Kind = Callable[[LaneExecutor, Callable[[], Any]], Awaitable[Any]]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_sql_of_a_cancelled_call_ends_and_frees_its_lane(kind: Kind) -> None:
+    statement = Statement()
+
+    async def main(executor: LaneExecutor) -> Any:
+        call = in_flight(kind(executor, statement))
+        await statement.until_begun()
+        await cancel(call)
+        return await in_flight(executor.run(lambda: statement.outcome))
+
+    assert serve(main, lanes=1) is OperationalError
+    assert interrupters() == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_it_ends_however_early_the_cancellation_comes(kind: Kind) -> None:
+    """Before the function has begun, while it connects, before the database has the statement."""
+
+    async def main(executor: LaneExecutor) -> str:
+        for turns in range(30):
+            call = in_flight(kind(executor, lambda: run_sql(sql())))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            if turns > 20:
+                await asyncio.sleep((turns - 20) / 2000)
+            await cancel(call)
+        return await in_flight(executor.run(lambda: "free"))
+
+    assert serve(main, lanes=1, queue=100) == "free"
+
+
+def test_it_is_dead_within_200_ms() -> None:
+    """Asked of the server where it knows (`pg_stat_activity`), else of the thread that waited for it."""
+
+    async def once(executor: LaneExecutor) -> float:
+        statement = Statement()
+        call = in_flight(executor.run(statement))
+        await statement.until_begun()
+        await asyncio.to_thread(running, True)
+        begun = time.perf_counter()
+        await cancel(call)
+        if connection.vendor == "postgresql":
+            await asyncio.to_thread(running, False)
+        else:
+            await statement.until_ended()
+        return time.perf_counter() - begun
+
+    def running(wanted: bool) -> None:
+        if connection.vendor != "postgresql":
+            return
+        try:
+            with connection.cursor() as cursor:
+                while True:
+                    cursor.execute(
+                        "SELECT count(*) FROM pg_stat_activity "
+                        "WHERE datname = current_database() AND state = 'active' AND query LIKE 'SELECT pg_sleep%'"
+                    )
+                    if bool(cursor.fetchone()[0]) is wanted:
+                        return
+                    time.sleep(0.002)
+        finally:
+            connection.close()
+
+    async def main(executor: LaneExecutor) -> list[float]:
+        return [await once(executor) for _ in range(5)]
+
+    medians = []
+    for _ in range(3):
+        medians.append(statistics.median(serve(main)))
+        if medians[-1] < LIMIT:
+            return
+    pytest.fail(f"median seconds of three attempts: {medians}")
+
+
+def test_rows_that_are_still_being_fetched_are_interrupted_too() -> None:
+    """The statement itself has long returned: SQLite finds row after row, PostgreSQL's server-side cursor too."""
+    fetching = threading.Event()
+
+    def fetch() -> None:
+        with transaction.atomic(), connection.chunked_cursor() as cursor:
+            if connection.vendor == "postgresql":
+                cursor.execute("SELECT pg_sleep(60) FROM generate_series(1, 10)")
+            else:
+                cursor.execute(
+                    "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n WHERE x < 1000000000) "
+                    "SELECT x FROM n WHERE x = 1 OR x = 999999999"
+                )
+            fetching.set()
+            cursor.fetchmany(2)
+
+    async def main(executor: LaneExecutor) -> str:
+        call = in_flight(executor.run(fetch))
+        assert await asyncio.to_thread(fetching.wait, 20)
+        await cancel(call)
+        return await executor.run(lambda: "free")
+
+    assert serve(main, lanes=1) == "free"
+
+
+def test_a_task_that_a_handler_left_behind_is_cancelled_with_its_sql(caplog: Any) -> None:
+    statement = Statement()
+
+    async def handler(executor: LaneExecutor, left: list["asyncio.Task[Any]"]) -> str:
+        with executor.context():
+            left.append(asyncio.create_task(sync_to_async(statement)()))
+            left.append(asyncio.create_task(sync_to_async(run_sql)(sql())))
+            await statement.until_begun()
+            return "done"
+
+    async def main(executor: LaneExecutor) -> tuple[str, list[bool]]:
+        left: list[asyncio.Task[Any]] = []
+        answer = await in_flight(handler(executor, left))
+        await asyncio.wait(left)
+        await executor.run(lambda: "the lane is back")
+        return answer, [task.cancelled() for task in left]
+
+    with caplog.at_level(logging.DEBUG):
+        assert serve(main, lanes=1) == ("done", [True, True])
+    assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
+    assert "its SQL has been stopped" in caplog.text
+
+
+def test_nothing_is_interrupted_when_the_call_has_waited_for_all_it_began() -> None:
+    begun: list[str] = []
+
+    async def handler(executor: LaneExecutor) -> None:
+        with executor.context():
+            await asyncio.gather(*[Group.objects.acount() for _ in range(5)])
+
+    async def main(executor: LaneExecutor) -> None:
+        for _ in range(20):
+            await in_flight(handler(executor))
+            await executor.run(Group.objects.count)
+            begun.extend(thread.name for thread in interrupters())
+
+    serve(main)
+    assert begun == []
+
+
+def test_a_function_that_goes_on_is_stopped_at_its_next_statement(gate: Gate, kept_connections: None) -> None:
+    outcomes: list[type[BaseException] | None] = []
+
+    def attempt() -> None:
+        try:
+            run_sql("INSERT INTO auth_group (name) VALUES ('never') RETURNING name" if not outcomes else "SELECT 1")
+        except Exception as problem:
+            outcomes.append(type(problem))
+        else:
+            outcomes.append(None)
+
+    def stubborn() -> None:
+        with transaction.atomic():
+            attempt()
+            gate()
+            attempt()
+            attempt()
+            attempt()
+
+    async def main(executor: LaneExecutor) -> int:
+        call = in_flight(executor.run(stubborn))
+        await gate.until_reached()
+        await cancel(call)
+        gate.opened.set()
+        return await executor.run(Group.objects.count)
+
+    assert serve(main, lanes=1) == 0
+    assert outcomes == [None, CallOver, CallOver, CallOver]
+
+
+def test_an_interrupted_connection_is_closed_and_the_next_call_gets_another(kept_connections: None) -> None:
+    statement = Statement()
+
+    def raw() -> Any:
+        Group.objects.count()
+        return connection.connection
+
+    def is_closed(raw: Any) -> bool:
+        try:
+            raw.execute("SELECT 1")
+        except Exception as problem:
+            return "closed" in str(problem)
+        return False
+
+    async def main(executor: LaneExecutor) -> tuple[bool, bool]:
+        before = await executor.run(raw)
+        call = in_flight(executor.run(statement))
+        await statement.until_begun()
+        await cancel(call)
+        after = await executor.run(raw)
+        return before is after, await executor.run(is_closed, before)
+
+    assert serve(main, lanes=1) == (False, True)
+
+
+def test_the_sql_of_other_calls_goes_on(kept_connections: None) -> None:
+    victims = [Statement() for _ in range(3)]
+    innocent = Statement(sql(0.5))
+
+    async def main(executor: LaneExecutor) -> Any:
+        call = in_flight(executor.run(innocent))
+        await innocent.until_begun()
+        for victim in victims:
+            doomed = in_flight(executor.run(victim))
+            await victim.until_begun()
+            await cancel(doomed)
+        await call
+        return innocent.outcome
+
+    assert serve(main, lanes=2, queue=5) == "ran"
+
+
+def test_a_call_that_rests_keeps_what_its_tasks_run_until_it_is_over() -> None:
+    resting = Statement(sql(0.3))
+    doomed = Statement()
+
+    async def handler(executor: LaneExecutor) -> None:
+        with executor.context():
+            running = asyncio.create_task(sync_to_async(resting)())
+            await resting.until_begun()
+            executor.rest()
+            assert await executor.run(lambda: "on another lane") == "on another lane"
+            await running
+            left = asyncio.create_task(sync_to_async(doomed)())
+            await doomed.until_begun()
+            executor.rest()
+            assert not left.done()
+
+    async def main(executor: LaneExecutor) -> None:
+        await in_flight(handler(executor))
+        await doomed.until_ended()
+
+    serve(main)
+    assert (resting.outcome, doomed.outcome) == ("ran", OperationalError)
+
+
+def test_the_next_call_on_the_lane_is_not_the_one_that_is_interrupted() -> None:
+    """A stay that a question ended is over; the lane is another call's when the first call ends."""
+    other = Statement(sql(0.3))
+
+    async def first(executor: LaneExecutor) -> None:
+        with executor.context():
+            task = asyncio.create_task(sync_to_async(run_sql)(sql(0.05)))
+            await asyncio.sleep(0)
+            executor.rest()
+            await task
+            await other.until_begun()
+
+    async def main(executor: LaneExecutor) -> None:
+        call = in_flight(first(executor))
+        await asyncio.sleep(0)
+        await asyncio.gather(call, in_flight(executor.run(other)))
+
+    serve(main, lanes=1)
+    assert other.outcome == "ran"
+
+
+def test_without_the_option_sql_runs_to_its_end() -> None:
+    statement = Statement(sql(0.3))
+
+    async def main(executor: LaneExecutor) -> Any:
+        call = in_flight(executor.run(statement))
+        await statement.until_begun()
+        await cancel(call)
+        return await executor.run(lambda: statement.outcome)
+
+    assert serve(main, lanes=1, interrupt=False) == "ran"
+
+
+def test_the_loop_turns_while_sql_is_interrupted(monkeypatch: Any) -> None:
+    """An unreachable server takes its time to refuse a cancellation."""
+    statement, asked = Statement(), threading.Event()
+    from mcp_django.runtime import interrupt
+
+    real = interrupt._interrupt
+
+    def slow(connection: Any) -> None:
+        asked.set()
+        time.sleep(0.3)
+        real(connection)
+
+    monkeypatch.setattr(interrupt, "_interrupt", slow)
+
+    async def main(executor: LaneExecutor) -> float:
+        call = in_flight(executor.run(statement))
+        await statement.until_begun()
+        await cancel(call)
+        longest, last = 0.0, time.perf_counter()
+        while not statement.ended.is_set():
+            await asyncio.sleep(0.001)
+            longest, last = max(longest, time.perf_counter() - last), time.perf_counter()
+        assert asked.is_set()
+        return longest
+
+    assert serve(main, lanes=1) < 0.25
+
+
+def test_a_function_in_python_is_left_to_end_and_its_lane_comes_back(gate: Gate, kept_connections: None) -> None:
+    async def main(executor: LaneExecutor) -> str:
+        await executor.run(Group.objects.count)
+        call = in_flight(executor.run(gate))
+        await gate.until_reached()
+        await cancel(call)
+        await asyncio.sleep(0.05)
+        gate.opened.set()
+        free = await executor.run(lambda: "free")
+        await eventually(lambda: not interrupters())
+        return free
+
+    assert serve(main, lanes=1) == "free"
+
+
+@pytest.mark.parametrize("kind", ["pool", "returning_pool"])
+def test_a_pooled_connection_of_a_call_that_is_over_is_closed_before_it_is_given_back(
+    gate: Gate, kind: str, request: pytest.FixtureRequest
+) -> None:
+    """A cancellation may still be on its way to it, and would hit the call that gets it next."""
+    request.getfixturevalue(kind)
+    raws: list[Any] = []
+
+    def closes() -> None:
+        Group.objects.count()
+        raws.append(connection.connection)
+        gate()
+        connection.close()
+        raws.append(raws[0].closed)
+
+    async def main(executor: LaneExecutor) -> None:
+        call = in_flight(executor.run(closes))
+        await gate.until_reached()
+        await cancel(call)
+        gate.opened.set()
+        await executor.run(Group.objects.count)
+
+    serve(main, lanes=1)
+    assert raws[1] is True
+
+
+class TestEngines:
+    """Without a database: what is asked of whose connection."""
+
+    @staticmethod
+    def asked(vendor: str, raw: Any) -> bool:
+        """Does a shut gate ask this connection to stop?"""
+        gate = SqlGate()
+        gate.connections["default"] = SimpleNamespace(vendor=vendor, connection=raw, alias="default")  # type: ignore[assignment]
+        gate.stop()
+        try:
+            return bool(raw.called.wait(0.3))
+        finally:
+            gate.settle()
+
+    @staticmethod
+    def raw(**methods: str) -> Any:
+        raw = SimpleNamespace(called=threading.Event(), info=SimpleNamespace(transaction_status=1))
+        for name in methods:
+            setattr(raw, name, lambda **kwargs: raw.called.set())
+        return raw
+
+    @pytest.mark.parametrize(
+        ("vendor", "method"), [("sqlite", "interrupt"), ("postgresql", "cancel_safe"), ("postgresql", "cancel")]
+    )
+    def test_postgresql_and_sqlite_are_asked_to_stop(self, vendor: str, method: str) -> None:
+        assert self.asked(vendor, self.raw(**{method: ""}))
+
+    def test_a_connection_to_postgresql_that_does_nothing_is_left_alone(self) -> None:
+        raw = self.raw(cancel_safe="")
+        raw.info.transaction_status = 0
+        assert not self.asked("postgresql", raw)
+
+    @pytest.mark.parametrize("vendor", ["mysql", "oracle"])
+    def test_other_engines_are_not(self, vendor: str) -> None:
+        assert not self.asked(vendor, self.raw(interrupt="", cancel="", cancel_safe=""))

@@ -1,0 +1,378 @@
+"""The end of a process: who hears the signal, who is told when, what is waited for and what is ended."""
+
+import asyncio
+import gc
+import signal
+import threading
+import weakref
+from collections.abc import Awaitable, Callable, Iterator
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from mcp_django.runtime import lifecycle as module
+from mcp_django.runtime.lifecycle import Lifecycle
+from tests.server.engine import make_server
+from tests.server.test_lifespan import Log
+
+BOTH = (signal.SIGTERM, signal.SIGINT)
+LONG = 10.0
+
+
+class Call:
+    """A call in flight, which lands when told to."""
+
+    def __init__(self, ends: bool = True) -> None:
+        self.gate, self.ended, self.answered = asyncio.Event(), "", False
+        self.loop = asyncio.get_running_loop()
+        self.task: asyncio.Task[None] | None = self.loop.create_task(self._fly())
+        self._ends = ends
+
+    async def _fly(self) -> None:
+        while not self.gate.is_set():
+            try:
+                await self.gate.wait()
+            except asyncio.CancelledError:
+                if self._ends:
+                    break
+        self.ended = self.ended or "landed"
+        self.answered = True
+
+    def shut_down(self) -> None:
+        assert self.task is not None
+        self.ended = "shut down"
+        self.task.cancel()
+
+
+class Process:
+    """A lifecycle, and the handlers of a server that notes what it is told."""
+
+    def __init__(self, grace: float = LONG) -> None:
+        self.told: list[int] = []
+        self.closed: list[Any] = []
+        self.end = asyncio.Event()
+        self.lifecycle = Lifecycle(grace=lambda: grace, close_lanes=self.closed.append)
+
+    def handle(self, number: int, frame: FrameType | None) -> None:
+        self.told.append(number)
+        self.end.set()
+
+    def serve(self, main: Callable[[], Awaitable[Any]]) -> Any:
+        """Run on the main thread with the server's handlers in place, as uvicorn and Twisted do."""
+
+        async def bounded() -> Any:
+            for number in BOTH:
+                signal.signal(number, self.handle)
+            async with asyncio.timeout(LONG):
+                return await main()
+
+        return asyncio.run(bounded())
+
+    def begin(self, ends: bool = True) -> Call:
+        call = Call(ends)
+        self.lifecycle.board(call)
+        return call
+
+
+@pytest.fixture(autouse=True)
+def handlers() -> Iterator[None]:
+    """Put the signal handlers back."""
+    before = {number: signal.getsignal(number) for number in BOTH}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+async def turns(count: int = 5) -> None:
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+def test_the_server_is_told_when_the_calls_are_done() -> None:
+    process = Process()
+
+    async def main() -> None:
+        call = process.begin()
+        signal.raise_signal(signal.SIGTERM)
+        await turns()
+        assert process.lifecycle.is_draining()
+        assert (process.told, call.ended) == ([], "")
+        call.gate.set()
+        await process.end.wait()
+        assert (process.told, call.ended) == ([signal.SIGTERM], "landed")
+        assert process.closed == [asyncio.get_running_loop()]
+
+    process.serve(main)
+
+
+def test_a_server_that_will_say_lifespan_shutdown_is_told_at_once() -> None:
+    process = Process()
+
+    async def main() -> None:
+        await process.lifecycle.open(())
+        call = process.begin()
+        signal.raise_signal(signal.SIGTERM)
+        assert process.told == [signal.SIGTERM]
+        assert process.lifecycle.is_draining()
+        await turns()
+        assert call.ended == ""
+        call.gate.set()
+        await process.lifecycle.close()
+        assert call.ended == "landed"
+
+    process.serve(main)
+
+
+@pytest.mark.parametrize("second", BOTH)
+def test_a_second_signal_reaches_the_server_at_once(second: signal.Signals) -> None:
+    process = Process()
+
+    async def main() -> None:
+        call = process.begin()
+        signal.raise_signal(signal.SIGINT)
+        assert process.told == []
+        signal.raise_signal(second)
+        assert process.told == [second]
+        call.gate.set()
+
+    process.serve(main)
+
+
+def test_a_handler_of_the_loop_is_called_too() -> None:
+    process = Process()
+
+    async def main() -> None:
+        heard = asyncio.Event()
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, heard.set)
+        call = process.begin()
+        signal.raise_signal(signal.SIGTERM)
+        await heard.wait()
+        assert process.lifecycle.is_draining()
+        call.gate.set()
+
+    process.serve(main)
+
+
+@pytest.mark.parametrize("before", [signal.SIG_DFL, signal.SIG_IGN])
+def test_a_process_that_has_no_handler_for_sigterm_keeps_what_it_has(before: signal.Handlers) -> None:
+    process = Process()
+
+    async def main() -> None:
+        signal.signal(signal.SIGTERM, before)
+        handler = signal.getsignal(signal.SIGINT)
+        process.begin().gate.set()
+        assert signal.getsignal(signal.SIGTERM) is before
+        assert signal.getsignal(signal.SIGINT) is handler
+
+    process.serve(main)
+
+
+def test_control_c_keeps_its_python_meaning_where_the_server_has_none_for_it() -> None:
+    process = Process()
+
+    async def main() -> None:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        process.begin().gate.set()
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        assert signal.getsignal(signal.SIGTERM) != process.handle
+
+    process.serve(main)
+
+
+def test_handlers_are_chained_once_however_many_calls_and_loops_there_are() -> None:
+    process = Process()
+
+    async def main() -> None:
+        process.begin().gate.set()
+        ours = signal.getsignal(signal.SIGTERM)
+        for number in (1, 2):
+            process.begin().gate.set()
+            await asyncio.to_thread(asyncio.run, elsewhere())
+            assert signal.getsignal(signal.SIGTERM) is ours, number
+
+    async def elsewhere() -> None:
+        process.begin().gate.set()
+
+    process.serve(main)
+
+
+def test_another_thread_chains_nothing() -> None:
+    process = Process()
+
+    async def elsewhere() -> None:
+        process.begin().gate.set()
+        await turns()
+
+    async def main() -> None:
+        handler = signal.getsignal(signal.SIGTERM)
+        await asyncio.to_thread(asyncio.run, elsewhere())
+        assert signal.getsignal(signal.SIGTERM) is handler
+
+    process.serve(main)
+
+
+def test_every_loop_of_the_process_drains() -> None:
+    process = Process()
+    ready, heard = threading.Event(), threading.Event()
+
+    async def elsewhere() -> None:
+        told = asyncio.Event()
+        process.lifecycle.on_drain(told.set)
+        ready.set()
+        await told.wait()
+        assert process.lifecycle.is_draining()
+        heard.set()
+
+    async def main() -> None:
+        process.begin().gate.set()
+        other = asyncio.create_task(asyncio.to_thread(asyncio.run, elsewhere()))
+        await asyncio.to_thread(ready.wait, LONG)
+        signal.raise_signal(signal.SIGTERM)
+        await other
+        await process.end.wait()
+
+    process.serve(main)
+    assert heard.is_set()
+
+
+def test_what_outlasts_the_grace_is_ended_and_the_server_told() -> None:
+    process = Process(grace=0.01)
+
+    async def main() -> None:
+        call = process.begin()
+        signal.raise_signal(signal.SIGTERM)
+        await process.end.wait()
+        assert call.ended == "shut down"
+
+    process.serve(main)
+
+
+def test_a_call_that_cannot_be_ended_does_not_stop_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "UNWIND", 0.02)
+    process = Process(grace=0)
+
+    async def main() -> None:
+        call = process.begin(ends=False)
+        signal.raise_signal(signal.SIGTERM)
+        await process.end.wait()
+        assert call.ended == "shut down"
+        assert not call.answered
+        call.gate.set()
+
+    process.serve(main)
+
+
+def test_lifespans_are_left_after_the_calls_and_before_the_server_is_told() -> None:
+    process, log = Process(), Log()
+    server = make_server(lifespan=log.lifespan())
+    process.lifecycle.keep(server)
+
+    async def main() -> None:
+        call = process.begin()
+        await server.lifespan.enter()
+        signal.raise_signal(signal.SIGTERM)
+        await turns()
+        assert log == ["in"]
+        call.gate.set()
+        await process.end.wait()
+        assert log == ["in", "out"]
+
+    process.serve(main)
+
+
+def test_lifespan_shutdown_waits_for_calls_that_lost_their_client_and_ends_them_after_the_grace() -> None:
+    process = Process(grace=0.01)
+
+    async def main() -> None:
+        await process.lifecycle.open(())
+        call = process.begin()
+        await process.lifecycle.close()
+        assert call.ended == "shut down"
+        assert process.lifecycle.is_draining()
+        assert process.closed == [asyncio.get_running_loop()]
+
+    process.serve(main)
+
+
+async def test_streams_are_told_once_when_draining_begins() -> None:
+    process, told = Process(), []
+    taken_back = process.lifecycle.on_drain(lambda: told.append("taken back"))
+    process.lifecycle.on_drain(lambda: told.append("first"))
+    taken_back()
+    await process.lifecycle.close()
+    assert told == ["first"]
+    process.lifecycle.on_drain(lambda: told.append("late"))()
+    assert told == ["first", "late"]
+
+
+async def test_a_stream_that_cannot_be_told_does_not_stop_the_others(caplog: pytest.LogCaptureFixture) -> None:
+    process, told = Process(), []
+
+    def fail() -> None:
+        raise RuntimeError("the stream is broken")
+
+    process.lifecycle.on_drain(fail)
+    process.lifecycle.on_drain(lambda: told.append("other"))
+    await process.lifecycle.close()
+    assert told == ["other"]
+    assert "the stream is broken" in caplog.text
+
+
+async def test_a_loop_may_serve_again_after_it_was_drained() -> None:
+    process = Process()
+    for _ in range(2):
+        await process.lifecycle.open(())
+        assert not process.lifecycle.is_draining()
+        await process.lifecycle.close()
+        assert process.lifecycle.is_draining()
+
+
+def test_another_loop_is_not_draining_because_one_was() -> None:
+    process = Process()
+    process.serve(process.lifecycle.close)
+
+    async def main() -> None:
+        assert process.lifecycle.has_drained
+        assert not process.lifecycle.is_draining()
+
+    process.serve(main)
+
+
+@pytest.mark.parametrize("scoped", [True, False])
+def test_a_loop_that_is_over_is_not_kept(scoped: bool) -> None:
+    process = Process()
+
+    async def main() -> weakref.ref[asyncio.AbstractEventLoop]:
+        call = process.begin()
+        if scoped:
+            await process.lifecycle.open(())
+        call.gate.set()
+        assert call.task is not None
+        await call.task
+        process.lifecycle.flights.clear()
+        signal.raise_signal(signal.SIGTERM)
+        if scoped:
+            await process.lifecycle.close()
+        await process.end.wait()
+        process.closed.clear()
+        process.end = asyncio.Event()  # the old one knows the loop, too
+        return weakref.ref(asyncio.get_running_loop())
+
+    loop = process.serve(main)
+    gc.collect()
+    assert loop() is None
+
+
+async def test_lifespans_that_were_entered_are_left_when_another_fails() -> None:
+    process, log = Process(), Log()
+    good, bad = make_server(lifespan=log.lifespan()), make_server(lifespan=broken, alias="shop")
+    for server in (good, bad):
+        process.lifecycle.keep(server)
+    with pytest.raises(RuntimeError, match='"shop" failed at startup: ValueError: no such warehouse'):
+        await process.lifecycle.open([good, bad])
+    assert log == ["in", "out"]
+
+
+def broken(server: Any) -> Any:
+    raise ValueError("no such warehouse")

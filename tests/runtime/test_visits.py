@@ -1,0 +1,218 @@
+"""What becomes of the SQL of a call that is over where it runs on its caller's own thread. Its statements would take a
+minute: whoever waits for one fails.
+"""
+
+import asyncio
+import gc
+import threading
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+import pytest
+from asgiref.sync import async_to_sync
+from django.contrib.auth.models import Group
+from django.db import OperationalError, connection, connections, transaction
+
+from mcp_django.runtime.executor import LaneExecutor
+from mcp_django.runtime.interrupt import CallOver
+from mcp_django.runtime.lanes import here
+from tests.runtime.serving import Gate, Statement, real_threads, run_sql, sql
+
+T = TypeVar("T")
+
+
+def visit(main: Callable[[LaneExecutor], Awaitable[T]], *, interrupt: bool = True) -> T:
+    """Run `main` as WSGI runs an async view, whose plain functions run on the current thread."""
+    executor = LaneExecutor(interrupt=interrupt)
+    loops: list[threading.Thread] = []
+
+    async def bounded() -> T:
+        loops.append(threading.current_thread())
+        async with asyncio.timeout(30):
+            return await main(executor)
+
+    try:
+        return async_to_sync(bounded)()
+    finally:
+        executor.close()
+        # asgiref leaves the loop's thread to the garbage collector, and other tests count threads.
+        gc.collect()
+        loops[0].join(5)
+
+
+def in_a_thread(work: Callable[[], T]) -> T:
+    """Do `work` on a thread of a WSGI server, which has connections of its own."""
+    results: list[Any] = []
+
+    def run() -> None:
+        try:
+            results.append(work())
+        except BaseException as problem:
+            results.append(problem)
+        finally:
+            connection.close()
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join(60)
+    assert results, "the thread hangs"
+    if isinstance(results[0], BaseException):
+        raise results[0]
+    return results[0]  # type: ignore[no-any-return]
+
+
+async def cancel(task: "asyncio.Task[Any]") -> None:
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+async def cancelled_at(statement: Statement, executor: LaneExecutor) -> None:
+    call = asyncio.create_task(executor.run(statement))
+    await statement.until_begun()
+    await cancel(call)
+
+
+def is_untouched() -> bool:
+    own = connections["default"]
+    return own.execute_wrappers == [] and "_close" not in vars(own) and not getattr(here, "gate", None)
+
+
+@real_threads
+class TestOutsideOfTransactions:
+    def test_the_sql_of_a_cancelled_call_ends_and_the_thread_goes_on_with_a_fresh_connection(self) -> None:
+        statement = Statement()
+
+        def request() -> tuple[bool, bool, int]:
+            Group.objects.create(name="before")
+            before = connection.connection
+            visit(lambda executor: cancelled_at(statement, executor))
+            untouched = is_untouched()
+            return untouched, connection.connection is not before, Group.objects.count()
+
+        assert in_a_thread(request) == (True, True, 1)
+        assert statement.outcome is OperationalError
+
+    def test_it_ends_however_early_the_cancellation_comes(self) -> None:
+        """Before the function has begun, while it connects, before the database has the statement."""
+
+        async def main(executor: LaneExecutor) -> None:
+            for turns in range(20):
+                call = asyncio.create_task(executor.run(run_sql, sql()))
+                for _ in range(turns):
+                    await asyncio.sleep(turns / 20_000)
+                await cancel(call)
+
+        def request() -> tuple[bool, str]:
+            visit(main)
+            return is_untouched(), run_sql("SELECT 1")
+
+        assert in_a_thread(request) == (True, "ran")
+
+    def test_a_function_that_goes_on_is_stopped_at_its_next_statement(self, gate: Gate) -> None:
+        seen: list[Any] = []
+
+        def works_on() -> None:
+            with transaction.atomic():
+                Group.objects.create(name="half")
+                gate()
+                try:
+                    Group.objects.create(name="other half")
+                except BaseException as problem:
+                    seen.append(type(problem))
+                    raise
+
+        async def main(executor: LaneExecutor) -> None:
+            call = asyncio.create_task(executor.run(works_on))
+            await gate.until_reached()
+            await cancel(call)
+            gate.opened.set()
+
+        def request() -> tuple[int, Any]:
+            visit(main)
+            kept = vars(connections["default"])["rollback_exc"]
+            return Group.objects.count(), kept
+
+        assert in_a_thread(request) == (0, None)
+        assert seen == [CallOver]
+
+    def test_a_pooled_connection_is_closed_before_it_is_given_back(self, pool: None) -> None:
+        statement = Statement()
+
+        def request() -> tuple[bool, int]:
+            Group.objects.count()
+            before = connection.connection
+            visit(lambda executor: cancelled_at(statement, executor))
+            return before.closed, Group.objects.count()
+
+        assert in_a_thread(request) == (True, 0)
+
+    def test_a_call_that_ends_by_itself_keeps_the_connection(self) -> None:
+        async def main(executor: LaneExecutor) -> int:
+            return await executor.run(Group.objects.count)
+
+        def request() -> bool:
+            Group.objects.count()
+            before = connection.connection
+            visit(main)
+            return connection.connection is before and is_untouched()
+
+        assert in_a_thread(request)
+
+    def test_it_can_be_switched_off(self) -> None:
+        statement = Statement(sql(0.5))
+        in_a_thread(lambda: visit(lambda executor: cancelled_at(statement, executor), interrupt=False))
+        assert statement.outcome == "ran"
+
+
+@real_threads
+def test_a_connection_that_threads_share_is_left_alone() -> None:
+    statement = Statement(sql(0.5))
+
+    def request() -> bool:
+        Group.objects.count()
+        before = connection.connection
+        connection.inc_thread_sharing()
+        try:
+            visit(lambda executor: cancelled_at(statement, executor))
+        finally:
+            connection.dec_thread_sharing()
+        return connection.connection is before
+
+    assert in_a_thread(request)
+    assert statement.outcome == "ran"
+
+
+@real_threads
+@pytest.mark.parametrize("kind", ["atomic", "no autocommit"])
+def test_a_transaction_of_the_caller_is_left_alone(kind: str) -> None:
+    statement = Statement(sql(0.5))
+
+    def inside() -> bool:
+        Group.objects.create(name="mine")
+        before = connection.connection
+        visit(lambda executor: cancelled_at(statement, executor))
+        return connection.connection is before and Group.objects.count() == 1
+
+    def request() -> tuple[bool, int]:
+        if kind == "atomic":
+            with transaction.atomic():
+                kept = inside()
+        else:
+            transaction.set_autocommit(False)
+            kept = inside()
+            transaction.commit()
+            transaction.set_autocommit(True)
+        return kept, Group.objects.count()
+
+    assert in_a_thread(request) == (True, 1)
+    assert statement.outcome == "ran"
+
+
+@pytest.mark.django_db
+def test_the_transaction_of_a_test_is_left_alone() -> None:
+    Group.objects.create(name="mine")
+    statement = Statement(sql(0.5))
+    visit(lambda executor: cancelled_at(statement, executor))
+    assert statement.outcome == "ran"
+    assert Group.objects.count() == 1

@@ -1,0 +1,158 @@
+"""What of a call may stand in a log: bounded, on one line, without secrets."""
+
+from typing import Any
+
+import pytest
+
+from mcp_django.models import Session as SessionRow
+from mcp_django.protocol import jsonrpc
+from mcp_django.protocol.headers import Headers
+from mcp_django.protocol.revisions import REVISIONS
+from mcp_django.server.call import Call, Connection
+from mcp_django.server.labels import (
+    LENGTH,
+    call_id_of,
+    fields_of,
+    label,
+    principal_of,
+    session_of,
+    target_of,
+    trace_id_of,
+    uri_label,
+)
+from mcp_django.server.streams import Outbox
+from tests.server.engine import HANDSHAKE, STATELESS, Peer, make_server, somebody
+
+HOSTILE = [
+    "line\nfeed",
+    "carriage\rreturn",
+    "\x1b[31mred",
+    "\x00\x07\x7f\x85\x9b",
+    "separators\u2028\u2029",
+    "turned \u202e round",
+    "half a \ud800 pair",
+    "back\\slash",
+    "\N{TAG LATIN SMALL LETTER A}",
+]
+
+
+def made(method: str, params: Any, *, version: str = STATELESS, id: Any = 1, name: str = "somebody") -> Call:
+    peer = Peer(make_server(), version=version, principal=somebody(name=name))
+    revision = REVISIONS[version]
+    connection = Connection(peer.principal, headers=Headers(), session=peer.session)
+    message = jsonrpc.Request(id, method, params)
+    era = peer.pipeline.eras[revision.era]
+    return Call(message, revision, era, connection, peer.server, Outbox(), {}, {}, {})
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_what_does_not_print_is_escaped(text: str) -> None:
+    shown = label(text)
+    assert shown.isprintable()
+    assert shown.encode().decode("unicode_escape").encode("utf-16", "surrogatepass") == text.encode(
+        "utf-16", "surrogatepass"
+    )
+
+
+@pytest.mark.parametrize("text", ["", "add", "größe", "名前", "a b", "100%"])
+def test_what_prints_stays(text: str) -> None:
+    assert label(text) == text
+
+
+def test_no_text_is_long() -> None:
+    assert label("x" * LENGTH) == "x" * LENGTH
+    assert label("x" * 1_000_000) == "x" * LENGTH + "…"
+    assert len(label("\n" * 1_000_000)) == 2 * LENGTH + 1
+
+
+@pytest.mark.parametrize(
+    ("uri", "shown"),
+    [
+        ("note://static", "note://static"),
+        ("https://user:password@example.com/a", "https://example.com/a"),
+        ("https://example.com/a?token=secret", "https://example.com/a?…"),
+        ("https://example.com/a#secret", "https://example.com/a?…"),
+        ("https://u:p@example.com:80/@me?x=1#y", "https://example.com:80/@me?…"),
+        ("mailto:somebody@example.com", "mailto:somebody@example.com"),
+        ("http://[broken", "http://[broken"),
+        ("note://a\nb", "note://a\\nb"),
+        ("note://" + "x" * 500, "note://" + "x" * (LENGTH - 7) + "…"),
+        ("note://" + "x" * 5000 + "@host/?secret", "note://host/?…"),
+        ("", ""),
+    ],
+)
+def test_a_uri_is_shown_without_its_secrets(uri: str, shown: str) -> None:
+    assert uri_label(uri) == shown
+
+
+@pytest.mark.parametrize(
+    ("method", "params", "target"),
+    [
+        ("tools/call", {"name": "add", "arguments": {"name": "secret"}}, "add"),
+        ("prompts/get", {"name": "welcome"}, "welcome"),
+        ("resources/read", {"uri": "note://x?secret"}, "note://x?…"),
+        ("completion/complete", {"ref": {"type": "ref/prompt", "name": "welcome"}}, "welcome"),
+        ("completion/complete", {"ref": {"type": "ref/resource", "uri": "note://{x}"}}, "note://{x}"),
+        ("completion/complete", {"ref": "welcome"}, None),
+        ("tools/list", {"cursor": "x"}, None),
+        ("tools/list", None, None),
+        ("tools/call", {"name": ["add"]}, None),
+        ("tools/call", {"uri": "note://x"}, None),
+        ("resources/read", {"uri": 7, "name": "x"}, None),
+        ("no/such", {"name": "line\nfeed"}, "line\\nfeed"),
+    ],
+)
+def test_a_call_is_about(method: str, params: Any, target: str | None) -> None:
+    assert target_of(made(method, params)) == target
+
+
+def test_the_principal_is_shown_by_its_key() -> None:
+    assert principal_of(made("ping", None, name="ali\nce")) == "tests|ali\\nce|"
+
+
+def test_a_session_is_shown_by_the_beginning_of_its_hash() -> None:
+    shown = session_of(made("ping", None, version=HANDSHAKE))
+    assert shown == SessionRow.hash("session")[:8]
+    assert session_of(made("tools/list", None)) is None
+
+
+@pytest.mark.parametrize(("id", "shown"), [(7, "7"), ("a\nb", "a\\nb"), ("x" * 200, "x" * LENGTH + "…")])
+def test_the_id_is_shown_as_text(id: Any, shown: str) -> None:
+    assert call_id_of(made("ping", None, id=id)) == shown
+
+
+def test_the_trace_is_that_of_the_call_s_own_span_if_it_has_one() -> None:
+    call = made("ping", None)
+    assert trace_id_of(call) is None
+    call = made("ping", None)
+    call.meta["traceparent"] = f"00-{'a' * 32}-{'b' * 16}-01"
+    assert trace_id_of(call) == "a" * 32
+    call.fate.trace_id = "c" * 32
+    assert trace_id_of(call) == "c" * 32
+
+
+def test_what_a_call_does_not_have_is_left_out() -> None:
+    assert fields_of(made("tools/list", None)) == {
+        "mcp_server": "default",
+        "mcp_method": "tools/list",
+        "mcp_principal": "tests|somebody|",
+        "mcp_call_id": "1",
+    }
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "http://us\ter:secret@host/x",
+        "http://user:se[cret@host/x",
+        "http://user:secret@host\u2100/x",
+        "//user:secret@host/x",
+        "http://user:secret@at@host/x",
+        f"http://user:{'secret' * 500}@host/x",
+    ],
+)
+def test_who_logs_in_is_left_out_of_odd_uris_too(uri: str) -> None:
+    shown = uri_label(uri)
+    assert "secret" not in shown
+    assert "user" not in shown
+    assert "host" in shown

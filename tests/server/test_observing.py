@@ -1,0 +1,437 @@
+"""What the observer of a server is told: of every call once, whatever becomes of it."""
+
+import asyncio
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from mcp_django import Call, Context, MCPError, Outcome, Server, ToolError, current_call
+from mcp_django.protocol import jsonrpc
+from mcp_django.protocol.errors import InvalidRequest
+from mcp_django.protocol.revisions import Era
+from mcp_django.server.call import Connection
+from mcp_django.server.ports import Overloaded
+from mcp_django.server.streams import Outbox
+from mcp_django.server.work import Receipt, Work
+from tests.server.engine import HANDSHAKE, STATELESS, Peer, accept, make_server, ports
+
+BATCHING = "2025-03-26"
+both = pytest.mark.parametrize("version", [HANDSHAKE, STATELESS])
+however = pytest.mark.parametrize("attending", [False, True], ids=["alone", "attended"])
+
+
+class Refused(MCPError):
+    code = -32001
+
+
+class Recorder:
+    """An observer that writes down what it is told, and that is at every call when `attending`."""
+
+    def __init__(self, attending: bool = False) -> None:
+        self.attending = attending
+        self.told: list[tuple[Call, Outcome, Any]] = []
+        self.diary: list[str] = []
+        self.current: list[Call | None] = []
+        self.at_the_beginning: Callable[[], Any] | None = None
+
+    def attend(self, call: Call) -> "Attendance | None":
+        return Attendance(self, call) if self.attending else None
+
+    def over(self, call: Call, outcome: Outcome, problem: Any) -> None:
+        self.told.append((call, outcome, problem))
+        self.current.append(current_call())
+
+    @property
+    def outcomes(self) -> list[str]:
+        return [str(outcome) for _, outcome, _ in self.told]
+
+    def one(self) -> tuple[Call, Outcome, Any]:
+        (told,) = self.told
+        if self.attending:
+            call, outcome, _ = told
+            assert self.diary == [f"begin {call.method}", f"end {call.method}: {outcome}"]
+        return told
+
+
+@dataclasses.dataclass
+class Attendance:
+    recorder: Recorder
+    call: Call
+
+    async def begin(self) -> None:
+        assert current_call() is self.call
+        self.recorder.diary.append(f"begin {self.call.method}")
+        if self.recorder.at_the_beginning is not None:
+            await self.recorder.at_the_beginning()
+
+    async def end(self, outcome: Outcome, problem: Any) -> None:
+        assert current_call() is self.call
+        assert (outcome, problem) == self.recorder.told[-1][1:]
+        self.recorder.diary.append(f"end {self.call.method}: {outcome}")
+
+
+@pytest.fixture
+def recorder() -> Recorder:
+    return Recorder()
+
+
+def observed(recorder: Recorder, *, lifespan: Any = None, **given: Any) -> Server:
+    """A server whose tools end in every way."""
+    server = make_server(lifespan=lifespan, **given)
+    server.bind(ports(observer=recorder))
+
+    @server.tool
+    async def add(a: int, b: int) -> int:
+        return a + b
+
+    @server.tool(timeout=0.01)
+    async def slow() -> None:
+        await asyncio.Event().wait()
+
+    @server.tool
+    async def fail(how: str) -> Any:
+        if how == "result":
+            return object()
+        raise {
+            "tool": ToolError("for the model"),
+            "bug": RuntimeError("secret"),
+            "protocol": Refused("no"),
+            "overloaded": Overloaded(),
+        }[how]
+
+    @server.tool
+    async def ask(ctx: Context) -> str:
+        return f"{bool(await ctx.elicit('Sure?', bool))}"
+
+    @server.prompt
+    async def broken() -> str:
+        raise RuntimeError("secret")
+
+    @server.prompt(timeout=0.01)
+    async def late() -> str:
+        await asyncio.Event().wait()
+        return ""
+
+    @server.resource("note://{word}")
+    async def note(word: str) -> str:
+        return word
+
+    return server
+
+
+async def ended(peer: Peer, method: str, params: dict[str, Any] | None = None) -> Any:
+    """The result, or the error, of a request."""
+    try:
+        return await peer.request(method, params)
+    except (MCPError, Overloaded) as problem:
+        return problem
+
+
+def calling(name: str, **arguments: Any) -> tuple[str, dict[str, Any]]:
+    return "tools/call", {"name": name, "arguments": arguments}
+
+
+EVERYWHERE = [
+    (("tools/list", None), "ok"),
+    (("resources/list", None), "ok"),
+    (("resources/read", {"uri": "note://x"}), "ok"),
+    (("resources/read", {"uri": "other://x"}), "error"),
+    (calling("add", a=1, b=2), "ok"),
+    (calling("add", a="one", b=2), "tool_error"),
+    (calling("fail", how="tool"), "tool_error"),
+    (calling("fail", how="bug"), "bug"),
+    (calling("fail", how="result"), "bug"),
+    (calling("fail", how="protocol"), "error"),
+    (calling("fail", how="overloaded"), "overloaded"),
+    (calling("slow"), "timeout"),
+    (calling("unknown"), "error"),
+    (("tools/call", {"name": 7}), "error"),
+    (("prompts/get", {"name": "broken"}), "bug"),
+    (("prompts/get", {"name": "late"}), "timeout"),
+    (("prompts/get", {"name": "unknown"}), "error"),
+    (("tools/list", {"cursor": "nonsense"}), "error"),
+    (("no/such/method", None), "error"),
+]
+
+
+@both
+@however
+@pytest.mark.parametrize(("request_", "outcome"), EVERYWHERE)
+async def test_it_is_told_once_how_a_call_ended(version: str, attending: bool, request_: Any, outcome: str) -> None:
+    recorder = Recorder(attending)
+    answer = await ended(Peer(observed(recorder), version=version), *request_)
+    call, told, problem = recorder.one()
+    assert (call.method, told) == (request_[0], outcome)
+    assert problem is (answer if isinstance(answer, Exception) else None)
+    assert current_call() is None
+
+
+@however
+@pytest.mark.parametrize(
+    ("version", "method"), [(HANDSHAKE, "ping"), (HANDSHAKE, "logging/setLevel"), (STATELESS, "server/discover")]
+)
+async def test_what_only_one_era_knows_is_told_too(version: str, method: str, attending: bool) -> None:
+    recorder = Recorder(attending)
+    await ended(Peer(observed(recorder), version=version), method, {"level": "info"})
+    assert recorder.one()[1] == "ok"
+
+
+@however
+async def test_initialize_is_a_call(attending: bool) -> None:
+    recorder = Recorder(attending)
+    peer = Peer(observed(recorder), version=HANDSHAKE)
+    peer.session = None
+    introduction = {"protocolVersion": HANDSHAKE, "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
+    await peer.request("initialize", introduction)
+    assert recorder.one()[:2] == (recorder.told[0][0], "ok")
+    assert recorder.told[0][0].connection.opened is not None
+
+
+@however
+async def test_each_round_of_a_conversation_is_a_call(attending: bool) -> None:
+    recorder = Recorder(attending)
+    peer = Peer(observed(recorder), answer=lambda *_: accept(value=True))
+    assert await peer.text("ask") == "True"
+    assert recorder.outcomes == ["input_required", "ok"]
+
+
+async def test_a_bug_has_the_reference_that_its_answer_has(recorder: Recorder) -> None:
+    text = await Peer(observed(recorder)).error("fail", how="bug")
+    reference = recorder.one()[0].fate.reference
+    assert reference
+    assert text == f"Internal error (reference {reference})"
+
+
+async def test_a_bug_of_a_call_that_middleware_made_is_that_calls(recorder: Recorder) -> None:
+    async def copy(call: Call, call_next: Any) -> Any:
+        return await call_next(dataclasses.replace(call, capabilities={}))
+
+    text = await Peer(observed(recorder, middleware=[copy])).error("fail", how="bug")
+    call, outcome, _ = recorder.one()
+    assert outcome == "bug"
+    assert str(call.fate.reference) in text
+
+
+@pytest.mark.parametrize("method", ["tools/call", "tools/list", "no/such"])
+async def test_a_bug_of_middleware_is_told(method: str, recorder: Recorder) -> None:
+    async def broken(call: Call, call_next: Any) -> Any:
+        raise RuntimeError("secret")
+
+    await ended(Peer(observed(recorder, middleware=[broken])), method, {"name": "add"})
+    assert recorder.one()[1] == "bug"
+
+
+async def test_an_error_that_middleware_made_good_is_none(recorder: Recorder) -> None:
+    async def excuse(call: Call, call_next: Any) -> Any:
+        try:
+            return await call_next(call)
+        except MCPError:
+            return {"excuse": True}
+
+    await Peer(observed(recorder, middleware=[excuse])).request("no/such")
+    assert recorder.one()[1] == "ok"
+
+
+async def test_a_lifespan_that_fails_is_a_bug_of_the_call(recorder: Recorder) -> None:
+    def lifespan(server: Server) -> Any:
+        raise RuntimeError("secret")
+
+    await ended(Peer(observed(recorder, lifespan=lifespan)), "tools/list")
+    assert recorder.one()[1] == "bug"
+
+
+@both
+@however
+async def test_a_call_that_is_cancelled_is_told_after_its_lane_is_free(version: str, attending: bool) -> None:
+    recorder, reached = Recorder(attending), asyncio.Event()
+    server = observed(recorder)
+
+    @server.tool
+    async def wait() -> None:
+        reached.set()
+        await asyncio.Event().wait()
+
+    task = asyncio.ensure_future(Peer(server, version=version).call("wait"))
+    await reached.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert recorder.one()[1:] == ("cancelled", None)
+
+
+async def test_a_call_that_is_cancelled_while_others_begin_never_runs() -> None:
+    recorder, reached = Recorder(attending=True), asyncio.Event()
+
+    async def dawdle() -> None:
+        reached.set()
+        await asyncio.Event().wait()
+
+    recorder.at_the_beginning = dawdle
+    task = asyncio.ensure_future(Peer(observed(recorder)).call("add", a=1, b=2))
+    await reached.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert recorder.one()[1] == "cancelled"
+
+
+@pytest.mark.parametrize(
+    ("problem", "outcome"),
+    [(None, "cancelled"), (InvalidRequest("taken"), "error"), (Overloaded(status=429), "overloaded")],
+)
+@however
+async def test_work_that_is_closed_instead_of_run_is_told(attending: bool, problem: Any, outcome: str) -> None:
+    recorder = Recorder(attending)
+    work = handled(Peer(observed(recorder), version=HANDSHAKE), {"method": "tools/call", "params": {"name": "add"}})
+    work.close(problem)
+    assert recorder.outcomes == [outcome]
+    assert recorder.told[0][2] is problem
+    assert recorder.diary == []
+
+
+def handled(peer: Peer, message: Any) -> Any:
+    """What the pipeline makes of a message of the handshake era, or of several in a batch."""
+    batch = message if isinstance(message, list) else [message]
+    numbered = [{"jsonrpc": "2.0", "id": number, **one} for number, one in enumerate(batch, 1)]
+    for one in numbered:
+        if str(one["method"]).startswith("notifications/"):
+            del one["id"]
+    connection = Connection(peer.principal, session=peer.session)
+    raw = numbered if isinstance(message, list) else numbered[0]
+    return peer.pipeline.handle(peer.pipeline.eras[Era.HANDSHAKE], raw, connection, Outbox())
+
+
+ADD = {"method": "tools/call", "params": {"name": "add", "arguments": {"a": 1, "b": 2}}}
+PING = {"method": "ping"}
+
+
+@however
+async def test_each_element_of_a_batch_is_a_call(attending: bool) -> None:
+    recorder = Recorder(attending)
+    peer = Peer(observed(recorder), version=BATCHING)
+    unknown = {"method": "no/such"}
+    work = handled(peer, [PING, ADD, unknown, {"method": "notifications/initialized"}, {"method": 7}, ADD])
+    assert isinstance(work, Work)
+    answers = jsonrpc.loads(await work.run)
+    assert len(answers) == 5
+    told = sorted((call.method, str(outcome)) for call, outcome, _ in recorder.told)
+    assert told == [
+        ("no/such", "error"),
+        ("notifications/initialized", "ok"),
+        ("ping", "ok"),
+        ("tools/call", "ok"),
+        ("tools/call", "ok"),
+    ]
+
+
+async def test_a_batch_that_is_refused_is_that_many_calls(recorder: Recorder) -> None:
+    peer = Peer(observed(recorder), version=BATCHING)
+    work = handled(peer, [ADD, {"method": "notifications/initialized"}, ADD])
+    work.close(Overloaded(status=429))
+    assert recorder.outcomes == ["overloaded"] * 2
+
+
+async def test_a_batch_that_is_cancelled_before_its_first_step_is_told(recorder: Recorder) -> None:
+    peer = Peer(observed(recorder), version=BATCHING)
+    handled(peer, [ADD, {"method": "notifications/initialized"}, ADD]).close()
+    assert recorder.outcomes == ["cancelled"] * 2
+
+
+@pytest.mark.parametrize("turns", [0, 1, 2, 3, 4])
+async def test_a_batch_that_is_cancelled_is_told_wherever_it_is(turns: int, recorder: Recorder) -> None:
+    server = observed(recorder)
+
+    @server.tool
+    async def wait() -> None:
+        await asyncio.Event().wait()
+
+    peer = Peer(server, version=BATCHING)
+    waiting = {"method": "tools/call", "params": {"name": "wait"}}
+    work = handled(peer, [waiting, {"method": "notifications/initialized"}, waiting])
+    task = asyncio.ensure_future(work.run)
+    await asyncio.sleep(0)  # a task that never began closes nothing; that is for who made it
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert [outcome for call, outcome, _ in recorder.told if call.id is not None] == ["cancelled"] * 2
+    assert peer.session is not None
+    assert peer.session.in_flight == {}
+
+
+async def test_one_of_a_batch_can_be_cancelled(recorder: Recorder) -> None:
+    reached = asyncio.Event()
+    server = observed(recorder)
+
+    @server.tool
+    async def wait() -> None:
+        reached.set()
+        await asyncio.Event().wait()
+
+    peer = Peer(server, version=BATCHING)
+    work = handled(peer, [ADD, {"method": "tools/call", "params": {"name": "wait"}}])
+    task = asyncio.ensure_future(work.run)
+    await reached.wait()
+    await peer.notify("notifications/cancelled", {"requestId": 2})
+    assert len(jsonrpc.loads(await task)) == 1
+    told = {(call.id, str(outcome)) for call, outcome, _ in recorder.told}
+    assert told == {(1, "ok"), (2, "cancelled"), (None, "ok")}
+
+
+async def test_a_message_that_is_no_call_is_not_told(recorder: Recorder) -> None:
+    peer = Peer(observed(recorder), version=HANDSHAKE)
+    peer.session = None
+    with pytest.raises(MCPError):
+        handled(peer, PING | {"method": "tools/list"})
+    peer = Peer(observed(recorder))
+    with pytest.raises(MCPError):
+        await peer.request("tools/list", {"_meta": {"io.modelcontextprotocol/protocolVersion": "1999-01-01"}})
+    assert recorder.told == []
+
+
+@pytest.mark.parametrize(
+    "problem", [None, Refused("no"), RuntimeError("secret"), asyncio.CancelledError("of its own"), Overloaded()]
+)
+async def test_a_notification_is_told_of_without_an_id(problem: Any, recorder: Recorder) -> None:
+    async def middleware(call: Call, call_next: Any) -> Any:
+        if problem is not None:
+            raise problem
+        return await call_next(call)
+
+    recorder.attending = True
+    await Peer(observed(recorder, middleware=[middleware])).notify("notifications/of-your-own")
+    ((call, outcome, _),) = recorder.told
+    assert call.id is None
+    kinds = {type(None): "ok", Refused: "error", Overloaded: "overloaded"}
+    assert outcome == kinds.get(type(problem), "bug")
+    assert recorder.diary == []
+
+
+async def test_a_notification_whose_client_left_was_cancelled(recorder: Recorder) -> None:
+    async def middleware(call: Call, call_next: Any) -> Any:
+        await asyncio.Event().wait()
+
+    server = observed(recorder, middleware=[middleware])
+    task = asyncio.ensure_future(Peer(server).notify("notifications/of-your-own"))
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert [outcome for _, outcome, _ in recorder.told] == ["cancelled"]
+
+
+def test_a_notification_that_is_ignored_is_not_told_of(recorder: Recorder) -> None:
+    peer = Peer(observed(recorder))
+    receipt = peer._handle({"jsonrpc": "2.0", "method": "notifications/x"}, Outbox())
+    assert receipt == Receipt()
+    assert recorder.told == []
+
+
+async def test_the_duration_runs_from_the_message_on(recorder: Recorder) -> None:
+    await Peer(observed(recorder)).error("slow")
+    assert recorder.one()[0].duration >= 0.01

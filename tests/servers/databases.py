@@ -1,0 +1,103 @@
+"""Databases for servers in processes of their own: migrated once, and given to each server as a copy."""
+
+import atexit
+import functools
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import psycopg
+
+from tests.settings import postgres
+
+ROOT = Path(__file__).resolve().parents[2]
+Database = dict[str, Any]
+"""An entry of DATABASES."""
+
+
+def sqlite(file: Path) -> Database:
+    """The entry of a SQLite file, as docs/howto/deploy.md wants it."""
+    options = {"timeout": 20, "transaction_mode": "IMMEDIATE", "init_command": "PRAGMA journal_mode=WAL;"}
+    return {"ENGINE": "django.db.backends.sqlite3", "NAME": str(file), "OPTIONS": options}
+
+
+@contextmanager
+def new_sqlite() -> Iterator[Database]:
+    """A file with the site's tables, gone afterwards."""
+    with tempfile.TemporaryDirectory(prefix="mcp-servers-") as directory:
+        file = Path(directory) / "site.sqlite3"
+        shutil.copy(_migrated_file(), file)
+        yield sqlite(file)
+
+
+@contextmanager
+def new_postgres() -> Iterator[Database]:
+    """A database beside the one that MCP_TEST_POSTGRES names, with the site's tables, gone afterwards.
+
+    Its connections are called as it is: `application_name` in `pg_stat_activity`.
+    """
+    url = os.environ["MCP_TEST_POSTGRES"]
+    name = f"mcp_servers_{uuid.uuid4().hex[:12]}"
+    entry = {**postgres(url), "NAME": name, "OPTIONS": {"application_name": name}}
+    _on_postgres(f"CREATE DATABASE {name}")
+    try:
+        migrate(entry)
+        yield entry
+    finally:
+        _on_postgres(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+def activity(database: Database) -> list[tuple[str, str]]:
+    """State and query of the connections that servers have to a PostgreSQL database."""
+    statement = "SELECT state, query FROM pg_stat_activity WHERE application_name = %s AND datname = application_name"
+    return [(str(state), str(query)) for state, query in _on_postgres(statement, [database["NAME"]])]
+
+
+def migrate(database: Database) -> None:
+    """Make the site's tables."""
+    run = subprocess.run(
+        [sys.executable, "-m", "django", "migrate", "--verbosity=0"],
+        cwd=ROOT,
+        env=environment(database),
+        capture_output=True,
+        text=True,
+    )
+    assert run.returncode == 0, run.stderr
+
+
+def environment(database: Database) -> dict[str, str]:
+    """The environment of a process that works on the site."""
+    return {
+        **os.environ,
+        "PYTHONPATH": str(ROOT),
+        "DJANGO_SETTINGS_MODULE": "tests.servers.site.settings",
+        "SITE_DATABASE": json.dumps(database),
+    }
+
+
+@functools.cache
+def _migrated_file() -> Path:
+    directory = tempfile.mkdtemp(prefix="mcp-servers-")
+    atexit.register(shutil.rmtree, directory, ignore_errors=True)
+    file = Path(directory) / "site.sqlite3"
+    # Without WAL, so that everything is in the one file.
+    migrate({"ENGINE": "django.db.backends.sqlite3", "NAME": str(file)})
+    return file
+
+
+def _on_postgres(statement: str, values: Any = None) -> list[tuple[Any, ...]]:
+    entry = postgres(os.environ["MCP_TEST_POSTGRES"])
+    where = {"host": entry["HOST"], "port": entry["PORT"] or None, "user": entry["USER"], "dbname": entry["NAME"]}
+    if entry["PASSWORD"]:
+        where["password"] = entry["PASSWORD"]
+    with psycopg.connect(**where, autocommit=True) as connection:
+        cursor = connection.execute(statement, values)
+        return [] if cursor.description is None else cursor.fetchall()

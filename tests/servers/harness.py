@@ -1,0 +1,241 @@
+"""Servers in processes of their own: started on a free port, waited for, read out, and always ended.
+
+    with serve("uvicorn", workers=2, settings={"MCP": {"AUTH": "none", "LIMITS": {"LANES": 4}}}) as server:
+        ...  # server.port, server.probe(), server.events(), server.log(), server.terminate()
+
+A test that fails inside the block gets the server's log to see.
+"""
+
+import json
+import os
+import re
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.request import urlopen
+
+from tests.servers.databases import ROOT, Database, environment, new_sqlite
+
+APPLICATION = "tests.servers.site.asgi:application"
+DOORS = {"asgi": "/mcp", "view": "/view/mcp"}
+PATIENCE = 30.0
+"""Seconds until something that should have happened long ago counts as failed."""
+
+
+class _Kind(NamedTuple):
+    module: str
+    bind: tuple[str, ...]
+    """`{port}` stands for the port."""
+    workers: str | None
+    """The option for the number of processes; None when the server has one only."""
+    more: tuple[str, ...] = ()
+
+
+_UVICORN = _Kind("uvicorn", ("--host", "127.0.0.1", "--port", "{port}"), "--workers", ("--log-level", "warning"))
+KINDS = {
+    "uvicorn": _UVICORN._replace(more=(*_UVICORN.more, "--http", "httptools")),
+    "uvicorn-h11": _UVICORN._replace(more=(*_UVICORN.more, "--http", "h11", "--loop", "asyncio")),
+    "daphne": _Kind("daphne", ("-b", "127.0.0.1", "-p", "{port}"), None, ("-v", "0")),
+    "granian": _Kind(
+        "granian",
+        ("--host", "127.0.0.1", "--port", "{port}"),
+        "--workers",
+        ("--interface", "asgi", "--log-level", "warning"),
+    ),
+    "hypercorn": _Kind("hypercorn", ("-b", "127.0.0.1:{port}"), "-w", ("--log-level", "warning")),
+    "gunicorn": _Kind(
+        "gunicorn",
+        ("-b", "127.0.0.1:{port}"),
+        "-w",
+        ("-k", "uvicorn_worker.UvicornWorker", "--log-level", "warning"),
+    ),
+}
+SERVERS = tuple(KINDS)
+
+
+class Ended(NamedTuple):
+    """How a server ended."""
+
+    code: int
+    """Its exit status; negative for a signal."""
+    seconds: float
+    """How long that took."""
+
+
+class Server:
+    """A running server."""
+
+    def __init__(self, kind: str, process: "subprocess.Popen[bytes]", port: int, directory: Path, database: Database):
+        self.kind, self.process, self.port, self.database = kind, process, port, database
+        self._directory = directory
+        self._complaints_before = 0
+
+    def probe(self, *, objects: bool = False) -> dict[str, Any]:
+        """What is alive in the server, or in one of its workers: see `site.probe`."""
+        query = "?objects=1" if objects else ""
+        with urlopen(f"http://127.0.0.1:{self.port}/probe{query}", timeout=PATIENCE) as answer:
+            found: dict[str, Any] = json.load(answer)
+        return found
+
+    def events(self, tag: str | None = None, what: str | None = None) -> list[dict[str, Any]]:
+        """What handlers noted, in all workers and also after the end: see `site.events`."""
+        file = self._directory / "events"
+        # The last line may be half written.
+        lines = file.read_text().rpartition("\n")[0].splitlines() if file.exists() else []
+        found = map(json.loads, lines)
+        return [e for e in found if tag in (None, e["tag"]) and what in (None, e["what"])]
+
+    def event(self, tag: str, what: str, *, within: float = PATIENCE) -> dict[str, Any]:
+        """The first event of a kind, waited for."""
+        until(lambda: self.events(tag, what), within=within, otherwise=lambda: f"{what} of {tag}: {self.events(tag)}")
+        return self.events(tag, what)[0]
+
+    def log(self) -> str:
+        """All that the server has written."""
+        return (self._directory / "log").read_text(errors="replace")
+
+    def complaints(self) -> list[str]:
+        """Lines of the log that somebody should read: warnings, errors, tracebacks. That a call was refused for want of
+        room is a warning that tests provoke.
+        """
+        wrong = re.compile(r"WARN|ERROR|CRITICAL|Traceback|Exception")
+        refused = re.compile(r"mcp_django\.calls: .* overloaded in ")
+        return [line for line in self.log().splitlines() if wrong.search(line) and not refused.search(line)]
+
+    def settle(self) -> None:
+        """Wait until no handler and no call runs. Raises AssertionError if one does not end, or somebody complained
+        since the last time.
+        """
+        until(lambda: not (found := self.probe())["running"] and not found["in_flight"], otherwise=self.probe)
+        complaints = self.complaints()
+        complaints, self._complaints_before = complaints[self._complaints_before :], len(complaints)
+        assert not complaints, complaints
+
+    def terminate(self, sign: int = signal.SIGTERM, *, within: float = PATIENCE) -> Ended:
+        """Send a signal and wait for the end. Raises subprocess.TimeoutExpired when there is none."""
+        began = time.monotonic()
+        self.process.send_signal(sign)
+        code = self.process.wait(within)
+        return Ended(code, time.monotonic() - began)
+
+    def kill(self) -> None:
+        """End it and all of its workers, at once."""
+        try:
+            os.killpg(self.process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        self.process.wait(PATIENCE)
+
+
+@contextmanager
+def serve(
+    kind: str,
+    *,
+    workers: int = 1,
+    settings: Mapping[str, Any] | None = None,
+    database: Database | None = None,
+    environ: Mapping[str, str] | None = None,
+    options: tuple[str, ...] = (),
+) -> Iterator[Server]:
+    """A server of one of `SERVERS`, which answers when the block begins and is gone when it ends.
+
+    Args:
+        kind: A key of `KINDS`.
+        workers: How many processes it has.
+        settings: Django settings that replace those of the site; they must have a JSON form.
+        database: An entry of DATABASES with the site's tables; otherwise a SQLite file of its own.
+        environ: More environment variables.
+        options: More options on the server's command line.
+    """
+    with ExitStack() as stack:
+        directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="mcp-servers-")))
+        database = stack.enter_context(new_sqlite()) if database is None else database
+        token = secrets.token_hex(8)
+        env = {
+            **environment(database),
+            "SITE_SETTINGS": json.dumps(dict(settings or {})),
+            "SITE_EVENTS": str(directory / "events"),
+            "SITE_TOKEN": token,
+            "SITE_OWNER": str(os.getpid()),
+            **(environ or {}),
+        }
+        server = _start(kind, workers, options, env, directory, database)
+        stack.callback(server.kill)
+        try:
+            yield server
+        except BaseException:
+            sys.stderr.write(f"{kind} said:\n{server.log()}\n")
+            raise
+
+
+def _start(
+    kind: str, workers: int, options: tuple[str, ...], env: dict[str, str], directory: Path, database: Database
+) -> Server:
+    """Start it and wait until it answers; on another port when somebody was faster."""
+    for _ in range(3):
+        port = _free_port()
+        with (directory / "log").open("wb") as log:
+            process = subprocess.Popen(
+                _command(kind, port, workers, options),
+                cwd=ROOT,
+                env=env,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        server = Server(kind, process, port, directory, database)
+        if _answers(server, env["SITE_TOKEN"]):
+            return server
+        server.kill()
+    raise AssertionError(f"{kind} did not come up:\n{server.log()}")
+
+
+def _command(kind: str, port: int, workers: int, options: tuple[str, ...]) -> list[str]:
+    how = KINDS[kind]
+    command = [sys.executable, "-m", how.module, *(part.format(port=port) for part in how.bind), *how.more]
+    if workers > 1:
+        if how.workers is None:
+            raise ValueError(f"{kind} has one process only")
+        command += [how.workers, str(workers)]
+    return [*command, *options, APPLICATION]
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+    return port
+
+
+def _answers(server: Server, token: str) -> bool:
+    """Does it answer, and is it the one that was started? Waits until that is known."""
+    end = time.monotonic() + PATIENCE
+    while server.process.poll() is None and time.monotonic() < end:
+        try:
+            return bool(server.probe()["token"] == token)
+        except (OSError, ValueError, KeyError):
+            time.sleep(0.02)
+    return False
+
+
+def until(
+    condition: Callable[[], Any], *, within: float = PATIENCE, otherwise: Callable[[], object] | None = None
+) -> float:
+    """Ask again and again, because another process cannot wake us. Returns when it came true, on the monotonic clock.
+
+    Raises AssertionError, with what `otherwise` gives, when it takes too long.
+    """
+    end = time.monotonic() + within
+    while not condition():
+        assert time.monotonic() < end, "it never happened" if otherwise is None else otherwise()
+        time.sleep(0.002)
+    return time.monotonic()

@@ -1,0 +1,1 @@
+"""The project that the servers of these tests serve, and what it tells about itself."""

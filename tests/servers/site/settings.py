@@ -1,0 +1,32 @@
+"""Django settings of the site. The harness gives its database, and whatever else a test wants different, as JSON."""
+
+import json
+import os
+from typing import Any
+
+SECRET_KEY = "for-tests-only"
+DEBUG = False
+ALLOWED_HOSTS = ["127.0.0.1"]
+ROOT_URLCONF = "tests.servers.site.urls"
+USE_TZ = True
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+INSTALLED_APPS = [
+    "django.contrib.contenttypes",
+    "django.contrib.auth",
+    "mcp_django",
+    "tests.servers.site",
+]
+MIDDLEWARE: list[str] = []
+DATABASES = {"default": json.loads(os.environ["SITE_DATABASE"])}
+# Everything worth a look goes to the server's own log, which the tests read.
+LOGGING = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {"line": {"format": "%(levelname)s %(name)s: %(message)s"}},
+    "handlers": {"log": {"class": "logging.StreamHandler", "formatter": "line"}},
+    "root": {"handlers": ["log"], "level": "WARNING"},
+    "loggers": {"django": {"handlers": [], "propagate": True}},
+}
+MCP: dict[str, Any] = {"AUTH": "none"}
+
+globals().update(json.loads(os.environ.get("SITE_SETTINGS", "{}")))

@@ -1,0 +1,216 @@
+"""Projects with the classic mistakes are told each of them, and sound ones nothing."""
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.conf import settings
+from django.core.checks import run_checks
+from django.core.checks.registry import registry as checks
+from django.test import override_settings
+
+from mcp_django.server import registry
+
+ROOT = Path(__file__).resolve().parent.parent
+COMPLAINT = re.compile(r"\(mcp_django\.(\w+)\) (.+)")
+OURS = [check for check in checks.get_checks(True) if check.__module__.startswith("mcp_django.")]
+LAYER = "channels.layers.InMemoryChannelLayer"
+REDIS, PUBSUB = "channels_redis.core.RedisChannelLayer", "channels_redis.pubsub.RedisPubSubChannelLayer"
+SQLITE = {"ENGINE": "django.db.backends.sqlite3", "NAME": "db.sqlite3"}
+CAREFUL = {"transaction_mode": "immediate", "init_command": "PRAGMA synchronous=NORMAL; pragma journal_mode = 'WAL'"}
+POSTGRES = {"ENGINE": "django.db.backends.postgresql", "NAME": "shop"}
+
+
+def told(settings: str, *arguments: str, **environment: str) -> dict[str, str]:
+    """What `manage.py check` complains about, by id."""
+    found = subprocess.run(
+        [sys.executable, "manage.py", "check", *arguments],
+        cwd=ROOT,
+        env={**os.environ, "DJANGO_SETTINGS_MODULE": settings, **environment},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert "Traceback" not in found.stderr, found.stderr
+    assert "System check identified" in found.stdout + found.stderr
+    return dict(COMPLAINT.findall(found.stderr + found.stdout))
+
+
+def test_a_project_with_the_classic_mistakes_is_told_each_of_them(tmp_path: Path) -> None:
+    for name, version in (("mcp_django", "0.14.0"), ("asgiref", "3.8.1")):
+        directory = tmp_path / f"{name}-{version}.dist-info"
+        directory.mkdir()
+        (directory / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+    path = os.pathsep.join([str(tmp_path), str(ROOT)])
+    found = told("tests.mistakes.settings", "--deploy", PYTHONPATH=path)
+    words = {
+        "E001": "mcp-django is installed beside",
+        "E002": 'MCP["LIMTIS"]',
+        "E004": "'search'",
+        "E005": "asgiref 3.8.1",
+        "E006": "'stuff'",
+        "E007": "tests.mistakes.middleware.Missing",
+        "W003": "in memory",
+        "W004": 'DATABASES["default"]',
+        "W005": 'DATABASES["reports"]["CONN_MAX_AGE"]',
+        "W006": 'DATABASES["archive"]["OPTIONS"]["pool"] has 4 connections',
+        "W007": "'o/'",
+        "W008": "/mcp/mcp",
+        "I002": "tests.mistakes.middleware.Stopwatch",
+    }
+    assert found.keys() == words.keys()
+    assert [id for id, word in words.items() if word not in found[id]] == []
+
+
+def test_a_project_that_only_added_the_app_is_told_what_to_decide() -> None:
+    assert told("tests.mistakes.untouched").keys() == {"W001"}
+    assert told("tests.mistakes.untouched", "--deploy").keys() == {"W001", "W003", "W004"}
+
+
+def test_every_value_that_cannot_be_used_is_told_although_the_urls_need_them(tmp_path: Path) -> None:
+    lines = 'from tests.mistakes.untouched import *\nMCP = {"LIMITS": {"LANES": "x", "BODDY": 1000}}\n'
+    (tmp_path / "wrong.py").write_text(lines)
+    found = told("wrong", PYTHONPATH=os.pathsep.join([str(tmp_path), str(ROOT)]))
+    assert found.keys() == {"E002", "E003"}
+    assert 'MCP["LIMITS"]["LANES"] must be' in found["E003"]
+
+
+def test_a_complaint_is_silenced_by_its_id(tmp_path: Path) -> None:
+    lines = 'from tests.mistakes.untouched import *\nSILENCED_SYSTEM_CHECKS = ["mcp_django.W001"]\n'
+    (tmp_path / "silent.py").write_text(lines)
+    assert told("silent", PYTHONPATH=os.pathsep.join([str(tmp_path), str(ROOT)])) == {}
+
+
+def test_the_demo_has_nothing_to_be_told_but_what_one_process_means(tmp_path: Path) -> None:
+    place = {"DEMO_DIR": str(tmp_path)}
+    assert told("project.settings", **place) == {}
+    assert told("project.settings", DJANGO_DEBUG="0", **place) == {}
+    assert told("project.settings", "--deploy", DJANGO_DEBUG="0", **place).keys() == {"W003"}
+    served = {"REDIS_URL": "redis://127.0.0.1:6379/0", "DATABASE_URL": "postgres://shop@127.0.0.1/shop", **place}
+    assert told("project.settings", "--deploy", DJANGO_DEBUG="0", **served) == {}
+
+
+@pytest.fixture(autouse=True)
+def nothing_declared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other tests declare things for servers of their own."""
+    monkeypatch.setattr(registry, "REGISTRIES", {"default": registry.Registry("default")})
+    monkeypatch.setattr(registry, "METHODS", registry.Methods())
+
+
+SOUND: dict[str, Any] = {
+    "MCP": {"AUTH": "token"},
+    "CHANNEL_LAYERS": {"default": {"BACKEND": PUBSUB}},
+    "DATABASES": {"default": {**POSTGRES, "OPTIONS": {"pool": {"max_size": 20}}}},
+    "INSTALLED_APPS": ["django.contrib.auth", "django.contrib.contenttypes", "mcp_django"],
+    "MIDDLEWARE": ["django.middleware.common.CommonMiddleware"],
+    "ROOT_URLCONF": "tests.mistakes.corrected_urls",
+}
+SYNC = "tests.mistakes.middleware.Stopwatch"
+VERIFIER = "tests.interaction.people.Tokens"
+
+
+@pytest.fixture
+def ids(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
+    """The ids of what `check --deploy` says of sound settings with the given changes."""
+
+    def ids(**changes: Any) -> list[str]:
+        wanted = {**SOUND, **changes}
+        # Overriding DATABASES by signal would warn that connections do not follow, which no check opens.
+        monkeypatch.setattr(settings, "DATABASES", wanted.pop("DATABASES"))
+        with override_settings(**wanted):
+            found = run_checks(include_deployment_checks=True)
+        mine = (str(message.id) for message in found if str(message.id).startswith("mcp_django."))
+        return sorted(id.removeprefix("mcp_django.") for id in mine)
+
+    return ids
+
+
+def sqlite(**options: Any) -> dict[str, Any]:
+    return {"default": {**SQLITE, "OPTIONS": options}}
+
+
+def pool(**options: Any) -> dict[str, Any]:
+    return {"default": {**POSTGRES, "OPTIONS": options}}
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({}, []),
+        ({"MCP": {"AUTH": VERIFIER}}, []),
+        ({"CHANNEL_LAYERS": {}}, ["W003"]),
+        ({"CHANNEL_LAYERS": {"other": {"BACKEND": PUBSUB}}}, ["W003"]),
+        ({"CHANNEL_LAYERS": {"default": {"BACKEND": LAYER}}}, ["W003"]),
+        ({"CHANNEL_LAYERS": {"default": {"BACKEND": REDIS}}}, ["I001"]),
+        ({"CHANNEL_LAYERS": {"default": {"BACKEND": "shop.layers.Carrier"}}}, []),
+        ({"DATABASES": sqlite()}, ["W004"]),
+        ({"DATABASES": sqlite(transaction_mode="IMMEDIATE")}, ["W004"]),
+        ({"DATABASES": sqlite(init_command=CAREFUL["init_command"])}, ["W004"]),
+        ({"DATABASES": sqlite(transaction_mode="DEFERRED", init_command="PRAGMA journal_mode=DELETE")}, ["W004"]),
+        ({"DATABASES": sqlite(**CAREFUL)}, []),
+        ({"DATABASES": {"default": {**SQLITE, "NAME": ":memory:"}}}, []),
+        ({"DATABASES": {"default": {**SQLITE, "NAME": "file:x?mode=memory&cache=shared"}}}, []),
+        ({"DATABASES": {"default": {**SQLITE, "TEST": {"NAME": "db.sqlite3"}}}}, []),
+        ({"DATABASES": {"default": {**POSTGRES, "CONN_MAX_AGE": 60}}}, []),
+        ({"DATABASES": {"default": {**POSTGRES, "CONN_MAX_AGE": 60}}, "ASGI_APPLICATION": "shop.asgi.app"}, ["W005"]),
+        ({"DATABASES": {"default": {**POSTGRES, "CONN_MAX_AGE": None}}, "ASGI_APPLICATION": "shop.asgi.app"}, ["W005"]),
+        ({"DATABASES": {"default": {**POSTGRES, "CONN_MAX_AGE": 0}}, "ASGI_APPLICATION": "shop.asgi.app"}, []),
+        ({"DATABASES": pool(pool=True)}, ["W006"]),
+        ({"DATABASES": pool(pool={"min_size": 2, "max_size": 15})}, ["W006"]),
+        ({"DATABASES": pool(pool={"min_size": 16})}, []),
+        ({"DATABASES": pool(pool={"max_size": 16})}, []),
+        ({"DATABASES": pool(pool=True), "MCP": {"AUTH": "token", "LIMITS": {"LANES": 4}}}, []),
+        ({"DATABASES": pool(pool=False)}, []),
+        ({"ROOT_URLCONF": "tests.mistakes.wrong_urls"}, ["W008"]),
+        ({"ROOT_URLCONF": "tests.mistakes.wrong_urls", "MCP": {"AUTH": VERIFIER}}, ["W007", "W008"]),
+        ({"MIDDLEWARE": [SYNC]}, []),
+        ({"MIDDLEWARE": [SYNC], "ASGI_APPLICATION": "shop.asgi.app"}, ["I002"]),
+        ({"MIDDLEWARE": [SYNC, "shop.nothing.Here"], "ASGI_APPLICATION": "shop.asgi.app"}, ["I002"]),
+        ({"MIDDLEWARE": [SYNC], "ASGI_APPLICATION": "shop.asgi.app", "ROOT_URLCONF": "django.contrib.auth.urls"}, []),
+    ],
+    ids=lambda value: None if isinstance(value, list) else re.sub(r"[^A-Za-z_0-9=]+", " ", str(value))[:60],
+)
+def test_deployments_are_told_what_will_hurt(
+    ids: Callable[..., list[str]], changes: dict[str, Any], expected: list[str]
+) -> None:
+    assert ids(**changes) == expected
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    "broken",
+    [
+        {"DATABASES": 7},
+        {"DATABASES": {"default": None, "other": {"ENGINE": None, "OPTIONS": 7, "CONN_MAX_AGE": "x"}}},
+        {"DATABASES": {"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": None, "OPTIONS": {"pool": 3}}}},
+        {"DATABASES": {"default": {**POSTGRES, "OPTIONS": {"pool": {"max_size": "many"}}}}},
+        {"CHANNEL_LAYERS": 7},
+        {"CHANNEL_LAYERS": {"default": None}},
+        {"MIDDLEWARE": 7},
+        {"MIDDLEWARE": [7, None, "", "x.y"]},
+        {"ROOT_URLCONF": "tests.nothing.urls", "MCP": {"AUTH": VERIFIER}},
+        {"ROOT_URLCONF": None},
+        {"MCP": 7},
+        {"MCP": {"LIMITS": {"LANES": "x"}, "SERVERS": 3, "AUTH": 3}},
+    ],
+    ids=lambda broken: next(iter(broken)),
+)
+def test_checks_survive_settings_that_are_broken(monkeypatch: pytest.MonkeyPatch, broken: dict[str, Any]) -> None:
+    wanted = {**SOUND, "ASGI_APPLICATION": "shop.asgi.app", **broken}
+    monkeypatch.setattr(settings, "DATABASES", wanted.pop("DATABASES"))
+    with override_settings(**wanted):
+        for check in OURS:
+            check(None)
+
+
+@pytest.mark.django_db
+def test_checks_make_no_queries(django_assert_num_queries: Any) -> None:
+    with django_assert_num_queries(0):
+        for check in OURS:
+            check(None)

@@ -1,0 +1,119 @@
+"""The ASGI door at its edges: what servers do differently, and what clients do out of spite."""
+
+import asyncio
+import json
+import tracemalloc
+from typing import Any
+
+import pytest
+
+from mcp_django import Context, Server
+from mcp_django.transports.http import exchange as module
+from mcp_django.transports.http.asgi import Door
+from mcp_django.transports.http.endpoint import build_exchange, get_exchange
+from mcp_django.transports.http.exchange import _accepted, _is_json
+from mcp_django.wiring import ports
+from tests.interaction.clients import META, STATELESS
+
+PING = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "ping"}).encode()
+
+
+@pytest.fixture(autouse=True)
+def _open(settings: Any, db: None) -> None:
+    settings.ALLOWED_HOSTS = ["localhost"]
+    settings.MCP = {"AUTH": "none"}
+
+
+def scope(**headers: str) -> dict[str, Any]:
+    told = {"host": "localhost", "content-type": "application/json", "accept": "*/*", **headers}
+    return {
+        "type": "http",
+        "method": "POST",
+        "path": "/mcp",
+        "headers": [(name.replace("_", "-").encode(), value.encode()) for name, value in told.items()],
+        "client": ("127.0.0.1", 1),
+    }
+
+
+async def post(parts: Any, send: Any = None, **headers: str) -> list[dict[str, Any]]:
+    """What the door sends for a body that comes in these parts."""
+    sent: list[dict[str, Any]] = []
+
+    async def receive() -> dict[str, Any]:
+        part = next(parts, None)
+        return {"type": "http.request", "body": b" " if part is None else part, "more_body": part is not None}
+
+    async def keep(message: dict[str, Any]) -> None:
+        sent.append(message)
+
+    await Door(get_exchange())(scope(**headers), receive, send or keep)
+    return sent
+
+
+async def test_a_client_that_is_gone_when_its_answer_is_sent_is_no_error() -> None:
+    async def send(message: dict[str, Any]) -> None:
+        raise ConnectionResetError("the socket is closed")
+
+    await post(iter([PING]), send)
+
+
+async def test_a_server_that_fails_to_send_ends_the_call() -> None:
+    server, cancelled = Server("failing"), asyncio.Event()
+
+    @server.tool
+    async def speak(ctx: Context) -> None:
+        try:
+            await ctx.notify("notifications/hello")
+            await asyncio.Event().wait()
+        finally:
+            cancelled.set()
+
+    about = {META + "protocolVersion": STATELESS, META + "clientCapabilities": {}}
+    params = {"name": "speak", "arguments": {}, "_meta": about}
+    body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).encode()
+    gone = asyncio.Event()
+    parts = [{"type": "http.request", "body": body}]
+
+    async def receive() -> dict[str, Any]:
+        if not parts:
+            await gone.wait()
+        return parts.pop()
+
+    async def send(message: dict[str, Any]) -> None:
+        raise RuntimeError("the handler is closed")  # as uvloop says it
+
+    routing = {"mcp_protocol_version": STATELESS, "mcp_method": "tools/call", "mcp_name": "speak"}
+    with pytest.raises(RuntimeError, match="handler is closed"):
+        await Door(build_exchange(server.bind(ports("failing"))))(scope(**routing), receive, send)
+    async with asyncio.timeout(10):
+        await cancelled.wait()
+
+
+async def test_a_body_that_comes_byte_by_byte_takes_no_more_room_than_another() -> None:
+    size = 500_000
+
+    def parts() -> Any:
+        yield PING
+        for _ in range(size // 2):
+            yield bytearray(b"  ")  # an object of its own, as servers make them
+
+    await post(iter([PING]))  # what is made once is made
+    tracemalloc.start()
+    try:
+        (start, _) = await post(parts())
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert start["status"] == 200
+    assert peak < 20 * size, "orjson takes twelve times as much for a moment"
+
+
+@pytest.mark.parametrize("name", ["accept", "content-type"])
+async def test_long_headers_are_understood_and_not_remembered(name: str) -> None:
+    cached = _accepted if name == "accept" else _is_json
+    cached.cache_clear()
+    value = "application/json;x=" + "x" * module.KNOWN_LENGTH
+    for surplus in range(300):
+        start, _ = await post(iter([PING]), **{name: value + "y" * surplus})
+        assert start["status"] == 200
+    assert cached.cache_info().currsize <= 1
