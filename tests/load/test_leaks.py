@@ -34,13 +34,13 @@ def test_many_calls_leave_no_objects_and_no_memory_behind(kind: str, database: D
         load(server, CALLS // 2)
         half = rest(server)
         load(server, CALLS // 2)
-        # Servers let go of what is over from time to time; daphne every second.
-        until(lambda: not more(before, rest(server)), otherwise=lambda: more(before, rest(server)))
+        # Servers let go of what is over from time to time, daphne every second; asyncio of the cancelled timers of
+        # sessions and connections within the minute.
+        until(lambda: not lingering(before, rest(server)), within=90, otherwise=lambda: lingering(before, rest(server)))
         after = rest(server)
         objects, memory = after["all_objects"] - before["all_objects"], after["memory"] - half["memory"]
         grown = half["memory"] - before["memory"]
         print(f"{kind}: {CALLS} calls, {objects} objects, {grown >> 10} and {memory >> 10} KiB more")
-        assert objects < CALLS // 4
         assert memory < GROWTH
         assert not server.complaints()
 
@@ -73,6 +73,12 @@ def more(before: dict[str, Any], after: dict[str, Any]) -> dict[str, int]:
     """The kinds of objects of which there are more now, and how many."""
     found = {name: count - before["objects"].get(name, 0) for name, count in after["objects"].items()}
     return {name: count for name, count in found.items() if count > (0 if name.startswith("mcp_django.") else SLACK)}
+
+
+def lingering(before: dict[str, Any], after: dict[str, Any]) -> dict[str, int]:
+    """What there is too much of: kinds of objects, or all together."""
+    objects = after["all_objects"] - before["all_objects"]
+    return more(before, after) or ({} if objects < CALLS // 4 else {"all": objects})
 
 
 def rest(server: Server) -> dict[str, Any]:
