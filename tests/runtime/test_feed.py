@@ -252,6 +252,33 @@ def go_back(by: int) -> None:
     connections.close_all()
 
 
+def test_what_arrives_while_the_log_is_being_read_is_no_step_back(caplog: pytest.LogCaptureFixture) -> None:
+    async def main(feeds: Feeds) -> None:
+        heard, feed = Heard(), feeds.here()
+        await feed.follow("a", heard)
+        reading, over = threading.Event(), threading.Event()
+
+        def head(self: EventLog) -> int:
+            found = StreamEvent.objects.all().head()
+            reading.set()
+            assert over.wait(20)
+            return found
+
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(EventLog, "head", head)
+            assert await asyncio.to_thread(reading.wait, 20)
+            [event] = await feeds.publish(Draft("a", "message", 1))
+            await eventually(lambda: heard == [1])
+            over.set()
+        later = feed.position
+        await feeds.publish(Draft("a", "message", 2))
+        await eventually(lambda: heard[1:] == [2])
+        assert later == event.seq
+
+    run(main)
+    assert caplog.records == []
+
+
 def test_stopping_is_for_good_and_may_be_said_twice_and_by_the_sink() -> None:
     async def main(feeds: Feeds) -> None:
         heard = Heard()
