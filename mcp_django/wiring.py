@@ -115,7 +115,11 @@ def _close(loop: asyncio.AbstractEventLoop) -> None:
 @functools.cache
 def feeds() -> Feeds:
     """The way into the event log and out of it. Kept whatever the settings: streams hang on it."""
-    return Feeds(executor=executor, layer=lambda: find_layer(conf.get_settings().channel_layer))
+    return Feeds(
+        executor=executor,
+        layer=lambda: find_layer(conf.get_settings().channel_layer),
+        keep=lambda: conf.get_settings().limits.event_ttl,
+    )
 
 
 def ports(alias: str = "default") -> Ports:
