@@ -12,6 +12,7 @@ from time import monotonic
 from typing import Any
 
 from django.db import Error, connections, router, transaction
+from django.db.transaction import Atomic
 
 from ..models import StreamEvent
 from ..protocol.jsonrpc import dumps
@@ -36,12 +37,11 @@ CHANGES = frozenset({"updated", "list_changed"})
 class _Batch:
     """What one transaction, or one savepoint of it, publishes when it commits."""
 
-    __slots__ = ("_drafts", "_said", "committed", "publish")
+    __slots__ = ("_drafts", "_said", "block", "publish")
 
-    def __init__(self, publish: Callable[[Sequence[Draft]], Any]) -> None:
-        self.publish = publish
-        self.committed = False
-        """Under TestCase.captureOnCommitCallbacks a hook that has run stays where it was."""
+    def __init__(self, publish: Callable[[Sequence[Draft]], Any], block: Atomic | None) -> None:
+        """`block` is the outermost that commits."""
+        self.publish, self.block = publish, block
         self._drafts: list[Draft] = []
         self._said: set[tuple[str, str, bytes]] = set()
 
@@ -56,8 +56,13 @@ class _Batch:
 
     def commit(self) -> None:
         """The transaction has been committed."""
-        self.committed = True
         self.publish(self._drafts)
+
+
+def _committing_block(alias: str) -> Atomic | None:
+    """The outermost atomic block that this thread is in. What Django's TestCase wraps around a test never commits."""
+    blocks = connections[alias].atomic_blocks
+    return next((block for block in blocks if not getattr(block, "_from_testcase", False)), None)
 
 
 class Feeds:
@@ -101,11 +106,12 @@ class Feeds:
         Django, and fails nobody.
         """
         alias = router.db_for_write(StreamEvent) if using is None else using
-        batch = self._open_batch(alias)
+        block = _committing_block(alias)
+        batch = None if block is None else self._open_batch(alias, block)
         if batch is not None:
             batch.add(drafts)
             return
-        batch = _Batch(self._publish)
+        batch = _Batch(self._publish, block)
         batch.add(drafts)
         try:
             transaction.on_commit(batch.commit, using=alias, robust=True)
@@ -123,27 +129,28 @@ class Feeds:
             except TimeoutError:
                 pass
 
-    def _open_batch(self, alias: str) -> "_Batch | None":
+    def _open_batch(self, alias: str, block: Atomic) -> "_Batch | None":
         """The one that shares the fate of what is done now on a database."""
         connection = connections[alias]
-        if not connection.in_atomic_block:
-            return None
         savepoints = set(connection.savepoint_ids)
         for known, hook, *_ in reversed(connection.run_on_commit[-LOOK_BACK:]):
             batch = getattr(hook, "__self__", None)
-            if type(batch) is not _Batch or batch.committed or known != savepoints:
-                continue
-            if batch.publish == self._publish:
+            # The block, because in a TestCase the hooks of earlier ones are still there.
+            if (
+                type(batch) is _Batch
+                and batch.block is block
+                and known == savepoints
+                and batch.publish == self._publish
+            ):
                 return batch
         return None
 
     def _publish(self, drafts: Sequence[Draft]) -> list[Event]:
         events = self._log.append(drafts)
-        connection = connections[router.db_for_write(StreamEvent)]
-        # The transaction that Django's TestCase wraps around a test does not count: it never commits.
-        if any(not getattr(block, "_from_testcase", False) for block in connection.atomic_blocks):
+        alias = router.db_for_write(StreamEvent)
+        if _committing_block(alias) is not None:
             # No partial: Django wants a name to log.
-            transaction.on_commit(lambda: self._tell(events), using=connection.alias, robust=True)
+            transaction.on_commit(lambda: self._tell(events), using=alias, robust=True)
         else:
             self._tell(events)
             self._purge(len(events))
