@@ -71,7 +71,8 @@ class Feeds:
     def __init__(
         self, *, executor: Callable[[], Executor], layer: Callable[[], Any], keep: Callable[[], float]
     ) -> None:
-        """`layer` gives the channel layer that wakes other processes, or None; `keep` the seconds that events stay."""
+        """`executor` gives lanes that no handler can hold: calls wait for what is published while they have one.
+        `layer` gives the channel layer that wakes other processes, or None; `keep` the seconds that events stay."""
         self._executor, self._layer, self._keep = executor, layer, keep
         self._appended, self._next_purge = 0, 0.0
         self._log = EventLog()
