@@ -29,6 +29,7 @@ from .runtime.executor import LaneExecutor
 from .runtime.feeds import Feeds
 from .runtime.hub import find_layer
 from .runtime.lifecycle import Lifecycle
+from .runtime.lists import SessionLists
 from .runtime.observer import CallObserver
 from .runtime.seal import Seal
 from .runtime.sessions import DatabaseSessions
@@ -148,6 +149,7 @@ def _make_ports(alias: str) -> Ports:
         cursor_sealer=Seal(conf.secret_keys(), purpose="cursor"),
         translate=translate,
         observer=CallObserver(executor(), find_tracing()),
+        lists=SessionLists(executor()),
     )
 
 

@@ -20,7 +20,18 @@ from .decorators import (
 from .lifespan import Lifespans
 from .listing import Listings
 from .middleware import Middleware
-from .ports import Authorizer, ExceptionTable, Executor, Lifespan, Observer, Sealer, SessionStore, Unobserved
+from .ports import (
+    Authorizer,
+    ExceptionTable,
+    Executor,
+    Forgetful,
+    Lifespan,
+    ListMemory,
+    Observer,
+    Sealer,
+    SessionStore,
+    Unobserved,
+)
 from .providers import Provider
 from .registry import Registry
 from .toolset import Toolset, add_toolset
@@ -42,6 +53,7 @@ class Ports:
     translate: ExceptionTable = lambda problem: None
     """Turns a framework's exception into one of ours."""
     observer: Observer = field(default_factory=Unobserved)
+    lists: ListMemory = field(default_factory=Forgetful)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,6 +31,7 @@ class Session:
         "in_flight",
         "initialized",
         "key",
+        "lists",
         "log_level",
         "owner",
         "pk",
@@ -61,6 +62,8 @@ class Session:
         """For handlers; lives as long as this process knows the session."""
         self.in_flight: dict[jsonrpc.Id, Cancellable] = {}
         """Calls being served, by request id."""
+        self.lists: dict[str, str] = {}
+        """Kind of list → digest of what this process gave the client last."""
         self.touched = 0.0
         """Monotonic time of the last write of `last_seen`; the store's."""
         self._asked: dict[jsonrpc.Id, asyncio.Future[jsonrpc.Response]] = {}
