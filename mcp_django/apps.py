@@ -5,7 +5,7 @@ from django.utils.translation import gettext_lazy as _
 
 
 class MCPConfig(AppConfig):
-    """Registers the system checks, then imports what the project's apps serve."""
+    """Registers the system checks, listens for permissions that change, and imports what the project's apps serve."""
 
     name = "mcp_django"
     label = "mcp_django"
@@ -13,7 +13,9 @@ class MCPConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        # The checks register themselves when they are imported, which needs the app registry.
+        # The checks register themselves when they are imported, which needs the app registry, as the others do.
         from . import checks, conf, discovery  # noqa: F401
+        from .notifications import rights
 
+        rights.connect()
         discovery.autodiscover(conf.autodiscover_modules())
