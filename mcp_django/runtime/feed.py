@@ -149,6 +149,9 @@ class Feed:
             if after is None:
                 following._go_live(self.position)
                 return following
+            if after > self.position:
+                # Heard of elsewhere, and not here yet; or of a log that has gone back since.
+                after = min(after, await self._run(self._log.head))
             following._position, upto = after, self.position
             while following._position < upto and not following.stopped:
                 page = await self._run(self._log.read, following._position, topic=topic, most=PAGE)
