@@ -1,8 +1,10 @@
 """What comes back from questions: the values that `ctx.elicit`, `ctx.sample` and `ctx.list_roots` return."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+from ..protocol.content import PromptMessage, TextContent
 from ..protocol.revisions import Revision
 from ..schema import form_of
 from .ask import InvalidAnswer, Question, Unanswered
@@ -98,8 +100,17 @@ def _action(raw: Any) -> str:
     return str(action)
 
 
-def sample_question(params: dict[str, Any], key: str | None) -> Question:
-    """Ask the client's model (client/sampling)."""
+def sample_question(
+    revision: Revision,
+    messages: str | PromptMessage | Sequence[str | PromptMessage],
+    options: Mapping[str, Any],
+    key: str | None,
+) -> Question:
+    """Ask the client's model (client/sampling). `options` are named as on the wire; those of None are left out."""
+    given = [messages] if isinstance(messages, str | PromptMessage) else list(messages)
+    said = [PromptMessage("user", TextContent(m)) if isinstance(m, str) else m for m in given]
+    params: dict[str, Any] = {"messages": [_shaped(revision, m) for m in said]}
+    params |= {name: value for name, value in options.items() if value is not None}
 
     def read(raw: Any) -> Sample:
         content = raw.get("content") if type(raw) is dict else None
@@ -111,6 +122,11 @@ def sample_question(params: dict[str, Any], key: str | None) -> Question:
         )
 
     return Question("sampling/createMessage", params, {"sampling": {}}, read, key)
+
+
+def _shaped(revision: Revision, message: PromptMessage) -> dict[str, Any]:
+    wire = message.to_wire()
+    return {**wire, "content": revision.shape_content(wire["content"])}
 
 
 def roots_question(key: str | None) -> Question:

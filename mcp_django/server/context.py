@@ -5,19 +5,17 @@ import secrets
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from asgiref.sync import async_to_sync, sync_to_async
-
 from ..protocol import jsonrpc
-from ..protocol.content import PromptMessage, TextContent
-from ..protocol.revisions import Revision
+from ..protocol.content import PromptMessage
 from ..protocol.trace import TraceContext
-from ..protocol.types import LEVELS
 from ..schema import to_json
 from .answers import Answer, Root, Sample, form_question, roots_question, sample_question, url_question
 from .ask import Conversation, Question, Replay, Unanswered, gather
 from .call import Call
 from .ports import Principal
 from .session import Session
+from .sync import SyncContext
+from .telling import log_params, progress_params, require_notification
 
 if TYPE_CHECKING:
     from .primitives import Primitive
@@ -154,28 +152,16 @@ class Context:
 
         A value that does not exceed the last one is left out: progress must increase (basic/utilities/progress).
         """
-        token = self._call.meta.get("progressToken")
-        if token is None or (self._progress is not None and progress <= self._progress):
-            return
-        self._progress = progress
-        params: dict[str, Any] = {"progressToken": token, "progress": progress}
-        if total is not None:
-            params["total"] = total
-        if message is not None and self._call.revision.progress_message:
-            params["message"] = str(message)
-        await self._emit("notifications/progress", params)
+        params = progress_params(self._call, self._progress, progress, total, message)
+        if params is not None:
+            self._progress = progress
+            await self._emit("notifications/progress", params)
 
     async def log(self, level: str, data: Any, *, logger: str | None = None) -> None:
         """Send a log message to the client, if it wants this level. `data` is any JSON value; keep secrets out."""
-        if level not in LEVELS:
-            raise ValueError(f"unknown log level {level!r}; use one of {', '.join(LEVELS)}")
-        wanted = self._call.log_level
-        if wanted is None or LEVELS.index(level) < LEVELS.index(wanted) or self.replaying:
-            return
-        params: dict[str, Any] = {"level": level, "data": to_json(data)}
-        if logger is not None:
-            params["logger"] = logger
-        await self._emit("notifications/message", params)
+        params = log_params(self._call, level, data, logger)
+        if params is not None and not self.replaying:
+            await self._emit("notifications/message", params)
 
     async def debug(self, data: Any, *, logger: str | None = None) -> None:
         await self.log("debug", data, logger=logger)
@@ -203,8 +189,7 @@ class Context:
 
     async def notify(self, method: str, params: dict[str, Any] | None = None) -> None:
         """Send a notification of your own on this call's stream. `method` starts with `notifications/`."""
-        if not method.startswith("notifications/"):
-            raise ValueError(f"{method!r} is no notification; its name must start with notifications/")
+        require_notification(method)
         await self._emit(method, params or {})
 
     @property
@@ -253,13 +238,8 @@ class Context:
         key: str | None = None,
     ) -> Sample:
         """Ask the client's model for a message of `max_tokens` at most. A plain string is a message of the user's."""
-        given = [messages] if isinstance(messages, str | PromptMessage) else list(messages)
-        said = [PromptMessage("user", TextContent(m)) if isinstance(m, str) else m for m in given]
-        params: dict[str, Any] = {
-            "messages": [_shaped(self._call.revision, m) for m in said],
-            "maxTokens": max_tokens,
-        }
         options = {
+            "maxTokens": max_tokens,
             "systemPrompt": system_prompt,
             "temperature": temperature,
             "stopSequences": None if stop_sequences is None else list(stop_sequences),
@@ -267,8 +247,7 @@ class Context:
             "includeContext": include_context,
             "metadata": metadata,
         }
-        params |= {name: value for name, value in options.items() if value is not None}
-        answer: Sample = await self._ask(sample_question(params, key))
+        answer: Sample = await self._ask(sample_question(self._call.revision, messages, options, key))
         return answer
 
     async def list_roots(self, *, key: str | None = None) -> list[Root]:
@@ -297,7 +276,7 @@ class Context:
         return await self._talk().once(key, run)
 
     @property
-    def sync(self) -> "SyncContext":
+    def sync(self) -> SyncContext:
         """The same for handlers that are plain functions."""
         return SyncContext(self)
 
@@ -330,55 +309,8 @@ class Context:
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
 
 
-class SyncContext:
-    """`ctx.sync`: the awaitable methods of a Context, blocking, for the thread that a plain handler runs in."""
-
-    __slots__ = ("_context",)
-
-    def __init__(self, context: Context) -> None:
-        self._context = context
-
-    def __getattr__(self, name: str) -> Any:
-        value = getattr(self._context, name)
-        if not asyncio.iscoroutinefunction(value):
-            return value
-
-        def wait(*args: Any, **kwargs: Any) -> Any:
-            if name in _QUESTIONS:
-                self._context.require_no_transaction()
-            return async_to_sync(value)(*args, **kwargs)
-
-        return wait
-
-    def once(self, key: str, fn: Callable[[], Any]) -> Any:
-        """As Context.once. A plain `fn` runs in the handler's own thread, where the ORM works."""
-        context = self._context
-
-        async def run() -> Any:
-            value = await sync_to_async(lambda: fn())()  # called there, whatever it is
-            return await context._here(value) if asyncio.iscoroutine(value) else value
-
-        return async_to_sync(context._once)(key, run)
-
-    def gather(self, *branches: Callable[[Context], Awaitable[Any]]) -> list[Any]:
-        """Each branch is a function of the async context: `ctx.sync.gather(lambda c: c.elicit("A?"), lambda c:
-        c.elicit("B?"))`.
-        """
-
-        async def run() -> list[Any]:
-            return await gather(*(branch(self._context) for branch in branches))
-
-        return async_to_sync(run)()
-
-
-def _shaped(revision: Revision, message: PromptMessage) -> dict[str, Any]:
-    wire = message.to_wire()
-    return {**wire, "content": revision.shape_content(wire["content"])}
-
-
 _IN_TRANSACTION = (
     "A question inside a transaction would hold it open while somebody thinks. Ask before it begins; where it is the "
     "call's own (atomic= or ATOMIC_REQUESTS), declare the handler with atomic=False and put what must hold together "
     "into a transaction.atomic() after the question"
 )
-_QUESTIONS = frozenset({"elicit", "elicit_url", "sample", "list_roots"})

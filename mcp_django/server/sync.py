@@ -1,0 +1,56 @@
+"""What handlers written with `def` are given: a Context that blocks in their own thread."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
+
+from asgiref.sync import async_to_sync, sync_to_async
+
+from .ask import gather
+
+if TYPE_CHECKING:
+    from .context import Context
+
+QUESTIONS = frozenset({"elicit", "elicit_url", "sample", "list_roots"})
+"""The methods of Context that wait for the client."""
+
+
+class SyncContext:
+    """`ctx.sync`: the awaitable methods of a Context, blocking, for the thread that a plain handler runs in."""
+
+    __slots__ = ("_context",)
+
+    def __init__(self, context: "Context") -> None:
+        self._context = context
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self._context, name)
+        if not asyncio.iscoroutinefunction(value):
+            return value
+
+        def wait(*args: Any, **kwargs: Any) -> Any:
+            if name in QUESTIONS:
+                self._context.require_no_transaction()
+            return async_to_sync(value)(*args, **kwargs)
+
+        return wait
+
+    def once(self, key: str, fn: Callable[[], Any]) -> Any:
+        """As Context.once. A plain `fn` runs in the handler's own thread, where the ORM works."""
+        context = self._context
+
+        async def run() -> Any:
+            value = await sync_to_async(lambda: fn())()  # called there, whatever it is
+            return await context._here(value) if asyncio.iscoroutine(value) else value
+
+        return async_to_sync(context._once)(key, run)
+
+    def gather(self, *branches: Callable[["Context"], Awaitable[Any]]) -> list[Any]:
+        """Each branch is a function of the async context: `ctx.sync.gather(lambda c: c.elicit("A?"), lambda c:
+        c.elicit("B?"))`.
+        """
+
+        async def run() -> list[Any]:
+            return await gather(*(branch(self._context) for branch in branches))
+
+        return async_to_sync(run)()
