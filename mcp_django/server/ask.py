@@ -23,6 +23,7 @@ from ..protocol import jsonrpc
 from ..protocol.errors import InvalidParams, MCPError, ToolError
 from .call import Call
 from .ports import StateTooLarge
+from .session import Session
 
 INPUT_REQUIRED = "input_required"
 """The `resultType` of a result that ends a round."""
@@ -122,25 +123,38 @@ class Live:
         call.require(question.needs)
         if call.session is None or not call.outbox.interactive:
             raise Unanswered(_unaskable(call))
-        if not call.session.initialized:
+        if not await _is_ready(call, call.session):
             # basic/lifecycle: before `initialized` a server asks nothing.
             raise Unanswered("The client must say notifications/initialized before it can be asked")
-        for attempt in range(1, ATTEMPTS + 1):
-            try:
-                reply = await call.session.ask(call.outbox, question.method, question.params, timeout=self._limits.wait)
-            except TimeoutError:
-                raise Unanswered(f"No answer came within {self._limits.wait:g} seconds") from None
-            if reply.error is not None:
-                raise Refused(str(reply.error.get("message") or "The client refused the question"))
-            try:
-                return question.read(reply.result)
-            except InvalidAnswer:
-                if attempt == ATTEMPTS:
-                    raise Unanswered(f"The client gave no valid answer in {ATTEMPTS} attempts") from None
+        async with call.server.replies.listening(call.session):
+            for attempt in range(1, ATTEMPTS + 1):
+                reply = await self._send(call.session, question)
+                if reply.error is not None:
+                    raise Refused(str(reply.error.get("message") or "The client refused the question"))
+                try:
+                    return question.read(reply.result)
+                except InvalidAnswer:
+                    if attempt == ATTEMPTS:
+                        raise Unanswered(f"The client gave no valid answer in {ATTEMPTS} attempts") from None
+
+    async def _send(self, session: Session, question: Question) -> jsonrpc.Response:
+        call, wait = self._call, self._limits.wait
+        id = call.server.replies.new_id(session)
+        try:
+            return await session.ask(call.outbox, id, question.method, question.params, timeout=wait)
+        except TimeoutError:
+            raise Unanswered(f"No answer came within {wait:g} seconds") from None
 
     async def once(self, key: str, run: Callable[[], Awaitable[Any]]) -> Any:
         self._once.claim(key)
         return _through_json(await run())
+
+
+async def _is_ready(call: Call, session: Session) -> bool:
+    """Has the client said `initialized`? Another process may have heard it."""
+    if not session.initialized:
+        await call.server.sessions.load(session.key, session.owner)
+    return session.initialized
 
 
 def _unaskable(call: Call) -> str:

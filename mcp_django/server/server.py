@@ -20,7 +20,18 @@ from .decorators import (
 from .lifespan import Lifespans
 from .listing import Listings
 from .middleware import Middleware
-from .ports import Authorizer, ExceptionTable, Executor, Lifespan, Observer, Sealer, SessionStore, Unobserved
+from .ports import (
+    Authorizer,
+    ExceptionTable,
+    Executor,
+    InProcess,
+    Lifespan,
+    Observer,
+    Replies,
+    Sealer,
+    SessionStore,
+    Unobserved,
+)
 from .providers import Provider
 from .registry import Registry
 from .toolset import Toolset, add_toolset
@@ -42,6 +53,7 @@ class Ports:
     translate: ExceptionTable = lambda problem: None
     """Turns a framework's exception into one of ours."""
     observer: Observer = field(default_factory=Unobserved)
+    replies: Replies = field(default_factory=InProcess)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,6 +162,10 @@ class Server:
     @cached_property
     def observer(self) -> Observer:
         return self.ports.observer
+
+    @cached_property
+    def replies(self) -> Replies:
+        return self.ports.replies
 
     @property
     def offers(self) -> frozenset[str]:

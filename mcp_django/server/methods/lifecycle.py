@@ -66,4 +66,4 @@ async def cancelled(call: Call) -> None:
     if session is not None and (type(id) is int or type(id) is str):
         if type(reason) is str:  # both parties SHOULD log it
             logger.debug("The client takes back request %s: %s", label(str(id)), label(reason))
-        session.cancel(id)
+        await call.server.sessions.cancel(session, id)
