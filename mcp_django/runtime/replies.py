@@ -5,6 +5,7 @@ carries the moment it was made and a mark that is bound to the session. Only an 
 in the log, and each only once.
 """
 
+import asyncio
 import base64
 import logging
 import os
@@ -21,8 +22,10 @@ from ..protocol import jsonrpc
 from ..server.ports import Overloaded
 from ..server.session import Session
 from .events import Draft, Event
-from .feed import Feeds, Following
+from .feed import Following
+from .feeds import Feeds
 from .seal import Stamp
+from .session_news import session_topic
 
 logger = logging.getLogger("mcp_django.sessions")
 
@@ -30,6 +33,8 @@ REPLY = "reply"
 """The kind of event that carries an answer."""
 SKEW = 60.0
 """Seconds by which the clocks of two workers may differ."""
+PATIENCE = 1.0
+"""Seconds that a question waits until answers can be heard from everywhere."""
 MOST_REMEMBERED = 10_000
 """Ids that were made here or passed on before, and so are not passed on (again)."""
 
@@ -37,9 +42,14 @@ _NAME = struct.Struct(">I8s")
 """When the question was asked, in seconds, and what makes it unique."""
 
 
-def topic_of(session: Session) -> str:
-    """Where the log keeps what concerns one session."""
-    return f"session:{session.pk}"
+def _stop(following: "asyncio.Task[Following]") -> None:
+    if following.cancelled():
+        return
+    problem = following.exception()
+    if problem is None:
+        following.result().stop()
+    else:
+        logger.warning("Answers that reached other processes could not be heard", exc_info=problem)
 
 
 class LoggedReplies:
@@ -75,17 +85,19 @@ class LoggedReplies:
                 said = event.payload
                 session.answer(jsonrpc.Response(said["id"], said.get("result"), said.get("error")))
 
-        following: Following | None = None
-        try:
-            following = await self._feeds().here().follow(topic_of(session), hear)
-        except (Error, Overloaded):
-            # The answer may well come to this process, and the question has waited long enough to be asked.
-            logger.warning("Answers that reach other processes cannot be heard now", exc_info=True)
+        topic, feed = session_topic(session.pk), self._feeds().here()
+        following = asyncio.create_task(feed.follow(topic, hear))
+        await asyncio.wait([following], timeout=PATIENCE)
+        if not following.done():
+            # No thread is free to look into the log; perhaps this very question is what keeps one. It is asked all the
+            # same, and answers of the meantime are looked up.
+            following.cancel()
+            following = asyncio.create_task(feed.follow(topic, hear, after=0))
         try:
             yield
         finally:
-            if following is not None:
-                following.stop()
+            following.cancel()
+            following.add_done_callback(_stop)
 
     async def forward(self, session: Session, response: jsonrpc.Response) -> None:
         """Put an answer into the log for whoever asked, once for each id. Raises Overloaded when that fails."""
@@ -95,7 +107,7 @@ class LoggedReplies:
         if response.error is not None:
             said = {"id": response.id, "error": response.error}
         try:
-            await self._feeds().publish(Draft(topic_of(session), REPLY, said))
+            await self._feeds().publish(Draft(session_topic(session.pk), REPLY, said))
         except BaseException as problem:
             self._settled.pop((session.pk, response.id), None)
             if isinstance(problem, Error):

@@ -83,7 +83,11 @@ class Seal:
         try:
             return self._open(token, binding)
         except (ValueError, KeyError, InvalidTag, zlib.error):
-            raise InvalidParams(f"Invalid or expired {self.purpose}") from None
+            raise self.refused() from None
+
+    def refused(self) -> InvalidParams:
+        """What `open` raises."""
+        return InvalidParams(f"Invalid or expired {self.purpose}")
 
     def _open(self, token: Any, binding: bytes) -> dict[str, Any]:
         if type(token) is not str or len(token) > self.limit:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from ..protocol import jsonrpc
-from ..protocol.errors import MCPError
+from ..protocol.errors import InvalidParams, MCPError
 from ..protocol.revisions import Revision
 
 if TYPE_CHECKING:
@@ -170,6 +170,28 @@ class Sealer(Protocol):
 
     def open(self, token: Any, binding: bytes) -> dict[str, Any]:
         """The payload. Raises InvalidParams, with one text for every reason."""
+
+    def refused(self) -> InvalidParams:
+        """What `open` raises, for those who find a reason of their own."""
+
+
+class Ledger(Protocol):
+    """What was done, or used, and must not be again: by the next attempt or in another process."""
+
+    async def claim(self, name: str, *, owner: str, ttl: float) -> bool:
+        """Take the right to do what is called `name`, for good. False when somebody has had it; kept `ttl` seconds."""
+
+    async def record(self, name: str, outcome: dict[str, Any]) -> None:
+        """Write down what came of it. Is done also when the caller is cancelled meanwhile."""
+
+    def give_up(self, name: str) -> None:
+        """Nobody will know what came of it. Written down without waiting for that."""
+
+    async def outcome(self, name: str) -> dict[str, Any] | None:
+        """What came of it; None while nothing was written down."""
+
+    async def spend(self, digest: str, *, ttl: float) -> bool:
+        """Use something up that is good for `ttl` seconds at most. False when it was used before."""
 
 
 class Lease(Protocol):

@@ -25,6 +25,7 @@ from .ports import (
     ExceptionTable,
     Executor,
     InProcess,
+    Ledger,
     Lifespan,
     Observer,
     Replies,
@@ -50,6 +51,7 @@ class Ports:
     sessions: SessionStore
     state_sealer: Sealer
     cursor_sealer: Sealer
+    ledger: Ledger
     translate: ExceptionTable = lambda problem: None
     """Turns a framework's exception into one of ours."""
     observer: Observer = field(default_factory=Unobserved)
@@ -162,6 +164,10 @@ class Server:
     @cached_property
     def observer(self) -> Observer:
         return self.ports.observer
+
+    @cached_property
+    def ledger(self) -> Ledger:
+        return self.ports.ledger
 
     @cached_property
     def replies(self) -> Replies:

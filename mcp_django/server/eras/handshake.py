@@ -99,7 +99,7 @@ class HandshakeEra:
         # (basic/authorization).
         return problem.http_status if problem.code in (-32700, -32600) else 200
 
-    def resume(self, call: Call) -> Conversation | None:
+    def resume(self, call: Call) -> None:
         return None
 
     def conversation(self, call: Call) -> Conversation:
