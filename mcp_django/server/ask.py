@@ -107,8 +107,10 @@ class Live:
 
     async def ask(self, question: Question) -> Any:
         call = self._call
+        if call.session is None:
+            raise Unanswered(_unaskable(call))
         call.require(question.needs)
-        if call.session is None or not call.outbox.interactive:
+        if not call.outbox.interactive:
             raise Unanswered(_unaskable(call))
         if not await _is_ready(call, call.session):
             # basic/lifecycle: before `initialized` a server asks nothing.
@@ -157,7 +159,10 @@ def _unaskable(call: Call) -> str:
             "ASGI it can ask clients of this revision"
         )
     if call.session is None:
-        return "The question could not be asked: the client has no session, in which it could answer"
+        return (
+            "The question could not be asked: this server keeps no sessions (REQUIRE_SESSION), in which a client of "
+            "this revision could answer"
+        )
     return "The question could not be asked: the client's Accept header does not allow text/event-stream"
 
 

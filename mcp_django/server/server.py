@@ -62,6 +62,8 @@ class Ports:
 class Options:
     """How a server behaves."""
 
+    require_session: bool = True
+    """Does `initialize` open a session, which the requests that follow need (handshake era)?"""
     page_size: int | None = 100
     """Entries on one page of a list; None for all."""
     timeout: float | None = None
