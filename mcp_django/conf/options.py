@@ -72,6 +72,8 @@ class Limits:
     """Rounds that one conversation may take."""
     stale_rounds: Count = 3
     """Rounds in a row that may end without asking for an answer the conversation already has."""
+    event_ttl: Seconds = 600.0
+    """Seconds for which events stay in the log, for clients and processes that come back."""
     lanes: Count = 16
     """Threads that run sync handlers and the ORM."""
     lane_queue: Annotated[int, integer(0)] = 256
