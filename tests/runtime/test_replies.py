@@ -36,9 +36,7 @@ class Process:
 
     def session(self, pk: int = 1) -> Session:
         """The session as this worker knows it."""
-        return Session(
-            key="k", owner="o", revision=LATEST_HANDSHAKE, client_info={}, client_capabilities={}, pk=pk
-        )
+        return Session(key="k", owner="o", revision=LATEST_HANDSHAKE, client_info={}, client_capabilities={}, pk=pk)
 
 
 def workers(main: Callable[[Process, Process], Awaitable[Any]], layer: Layer | None = None) -> None:

@@ -1,6 +1,7 @@
 """What happens to a session in one worker, as the others notice it."""
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -92,7 +93,7 @@ def workers(main: Callable[[Worker, Worker], Awaitable[Any]], layer: Layer | Non
             ours.feeds._crier.finish()
             theirs.feeds._crier.finish()
 
-    serve(both)
+    serve(both, queue=100)
 
 
 @pytest.fixture(autouse=True)
@@ -124,7 +125,7 @@ def test_whoever_ends_it_everybody_hears(layer: Layer | None, reason: str) -> No
     async def main(ours: Worker, theirs: Worker) -> None:
         session = await ours.opened()
         await theirs.found(session)
-        await asyncio.to_thread(Row.objects.filter(pk=session.pk).end, reason)
+        await ours._executor.run(Row.objects.filter(pk=session.pk).end, reason)
         await eventually(lambda: not theirs.trusts(session) and not ours.trusts(session))
 
     workers(main, layer)
@@ -135,7 +136,7 @@ def test_whoever_ends_it_everybody_hears(layer: Layer | None, reason: str) -> No
 def test_one_that_nobody_has_used_for_long_is_ended_in_silence() -> None:
     async def main(ours: Worker, theirs: Worker) -> None:
         session = await ours.opened()
-        await asyncio.to_thread(Row.objects.filter(pk=session.pk).end, EndReason.IDLE)
+        await ours._executor.run(Row.objects.filter(pk=session.pk).end, EndReason.IDLE)
 
     workers(main)
     assert not StreamEvent.objects.filter(kind="ended").exists()
@@ -242,12 +243,30 @@ def test_news_are_followed_only_while_something_depends_on_them(monkeypatch: pyt
         news, trusted = theirs._news, theirs._known[session.key]
         assert news is not None
         trusted.fresh_until = 0.0
-        await asyncio.sleep(0.05)
+        await asyncio.sleep(0.05)  # several looks
         assert len(news._ears) == 1
         del there.in_flight[1]
         await eventually(lambda: not news._ears and not theirs.feeds.here().active)
         await theirs.found(session)
         assert len(news._ears) == 1
+
+    workers(main)
+
+
+def test_it_is_not_given_up_while_a_session_is_being_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session_news, "LOOK_EVERY", 0.01)
+
+    async def main(ours: Worker, theirs: Worker) -> None:
+        session, find = await ours.opened(), theirs._find
+
+        def slow_find(*arguments: Any, **options: Any) -> Row | None:
+            time.sleep(0.1)  # several looks
+            return find(*arguments, **options)
+
+        monkeypatch.setattr(theirs, "_find", slow_find)
+        await theirs.found(session)
+        assert theirs._news is not None
+        assert len(theirs._news._ears) == 1
 
     workers(main)
 
@@ -271,7 +290,7 @@ class TestActivity:
 
     @pytest.fixture(autouse=True)
     def _often(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(session_news, "LOOK_EVERY", 0.02)
+        monkeypatch.setattr(session_news, "LOOK_EVERY", 0.05)
 
     def test_processes_report_what_is_open_and_when_nothing_is_any_more(self) -> None:
         async def main(ours: Worker, theirs: Worker) -> None:
@@ -280,12 +299,12 @@ class TestActivity:
             session.in_flight |= {1: Flight(), 2: Flight()}
             there.in_flight[3] = Flight()
             there.streams = 1
-            while (found := await asyncio.to_thread(reported)) != {session.pk: Activity(3, 1)}:
+            while (found := await ours._executor.run(reported)) != {session.pk: Activity(3, 1)}:
                 assert set(found) <= {session.pk}
             session.in_flight.clear()
             there.in_flight.clear()
             there.streams = 0
-            while await asyncio.to_thread(reported):
+            while await ours._executor.run(reported):
                 pass
 
         workers(main)
@@ -293,7 +312,7 @@ class TestActivity:
     def test_a_process_without_anything_open_writes_nothing(self) -> None:
         async def main(ours: Worker, _: Worker) -> None:
             await ours.opened()
-            await asyncio.sleep(0.1)
+            await asyncio.sleep(0.2)  # several looks
 
         workers(main)
         assert not StreamEvent.objects.exists()
@@ -302,10 +321,10 @@ class TestActivity:
         async def main(ours: Worker, _: Worker) -> None:
             session = await ours.opened()
             session.in_flight[1] = Flight()
-            while not await asyncio.to_thread(reported):
+            while not await ours._executor.run(reported):
                 pass
-            monkeypatch.setattr(activity, "BELIEVED", 0.0)
-            assert await asyncio.to_thread(reported) == {}
+            monkeypatch.setattr(activity, "BELIEVED", -60.0)
+            assert await ours._executor.run(reported) == {}
             session.in_flight.clear()
             ours._known[session.key].fresh_until = 0.0
             await eventually(lambda: ours._news is not None and not ours._news._ears)
