@@ -169,13 +169,14 @@ class DatabaseSessions:
             return
         if known is not None:
             known.writes += 1
-        await self._executor.run(_update, SessionRow.hash(session.key), changes)
-        if known is not None:
-            known.writes += 1
-            known.log_level = level
-            if session.initialized:
-                known.fresh_until = max(known.fresh_until, monotonic() + TRUST)
-                self._watch(known)
+        async with self._attending():  # it may be trusted from now on
+            await self._executor.run(_update, SessionRow.hash(session.key), changes)
+            if known is not None:
+                known.writes += 1
+                known.log_level = level
+                if session.initialized:
+                    known.fresh_until = max(known.fresh_until, monotonic() + TRUST)
+                    self._watch(known)
         # Until `initialized` nobody trusts what he knows, and mostly nobody knows it but who opened it.
         if "log_level" in changes or known is None or not known.opened_here:
             await self._tell(RENEWED, session)
