@@ -24,9 +24,11 @@ from .ports import (
     Authorizer,
     ExceptionTable,
     Executor,
+    Forgetful,
     InProcess,
     Ledger,
     Lifespan,
+    ListMemory,
     Observer,
     Replies,
     Sealer,
@@ -56,6 +58,7 @@ class Ports:
     """Turns a framework's exception into one of ours."""
     observer: Observer = field(default_factory=Unobserved)
     replies: Replies = field(default_factory=InProcess)
+    lists: ListMemory = field(default_factory=Forgetful)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
