@@ -102,6 +102,9 @@ class ServerSettings:
     """Where the endpoint is, below the place of `mcp_django.urls`. The default for another alias is "mcp/<alias>"."""
     eras: Eras = ERAS
     """The eras served: "handshake" (the revisions with `initialize`), "stateless", or both."""
+    require_session: Flag = True
+    """Do clients of the handshake era need a session? False: `initialize` opens none, every request stands for itself,
+    and nothing can be asked, subscribed to or set for later."""
     page_size: OptionalCount = 1000
     """Entries of a page of a list; None for all. Generous, because there are clients that read the first page only."""
     timeout: OptionalSeconds = None

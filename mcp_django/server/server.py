@@ -25,9 +25,12 @@ from .ports import (
     ExceptionTable,
     Executor,
     Forgetful,
+    InProcess,
+    Ledger,
     Lifespan,
     ListMemory,
     Observer,
+    Replies,
     Sealer,
     SessionStore,
     Unobserved,
@@ -50,9 +53,11 @@ class Ports:
     sessions: SessionStore
     state_sealer: Sealer
     cursor_sealer: Sealer
+    ledger: Ledger
     translate: ExceptionTable = lambda problem: None
     """Turns a framework's exception into one of ours."""
     observer: Observer = field(default_factory=Unobserved)
+    replies: Replies = field(default_factory=InProcess)
     lists: ListMemory = field(default_factory=Forgetful)
 
 
@@ -60,6 +65,8 @@ class Ports:
 class Options:
     """How a server behaves."""
 
+    require_session: bool = True
+    """Does `initialize` open a session, which the requests that follow need (handshake era)?"""
     page_size: int | None = 100
     """Entries on one page of a list; None for all."""
     timeout: float | None = None
@@ -162,6 +169,14 @@ class Server:
     @cached_property
     def observer(self) -> Observer:
         return self.ports.observer
+
+    @cached_property
+    def ledger(self) -> Ledger:
+        return self.ports.ledger
+
+    @cached_property
+    def replies(self) -> Replies:
+        return self.ports.replies
 
     @property
     def offers(self) -> frozenset[str]:
