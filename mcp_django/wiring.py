@@ -32,6 +32,7 @@ from .runtime.lifecycle import Lifecycle
 from .runtime.observer import CallObserver
 from .runtime.seal import Seal
 from .runtime.sessions import DatabaseSessions
+from .runtime.subscriptions import Listens, LoggedChanges
 from .runtime.tracing import find_tracing
 from .server.ask import AskLimits
 from .server.providers import Provider
@@ -75,6 +76,7 @@ def _make_server(alias: str) -> Server:
         capabilities=described.capabilities,
         expose_errors=settings.expose_internal_errors and conf.debug(),
         batch=settings.limits.batch,
+        subscriptions=settings.limits.subscriptions,
         ask=_ask_limits(settings.limits),
         healthz=described.healthz,
     )
@@ -118,6 +120,13 @@ def feeds() -> Feeds:
     return Feeds(executor=executor, layer=lambda: find_layer(conf.get_settings().channel_layer))
 
 
+@functools.cache
+def listens() -> Listens:
+    """The streams of changes of this process, of all servers."""
+    limits = conf.get_settings().limits
+    return Listens(limits.listens, limits.listens_per_owner)
+
+
 def ports(alias: str = "default") -> Ports:
     """The Django side of one server."""
     return _make_ports(alias)
@@ -134,6 +143,7 @@ def _make_ports(alias: str) -> Ports:
         cursor_sealer=Seal(conf.secret_keys(), purpose="cursor"),
         translate=translate,
         observer=CallObserver(executor(), find_tracing()),
+        changes=LoggedChanges(alias, feeds=feeds(), executor=executor(), listens=listens(), most=limits.subscriptions),
     )
 
 
@@ -186,5 +196,5 @@ def _provider(path: str) -> Provider:
 @receiver(setting_changed)
 def _forget(*, setting: str, **kwargs: Any) -> None:
     if setting in {"MCP", "SECRET_KEY", "SECRET_KEY_FALLBACKS", "DEBUG", "DATABASES"}:
-        for made in (_make_server, _make_ports, executor):
+        for made in (_make_server, _make_ports, executor, listens):
             made.cache_clear()

@@ -213,12 +213,12 @@ class Changes(Protocol):
         other kinds may be ignored. It must neither block nor raise.
         """
 
-    async def subscribe(self, session: "Session", uri: str) -> None:
-        """Tell the session of changes of a resource, from now on and on whichever worker its stream is. Once is enough.
-        Raises InvalidParams above the limit.
+    async def subscribe(self, call: "Call", uri: str) -> None:
+        """Tell the session of `call` of changes of a resource, from now on and on whichever worker its stream is. Once
+        is enough. Raises InvalidParams above the limit.
         """
 
-    async def unsubscribe(self, session: "Session", uri: str) -> None:
+    async def unsubscribe(self, call: "Call", uri: str) -> None:
         """Take that back; nothing to take back is no error."""
 
     def announce(self, call: "Call", uris: Sequence[str], *, opened: bool) -> None:

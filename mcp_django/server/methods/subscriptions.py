@@ -42,8 +42,7 @@ async def subscribe(call: Call) -> dict[str, Any]:
     primitive, _ = await find_resource(call, uri)
     await permit(call, primitive, ResourceNotFound(uri))
     assert call.server.changes is not None  # it is offered
-    assert call.session is not None  # only a greeting has none
-    await call.server.changes.subscribe(call.session, uri)
+    await call.server.changes.subscribe(call, uri)
     return {}
 
 
@@ -51,8 +50,7 @@ async def unsubscribe(call: Call) -> dict[str, Any]:
     """Tell it no more. A resource that was not subscribed to, or is gone, is no error."""
     uri = _offered(call)
     assert call.server.changes is not None  # it is offered
-    assert call.session is not None  # only a greeting has none
-    await call.server.changes.unsubscribe(call.session, uri)
+    await call.server.changes.unsubscribe(call, uri)
     return {}
 
 
