@@ -122,7 +122,7 @@ def feeds() -> Feeds:
 
 @functools.cache
 def listens() -> Listens:
-    """The streams of changes of this process, of all servers."""
+    """The open streams of this process that are no calls, of all servers."""
     limits = conf.get_settings().limits
     return Listens(limits.listens, limits.listens_per_owner)
 

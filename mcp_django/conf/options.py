@@ -61,7 +61,7 @@ class Limits:
     keep_alive: Seconds = 15.0
     """Seconds between the comments that keep a silent event stream open."""
     listens: Count = 1000
-    """Streams of changes (`subscriptions/listen`) that may be open in one process."""
+    """Streams that may be open in one process, besides those of calls: `subscriptions/listen`, and GET of sessions."""
     listens_per_owner: Count = 50
     """Those of one principal among them. The local principal has no such limit."""
     subscriptions: Count = 100

@@ -44,8 +44,8 @@ Sink = Callable[[int, bytes], None]
 
 
 class Listens:
-    """How many streams of changes are open in this process: `most`, and `each` of one owner, who is any number of
-    clients if it is the local principal.
+    """How many streams that have no end of their own are open in this process: `most`, and `each` of one owner, who is
+    any number of clients if it is the local principal.
     """
 
     def __init__(self, most: int, each: int) -> None:
@@ -60,10 +60,10 @@ class Listens:
         with self._lock:
             count = self._counts.get(owner, 0)
             if count >= self._each and owner != LOCAL_OWNER:
-                text = f"You have {self._each} streams of changes open; close one first"
+                text = f"You have {self._each} streams open; close one first"
                 raise Overloaded(text, status=429, retry_after=RETRY_AFTER)
             if self._all >= self._most:
-                raise Overloaded("There are too many streams of changes; try again later", retry_after=RETRY_AFTER)
+                raise Overloaded("There are too many streams; try again later", retry_after=RETRY_AFTER)
             self._counts[owner] = count + 1
             self._all += 1
 
@@ -174,20 +174,20 @@ class SessionView:
         self._server, self._feeds, self._executor = server, feeds, executor
         self._era = HandshakeEra(server)
 
-    async def open(self, session: Session, after: int | None, sink: Sink, *, connection: Connection) -> "View":
-        """Have `sink` called on the running loop with the number and the encoded JSON-RPC message of each event the
-        session is told of, in their order: those after the number `after` first, or only what is new. It must neither
-        block nor raise.
+    async def open(self, session: Session, after: int, sink: Sink, *, connection: Connection, fresh: bool) -> "View":
+        """Have `sink` called on the running loop with the number and the encoded JSON-RPC message of each event that
+        the session is told of, in their order, from the one after number `after` on. It must neither block nor raise.
 
-        Returns when nothing can be missed any more; older events have been given to `sink` by then. The principal of
-        `connection` is asked for permission. Raises django.db.Error when the log cannot be read.
+        Returns when nothing can be missed any more; what is in the log by then has been given to `sink`. The principal
+        of `connection` is asked for permission. A `fresh` stream continues no other. Raises django.db.Error when the
+        log cannot be read.
         """
         message = jsonrpc.Notification(RESOURCE_UPDATED, None)
         view = View(self._era.open(message, connection, Outbox(interactive=False)), sink)
         feed = self._feeds.here()
         try:
-            start = await view.follow(feed, session_topic(session), after)
-            await view.follow(feed, changes_topic(self._server.alias), start)
+            await view.follow(feed, session_topic(session), after)
+            await view.follow(feed, changes_topic(self._server.alias), after)
             wanted = await run_apart(self._executor, ResourceSubscription.objects.of, session.pk)
         except BaseException:
             view.stop()
@@ -229,11 +229,9 @@ class View:
         if self._task is not None:
             self._task.cancel()
 
-    async def follow(self, feed: Feed, topic: str, after: int | None) -> int:
-        """Hear of a topic too; returns the number of the event after which it is heard."""
-        following = await feed.follow(topic, self._hear, after=after)
-        self._following.append(following)
-        return following.position if after is None else after
+    async def follow(self, feed: Feed, topic: str, after: int) -> None:
+        """Hear of a topic too."""
+        self._following.append(await feed.follow(topic, self._hear, after=after))
 
     def go_live(self, subscribed: Mapping[str, int]) -> None:
         """All topics are followed, and these URIs were subscribed to after these events."""

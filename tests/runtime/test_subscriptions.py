@@ -84,8 +84,9 @@ class Stage:
         return Connection(self.principal, session=session)
 
     async def open(self, session: Session, after: int | None = None) -> "Stream":
-        stream = Stream()
-        stream.view = await self.view.open(session, after, stream, connection=self.connection(session))
+        stream, fresh = Stream(), after is None
+        after = await self.executor.run(EventLog().head) if after is None else after
+        stream.view = await self.view.open(session, after, stream, connection=self.connection(session), fresh=fresh)
         return stream
 
     async def publish(self, kind: str, payload: Any, topic: str = "changes:tests") -> int:
