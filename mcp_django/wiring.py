@@ -34,6 +34,7 @@ from .runtime.once import DatabaseLedger
 from .runtime.replies import LoggedReplies
 from .runtime.seal import Seal, Stamp
 from .runtime.sessions import DatabaseSessions
+from .runtime.subscriptions import Listens, LoggedChanges
 from .runtime.tracing import find_tracing
 from .server.ask import AskLimits
 from .server.providers import Provider
@@ -78,6 +79,7 @@ def _make_server(alias: str) -> Server:
         capabilities=described.capabilities,
         expose_errors=settings.expose_internal_errors and conf.debug(),
         batch=settings.limits.batch,
+        subscriptions=settings.limits.subscriptions,
         ask=_ask_limits(settings.limits),
         healthz=described.healthz,
     )
@@ -121,6 +123,13 @@ def feeds() -> Feeds:
     return Feeds(executor=executor, layer=lambda: find_layer(conf.get_settings().channel_layer))
 
 
+@functools.cache
+def listens() -> Listens:
+    """The open streams of this process that are no calls, of all servers."""
+    limits = conf.get_settings().limits
+    return Listens(limits.listens, limits.listens_per_owner)
+
+
 def ports(alias: str = "default") -> Ports:
     """The Django side of one server."""
     return _make_ports(alias)
@@ -139,6 +148,7 @@ def _make_ports(alias: str) -> Ports:
         replies=LoggedReplies(feeds, Stamp(conf.secret_keys(), purpose="question"), wait=limits.question_wait),
         translate=translate,
         observer=CallObserver(executor(), find_tracing()),
+        changes=LoggedChanges(alias, feeds=feeds(), executor=executor(), listens=listens(), most=limits.subscriptions),
     )
 
 
@@ -191,5 +201,5 @@ def _provider(path: str) -> Provider:
 @receiver(setting_changed)
 def _forget(*, setting: str, **kwargs: Any) -> None:
     if setting in {"MCP", "SECRET_KEY", "SECRET_KEY_FALLBACKS", "DEBUG", "DATABASES"}:
-        for made in (_make_server, _make_ports, executor):
+        for made in (_make_server, _make_ports, executor, listens):
             made.cache_clear()

@@ -60,6 +60,12 @@ class Limits:
     """Seconds that a handler waits for a client that reads none of them. Then the client counts as gone."""
     keep_alive: Seconds = 15.0
     """Seconds between the comments that keep a silent event stream open."""
+    listens: Count = 1000
+    """Streams that may be open in one process, besides those of calls: `subscriptions/listen`, and GET of sessions."""
+    listens_per_owner: Count = 50
+    """Those of one principal among them. The local principal has no such limit."""
+    subscriptions: Count = 100
+    """Resources whose changes one session, or one stream of changes, may subscribe to."""
     question_wait: Seconds = 600.0
     """Seconds a handshake-era call waits for the client to answer a question."""
     state_bytes: Annotated[int, integer(1024)] = 64 * 1024
