@@ -28,8 +28,10 @@ from ...server.pipeline import Pipeline
 from ...server.ports import Overloaded, Principal
 from ...server.session import Session
 from ...server.streams import Outbox
+from ...server.subscriptions import Subscription
 from ...server.work import Receipt, Work
 from ..guards import Guard, Pairs
+from .listen import Listeners
 
 KNOWN_LENGTH = 256
 """Bytes of headers whose meaning is remembered. Anybody can send what is remembered."""
@@ -107,6 +109,7 @@ class Exchange:
         limits: HTTPLimits,
     ) -> None:
         self.limits, self._lifecycle = limits, lifecycle
+        self.listeners = Listeners(lifecycle, every=limits.keep_alive, patience=limits.unsent_wait)
         self._digits = len(str(limits.body))
         self._pipeline, self._authenticator, self._guard, self._in_flight = pipeline, authenticator, guard, in_flight
         self._server = pipeline.server
@@ -209,6 +212,13 @@ class Exchange:
         opened = call.connection.opened
         session = () if opened is None else ((SESSION_ID, opened.key.encode()),)
         return Reply(200, landing.body, (JSON_TYPE, *session, *self._guard.cors(headers)))
+
+    def opened(self, flight: Flight, landing: Landing | None) -> Subscription | None:
+        """The stream of changes that a call has opened, which is its answer."""
+        subscriptions = flight.call.connection.subscriptions
+        if not subscriptions or landing is None or landing.problem is not None:
+            return None
+        return next(iter(subscriptions.values()))
 
     def stream_headers(self, flight: Flight) -> Pairs:
         """The headers for a call whose answer is a stream."""

@@ -18,8 +18,9 @@ from ...runtime.calls import Flight
 from ..guards import Pairs
 from .exchange import Exchange, Request
 from .exchange import Reply as ExchangeReply
+from .listen import ChangeSource
 from .requests import keep_body, with_user
-from .stream import EventStream
+from .stream import EventStream, Messages
 from .surroundings import left_by_middleware
 
 View = Callable[..., Any]
@@ -78,9 +79,14 @@ def as_view(find: Callable[[], Exchange]) -> View:
         except asyncio.CancelledError:  # Django cancels the view of a client that went away
             outcome.disconnected()
             raise
+        opened = exchange.opened(outcome, landing)
+        if opened is not None:
+            source = ChangeSource(opened, exchange.listeners.here())
+            events = EventStream(source, exchange.limits.keep_alive)
+            return _with(StreamingHttpResponse(events), exchange.stream_headers(outcome))
         if landing is not None:
             return _response(request, exchange.land(outcome, landing), outcome)
-        response = StreamingHttpResponse(EventStream(outcome, exchange.limits.keep_alive))
+        response = StreamingHttpResponse(EventStream(Messages(outcome), exchange.limits.keep_alive))
         return _with(response, exchange.stream_headers(outcome))
 
     # The endpoint authenticates by itself, with bearer tokens: neither a cookie nor a login page has a part in it.
