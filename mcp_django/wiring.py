@@ -25,6 +25,8 @@ from .conf.project import middleware
 from .exceptions import translate
 from .protocol.revisions import Era
 from .protocol.types import Implementation
+from .runtime.call_streams import ProcessStreams
+from .runtime.event_ids import EventIds
 from .runtime.executor import LaneExecutor
 from .runtime.feeds import Feeds
 from .runtime.hub import find_layer
@@ -32,6 +34,7 @@ from .runtime.lifecycle import Lifecycle
 from .runtime.observer import CallObserver
 from .runtime.once import DatabaseLedger
 from .runtime.replies import LoggedReplies
+from .runtime.rings import Bounds
 from .runtime.seal import Seal, Stamp
 from .runtime.sessions import DatabaseSessions
 from .runtime.subscriptions import Listens, LoggedChanges
@@ -85,6 +88,8 @@ def _make_server(alias: str) -> Server:
         subscriptions=settings.limits.subscriptions,
         ask=_ask_limits(settings.limits),
         healthz=described.healthz,
+        enable_get=described.enable_get,
+        allow_delete=described.allow_delete,
     )
     return Server(
         info,
@@ -135,6 +140,23 @@ def feeds() -> Feeds:
         layer=lambda: find_layer(conf.get_settings().channel_layer),
         keep=lambda: conf.get_settings().limits.event_ttl,
     )
+
+
+@functools.cache
+def call_streams() -> ProcessStreams:
+    """The streams of calls that clients of sessions can go on with. Kept whatever the settings: streams hang on it."""
+    return ProcessStreams(feeds(), lifecycle(), _bounds)
+
+
+def _bounds() -> Bounds:
+    limits = conf.get_settings().limits
+    return Bounds(limits.events, limits.unsent, limits.unsent_wait, limits.event_ttl)
+
+
+@functools.cache
+def event_ids() -> EventIds:
+    """The ids of events on the streams of sessions."""
+    return EventIds(Stamp(conf.secret_keys(), purpose="event"))
 
 
 @functools.cache
@@ -215,5 +237,5 @@ def _provider(path: str) -> Provider:
 @receiver(setting_changed)
 def _forget(*, setting: str, **kwargs: Any) -> None:
     if setting in {"MCP", "SECRET_KEY", "SECRET_KEY_FALLBACKS", "DEBUG", "DATABASES"}:
-        for made in (_make_server, _make_ports, executor, listens):
+        for made in (_make_server, _make_ports, executor, event_ids, listens):
             made.cache_clear()

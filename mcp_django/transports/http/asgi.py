@@ -11,9 +11,9 @@ from ...runtime.calls import Flight
 from ...server.ports import Principal
 from ...server.subscriptions import Subscription
 from ..guards import Pairs
-from .exchange import Exchange, Reply, Request
+from .exchange import Exchange, Reply, Request, Stream
 from .listen import Listener
-from .stream import EventStream, Messages
+from .stream import EventStream
 from .surroundings import Surroundings
 
 Scope = MutableMapping[str, Any]
@@ -70,6 +70,9 @@ class Door:
         if isinstance(outcome, Reply):
             await _respond(send, *outcome)
             return
+        if isinstance(outcome, Stream):
+            await self._serve(outcome, receive, send)
+            return
         opened = await self._fly(outcome, receive, send, context)
         if opened is not None:
             # It may stay open for days, and needs nothing of the request.
@@ -94,7 +97,7 @@ class Door:
         self, flight: Flight, receive: Receive, send: Send, context: Context | None
     ) -> tuple[Subscription, Pairs] | None:
         """Answer a call; gives the stream of changes that is the answer to some, which is still to be served."""
-        exchange, listener = self._exchange, _Listener(flight, receive)
+        exchange, listener = self._exchange, _Listener(flight.disconnected, receive)
         flight.launch(context)
         try:
             landing = await flight.first(exchange.limits.upgrade_after, listener.start)
@@ -104,9 +107,7 @@ class Door:
                     opened.cancel()
                 return None
             if landing is None:
-                await _stream(
-                    send, exchange.stream_headers(flight), EventStream(Messages(flight), exchange.limits.keep_alive)
-                )
+                await _stream(send, exchange.stream(flight), exchange.limits.keep_alive)
             elif opened is not None:
                 return opened, exchange.stream_headers(flight)
             else:
@@ -119,6 +120,14 @@ class Door:
             flight.answered = True
             listener.stop()
 
+    async def _serve(self, stream: Stream, receive: Receive, send: Send) -> None:
+        listener = _Listener(stream.source.left, receive)
+        listener.start()
+        try:
+            await _stream(send, stream, self._exchange.limits.keep_alive)
+        finally:
+            listener.stop()
+
     async def _listen(self, subscription: Subscription, headers: Pairs, receive: Receive, send: Send) -> None:
         listener, streams = Listener(subscription, send), self._exchange.listeners.here()
         streams.add(listener)
@@ -129,12 +138,12 @@ class Door:
 
 
 class _Listener:
-    """Waits for the client to go away. Started only while a call is in the air."""
+    """Waits for the client to go away. Started only while there is something to give up."""
 
-    __slots__ = ("_flight", "_receive", "_task")
+    __slots__ = ("_left", "_receive", "_task")
 
-    def __init__(self, flight: Flight, receive: Receive) -> None:
-        self._flight, self._receive = flight, receive
+    def __init__(self, left: Callable[[], object], receive: Receive) -> None:
+        self._left, self._receive = left, receive
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -143,7 +152,7 @@ class _Listener:
     async def _listen(self) -> None:
         while (await self._receive())["type"] != "http.disconnect":
             pass
-        self._flight.disconnected()
+        self._left()
 
     def stop(self) -> None:
         if self._task is not None:
@@ -159,11 +168,14 @@ async def _respond(send: Send, status: int, body: bytes, headers: Pairs) -> None
         pass  # the client is gone; some servers say so here
 
 
-async def _stream(send: Send, headers: Pairs, events: EventStream) -> None:
+async def _stream(send: Send, stream: Stream, keep_alive: float) -> None:
+    events = EventStream(stream.source, keep_alive)
     try:
-        await send({"type": "http.response.start", "status": 200, "headers": list(headers)})
+        await send({"type": "http.response.start", "status": 200, "headers": list(stream.headers)})
         async for chunk in events:
             await send({"type": "http.response.body", "body": chunk, "more_body": True})
         await send({"type": "http.response.body", "body": b""})
-    except OSError:  # the client is gone; some servers say so here
-        events.close()
+    except OSError:
+        pass  # the client is gone; some servers say so here
+    finally:
+        events.end()
