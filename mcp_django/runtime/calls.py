@@ -21,6 +21,7 @@ from ..server.streams import Outbox
 from ..server.work import Work
 from .in_flight import InFlight
 from .lifecycle import CLOSING, Lifecycle
+from .rings import Reader, Rings
 
 logger = logging.getLogger("mcp_django.server")
 
@@ -47,6 +48,7 @@ class Flight:
         "_may_stream",
         "_outbox",
         "_owner",
+        "_rings",
         "_settled",
         "_work",
         "answered",
@@ -54,21 +56,33 @@ class Flight:
         "gone",
         "loop",
         "lost",
+        "reader",
         "streaming",
         "task",
     )
 
-    def __init__(self, work: Work, in_flight: InFlight, owner: str, decline: Decline, lifecycle: Lifecycle) -> None:
+    def __init__(
+        self,
+        work: Work,
+        in_flight: InFlight,
+        owner: str,
+        decline: Decline,
+        lifecycle: Lifecycle,
+        *,
+        rings: Callable[[], Rings] | None = None,
+    ) -> None:
         """The work's calls have been counted in `in_flight` for `owner`; the flight takes them off at its end.
-        `decline` encodes an error.
+        `decline` encodes an error; `rings` gives what remembers the streams of sessions, where they can be resumed.
         """
         self._decline, self._lifecycle = decline, lifecycle
         self.call, self._work, self._may_stream = work.call, work, work.may_stream
         self._begun = False
         self._outbox: Outbox = self.call.outbox
-        self._in_flight, self._owner = in_flight, owner
+        self._in_flight, self._owner, self._rings = in_flight, owner, rings
         self.task: asyncio.Task[None] | None = None
         self.streaming = False
+        self.reader: Reader | None = None
+        """The client's place on a stream that can be resumed; None where it reads the outbox."""
         self.lost = False
         """Cancelled: there will be no answer."""
         self.gone = False
@@ -134,9 +148,15 @@ class Flight:
 
     def _stream(self) -> None:
         """From now on the reply is a stream."""
-        if self._landing is None:
+        if self._landing is None and not self.streaming:
             self.streaming = True
-            self._outbox.abandoned = self._abandoned
+            session = self.call.connection.session
+            if session is None or self._rings is None:
+                self._outbox.abandoned = self._abandoned
+            else:
+                ring = self._rings().open(session)
+                self.reader = ring.reader
+                self._outbox.hand_over(ring)
         self._settle()
 
     def _abandoned(self) -> None:
@@ -199,9 +219,12 @@ class Flight:
 
     def disconnected(self) -> None:
         """The client went away: the end of a stateless call; a handshake call goes on without a reader
-        (basic/transports).
+        (basic/transports), and its stream remembers what it says. Without a stream nobody has an id to come back with.
         """
         self.gone = self.answered = True
+        if self.reader is not None:
+            self.reader.leave()
+            return
         self._outbox.cut()
         if self.call.revision.era is Era.STATELESS:
             self.cancel()
