@@ -11,21 +11,29 @@ import contextvars
 import logging
 import sys
 from collections.abc import Callable
-from typing import NamedTuple, cast
+from typing import NamedTuple, Protocol, cast
 
 from ..protocol.errors import InternalError, MCPError
 from ..protocol.jsonrpc import Request
 from ..protocol.revisions import Era
 from ..server.ports import Overloaded
+from ..server.session import Session
 from ..server.streams import Outbox
 from ..server.work import Work
 from .in_flight import InFlight
 from .lifecycle import CLOSING, Lifecycle
-from .rings import Reader, Rings
+from .rings import Reader, Ring
 
 logger = logging.getLogger("mcp_django.server")
 
 Decline = Callable[[Work, MCPError], bytes]
+
+
+class Rings(Protocol):
+    """Where streams are opened that can be resumed."""
+
+    def open(self, session: Session) -> Ring:
+        """A new stream, with its first reader."""
 
 
 class Landing(NamedTuple):

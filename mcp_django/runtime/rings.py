@@ -59,6 +59,11 @@ class Reader:
         """Seconds after which the client is asked to come back, when it was sent away."""
         self._waiter: asyncio.Future[None] | None = None
 
+    @property
+    def token(self) -> str:
+        """The name of the stream."""
+        return self._ring.token
+
     async def read(self, patience: float) -> list[Said] | None:
         """What waits; an empty list after `patience` seconds of silence; None at the end."""
         if not self.waiting and not self.over:

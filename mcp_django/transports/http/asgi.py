@@ -10,7 +10,7 @@ from ...protocol.headers import Headers
 from ...runtime.calls import Flight
 from ...server.ports import Principal
 from ..guards import Pairs
-from .exchange import Exchange, Reply, Request
+from .exchange import Exchange, Reply, Request, Stream
 from .stream import EventStream
 from .surroundings import Surroundings
 
@@ -67,6 +67,8 @@ class Door:
         )
         if isinstance(outcome, Reply):
             await _respond(send, *outcome)
+        elif isinstance(outcome, Stream):
+            await self._listen(outcome, receive, send)
         else:
             await self._fly(outcome, receive, send, context)
 
@@ -85,14 +87,14 @@ class Door:
         return bytes(whole)
 
     async def _fly(self, flight: Flight, receive: Receive, send: Send, context: Context | None) -> None:
-        exchange, listener = self._exchange, _Listener(flight, receive)
+        exchange, listener = self._exchange, _Listener(flight.disconnected, receive)
         flight.launch(context)
         try:
             landing = await flight.first(exchange.limits.upgrade_after, listener.start)
             if flight.gone:
                 return
             if landing is None:
-                await _stream(send, exchange.stream_headers(flight), EventStream(flight, exchange.limits.keep_alive))
+                await _stream(send, exchange.stream(flight), exchange.limits.keep_alive)
             else:
                 await _respond(send, *exchange.land(flight, landing))
         except BaseException:  # the server ends us, or fails to send
@@ -103,13 +105,22 @@ class Door:
             listener.stop()
 
 
+    async def _listen(self, stream: Stream, receive: Receive, send: Send) -> None:
+        listener = _Listener(stream.source.left, receive)
+        listener.start()
+        try:
+            await _stream(send, stream, self._exchange.limits.keep_alive)
+        finally:
+            listener.stop()
+
+
 class _Listener:
-    """Waits for the client to go away. Started only while a call is in the air."""
+    """Waits for the client to go away. Started only while there is something to give up."""
 
-    __slots__ = ("_flight", "_receive", "_task")
+    __slots__ = ("_left", "_receive", "_task")
 
-    def __init__(self, flight: Flight, receive: Receive) -> None:
-        self._flight, self._receive = flight, receive
+    def __init__(self, left: Callable[[], object], receive: Receive) -> None:
+        self._left, self._receive = left, receive
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -118,7 +129,7 @@ class _Listener:
     async def _listen(self) -> None:
         while (await self._receive())["type"] != "http.disconnect":
             pass
-        self._flight.disconnected()
+        self._left()
 
     def stop(self) -> None:
         if self._task is not None:
@@ -134,11 +145,14 @@ async def _respond(send: Send, status: int, body: bytes, headers: Pairs) -> None
         pass  # the client is gone; some servers say so here
 
 
-async def _stream(send: Send, headers: Pairs, events: EventStream) -> None:
+async def _stream(send: Send, stream: Stream, keep_alive: float) -> None:
+    events = EventStream(stream.source, keep_alive)
     try:
-        await send({"type": "http.response.start", "status": 200, "headers": list(headers)})
+        await send({"type": "http.response.start", "status": 200, "headers": list(stream.headers)})
         async for chunk in events:
             await send({"type": "http.response.body", "body": chunk, "more_body": True})
         await send({"type": "http.response.body", "body": b""})
-    except OSError:  # the client is gone; some servers say so here
-        events.close()
+    except OSError:
+        pass  # the client is gone; some servers say so here
+    finally:
+        events.end()

@@ -145,8 +145,14 @@ class EventStream:
             raise StopAsyncIteration
         return chunk
 
+    def end(self) -> None:
+        """The answer is over, for whatever reason. Called on the loop."""
+        self._closed = True
+        self._source.sent()
+        self._source.left()
+
     def close(self) -> None:
-        """The answer is over, for whatever reason. Django calls it from a thread."""
+        """The same from any thread; Django's is not the loop's."""
         self._closed = True
         self._source.sent()
         try:
