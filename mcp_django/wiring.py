@@ -25,16 +25,25 @@ from .conf.project import middleware
 from .exceptions import translate
 from .protocol.revisions import Era
 from .protocol.types import Implementation
+from .runtime.call_streams import ProcessStreams
+from .runtime.event_ids import EventIds
 from .runtime.executor import LaneExecutor
 from .runtime.feeds import Feeds
 from .runtime.hub import find_layer
 from .runtime.lifecycle import Lifecycle
 from .runtime.observer import CallObserver
+<<<<<<< HEAD
 from .runtime.once import DatabaseLedger
 from .runtime.replies import LoggedReplies
 from .runtime.seal import Seal, Stamp
 from .runtime.sessions import DatabaseSessions
 from .runtime.subscriptions import Listens, LoggedChanges
+=======
+from .runtime.rings import Bounds
+from .runtime.seal import Seal, Stamp
+from .runtime.sessions import DatabaseSessions
+from .runtime.subscriptions import Listens
+>>>>>>> cd78a2e (WIP: doors)
 from .runtime.tracing import find_tracing
 from .server.ask import AskLimits
 from .server.providers import Provider
@@ -82,6 +91,8 @@ def _make_server(alias: str) -> Server:
         subscriptions=settings.limits.subscriptions,
         ask=_ask_limits(settings.limits),
         healthz=described.healthz,
+        enable_get=described.enable_get,
+        allow_delete=described.allow_delete,
     )
     return Server(
         info,
@@ -124,10 +135,33 @@ def feeds() -> Feeds:
 
 
 @functools.cache
+<<<<<<< HEAD
 def listens() -> Listens:
     """The open streams of this process that are no calls, of all servers."""
     limits = conf.get_settings().limits
     return Listens(limits.listens, limits.listens_per_owner)
+=======
+def call_streams() -> ProcessStreams:
+    """The streams of calls that clients of sessions can go on with. Kept whatever the settings: streams hang on it."""
+    return ProcessStreams(feeds(), lifecycle(), _bounds)
+
+
+def _bounds() -> Bounds:
+    limits = conf.get_settings().limits
+    return Bounds(limits.events, limits.unsent, limits.unsent_wait, limits.event_ttl)
+
+
+@functools.cache
+def event_ids() -> EventIds:
+    """The ids of events on the streams of sessions."""
+    return EventIds(Stamp(conf.secret_keys(), purpose="event"))
+
+
+@functools.cache
+def listens() -> Listens:
+    """The streams of this process, of all servers."""
+    return Listens(conf.get_settings().limits.listens, 50)
+>>>>>>> cd78a2e (WIP: doors)
 
 
 def ports(alias: str = "default") -> Ports:
@@ -201,5 +235,9 @@ def _provider(path: str) -> Provider:
 @receiver(setting_changed)
 def _forget(*, setting: str, **kwargs: Any) -> None:
     if setting in {"MCP", "SECRET_KEY", "SECRET_KEY_FALLBACKS", "DEBUG", "DATABASES"}:
+<<<<<<< HEAD
         for made in (_make_server, _make_ports, executor, listens):
+=======
+        for made in (_make_server, _make_ports, executor, event_ids, listens):
+>>>>>>> cd78a2e (WIP: doors)
             made.cache_clear()

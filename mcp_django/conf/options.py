@@ -58,6 +58,10 @@ class Limits:
     """Messages of one call that may wait for a client that reads slowly. Then the handler waits as well."""
     unsent_wait: Seconds = 60.0
     """Seconds that a handler waits for a client that reads none of them. Then the client counts as gone."""
+    events: Count = 1000
+    """Messages of one stream that are kept for a client of a session that comes back (handshake era)."""
+    event_ttl: Seconds = 600.0
+    """Seconds for which they are kept after their call, and for which the event log keeps what it holds."""
     keep_alive: Seconds = 15.0
     """Seconds between the comments that keep a silent event stream open."""
     listens: Count = 1000
@@ -126,6 +130,10 @@ class ServerSettings:
     lifespan: OptionalDotted = None
     """Dotted path of a function of the server that returns an async context manager, entered once per process; handlers
     see its value as `ctx.lifespan`."""
+    enable_get: Flag = True
+    """May clients open a stream of their session, and go on with one that they lost (GET, handshake era)?"""
+    allow_delete: Flag = True
+    """May clients end their session (DELETE, handshake era)?"""
     healthz: Flag = False
     """Answer GET and HEAD at "<path>/healthz": 200, or 503 while the process is shutting down. Anybody may ask."""
     capabilities: Entries = field(default_factory=lambda: MappingProxyType({}))

@@ -10,8 +10,8 @@ _BREAKS = re.compile(r"[\r\n]")
 _BOM = b"\xef\xbb\xbf"
 
 KEEP_ALIVE = b": keep-alive\n"
-"""A comment that keeps proxies from closing a quiet stream. No empty line follows it: on a stream whose events have ids,
-an empty line alone makes some clients' parsers report an event without data."""
+"""A comment that keeps proxies from closing a quiet stream. No empty line follows it: where events have ids, an empty
+line alone makes some clients' parsers report an event without data."""
 
 
 class Event(NamedTuple):

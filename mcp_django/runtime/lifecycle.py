@@ -135,7 +135,7 @@ class Lifecycle:
         return partial(attended.endings.discard, end)
 
     def at_end(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Have `work` awaited on the running loop when it has drained: its calls have ended, the database is still there."""
+        """Have `work` awaited when the running loop has drained: its calls have ended, its lanes are still there."""
         loop = asyncio.get_running_loop()
         self.attend(loop)
         self._loops[loop].last.append(work)

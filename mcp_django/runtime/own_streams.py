@@ -1,38 +1,20 @@
 """A session's own stream: what concerns the session and no call of it (basic/transports, listening for messages).
 
-It is the event log seen through a filter (`subscriptions.SessionView`), so any worker can serve it, from any event on.
+It is the event log seen through a filter (`SessionView`), so any worker can serve it, from any event on.
 A session has one, wherever it is served: the newest. Each says in the log that it opens, and ends the others by that.
 """
 
 import asyncio
 import secrets
-from collections.abc import Callable
-from typing import Protocol
 
+from ..server.call import Connection
 from ..server.ports import Executor
 from ..server.session import Session
 from .events import Draft, Event, EventLog
 from .feed import Following, run_apart
 from .feeds import Feeds
 from .rings import Said
-
-
-class Handle(Protocol):
-    """What a view gives whoever opened it."""
-
-    @property
-    def position(self) -> int:
-        """The number up to which everything in the log has been looked through."""
-
-    def stop(self) -> None:
-        """Tell nothing more."""
-
-
-class View(Protocol):
-    """What a session is told: numbers of the log, with the messages made of them."""
-
-    async def open(self, session: Session, after: int | None, sink: Callable[[int, bytes], None]) -> Handle:
-        """Have `sink` called for each message after that number, in order. Returns when nothing can be missed."""
+from .subscriptions import SessionView, View
 
 
 class Missed(Exception):
@@ -42,7 +24,7 @@ class Missed(Exception):
 class OwnStream:
     """One client's place on a session's own stream."""
 
-    def __init__(self, session: Session, feeds: Feeds, view: View, executor: Executor, *, most: int) -> None:
+    def __init__(self, session: Session, *, feeds: Feeds, view: SessionView, executor: Executor, most: int) -> None:
         """With `most` messages that wait the client is behind, and has to come back for more."""
         self._session, self._feeds, self._view, self._most = session, feeds, view, most
         self._executor = executor
@@ -50,12 +32,14 @@ class OwnStream:
         self._read = 0
         self._waiting: list[Said] = []
         self._over = False
-        self._handle: Handle | None = None
+        self._handle: View | None = None
         self._following: Following | None = None
         self._news = asyncio.Event()
 
-    async def open(self, after: int | None) -> None:
-        """Begin after event `after`; None: now. Ends the session's other one. Raises Missed."""
+    async def open(self, after: int | None, connection: Connection) -> None:
+        """Begin after event `after`; None: now. Ends the session's other one. The principal of `connection` is asked
+        for permission. Raises Missed.
+        """
         if after is not None and not await run_apart(self._executor, _is_kept, after):
             raise Missed
         topic = f"session:{self._session.pk}"
@@ -64,7 +48,9 @@ class OwnStream:
         self._read = opened.seq if after is None else after
         try:
             self._following = await self._feeds.here().follow(topic, self._on_event, after=opened.seq)
-            self._handle = await self._view.open(self._session, self._read, self._sink)
+            self._handle = await self._view.open(
+                self._session, self._read, self._sink, connection=connection, fresh=after is None
+            )
         except BaseException:
             self.leave()
             raise

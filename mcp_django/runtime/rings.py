@@ -88,6 +88,8 @@ class Reader:
     def leave(self) -> None:
         """Nobody reads here any more. What is said goes on to be remembered."""
         self.waiting.clear()
+        self.over = True
+        self.wake()
         self._ring.part(self)
 
     def wake(self) -> None:

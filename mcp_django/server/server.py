@@ -98,6 +98,10 @@ class Options:
     subscriptions: int = 100
     """Resources that a session, or one stream of the stateless era, may be told of."""
     ask: AskLimits = field(default_factory=AskLimits)
+    enable_get: bool = True
+    """May clients of sessions open a stream of their own with GET, and go on with one that they lost?"""
+    allow_delete: bool = True
+    """May clients end their session with DELETE?"""
     healthz: bool = False
     """Answer GET at "<path>/healthz" where the server is mounted."""
 

@@ -104,7 +104,6 @@ class Door:
             flight.answered = True
             listener.stop()
 
-
     async def _listen(self, stream: Stream, receive: Receive, send: Send) -> None:
         listener = _Listener(stream.source.left, receive)
         listener.start()

@@ -227,11 +227,10 @@ class Exchange:
 
     def stream(self, flight: Flight) -> Stream:
         """The answer to a call that is a stream."""
-        call, reader, source = flight.call, flight.reader, None
+        call, reader = flight.call, flight.reader
         session = call.connection.session
-        if reader is None or session is None or self._listening is None:
-            source = Messages(flight)
-        else:
+        source: Source = Messages(flight)
+        if reader is not None and session is not None and self._listening is not None:
             ids = self._listening.ids.of(session.key, reader.token)
             source = Events(reader, ids, polling=session.revision.polling, flight=flight)
         return Stream(self._stream_headers(call.connection.headers or Headers()), source)
@@ -258,7 +257,14 @@ class Exchange:
                 raise TransportRefusal(406, body=b"Accept must allow text/event-stream.")
             session = await self._session(headers, principal, optional=False)
             if session is not None:
-                return Stream(self._stream_headers(headers), await listening.open(session, headers))
+                connection = Connection(
+                    principal,
+                    headers=headers,
+                    session=session,
+                    kwargs=request.kwargs,
+                    make_request=request.make_request,
+                )
+                return Stream(self._stream_headers(headers), await listening.open(session, connection))
         raise TransportRefusal(405, ((b"allow", self._methods(request)),))
 
     async def _session(self, headers: Headers, principal: Principal, *, optional: bool) -> Session | None:
