@@ -32,18 +32,12 @@ from .runtime.feeds import Feeds
 from .runtime.hub import find_layer
 from .runtime.lifecycle import Lifecycle
 from .runtime.observer import CallObserver
-<<<<<<< HEAD
 from .runtime.once import DatabaseLedger
 from .runtime.replies import LoggedReplies
-from .runtime.seal import Seal, Stamp
-from .runtime.sessions import DatabaseSessions
-from .runtime.subscriptions import Listens, LoggedChanges
-=======
 from .runtime.rings import Bounds
 from .runtime.seal import Seal, Stamp
 from .runtime.sessions import DatabaseSessions
-from .runtime.subscriptions import Listens
->>>>>>> cd78a2e (WIP: doors)
+from .runtime.subscriptions import Listens, LoggedChanges
 from .runtime.tracing import find_tracing
 from .server.ask import AskLimits
 from .server.providers import Provider
@@ -135,12 +129,6 @@ def feeds() -> Feeds:
 
 
 @functools.cache
-<<<<<<< HEAD
-def listens() -> Listens:
-    """The open streams of this process that are no calls, of all servers."""
-    limits = conf.get_settings().limits
-    return Listens(limits.listens, limits.listens_per_owner)
-=======
 def call_streams() -> ProcessStreams:
     """The streams of calls that clients of sessions can go on with. Kept whatever the settings: streams hang on it."""
     return ProcessStreams(feeds(), lifecycle(), _bounds)
@@ -159,9 +147,9 @@ def event_ids() -> EventIds:
 
 @functools.cache
 def listens() -> Listens:
-    """The streams of this process, of all servers."""
-    return Listens(conf.get_settings().limits.listens, 50)
->>>>>>> cd78a2e (WIP: doors)
+    """The open streams of this process that are no calls, of all servers."""
+    limits = conf.get_settings().limits
+    return Listens(limits.listens, limits.listens_per_owner)
 
 
 def ports(alias: str = "default") -> Ports:
@@ -235,9 +223,5 @@ def _provider(path: str) -> Provider:
 @receiver(setting_changed)
 def _forget(*, setting: str, **kwargs: Any) -> None:
     if setting in {"MCP", "SECRET_KEY", "SECRET_KEY_FALLBACKS", "DEBUG", "DATABASES"}:
-<<<<<<< HEAD
-        for made in (_make_server, _make_ports, executor, listens):
-=======
         for made in (_make_server, _make_ports, executor, event_ids, listens):
->>>>>>> cd78a2e (WIP: doors)
             made.cache_clear()

@@ -60,8 +60,6 @@ class Limits:
     """Seconds that a handler waits for a client that reads none of them. Then the client counts as gone."""
     events: Count = 1000
     """Messages of one stream that are kept for a client of a session that comes back (handshake era)."""
-    event_ttl: Seconds = 600.0
-    """Seconds for which they are kept after their call, and for which the event log keeps what it holds."""
     keep_alive: Seconds = 15.0
     """Seconds between the comments that keep a silent event stream open."""
     listens: Count = 1000

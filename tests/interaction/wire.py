@@ -150,7 +150,7 @@ class Exchange:
         while not self._frames:
             chunk = await self._chunk()
             if chunk is None:
-                assert not self._text and not self._block, f"the stream ends within an event: {self._text!r}"
+                assert not self._text + b"".join(self._block), f"the stream ends within an event: {self._text!r}"
                 return None
             *lines, self._text = (self._text + chunk).split(b"\n")
             for line in lines:
