@@ -15,7 +15,7 @@ from .rings import Bounds
 
 
 class ProcessStreams:
-    """There is one for a process. A stream belongs to the loop of its call; another loop is like another process to it."""
+    """There is one for a process. A stream belongs to the loop of its call; to other loops it is another process's."""
 
     def __init__(self, feeds: Feeds, lifecycle: Lifecycle, bounds: Callable[[], Bounds]) -> None:
         self._feeds, self._lifecycle, self._bounds = feeds, lifecycle, bounds

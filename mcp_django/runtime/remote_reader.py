@@ -4,7 +4,6 @@ import asyncio
 import logging
 import secrets
 from collections.abc import Callable, Coroutine
-from time import monotonic
 from typing import Any
 
 from .events import Draft, Event
@@ -18,8 +17,9 @@ CONTROL = "streams"
 """The topic that every process with calls on streams follows: `attach` and `detach`."""
 ASK_EVERY, ASKS = 1.0, 3
 """Seconds between asking whose call it is, and how often. Without an answer the call is gone with its worker."""
-DOUBT, GIVE_UP = 30.0, 60.0
-"""Seconds without a word from whose call it is after which it is asked again, and taken for gone."""
+SILENCES = 3
+"""Silences, each as long as a stream may be silent and each followed by a question whether the call goes on, after which
+its worker counts as gone."""
 
 
 class Gone(Exception):
@@ -40,7 +40,7 @@ class RemoteReader:
         self._followings: list[Following] = []
         self._accepted = self._refused = False
         self._news = asyncio.Event()
-        self._heard = monotonic()
+        self._silences = 0
 
     async def open(self, session: Any, token: str, after: int) -> None:
         """Find whoever has the stream. Raises Gone when nobody has, or not from there on."""
@@ -91,10 +91,10 @@ class RemoteReader:
 
     def _doubt(self) -> None:
         """Whose call it is may have been killed: ask, and end after a while, so that the client asks as well."""
-        silence = monotonic() - self._heard
-        if silence > GIVE_UP:
+        self._silences += 1
+        if self._silences >= SILENCES:
             self._over = True
-        elif silence > DOUBT and self._asks is not None:
+        elif self._asks is not None:
             self._spawn(self._tell(self._asks))
 
     def leave(self) -> None:
@@ -103,7 +103,7 @@ class RemoteReader:
         for following in followings:
             following.stop()
         asked, self._asks = self._asks, None
-        if asked is not None and self._accepted and not self._over:
+        if asked is not None and not self._over:
             self._spawn(self._tell(asked._replace(kind="detach")))
         self.end()
 
@@ -119,7 +119,7 @@ class RemoteReader:
             logger.warning("Whose call it is could not be told of a client on another worker", exc_info=True)
 
     def _on_event(self, event: Event) -> None:
-        self._heard = monotonic()
+        self._silences = 0
         match event.kind:
             case "attached":
                 self._accepted = True
