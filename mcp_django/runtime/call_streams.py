@@ -38,8 +38,8 @@ class ProcessStreams:
         with self._lock:
             loops = list(self._loops.items())
         for loop, streams in loops:
-            if len(streams.rings):
+            if streams.has(session.pk):
                 try:
-                    loop.call_soon_threadsafe(streams.rings.end, session.pk)
+                    loop.call_soon_threadsafe(streams.end, session.pk)
                 except RuntimeError:
                     continue  # it was closed, and what ran on it is gone with it

@@ -10,7 +10,7 @@ import asyncio
 import contextvars
 import logging
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, Protocol
 
 from ..server.session import Session
 from .events import Draft, Event
@@ -27,13 +27,22 @@ LOOKS = 20
 RELAY_SILENCE = 3600.0
 
 
+class Endable(Protocol):
+    """A stream that somebody reads."""
+
+    def end(self) -> None:
+        """Nothing comes after what waits."""
+
+
 class CallStreams:
-    """The streams of calls on one event loop."""
+    """The streams of calls on one event loop, and who else reads a stream of a session there."""
 
     def __init__(self, feeds: Feeds, bounds: Callable[[], Bounds], at_end: Callable[[Any], None]) -> None:
         """`at_end` is told what to await when the loop is about to end."""
         self._feeds, self._bounds, self._at_end = feeds, bounds, at_end
         self.rings = Rings(bounds, on_empty=self._part)
+        self.own: dict[Any, set[Endable]] = {}
+        """The streams that are no call's here, by the primary keys of their sessions."""
         self._attended = False
         self._following: Following | None = None
         self._joining: asyncio.Task[None] | None = None
@@ -57,6 +66,28 @@ class CallStreams:
         remote = RemoteReader(self._feeds, self._spawn, self._bounds().events)
         await remote.open(session.pk, token, after)
         return remote
+
+    def has(self, session: Any) -> bool:
+        """Is there a stream of the session with this primary key? May be asked from any thread."""
+        return session in self.own or self.rings.has(session)
+
+    def end(self, session: Any) -> None:
+        """A session is over, and so are its streams."""
+        self.rings.end(session)
+        for stream in list(self.own.get(session, ())):
+            stream.end()
+
+    def keep(self, session: Any, stream: Endable) -> Callable[[], None]:
+        """A stream of the session that is no call's is open; returns what says that it is not any more."""
+        self.own.setdefault(session, set()).add(stream)
+
+        def gone() -> None:
+            streams = self.own.get(session, set())
+            streams.discard(stream)
+            if not streams:
+                self.own.pop(session, None)
+
+        return gone
 
     def _join(self) -> None:
         if not self._attended:

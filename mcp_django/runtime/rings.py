@@ -306,6 +306,10 @@ class Rings:
         """The stream of the session with this primary key, if it is remembered."""
         return self._rings.get((session, token))
 
+    def has(self, session: Any) -> bool:
+        """Is any stream of the session with this primary key remembered? May be asked from any thread."""
+        return any(key[0] == session for key in list(self._rings))
+
     def unheard(self) -> list[Ring]:
         """The streams of calls that are over whose end has not been sent to whom it is for."""
         return [ring for ring in (*self._unheard, *self._heard) if not ring.heard]

@@ -232,7 +232,9 @@ async def test_what_is_not_remembered_is_refused_and_not_left_out(limits, latest
     assert (reply.status, b"not kept" in reply.body) == (400, True)
 
 
-@pytest.mark.parametrize("change", [lambda id: id + "x", lambda id: id.replace(".1.", ".2.", 1), lambda id: "é", str.upper])
+@pytest.mark.parametrize(
+    "change", [lambda id: id + "x", lambda id: id.replace(".1.", ".2.", 1), lambda id: "é", str.upper]
+)
 async def test_an_id_that_was_changed_is_a_bad_request(latest_legacy, stage, change):
     client = await latest_legacy()
     exchange = begin(client, to=1)

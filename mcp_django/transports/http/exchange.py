@@ -246,6 +246,8 @@ class Exchange:
         """DELETE ends a session, GET listens to it (basic/transports, handshake era)."""
         headers, version = request.headers, _version(request.headers)
         handshake = version is None or version in HANDSHAKE
+        if not handshake and version not in REVISIONS and request.method in ("GET", "DELETE"):
+            raise TransportRefusal(400, body=b"Unsupported MCP-Protocol-Version.")
         if handshake and request.method == "DELETE" and self._allow_delete:
             session = await self._session(headers, principal, optional=False)
             if session is not None:

@@ -72,17 +72,18 @@ class Listening:
 
     def _events(self, session: Session, stream: str, reader: Reader | RemoteReader | OwnStream, owner: str) -> Events:
         own = isinstance(reader, OwnStream)
-        # A call's stream is read to its end, where its call is; what comes from elsewhere need not wait for that.
-        take_back = None if isinstance(reader, Reader) else self._lifecycle.on_drain(reader.end)
+        untie: list[Callable[[], None]] = [lambda: self._listens.leave(owner)]
+        if not isinstance(reader, Reader):
+            # A call's stream is read to its end, where its call is; what comes from elsewhere need not wait for that.
+            untie += [self._lifecycle.on_drain(reader.end), self.streams().keep(session.pk, reader)]
         if own:
             session.streams += 1
 
         def ended() -> None:
-            self._listens.leave(owner)
+            for undo in untie:
+                undo()
             if own:
                 session.streams -= 1
-            if take_back is not None:
-                take_back()
 
         return Events(
             reader,
