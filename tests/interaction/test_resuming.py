@@ -34,10 +34,10 @@ def move(door):
     """`move()`: from now on requests reach another worker, which has no calls of its own so far."""
 
     def elsewhere():
-        listening = get_exchange("interaction")._listening
+        known = get_exchange("interaction")._session_streams
         other = CallStreams(wiring.feeds(), wiring._bounds, lambda work: None)
-        before, listening.streams = listening.streams, lambda: other
-        get_exchange("interaction")._rings = listening.streams
+        before, known.streams = known.streams, lambda: other
+        get_exchange("interaction")._rings = known.streams
         return before()
 
     return elsewhere

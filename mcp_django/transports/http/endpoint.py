@@ -17,7 +17,7 @@ from ...server.session import Session
 from ...wiring import authenticator, call_streams, event_ids, executor, feeds, get_server, lifecycle, listens
 from ..guards import Guard
 from .exchange import Exchange, HTTPLimits
-from .listening import Listening
+from .session_streams import SessionStreams
 
 
 def get_exchange(alias: str = "default") -> Exchange:
@@ -59,19 +59,19 @@ def build_exchange(server: Server) -> Exchange:
             unsent=limits.unsent,
             unsent_wait=limits.unsent_wait,
         ),
-        listening=_listening(server, limits.events),
+        session_streams=_session_streams(server, limits.events),
         allow_get=server.options.enable_get,
         allow_delete=server.options.allow_delete,
     )
 
 
-def _listening(server: Server, most: int) -> Listening:
+def _session_streams(server: Server, most: int) -> SessionStreams:
     view = SessionView(server, feeds=feeds(), executor=executor())
 
     def own(session: Session) -> OwnStream:
         return OwnStream(session, feeds=feeds(), view=view, executor=executor(), most=most)
 
-    return Listening(
+    return SessionStreams(
         ids=event_ids(),
         streams=call_streams().here,
         own=own,

@@ -30,7 +30,7 @@ from ...server.session import Session
 from ...server.streams import Outbox
 from ...server.work import Receipt, Work
 from ..guards import Guard, Pairs
-from .listening import Listening
+from .session_streams import SessionStreams
 from .stream import Events, Messages, Source
 
 KNOWN_LENGTH = 256
@@ -112,20 +112,20 @@ class Exchange:
         in_flight: InFlight,
         lifecycle: Lifecycle,
         limits: HTTPLimits,
-        listening: Listening | None = None,
+        session_streams: SessionStreams | None = None,
         allow_get: bool = True,
         allow_delete: bool = True,
     ) -> None:
-        """`listening` remembers and resumes the streams of sessions; without it they have no ids. GET and DELETE may be
+        """`session_streams` remembers and resumes the streams of sessions; without it they have no ids. GET and DELETE may be
         switched off.
         """
-        self.limits, self._lifecycle, self._listening = limits, lifecycle, listening
-        self._rings = None if listening is None else listening.streams
+        self.limits, self._lifecycle, self._session_streams = limits, lifecycle, session_streams
+        self._rings = None if session_streams is None else session_streams.streams
         self._digits = len(str(limits.body))
         self._pipeline, self._authenticator, self._guard, self._in_flight = pipeline, authenticator, guard, in_flight
         self._server = pipeline.server
         self._keeps_sessions = Era.HANDSHAKE in pipeline.server.eras and pipeline.server.options.require_session
-        self._allow_get = allow_get and listening is not None and self._keeps_sessions
+        self._allow_get = allow_get and session_streams is not None and self._keeps_sessions
         self._allow_delete = allow_delete and self._keeps_sessions
 
     async def handle(self, request: Request) -> Reply | Stream | Flight:
@@ -230,8 +230,8 @@ class Exchange:
         call, reader = flight.call, flight.reader
         session = call.connection.session
         source: Source = Messages(flight)
-        if reader is not None and session is not None and self._listening is not None:
-            ids = self._listening.ids.of(session.key, reader.token)
+        if reader is not None and session is not None and self._session_streams is not None:
+            ids = self._session_streams.ids.of(session.key, reader.token)
             source = Events(reader, ids, polling=session.revision.polling, flight=flight)
         return Stream(self._stream_headers(call.connection.headers or Headers()), source)
 
@@ -253,8 +253,14 @@ class Exchange:
             if session is not None:
                 await self._server.sessions.end(session, "deleted by the client")
             return Reply(204, b"", self._guard.cors(headers))
-        listening = self._listening
-        if handshake and request.method == "GET" and self._allow_get and request.streams and listening is not None:
+        session_streams = self._session_streams
+        if (
+            handshake
+            and request.method == "GET"
+            and self._allow_get
+            and request.streams
+            and session_streams is not None
+        ):
             if not _accepts(headers)[1]:
                 raise TransportRefusal(406, body=b"Accept must allow text/event-stream.")
             session = await self._session(headers, principal, optional=False)
@@ -266,7 +272,7 @@ class Exchange:
                     kwargs=request.kwargs,
                     make_request=request.make_request,
                 )
-                return Stream(self._stream_headers(headers), await listening.open(session, connection))
+                return Stream(self._stream_headers(headers), await session_streams.open(session, connection))
         raise TransportRefusal(405, ((b"allow", self._methods(request)),))
 
     async def _session(self, headers: Headers, principal: Principal, *, optional: bool) -> Session | None:

@@ -20,7 +20,7 @@ NOT_YOURS = b"Last-Event-ID names no event of this session; open the stream with
 MISSED = b"What came after this Last-Event-ID is not kept any more; open a stream without it, and ask again."
 
 
-class Listening:
+class SessionStreams:
     """Opens the streams of one server's sessions."""
 
     def __init__(
