@@ -9,7 +9,8 @@ import asyncio
 import logging
 import secrets
 import weakref
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
 from ..models import EndReason
@@ -54,11 +55,22 @@ class SessionNews:
     def __init__(self, feeds: Callable[[], Feeds], hear: Sink, is_needed: Callable[[], bool]) -> None:
         self._feeds, self._hear, self._is_needed = feeds, hear, is_needed
         self._ears: weakref.WeakKeyDictionary[Loop, Following | asyncio.Task[None]] = weakref.WeakKeyDictionary()
+        self._entered: set[object] = set()
         self.name = secrets.token_hex(6)
         """Who we are, to know our own words again."""
 
-    async def attend(self) -> None:
-        """From when this returns nothing is missed on this loop, for as long as it is needed."""
+    @asynccontextmanager
+    async def attended(self) -> AsyncIterator[None]:
+        """From when this is entered nothing is missed on this loop, and for as long afterwards as it is needed."""
+        somebody = object()
+        self._entered.add(somebody)
+        try:
+            await self._attend()
+            yield
+        finally:
+            self._entered.discard(somebody)
+
+    async def _attend(self) -> None:
         if is_inline():
             return
         loop = asyncio.get_running_loop()
@@ -90,7 +102,7 @@ class SessionNews:
             self._hear(event)
 
     def _look(self, loop: Loop) -> None:
-        if self._is_needed():
+        if self._is_needed() or self._entered:
             loop.call_later(LOOK_EVERY, self._look, loop)
             return
         ear = self._ears.pop(loop, None)

@@ -13,6 +13,7 @@ import logging
 import threading
 import weakref
 from collections.abc import Callable, Coroutine
+from contextlib import AbstractAsyncContextManager, nullcontext
 from datetime import timedelta
 from time import monotonic
 from typing import Any
@@ -93,9 +94,12 @@ class DatabaseSessions:
         """The session, or None when it is unknown, foreign, ended or expired."""
         if len(key) > KEY_LENGTH:
             return None
-        limits, key_hash, owner_name = self._limits(), SessionRow.hash(key), SessionRow.owner_name(owner)
-        if self._news is not None:
-            await self._news.attend()  # before the row is read, so that no end is missed
+        limits, key_hash = self._limits(), SessionRow.hash(key)
+        async with self._attending():  # before the row is read, so that no end is missed
+            return await self._load(key, key_hash, owner, limits)
+
+    async def _load(self, key: str, key_hash: str, owner: str, limits: Limits) -> Session | None:
+        owner_name = SessionRow.owner_name(owner)
         while True:
             known, endings = self._known.get(key), self._endings
             mine = known is not None and known.session.owner == owner
@@ -144,11 +148,10 @@ class DatabaseSessions:
         due = monotonic() >= self._next_reap or self._opened >= reaping.AFTER
         if due:
             self._next_reap, self._opened = monotonic() + reaping.EVERY, 0
-        if self._news is not None:
-            await self._news.attend()
         quota = None if owner == LOCAL_OWNER else limits.sessions_per_owner
-        await self._executor.run(self._insert, row, limits, quota=quota, reap=due)
-        session = self._remember(row, key, owner, 0, opened_here=True)
+        async with self._attending():
+            await self._executor.run(self._insert, row, limits, quota=quota, reap=due)
+            session = self._remember(row, key, owner, 0, opened_here=True)
         if session is None:
             raise LookupError(f"{revision!r} is not a revision that can be looked up again")
         return session
@@ -166,13 +169,14 @@ class DatabaseSessions:
             return
         if known is not None:
             known.writes += 1
-        await self._executor.run(_update, SessionRow.hash(session.key), changes)
-        if known is not None:
-            known.writes += 1
-            known.log_level = level
-            if session.initialized:
-                known.fresh_until = max(known.fresh_until, monotonic() + TRUST)
-                self._watch(known)
+        async with self._attending():  # it may be trusted from now on
+            await self._executor.run(_update, SessionRow.hash(session.key), changes)
+            if known is not None:
+                known.writes += 1
+                known.log_level = level
+                if session.initialized:
+                    known.fresh_until = max(known.fresh_until, monotonic() + TRUST)
+                    self._watch(known)
         # Until `initialized` nobody trusts what he knows, and mostly nobody knows it but who opened it.
         if "log_level" in changes or known is None or not known.opened_here:
             await self._tell(RENEWED, session)
@@ -194,6 +198,9 @@ class DatabaseSessions:
         known.cancels = since, told + 1
         if told < CANCELS:
             await self._tell(CANCEL, session, id=id)
+
+    def _attending(self) -> AbstractAsyncContextManager[None]:
+        return nullcontext() if self._news is None else self._news.attended()
 
     async def _tell(self, kind: str, session: Session, **more: Any) -> None:
         if self._news is not None:
