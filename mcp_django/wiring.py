@@ -44,6 +44,9 @@ from .server.providers import Provider
 from .server.registry import registry_for
 from .server.server import Options, Ports, Server
 
+LOG_LANES = 2
+"""One may wait for its turn to append while the other reads."""
+
 
 def aliases() -> Sequence[str]:
     """The servers that `MCP["SERVERS"]` describes, the default one first."""
@@ -119,13 +122,24 @@ def lifecycle() -> Lifecycle:
 def _close(loop: asyncio.AbstractEventLoop) -> None:
     """End what the loop of a process that shuts down has threads and connections for."""
     feeds().close(loop)
+    log_executor().close(loop)
     executor().close(loop)
+
+
+@functools.cache
+def log_executor() -> LaneExecutor:
+    """Lanes for the event log alone. On those of calls it would wait for handlers, of which some wait for the log."""
+    return LaneExecutor(lanes=LOG_LANES, interrupt=False)
 
 
 @functools.cache
 def feeds() -> Feeds:
     """The way into the event log and out of it. Kept whatever the settings: streams hang on it."""
-    return Feeds(executor=executor, layer=lambda: find_layer(conf.get_settings().channel_layer))
+    return Feeds(
+        executor=log_executor,
+        layer=lambda: find_layer(conf.get_settings().channel_layer),
+        keep=lambda: conf.get_settings().limits.event_ttl,
+    )
 
 
 @functools.cache

@@ -18,8 +18,8 @@ CONTROL = "streams"
 ASK_EVERY, ASKS = 1.0, 3
 """Seconds between asking whose call it is, and how often. Without an answer the call is gone with its worker."""
 SILENCES = 3
-"""Silences, each as long as a stream may be silent and each followed by a question whether the call goes on, after which
-its worker counts as gone."""
+"""Silences, each as long as a stream may be silent, after which the worker of a call counts as gone. After the ones
+before it is asked whether the call goes on."""
 
 
 class Gone(Exception):

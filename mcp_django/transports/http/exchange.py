@@ -116,8 +116,8 @@ class Exchange:
         allow_get: bool = True,
         allow_delete: bool = True,
     ) -> None:
-        """`session_streams` remembers and resumes the streams of sessions; without it they have no ids. GET and DELETE may be
-        switched off.
+        """`session_streams` remembers and resumes the streams of sessions; without it they have no ids. GET and DELETE
+        may be switched off.
         """
         self.limits, self._lifecycle, self._session_streams = limits, lifecycle, session_streams
         self._rings = None if session_streams is None else session_streams.streams
