@@ -217,8 +217,9 @@ def _subscription(call: Call) -> Subscription | None:
 
 def _abandon(call: Call) -> None:
     """A call failed, perhaps in middleware after it had opened a stream."""
-    subscription = _subscription(call)
-    if subscription is not None and not subscription.has_begun:
+    subscription, opened = _subscription(call), call.connection.subscriptions
+    if opened is not None and subscription is not None and not subscription.has_begun:
+        opened.pop(subscription.id)
         subscription.abandon()
 
 

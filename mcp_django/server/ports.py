@@ -55,6 +55,10 @@ class Principal(Protocol):
     def scopes(self) -> frozenset[str]:
         """What the user delegated to this client."""
 
+    @property
+    def expires_at(self) -> float | None:
+        """When the credential expires, in seconds since the epoch; None when it does not."""
+
 
 @dataclass(frozen=True, slots=True)
 class Decision:

@@ -11,7 +11,7 @@ import contextvars
 import weakref
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from ..protocol import jsonrpc
 from ..protocol.meta import SUBSCRIPTION_ID
@@ -67,12 +67,22 @@ class Subscription:
         self._outcome: Outcome | None = None
 
     def __repr__(self) -> str:
-        return f"<Subscription {label(str(self._call.id))} of {label(self.owner)}>"
+        return f"<Subscription {label(str(self.id))} of {label(self.owner)}>"
+
+    @property
+    def id(self) -> jsonrpc.Id:
+        """The id of its request."""
+        return cast(jsonrpc.Request, self._call.message).id
 
     @property
     def owner(self) -> str:
         """The key of the principal that it is for."""
         return self._call.principal.key
+
+    def is_expired(self, now: float) -> bool:
+        """Is the credential no good any more that it was asked for with? `now` is in seconds since the epoch."""
+        expires = self._call.principal.expires_at
+        return expires is not None and expires <= now
 
     @property
     def has_begun(self) -> bool:
@@ -180,10 +190,10 @@ class Subscription:
         """
         if not self._shares:
             return [self._answer]
-        return [self._answer, jsonrpc.notification("notifications/cancelled", {"requestId": self._call.id})]
+        return [self._answer, jsonrpc.notification("notifications/cancelled", {"requestId": self.id})]
 
     def _notification(self, method: str, params: dict[str, Any]) -> bytes:
-        return jsonrpc.notification(method, {"_meta": {SUBSCRIPTION_ID: self._call.id}, **params})
+        return jsonrpc.notification(method, {"_meta": {SUBSCRIPTION_ID: self.id}, **params})
 
     def _awake(self) -> None:
         if self.wake is not None:
@@ -327,7 +337,7 @@ def _slimmed(call: Call) -> Call:
     traced = call.trace is not None
     return replace(
         call,
-        message=jsonrpc.Request(call.id or 0, call.method, None),
+        message=jsonrpc.Request(cast(jsonrpc.Request, call.message).id, call.method, None),
         connection=Connection(call.principal, kwargs=call.connection.kwargs or None),
         outbox=_SILENT,
         capabilities=_NOTHING,

@@ -9,8 +9,10 @@ from typing import Any
 from ...protocol.headers import Headers
 from ...runtime.calls import Flight
 from ...server.ports import Principal
+from ...server.subscriptions import Subscription
 from ..guards import Pairs
 from .exchange import Exchange, Reply, Request, Stream
+from .listen import Listener
 from .stream import EventStream
 from .surroundings import Surroundings
 
@@ -67,10 +69,15 @@ class Door:
         )
         if isinstance(outcome, Reply):
             await _respond(send, *outcome)
-        elif isinstance(outcome, Stream):
-            await self._listen(outcome, receive, send)
-        else:
-            await self._fly(outcome, receive, send, context)
+            return
+        if isinstance(outcome, Stream):
+            await self._serve(outcome, receive, send)
+            return
+        opened = await self._fly(outcome, receive, send, context)
+        if opened is not None:
+            # It may stay open for days, and needs nothing of the request.
+            del outcome, context, headers, body, message, build, client, scope, kwargs
+            await self._listen(*opened, receive, send)
 
     async def _rest(self, body: bytes, receive: Receive) -> bytes | None:
         """The whole body, or the first bytes beyond the limit, which is enough to refuse it; None when the client
@@ -86,17 +93,26 @@ class Door:
             more = message.get("more_body", False)
         return bytes(whole)
 
-    async def _fly(self, flight: Flight, receive: Receive, send: Send, context: Context | None) -> None:
+    async def _fly(
+        self, flight: Flight, receive: Receive, send: Send, context: Context | None
+    ) -> tuple[Subscription, Pairs] | None:
+        """Answer a call; gives the stream of changes that is the answer to some, which is still to be served."""
         exchange, listener = self._exchange, _Listener(flight.disconnected, receive)
         flight.launch(context)
         try:
             landing = await flight.first(exchange.limits.upgrade_after, listener.start)
+            opened = exchange.opened(flight, landing)
             if flight.gone:
-                return
+                if opened is not None:
+                    opened.cancel()
+                return None
             if landing is None:
                 await _stream(send, exchange.stream(flight), exchange.limits.keep_alive)
+            elif opened is not None:
+                return opened, exchange.stream_headers(flight)
             else:
                 await _respond(send, *exchange.land(flight, landing))
+            return None
         except BaseException:  # the server ends us, or fails to send
             flight.disconnected()
             raise
@@ -104,13 +120,21 @@ class Door:
             flight.answered = True
             listener.stop()
 
-    async def _listen(self, stream: Stream, receive: Receive, send: Send) -> None:
+    async def _serve(self, stream: Stream, receive: Receive, send: Send) -> None:
         listener = _Listener(stream.source.left, receive)
         listener.start()
         try:
             await _stream(send, stream, self._exchange.limits.keep_alive)
         finally:
             listener.stop()
+
+    async def _listen(self, subscription: Subscription, headers: Pairs, receive: Receive, send: Send) -> None:
+        listener, streams = Listener(subscription, send), self._exchange.listeners.here()
+        streams.add(listener)
+        try:
+            await listener.serve(receive, headers)
+        finally:
+            streams.discard(listener)
 
 
 class _Listener:

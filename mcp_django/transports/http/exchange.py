@@ -28,8 +28,10 @@ from ...server.pipeline import Pipeline
 from ...server.ports import Overloaded, Principal
 from ...server.session import Session
 from ...server.streams import Outbox
+from ...server.subscriptions import Subscription
 from ...server.work import Receipt, Work
 from ..guards import Guard, Pairs
+from .listen import Listeners
 from .session_streams import SessionStreams
 from .stream import Events, Messages, Source
 
@@ -121,6 +123,7 @@ class Exchange:
         """
         self.limits, self._lifecycle, self._session_streams = limits, lifecycle, session_streams
         self._rings = None if session_streams is None else session_streams.streams
+        self.listeners = Listeners(lifecycle, every=limits.keep_alive, patience=limits.unsent_wait)
         self._digits = len(str(limits.body))
         self._pipeline, self._authenticator, self._guard, self._in_flight = pipeline, authenticator, guard, in_flight
         self._server = pipeline.server
@@ -233,7 +236,18 @@ class Exchange:
         if reader is not None and session is not None and self._session_streams is not None:
             ids = self._session_streams.ids.of(session.key, reader.token)
             source = Events(reader, ids, polling=session.revision.polling, flight=flight)
-        return Stream(self._stream_headers(call.connection.headers or Headers()), source)
+        return Stream(self.stream_headers(flight), source)
+
+    def opened(self, flight: Flight, landing: Landing | None) -> Subscription | None:
+        """The stream of changes that a call has opened, which is its answer."""
+        subscriptions = flight.call.connection.subscriptions
+        if not subscriptions or landing is None or landing.problem is not None:
+            return None
+        return next(iter(subscriptions.values()))
+
+    def stream_headers(self, flight: Flight) -> Pairs:
+        """The headers for a call whose answer is a stream."""
+        return self._stream_headers(flight.call.connection.headers or Headers())
 
     def _stream_headers(self, headers: Headers) -> Pairs:
         return (*SSE_HEADERS, *self._guard.cors(headers))
@@ -253,14 +267,8 @@ class Exchange:
             if session is not None:
                 await self._server.sessions.end(session, "deleted by the client")
             return Reply(204, b"", self._guard.cors(headers))
-        session_streams = self._session_streams
-        if (
-            handshake
-            and request.method == "GET"
-            and self._allow_get
-            and request.streams
-            and session_streams is not None
-        ):
+        streams = self._session_streams
+        if handshake and request.method == "GET" and self._allow_get and request.streams and streams is not None:
             if not _accepts(headers)[1]:
                 raise TransportRefusal(406, body=b"Accept must allow text/event-stream.")
             session = await self._session(headers, principal, optional=False)
@@ -272,7 +280,7 @@ class Exchange:
                     kwargs=request.kwargs,
                     make_request=request.make_request,
                 )
-                return Stream(self._stream_headers(headers), await session_streams.open(session, connection))
+                return Stream(self._stream_headers(headers), await streams.open(session, connection))
         raise TransportRefusal(405, ((b"allow", self._methods(request)),))
 
     async def _session(self, headers: Headers, principal: Principal, *, optional: bool) -> Session | None:

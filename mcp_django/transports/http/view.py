@@ -18,6 +18,7 @@ from ...runtime.calls import Flight
 from ..guards import Pairs
 from .exchange import Exchange, Request, Stream
 from .exchange import Reply as ExchangeReply
+from .listen import ChangeSource
 from .requests import keep_body, with_user
 from .stream import EventStream
 from .surroundings import left_by_middleware
@@ -80,6 +81,10 @@ def as_view(find: Callable[[], Exchange]) -> View:
         except asyncio.CancelledError:  # Django cancels the view of a client that went away
             outcome.disconnected()
             raise
+        opened = exchange.opened(outcome, landing)
+        if opened is not None:
+            changes = ChangeSource(opened, exchange.listeners.here())
+            return _streaming(exchange, Stream(exchange.stream_headers(outcome), changes))
         if landing is not None:
             return _response(request, exchange.land(outcome, landing), outcome)
         return _streaming(exchange, exchange.stream(outcome))
