@@ -26,9 +26,11 @@ from .ports import (
     Changes,
     ExceptionTable,
     Executor,
+    Forgetful,
     InProcess,
     Ledger,
     Lifespan,
+    ListMemory,
     Observer,
     Replies,
     Sealer,
@@ -59,6 +61,7 @@ class Ports:
     """Turns a framework's exception into one of ours."""
     observer: Observer = field(default_factory=Unobserved)
     replies: Replies = field(default_factory=InProcess)
+    lists: ListMemory = field(default_factory=Forgetful)
     changes: Changes | None = None
     """Where the server learns what changed; None when nobody tells it, so that it offers no subscriptions."""
 
@@ -226,7 +229,8 @@ class Server:
         answers, it promises nothing that takes a notification.
         """
         declared: dict[str, Any] = {name: {} for name in sorted(self.offers)}
-        if self.changes is not None:
+        # Sessions are told of changes on their own streams, and nowhere else.
+        if self.changes is not None and (revision.era is Era.STATELESS or self.options.enable_get):
             for name in LISTS:
                 if name in declared:
                     declared[name] = {"listChanged": True, **({"subscribe": True} if name == "resources" else {})}
