@@ -26,6 +26,8 @@ from .conf.project import middleware
 from .exceptions import translate
 from .protocol.revisions import Era
 from .protocol.types import Implementation
+from .runtime.call_streams import ProcessStreams
+from .runtime.event_ids import EventIds
 from .runtime.executor import LaneExecutor
 from .runtime.feeds import Feeds
 from .runtime.hub import find_layer
@@ -35,8 +37,10 @@ from .runtime.lists import SessionLists
 from .runtime.observer import CallObserver
 from .runtime.once import DatabaseLedger
 from .runtime.replies import LoggedReplies
+from .runtime.rings import Bounds
 from .runtime.seal import Seal, Stamp
 from .runtime.sessions import DatabaseSessions
+from .runtime.subscriptions import Listens, LoggedChanges
 from .runtime.tracing import find_tracing
 from .server.ask import AskLimits
 from .server.providers import Provider
@@ -84,8 +88,11 @@ def _make_server(alias: str) -> Server:
         capabilities=described.capabilities,
         expose_errors=settings.expose_internal_errors and conf.debug(),
         batch=settings.limits.batch,
+        subscriptions=settings.limits.subscriptions,
         ask=_ask_limits(settings.limits),
         healthz=described.healthz,
+        enable_get=described.enable_get,
+        allow_delete=described.allow_delete,
     )
     return Server(
         info,
@@ -141,6 +148,30 @@ def feeds() -> Feeds:
     )
 
 
+@functools.cache
+def call_streams() -> ProcessStreams:
+    """The streams of calls that clients of sessions can go on with. Kept whatever the settings: streams hang on it."""
+    return ProcessStreams(feeds(), lifecycle(), _bounds)
+
+
+def _bounds() -> Bounds:
+    limits = conf.get_settings().limits
+    return Bounds(limits.events, limits.unsent, limits.unsent_wait, limits.event_ttl)
+
+
+@functools.cache
+def event_ids() -> EventIds:
+    """The ids of events on the streams of sessions."""
+    return EventIds(Stamp(conf.secret_keys(), purpose="event"))
+
+
+@functools.cache
+def listens() -> Listens:
+    """The open streams of this process that are no calls, of all servers."""
+    limits = conf.get_settings().limits
+    return Listens(limits.listens, limits.listens_per_owner)
+
+
 def ports(alias: str = "default") -> Ports:
     """The Django side of one server."""
     return _make_ports(alias)
@@ -159,6 +190,7 @@ def _make_ports(alias: str) -> Ports:
         replies=LoggedReplies(feeds, Stamp(conf.secret_keys(), purpose="question"), wait=limits.question_wait),
         translate=translate,
         observer=CallObserver(executor(), find_tracing()),
+        changes=LoggedChanges(alias, feeds=feeds(), executor=executor(), listens=listens(), most=limits.subscriptions),
         lists=SessionLists(executor()),
     )
 
@@ -212,5 +244,5 @@ def _provider(path: str) -> Provider:
 @receiver(setting_changed)
 def _forget(*, setting: str, **kwargs: Any) -> None:
     if setting in {"MCP", "SECRET_KEY", "SECRET_KEY_FALLBACKS", "DEBUG", "DATABASES"}:
-        for made in (_make_server, _make_ports, executor):
+        for made in (_make_server, _make_ports, executor, event_ids, listens):
             made.cache_clear()

@@ -21,12 +21,23 @@ from .streams import Outbox
 if TYPE_CHECKING:
     from .eras.base import Era as EraStrategy
     from .server import Server
+    from .subscriptions import Subscription
 
 
 class Connection:
     """One exchange with a client: an HTTP request, a socket, a pipe."""
 
-    __slots__ = ("_make_request", "_request", "headers", "kwargs", "opened", "principal", "session", "streams")
+    __slots__ = (
+        "_make_request",
+        "_request",
+        "headers",
+        "kwargs",
+        "opened",
+        "principal",
+        "session",
+        "streams",
+        "subscriptions",
+    )
 
     def __init__(
         self,
@@ -48,6 +59,10 @@ class Connection:
         """Can this transport carry more than answers: notifications, and questions to the client? Not under WSGI."""
         self.opened: Session | None = None
         """The session that this exchange opened, for the transport to name to the client."""
+        self.subscriptions: dict[jsonrpc.Id, Subscription] | None = None
+        """The streams of changes that requests of this exchange opened, by their ids; the transport serves them, and
+        takes out those that are over. None as long as there was none.
+        """
         self._make_request = make_request
         self._request: Any = None
 

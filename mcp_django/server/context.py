@@ -192,6 +192,22 @@ class Context:
         require_notification(method)
         await self._emit(method, params or {})
 
+    async def close_stream(self, *, retry: float = 1.0) -> bool:
+        """Close the connection on which the client waits, and ask it to come back after `retry` seconds for what is
+        said meanwhile; the call goes on. For work that takes longer than a connection should be held open.
+
+        True when it was closed. Otherwise nothing happens: in revisions without it, on transports that cannot be
+        resumed, and while the client is away (2025-11-25, basic/transports, sending messages to the server).
+        Raises ValueError for a negative `retry`.
+        """
+        if retry < 0:
+            raise ValueError("retry is a number of seconds")
+        return await self._here(self._close_stream(retry))
+
+    async def _close_stream(self, retry: float) -> bool:
+        call = self._call
+        return call.revision.polling and not call.cancelled and call.outbox.release(retry)
+
     @property
     def replaying(self) -> bool:
         """Is the handler repeating an earlier round (stateless era)? Log messages are held back meanwhile."""

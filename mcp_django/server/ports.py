@@ -55,6 +55,10 @@ class Principal(Protocol):
     def scopes(self) -> frozenset[str]:
         """What the user delegated to this client."""
 
+    @property
+    def expires_at(self) -> float | None:
+        """When the credential expires, in seconds since the epoch; None when it does not."""
+
 
 @dataclass(frozen=True, slots=True)
 class Decision:
@@ -278,6 +282,34 @@ class Unobserved:
 
     def over(self, call: "Call", outcome: "Outcome", problem: "MCPError | Overloaded | None") -> None:
         return None
+
+
+class Changes(Protocol):
+    """What changed, for those who want to be told, and what sessions want to be told of. Of one server."""
+
+    def enter(self, owner: str) -> None:
+        """Count one more open stream of `owner`, a principal's key. Raises Overloaded at a limit."""
+
+    def leave(self, owner: str) -> None:
+        """One stream less, which had been counted."""
+
+    async def follow(self, tell: Callable[[str, Any], None]) -> Callable[[], None]:
+        """Have `tell` called on the running loop for each change from now on; returns, once that holds, what ends it.
+
+        It is given `"updated"` and `{"uri": ...}`, or `"list_changed"` and `{"kind": "tools"}` (or prompts, resources);
+        other kinds may be ignored. It must neither block nor raise.
+        """
+
+    async def subscribe(self, call: "Call", uri: str) -> None:
+        """Tell the session of `call` of changes of a resource, from now on and on whichever worker its stream is. Once
+        is enough. Raises InvalidParams above the limit.
+        """
+
+    async def unsubscribe(self, call: "Call", uri: str) -> None:
+        """Take that back; nothing to take back is no error."""
+
+    def announce(self, call: "Call", uris: Sequence[str], *, opened: bool) -> None:
+        """Tell the project that a stream for these resources opened or ended. Does not wait."""
 
 
 class Interactive(Protocol):

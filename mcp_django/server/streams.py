@@ -2,13 +2,34 @@
 
 import asyncio
 from collections.abc import Callable
+from typing import Protocol
+
+
+class Track(Protocol):
+    """Where the messages of a stream go whose reader may change."""
+
+    async def put(self, message: bytes) -> None:
+        """Say something; waits for a reader that is too far behind."""
+
+    def put_nowait(self, message: bytes) -> None:
+        """Say something, whatever the reader does."""
+
+    def finish(self, message: bytes | None = None) -> None:
+        """Say the last thing, if there is one."""
+
+    def cut(self) -> None:
+        """The call was given up: nothing more is sent."""
+
+    def release(self, retry: float | None) -> bool:
+        """Send the reader away when it has read what waits; False when there is none."""
 
 
 class Outbox:
     """`put` waits while `size` messages are unsent, `patience` seconds for a reader that takes none. `opened` is called
     once, at the first message: the answer becomes a stream; `abandoned` when a writer has lost patience.
 
-    Messages are whole, encoded JSON-RPC messages; framing is the transport's.
+    Messages are whole, encoded JSON-RPC messages; framing is the transport's. Once it has been handed over to a track,
+    it is no more than the way there.
     """
 
     __slots__ = (
@@ -17,6 +38,7 @@ class Outbox:
         "_patience",
         "_reader",
         "_size",
+        "_track",
         "_writers",
         "abandoned",
         "interactive",
@@ -30,6 +52,7 @@ class Outbox:
         self._reader: asyncio.Future[None] | None = None
         self._writers: list[asyncio.Future[None]] = []
         self._closed = False
+        self._track: Track | None = None
         self.opened: Callable[[], None] | None = None
         self.abandoned: Callable[[], None] | None = None
         self.interactive = interactive
@@ -37,6 +60,9 @@ class Outbox:
 
     async def put(self, message: bytes) -> None:
         """Queue a message; waits while the reader is behind, and no longer once it has stopped reading."""
+        if self._track is not None:
+            await self._track.put(message)
+            return
         while len(self._messages) >= self._size and not self._closed:
             loop = asyncio.get_running_loop()
             room = loop.create_future()
@@ -52,6 +78,9 @@ class Outbox:
         """Queue a message, beyond the bound if need be. Dropped when nobody will read it."""
         if self._closed or not self.interactive:
             return
+        if self._track is not None:
+            self._track.put_nowait(message)
+            return
         self._messages.append(message)
         if self.opened is not None:
             opened, self.opened = self.opened, None
@@ -63,13 +92,34 @@ class Outbox:
         if message is not None:
             self.put_nowait(message)
         self._closed = True
+        if self._track is not None:
+            self._track.finish()
         self._free()
         self._wake()
 
     def cut(self) -> None:
         """Nobody reads any more: forget what is here and let every writer go on."""
         self._messages.clear()
+        if self._track is not None:
+            self._track.cut()
         self.finish()
+
+    def hand_over(self, track: Track) -> None:
+        """From now on everything goes to `track`, also what is here."""
+        messages, self._messages = self._messages, []
+        for message in messages:
+            track.put_nowait(message)
+        self._track = track
+        self._free()
+
+    def release(self, retry: float) -> bool:
+        """Send the reader away, to come back after `retry` seconds. False where nobody can come back."""
+        if self._closed or not self.interactive:
+            return False
+        if self.opened is not None:
+            opened, self.opened = self.opened, None
+            opened()
+        return self._track is not None and self._track.release(retry)
 
     def _abandon(self) -> None:
         abandoned = self.abandoned

@@ -83,6 +83,9 @@ class Revision:
     """May a form property be an array of choices?"""
     sampling_tools: bool = False
     """May sampling use tools?"""
+    polling: bool = False
+    """May the server close the connection of a stream that goes on? Then each stream opens with an event that has an id
+    and no data, which clients of other revisions cannot read."""
     completion_context: bool = False
     """Does ``completion/complete`` carry the arguments chosen so far?"""
     argument_errors_in_result: bool = False

@@ -1,4 +1,5 @@
-"""Adds icons, url elicitation, richer forms and tools in sampling; argument errors move into the tool's result.
+"""Adds icons, url elicitation, richer forms, tools in sampling and polling of streams; argument errors move into the
+tool's result.
 
 The experimental tasks of this revision are not served, so neither their methods nor ``Tool.execution`` are listed.
 """
@@ -22,6 +23,7 @@ V2025_11_25 = V2025_06_18.changed(
     form_titled_enums=True,
     form_multi_select=True,
     sampling_tools=True,
+    polling=True,
     argument_errors_in_result=True,
     url_elicitation_error=True,
 )
