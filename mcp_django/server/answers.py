@@ -7,7 +7,7 @@ from typing import Any, Generic, TypeVar
 from ..protocol.content import PromptMessage, TextContent
 from ..protocol.revisions import Revision
 from ..schema import form_of
-from .ask import InvalidAnswer, Question, Unanswered
+from .ask import InvalidAnswer, InvalidContent, Question, Unanswered
 
 T = TypeVar("T")
 ACTIONS = ("accept", "decline", "cancel")
@@ -63,7 +63,7 @@ def form_question(revision: Revision, message: str, schema: Any, key: str | None
         try:
             return Answer(action, form.read({} if content is None else content))
         except ValueError as problem:
-            raise InvalidAnswer(str(problem)) from None
+            raise InvalidContent(str(problem)) from None
 
     params = {"message": str(message), "requestedSchema": _requested(revision, form.schema)}
     return Question("elicitation/create", params, {"elicitation": {"form": {}}}, read, key)

@@ -11,8 +11,8 @@ because the handler asks something else each time. Decline and cancel are answer
 """
 
 import asyncio
-import contextlib
 import hashlib
+import inspect
 import secrets
 from collections import Counter
 from collections.abc import Awaitable, Callable
@@ -28,6 +28,8 @@ INPUT_REQUIRED = "input_required"
 """The `resultType` of a result that ends a round."""
 ATTEMPTS = 3
 """How often a handshake-era client may answer one question wrongly."""
+TOLD = 1000
+"""Characters of what was wrong with an answer that the person is told."""
 
 
 class Suspended(BaseException):
@@ -36,6 +38,10 @@ class Suspended(BaseException):
 
 class InvalidAnswer(ValueError):
     """The client's answer does not have the shape that was asked for."""
+
+
+class InvalidContent(InvalidAnswer):
+    """What was filled in breaks a rule of the form. The text is for the person, who is asked again."""
 
 
 class Refused(ToolError):
@@ -54,9 +60,19 @@ class Question(NamedTuple):
     needs: dict[str, Any]
     """The client capability that it takes."""
     read: Callable[[Any], Any]
-    """Raw answer to value; raises InvalidAnswer."""
+    """Raw answer to value, or to an awaitable of it; raises InvalidAnswer."""
     key: str | None = None
     """The author's name for it, seen on the wire in the stateless era."""
+    identity: Any = None
+    """The JSON that it is known by, where the parameters may differ from run to run though it is the same question."""
+    read_again: Callable[[Any], Any] | None = None
+    """As `read`, for an answer that was taken in an earlier round: what the handler did upon it is no fault of it."""
+
+    def again(self, problem: InvalidAnswer) -> "Question":
+        """The same question, which says what was wrong with the answer to it."""
+        if type(problem) is not InvalidContent or self.params is None:
+            return self
+        return self._replace(params={**self.params, "message": f"{self.params['message']}\n\n{str(problem)[:TOLD]}"})
 
 
 class InputRequired(dict[str, Any]):
@@ -88,6 +104,11 @@ class Conversation(Protocol):
 
     async def once(self, key: str, run: Callable[[], Awaitable[Any]]) -> Any:
         """Run and remember."""
+
+
+async def _value(read: Callable[[Any], Any], raw: Any) -> Any:
+    value = read(raw)
+    return await value if inspect.isawaitable(value) else value
 
 
 class _OnceKeys:
@@ -125,18 +146,22 @@ class Live:
         if not call.session.initialized:
             # basic/lifecycle: before `initialized` a server asks nothing.
             raise Unanswered("The client must say notifications/initialized before it can be asked")
+        asked = question
         for attempt in range(1, ATTEMPTS + 1):
             try:
-                reply = await call.session.ask(call.outbox, question.method, question.params, timeout=self._limits.wait)
+                reply = await call.session.ask(call.outbox, asked.method, asked.params, timeout=self._limits.wait)
             except TimeoutError:
                 raise Unanswered(f"No answer came within {self._limits.wait:g} seconds") from None
             if reply.error is not None:
                 raise Refused(str(reply.error.get("message") or "The client refused the question"))
             try:
-                return question.read(reply.result)
-            except InvalidAnswer:
+                return await _value(question.read, reply.result)
+            except InvalidAnswer as problem:
                 if attempt == ATTEMPTS:
-                    raise Unanswered(f"The client gave no valid answer in {ATTEMPTS} attempts") from None
+                    raise Unanswered(
+                        f"The client gave no valid answer in {ATTEMPTS} attempts; the last one: {problem}"
+                    ) from None
+                asked = question.again(problem)
 
     async def once(self, key: str, run: Callable[[], Awaitable[Any]]) -> Any:
         self._once.claim(key)
@@ -171,11 +196,20 @@ class Replay:
         self._once, self._count = _OnceKeys(), Counter[str]()
         self.pending: dict[str, tuple[str, Question]] = {}
         params = call.params
-        state: dict[str, Any] = {"flow": "", "round": 0, "stale": 0, "answers": {}, "asked": {}, "once": {}}
+        state: dict[str, Any] = {
+            "flow": "",
+            "round": 0,
+            "stale": 0,
+            "answers": {},
+            "asked": {},
+            "once": {},
+            "taken": [],
+        }
         if "requestState" in params:
             state |= call.server.state_sealer.open(params["requestState"], binding)
         self._state = state
         self._answers = {key: _Record(*record) for key, record in state["answers"].items()}
+        self._taken = set(state["taken"])
         self._fresh = self._responses(params)
         self._answered = {key for key in state["asked"] if key in self._fresh}
         for key in self._answered:
@@ -203,14 +237,19 @@ class Replay:
             # other.
             record = self._answers[key] = _Record(digest, self._fresh.pop(key))
         if record is not None:
-            del self._answers[key]
             if record.digest == digest:
                 self._unread.discard(key)
                 self._answered.discard(key)
-                with contextlib.suppress(InvalidAnswer):
-                    value = question.read(record.answer)
-                    self._answers[key] = record
+                read = question.read_again if key in self._taken else None
+                try:
+                    value = await _value(read or question.read, record.answer)
+                except InvalidAnswer as problem:
+                    question = question.again(problem)
+                else:
+                    self._taken.add(key)
                     return value
+            del self._answers[key]
+            self._taken.discard(key)
         self._call.require(question.needs)
         self.pending[key] = digest, question
         self._live = True
@@ -242,6 +281,7 @@ class Replay:
             "stale": stale,
             "answers": {key: [*record] for key, record in self._answers.items()},
             "asked": {key: digest for key, (digest, _) in self.pending.items()},
+            "taken": sorted(self._taken),
         }
         try:
             sealed = self._call.server.state_sealer.seal(payload, self._binding, ttl=limits.ttl)
@@ -257,7 +297,8 @@ class Replay:
 
     def _identify(self, question: Question) -> tuple[str, str]:
         """The question's name in this run, and the digest that says whether it is still the same question."""
-        what = jsonrpc.dumps_sorted([question.method, question.params])
+        about = question.params if question.identity is None else question.identity
+        what = jsonrpc.dumps_sorted([question.method, about])
         digest = hashlib.sha256(what).hexdigest()[:24]
         name = question.key or f"{question.method.partition('/')[0]}-{digest[:10]}"
         self._count[name] += 1

@@ -131,20 +131,34 @@ async def test_the_mode_is_left_to_the_default_or_named_where_it_exists(connect,
 
 
 @pytest.mark.parametrize(
-    "bad",
+    ("bad", "reason"),
     [
-        accept(city="Oslo", nights=99),
-        accept(city="Oslo"),
-        accept(),
-        {"action": "maybe"},
-        {},
-        {"action": "accept", "content": 7},
+        (accept(city="Oslo", nights=99), "nights: 99 is greater than the maximum of 30"),
+        (accept(city="Oslo"), "missing field 'nights'"),
+        (accept(), "missing field"),
+        ({"action": "accept", "content": 7}, "the content of a form must be an object"),
     ],
 )
-async def test_a_bad_answer_is_asked_for_again(connect, bad):
+async def test_a_bad_answer_is_asked_for_again_with_what_was_wrong(connect, bad, reason):
+    asked = []
+    reply = await (await connect()).ask_tool("ask_trip", {}, answers([bad, accept(city="Oslo", nights=3)], asked))
+    assert text(reply) == "Oslo for 3"
+    assert asked[0] == "Where to?"
+    assert asked[1].startswith(f"Where to?\n\n{reason}")
+
+
+@pytest.mark.parametrize("bad", [{"action": "maybe"}, {}])
+async def test_an_answer_that_is_the_client_s_mistake_is_asked_for_again_as_it_was(connect, bad):
     asked = []
     reply = await (await connect()).ask_tool("ask_trip", {}, answers([bad, accept(city="Oslo", nights=3)], asked))
     assert (text(reply), asked) == ("Oslo for 3", ["Where to?", "Where to?"])
+
+
+async def test_what_was_wrong_is_told_in_few_words_however_much_was_sent(connect):
+    asked = []
+    script = [accept(city="Oslo", nights="9" * 100_000), accept(city="Oslo", nights=3)]
+    await (await connect()).ask_tool("ask_trip", {}, answers(script, asked))
+    assert len(asked[1]) < 1200
 
 
 async def test_a_sample_carries_its_options_and_comes_back_as_text(connect):
