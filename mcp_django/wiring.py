@@ -22,6 +22,7 @@ from .auth.verifiers import PersonalTokenVerifier, Verifier, as_verifier
 from .conf.options import Limits
 from .conf.project import middleware
 from .exceptions import translate
+from .forms.questions import form_question
 from .protocol.revisions import Era
 from .protocol.types import Implementation
 from .runtime.executor import LaneExecutor
@@ -121,6 +122,7 @@ def _make_ports(alias: str) -> Ports:
         cursor_sealer=Seal(conf.secret_keys(), purpose="cursor"),
         translate=translate,
         observer=CallObserver(executor(), find_tracing()),
+        forms=form_question,
     )
 
 

@@ -153,6 +153,11 @@ def _field(
 ) -> tuple[dict[str, Any], dict[str, Any] | None]:
     """One property as a form knows it, and what its choices stand for unless for themselves."""
     texts: dict[str, Any] = {key: schema[key] for key in ("title", "description") if key in schema}
+    if schema.get("format") == "password" or schema.get("writeOnly"):
+        raise DeclarationError(
+            f"{where} asks for a secret, which must not pass through the client (client/elicitation); ask for it on a "
+            "page of yours, with ctx.elicit_url"
+        )
     choice = choice_of(schema)
     if choice is not None:
         return choice.single(texts, schema.get("default"))

@@ -9,9 +9,10 @@ from ..protocol import jsonrpc
 from ..protocol.content import PromptMessage
 from ..protocol.trace import TraceContext
 from ..schema import to_json
-from .answers import Answer, Root, Sample, form_question, roots_question, sample_question, url_question
+from .answers import Answer, Root, Sample, roots_question, sample_question
 from .ask import Conversation, Question, Replay, Unanswered, gather
 from .call import Call
+from .elicitation import form_question, url_question
 from .ports import Principal
 from .session import Session
 from .sync import SyncContext
@@ -205,7 +206,9 @@ class Context:
 
     async def elicit(self, message: str, schema: Any = bool, *, key: str | None = None) -> Answer[Any]:
         """Ask the user. `schema` says what for: bool, str, int, float, Literal, Enum, a list of those two, a
-        dataclass, TypedDict or pydantic model with flat fields; None asks for consent only.
+        dataclass, TypedDict or pydantic model with flat fields, a Django Form or ModelForm (a class, or an unbound
+        instance); None asks for consent only. A form cleans the answer itself: its `cleaned_data` is the answer's
+        `data`, and the bound form its `form`.
 
         In the stateless era the handler runs again from its first line once the answer is there: keep what comes
         before free of side effects, or wrap it in `once`. `key` names the question, which keeps its answer through
@@ -213,7 +216,8 @@ class Context:
 
         Raises MissingClientCapability when the client cannot ask, Unanswered when no valid answer comes.
         """
-        answer: Answer[Any] = await self._ask(form_question(self._call.revision, message, schema, key))
+        self.require_no_transaction()
+        answer: Answer[Any] = await self._ask(await self._here(form_question(self._call, message, schema, key)))
         return answer
 
     async def elicit_url(self, message: str, url: str, *, key: str | None = None) -> Answer[None]:

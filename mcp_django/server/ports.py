@@ -207,6 +207,23 @@ class Interactive(Protocol):
         """Queue an encoded message whatever the reader does."""
 
 
+class FrameworkForm(Protocol):
+    """A question's form that is a framework's own, which cleans the answer itself. Both may block."""
+
+    schema: dict[str, Any]
+    """The restricted JSON Schema that clients show."""
+    identity: dict[str, Any]
+    """What of it stays the same while it is the same form."""
+
+    def read(self, content: Any, *, taken: bool = False) -> tuple[Any, Any]:
+        """The cleaned data, and the form that holds it. `taken` says that the same content was found valid before.
+        Raises ArgumentError with a text for the person.
+        """
+
+
+FormTable = Callable[[Any], Callable[[], FrameworkForm] | None]
+"""Knows a framework's forms: what compiles one (which may block), None for anything else."""
+
 Lifespan = Callable[[Any], Any]
 """A function of the server that returns an async context manager; what it yields is `ctx.lifespan`."""
 

@@ -20,7 +20,7 @@ from .decorators import (
 from .lifespan import Lifespans
 from .listing import Listings
 from .middleware import Middleware
-from .ports import Authorizer, ExceptionTable, Executor, Lifespan, Observer, Sealer, SessionStore, Unobserved
+from .ports import Authorizer, ExceptionTable, Executor, FormTable, Lifespan, Observer, Sealer, SessionStore, Unobserved
 from .providers import Provider
 from .registry import Registry
 from .toolset import Toolset, add_toolset
@@ -42,6 +42,8 @@ class Ports:
     translate: ExceptionTable = lambda problem: None
     """Turns a framework's exception into one of ours."""
     observer: Observer = field(default_factory=Unobserved)
+    forms: FormTable = lambda schema: None
+    """Knows the forms of a framework among what questions may ask for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
