@@ -4,6 +4,7 @@ into an object that serves.
 Everything here is made at its first use, kept for the process, and made anew when a setting it came from changes.
 """
 
+import asyncio
 import difflib
 import functools
 from collections.abc import Sequence
@@ -26,6 +27,8 @@ from .forms.questions import form_question
 from .protocol.revisions import Era
 from .protocol.types import Implementation
 from .runtime.executor import LaneExecutor
+from .runtime.feeds import Feeds
+from .runtime.hub import find_layer
 from .runtime.lifecycle import Lifecycle
 from .runtime.observer import CallObserver
 from .runtime.seal import Seal
@@ -101,9 +104,19 @@ def executor() -> LaneExecutor:
 @functools.cache
 def lifecycle() -> Lifecycle:
     """The end of this process. Kept whatever the settings: signal handlers know it."""
-    return Lifecycle(
-        grace=lambda: conf.get_settings().limits.shutdown_grace, close_lanes=lambda loop: executor().close(loop)
-    )
+    return Lifecycle(grace=lambda: conf.get_settings().limits.shutdown_grace, close_lanes=_close)
+
+
+def _close(loop: asyncio.AbstractEventLoop) -> None:
+    """End what the loop of a process that shuts down has threads and connections for."""
+    feeds().close(loop)
+    executor().close(loop)
+
+
+@functools.cache
+def feeds() -> Feeds:
+    """The way into the event log and out of it. Kept whatever the settings: streams hang on it."""
+    return Feeds(executor=executor, layer=lambda: find_layer(conf.get_settings().channel_layer))
 
 
 def ports(alias: str = "default") -> Ports:

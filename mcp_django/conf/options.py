@@ -136,6 +136,8 @@ class Settings:
     """Endpoints by alias, as in CACHES."""
     limits: Limits = field(default_factory=Limits)
     """See Limits."""
+    channel_layer: OptionalText = "default"
+    """The alias in CHANNEL_LAYERS of the layer that wakes other processes. None: they look once a second."""
     allowed_origins: Origins = ()
     """Origins of pages that may send requests, besides CSRF_TRUSTED_ORIGINS and pages from loopback."""
     cors_allowed_origins: Origins = ()

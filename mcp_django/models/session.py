@@ -178,6 +178,8 @@ class Session(models.Model):
     revision = models.CharField(_("revision"), max_length=16)
     client_info = models.JSONField(_("client"), default=dict, blank=True)
     client_capabilities = models.JSONField(_("client capabilities"), default=dict, blank=True)
+    lists = models.JSONField(_("lists"), default=dict, blank=True, editable=False)
+    """Kind of list → digest of what it held when the client was last given it."""
     log_level = models.CharField(_("log level"), max_length=16, blank=True, default="")
     initialized = models.BooleanField(_("initialized"), default=False)
     owner = models.CharField(_("owner"), max_length=OWNER_LENGTH)
@@ -185,7 +187,6 @@ class Session(models.Model):
         user_model_name(), verbose_name=_("user"), on_delete=models.CASCADE, null=True, blank=True, related_name="+"
     )
     slot = models.PositiveSmallIntegerField(_("slot"), null=True, blank=True)
-    next_seq = models.PositiveBigIntegerField(_("next sequence number"), default=0)
     created = models.DateTimeField(_("created"), default=timezone.now)
     last_seen = models.DateTimeField(_("last seen"), default=timezone.now, db_index=True)
     expires = models.DateTimeField(_("expires"))

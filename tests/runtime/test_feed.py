@@ -1,0 +1,643 @@
+import asyncio
+import gc
+import threading
+import time
+import weakref
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from django.db import OperationalError, connections, transaction
+
+from mcp_django.models import EventSequence, StreamEvent
+from mcp_django.runtime import feed as module
+from mcp_django.runtime import hub
+from mcp_django.runtime.events import Draft, Event, EventLog
+from mcp_django.runtime.executor import LaneExecutor
+from mcp_django.runtime.feeds import Feeds
+from mcp_django.server.ports import Overloaded
+
+from .serving import eventually, real_threads, serve
+from .wakes import Layer
+
+pytestmark = real_threads
+LOG = EventLog()
+
+
+class Heard(list[Any]):
+    """A sink: the payloads it was given."""
+
+    def __call__(self, event: Event) -> None:
+        self.append(event.payload)
+
+
+@pytest.fixture
+def layer() -> Layer:
+    return Layer()
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is only looked at now and then is looked at soon."""
+    monkeypatch.setattr(module, "POLL", 0.05)
+    monkeypatch.setattr(module, "LINGER", 0.05)
+    monkeypatch.setattr(hub, "RETRY", 0.01)
+
+
+@pytest.fixture
+def seldom(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The log is not looked at without a reason."""
+    monkeypatch.setattr(module, "POLL", 60.0)
+
+
+def run(main: Callable[[Feeds], Awaitable[Any]], *, layer: Any = None) -> Any:
+    async def with_feeds(executor: LaneExecutor) -> Any:
+        return await main(Feeds(executor=lambda: executor, layer=lambda: layer))
+
+    return serve(with_feeds)
+
+
+def two(main: Callable[[Feeds, Feeds], Awaitable[Any]], layer: Any) -> Any:
+    """Two processes that know nothing of each other but the layer and the database."""
+
+    async def with_feeds(executor: LaneExecutor) -> Any:
+        ours, theirs = (Feeds(executor=lambda: executor, layer=lambda: layer) for _ in range(2))
+        try:
+            return await main(ours, theirs)
+        finally:
+            theirs._crier.finish()
+
+    return serve(with_feeds)
+
+
+def test_events_of_a_topic_are_heard_in_order_by_all_who_follow_it(seldom: None) -> None:
+    async def main(feeds: Feeds) -> None:
+        one, other, elsewhere = Heard(), Heard(), Heard()
+        feed = feeds.here()
+        await asyncio.gather(feed.follow("a", one), feed.follow("a", other), feed.follow("b", elsewhere))
+        for n in range(5):
+            await feeds.publish(Draft("a", "message", n), Draft("b", "message", -n))
+        await eventually(lambda: len(elsewhere) == 5)
+        assert one == other == [0, 1, 2, 3, 4]
+        assert elsewhere == [0, -1, -2, -3, -4]
+
+    run(main)
+
+
+def test_what_came_before_is_not_heard_unless_it_is_asked_for(seldom: None) -> None:
+    async def main(feeds: Feeds) -> None:
+        first, second, _ = await feeds.publish(*(Draft("a", "message", n) for n in range(3)))
+        live, resumed, all_of_it = Heard(), Heard(), Heard()
+        await feeds.here().follow("a", live)
+        following = await feeds.here().follow("a", resumed, after=first.seq)
+        assert resumed == [1, 2]
+        assert following.position == second.seq + 1
+        await feeds.here().follow("a", all_of_it, after=0)
+        await feeds.publish(Draft("a", "message", 3))
+        await eventually(lambda: len(all_of_it) == 4)
+        assert (live, resumed, all_of_it) == ([3], [1, 2, 3], [0, 1, 2, 3])
+
+    run(main)
+
+
+def test_a_page_is_not_all_of_the_past(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "PAGE", 3)
+
+    async def main(feeds: Feeds) -> None:
+        first, *_ = await feeds.publish(*(Draft("a" if n % 2 else "b", "message", n) for n in range(20)))
+        heard = Heard()
+        await feeds.here().follow("a", heard, after=first.seq - 1)
+        assert heard == list(range(1, 20, 2))
+        await asyncio.to_thread(append, *(Draft("a", "message", n) for n in range(20, 30)))
+        await eventually(lambda: len(heard) == 20)
+        assert heard[10:] == list(range(20, 30))
+
+    run(main)
+
+
+def test_a_resume_misses_nothing_and_repeats_nothing_while_events_pour_in() -> None:
+    async def main(feeds: Feeds) -> None:
+        [mark] = await feeds.publish(Draft("a", "message", 0))
+        stop = asyncio.Event()
+        last = 0
+
+        async def pour() -> None:
+            nonlocal last
+            while not stop.is_set():
+                last += 1
+                await feeds.publish(Draft("a", "message", last))
+
+        pouring = asyncio.create_task(pour())
+        heard = [Heard() for _ in range(20)]
+        for sink in heard:
+            await feeds.here().follow("a", sink, after=mark.seq)
+        stop.set()
+        await pouring
+        await eventually(lambda: all(len(sink) == last for sink in heard))
+        assert all(sink == list(range(1, last + 1)) for sink in heard)
+
+    run(main)
+
+
+def append(*drafts: Draft) -> list[Event]:
+    """What another process does, whose wake is lost."""
+    try:
+        return LOG.append(drafts)
+    finally:
+        connections.close_all()
+
+
+def test_what_nobody_woke_for_is_found_by_looking() -> None:
+    async def main(feeds: Feeds) -> None:
+        heard = Heard()
+        await feeds.here().follow("a", heard)
+        await asyncio.to_thread(append, Draft("a", "message", 1))
+        await eventually(lambda: heard == [1])
+
+    run(main)
+
+
+def test_a_missing_number_is_read_from_the_log_before_what_follows_it_is_told(seldom: None) -> None:
+    async def main(feeds: Feeds) -> None:
+        heard = Heard()
+        await feeds.here().follow("a", heard)
+        await asyncio.to_thread(append, Draft("a", "message", 1))
+        await feeds.publish(Draft("a", "message", 2))
+        await eventually(lambda: len(heard) == 2)
+        assert heard == [1, 2]
+
+    run(main)
+
+
+def test_events_that_arrive_in_any_order_are_told_in_theirs_without_reading(seldom: None) -> None:
+    async def main(feeds: Feeds) -> None:
+        heard, feed = Heard(), feeds.here()
+        await feed.follow("a", heard)
+        read = feed._log.read = Reads()  # type: ignore[method-assign]
+        events = await asyncio.to_thread(append, *(Draft("a", "message", n) for n in range(4)))
+        for index in (3, 1, 0, 2, 1):
+            feed.take([events[index]])
+        assert heard == [0, 1, 2, 3]
+        assert read.count == 0
+
+    run(main)
+
+
+class Reads:
+    """Counts how often the log is read, and reads it."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def __call__(self, *args: Any, **kwargs: Any) -> list[Event]:
+        self.count += 1
+        return EventLog().read(*args, **kwargs)
+
+
+def test_many_gaps_at_once_are_read_once(seldom: None) -> None:
+    async def main(feeds: Feeds) -> None:
+        heard, feed = Heard(), feeds.here()
+        await feed.follow("a", heard)
+        read = feed._log.read = Reads()  # type: ignore[method-assign]
+        events = await asyncio.to_thread(append, *(Draft("a", "message", n) for n in range(40)))
+        for event in events[1::2]:
+            feed.take([event])
+        await eventually(lambda: len(heard) == 40)
+        assert heard == list(range(40))
+        assert read.count == 1
+
+    run(main)
+
+
+def test_deleted_events_do_not_hold_up_the_rest() -> None:
+    async def main(feeds: Feeds) -> None:
+        heard, feed = Heard(), feeds.here()
+        following = await feed.follow("a", heard)
+        events = await asyncio.to_thread(append_and_delete)
+        await eventually(lambda: heard == [3])
+        await asyncio.to_thread(append_and_delete, 4)
+        await eventually(lambda: following.position == events[-1].seq + 4)
+        assert heard == [3]
+
+    run(main)
+
+
+def append_and_delete(count: int = 3) -> list[Event]:
+    events = LOG.append([Draft("a", "message", n) for n in range(1, 5)])
+    StreamEvent.objects.filter(seq__in=[event.seq for event in events if event.payload != 3 or count == 4]).delete()
+    connections.close_all()
+    return events
+
+
+def test_a_sequence_that_went_back_is_followed_from_there() -> None:
+    async def main(feeds: Feeds) -> None:
+        heard, feed = Heard(), feeds.here()
+        following = await feed.follow("a", heard)
+        await feeds.publish(*(Draft("a", "message", n) for n in range(5)))
+        await eventually(lambda: len(heard) == 5)
+        await asyncio.to_thread(go_back, 3)
+        await eventually(lambda: feed.position == following_from - 3)
+        await feeds.publish(Draft("a", "message", "anew"))
+        await eventually(lambda: heard[5:] == ["anew"])
+        following.stop()
+
+    following_from = LOG.head() + 5
+    run(main)
+
+
+def go_back(by: int) -> None:
+    last = EventSequence.objects.get().last - by
+    StreamEvent.objects.filter(seq__gt=last).delete()
+    EventSequence.objects.update(last=last)
+    connections.close_all()
+
+
+def test_stopping_is_for_good_and_may_be_said_twice_and_by_the_sink() -> None:
+    async def main(feeds: Feeds) -> None:
+        heard = Heard()
+
+        def once(event: Event) -> None:
+            heard(event)
+            following.stop()
+            following.stop()
+
+        following = await feeds.here().follow("a", once)
+        [first, _] = await feeds.publish(Draft("a", "message", 1), Draft("a", "message", 2))
+        await feeds.publish(Draft("a", "message", 3))
+        await eventually(lambda: not feeds.here().active)
+        assert heard == [1]
+        assert following.position == first.seq
+
+    run(main)
+
+
+def test_a_sink_that_stops_in_the_past_hears_no_more_of_it() -> None:
+    async def main(feeds: Feeds) -> None:
+        first, *_ = await feeds.publish(*(Draft("a", "message", n) for n in range(5)))
+        events = await feeds._executor().run(LOG.read, first.seq - 1)
+        heard = Heard()
+        feed = feeds.here()
+
+        def until_two(event: Event) -> None:
+            heard(event)
+            if event.payload == 2:
+                feed._topics["a"][0].stop()
+
+        following = await feed.follow("a", until_two, after=first.seq - 1)
+        assert heard == [0, 1, 2]
+        assert following.stopped
+        assert following.position == events[2].seq
+
+    run(main)
+
+
+def test_a_sink_that_fails_does_not_silence_the_others(caplog: pytest.LogCaptureFixture) -> None:
+    async def main(feeds: Feeds) -> None:
+        heard = Heard()
+
+        def fail(event: Event) -> None:
+            raise ZeroDivisionError
+
+        await feeds.here().follow("a", fail)
+        await feeds.here().follow("a", heard)
+        await feeds.publish(Draft("a", "message", 1))
+        await eventually(lambda: heard == [1])
+
+    run(main)
+    assert "could not be passed on" in caplog.text
+
+
+def test_the_feed_ends_when_nobody_follows_and_begins_again() -> None:
+    async def main(feeds: Feeds) -> None:
+        feed = feeds.here()
+        for turn in range(3):
+            heard = Heard()
+            following = await feed.follow("a", heard)
+            await feeds.publish(Draft("a", "message", turn))
+            await eventually(lambda heard=heard, turn=turn: heard == [turn])  # type: ignore[misc]
+            following.stop()
+            await eventually(lambda: not feed.active)
+            assert len(asyncio.all_tasks()) == 1
+
+    run(main)
+
+
+def test_a_loop_that_ends_takes_its_feed_with_it_without_a_word(
+    layer: Layer, caplog: pytest.LogCaptureFixture, recwarn: pytest.WarningsRecorder
+) -> None:
+    loops: list[weakref.ref[Any]] = []
+    kept: list[Feeds] = []
+
+    async def main(feeds: Feeds) -> None:
+        loops.append(weakref.ref(asyncio.get_running_loop()))
+        kept.append(feeds)
+        await feeds.here().follow("a", Heard())
+
+    run(main, layer=layer)
+    for _ in range(200):
+        gc.collect()
+        if loops[0]() is None:
+            break
+        time.sleep(0.01)  # a lane may be finishing a read
+    assert loops[0]() is None
+    assert not any(layer.groups.values())
+    assert caplog.records == []
+    assert [str(warning.message) for warning in recwarn if issubclass(warning.category, RuntimeWarning)] == []
+
+
+def test_closing_ends_the_feed_at_once() -> None:
+    async def main(feeds: Feeds) -> None:
+        await feeds.here().follow("a", Heard())
+        await asyncio.to_thread(feeds.close, asyncio.get_running_loop())
+        assert not feeds.here().active
+
+    run(main)
+
+
+def test_a_database_that_is_down_for_a_moment_delays_and_loses_nothing(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def main(feeds: Feeds) -> None:
+        heard, feed = Heard(), feeds.here()
+        await feed.follow("a", heard)
+        failing = threading.Event()
+
+        def head(self: EventLog) -> int:
+            failing.set()
+            raise OperationalError("the server closed the connection unexpectedly")
+
+        with monkeypatch.context() as broken:
+            broken.setattr(EventLog, "head", head)
+            await asyncio.to_thread(append, Draft("a", "message", 1))
+            assert await asyncio.to_thread(failing.wait, 20)
+            with pytest.raises(OperationalError):
+                await Feeds(executor=feeds._executor, layer=lambda: None).here().follow("a", Heard())
+        await eventually(lambda: heard == [1])
+
+    run(main)
+    assert caplog.text.count("could not be read") == 2
+
+
+def test_a_feed_whose_start_failed_can_be_followed_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main(feeds: Feeds) -> None:
+        heard, feed = Heard(), feeds.here()
+        with monkeypatch.context() as broken:
+            broken.setattr(EventLog, "head", lambda self: 1 // 0)
+            with pytest.raises(ZeroDivisionError):
+                await feed.follow("a", heard)
+        await feed.follow("a", heard)
+        await feeds.publish(Draft("a", "message", 1))
+        await eventually(lambda: heard == [1])
+
+    run(main)
+
+
+def test_lanes_that_are_taken_delay_the_feed_and_do_not_refuse_it(seldom: None) -> None:
+    async def main(executor: LaneExecutor) -> None:
+        feeds, heard, gate = Feeds(executor=lambda: executor, layer=lambda: None), Heard(), threading.Event()
+        await feeds.here().follow("a", heard)
+        busy = [asyncio.create_task(executor.run(gate.wait, 20)) for _ in range(executor.lanes + executor.queue + 1)]
+        await asyncio.sleep(0)
+        publishing = asyncio.create_task(feeds.publish(Draft("a", "message", 1)))
+        await asyncio.sleep(0)
+        gate.set()
+        await publishing
+        refused = [result for result in await asyncio.gather(*busy, return_exceptions=True) if result is not True]
+        assert refused
+        assert all(isinstance(problem, Overloaded) for problem in refused)
+        await eventually(lambda: heard == [1])
+
+    serve(main)
+
+
+def test_every_loop_of_a_process_is_told() -> None:
+    executor = LaneExecutor(lanes=2)
+    feeds = Feeds(executor=lambda: executor, layer=lambda: None)
+    ready, over = threading.Barrier(3), threading.Event()
+    heard: list[Heard] = []
+
+    async def listen() -> None:
+        sink = Heard()
+        heard.append(sink)
+        await feeds.here().follow("a", sink)
+        await asyncio.to_thread(ready.wait, 20)
+        await eventually(lambda: sink == [1, 2])
+
+    threads = [threading.Thread(target=asyncio.run, args=(listen(),)) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    ready.wait(20)
+    feeds.publish_on_commit(Draft("a", "message", 1))
+    serve(lambda _: feeds.publish(Draft("a", "message", 2)))
+    for thread in threads:
+        thread.join(20)
+    over.set()
+    executor.close(wait=10)
+    assert heard == [[1, 2], [1, 2]]
+
+
+def test_what_is_published_on_commit_waits_for_it_and_is_not_published_after_a_rollback() -> None:
+    async def main(feeds: Feeds) -> None:
+        heard = Heard()
+        await feeds.here().follow("a", heard)
+
+        def work() -> None:
+            with transaction.atomic():
+                feeds.publish_on_commit(Draft("a", "message", "kept"))
+                assert not StreamEvent.objects.filter(topic="a").exists()
+            with transaction.atomic():
+                feeds.publish_on_commit(Draft("a", "message", "lost"))
+                transaction.set_rollback(True)
+            feeds.publish_on_commit(Draft("a", "message", "at once"))
+            connections.close_all()
+
+        await asyncio.to_thread(work)
+        await eventually(lambda: heard == ["kept", "at once"])
+
+    run(main)
+
+
+def test_publishing_inside_a_call_is_no_part_of_its_transaction() -> None:
+    async def main(executor: LaneExecutor) -> None:
+        feeds = Feeds(executor=lambda: executor, layer=lambda: None)
+        heard = Heard()
+        await feeds.here().follow("a", heard)
+        with executor.context():
+            async with executor.atomic(["default"]):
+                await feeds.publish(Draft("a", "message", 1))
+                await executor.run(transaction.set_rollback, True)
+        await eventually(lambda: heard == [1])
+        assert [event.payload for event in await executor.run(LOG.read, 0, topic="a")] == [1]
+
+    serve(main)
+
+
+def test_a_publisher_that_is_cancelled_has_published() -> None:
+    async def main(feeds: Feeds) -> None:
+        heard = Heard()
+        await feeds.here().follow("a", heard)
+        publishing = asyncio.create_task(feeds.publish(Draft("a", "message", 1)))
+        await asyncio.sleep(0)
+        publishing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await publishing
+        await eventually(lambda: heard == [1])
+
+    run(main)
+
+
+def test_a_wake_carries_what_it_tells_of_to_another_process(layer: Layer, seldom: None) -> None:
+    async def main(ours: Feeds, theirs: Feeds) -> None:
+        heard, feed = Heard(), ours.here()
+        await feed.follow("a", heard)
+        read = feed._log.read = Reads()  # type: ignore[method-assign]
+        for n in range(3):
+            await theirs.publish(Draft("a", "message", {"n": n}))
+        await eventually(lambda: len(heard) == 3)
+        assert heard == [{"n": 0}, {"n": 1}, {"n": 2}]
+        assert read.count == 0
+
+    two(main, layer)
+
+
+def test_what_is_too_large_for_a_wake_is_read(layer: Layer, seldom: None) -> None:
+    async def main(ours: Feeds, theirs: Feeds) -> None:
+        heard = Heard()
+        await ours.here().follow("a", heard)
+        large = "x" * (hub.WAKE_BYTES + 1)
+        await theirs.publish(Draft("a", "message", 1), Draft("a", "message", large), Draft("a", "message", 3))
+        await eventually(lambda: len(heard) == 3)
+        assert heard == [1, large, 3]
+        assert all(len(str(message)) < 2 * hub.WAKE_BYTES for message in layer.sent)
+
+    two(main, layer)
+
+
+def test_many_events_are_sent_in_wakes_of_bounded_size(layer: Layer, seldom: None) -> None:
+    async def main(ours: Feeds, theirs: Feeds) -> None:
+        heard, feed = Heard(), ours.here()
+        await feed.follow("a", heard)
+        read = feed._log.read = Reads()  # type: ignore[method-assign]
+        text = "x" * 1000
+        await theirs.publish(*(Draft("a", "message", f"{n} {text}") for n in range(50)))
+        await eventually(lambda: len(heard) == 50)
+        assert [int(payload.split()[0]) for payload in heard] == list(range(50))
+        assert read.count == 0
+        assert 6 < len(layer.sent) < 10
+
+    two(main, layer)
+
+
+def test_lost_wakes_delay_and_lose_nothing(layer: Layer) -> None:
+    async def main(ours: Feeds, theirs: Feeds) -> None:
+        heard = Heard()
+        await ours.here().follow("a", heard)
+        for n in range(30):
+            layer.deaf = n % 3 != 0
+            await theirs.publish(Draft("a", "message", n))
+        await eventually(lambda: len(heard) == 30)
+        assert heard == list(range(30))
+
+    two(main, layer)
+
+
+def test_a_layer_that_is_down_fails_nobody_and_is_said_once(layer: Layer, caplog: pytest.LogCaptureFixture) -> None:
+    async def main(ours: Feeds, theirs: Feeds) -> None:
+        hub._complaints._next = 0.0
+        layer.broken = True
+        heard = Heard()
+        await ours.here().follow("a", heard)
+        for n in range(5):
+            await theirs.publish(Draft("a", "message", n))
+        await eventually(lambda: heard == [0, 1, 2, 3, 4])
+        layer.broken = False
+        await eventually(lambda: any(layer.groups.values()))
+        with pytest.MonkeyPatch.context() as seldom:
+            seldom.setattr(module, "POLL", 60.0)
+            await asyncio.sleep(0.06)  # the look that is under way
+            await theirs.publish(Draft("a", "message", 5))
+            await eventually(lambda: heard[5:] == [5])
+
+    two(main, layer)
+    assert caplog.text.count("The channel layer failed") == 1
+
+
+def test_a_group_that_was_forgotten_is_joined_again(
+    layer: Layer, monkeypatch: pytest.MonkeyPatch, seldom: None
+) -> None:
+    monkeypatch.setattr(hub, "JOIN_EVERY", 0.01)
+
+    async def main(ours: Feeds, theirs: Feeds) -> None:
+        heard = Heard()
+        await ours.here().follow("a", heard)
+        layer.groups.clear()
+        joins = layer.joins
+        await eventually(lambda: layer.joins > joins)
+        await theirs.publish(Draft("a", "message", 1))
+        await eventually(lambda: heard == [1])
+
+    two(main, layer)
+
+
+def test_what_is_not_ours_in_the_group_is_ignored(layer: Layer, seldom: None) -> None:
+    async def main(ours: Feeds, theirs: Feeds) -> None:
+        heard = Heard()
+        await ours.here().follow("a", heard)
+        for odd in (None, 1, {}, {"head": 3}, {"head": "x", "events": []}, {"head": 1, "events": [[1]]}, ValueError()):
+            for loop, queue in layer.channels.values():
+                loop.call_soon_threadsafe(queue.put_nowait, odd)
+        await theirs.publish(Draft("a", "message", 1))
+        await eventually(lambda: heard == [1])
+
+    two(main, layer)
+
+
+def test_a_thread_without_a_loop_wakes_other_processes(layer: Layer, seldom: None) -> None:
+    async def main(ours: Feeds, theirs: Feeds) -> None:
+        heard = Heard()
+        await ours.here().follow("a", heard)
+
+        def work() -> None:
+            with transaction.atomic():
+                theirs.publish_on_commit(Draft("a", "message", 1))
+            connections.close_all()
+
+        await asyncio.to_thread(work)
+        await eventually(lambda: heard == [1])
+
+    two(main, layer)
+
+
+def test_a_loop_that_ends_while_it_sends_leaves_the_rest_to_the_process(layer: Layer) -> None:
+    executor = LaneExecutor(lanes=2)
+    feeds = Feeds(executor=lambda: executor, layer=lambda: layer)
+
+    async def main() -> None:
+        await feeds.here().follow("a", Heard())
+        sending = asyncio.Event()
+
+        async def stuck(group: str, message: Any) -> None:
+            sending.set()
+            await asyncio.Event().wait()
+
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(layer, "group_send", stuck)
+            await feeds.publish(Draft("a", "message", 1))
+            await sending.wait()
+            await feeds.publish(Draft("a", "message", 2))
+            await asyncio.sleep(0)
+
+    asyncio.run(main())
+    feeds._crier.finish(20)
+    executor.close(wait=10)
+    assert [event[3] for message in layer.sent for event in message["events"]] == ["2"]
+
+
+@pytest.mark.django_db(transaction=False)
+async def test_a_test_case_follows_and_publishes_on_its_own_connection() -> None:
+    executor = LaneExecutor(lanes=2)
+    feeds, heard = Feeds(executor=lambda: executor, layer=lambda: None), Heard()
+    await feeds.here().follow("a", heard)
+    await feeds.publish(Draft("a", "message", 1))
+    async with asyncio.timeout(20):
+        await eventually(lambda: heard == [1])
