@@ -31,6 +31,7 @@ from .runtime.feeds import Feeds
 from .runtime.hub import find_layer
 from .runtime.lifecycle import Lifecycle
 from .runtime.observer import CallObserver
+from .runtime.pages import SitePages
 from .runtime.seal import Seal
 from .runtime.sessions import DatabaseSessions
 from .runtime.tracing import find_tracing
@@ -119,6 +120,12 @@ def feeds() -> Feeds:
     return Feeds(executor=executor, layer=lambda: find_layer(conf.get_settings().channel_layer))
 
 
+@functools.cache
+def pages() -> SitePages:
+    """The pages that people are sent to, and come back from."""
+    return SitePages(conf.secret_keys(), executor=executor, feeds=feeds)
+
+
 def ports(alias: str = "default") -> Ports:
     """The Django side of one server."""
     return _make_ports(alias)
@@ -136,6 +143,7 @@ def _make_ports(alias: str) -> Ports:
         translate=translate,
         observer=CallObserver(executor(), find_tracing()),
         forms=form_question,
+        pages=pages(),
     )
 
 
@@ -169,6 +177,7 @@ def _verifier(name: str) -> Verifier:
 def _ask_limits(limits: Limits) -> AskLimits:
     return AskLimits(
         wait=limits.question_wait,
+        page_wait=limits.page_wait,
         answers=limits.answers,
         rounds=limits.rounds,
         stale_rounds=limits.stale_rounds,
@@ -188,5 +197,5 @@ def _provider(path: str) -> Provider:
 @receiver(setting_changed)
 def _forget(*, setting: str, **kwargs: Any) -> None:
     if setting in {"MCP", "SECRET_KEY", "SECRET_KEY_FALLBACKS", "DEBUG", "DATABASES"}:
-        for made in (_make_server, _make_ports, executor):
+        for made in (_make_server, _make_ports, executor, pages):
             made.cache_clear()

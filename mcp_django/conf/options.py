@@ -62,6 +62,8 @@ class Limits:
     """Seconds between the comments that keep a silent event stream open."""
     question_wait: Seconds = 600.0
     """Seconds a handshake-era call waits for the client to answer a question."""
+    page_wait: SecondsOrZero = 60.0
+    """Seconds a stateless-era call waits for the user to finish a page of the site, before it asks once more."""
     state_bytes: Annotated[int, integer(1024)] = 64 * 1024
     """Bytes of the sealed `requestState` that carries a conversation from round to round."""
     state_ttl: Seconds = 3600.0

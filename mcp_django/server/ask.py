@@ -85,6 +85,8 @@ class AskLimits:
 
     wait: float = 600.0
     """Seconds that a question waits for its answer in the handshake era."""
+    page_wait: float = 60.0
+    """Seconds that a round waits in the stateless era for somebody who has a page to finish."""
     answers: int = 64
     rounds: int = 32
     stale_rounds: int = 3

@@ -2,6 +2,7 @@
 
 import asyncio
 import secrets
+from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -12,7 +13,7 @@ from ..schema import to_json
 from .answers import Answer, Root, Sample, roots_question, sample_question
 from .ask import Conversation, Question, Replay, Unanswered, gather
 from .call import Call
-from .elicitation import form_question, url_question
+from .elicitation import form_question, is_address, page_question, url_question
 from .ports import Principal
 from .session import Session
 from .sync import SyncContext
@@ -31,7 +32,7 @@ class Context:
     Handlers written with `def` use the same names on `ctx.sync`, which wait in the handler's own thread.
     """
 
-    __slots__ = ("_call", "_conversation", "_loop", "_primitive", "_progress", "_state", "in_transaction")
+    __slots__ = ("_call", "_conversation", "_loop", "_pages", "_primitive", "_progress", "_state", "in_transaction")
 
     def __init__(
         self, call: Call, primitive: "Primitive | None" = None, conversation: Conversation | None = None
@@ -220,12 +221,33 @@ class Context:
         answer: Answer[Any] = await self._ask(await self._here(form_question(self._call, message, schema, key)))
         return answer
 
-    async def elicit_url(self, message: str, url: str, *, key: str | None = None) -> Answer[None]:
-        """Ask the user to open a page of yours, for what must not pass through the client. Accepting is consent to
-        open it.
+    async def elicit_url(self, message: str, url: Any, *, key: str | None = None) -> Answer[None]:
+        """Ask the user to open a page, for what must not pass through the client (client/elicitation, URL mode).
+
+        `url` is a page of this site: the name of a view, a path, or an object with `get_absolute_url()`. Nobody but the
+        user of this call gets there by the link; the page finds in its query string, as `next`, where it has to send
+        the user when all is done, and then an accepted answer comes. For a page elsewhere `url` is a function that
+        takes this address of return and gives the page's, with the same checks. A URL with a scheme is sent as it is:
+        then accepting is consent to open it, and no more is known.
+
+        Raises MissingClientCapability when the client opens no pages, Unanswered when nobody comes back in time, or
+        when the caller is no user of the site.
         """
+        if not is_address(url):
+            self.require_no_transaction()
+            return await self._visit(message, url, key)
         elicitation_id = secrets.token_urlsafe(16) if self._call.revision.elicitation_id else None
         answer: Answer[None] = await self._ask(url_question(message, url, elicitation_id, key))
+        return answer
+
+    async def _visit(self, message: str, target: Any, key: str | None) -> Answer[None]:
+        if not hasattr(self, "_pages"):
+            self._pages = Counter[str]()
+        name = key or str(message)
+        self._pages[name] += 1
+        number = self._pages[name]
+        question = page_question(self._call, self._talk(), message, target, key=key, number=number)
+        answer: Answer[None] = await self._ask(await self._here(question))
         return answer
 
     async def sample(

@@ -224,6 +224,19 @@ class FrameworkForm(Protocol):
 FormTable = Callable[[Any], Callable[[], FrameworkForm] | None]
 """Knows a framework's forms: what compiles one (which may block), None for anything else."""
 
+
+class Pages(Protocol):
+    """Pages of the site that people are sent to (client/elicitation, URL mode)."""
+
+    def address(self, call: "Call", target: Any, id: str, *, ttl: float) -> str:
+        """The absolute URL of a gate before `target`, which lets nobody but the user of the call through, for `ttl`
+        seconds. May block. Raises Unanswered when there can be none.
+        """
+
+    async def returned(self, id: str, *, within: float) -> bool:
+        """Has this user come back from the page? Waits for it, `within` seconds at most."""
+
+
 Lifespan = Callable[[Any], Any]
 """A function of the server that returns an async context manager; what it yields is `ctx.lifespan`."""
 

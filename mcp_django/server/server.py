@@ -20,7 +20,18 @@ from .decorators import (
 from .lifespan import Lifespans
 from .listing import Listings
 from .middleware import Middleware
-from .ports import Authorizer, ExceptionTable, Executor, FormTable, Lifespan, Observer, Sealer, SessionStore, Unobserved
+from .ports import (
+    Authorizer,
+    ExceptionTable,
+    Executor,
+    FormTable,
+    Lifespan,
+    Observer,
+    Pages,
+    Sealer,
+    SessionStore,
+    Unobserved,
+)
 from .providers import Provider
 from .registry import Registry
 from .toolset import Toolset, add_toolset
@@ -44,6 +55,8 @@ class Ports:
     observer: Observer = field(default_factory=Unobserved)
     forms: FormTable = lambda schema: None
     """Knows the forms of a framework among what questions may ask for."""
+    pages: Pages | None = None
+    """None where there is no site."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -175,6 +175,33 @@ async def ask_link(ctx: Context) -> str:
 
 
 @tool()
+async def connect_calendar(ctx: Context) -> str:
+    """Send the user to a page of the site."""
+    STAGE.note("connect_calendar")
+    answer = await ctx.elicit_url("Please connect your calendar", "calendar")
+    STAGE.note("connected")
+    return answer.action
+
+
+@tool()
+def connect_from_a_thread(ctx: Context) -> str:
+    """Send the user to a page of the site from a plain function."""
+    return str(ctx.sync.elicit_url("Please connect your calendar", "/calendar/?year=2030", key="page").action)
+
+
+@tool()
+async def pay(ctx: Context) -> str:
+    """Send the user to a page elsewhere, twice."""
+
+    def checkout(address: str) -> str:
+        return f"https://pay.example/checkout?back={address}"
+
+    first = await ctx.elicit_url("Please pay", checkout)
+    second = await ctx.elicit_url("Please pay", checkout)
+    return f"{first.action} {second.action}"
+
+
+@tool()
 async def ask_the_time(ctx: Context) -> str:
     """Ask something else on every run."""
     return str((await ctx.elicit(f"It is {time.perf_counter_ns()}. Go?", bool)).data)
