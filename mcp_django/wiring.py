@@ -99,7 +99,12 @@ def executor() -> LaneExecutor:
     """The lanes of this process, shared by all servers."""
     settings = conf.get_settings()
     limits = settings.limits
-    return LaneExecutor(lanes=limits.lanes, queue=limits.lane_queue, interrupt=settings.interrupt_sql)
+    return LaneExecutor(
+        lanes=limits.lanes,
+        queue=limits.lane_queue,
+        parked=limits.waiting_threads,
+        interrupt=settings.interrupt_sql,
+    )
 
 
 @functools.cache

@@ -78,6 +78,9 @@ class Limits:
     """Threads that run sync handlers and the ORM."""
     lane_queue: Annotated[int, integer(0)] = 256
     """Calls that may wait for a lane. One more is refused at once."""
+    waiting_threads: Annotated[int, integer(0)] = 256
+    """Sync handlers that may wait for a client's answer (`ctx.sync`). They keep their thread, and count as no lane
+    meanwhile. One more is refused at once."""
     shutdown_grace: SecondsOrZero = 10.0
     """Seconds that running calls have to end once the process is told to. Then each is ended, and its client told."""
 

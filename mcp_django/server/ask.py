@@ -97,6 +97,9 @@ class AskLimits:
 class Conversation(Protocol):
     """One call's questions."""
 
+    waits: bool
+    """Does a question wait for its answer, or end the round?"""
+
     @property
     def replaying(self) -> bool:
         """Is the handler still on ground that an earlier round covered?"""
@@ -136,6 +139,7 @@ class Live:
     """Handshake era: ask on the call's stream, wait for the answer."""
 
     replaying = False
+    waits = True
 
     def __init__(self, call: Call, limits: AskLimits) -> None:
         self._call, self._limits, self._once = call, limits, _OnceKeys()
@@ -192,6 +196,8 @@ class Replay:
 
     Raises InvalidParams for a `requestState` or `inputResponses` that cannot be honoured.
     """
+
+    waits = False
 
     def __init__(self, call: Call, binding: bytes, limits: AskLimits) -> None:
         self._call, self._binding, self._limits = call, binding, limits

@@ -4,6 +4,7 @@ import asyncio
 import secrets
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..protocol import jsonrpc
@@ -296,7 +297,7 @@ class Context:
 
     async def _once(self, key: str, fn: Callable[[], Any]) -> Any:
         async def run() -> Any:
-            value = fn() if asyncio.iscoroutinefunction(fn) else await self._call.server.executor.run(fn)
+            value = fn() if asyncio.iscoroutinefunction(fn) else await self._call.server.executor.attend(fn)
             return to_json(await value if asyncio.iscoroutine(value) else value)
 
         return await self._talk().once(key, run)
@@ -322,6 +323,12 @@ class Context:
         """
         if self.in_transaction or self._call.server.executor.asking_is_unsafe():
             raise Unanswered(_IN_TRANSACTION)
+
+    def parking(self, *, always: bool = False) -> AbstractContextManager[None]:
+        """For a plain function's thread, around a question that is waited for: `always`, or where the era does."""
+        if always or self._talk().waits:
+            return self._call.server.executor.parking()
+        return nullcontext()
 
     def _talk(self) -> Conversation:
         if self._conversation is None:

@@ -28,7 +28,7 @@ async def form_question(call: Call, message: str, schema: Any, key: str | None) 
         form = form_of(schema)
         params = _form_params(call.revision, message, form.schema)
         return Question("elicitation/create", params, _FORM, _read(form.read), key)
-    theirs = await call.server.executor.run(compile_form)
+    theirs = await call.server.executor.attend(compile_form)
     return Question(
         "elicitation/create",
         _form_params(call.revision, message, theirs.schema),
@@ -73,7 +73,7 @@ def _cleaned(call: Call, form: FrameworkForm, *, taken: bool) -> Callable[[Any],
         if action != "accept":
             return Answer(action)
         try:
-            data, bound = await call.server.executor.run(form.read, _content(raw), taken=taken)
+            data, bound = await call.server.executor.attend(form.read, _content(raw), taken=taken)
         except ArgumentError as problem:
             raise InvalidContent(str(problem)) from None
         return Answer(action, data, bound)
@@ -129,7 +129,7 @@ async def page_question(
 
     async def make() -> list[str]:
         id = secrets.token_urlsafe(16)
-        return [id, await call.server.executor.run(pages.address, call, target, id, ttl=ttl)]
+        return [id, await call.server.executor.attend(pages.address, call, target, id, ttl=ttl)]
 
     # The rounds that follow are about the same visit.
     id, url = await talk.once(f"elicit_url:{key or message}:{number}", make)

@@ -5,7 +5,7 @@ Nothing in the engine imports the implementations.
 """
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -158,6 +158,14 @@ class Executor(Protocol):
 
     def rest(self) -> None:
         """Give the current call's lane back while it waits for somebody."""
+
+    def parking(self) -> AbstractContextManager[None]:
+        """Around the wait of a plain function in its own thread, whose place another may use meanwhile. Raises
+        Overloaded when too many wait so.
+        """
+
+    async def attend(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> T:
+        """As `run`; in a plain function that waits (`parking`), its thread has a place again for the time."""
 
     def asking_is_unsafe(self) -> bool:
         """Is the calling thread inside a transaction, which a question must not hold open?"""

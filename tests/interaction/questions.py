@@ -156,6 +156,12 @@ def ask_from_a_thread(ctx: Context) -> str:
 
 
 @tool()
+def add_from_a_thread(a: int, b: int) -> int:
+    """Add on a lane."""
+    return a + b
+
+
+@tool()
 async def ask_model(ctx: Context) -> str:
     """Ask the client's model."""
     said = await ctx.sample("Say hello", max_tokens=20, system_prompt="Be brief", temperature=0.5)

@@ -50,6 +50,43 @@ def test_a_plain_function_asks_twice_from_its_thread(connect):
     asyncio.run(run())
 
 
+@pytest.mark.django_db(transaction=True)
+def test_plain_functions_that_ask_leave_their_lanes_to_others(door, limits):
+    limits(LANES=4, IN_FLIGHT=64)
+
+    async def run():
+        client = await Client(door, "2025-11-25").open()
+        asking = [client.begin("tools/call", {"name": "ask_from_a_thread"}) for _ in range(40)]
+        firsts = [await exchange.message() for exchange in asking]
+        assert text(await client.tool("add_from_a_thread", {"a": 1, "b": 2})) == "3"
+        for question in firsts:
+            await client.answer(question["id"], value(1))
+        seconds = [await exchange.message() for exchange in asking]
+        for question in seconds:
+            await client.answer(question["id"], value(2))
+        assert {text(await exchange.reply()) for exchange in asking} == {"1 2"}
+
+    asyncio.run(run())
+
+
+@pytest.mark.django_db(transaction=True)
+def test_one_plain_function_too_many_that_asks_is_refused_at_once(door, limits):
+    limits(LANES=4, WAITING_THREADS=1)
+
+    async def run():
+        client = await Client(door, "2025-11-25").open()
+        first = client.begin("tools/call", {"name": "ask_from_a_thread"})
+        question = await first.message()
+        refused = await client.tool("ask_from_a_thread")
+        assert refused.status == 503
+        assert "retry-after" in refused.headers
+        await client.answer(question["id"], value(1))
+        await client.answer((await first.message())["id"], value(2))
+        assert text(await first.reply()) == "1 2"
+
+    asyncio.run(run())
+
+
 @pytest.mark.parametrize("name", ["ask_pair", "ask_group"])
 async def test_two_questions_at_once_are_both_answered(connect, name):
     def answer(method, params):
