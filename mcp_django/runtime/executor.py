@@ -96,11 +96,11 @@ class LaneExecutor:
 
     def parking(self) -> AbstractContextManager[None]:
         """Around the wait of a plain function in its own thread: the thread stays, another may use its place among the
-        lanes. Raises Overloaded when too many wait so.
+        lanes. Raises Overloaded when too many wait so. In a transaction it keeps both.
         """
         lease = _current()
         lane = None if lease is None or parking.current() is not None else lease.lane_here()
-        if lease is None or lane is None or lease.pool is None:
+        if lease is None or lane is None or lease.pool is None or self.asking_is_unsafe():
             return contextlib.nullcontext()
         return parking.Parking(lease.pool, lane).wait()
 

@@ -154,6 +154,8 @@ class Live:
             raise Unanswered("The client must say notifications/initialized before it can be asked")
         asked = question
         for attempt in range(1, ATTEMPTS + 1):
+            # The answer before may have been read on a lane.
+            call.server.executor.rest()
             try:
                 reply = await call.session.ask(call.outbox, asked.method, asked.params, timeout=self._limits.wait)
             except TimeoutError:

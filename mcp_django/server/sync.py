@@ -56,6 +56,5 @@ class SyncContext:
         async def run() -> list[Any]:
             return await gather(*(branch(self._context) for branch in branches))
 
-        self._context.require_no_transaction()
         with self._context.parking():
             return async_to_sync(run)()
