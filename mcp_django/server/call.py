@@ -138,6 +138,8 @@ class Call:
         modes = needed.get("elicitation")
         if modes is not None and not self.revision.elicitation.issuperset(modes or {"form"}):
             return False
+        if not self.revision.sampling.issuperset(needed.get("sampling", ())):
+            return False
         return _covers(self.capabilities, needed)
 
     def require(self, needed: dict[str, Any]) -> None:
