@@ -32,10 +32,12 @@ class Model:
     def __init__(self, *script: Line) -> None:
         self.lines = list(script)
         self.asked: list[dict[str, Any]] = []
+        self.consents = [True]
+        """What the person says; the last one for good."""
 
     def __call__(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
         if method == "elicitation/create":
-            return accept(value=True)
+            return accept(value=self.consents.pop(0) if len(self.consents) > 1 else self.consents[0])
         self.asked.append(params)
         line = self.lines.pop(0)
         if isinstance(line, dict):
@@ -131,7 +133,7 @@ async def test_a_tool_of_the_loop_may_ask_a_question_of_its_own(version: str) ->
 
     async def pay(amount: int, ctx: Context) -> str:
         await ctx.once("reserve", lambda: done.append(f"reserve {amount}"))
-        if await ctx.elicit("Pay?", bool, key="sure"):
+        if (await ctx.elicit("Pay?", bool, key="sure")).data:
             done.append(f"pay {amount}")
         return "paid"
 
@@ -139,8 +141,9 @@ async def test_a_tool_of_the_loop_may_ask_a_question_of_its_own(version: str) ->
         return (await ctx.sample("Pay", tools=[pay])).text
 
     model = Model([use("pay", "a", amount=1), use("pay", "b", amount=2)], "thanks")
+    model.consents = [True, False]
     assert await sampling(handler, model, version).text("ask") == "thanks"
-    assert done == ["reserve 1", "pay 1", "reserve 2", "pay 2"]
+    assert done == ["reserve 1", "pay 1", "reserve 2"]
 
 
 async def test_a_tool_that_swallows_its_question_has_no_result_until_it_is_answered() -> None:
