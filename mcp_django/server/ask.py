@@ -14,6 +14,7 @@ import asyncio
 import contextlib
 import hashlib
 import secrets
+import weakref
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -182,6 +183,7 @@ class Replay:
             self._answers[key] = _Record(state["asked"][key], self._fresh.pop(key))
         self._unread = {*self._answers, *(f"once:{key}" for key in state["once"])}
         self._live = False
+        call.fate.conversation = weakref.ref(self)  # no cycle
 
     def _responses(self, params: dict[str, Any]) -> dict[str, Any]:
         responses = params.get("inputResponses", {})

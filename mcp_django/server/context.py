@@ -17,7 +17,7 @@ from .ports import Principal
 from .sampling import Sample, Sampling, request_options
 from .session import Session
 from .sync import SyncContext
-from .telling import log_params, progress_params, require_notification
+from .telling import LOGGED, log_params, progress_params, require_notification
 
 if TYPE_CHECKING:
     from .primitives import Primitive
@@ -165,7 +165,7 @@ class Context:
         """Send a log message to the client, if it wants this level. `data` is any JSON value; keep secrets out."""
         params = log_params(self._call, level, data, logger)
         if params is not None and not self.replaying:
-            await self._emit("notifications/message", params)
+            await self._emit(LOGGED, params)
 
     async def debug(self, data: Any, *, logger: str | None = None) -> None:
         await self.log("debug", data, logger=logger)
