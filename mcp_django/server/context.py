@@ -241,7 +241,7 @@ class Context:
         metadata: Mapping[str, Any] | None = None,
         tools: "Sequence[Offered] | None" = None,
         tool_choice: str | None = None,
-        max_iterations: int = 10,
+        max_iterations: int = 8,
         result_type: Any = None,
         key: str | None = None,
     ) -> Sample[Any]:
