@@ -12,6 +12,7 @@ from .jsonable import is_lazy, to_json
 from .native import natively
 from .output import Output, output_of
 from .prompts import PromptParameters, prompt_parameters_of, uri_parameters_of
+from .reading import Reading, reading_of
 from .signature import Parameters, parameters_of
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "OutputError",
     "Parameters",
     "PromptParameters",
+    "Reading",
     "describe",
     "form_of",
     "is_lazy",
@@ -31,6 +33,7 @@ __all__ = [
     "output_of",
     "parameters_of",
     "prompt_parameters_of",
+    "reading_of",
     "to_json",
     "uri_parameters_of",
 ]

@@ -14,6 +14,7 @@ import asyncio
 import hashlib
 import inspect
 import secrets
+import weakref
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -67,6 +68,11 @@ class Question(NamedTuple):
     """The JSON that it is known by, where the parameters may differ from run to run though it is the same question."""
     read_again: Callable[[Any], Any] | None = None
     """As `read`, for an answer that was taken in an earlier round: what the handler did upon it is no fault of it."""
+
+    @property
+    def known_by(self) -> list[Any]:
+        """What tells whether another question is the same, as JSON."""
+        return [self.method, self.params if self.identity is None else self.identity]
 
     def again(self, problem: InvalidAnswer) -> "Question":
         """The same question, which says what was wrong with the answer to it."""
@@ -226,6 +232,7 @@ class Replay:
             self._answers[key] = _Record(state["asked"][key], self._fresh.pop(key))
         self._unread = {*self._answers, *(f"once:{key}" for key in state["once"])}
         self._live = False
+        call.fate.conversation = weakref.ref(self)  # no cycle
 
     def _responses(self, params: dict[str, Any]) -> dict[str, Any]:
         responses = params.get("inputResponses", {})
@@ -307,9 +314,7 @@ class Replay:
 
     def _identify(self, question: Question) -> tuple[str, str]:
         """The question's name in this run, and the digest that says whether it is still the same question."""
-        about = question.params if question.identity is None else question.identity
-        what = jsonrpc.dumps_sorted([question.method, about])
-        digest = hashlib.sha256(what).hexdigest()[:24]
+        digest = hashlib.sha256(jsonrpc.dumps_sorted(question.known_by)).hexdigest()[:24]
         name = question.key or f"{question.method.partition('/')[0]}-{digest[:10]}"
         self._count[name] += 1
         return (name if self._count[name] == 1 else f"{name}-{self._count[name]}"), digest

@@ -8,21 +8,23 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..protocol import jsonrpc
-from ..protocol.content import PromptMessage
+from ..protocol.sampling import Said
 from ..protocol.trace import TraceContext
 from ..schema import to_json
-from .answers import Answer, Root, Sample, roots_question, sample_question
+from .answers import Answer, Root, roots_question
 from .ask import Conversation, Question, Replay, Unanswered, gather
 from .call import Call
 from .elicitation import form_question, is_address, page_question, url_question
 from .ports import Principal
+from .sampling import Sample, Sampling, request_options
 from .session import Session
 from .sync import SyncContext
-from .telling import log_params, progress_params, require_notification
+from .telling import LOGGED, log_params, progress_params, require_notification
 
 if TYPE_CHECKING:
     from .primitives import Primitive
     from .server import Server
+    from .toolbox import Offered
 
 T = TypeVar("T")
 
@@ -33,7 +35,17 @@ class Context:
     Handlers written with `def` use the same names on `ctx.sync`, which wait in the handler's own thread.
     """
 
-    __slots__ = ("_call", "_conversation", "_loop", "_pages", "_primitive", "_progress", "_state", "in_transaction")
+    __slots__ = (
+        "_call",
+        "_conversation",
+        "_loop",
+        "_pages",
+        "_primitive",
+        "_progress",
+        "_samples",
+        "_state",
+        "in_transaction",
+    )
 
     def __init__(
         self, call: Call, primitive: "Primitive | None" = None, conversation: Conversation | None = None
@@ -42,6 +54,7 @@ class Context:
         self._loop = asyncio.get_running_loop()
         self._progress: float | None = None
         self._state: dict[str, Any] | None = None
+        self._samples: Counter[str] | None = None
         self.in_transaction = False
         """Is the handler running as one transaction of the call's?"""
 
@@ -164,7 +177,7 @@ class Context:
         """Send a log message to the client, if it wants this level. `data` is any JSON value; keep secrets out."""
         params = log_params(self._call, level, data, logger)
         if params is not None and not self.replaying:
-            await self._emit("notifications/message", params)
+            await self._emit(LOGGED, params)
 
     async def debug(self, data: Any, *, logger: str | None = None) -> None:
         await self.log("debug", data, logger=logger)
@@ -253,29 +266,43 @@ class Context:
 
     async def sample(
         self,
-        messages: "str | PromptMessage | Sequence[str | PromptMessage]",
+        messages: Said | Sequence[Said],
         *,
         max_tokens: int = 1024,
         system_prompt: str | None = None,
         temperature: float | None = None,
         stop_sequences: Sequence[str] | None = None,
-        model_preferences: Mapping[str, Any] | None = None,
+        model_preferences: str | Sequence[str] | Mapping[str, Any] | None = None,
         include_context: str | None = None,
         metadata: Mapping[str, Any] | None = None,
+        tools: "Sequence[Offered] | None" = None,
+        tool_choice: str | None = None,
+        max_iterations: int = 8,
+        result_type: Any = None,
         key: str | None = None,
-    ) -> Sample:
-        """Ask the client's model for a message of `max_tokens` at most. A plain string is a message of the user's."""
+    ) -> Sample[Any]:
+        """Ask the client's model for a message of `max_tokens` at most. A plain string is a message of the user's.
+
+        `tools` are what the model may use: names of the server's tools, functions, definitions. What it uses is run,
+        and it is asked again with the results, `max_iterations` times at most; then it must answer without. With 0,
+        and where it uses a definition, `tool_uses` are handed back. `result_type` makes `result` a value of that type,
+        read from JSON in the answer; an answer that does not fit is asked for again. `model_preferences` are the
+        protocol's, or names of models, the best first.
+
+        Raises MissingClientCapability when the client has no model for this, Unanswered when no valid answer comes.
+        """
         options = {
             "maxTokens": max_tokens,
             "systemPrompt": system_prompt,
             "temperature": temperature,
-            "stopSequences": None if stop_sequences is None else list(stop_sequences),
+            "stopSequences": stop_sequences,
             "modelPreferences": model_preferences,
             "includeContext": include_context,
             "metadata": metadata,
         }
-        answer: Sample = await self._ask(sample_question(self._call.revision, messages, options, key))
-        return answer
+        sampling = Sampling(self, request_options(self._call, options), key=key, result_type=result_type)
+        await sampling.offer(tools, tool_choice, max_iterations)
+        return await sampling.run(messages)
 
     async def list_roots(self, *, key: str | None = None) -> list[Root]:
         """Ask the client where it works."""

@@ -8,6 +8,7 @@ from typing import Any, Unpack
 from ..protocol.revisions import Era, Revision
 from ..protocol.types import Implementation
 from .ask import AskLimits
+from .call import Call
 from .decorators import (
     PrimitiveOptions,
     ResourceOptions,
@@ -34,6 +35,7 @@ from .ports import (
 )
 from .providers import Provider
 from .registry import Registry
+from .toolbox import Offered, Toolbox
 from .toolset import Toolset, add_toolset
 
 BOTH = (Era.HANDSHAKE, Era.STATELESS)
@@ -220,6 +222,10 @@ class Server:
         """`mcp_django.completion`, for this server only."""
         decorator: Callable[[Any], Any] = register_completer(self.registry, target, argument, atomic)
         return decorator
+
+    async def toolbox(self, call: Call, tools: Sequence[Offered]) -> Toolbox:
+        """What the client's model may use of `tools` in a sample of `call`."""
+        return await Toolbox.of(call, tools)
 
     def with_options(self, **changes: Any) -> "Server":
         """Change options in place; for tests and scripts."""
