@@ -31,8 +31,10 @@ from .runtime.feeds import Feeds
 from .runtime.hub import find_layer
 from .runtime.lifecycle import Lifecycle
 from .runtime.observer import CallObserver
+from .runtime.once import DatabaseLedger
 from .runtime.pages import SitePages
-from .runtime.seal import Seal
+from .runtime.replies import LoggedReplies
+from .runtime.seal import Seal, Stamp
 from .runtime.sessions import DatabaseSessions
 from .runtime.tracing import find_tracing
 from .server.ask import AskLimits
@@ -68,6 +70,7 @@ def _make_server(alias: str) -> Server:
         website_url=described.website_url,
     )
     options = Options(
+        require_session=described.require_session,
         page_size=described.page_size,
         timeout=described.timeout,
         atomic=conf.atomic_databases(),
@@ -142,9 +145,11 @@ def _make_ports(alias: str) -> Ports:
     return Ports(
         authorizer=Policy(executor()),
         executor=executor(),
-        sessions=DatabaseSessions(executor(), server=alias),
+        sessions=DatabaseSessions(executor(), server=alias, feeds=feeds),
         state_sealer=Seal(conf.secret_keys(), purpose="state", limit=limits.state_bytes),
         cursor_sealer=Seal(conf.secret_keys(), purpose="cursor"),
+        ledger=DatabaseLedger(executor()),
+        replies=LoggedReplies(feeds, Stamp(conf.secret_keys(), purpose="question"), wait=limits.question_wait),
         translate=translate,
         observer=CallObserver(executor(), find_tracing()),
         forms=form_question,

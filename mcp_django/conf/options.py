@@ -74,6 +74,8 @@ class Limits:
     """Rounds that one conversation may take."""
     stale_rounds: Count = 3
     """Rounds in a row that may end without asking for an answer the conversation already has."""
+    event_ttl: Seconds = 600.0
+    """Seconds for which events stay in the log, for clients and processes that come back."""
     lanes: Count = 16
     """Threads that run sync handlers and the ORM."""
     lane_queue: Annotated[int, integer(0)] = 256
@@ -105,6 +107,9 @@ class ServerSettings:
     """Where the endpoint is, below the place of `mcp_django.urls`. The default for another alias is "mcp/<alias>"."""
     eras: Eras = ERAS
     """The eras served: "handshake" (the revisions with `initialize`), "stateless", or both."""
+    require_session: Flag = True
+    """Do clients of the handshake era need a session? False: `initialize` opens none, every request stands for itself,
+    and nothing can be asked, subscribed to or set for later."""
     page_size: OptionalCount = 1000
     """Entries of a page of a list; None for all. Generous, because there are clients that read the first page only."""
     timeout: OptionalSeconds = None

@@ -49,7 +49,7 @@ class LaneExecutor:
         The lane is leased at the first use. `close` the result when the call is over, in the context that
         entered. A call inside a call shares the outer one's lane. What is `patient` is never Overloaded.
         """
-        if _is_inline() or _current() is not None:
+        if is_inline() or _current() is not None:
             return _BORROWED
         lease = CallLease(self._pool)
         if patient:
@@ -72,13 +72,13 @@ class LaneExecutor:
         Inside a call that has entered it is that call's lane. A caller that is cancelled is free at once; `fn`
         runs to its end. Raises what `fn` raises, and Overloaded at once when too many wait.
         """
-        if self.interrupt and _is_inline():
+        if self.interrupt and is_inline():
             visit = Visit()
             try:
                 return cast(T, await _visit(visit, fn, args, kwargs))
             finally:
                 visit.close()
-        lease = _BORROWED if _is_inline() or _current() is not None else CallLease(self._pool, single=True)
+        lease = _BORROWED if is_inline() or _current() is not None else CallLease(self._pool, single=True)
         try:
             return cast(T, await _hop(lease.finish, fn, args, kwargs))
         finally:
@@ -116,8 +116,8 @@ class LaneExecutor:
 
         Raises RuntimeError outside of a call: without its lane there is nothing that holds the block together.
         """
-        lease = None if _is_inline() else _current()
-        if lease is None and not _is_inline():
+        lease = None if is_inline() else _current()
+        if lease is None and not is_inline():
             raise RuntimeError("atomic() is for the inside of a call; enter() it first")
         return CallTransaction(self.run, lease, databases)
 
@@ -223,7 +223,8 @@ def _current() -> Lease | None:
     return context.lease
 
 
-def _is_inline() -> bool:
+def is_inline() -> bool:
+    """Does the running loop belong to `async_to_sync`, and end with what a caller's thread waits for?"""
     loops = AsyncToSync.loop_thread_executors
     return bool(loops) and asyncio.get_running_loop() in loops
 

@@ -23,7 +23,9 @@ from typing import Any, NamedTuple, Protocol
 from ..protocol import jsonrpc
 from ..protocol.errors import InvalidParams, MCPError, ToolError
 from .call import Call
+from .once import OnceKeys, Run, at_most_once, through_json
 from .ports import StateTooLarge
+from .session import Session
 
 INPUT_REQUIRED = "input_required"
 """The `resultType` of a result that ends a round."""
@@ -99,6 +101,11 @@ class AskLimits:
     ttl: float = 3600.0
     """Seconds that a client may take for one round in the stateless era."""
 
+    @property
+    def kept(self) -> float:
+        """Seconds after which no state of a conversation opens any more, however it is prolonged."""
+        return self.ttl * (self.rounds + 1)
+
 
 class Conversation(Protocol):
     """One call's questions."""
@@ -113,32 +120,13 @@ class Conversation(Protocol):
     async def ask(self, question: Question) -> Any:
         """The value of the answer."""
 
-    async def once(self, key: str, run: Callable[[], Awaitable[Any]]) -> Any:
-        """Run and remember."""
+    async def once(self, key: str, run: Run, *, durable: bool = False) -> Any:
+        """Run and remember; `durable`, in a row."""
 
 
 async def _value(read: Callable[[Any], Any], raw: Any) -> Any:
     value = read(raw)
     return await value if inspect.isawaitable(value) else value
-
-
-class _OnceKeys:
-    """The `once` keys of one run: a key used twice is a mistake, never a silent skip."""
-
-    def __init__(self) -> None:
-        self._seen: set[str] = set()
-
-    def claim(self, key: str) -> None:
-        if key in self._seen:
-            raise ValueError(
-                f"once({key!r}) ran before in this call; make the key unique, for example with the loop variable"
-            )
-        self._seen.add(key)
-
-
-def _through_json(value: Any) -> Any:
-    """The same loss of types in both eras."""
-    return jsonrpc.loads(jsonrpc.dumps(value))
 
 
 class Live:
@@ -148,38 +136,58 @@ class Live:
     waits = True
 
     def __init__(self, call: Call, limits: AskLimits) -> None:
-        self._call, self._limits, self._once = call, limits, _OnceKeys()
+        self._call, self._limits, self._once = call, limits, OnceKeys()
 
     async def ask(self, question: Question) -> Any:
         call = self._call
-        call.require(question.needs)
-        if call.session is None or not call.outbox.interactive:
+        if call.session is None:
             raise Unanswered(_unaskable(call))
-        if not call.session.initialized:
+        call.require(question.needs)
+        if not call.outbox.interactive:
+            raise Unanswered(_unaskable(call))
+        if not await _is_ready(call, call.session):
             # basic/lifecycle: before `initialized` a server asks nothing.
             raise Unanswered("The client must say notifications/initialized before it can be asked")
         asked = question
-        for attempt in range(1, ATTEMPTS + 1):
-            # The answer before may have been read on a lane.
-            call.server.executor.rest()
-            try:
-                reply = await call.session.ask(call.outbox, asked.method, asked.params, timeout=self._limits.wait)
-            except TimeoutError:
-                raise Unanswered(f"No answer came within {self._limits.wait:g} seconds") from None
-            if reply.error is not None:
-                raise Refused(str(reply.error.get("message") or "The client refused the question"))
-            try:
-                return await _value(question.read, reply.result)
-            except InvalidAnswer as problem:
-                if attempt == ATTEMPTS:
-                    raise Unanswered(
-                        f"The client gave no valid answer in {ATTEMPTS} attempts; the last one: {problem}"
-                    ) from None
-                asked = question.again(problem)
+        async with call.server.replies.listening(call.session):
+            for attempt in range(1, ATTEMPTS + 1):
+                # The answer before may have been read on a lane.
+                call.server.executor.rest()
+                reply = await self._send(call.session, asked)
+                if reply.error is not None:
+                    raise Refused(str(reply.error.get("message") or "The client refused the question"))
+                try:
+                    return await _value(question.read, reply.result)
+                except InvalidAnswer as problem:
+                    if attempt == ATTEMPTS:
+                        raise Unanswered(
+                            f"The client gave no valid answer in {ATTEMPTS} attempts; the last one: {problem}"
+                        ) from None
+                    asked = question.again(problem)
 
-    async def once(self, key: str, run: Callable[[], Awaitable[Any]]) -> Any:
+    async def _send(self, session: Session, question: Question) -> jsonrpc.Response:
+        call, wait = self._call, self._limits.wait
+        id = call.server.replies.new_id(session)
+        try:
+            return await session.ask(call.outbox, id, question.method, question.params, timeout=wait)
+        except TimeoutError:
+            raise Unanswered(f"No answer came within {wait:g} seconds") from None
+
+    async def once(self, key: str, run: Run, *, durable: bool = False) -> Any:
         self._once.claim(key)
-        return _through_json(await run())
+        if not durable:
+            return through_json(await run())
+        call, session = self._call, self._call.session
+        # A client must not use an id twice in a session (basic), so a request with a known one is a repetition.
+        flow = secrets.token_hex(16) if session is None else f"{session.pk} {jsonrpc.dumps(call.id).decode()}"
+        return await at_most_once(call, flow, key, run, ttl=self._limits.kept)
+
+
+async def _is_ready(call: Call, session: Session) -> bool:
+    """Has the client said `initialized`? Another process may have heard it."""
+    if not session.initialized:
+        await call.server.sessions.load(session.key, session.owner)
+    return session.initialized
 
 
 def _unaskable(call: Call) -> str:
@@ -190,7 +198,10 @@ def _unaskable(call: Call) -> str:
             "ASGI it can ask clients of this revision"
         )
     if call.session is None:
-        return "The question could not be asked: the client has no session, in which it could answer"
+        return (
+            "The question could not be asked: this server keeps no sessions (REQUIRE_SESSION), in which a client of "
+            "this revision could answer"
+        )
     return "The question could not be asked: the client's Accept header does not allow text/event-stream"
 
 
@@ -209,7 +220,7 @@ class Replay:
 
     def __init__(self, call: Call, binding: bytes, limits: AskLimits) -> None:
         self._call, self._binding, self._limits = call, binding, limits
-        self._once, self._count = _OnceKeys(), Counter[str]()
+        self._once, self._count = OnceKeys(), Counter[str]()
         self.pending: dict[str, tuple[str, Question]] = {}
         params = call.params
         state: dict[str, Any] = {
@@ -232,7 +243,21 @@ class Replay:
             self._answers[key] = _Record(state["asked"][key], self._fresh.pop(key))
         self._unread = {*self._answers, *(f"once:{key}" for key in state["once"])}
         self._live = False
+        self._needs_flow = False
         call.fate.conversation = weakref.ref(self)  # no cycle
+
+    @property
+    def unfinished(self) -> bool:
+        """Does it take another round?"""
+        return bool(self.pending) or self._needs_flow
+
+    async def spend(self) -> None:
+        """Use the state up that came with this request. Raises InvalidParams when it was used before, anywhere."""
+        state, server = self._call.params.get("requestState"), self._call.server
+        if state is not None:
+            digest = hashlib.sha256(state.encode()).hexdigest()
+            if not await server.ledger.spend(digest, ttl=self._limits.ttl):
+                raise server.state_sealer.refused()
 
     def _responses(self, params: dict[str, Any]) -> dict[str, Any]:
         responses = params.get("inputResponses", {})
@@ -272,13 +297,22 @@ class Replay:
         self._live = True
         raise Suspended
 
-    async def once(self, key: str, run: Callable[[], Awaitable[Any]]) -> Any:
+    async def once(self, key: str, run: Run, *, durable: bool = False) -> Any:
         self._once.claim(key)
         self._unread.discard(f"once:{key}")
-        results = self._state["once"]
+        results, flow = self._state["once"], self._state["flow"]
         if key not in results:
             self._live = True
-            results[key] = _through_json(await run())
+            if not durable:
+                results[key] = through_json(await run())
+            elif flow:
+                steps = _without_questions(key, run)
+                results[key] = await at_most_once(self._call, flow, key, steps, ttl=self._limits.kept)
+            else:
+                # A client whose request is lost sends it again as it was. Only when it already holds the name of this
+                # conversation is the repetition known for one; so the round ends with a state alone.
+                self._needs_flow = True
+                raise Suspended
         return results[key]
 
     def input_required(self) -> InputRequired:
@@ -293,7 +327,7 @@ class Replay:
             raise Unanswered(f"The tool asked more than {limits.answers} questions")
         payload = {
             **state,
-            "flow": state["flow"] or secrets.token_hex(8),
+            "flow": state["flow"] or secrets.token_hex(16),
             "round": state["round"] + 1,
             "stale": stale,
             "answers": {key: [*record] for key, record in self._answers.items()},
@@ -310,7 +344,8 @@ class Replay:
             else {"method": question.method}
             for key, (_, question) in self.pending.items()
         }
-        return InputRequired(inputRequests=requests, requestState=sealed, resultType=INPUT_REQUIRED)
+        asked = {"inputRequests": requests} if requests else {}
+        return InputRequired(**asked, requestState=sealed, resultType=INPUT_REQUIRED)
 
     def _identify(self, question: Question) -> tuple[str, str]:
         """The question's name in this run, and the digest that says whether it is still the same question."""
@@ -318,6 +353,20 @@ class Replay:
         name = question.key or f"{question.method.partition('/')[0]}-{digest[:10]}"
         self._count[name] += 1
         return (name if self._count[name] == 1 else f"{name}-{self._count[name]}"), digest
+
+
+def _without_questions(key: str, run: Run) -> Run:
+    """A question would run it again in the next round, which must not be."""
+
+    async def steps() -> Any:
+        try:
+            return await run()
+        except BaseException as problem:
+            if is_suspension(problem):
+                raise RuntimeError(f"once({key!r}, durable=True) may not ask; ask before it") from problem
+            raise
+
+    return steps
 
 
 def is_suspension(problem: BaseException) -> bool:

@@ -215,9 +215,9 @@ class Context:
 
     @property
     def unanswered(self) -> Replay | None:
-        """The conversation, if it waits for an answer that only another round can bring."""
+        """The conversation, if it goes on in another round only."""
         talk = self._conversation
-        return talk if isinstance(talk, Replay) and talk.pending else None
+        return talk if isinstance(talk, Replay) and talk.unfinished else None
 
     async def elicit(self, message: str, schema: Any = bool, *, key: str | None = None) -> Answer[Any]:
         """Ask the user. `schema` says what for: bool, str, int, float, Literal, Enum, a list of those two, a
@@ -313,21 +313,26 @@ class Context:
         """Run several questions or calls side by side; in the stateless era one round asks them all."""
         return await gather(*branches)
 
-    async def once(self, key: str, fn: Callable[[], Any]) -> Any:
+    async def once(self, key: str, fn: Callable[[], Any], *, durable: bool = False) -> Any:
         """Run `fn` (plain or async) once per conversation and keep its JSON value, so that the rounds that follow do
-        not repeat it.
+        not repeat it. Each key may be used once in a call. A plain `fn` runs on the call's lane, where the ORM works,
+        as plain handlers do.
 
-        Not at-most-once: a round that is sent again runs `fn` again. A failure is not kept. Each key may be used once
-        in a call. A plain `fn` runs on the call's lane, where the ORM works, as plain handlers do.
+        That is not at-most-once: a round that is sent again runs `fn` again, and a failure is not kept. With `durable`
+        it is: a row is claimed before `fn` begins, and no repetition of the request begins it again. It gets the same
+        value instead, or the same ToolError; or OutcomeUnknown, a ToolError, when `fn` failed otherwise, was cancelled
+        or went down with its process. Not inside a transaction, and `fn` must not ask.
         """
-        return await self._here(self._once(key, fn))
+        return await self._here(self._once(key, fn, durable))
 
-    async def _once(self, key: str, fn: Callable[[], Any]) -> Any:
+    async def _once(self, key: str, fn: Callable[[], Any], durable: bool) -> Any:
         async def run() -> Any:
             value = fn() if asyncio.iscoroutinefunction(fn) else await self._call.server.executor.attend(fn)
             return to_json(await value if asyncio.iscoroutine(value) else value)
 
-        return await self._talk().once(key, run)
+        if durable:
+            self.require_no_transaction(durable=True)
+        return await self._talk().once(key, run, durable=durable)
 
     @property
     def sync(self) -> SyncContext:
@@ -344,12 +349,12 @@ class Context:
         self._call.server.executor.rest()
         return await self._here(self._talk().ask(question))
 
-    def require_no_transaction(self) -> None:
-        """Raise Unanswered where a question would hold a transaction open: the call's, or one of the current
-        thread's.
+    def require_no_transaction(self, *, durable: bool = False) -> None:
+        """Raise Unanswered inside a transaction, the call's or one of the current thread's: a question would hold it
+        open, and what is done once and `durable` could be rolled back with it.
         """
         if self.in_transaction or self._call.server.executor.asking_is_unsafe():
-            raise Unanswered(_IN_TRANSACTION)
+            raise Unanswered(_DURABLE_IN_TRANSACTION if durable else _IN_TRANSACTION)
 
     def parking(self, *, always: bool = False) -> AbstractContextManager[None]:
         """For a plain function's thread, around a question that is waited for: `always`, or where the era does."""
@@ -373,4 +378,8 @@ _IN_TRANSACTION = (
     "A question inside a transaction would hold it open while somebody thinks. Ask before it begins; where it is the "
     "call's own (atomic= or ATOMIC_REQUESTS), declare the handler with atomic=False and put what must hold together "
     "into a transaction.atomic() after the question"
+)
+_DURABLE_IN_TRANSACTION = (
+    "What once(durable=True) did could be rolled back with the transaction around it, and would not be done again. "
+    "Declare the handler with atomic=False, and put a transaction.atomic() into the function that runs once"
 )

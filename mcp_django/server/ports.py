@@ -4,12 +4,14 @@
 Nothing in the engine imports the implementations.
 """
 
+import secrets
 from collections.abc import Callable, Sequence
-from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from ..protocol.errors import MCPError
+from ..protocol import jsonrpc
+from ..protocol.errors import InvalidParams, MCPError
 from ..protocol.revisions import Revision
 
 if TYPE_CHECKING:
@@ -117,8 +119,47 @@ class SessionStore(Protocol):
     async def end(self, session: "Session", reason: str) -> None:
         """End it here and in the store, with the calls it has in flight."""
 
+    async def cancel(self, session: "Session", id: jsonrpc.Id) -> None:
+        """Cancel the call with this id, in whichever process it runs; unknown and finished ids are nothing to
+        cancel.
+        """
+
     def touch(self, session: "Session") -> None:
         """It was used just now. Cheap: the store writes at most once a minute."""
+
+
+class Replies(Protocol):
+    """Questions to clients of the handshake era: their ids, and answers that reach another process than the one that
+    asked.
+    """
+
+    def new_id(self, session: "Session") -> str:
+        """An id for a question, unlike any other's in any process."""
+
+    def is_genuine(self, session: "Session", id: jsonrpc.Id) -> bool:
+        """Is this an id that some process may have made for a question to this session, which still waits?"""
+
+    def listening(self, session: "Session") -> AbstractAsyncContextManager[None]:
+        """While inside, what others `forward` comes to `session.answer`. Entered before a question is sent."""
+
+    async def forward(self, session: "Session", response: jsonrpc.Response) -> None:
+        """Pass an answer on to whoever asked. Once for each id; raises Overloaded when it cannot be done now."""
+
+
+class InProcess:
+    """The Replies of a server in a single process: nobody else could have asked."""
+
+    def new_id(self, session: "Session") -> str:
+        return secrets.token_urlsafe(12)
+
+    def is_genuine(self, session: "Session", id: jsonrpc.Id) -> bool:
+        return False
+
+    def listening(self, session: "Session") -> AbstractAsyncContextManager[None]:
+        return nullcontext()
+
+    async def forward(self, session: "Session", response: jsonrpc.Response) -> None:
+        return None
 
 
 class Sealer(Protocol):
@@ -129,6 +170,28 @@ class Sealer(Protocol):
 
     def open(self, token: Any, binding: bytes) -> dict[str, Any]:
         """The payload. Raises InvalidParams, with one text for every reason."""
+
+    def refused(self) -> InvalidParams:
+        """What `open` raises, for those who find a reason of their own."""
+
+
+class Ledger(Protocol):
+    """What was done, or used, and must not be again: by the next attempt or in another process."""
+
+    async def claim(self, name: str, *, owner: str, ttl: float) -> bool:
+        """Take the right to do what is called `name`, for good. False when somebody has had it; kept `ttl` seconds."""
+
+    async def record(self, name: str, outcome: dict[str, Any]) -> None:
+        """Write down what came of it. Is done also when the caller is cancelled meanwhile."""
+
+    def give_up(self, name: str) -> None:
+        """Nobody will know what came of it. Written down without waiting for that."""
+
+    async def outcome(self, name: str) -> dict[str, Any] | None:
+        """What came of it; None while nothing was written down."""
+
+    async def spend(self, digest: str, *, ttl: float) -> bool:
+        """Use something up that is good for `ttl` seconds at most. False when it was used before."""
 
 
 class Lease(Protocol):

@@ -38,7 +38,7 @@ class SyncContext:
 
         return wait
 
-    def once(self, key: str, fn: Callable[[], Any]) -> Any:
+    def once(self, key: str, fn: Callable[[], Any], *, durable: bool = False) -> Any:
         """As Context.once. A plain `fn` runs in the handler's own thread, where the ORM works."""
         context = self._context
 
@@ -46,7 +46,9 @@ class SyncContext:
             value = await sync_to_async(lambda: fn())()  # called there, whatever it is
             return await context._here(value) if asyncio.iscoroutine(value) else value
 
-        return async_to_sync(context._once)(key, run)
+        if durable:
+            context.require_no_transaction(durable=True)
+        return async_to_sync(context._once)(key, run, durable)
 
     def gather(self, *branches: Callable[["Context"], Awaitable[Any]]) -> list[Any]:
         """Each branch is a function of the async context: `ctx.sync.gather(lambda c: c.elicit("A?"), lambda c:
