@@ -105,12 +105,13 @@ class SitePages:
         """The user has come back: whoever waits for it is told. False when this was said before."""
         # Kept as long as somebody may still ask: a round that was answered late can be repeated.
         expires = dt.datetime.fromtimestamp(visit.expires, dt.UTC) + dt.timedelta(days=1)
+        rows = SpentState.objects.all()
         try:
-            with transaction.atomic():
-                SpentState.objects.create(digest=_digest(visit.id), expires=expires)
+            with transaction.atomic(using=rows.db):
+                rows.create(digest=_digest(visit.id), expires=expires)
         except IntegrityError:
             return False
-        self._feeds().publish_on_commit(Draft(_topic(visit.id), "returned"))
+        self._feeds().publish_on_commit(Draft(_topic(visit.id), "returned"), using=rows.db)
         return True
 
     def _sealed(self, purpose: str, visit: Visit, ttl: float) -> str:

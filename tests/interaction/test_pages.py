@@ -5,9 +5,10 @@ import time
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+from asgiref.sync import sync_to_async
 from django.contrib.auth import get_user_model
 from django.core.signals import request_finished, request_started
-from django.db import close_old_connections
+from django.db import close_old_connections, connections
 from django.test import AsyncClient
 
 from mcp_django.models import SpentState
@@ -188,6 +189,7 @@ def test_a_plain_function_waits_for_the_user_too(door, version):
 
         assert text(await client.ask_tool("connect_from_a_thread", {}, answer)) == "accept"
         assert (await visits[0]).status_code == 200
+        await sync_to_async(connections.close_all)()  # those of the browser
 
     asyncio.run(run())
 
