@@ -63,13 +63,20 @@ class SitePages:
         if user is None:
             raise Unanswered("Only a user of this site can be sent to a page of it, and the caller is none")
         expires = timezone.now().timestamp() + ttl
-        done = _reversed(request, DONE, self._sealed(DONE, Visit(id, str(user), "", expires), ttl))
+        done = self.link(request, DONE, Visit(id, str(user), "", expires), ttl=ttl)
         if callable(target):
             page = str(target(request.build_absolute_uri(done)))
         else:
             page = _with_next(resolve_url(target), done)
-        opening = self._sealed(OPEN, Visit(id, str(user), page, expires), ttl)
-        return str(request.build_absolute_uri(_reversed(request, OPEN, opening)))
+        return str(request.build_absolute_uri(self.link(request, OPEN, Visit(id, str(user), page, expires), ttl=ttl)))
+
+    def link(self, request: Any, purpose: str, visit: Visit, *, ttl: float) -> str:
+        """The path of one of the two views, below the prefix that the request came through."""
+        try:
+            token = self._seal.seal(visit._asdict(), purpose.encode(), ttl=ttl)
+        except StateTooLarge:
+            raise Unanswered("The address of the page is too long") from None
+        return _reversed(request, purpose, token)
 
     async def returned(self, id: str, *, within: float) -> bool:
         if await run_apart(self._executor(), self.is_finished, id):
@@ -114,22 +121,15 @@ class SitePages:
         self._feeds().publish_on_commit(Draft(_topic(visit.id), "returned"), using=rows.db)
         return True
 
-    def _sealed(self, purpose: str, visit: Visit, ttl: float) -> str:
-        try:
-            return self._seal.seal(visit._asdict(), purpose.encode(), ttl=ttl)
-        except StateTooLarge:
-            raise Unanswered("The address of the page is too long") from None
-
 
 def _reversed(request: Any, name: str, token: str) -> str:
     match = request.resolver_match
     namespace = ":".join(match.namespaces) or "mcp_django"
+    # What the endpoint's own pattern captured is none of the prefix.
+    own = {*(match.captured_kwargs or ()), *(match.extra_kwargs or ())}
+    prefix = {name: value for name, value in match.kwargs.items() if name not in own}
     try:
-        return reverse(f"{namespace}:{name}", kwargs={"token": token})
-    except NoReverseMatch:
-        pass
-    try:
-        return reverse(f"{namespace}:{name}", kwargs={**match.captured_kwargs, "token": token})
+        return reverse(f"{namespace}:{name}", kwargs={**prefix, "token": token})
     except NoReverseMatch:
         raise RuntimeError(
             "A page that people are sent to takes the views of mcp_django.urls: include it in the URLconf, beside "
