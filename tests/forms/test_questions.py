@@ -249,6 +249,7 @@ def test_a_field_becomes_a_property_and_its_answer_a_value(field: Any, expected:
         (forms.ChoiceField(choices=TITLED, initial="gone"), None),
         (forms.MultipleChoiceField(choices=TITLED, initial=["r", "b"]), ["r", "b"]),
         (forms.IntegerField(initial="many"), None),
+        (forms.IntegerField(initial=True), None),
     ],
 )
 def test_an_initial_value_is_the_default_if_the_property_can_hold_it(field: Any, default: Any) -> None:
@@ -259,6 +260,19 @@ def test_dates_are_read_as_clients_write_them_whatever_the_language_is() -> None
     with override("de"):
         assert cleaned(forms.DateField(localize=True), "2030-05-01") == dt.date(2030, 5, 1)
         assert cleaned(forms.DecimalField(localize=True), 1234.5) == Decimal("1234.5")
+
+
+@pytest.mark.parametrize("field", [forms.DateTimeField(), forms.SplitDateTimeField()])
+def test_without_time_zones_a_moment_is_meant_in_that_of_the_project(field: forms.Field, settings: Any) -> None:
+    settings.USE_TZ, settings.TIME_ZONE = False, "Europe/Oslo"
+    assert cleaned(field, "2030-01-01T10:00:00Z").isoformat() == "2030-01-01T11:00:00"
+
+
+def test_a_moment_in_two_parts_keeps_its_initial_value() -> None:
+    moment = dt.datetime(2030, 5, 1, 10, tzinfo=dt.UTC)
+    field = forms.SplitDateTimeField(initial=moment)
+    assert only(field)["default"] == "2030-05-01T10:00:00+00:00"
+    assert ask(form_with(field)).read({})[0] == {"value": moment}
 
 
 @pytest.mark.parametrize("given", ["soon", "2030-02-31", "2030-13-01T10:00:00Z"])
