@@ -24,6 +24,7 @@ from .auth.verifiers import PersonalTokenVerifier, Verifier, as_verifier
 from .conf.options import Limits
 from .conf.project import middleware
 from .exceptions import translate
+from .forms.questions import form_question
 from .protocol.revisions import Era
 from .protocol.types import Implementation
 from .runtime.call_streams import ProcessStreams
@@ -36,6 +37,7 @@ from .runtime.list_watch import ListWatch
 from .runtime.lists import SessionLists
 from .runtime.observer import CallObserver
 from .runtime.once import DatabaseLedger
+from .runtime.pages import SitePages
 from .runtime.replies import LoggedReplies
 from .runtime.rings import Bounds
 from .runtime.seal import Seal, Stamp
@@ -113,7 +115,12 @@ def executor() -> LaneExecutor:
     """The lanes of this process, shared by all servers."""
     settings = conf.get_settings()
     limits = settings.limits
-    return LaneExecutor(lanes=limits.lanes, queue=limits.lane_queue, interrupt=settings.interrupt_sql)
+    return LaneExecutor(
+        lanes=limits.lanes,
+        queue=limits.lane_queue,
+        parked=limits.waiting_threads,
+        interrupt=settings.interrupt_sql,
+    )
 
 
 @functools.cache
@@ -172,6 +179,12 @@ def listens() -> Listens:
     return Listens(limits.listens, limits.listens_per_owner)
 
 
+@functools.cache
+def pages() -> SitePages:
+    """The pages that people are sent to, and come back from."""
+    return SitePages(conf.secret_keys(), executor=executor, feeds=feeds)
+
+
 def ports(alias: str = "default") -> Ports:
     """The Django side of one server."""
     return _make_ports(alias)
@@ -192,6 +205,8 @@ def _make_ports(alias: str) -> Ports:
         observer=CallObserver(executor(), find_tracing()),
         changes=LoggedChanges(alias, feeds=feeds(), executor=executor(), listens=listens(), most=limits.subscriptions),
         lists=SessionLists(executor()),
+        forms=form_question,
+        pages=pages(),
     )
 
 
@@ -225,6 +240,7 @@ def _verifier(name: str) -> Verifier:
 def _ask_limits(limits: Limits) -> AskLimits:
     return AskLimits(
         wait=limits.question_wait,
+        page_wait=limits.page_wait,
         answers=limits.answers,
         rounds=limits.rounds,
         stale_rounds=limits.stale_rounds,
@@ -244,5 +260,5 @@ def _provider(path: str) -> Provider:
 @receiver(setting_changed)
 def _forget(*, setting: str, **kwargs: Any) -> None:
     if setting in {"MCP", "SECRET_KEY", "SECRET_KEY_FALLBACKS", "DEBUG", "DATABASES"}:
-        for made in (_make_server, _make_ports, executor, event_ids, listens):
+        for made in (_make_server, _make_ports, executor, event_ids, listens, pages):
             made.cache_clear()

@@ -70,6 +70,8 @@ class Limits:
     """Resources whose changes one session, or one stream of changes, may subscribe to."""
     question_wait: Seconds = 600.0
     """Seconds a handshake-era call waits for the client to answer a question."""
+    page_wait: SecondsOrZero = 60.0
+    """Seconds a stateless-era call waits for the user to finish a page of the site, before it asks once more."""
     state_bytes: Annotated[int, integer(1024)] = 64 * 1024
     """Bytes of the sealed `requestState` that carries a conversation from round to round."""
     state_ttl: Seconds = 3600.0
@@ -86,6 +88,9 @@ class Limits:
     """Threads that run sync handlers and the ORM."""
     lane_queue: Annotated[int, integer(0)] = 256
     """Calls that may wait for a lane. One more is refused at once."""
+    waiting_threads: Annotated[int, integer(0)] = 256
+    """Sync handlers that may wait for a client's answer (`ctx.sync`). They keep their thread, and count as no lane
+    meanwhile. One more is refused at once."""
     shutdown_grace: SecondsOrZero = 10.0
     """Seconds that running calls have to end once the process is told to. Then each is ended, and its client told."""
 

@@ -109,7 +109,7 @@ class Flight:
         if self._may_stream:
             self._outbox.opened = self._stream
         context = contextvars.Context() if context is None else context
-        loop = self.loop = asyncio.get_running_loop()  # a system call on 3.11, so asked once
+        loop = self.loop = self._outbox.loop = asyncio.get_running_loop()  # a system call on 3.11, so asked once
         session = call.connection.session
         if session is not None and not self._work.in_batch:
             session.in_flight[cast(Request, call.message).id] = self

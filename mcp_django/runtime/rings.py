@@ -163,6 +163,14 @@ class Ring:
         reader = self.reader
         return reader is not None and len(reader.waiting) >= self._bounds.unsent and not self._finished
 
+    def has_room(self) -> bool:
+        """Can something more be said that neither makes the call wait nor, while nobody reads, takes the place of what
+        is remembered?
+        """
+        if self.reader is None:
+            return len(self._messages) < self._bounds.events // 2
+        return not self._is_full()
+
     def put_nowait(self, message: bytes) -> None:
         """Say something, whatever the reader does."""
         if self._finished:

@@ -6,7 +6,7 @@ Nothing in the engine imports the implementations.
 
 import secrets
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, nullcontext
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -246,6 +246,14 @@ class Executor(Protocol):
     def rest(self) -> None:
         """Give the current call's lane back while it waits for somebody."""
 
+    def parking(self) -> AbstractContextManager[None]:
+        """Around the wait of a plain function in its own thread, whose place another may use meanwhile. Raises
+        Overloaded when too many wait so.
+        """
+
+    async def attend(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> T:
+        """As `run`; in a plain function that waits (`parking`), its thread has a place again for the time."""
+
     def asking_is_unsafe(self) -> bool:
         """Is the calling thread inside a transaction, which a question must not hold open?"""
 
@@ -320,6 +328,36 @@ class Interactive(Protocol):
 
     def put_nowait(self, message: bytes) -> None:
         """Queue an encoded message whatever the reader does."""
+
+
+class FrameworkForm(Protocol):
+    """A question's form that is a framework's own, which cleans the answer itself. Both may block."""
+
+    schema: dict[str, Any]
+    """The restricted JSON Schema that clients show."""
+    identity: dict[str, Any]
+    """What of it stays the same while it is the same form."""
+
+    def read(self, content: Any, *, taken: bool = False) -> tuple[Any, Any]:
+        """The cleaned data, and the form that holds it. `taken` says that the same content was found valid before.
+        Raises ArgumentError with a text for the person.
+        """
+
+
+FormTable = Callable[[Any], Callable[[], FrameworkForm] | None]
+"""Knows a framework's forms: what compiles one (which may block), None for anything else."""
+
+
+class Pages(Protocol):
+    """Pages of the site that people are sent to (client/elicitation, URL mode)."""
+
+    def address(self, call: "Call", target: Any, id: str, *, ttl: float) -> str:
+        """The absolute URL of a gate before `target`, which lets nobody but the user of the call through, for `ttl`
+        seconds. May block. Raises Unanswered when there can be none.
+        """
+
+    async def returned(self, id: str, *, within: float) -> bool:
+        """Has this user come back from the page? Waits for it, `within` seconds at most."""
 
 
 Lifespan = Callable[[Any], Any]

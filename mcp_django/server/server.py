@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, Unpack
 from ..protocol.revisions import Era, Revision
 from ..protocol.types import Implementation
 from .ask import AskLimits
+from .call import Call
 from .changes import LISTS
 from .decorators import (
     PrimitiveOptions,
@@ -27,11 +28,13 @@ from .ports import (
     ExceptionTable,
     Executor,
     Forgetful,
+    FormTable,
     InProcess,
     Ledger,
     Lifespan,
     ListMemory,
     Observer,
+    Pages,
     Replies,
     Sealer,
     SessionStore,
@@ -40,6 +43,7 @@ from .ports import (
 from .providers import Provider
 from .registry import Registry
 from .subscriptions import Subscriptions
+from .toolbox import Offered, Toolbox
 from .toolset import Toolset, add_toolset
 
 BOTH = (Era.HANDSHAKE, Era.STATELESS)
@@ -60,6 +64,10 @@ class Ports:
     translate: ExceptionTable = lambda problem: None
     """Turns a framework's exception into one of ours."""
     observer: Observer = field(default_factory=Unobserved)
+    forms: FormTable = lambda schema: None
+    """Knows the forms of a framework among what questions may ask for."""
+    pages: Pages | None = None
+    """None where there is no site."""
     replies: Replies = field(default_factory=InProcess)
     lists: ListMemory = field(default_factory=Forgetful)
     changes: Changes | None = None
@@ -268,6 +276,10 @@ class Server:
         """`mcp_django.completion`, for this server only."""
         decorator: Callable[[Any], Any] = register_completer(self.registry, target, argument, atomic)
         return decorator
+
+    async def toolbox(self, call: Call, tools: Sequence[Offered]) -> Toolbox:
+        """What the client's model may use of `tools` in a sample of `call`."""
+        return await Toolbox.of(call, tools)
 
     def with_options(self, **changes: Any) -> "Server":
         """Change options in place; for tests and scripts."""

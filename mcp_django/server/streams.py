@@ -1,6 +1,7 @@
 """What one call says before its answer: a bounded queue with one reader."""
 
 import asyncio
+import threading
 from collections.abc import Callable
 from typing import Protocol
 
@@ -14,6 +15,9 @@ class Track(Protocol):
     def put_nowait(self, message: bytes) -> None:
         """Say something, whatever the reader does."""
 
+    def has_room(self) -> bool:
+        """Is there room for what may as well be dropped?"""
+
     def finish(self, message: bytes | None = None) -> None:
         """Say the last thing, if there is one."""
 
@@ -22,6 +26,10 @@ class Track(Protocol):
 
     def release(self, retry: float | None) -> bool:
         """Send the reader away when it has read what waits; False when there is none."""
+
+
+_COUNTING = threading.Lock()
+"""Held for an addition."""
 
 
 class Outbox:
@@ -33,6 +41,7 @@ class Outbox:
     """
 
     __slots__ = (
+        "_arriving",
         "_closed",
         "_messages",
         "_patience",
@@ -42,6 +51,7 @@ class Outbox:
         "_writers",
         "abandoned",
         "interactive",
+        "loop",
         "opened",
     )
 
@@ -53,10 +63,13 @@ class Outbox:
         self._writers: list[asyncio.Future[None]] = []
         self._closed = False
         self._track: Track | None = None
+        self._arriving = 0
         self.opened: Callable[[], None] | None = None
         self.abandoned: Callable[[], None] | None = None
         self.interactive = interactive
         """False where the transport has no stream (WSGI): messages are dropped and questions refused."""
+        self.loop: asyncio.AbstractEventLoop | None = None
+        """The loop that the call runs on."""
 
     async def put(self, message: bytes) -> None:
         """Queue a message; waits while the reader is behind, and no longer once it has stopped reading."""
@@ -86,6 +99,30 @@ class Outbox:
             opened, self.opened = self.opened, None
             opened()
         self._wake()
+
+    def offer(self, message: bytes) -> None:
+        """Queue a message from whatever thread, if there is room: never waits, and drops what is too much."""
+        try:
+            here = asyncio.get_running_loop()
+        except RuntimeError:
+            here = None
+        if here is not None and (self.loop is None or self.loop is here):
+            if len(self._messages) < self._size if self._track is None else self._track.has_room():
+                self.put_nowait(message)
+        elif self.loop is not None and not self._closed:
+            with _COUNTING:
+                if self._arriving >= self._size:
+                    return
+                self._arriving += 1
+            try:
+                self.loop.call_soon_threadsafe(self._arrive, message)
+            except RuntimeError:
+                pass  # the loop is closed
+
+    def _arrive(self, message: bytes) -> None:
+        with _COUNTING:
+            self._arriving -= 1
+        self.offer(message)
 
     def finish(self, message: bytes | None = None) -> None:
         """Queue the last message, if there is one, and end. Never waits."""

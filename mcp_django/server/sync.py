@@ -29,9 +29,12 @@ class SyncContext:
             return value
 
         def wait(*args: Any, **kwargs: Any) -> Any:
-            if name in QUESTIONS:
-                self._context.require_no_transaction()
-            return async_to_sync(value)(*args, **kwargs)
+            if name not in QUESTIONS:
+                return async_to_sync(value)(*args, **kwargs)
+            self._context.require_no_transaction()
+            # A page may be waited for in either era.
+            with self._context.parking(always=name == "elicit_url"):
+                return async_to_sync(value)(*args, **kwargs)
 
         return wait
 
@@ -55,4 +58,5 @@ class SyncContext:
         async def run() -> list[Any]:
             return await gather(*(branch(self._context) for branch in branches))
 
-        return async_to_sync(run)()
+        with self._context.parking():
+            return async_to_sync(run)()

@@ -213,6 +213,7 @@ class Peer:
         return self.pipeline.handle(era, jsonrpc.loads(jsonrpc.dumps(message)), connection, outbox)
 
     async def _run(self, work: Any, outbox: Outbox) -> bytes:
+        outbox.loop = asyncio.get_running_loop()
         reader = asyncio.ensure_future(self._listen(outbox))
         try:
             async with asyncio.timeout(10):

@@ -22,8 +22,10 @@ V2025_11_25 = V2025_06_18.changed(
     form_defaults=frozenset({"boolean", "string", "number", "integer", "array"}),
     form_titled_enums=True,
     form_multi_select=True,
-    sampling_tools=True,
     polling=True,
+    sampling=frozenset({"tools", "context"}),
+    sampling_content=V2025_06_18.sampling_content | {"tool_use", "tool_result"},
+    sampling_lists=True,
     argument_errors_in_result=True,
     url_elicitation_error=True,
 )
