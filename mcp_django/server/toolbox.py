@@ -96,14 +96,17 @@ class Within:
 
     async def ask(self, question: Question) -> Any:
         key = question.key or f"{question.method.partition('/')[0]}-{digest([question.method, question.params])}"
+        return await self._unless_suspended(self._outer.ask(question._replace(key=f"{self._scope}.{key}")))
+
+    async def once(self, key: str, run: Callable[[], Awaitable[Any]], **how: Any) -> Any:
+        return await self._unless_suspended(self._outer.once(f"{self._scope}.{key}", run, **how))
+
+    async def _unless_suspended(self, step: Awaitable[Any]) -> Any:
         try:
-            return await self._outer.ask(question._replace(key=f"{self._scope}.{key}"))
+            return await step
         except Suspended:
             self.suspended = True
             raise
-
-    async def once(self, key: str, run: Callable[[], Awaitable[Any]], **how: Any) -> Any:
-        return await self._outer.once(f"{self._scope}.{key}", run, **how)
 
 
 def _inner(call: Call, tool: Tool, arguments: dict[str, Any]) -> Call:
