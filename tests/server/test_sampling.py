@@ -6,9 +6,19 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import Group
 from typing_extensions import TypedDict
 
-from mcp_django import Context, ImageContent, Provider, SamplingMessage, ToolError, ToolResultContent, ToolUseContent
+from mcp_django import (
+    Context,
+    ImageContent,
+    Provider,
+    SamplingMessage,
+    ToolError,
+    ToolResultContent,
+    ToolUseContent,
+    current_call,
+)
 from mcp_django.protocol.errors import MissingClientCapability
 from mcp_django.server.ask import AskLimits
 from mcp_django.server.decorators import build_tool
@@ -219,6 +229,52 @@ def test_a_plain_handler_lets_the_model_use_plain_functions(version: str) -> Non
         return await sampling(handler, Model([use("add", a=2, b=3)], "five"), version).text("ask")
 
     assert asyncio.run(run()) == "five"
+
+
+async def test_what_happens_in_a_tool_of_the_loop_is_no_affair_of_the_call_around_it() -> None:
+    fates: list[Any] = []
+
+    async def fail(ctx: Context) -> None:
+        await ctx.report_progress(5, 10)
+        raise RuntimeError("secret")
+
+    async def handler(ctx: Context) -> str:
+        await ctx.report_progress(1, 10)
+        said = await ctx.sample("Go", tools=[fail])
+        call = current_call()
+        assert call is not None
+        fates.append((call.fate.failure, call.fate.reference, call.cancelled))
+        return said.text
+
+    peer = sampling(handler, Model([use("fail")], "done"), HANDSHAKE)
+    await peer.request("tools/call", {"name": "ask", "_meta": {"progressToken": "p"}})
+    told = [message["params"]["progress"] for message in peer.said if message["method"] == "notifications/progress"]
+    assert (fates, told) == ([(None, None, False)], [1])
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("version", ERAS)
+def test_a_tool_of_the_loop_may_be_one_transaction(version: str) -> None:
+    server = make_server()
+
+    @server.tool(atomic=True)
+    def enrol(group: str) -> str:
+        Group.objects.create(name=group)
+        if group == "nobody":
+            raise ToolError("There is nobody")
+        return group
+
+    @server.tool
+    async def ask(ctx: Context) -> str:
+        said = await ctx.sample("Go", tools=["enrol"])
+        return f"{said.text}: {[found.name async for found in Group.objects.all()]}"
+
+    async def run() -> str:
+        uses = [use("enrol", "a", group="nobody"), use("enrol", "b", group="somebody")]
+        peer = Peer(server, version=version, answer=Model(uses, "done"), capabilities=CAPABLE)
+        return await peer.text("ask")
+
+    assert asyncio.run(run()) == "done: ['somebody']"
 
 
 # Permissions
