@@ -20,6 +20,7 @@ from mcp_django import (
     current_call,
 )
 from mcp_django.protocol.errors import MissingClientCapability
+from mcp_django.server import toolbox
 from mcp_django.server.ask import AskLimits
 from mcp_django.server.decorators import build_tool
 from tests.server.engine import HANDSHAKE, STATELESS, Peer, accept, make_server, somebody
@@ -72,6 +73,11 @@ def sampling(handler: Any, model: Model, version: str = STATELESS, **given: Any)
 def add(a: int, b: int) -> int:
     """Add two numbers."""
     return a + b
+
+
+def subtract(a: int, b: int) -> int:
+    """Take one number from another."""
+    return a - b
 
 
 def told(result: dict[str, Any]) -> tuple[str, bool]:
@@ -362,6 +368,27 @@ async def test_provided_tools_can_be_named() -> None:
     model = Model([use("sum", a=1, b=1)], "two")
     assert await sampling(handler, model, providers=[Shelf()]).text("ask") == "two"
     assert told(model.results[0]) == ("2", False)
+
+
+async def test_a_function_of_a_module_is_compiled_once_and_one_of_a_handler_is_not_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    compiled: list[str] = []
+
+    def build(fn: Any) -> Any:
+        compiled.append(fn.__name__)
+        return build_tool(fn)
+
+    monkeypatch.setattr(toolbox, "build_tool", build)
+
+    async def handler(ctx: Context) -> str:
+        def local() -> None:
+            """Nothing."""
+
+        return (await ctx.sample("Go", tools=[subtract, local])).text
+
+    await sampling(handler, Model("done")).text("ask")
+    assert compiled == ["subtract", "local", "local"]
 
 
 # The loop
