@@ -1,7 +1,11 @@
 """The Django app: one line in INSTALLED_APPS."""
 
+from typing import Any
+
 from django.apps import AppConfig
 from django.utils.translation import gettext_lazy as _
+
+from . import signals
 
 
 class MCPConfig(AppConfig):
@@ -16,4 +20,14 @@ class MCPConfig(AppConfig):
         # The checks register themselves when they are imported, which needs the app registry.
         from . import checks, conf, discovery  # noqa: F401
 
+        signals.session_closed.connect(_tell_other_processes, dispatch_uid="mcp_django.apps")
         discovery.autodiscover(conf.autodiscover_modules())
+
+
+def _tell_other_processes(*, session: Any, **kwargs: Any) -> None:
+    """A session ended, by whatever hand: a client, the quota, the admin, a command."""
+    # Here, because a process that ends no session needs none of what serves them.
+    from .runtime.session_news import announce_end
+    from .wiring import feeds
+
+    announce_end(feeds(), session)

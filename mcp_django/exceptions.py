@@ -4,8 +4,9 @@ from django.core.exceptions import NON_FIELD_ERRORS, ObjectDoesNotExist, Permiss
 from django.http import Http404
 
 from .protocol.errors import MCPError, NotFound, ToolError, URLElicitationRequired
+from .server.once import OutcomeUnknown
 
-__all__ = ["MCPError", "ToolError", "URLElicitationRequired", "translate"]
+__all__ = ["MCPError", "OutcomeUnknown", "ToolError", "URLElicitationRequired", "translate"]
 
 
 def translate(problem: Exception) -> Exception | None:

@@ -23,6 +23,7 @@ from .auth.verifiers import PersonalTokenVerifier, Verifier, as_verifier
 from .conf.options import Limits
 from .conf.project import middleware
 from .exceptions import translate
+from .forms.questions import form_question
 from .protocol.revisions import Era
 from .protocol.types import Implementation
 from .runtime.executor import LaneExecutor
@@ -30,7 +31,10 @@ from .runtime.feeds import Feeds
 from .runtime.hub import find_layer
 from .runtime.lifecycle import Lifecycle
 from .runtime.observer import CallObserver
-from .runtime.seal import Seal
+from .runtime.once import DatabaseLedger
+from .runtime.pages import SitePages
+from .runtime.replies import LoggedReplies
+from .runtime.seal import Seal, Stamp
 from .runtime.sessions import DatabaseSessions
 from .runtime.tracing import find_tracing
 from .server.ask import AskLimits
@@ -66,6 +70,7 @@ def _make_server(alias: str) -> Server:
         website_url=described.website_url,
     )
     options = Options(
+        require_session=described.require_session,
         page_size=described.page_size,
         timeout=described.timeout,
         atomic=conf.atomic_databases(),
@@ -97,7 +102,12 @@ def executor() -> LaneExecutor:
     """The lanes of this process, shared by all servers."""
     settings = conf.get_settings()
     limits = settings.limits
-    return LaneExecutor(lanes=limits.lanes, queue=limits.lane_queue, interrupt=settings.interrupt_sql)
+    return LaneExecutor(
+        lanes=limits.lanes,
+        queue=limits.lane_queue,
+        parked=limits.waiting_threads,
+        interrupt=settings.interrupt_sql,
+    )
 
 
 @functools.cache
@@ -118,6 +128,12 @@ def feeds() -> Feeds:
     return Feeds(executor=executor, layer=lambda: find_layer(conf.get_settings().channel_layer))
 
 
+@functools.cache
+def pages() -> SitePages:
+    """The pages that people are sent to, and come back from."""
+    return SitePages(conf.secret_keys(), executor=executor, feeds=feeds)
+
+
 def ports(alias: str = "default") -> Ports:
     """The Django side of one server."""
     return _make_ports(alias)
@@ -129,11 +145,15 @@ def _make_ports(alias: str) -> Ports:
     return Ports(
         authorizer=Policy(executor()),
         executor=executor(),
-        sessions=DatabaseSessions(executor(), server=alias),
+        sessions=DatabaseSessions(executor(), server=alias, feeds=feeds),
         state_sealer=Seal(conf.secret_keys(), purpose="state", limit=limits.state_bytes),
         cursor_sealer=Seal(conf.secret_keys(), purpose="cursor"),
+        ledger=DatabaseLedger(executor()),
+        replies=LoggedReplies(feeds, Stamp(conf.secret_keys(), purpose="question"), wait=limits.question_wait),
         translate=translate,
         observer=CallObserver(executor(), find_tracing()),
+        forms=form_question,
+        pages=pages(),
     )
 
 
@@ -167,6 +187,7 @@ def _verifier(name: str) -> Verifier:
 def _ask_limits(limits: Limits) -> AskLimits:
     return AskLimits(
         wait=limits.question_wait,
+        page_wait=limits.page_wait,
         answers=limits.answers,
         rounds=limits.rounds,
         stale_rounds=limits.stale_rounds,
@@ -186,5 +207,5 @@ def _provider(path: str) -> Provider:
 @receiver(setting_changed)
 def _forget(*, setting: str, **kwargs: Any) -> None:
     if setting in {"MCP", "SECRET_KEY", "SECRET_KEY_FALLBACKS", "DEBUG", "DATABASES"}:
-        for made in (_make_server, _make_ports, executor):
+        for made in (_make_server, _make_ports, executor, pages):
             made.cache_clear()

@@ -62,6 +62,8 @@ class Limits:
     """Seconds between the comments that keep a silent event stream open."""
     question_wait: Seconds = 600.0
     """Seconds a handshake-era call waits for the client to answer a question."""
+    page_wait: SecondsOrZero = 60.0
+    """Seconds a stateless-era call waits for the user to finish a page of the site, before it asks once more."""
     state_bytes: Annotated[int, integer(1024)] = 64 * 1024
     """Bytes of the sealed `requestState` that carries a conversation from round to round."""
     state_ttl: Seconds = 3600.0
@@ -72,10 +74,15 @@ class Limits:
     """Rounds that one conversation may take."""
     stale_rounds: Count = 3
     """Rounds in a row that may end without asking for an answer the conversation already has."""
+    event_ttl: Seconds = 600.0
+    """Seconds for which events stay in the log, for clients and processes that come back."""
     lanes: Count = 16
     """Threads that run sync handlers and the ORM."""
     lane_queue: Annotated[int, integer(0)] = 256
     """Calls that may wait for a lane. One more is refused at once."""
+    waiting_threads: Annotated[int, integer(0)] = 256
+    """Sync handlers that may wait for a client's answer (`ctx.sync`). They keep their thread, and count as no lane
+    meanwhile. One more is refused at once."""
     shutdown_grace: SecondsOrZero = 10.0
     """Seconds that running calls have to end once the process is told to. Then each is ended, and its client told."""
 
@@ -100,6 +107,9 @@ class ServerSettings:
     """Where the endpoint is, below the place of `mcp_django.urls`. The default for another alias is "mcp/<alias>"."""
     eras: Eras = ERAS
     """The eras served: "handshake" (the revisions with `initialize`), "stateless", or both."""
+    require_session: Flag = True
+    """Do clients of the handshake era need a session? False: `initialize` opens none, every request stands for itself,
+    and nothing can be asked, subscribed to or set for later."""
     page_size: OptionalCount = 1000
     """Entries of a page of a list; None for all. Generous, because there are clients that read the first page only."""
     timeout: OptionalSeconds = None

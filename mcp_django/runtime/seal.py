@@ -8,6 +8,8 @@ Every token is sealed under a key of its own, derived from the secret and a rand
 one SECRET_KEY is not bounded by what random nonces allow a single AES-GCM key (NIST SP 800-38D, section 8.3).
 
 Not for what the client must not learn about itself: the length of a token tells how well its content compresses.
+
+A `Stamp` is the small brother: a name that a client may read and give back, but cannot make.
 """
 
 import base64
@@ -32,6 +34,10 @@ from ..server.ports import StateTooLarge
 
 VERSION = b"\x01"
 ID, SALT, NONCE = 4, 16, 12
+MARK = 16
+"""Bytes of a mark: 128 bits, which nobody guesses."""
+MARKED = 512
+"""Characters of a marked name that is worth a look."""
 SHORT = 256
 """Bytes of JSON that are not worth compressing."""
 INFLATES = 8
@@ -77,7 +83,11 @@ class Seal:
         try:
             return self._open(token, binding)
         except (ValueError, KeyError, InvalidTag, zlib.error):
-            raise InvalidParams(f"Invalid or expired {self.purpose}") from None
+            raise self.refused() from None
+
+    def refused(self) -> InvalidParams:
+        """What `open` raises."""
+        return InvalidParams(f"Invalid or expired {self.purpose}")
 
     def _open(self, token: Any, binding: bytes) -> dict[str, Any]:
         if type(token) is not str or len(token) > self.limit:
@@ -94,6 +104,40 @@ class Seal:
             data = zlib.decompressobj().decompress(data, INFLATES * self.limit)
         payload: dict[str, Any] = jsonrpc.loads(data)
         return payload
+
+
+class Stamp:
+    """Marks names that are sent to clients, so that any worker can tell one of ours from an invented one without
+    having heard of it.
+
+    `secrets` are SECRET_KEY and its fallbacks: the first marks, all are recognised. The mark holds for one purpose and
+    one `binding` (a session, say).
+    """
+
+    def __init__(self, secrets: Sequence[str | bytes], *, purpose: str) -> None:
+        if not secrets or not all(secrets):
+            raise ValueError("A stamp needs secrets; is SECRET_KEY empty?")
+        label = b"mcp_django stamp 1 " + purpose.encode()
+        self._keys = [HKDF(SHA256(), 32, None, label).derive(_bytes(secret)) for secret in secrets]
+
+    def mark(self, name: str, binding: str) -> str:
+        """`<name>.<mark>`: ASCII when the name is."""
+        return f"{name}.{_mark(self._keys[0], name, binding)}"
+
+    def read(self, marked: Any, binding: str) -> str | None:
+        """The name in what `mark` made with the same binding; None for anything else."""
+        if type(marked) is not str or not marked.isascii() or len(marked) > MARKED:
+            return None
+        name, dot, given = marked.rpartition(".")
+        if not dot or not any(hmac.compare_digest(given, _mark(key, name, binding)) for key in self._keys):
+            return None
+        return name
+
+
+def _mark(key: bytes, name: str, binding: str) -> str:
+    # The length keeps a part of one from passing as a part of the other.
+    said = f"{len(name)}.{name}{binding}".encode()
+    return base64.urlsafe_b64encode(hmac.digest(key, said, "sha256")[:MARK]).rstrip(b"=").decode("ascii")
 
 
 def _bytes(secret: str | bytes) -> bytes:

@@ -1,8 +1,9 @@
 """Sessions of the handshake era: rows that every worker sees, and what this process knows of them.
 
 A request of a session that was checked less than TRUST seconds ago costs a dictionary lookup. Then the row is
-read again, into the same object, because calls in flight and questions that wait for an answer hang on it. So a
-session that ends in another process is noticed here within TRUST seconds, or at once when it ends in this one.
+read again, into the same object, because calls in flight and questions that wait for an answer hang on it. What happens
+to the session in other processes is followed meanwhile (`session_news`); where it cannot be, under WSGI or when nobody
+could tell, it is noticed within TRUST seconds.
 """
 
 import asyncio
@@ -11,7 +12,8 @@ import itertools
 import logging
 import threading
 import weakref
-from collections.abc import Collection
+from collections.abc import Callable, Coroutine
+from contextlib import AbstractAsyncContextManager, nullcontext
 from datetime import timedelta
 from time import monotonic
 from typing import Any
@@ -29,6 +31,12 @@ from ..protocol.revisions import REVISIONS, Revision
 from ..server.ports import Executor, Overloaded
 from ..server.session import Session
 from ..signals import session_closed, session_opened
+from . import reaping
+from .activity import Activity, Reports
+from .events import Event
+from .feeds import Feeds
+from .known_session import Known
+from .session_news import CANCEL, ENDED, RENEWED, SessionNews
 
 logger = logging.getLogger("mcp_django.sessions")
 
@@ -36,50 +44,32 @@ TRUST = 10.0
 """Seconds for which a row that was read is believed."""
 TOUCH_EVERY = 60.0
 """Seconds between two writes of `last_seen`."""
-REAP_EVERY = 60.0
-"""Seconds between two looks for expired sessions."""
-REAP_SLICE, REAP_SLICES = 200, 5
-KEEP_ENDED = timedelta(days=1)
-"""How long ended sessions stay to be looked at in the admin."""
-MOST_ENDED = 10_000
-"""How many of them, at most: whoever opens and ends sessions all day must not fill the database."""
-REAP_AFTER = REAP_SLICE * REAP_SLICES // 2
-"""Sessions opened since the last look after which it is time for the next: half of what one can delete."""
+CANCELS = 64
+"""Cancellations of one session that are passed on to other processes, a minute: nobody can fill the log with them."""
 MOST_KNOWN = 10_000
-"""Sessions this process remembers; those that are serving a call come on top."""
+"""Sessions this process remembers; those that have something open come on top."""
 KEY_LENGTH = 128
 """Characters of a session id that is worth looking up; ours have 32."""
 LOCAL_OWNER = "local"
 """The key of the local principal: many clients of one machine, so without a quota."""
 
 
-class _Known:
-    """What this process knows of a session."""
-
-    __slots__ = ("__weakref__", "alarm", "fresh_until", "hash", "log_level", "loop", "session", "writes")
-
-    def __init__(self, session: Session, key_hash: str) -> None:
-        self.session, self.hash = session, key_hash
-        self.loop = asyncio.get_running_loop()
-        self.log_level = session.log_level
-        """The row's."""
-        self.writes = 0
-        """Grows around every write, so that a read that crossed one is not taken for news."""
-        self.fresh_until = 0.0
-        self.alarm: asyncio.TimerHandle | None = None
-        """When to look whether it is serving a call."""
-
-
 class DatabaseSessions:
     """`ports.SessionStore` on the Session model.
 
     Its SQL runs through `executor`. `server` is the alias whose sessions it knows; None: those of every server.
+    `feeds` leads to other processes; None: there are none.
     """
 
-    def __init__(self, executor: Executor, *, server: str | None = None) -> None:
+    def __init__(
+        self, executor: Executor, *, server: str | None = None, feeds: Callable[[], Feeds] | None = None
+    ) -> None:
         self._executor, self._server = executor, server
-        self._known: dict[str, _Known] = {}
-        self._keys: dict[str, str] = {}
+        self._news = None if feeds is None else SessionNews(feeds, self._hear, self._look_around)
+        self._reports = None if feeds is None or self._news is None else Reports(feeds, self._news.name)
+        self._known: dict[str, Known] = {}
+        self._keys: dict[Any, str] = {}
+        """Of the known ones, by the primary keys of their rows."""
         self._lock = threading.Lock()
         self._endings = 0
         self._next_reap = 0.0
@@ -104,16 +94,21 @@ class DatabaseSessions:
         """The session, or None when it is unknown, foreign, ended or expired."""
         if len(key) > KEY_LENGTH:
             return None
-        limits, key_hash, owner_name = self._limits(), SessionRow.hash(key), SessionRow.owner_name(owner)
+        limits, key_hash = self._limits(), SessionRow.hash(key)
+        async with self._attending():  # before the row is read, so that no end is missed
+            return await self._load(key, key_hash, owner, limits)
+
+    async def _load(self, key: str, key_hash: str, owner: str, limits: Limits) -> Session | None:
+        owner_name = SessionRow.owner_name(owner)
         while True:
             known, endings = self._known.get(key), self._endings
             mine = known is not None and known.session.owner == owner
             writes = known.writes if known is not None else 0
-            busy = known is not None and mine and bool(known.session.in_flight)
+            busy = known is not None and mine and known.session.is_busy
             row = await self._executor.run(self._find, key_hash, owner_name, limits, busy=busy)
             if row is None:
-                if mine:
-                    self._forget(key_hash)
+                if mine and known is not None:
+                    self._forget(known.session.pk)
                 return None
             # A session may have ended after its row was read; then it must not be remembered as live.
             if endings == self._endings:
@@ -150,18 +145,21 @@ class DatabaseSessions:
         )
         key = row.mint()
         self._opened += 1
-        due = monotonic() >= self._next_reap or self._opened >= REAP_AFTER
+        due = monotonic() >= self._next_reap or self._opened >= reaping.AFTER
         if due:
-            self._next_reap, self._opened = monotonic() + REAP_EVERY, 0
+            self._next_reap, self._opened = monotonic() + reaping.EVERY, 0
         quota = None if owner == LOCAL_OWNER else limits.sessions_per_owner
-        await self._executor.run(self._insert, row, limits, quota=quota, reap=due)
-        session = self._remember(row, key, owner, 0)
+        async with self._attending():
+            await self._executor.run(self._insert, row, limits, quota=quota, reap=due)
+            session = self._remember(row, key, owner, 0, opened_here=True)
         if session is None:
             raise LookupError(f"{revision!r} is not a revision that can be looked up again")
         return session
 
     async def save(self, session: Session) -> None:
-        """Write the log level and whether the client has said `initialized`, where they changed here."""
+        """Write the log level and whether the client has said `initialized`, where they changed here, and tell the
+        processes that know it otherwise.
+        """
         known = self._known.get(session.key)
         level = session.log_level
         changes: dict[str, Any] = {"initialized": True} if session.initialized else {}
@@ -171,34 +169,84 @@ class DatabaseSessions:
             return
         if known is not None:
             known.writes += 1
-        await self._executor.run(_update, SessionRow.hash(session.key), changes)
-        if known is not None:
-            known.writes += 1
-            known.log_level = level
-            if session.initialized:
-                known.fresh_until = max(known.fresh_until, monotonic() + TRUST)
-                self._watch(known)
+        async with self._attending():  # it may be trusted from now on
+            await self._executor.run(_update, SessionRow.hash(session.key), changes)
+            if known is not None:
+                known.writes += 1
+                known.log_level = level
+                if session.initialized:
+                    known.fresh_until = max(known.fresh_until, monotonic() + TRUST)
+                    self._watch(known)
+        # Until `initialized` nobody trusts what he knows, and mostly nobody knows it but who opened it.
+        if "log_level" in changes or known is None or not known.opened_here:
+            await self._tell(RENEWED, session)
 
     async def end(self, session: Session, reason: str) -> None:
-        """End it here at once and in the database, with the calls it has in flight here.
-
-        Other workers refuse it within TRUST seconds; a call that is running there is cancelled when it next
-        touches the row.
-        """
-        key_hash = SessionRow.hash(session.key)
-        self._forget(key_hash)
+        """End it here at once, in the database, and then in other processes, with the calls it has in flight."""
+        self._forget(session.pk)
         session.cancel_all()
-        await self._executor.run(_end, key_hash, reason)
+        await self._executor.run(_end, SessionRow.hash(session.key), reason)
+
+    async def cancel(self, session: Session, id: jsonrpc.Id) -> None:
+        """Cancel the call with this id, here or, of so many a minute, wherever it runs."""
+        known = self._known.get(session.key)
+        if session.cancel(id) or known is None:
+            return
+        since, told = known.cancels
+        if monotonic() - since >= 60:
+            since, told = monotonic(), 0
+        known.cancels = since, told + 1
+        if told < CANCELS:
+            await self._tell(CANCEL, session, id=id)
+
+    def _attending(self) -> AbstractAsyncContextManager[None]:
+        return nullcontext() if self._news is None else self._news.attended()
+
+    async def _tell(self, kind: str, session: Session, **more: Any) -> None:
+        if self._news is not None:
+            try:
+                await self._news.tell(kind, session.pk, **more)
+            except (Error, Overloaded):
+                logger.warning("Other processes could not be told about a session", exc_info=True)
+
+    def _hear(self, event: Event) -> None:
+        """Something was done to a session in another process, or by somebody in this one."""
+        said = event.payload
+        if event.kind == ENDED:
+            self._forget(said["session"])
+            return
+        known = self._known.get(self._keys.get(said["session"], ""))
+        if known is None:
+            return
+        if event.kind == CANCEL:
+            known.session.cancel(said["id"])
+        elif event.kind == RENEWED:
+            known.fresh_until = 0.0
+            if known.session.is_busy:
+                self._in_background(self.load(known.session.key, known.session.owner))
+
+    def _look_around(self) -> bool:
+        """Report what is open. Does anything depend on what other processes say?"""
+        now = monotonic()
+        with self._lock:
+            known = list(self._known.values())
+        busy = {one.session.pk: one.session for one in known if one.session.is_busy}
+        if self._reports is not None:
+            self._reports.say({pk: Activity(len(one.in_flight), one.streams) for pk, one in busy.items()})
+        return bool(busy) or any(one.fresh_until > now for one in known)
 
     def touch(self, session: Session) -> None:
         """It was used just now. Writes at most once a minute, in a task of its own."""
         now = monotonic()
         if now - session.touched >= self._touch_every:
             session.touched = now
-            # In a clean context: the caller's may name a thread that ends with its request.
-            task = asyncio.get_running_loop().create_task(self._write_touch(session), context=contextvars.Context())
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._in_background(self._write_touch(session))
+
+    def _in_background(self, work: Coroutine[Any, Any, Any]) -> None:
+        # In a clean context: the caller's may name a thread that ends with its request.
+        task = asyncio.get_running_loop().create_task(work, context=contextvars.Context())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     async def _write_touch(self, session: Session) -> None:
         key_hash = SessionRow.hash(session.key)
@@ -208,12 +256,12 @@ class DatabaseSessions:
             logger.warning("The time a session was last used could not be written", exc_info=True)
             alive = True
         if not alive:
-            self._forget(key_hash)
+            self._forget(session.pk)
 
-    def _watch(self, known: _Known) -> None:
-        """See to it that a call which takes long keeps its session alive without any further message."""
+    def _watch(self, known: Known) -> None:
+        """See to it that a call which takes long, or a stream, keeps its session alive without any further message."""
         loop = asyncio.get_running_loop()
-        if known.loop is not loop and not known.session.in_flight:
+        if known.loop is not loop and not known.session.is_busy:
             # Under WSGI every request has a loop of its own, and an alarm ends with its loop.
             known.loop, known.alarm = loop, None
         if known.alarm is None:
@@ -221,7 +269,7 @@ class DatabaseSessions:
             alarm = loop.call_later(self._touch_every, self._look, weakref.ref(known), context=contextvars.Context())
             known.alarm = alarm
 
-    def _look(self, remembered: "weakref.ref[_Known]") -> None:
+    def _look(self, remembered: "weakref.ref[Known]") -> None:
         known = remembered()
         if known is None:
             return
@@ -229,10 +277,10 @@ class DatabaseSessions:
         session = known.session
         if self._known.get(session.key) is not known:
             return
-        if session.in_flight:
+        if session.is_busy:
             self.touch(session)
         # While the session is trusted a call can begin without the row being read, which would set the next alarm.
-        if session.in_flight or known.fresh_until > monotonic():
+        if session.is_busy or known.fresh_until > monotonic():
             self._watch(known)
 
     def _limits(self) -> Limits:
@@ -240,7 +288,9 @@ class DatabaseSessions:
         self._touch_every = min(TOUCH_EVERY, limits.session_idle / 4)
         return limits
 
-    def _remember(self, row: SessionRow, key: str, owner: str, writes: int) -> Session | None:
+    def _remember(
+        self, row: SessionRow, key: str, owner: str, writes: int, *, opened_here: bool = False
+    ) -> Session | None:
         """The one Session object of this row in this process, up to date; None for a revision served no more."""
         revision = REVISIONS.get(row.revision)
         if revision is None:
@@ -259,11 +309,11 @@ class DatabaseSessions:
                     pk=row.pk,
                     user_id=row.user_id,
                 )
-                known = _Known(session, row.key_hash)
+                known = Known(session, row.key_hash, opened_here=opened_here)
             elif known.writes == writes:
                 known.session.log_level = known.log_level = level
             # Popped and put back, it is the last in line for being dropped.
-            self._known[key], self._keys[row.key_hash] = known, key
+            self._known[key], self._keys[row.pk] = known, key
             self._drop_surplus()
         session = known.session
         session.initialized = session.initialized or row.initialized
@@ -276,25 +326,25 @@ class DatabaseSessions:
         surplus = len(self._known) - MOST_KNOWN
         if surplus > 0:
             oldest = itertools.islice(self._known.values(), 64)
-            for known in [known for known in oldest if not known.session.in_flight][:surplus]:
-                del self._known[known.session.key], self._keys[known.hash]
+            for known in [known for known in oldest if not known.session.is_busy][:surplus]:
+                del self._known[known.session.key], self._keys[known.session.pk]
 
     def _on_closed(self, *, session: SessionRow, **kwargs: Any) -> None:
         """An ending anywhere in this process: the admin, the quota, expiry. May come from any thread."""
-        self._forget(session.key_hash)
+        self._forget(session.pk)
 
-    def _forget(self, key_hash: str) -> None:
+    def _forget(self, pk: Any) -> None:
         """The session is over: it is not known any more, and what it has in flight is cancelled."""
         with self._lock:
             self._endings += 1
-            key = self._keys.pop(key_hash, None)
+            key = self._keys.pop(pk, None)
             known = None if key is None else self._known.pop(key, None)
         if known is not None and known.session.in_flight:
             known.session.cancel_all()
 
     def _busy(self) -> list[str]:
         with self._lock:
-            return [known.hash for known in self._known.values() if known.session.in_flight]
+            return [known.hash for known in self._known.values() if known.session.is_busy]
 
     def _find(self, key_hash: str, owner: str, limits: Limits, *, busy: bool) -> SessionRow | None:
         row = SessionRow.objects.filter(key_hash=key_hash).first()
@@ -310,27 +360,15 @@ class DatabaseSessions:
     def _insert(self, row: SessionRow, limits: Limits, *, quota: int | None, reap: bool) -> None:
         busy = self._busy()
         if reap:
-            self._reap(busy, limits.session_idle)
+            reaping.reap(busy, idle=limits.session_idle, touch_every=self._touch_every)
             SessionRow.objects.recount(row.server, idle=limits.session_idle)
         try:
             SessionRow.objects.admit(row, quota=quota, cap=Cap(limits.sessions, limits.session_idle), spare=busy)
         except TooManySessions:
-            raise Overloaded("There are too many sessions; try again later", retry_after=REAP_EVERY) from None
+            raise Overloaded("There are too many sessions; try again later", retry_after=reaping.EVERY) from None
         except SlotContention:
             raise Overloaded("Too many sessions are being opened at once; try again", retry_after=1.0) from None
         session_opened.send_robust(sender=SessionRow, session=row)
-
-    def _reap(self, busy: Collection[str], idle: float) -> None:
-        if busy:
-            SessionRow.objects.filter(key_hash__in=busy).touch(every=self._touch_every)
-        keep = timezone.now() - KEEP_ENDED
-        ended = SessionRow.objects.ended().order_by("-terminated_at").values_list("terminated_at", flat=True)
-        keep = max([keep, *filter(None, ended[MOST_ENDED - 1 : MOST_ENDED])])
-        for _slice in range(REAP_SLICES):
-            reaped = SessionRow.objects.reap(idle=idle, spare=busy, most=REAP_SLICE)
-            purged = SessionRow.objects.ended(before=keep).purge(most=REAP_SLICE)
-            if max(reaped, purged) < REAP_SLICE:
-                break
 
 
 def _update(key_hash: str, changes: dict[str, Any]) -> None:

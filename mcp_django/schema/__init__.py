@@ -4,6 +4,7 @@ The one door to pydantic, jsonschema-rs, docstring-parser and msgspec: what else
 It knows no server, no transport and no Django.
 """
 
+from .choices import Choice
 from .docstrings import Description, describe
 from .errors import ArgumentError, DeclarationError, OutputError
 from .forms import Form, form_of
@@ -16,6 +17,7 @@ from .signature import Parameters, parameters_of
 
 __all__ = [
     "ArgumentError",
+    "Choice",
     "DeclarationError",
     "Description",
     "Form",

@@ -11,8 +11,8 @@ because the handler asks something else each time. Decline and cancel are answer
 """
 
 import asyncio
-import contextlib
 import hashlib
+import inspect
 import secrets
 import weakref
 from collections import Counter
@@ -23,12 +23,16 @@ from typing import Any, NamedTuple, Protocol
 from ..protocol import jsonrpc
 from ..protocol.errors import InvalidParams, MCPError, ToolError
 from .call import Call
+from .once import OnceKeys, Run, at_most_once, through_json
 from .ports import StateTooLarge
+from .session import Session
 
 INPUT_REQUIRED = "input_required"
 """The `resultType` of a result that ends a round."""
 ATTEMPTS = 3
 """How often a handshake-era client may answer one question wrongly."""
+TOLD = 1000
+"""Characters of what was wrong with an answer that the person is told."""
 
 
 class Suspended(BaseException):
@@ -37,6 +41,10 @@ class Suspended(BaseException):
 
 class InvalidAnswer(ValueError):
     """The client's answer does not have the shape that was asked for."""
+
+
+class InvalidContent(InvalidAnswer):
+    """What was filled in breaks a rule of the form. The text is for the person, who is asked again."""
 
 
 class Refused(ToolError):
@@ -55,9 +63,24 @@ class Question(NamedTuple):
     needs: dict[str, Any]
     """The client capability that it takes."""
     read: Callable[[Any], Any]
-    """Raw answer to value; raises InvalidAnswer."""
+    """Raw answer to value, or to an awaitable of it; raises InvalidAnswer."""
     key: str | None = None
     """The author's name for it, seen on the wire in the stateless era."""
+    identity: Any = None
+    """The JSON that it is known by, where the parameters may differ from run to run though it is the same question."""
+    read_again: Callable[[Any], Any] | None = None
+    """As `read`, for an answer that was taken in an earlier round: what the handler did upon it is no fault of it."""
+
+    @property
+    def known_by(self) -> list[Any]:
+        """What tells whether another question is the same, as JSON."""
+        return [self.method, self.params if self.identity is None else self.identity]
+
+    def again(self, problem: InvalidAnswer) -> "Question":
+        """The same question, which says what was wrong with the answer to it."""
+        if type(problem) is not InvalidContent or self.params is None:
+            return self
+        return self._replace(params={**self.params, "message": f"{self.params['message']}\n\n{str(problem)[:TOLD]}"})
 
 
 class InputRequired(dict[str, Any]):
@@ -70,15 +93,25 @@ class AskLimits:
 
     wait: float = 600.0
     """Seconds that a question waits for its answer in the handshake era."""
+    page_wait: float = 60.0
+    """Seconds that a round waits in the stateless era for somebody who has a page to finish."""
     answers: int = 64
     rounds: int = 32
     stale_rounds: int = 3
     ttl: float = 3600.0
     """Seconds that a client may take for one round in the stateless era."""
 
+    @property
+    def kept(self) -> float:
+        """Seconds after which no state of a conversation opens any more, however it is prolonged."""
+        return self.ttl * (self.rounds + 1)
+
 
 class Conversation(Protocol):
     """One call's questions."""
+
+    waits: bool
+    """Does a question wait for its answer, or end the round?"""
 
     @property
     def replaying(self) -> bool:
@@ -87,61 +120,74 @@ class Conversation(Protocol):
     async def ask(self, question: Question) -> Any:
         """The value of the answer."""
 
-    async def once(self, key: str, run: Callable[[], Awaitable[Any]]) -> Any:
-        """Run and remember."""
+    async def once(self, key: str, run: Run, *, durable: bool = False) -> Any:
+        """Run and remember; `durable`, in a row."""
 
 
-class _OnceKeys:
-    """The `once` keys of one run: a key used twice is a mistake, never a silent skip."""
-
-    def __init__(self) -> None:
-        self._seen: set[str] = set()
-
-    def claim(self, key: str) -> None:
-        if key in self._seen:
-            raise ValueError(
-                f"once({key!r}) ran before in this call; make the key unique, for example with the loop variable"
-            )
-        self._seen.add(key)
-
-
-def _through_json(value: Any) -> Any:
-    """The same loss of types in both eras."""
-    return jsonrpc.loads(jsonrpc.dumps(value))
+async def _value(read: Callable[[Any], Any], raw: Any) -> Any:
+    value = read(raw)
+    return await value if inspect.isawaitable(value) else value
 
 
 class Live:
     """Handshake era: ask on the call's stream, wait for the answer."""
 
     replaying = False
+    waits = True
 
     def __init__(self, call: Call, limits: AskLimits) -> None:
-        self._call, self._limits, self._once = call, limits, _OnceKeys()
+        self._call, self._limits, self._once = call, limits, OnceKeys()
 
     async def ask(self, question: Question) -> Any:
         call = self._call
-        call.require(question.needs)
-        if call.session is None or not call.outbox.interactive:
+        if call.session is None:
             raise Unanswered(_unaskable(call))
-        if not call.session.initialized:
+        call.require(question.needs)
+        if not call.outbox.interactive:
+            raise Unanswered(_unaskable(call))
+        if not await _is_ready(call, call.session):
             # basic/lifecycle: before `initialized` a server asks nothing.
             raise Unanswered("The client must say notifications/initialized before it can be asked")
-        for attempt in range(1, ATTEMPTS + 1):
-            try:
-                reply = await call.session.ask(call.outbox, question.method, question.params, timeout=self._limits.wait)
-            except TimeoutError:
-                raise Unanswered(f"No answer came within {self._limits.wait:g} seconds") from None
-            if reply.error is not None:
-                raise Refused(str(reply.error.get("message") or "The client refused the question"))
-            try:
-                return question.read(reply.result)
-            except InvalidAnswer:
-                if attempt == ATTEMPTS:
-                    raise Unanswered(f"The client gave no valid answer in {ATTEMPTS} attempts") from None
+        asked = question
+        async with call.server.replies.listening(call.session):
+            for attempt in range(1, ATTEMPTS + 1):
+                # The answer before may have been read on a lane.
+                call.server.executor.rest()
+                reply = await self._send(call.session, asked)
+                if reply.error is not None:
+                    raise Refused(str(reply.error.get("message") or "The client refused the question"))
+                try:
+                    return await _value(question.read, reply.result)
+                except InvalidAnswer as problem:
+                    if attempt == ATTEMPTS:
+                        raise Unanswered(
+                            f"The client gave no valid answer in {ATTEMPTS} attempts; the last one: {problem}"
+                        ) from None
+                    asked = question.again(problem)
 
-    async def once(self, key: str, run: Callable[[], Awaitable[Any]]) -> Any:
+    async def _send(self, session: Session, question: Question) -> jsonrpc.Response:
+        call, wait = self._call, self._limits.wait
+        id = call.server.replies.new_id(session)
+        try:
+            return await session.ask(call.outbox, id, question.method, question.params, timeout=wait)
+        except TimeoutError:
+            raise Unanswered(f"No answer came within {wait:g} seconds") from None
+
+    async def once(self, key: str, run: Run, *, durable: bool = False) -> Any:
         self._once.claim(key)
-        return _through_json(await run())
+        if not durable:
+            return through_json(await run())
+        call, session = self._call, self._call.session
+        # A client must not use an id twice in a session (basic), so a request with a known one is a repetition.
+        flow = secrets.token_hex(16) if session is None else f"{session.pk} {jsonrpc.dumps(call.id).decode()}"
+        return await at_most_once(call, flow, key, run, ttl=self._limits.kept)
+
+
+async def _is_ready(call: Call, session: Session) -> bool:
+    """Has the client said `initialized`? Another process may have heard it."""
+    if not session.initialized:
+        await call.server.sessions.load(session.key, session.owner)
+    return session.initialized
 
 
 def _unaskable(call: Call) -> str:
@@ -152,7 +198,10 @@ def _unaskable(call: Call) -> str:
             "ASGI it can ask clients of this revision"
         )
     if call.session is None:
-        return "The question could not be asked: the client has no session, in which it could answer"
+        return (
+            "The question could not be asked: this server keeps no sessions (REQUIRE_SESSION), in which a client of "
+            "this revision could answer"
+        )
     return "The question could not be asked: the client's Accept header does not allow text/event-stream"
 
 
@@ -167,23 +216,48 @@ class Replay:
     Raises InvalidParams for a `requestState` or `inputResponses` that cannot be honoured.
     """
 
+    waits = False
+
     def __init__(self, call: Call, binding: bytes, limits: AskLimits) -> None:
         self._call, self._binding, self._limits = call, binding, limits
-        self._once, self._count = _OnceKeys(), Counter[str]()
+        self._once, self._count = OnceKeys(), Counter[str]()
         self.pending: dict[str, tuple[str, Question]] = {}
         params = call.params
-        state: dict[str, Any] = {"flow": "", "round": 0, "stale": 0, "answers": {}, "asked": {}, "once": {}}
+        state: dict[str, Any] = {
+            "flow": "",
+            "round": 0,
+            "stale": 0,
+            "answers": {},
+            "asked": {},
+            "once": {},
+            "taken": [],
+        }
         if "requestState" in params:
             state |= call.server.state_sealer.open(params["requestState"], binding)
         self._state = state
         self._answers = {key: _Record(*record) for key, record in state["answers"].items()}
+        self._taken = set(state["taken"])
         self._fresh = self._responses(params)
         self._answered = {key for key in state["asked"] if key in self._fresh}
         for key in self._answered:
             self._answers[key] = _Record(state["asked"][key], self._fresh.pop(key))
         self._unread = {*self._answers, *(f"once:{key}" for key in state["once"])}
         self._live = False
+        self._needs_flow = False
         call.fate.conversation = weakref.ref(self)  # no cycle
+
+    @property
+    def unfinished(self) -> bool:
+        """Does it take another round?"""
+        return bool(self.pending) or self._needs_flow
+
+    async def spend(self) -> None:
+        """Use the state up that came with this request. Raises InvalidParams when it was used before, anywhere."""
+        state, server = self._call.params.get("requestState"), self._call.server
+        if state is not None:
+            digest = hashlib.sha256(state.encode()).hexdigest()
+            if not await server.ledger.spend(digest, ttl=self._limits.ttl):
+                raise server.state_sealer.refused()
 
     def _responses(self, params: dict[str, Any]) -> dict[str, Any]:
         responses = params.get("inputResponses", {})
@@ -205,26 +279,40 @@ class Replay:
             # other.
             record = self._answers[key] = _Record(digest, self._fresh.pop(key))
         if record is not None:
-            del self._answers[key]
             if record.digest == digest:
                 self._unread.discard(key)
                 self._answered.discard(key)
-                with contextlib.suppress(InvalidAnswer):
-                    value = question.read(record.answer)
-                    self._answers[key] = record
+                read = question.read_again if key in self._taken else None
+                try:
+                    value = await _value(read or question.read, record.answer)
+                except InvalidAnswer as problem:
+                    question = question.again(problem)
+                else:
+                    self._taken.add(key)
                     return value
+            del self._answers[key]
+            self._taken.discard(key)
         self._call.require(question.needs)
         self.pending[key] = digest, question
         self._live = True
         raise Suspended
 
-    async def once(self, key: str, run: Callable[[], Awaitable[Any]]) -> Any:
+    async def once(self, key: str, run: Run, *, durable: bool = False) -> Any:
         self._once.claim(key)
         self._unread.discard(f"once:{key}")
-        results = self._state["once"]
+        results, flow = self._state["once"], self._state["flow"]
         if key not in results:
             self._live = True
-            results[key] = _through_json(await run())
+            if not durable:
+                results[key] = through_json(await run())
+            elif flow:
+                steps = _without_questions(key, run)
+                results[key] = await at_most_once(self._call, flow, key, steps, ttl=self._limits.kept)
+            else:
+                # A client whose request is lost sends it again as it was. Only when it already holds the name of this
+                # conversation is the repetition known for one; so the round ends with a state alone.
+                self._needs_flow = True
+                raise Suspended
         return results[key]
 
     def input_required(self) -> InputRequired:
@@ -239,11 +327,12 @@ class Replay:
             raise Unanswered(f"The tool asked more than {limits.answers} questions")
         payload = {
             **state,
-            "flow": state["flow"] or secrets.token_hex(8),
+            "flow": state["flow"] or secrets.token_hex(16),
             "round": state["round"] + 1,
             "stale": stale,
             "answers": {key: [*record] for key, record in self._answers.items()},
             "asked": {key: digest for key, (digest, _) in self.pending.items()},
+            "taken": sorted(self._taken),
         }
         try:
             sealed = self._call.server.state_sealer.seal(payload, self._binding, ttl=limits.ttl)
@@ -255,15 +344,29 @@ class Replay:
             else {"method": question.method}
             for key, (_, question) in self.pending.items()
         }
-        return InputRequired(inputRequests=requests, requestState=sealed, resultType=INPUT_REQUIRED)
+        asked = {"inputRequests": requests} if requests else {}
+        return InputRequired(**asked, requestState=sealed, resultType=INPUT_REQUIRED)
 
     def _identify(self, question: Question) -> tuple[str, str]:
         """The question's name in this run, and the digest that says whether it is still the same question."""
-        what = jsonrpc.dumps_sorted([question.method, question.params])
-        digest = hashlib.sha256(what).hexdigest()[:24]
+        digest = hashlib.sha256(jsonrpc.dumps_sorted(question.known_by)).hexdigest()[:24]
         name = question.key or f"{question.method.partition('/')[0]}-{digest[:10]}"
         self._count[name] += 1
         return (name if self._count[name] == 1 else f"{name}-{self._count[name]}"), digest
+
+
+def _without_questions(key: str, run: Run) -> Run:
+    """A question would run it again in the next round, which must not be."""
+
+    async def steps() -> Any:
+        try:
+            return await run()
+        except BaseException as problem:
+            if is_suspension(problem):
+                raise RuntimeError(f"once({key!r}, durable=True) may not ask; ask before it") from problem
+            raise
+
+    return steps
 
 
 def is_suspension(problem: BaseException) -> bool:

@@ -4,15 +4,17 @@ import asyncio
 import secrets
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..protocol import jsonrpc
 from ..protocol.sampling import Said
 from ..protocol.trace import TraceContext
 from ..schema import to_json
-from .answers import Answer, Root, form_question, roots_question, url_question
+from .answers import Answer, Root, roots_question
 from .ask import Conversation, Question, Replay, Unanswered, gather
 from .call import Call
+from .elicitation import form_question, is_address, page_question, url_question
 from .ports import Principal
 from .sampling import Sample, Sampling, request_options
 from .session import Session
@@ -33,7 +35,17 @@ class Context:
     Handlers written with `def` use the same names on `ctx.sync`, which wait in the handler's own thread.
     """
 
-    __slots__ = ("_call", "_conversation", "_loop", "_primitive", "_progress", "_samples", "_state", "in_transaction")
+    __slots__ = (
+        "_call",
+        "_conversation",
+        "_loop",
+        "_pages",
+        "_primitive",
+        "_progress",
+        "_samples",
+        "_state",
+        "in_transaction",
+    )
 
     def __init__(
         self, call: Call, primitive: "Primitive | None" = None, conversation: Conversation | None = None
@@ -203,13 +215,15 @@ class Context:
 
     @property
     def unanswered(self) -> Replay | None:
-        """The conversation, if it waits for an answer that only another round can bring."""
+        """The conversation, if it goes on in another round only."""
         talk = self._conversation
-        return talk if isinstance(talk, Replay) and talk.pending else None
+        return talk if isinstance(talk, Replay) and talk.unfinished else None
 
     async def elicit(self, message: str, schema: Any = bool, *, key: str | None = None) -> Answer[Any]:
         """Ask the user. `schema` says what for: bool, str, int, float, Literal, Enum, a list of those two, a
-        dataclass, TypedDict or pydantic model with flat fields; None asks for consent only.
+        dataclass, TypedDict or pydantic model with flat fields, a Django Form or ModelForm (a class, or an unbound
+        instance); None asks for consent only. A form cleans the answer itself: its `cleaned_data` is the answer's
+        `data`, and the bound form its `form`.
 
         In the stateless era the handler runs again from its first line once the answer is there: keep what comes
         before free of side effects, or wrap it in `once`. `key` names the question, which keeps its answer through
@@ -217,15 +231,37 @@ class Context:
 
         Raises MissingClientCapability when the client cannot ask, Unanswered when no valid answer comes.
         """
-        answer: Answer[Any] = await self._ask(form_question(self._call.revision, message, schema, key))
+        self.require_no_transaction()
+        answer: Answer[Any] = await self._ask(await self._here(form_question(self._call, message, schema, key)))
         return answer
 
-    async def elicit_url(self, message: str, url: str, *, key: str | None = None) -> Answer[None]:
-        """Ask the user to open a page of yours, for what must not pass through the client. Accepting is consent to
-        open it.
+    async def elicit_url(self, message: str, url: Any, *, key: str | None = None) -> Answer[None]:
+        """Ask the user to open a page, for what must not pass through the client (client/elicitation, URL mode).
+
+        `url` is a page of this site: the name of a view, a path, or an object with `get_absolute_url()`. Nobody but the
+        user of this call gets there by the link; the page finds in its query string, as `next`, where it has to send
+        the user when all is done, and then an accepted answer comes. For a page elsewhere `url` is a function that
+        takes this address of return and gives the page's, with the same checks. A URL with a scheme is sent as it is:
+        then accepting is consent to open it, and no more is known.
+
+        Raises MissingClientCapability when the client opens no pages, Unanswered when nobody comes back in time, or
+        when the caller is no user of the site.
         """
+        if not is_address(url):
+            self.require_no_transaction()
+            return await self._visit(message, url, key)
         elicitation_id = secrets.token_urlsafe(16) if self._call.revision.elicitation_id else None
         answer: Answer[None] = await self._ask(url_question(message, url, elicitation_id, key))
+        return answer
+
+    async def _visit(self, message: str, target: Any, key: str | None) -> Answer[None]:
+        if not hasattr(self, "_pages"):
+            self._pages = Counter[str]()
+        name = key or str(message)
+        self._pages[name] += 1
+        number = self._pages[name]
+        question = page_question(self._call, self._talk(), message, target, key=key, number=number)
+        answer: Answer[None] = await self._ask(await self._here(question))
         return answer
 
     async def sample(
@@ -277,21 +313,26 @@ class Context:
         """Run several questions or calls side by side; in the stateless era one round asks them all."""
         return await gather(*branches)
 
-    async def once(self, key: str, fn: Callable[[], Any]) -> Any:
+    async def once(self, key: str, fn: Callable[[], Any], *, durable: bool = False) -> Any:
         """Run `fn` (plain or async) once per conversation and keep its JSON value, so that the rounds that follow do
-        not repeat it.
+        not repeat it. Each key may be used once in a call. A plain `fn` runs on the call's lane, where the ORM works,
+        as plain handlers do.
 
-        Not at-most-once: a round that is sent again runs `fn` again. A failure is not kept. Each key may be used once
-        in a call. A plain `fn` runs on the call's lane, where the ORM works, as plain handlers do.
+        That is not at-most-once: a round that is sent again runs `fn` again, and a failure is not kept. With `durable`
+        it is: a row is claimed before `fn` begins, and no repetition of the request begins it again. It gets the same
+        value instead, or the same ToolError; or OutcomeUnknown, a ToolError, when `fn` failed otherwise, was cancelled
+        or went down with its process. Not inside a transaction, and `fn` must not ask.
         """
-        return await self._here(self._once(key, fn))
+        return await self._here(self._once(key, fn, durable))
 
-    async def _once(self, key: str, fn: Callable[[], Any]) -> Any:
+    async def _once(self, key: str, fn: Callable[[], Any], durable: bool) -> Any:
         async def run() -> Any:
-            value = fn() if asyncio.iscoroutinefunction(fn) else await self._call.server.executor.run(fn)
+            value = fn() if asyncio.iscoroutinefunction(fn) else await self._call.server.executor.attend(fn)
             return to_json(await value if asyncio.iscoroutine(value) else value)
 
-        return await self._talk().once(key, run)
+        if durable:
+            self.require_no_transaction(durable=True)
+        return await self._talk().once(key, run, durable=durable)
 
     @property
     def sync(self) -> SyncContext:
@@ -308,12 +349,18 @@ class Context:
         self._call.server.executor.rest()
         return await self._here(self._talk().ask(question))
 
-    def require_no_transaction(self) -> None:
-        """Raise Unanswered where a question would hold a transaction open: the call's, or one of the current
-        thread's.
+    def require_no_transaction(self, *, durable: bool = False) -> None:
+        """Raise Unanswered inside a transaction, the call's or one of the current thread's: a question would hold it
+        open, and what is done once and `durable` could be rolled back with it.
         """
         if self.in_transaction or self._call.server.executor.asking_is_unsafe():
-            raise Unanswered(_IN_TRANSACTION)
+            raise Unanswered(_DURABLE_IN_TRANSACTION if durable else _IN_TRANSACTION)
+
+    def parking(self, *, always: bool = False) -> AbstractContextManager[None]:
+        """For a plain function's thread, around a question that is waited for: `always`, or where the era does."""
+        if always or self._talk().waits:
+            return self._call.server.executor.parking()
+        return nullcontext()
 
     def _talk(self) -> Conversation:
         if self._conversation is None:
@@ -331,4 +378,8 @@ _IN_TRANSACTION = (
     "A question inside a transaction would hold it open while somebody thinks. Ask before it begins; where it is the "
     "call's own (atomic= or ATOMIC_REQUESTS), declare the handler with atomic=False and put what must hold together "
     "into a transaction.atomic() after the question"
+)
+_DURABLE_IN_TRANSACTION = (
+    "What once(durable=True) did could be rolled back with the transaction around it, and would not be done again. "
+    "Declare the handler with atomic=False, and put a transaction.atomic() into the function that runs once"
 )

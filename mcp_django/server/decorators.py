@@ -61,6 +61,7 @@ class ToolOptions(PrimitiveOptions, total=False):
     guards: Sequence[Callable[..., Any]]
     interceptors: Sequence[Callable[..., Any]]
     exception_handlers: Mapping[type[Exception], Callable[..., Any]]
+    single_use_state: bool
 
 
 class ResourceOptions(PrimitiveOptions, total=False):
@@ -90,6 +91,7 @@ def build_tool(fn: Callable[..., Any], name: str | None = None, **options: Unpac
         guards=tuple(options.get("guards", ())),
         interceptors=tuple(options.get("interceptors", ())),
         exception_handlers=dict(options.get("exception_handlers", {})),
+        single_use_state=bool(options.get("single_use_state", False)),
     )
 
 
@@ -167,7 +169,9 @@ def tool(fn: Any = None, *, name: str | None = None, server: str = "default", **
     The input schema comes from the signature and the docstring, the output schema from the return annotation. `name`
     defaults to the function's; `server` is the alias in `MCP["SERVERS"]`. `timeout` is in seconds. `atomic` makes
     dependencies and handler one transaction: True on the default database, besides those with ATOMIC_REQUESTS; an
-    alias or a list of them on exactly those; False on none; by default on those with ATOMIC_REQUESTS.
+    alias or a list of them on exactly those; False on none; by default on those with ATOMIC_REQUESTS. With
+    `single_use_state` an answer to the tool's questions is taken once only (stateless era): a round that is sent again
+    is refused, also when its response was lost.
     """
     return register_tool(registry_for(server), fn, name, options)
 

@@ -49,6 +49,8 @@ async def call_tool(call: Call, tool: Tool, arguments: dict[str, Any]) -> dict[s
     cancelled.
     """
     conversation = call.era.resume(call)  # a bad `requestState` is refused before anything runs
+    if conversation is not None and tool.single_use_state:
+        await conversation.spend()
     try:
         tool.parameters.check(arguments)
         values = tool.parameters.convert(arguments)

@@ -18,6 +18,8 @@ from .primitives import Primitive
 if TYPE_CHECKING:
     from .server import Server
 
+EVERYBODY = ""
+"""The owner of a list that is the same for all callers."""
 KEPT = 512
 """How many encoded pages a server keeps."""
 
@@ -52,10 +54,12 @@ class Listings:
 
     def page(self, call: Call, kind: Kind) -> Encoded | Coroutine[Any, Any, Encoded]:
         """The page that the call asks for."""
-        after = position(call, kind.collection)
-        if any(kind.capability in provider.offers for provider in self._server.providers):
+        provided = any(kind.capability in provider.offers for provider in self._server.providers)
+        guarded = self.guarded(kind)
+        after = position(call, kind.collection, call.principal.key if provided or guarded else EVERYBODY)
+        if provided:
             return self._gathered(call, kind, after)
-        if self.guarded(kind):
+        if guarded:
             return self._filtered(call, kind, after)
         return self._kept(call, kind, after, frozenset())
 
@@ -92,12 +96,16 @@ class Listings:
         return self._encode(call, kind, after, items, private=True)
 
     def _kept(self, call: Call, kind: Kind, after: str | None, hidden: frozenset[str]) -> Encoded:
-        server = self._server
-        key = kind.collection, call.revision.version, after, hidden, server.registry.version
+        server, size = self._server, self._server.options.page_size
+        private = bool(self.guarded(kind))
+        # A page that ends with a cursor is for one caller only where lists differ.
+        paged = private and size is not None and len(getattr(server.registry, kind.collection)) > size
+        owner = call.principal.key if paged else EVERYBODY
+        key = kind.collection, call.revision.version, after, hidden, owner, server.registry.version
         page = self._pages.get(key)
         if page is None:
             items = [item for item in getattr(server.registry, kind.collection) if item.key not in hidden]
-            page = self._encode(call, kind, after, items, private=bool(self.guarded(kind)))
+            page = self._encode(call, kind, after, items, private=private)
             self._pages[key] = page
             if len(self._pages) > KEPT:
                 self._pages.popitem(last=False)
@@ -109,5 +117,6 @@ class Listings:
         page = items[start : start + size]
         body: dict[str, Any] = {kind.field: [item.listed(call.revision) for item in page]}
         if start + size < len(items):
-            body["nextCursor"] = cursor(call, kind.collection, page[-1].key)
+            owner = call.principal.key if private else EVERYBODY
+            body["nextCursor"] = cursor(call, kind.collection, owner, page[-1].key)
         return Encoded(jsonrpc.dumps(call.era.dress(call, body, private=private)))

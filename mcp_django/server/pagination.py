@@ -7,21 +7,23 @@ FOREVER = 10 * 365 * 86400.0
 """Cursors do not expire: they hold a name, which stays true."""
 
 
-def position(call: Call, kind: str) -> str | None:
-    """The key after which the page that the client asks for begins; None for the first page. Raises InvalidParams."""
+def position(call: Call, kind: str, owner: str) -> str | None:
+    """The key after which the page that the client asks for begins; None for the first page. `owner` is whose list it
+    is, "" for one that is everybody's. Raises InvalidParams.
+    """
     params = call.params
     if "cursor" not in params:
         return None
-    after = call.server.cursor_sealer.open(params["cursor"], _binding(call, kind)).get("after")
+    after = call.server.cursor_sealer.open(params["cursor"], _binding(call, kind, owner)).get("after")
     if not isinstance(after, str):
         raise InvalidParams("Invalid cursor")
     return after
 
 
-def cursor(call: Call, kind: str, last: str) -> str:
-    """The cursor of the page that follows the key `last`."""
-    return call.server.cursor_sealer.seal({"after": last}, _binding(call, kind), ttl=FOREVER)
+def cursor(call: Call, kind: str, owner: str, last: str) -> str:
+    """The cursor of the page that follows the key `last` in the list of `owner`."""
+    return call.server.cursor_sealer.seal({"after": last}, _binding(call, kind, owner), ttl=FOREVER)
 
 
-def _binding(call: Call, kind: str) -> bytes:
-    return f"{call.server.alias}\0{kind}".encode()
+def _binding(call: Call, kind: str, owner: str) -> bytes:
+    return f"{call.server.alias}\0{kind}\0{owner}".encode()

@@ -169,8 +169,10 @@ class Pipeline:
         if isinstance(message, jsonrpc.Response):
             if connection.session is None:
                 raise InvalidRequest("Nothing was asked here")
-            connection.session.answer(message)
-            return Receipt()
+            session, replies = connection.session, self.server.replies
+            if session.answer(message) or not replies.is_genuine(session, message.id):
+                return Receipt()
+            return Receipt(replies.forward(session, message))
         if era.name is Era.STATELESS and self._through is None:
             return Receipt()
         return Receipt(self._noticed(era.open(message, connection, outbox)))

@@ -4,12 +4,14 @@
 Nothing in the engine imports the implementations.
 """
 
+import secrets
 from collections.abc import Callable, Sequence
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from ..protocol.errors import MCPError
+from ..protocol import jsonrpc
+from ..protocol.errors import InvalidParams, MCPError
 from ..protocol.revisions import Revision
 
 if TYPE_CHECKING:
@@ -117,8 +119,47 @@ class SessionStore(Protocol):
     async def end(self, session: "Session", reason: str) -> None:
         """End it here and in the store, with the calls it has in flight."""
 
+    async def cancel(self, session: "Session", id: jsonrpc.Id) -> None:
+        """Cancel the call with this id, in whichever process it runs; unknown and finished ids are nothing to
+        cancel.
+        """
+
     def touch(self, session: "Session") -> None:
         """It was used just now. Cheap: the store writes at most once a minute."""
+
+
+class Replies(Protocol):
+    """Questions to clients of the handshake era: their ids, and answers that reach another process than the one that
+    asked.
+    """
+
+    def new_id(self, session: "Session") -> str:
+        """An id for a question, unlike any other's in any process."""
+
+    def is_genuine(self, session: "Session", id: jsonrpc.Id) -> bool:
+        """Is this an id that some process may have made for a question to this session, which still waits?"""
+
+    def listening(self, session: "Session") -> AbstractAsyncContextManager[None]:
+        """While inside, what others `forward` comes to `session.answer`. Entered before a question is sent."""
+
+    async def forward(self, session: "Session", response: jsonrpc.Response) -> None:
+        """Pass an answer on to whoever asked. Once for each id; raises Overloaded when it cannot be done now."""
+
+
+class InProcess:
+    """The Replies of a server in a single process: nobody else could have asked."""
+
+    def new_id(self, session: "Session") -> str:
+        return secrets.token_urlsafe(12)
+
+    def is_genuine(self, session: "Session", id: jsonrpc.Id) -> bool:
+        return False
+
+    def listening(self, session: "Session") -> AbstractAsyncContextManager[None]:
+        return nullcontext()
+
+    async def forward(self, session: "Session", response: jsonrpc.Response) -> None:
+        return None
 
 
 class Sealer(Protocol):
@@ -129,6 +170,28 @@ class Sealer(Protocol):
 
     def open(self, token: Any, binding: bytes) -> dict[str, Any]:
         """The payload. Raises InvalidParams, with one text for every reason."""
+
+    def refused(self) -> InvalidParams:
+        """What `open` raises, for those who find a reason of their own."""
+
+
+class Ledger(Protocol):
+    """What was done, or used, and must not be again: by the next attempt or in another process."""
+
+    async def claim(self, name: str, *, owner: str, ttl: float) -> bool:
+        """Take the right to do what is called `name`, for good. False when somebody has had it; kept `ttl` seconds."""
+
+    async def record(self, name: str, outcome: dict[str, Any]) -> None:
+        """Write down what came of it. Is done also when the caller is cancelled meanwhile."""
+
+    def give_up(self, name: str) -> None:
+        """Nobody will know what came of it. Written down without waiting for that."""
+
+    async def outcome(self, name: str) -> dict[str, Any] | None:
+        """What came of it; None while nothing was written down."""
+
+    async def spend(self, digest: str, *, ttl: float) -> bool:
+        """Use something up that is good for `ttl` seconds at most. False when it was used before."""
 
 
 class Lease(Protocol):
@@ -158,6 +221,14 @@ class Executor(Protocol):
 
     def rest(self) -> None:
         """Give the current call's lane back while it waits for somebody."""
+
+    def parking(self) -> AbstractContextManager[None]:
+        """Around the wait of a plain function in its own thread, whose place another may use meanwhile. Raises
+        Overloaded when too many wait so.
+        """
+
+    async def attend(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> T:
+        """As `run`; in a plain function that waits (`parking`), its thread has a place again for the time."""
 
     def asking_is_unsafe(self) -> bool:
         """Is the calling thread inside a transaction, which a question must not hold open?"""
@@ -205,6 +276,36 @@ class Interactive(Protocol):
 
     def put_nowait(self, message: bytes) -> None:
         """Queue an encoded message whatever the reader does."""
+
+
+class FrameworkForm(Protocol):
+    """A question's form that is a framework's own, which cleans the answer itself. Both may block."""
+
+    schema: dict[str, Any]
+    """The restricted JSON Schema that clients show."""
+    identity: dict[str, Any]
+    """What of it stays the same while it is the same form."""
+
+    def read(self, content: Any, *, taken: bool = False) -> tuple[Any, Any]:
+        """The cleaned data, and the form that holds it. `taken` says that the same content was found valid before.
+        Raises ArgumentError with a text for the person.
+        """
+
+
+FormTable = Callable[[Any], Callable[[], FrameworkForm] | None]
+"""Knows a framework's forms: what compiles one (which may block), None for anything else."""
+
+
+class Pages(Protocol):
+    """Pages of the site that people are sent to (client/elicitation, URL mode)."""
+
+    def address(self, call: "Call", target: Any, id: str, *, ttl: float) -> str:
+        """The absolute URL of a gate before `target`, which lets nobody but the user of the call through, for `ttl`
+        seconds. May block. Raises Unanswered when there can be none.
+        """
+
+    async def returned(self, id: str, *, within: float) -> bool:
+        """Has this user come back from the page? Waits for it, `within` seconds at most."""
 
 
 Lifespan = Callable[[Any], Any]

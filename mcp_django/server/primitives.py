@@ -90,6 +90,8 @@ class Tool(Primitive):
     guards: Sequence[Callable[..., Any]] = ()
     interceptors: Sequence[Callable[..., Any]] = ()
     exception_handlers: Mapping[type[Exception], Callable[..., Any]] = field(default_factory=dict)
+    single_use_state: bool = False
+    """May each `requestState` of its questions be brought back only once?"""
 
     @property
     def is_guarded(self) -> bool:

@@ -21,7 +21,21 @@ from .decorators import (
 from .lifespan import Lifespans
 from .listing import Listings
 from .middleware import Middleware
-from .ports import Authorizer, ExceptionTable, Executor, Lifespan, Observer, Sealer, SessionStore, Unobserved
+from .ports import (
+    Authorizer,
+    ExceptionTable,
+    Executor,
+    FormTable,
+    InProcess,
+    Ledger,
+    Lifespan,
+    Observer,
+    Pages,
+    Replies,
+    Sealer,
+    SessionStore,
+    Unobserved,
+)
 from .providers import Provider
 from .registry import Registry
 from .toolbox import Offered, Toolbox
@@ -41,15 +55,23 @@ class Ports:
     sessions: SessionStore
     state_sealer: Sealer
     cursor_sealer: Sealer
+    ledger: Ledger
     translate: ExceptionTable = lambda problem: None
     """Turns a framework's exception into one of ours."""
     observer: Observer = field(default_factory=Unobserved)
+    forms: FormTable = lambda schema: None
+    """Knows the forms of a framework among what questions may ask for."""
+    pages: Pages | None = None
+    """None where there is no site."""
+    replies: Replies = field(default_factory=InProcess)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
     """How a server behaves."""
 
+    require_session: bool = True
+    """Does `initialize` open a session, which the requests that follow need (handshake era)?"""
     page_size: int | None = 100
     """Entries on one page of a list; None for all."""
     timeout: float | None = None
@@ -152,6 +174,14 @@ class Server:
     @cached_property
     def observer(self) -> Observer:
         return self.ports.observer
+
+    @cached_property
+    def ledger(self) -> Ledger:
+        return self.ports.ledger
+
+    @cached_property
+    def replies(self) -> Replies:
+        return self.ports.replies
 
     @property
     def offers(self) -> frozenset[str]:

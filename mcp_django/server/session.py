@@ -5,7 +5,6 @@ for an answer live here.
 """
 
 import asyncio
-import itertools
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -25,7 +24,6 @@ class Session:
 
     __slots__ = (
         "_asked",
-        "_ids",
         "client_capabilities",
         "client_info",
         "in_flight",
@@ -36,6 +34,7 @@ class Session:
         "pk",
         "revision",
         "state",
+        "streams",
         "touched",
         "user_id",
     )
@@ -60,24 +59,29 @@ class Session:
         self.state: dict[str, Any] = {}
         """For handlers; lives as long as this process knows the session."""
         self.in_flight: dict[jsonrpc.Id, Cancellable] = {}
-        """Calls being served, by request id."""
+        """Calls being served here, by request id."""
+        self.streams = 0
+        """Streams of its own, without a call, that its client reads here."""
         self.touched = 0.0
         """Monotonic time of the last write of `last_seen`; the store's."""
         self._asked: dict[jsonrpc.Id, asyncio.Future[jsonrpc.Response]] = {}
-        self._ids = itertools.count(1)
 
     def __repr__(self) -> str:
         return f"<Session of {self.client_info.get('name', 'a client')}, {self.revision.version}>"
 
+    @property
+    def is_busy(self) -> bool:
+        """Is anything of it going on in this process?"""
+        return bool(self.in_flight or self.streams)
+
     async def ask(
-        self, outbox: Interactive, method: str, params: dict[str, Any] | None, *, timeout: float
+        self, outbox: Interactive, id: str, method: str, params: dict[str, Any] | None, *, timeout: float
     ) -> jsonrpc.Response:
-        """Send a request on a call's stream and wait for the client's answer, `timeout` seconds at most.
+        """Send a request under `id` on a call's stream and wait for the client's answer, `timeout` seconds at most.
 
         Raises TimeoutError. A question given up (timeout, cancellation) is taken back with `notifications/cancelled`
         (2025-11-25, basic/utilities/cancellation).
         """
-        id = f"s{next(self._ids)}"
         # The future comes first: the answer may arrive before `put` returns.
         answer: asyncio.Future[jsonrpc.Response] = asyncio.get_running_loop().create_future()
         self._asked[id] = answer
@@ -92,18 +96,21 @@ class Session:
             del self._asked[id]
 
     def answer(self, response: jsonrpc.Response) -> bool:
-        """Hand a client's answer to the question it belongs to; False when nobody waits for it."""
+        """Hand a client's answer to the question it belongs to, on whatever loop of this process that waits; of
+        several the first counts. False when it was not asked here, or waits no more.
+        """
         waiting = self._asked.get(response.id)
-        if waiting is None or waiting.done():
+        if waiting is None:
             return False
         _on_its_loop(waiting.get_loop(), _settle, waiting, response)
         return True
 
-    def cancel(self, id: jsonrpc.Id) -> None:
-        """Cancel a call in flight, on the loop that it runs on; unknown and finished ids are nothing to cancel."""
+    def cancel(self, id: jsonrpc.Id) -> bool:
+        """Cancel a call in flight, on the loop that it runs on. False when none with this id runs in this process."""
         running = self.in_flight.get(id)
         if running is not None:
             _give_up(running)
+        return running is not None
 
     def cancel_all(self) -> None:
         """Cancel what is in flight; the session is over. May be called from any thread."""

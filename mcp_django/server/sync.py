@@ -29,13 +29,16 @@ class SyncContext:
             return value
 
         def wait(*args: Any, **kwargs: Any) -> Any:
-            if name in QUESTIONS:
-                self._context.require_no_transaction()
-            return async_to_sync(value)(*args, **kwargs)
+            if name not in QUESTIONS:
+                return async_to_sync(value)(*args, **kwargs)
+            self._context.require_no_transaction()
+            # A page may be waited for in either era.
+            with self._context.parking(always=name == "elicit_url"):
+                return async_to_sync(value)(*args, **kwargs)
 
         return wait
 
-    def once(self, key: str, fn: Callable[[], Any]) -> Any:
+    def once(self, key: str, fn: Callable[[], Any], *, durable: bool = False) -> Any:
         """As Context.once. A plain `fn` runs in the handler's own thread, where the ORM works."""
         context = self._context
 
@@ -43,7 +46,9 @@ class SyncContext:
             value = await sync_to_async(lambda: fn())()  # called there, whatever it is
             return await context._here(value) if asyncio.iscoroutine(value) else value
 
-        return async_to_sync(context._once)(key, run)
+        if durable:
+            context.require_no_transaction(durable=True)
+        return async_to_sync(context._once)(key, run, durable)
 
     def gather(self, *branches: Callable[["Context"], Awaitable[Any]]) -> list[Any]:
         """Each branch is a function of the async context: `ctx.sync.gather(lambda c: c.elicit("A?"), lambda c:
@@ -53,4 +58,5 @@ class SyncContext:
         async def run() -> list[Any]:
             return await gather(*(branch(self._context) for branch in branches))
 
-        return async_to_sync(run)()
+        with self._context.parking():
+            return async_to_sync(run)()

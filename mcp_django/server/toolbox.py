@@ -89,6 +89,7 @@ class Within:
 
     def __init__(self, outer: Conversation, scope: str) -> None:
         self._outer, self._scope = outer, scope
+        self.waits = outer.waits
         self.suspended = False
         """Does it wait for another round?"""
 
@@ -97,7 +98,7 @@ class Within:
         return self._outer.replaying
 
     async def ask(self, question: Question) -> Any:
-        key = question.key or f"{question.method.partition('/')[0]}-{digest([question.method, question.params])}"
+        key = question.key or f"{question.method.partition('/')[0]}-{digest(question.known_by)}"
         return await self._unless_suspended(self._outer.ask(question._replace(key=f"{self._scope}.{key}")))
 
     async def once(self, key: str, run: Callable[[], Awaitable[Any]], **how: Any) -> Any:

@@ -53,7 +53,9 @@ class Caller:
             result = await self.request("tools/call", params)
             if result.get("resultType") != "input_required":
                 return result
-            params = {"name": name, "arguments": arguments, "inputResponses": await self._answers(result)}
+            params = {"name": name, "arguments": arguments}
+            if "inputRequests" in result:
+                params["inputResponses"] = await self._answers(result["inputRequests"])
             if "requestState" in result:
                 params["requestState"] = result["requestState"]
 
@@ -99,11 +101,11 @@ class Caller:
         finally:
             outbox.cut()  # a call must not wait for a reader that failed
 
-    async def _answers(self, result: dict[str, Any]) -> dict[str, Any]:
+    async def _answers(self, questions: dict[str, Any]) -> dict[str, Any]:
         assert self._ask is not None  # without it the server asks nothing
         # On the caller's own thread, where a terminal's Ctrl-C arrives.
         ask = sync_to_async(self._ask, thread_sensitive=True)
-        return {key: await ask(asked["params"]) for key, asked in result.get("inputRequests", {}).items()}
+        return {key: await ask(asked["params"]) for key, asked in questions.items()}
 
     def cancel(self) -> None:
         """Give up the call that is running. From another thread than its own."""

@@ -9,12 +9,12 @@ from django.core.signals import request_finished, request_started
 from django.db import close_old_connections
 
 from mcp_django.asgi import mount
-from tests.interaction import handlers, odd, places, questions, samples
+from tests.interaction import handlers, lasting, odd, places, questions, samples
 from tests.interaction.clients import HANDSHAKE, REVISIONS, STATELESS, Client, Door
 from tests.interaction.live import live_server
 from tests.interaction.stage import STAGE
 
-__all__ = ["handlers", "odd", "places", "questions", "samples"]
+__all__ = ["handlers", "lasting", "odd", "places", "questions", "samples"]
 Connect = Callable[..., Awaitable[Client]]
 SERVERS = {
     "default": {"NAME": "default"},
@@ -34,6 +34,7 @@ SERVERS = {
         "PROVIDERS": ["tests.interaction.tenancy.rooms"],
     },
     "places": {"NAME": "places", "INSTRUCTIONS": "Ask where you are"},
+    "unsessioned": {"NAME": "unsessioned", "REQUIRE_SESSION": False},
     "modern": {"NAME": "modern", "ERAS": ["stateless"]},
     "legacy": {"NAME": "legacy", "ERAS": ["handshake"]},
 }

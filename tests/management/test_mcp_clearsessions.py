@@ -7,7 +7,8 @@ from django.test import override_settings
 from django.utils import timezone
 
 from mcp_django.management.commands import mcp_clearsessions
-from mcp_django.models import Session
+from mcp_django.models import OnceResult, Session, SpentState, StreamEvent
+from mcp_django.runtime.events import Draft, EventLog
 
 pytestmark = pytest.mark.django_db
 
@@ -37,22 +38,37 @@ def test_ended_and_expired_sessions_are_deleted_and_live_ones_stay() -> None:
     session(seen=4000)
     session(lasts=-1)
     Session.objects.filter(pk=ended.pk).end("client")
-    assert clear() == "Deleted 3 sessions.\n"
+    assert clear() == "Deleted 3 sessions, 0 events and 0 expired rows.\n"
     assert list(Session.objects.all()) == [live]
 
 
 def test_there_may_be_nothing_to_do() -> None:
-    assert clear() == "Deleted 0 sessions.\n"
+    assert clear() == "Deleted 0 sessions, 0 events and 0 expired rows.\n"
 
 
 @override_settings(MCP={"LIMITS": {"SESSION_IDLE": 10}})
 def test_what_is_idle_is_the_project_s_decision() -> None:
     session(seen=11)
-    assert clear() == "Deleted 1 session.\n"
+    assert clear() == "Deleted 1 session, 0 events and 0 expired rows.\n"
 
 
 def test_more_than_a_slice_is_deleted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mcp_clearsessions, "SLICE", 2)
     for _ in range(5):
         session(seen=4000)
-    assert clear() == "Deleted 5 sessions.\n"
+    assert clear() == "Deleted 5 sessions, 0 events and 0 expired rows.\n"
+
+
+def test_old_events_and_rows_that_have_expired_are_deleted_and_others_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mcp_clearsessions, "SLICE", 2)
+    now = timezone.now()
+    for name, moment in (("old", now - timedelta(hours=1)), ("new", now + timedelta(hours=1))):
+        for number in range(3):
+            OnceResult.objects.create(key_hash=f"{name} {number}", owner="o", expires=moment)
+            SpentState.objects.create(digest=f"{name} {number}", expires=moment)
+    EventLog().append([Draft("topic", "kind")] * 5)
+    StreamEvent.objects.filter(seq__lte=EventLog().head() - 2).update(created=now - timedelta(hours=1))
+    assert clear() == "Deleted 0 sessions, 3 events and 6 expired rows.\n"
+    assert StreamEvent.objects.count() == 2
+    left = {row.key_hash[:3] for row in OnceResult.objects.all()} | {row.digest[:3] for row in SpentState.objects.all()}
+    assert left == {"new"}

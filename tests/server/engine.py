@@ -51,6 +51,40 @@ class Sessions:
     async def save(self, session: Session) -> None:
         """Nothing outlives the test."""
 
+    async def load(self, key: str, owner: str) -> Session | None:
+        return next((session for session in self.opened if session.key == key), None)
+
+    async def cancel(self, session: Session, id: jsonrpc.Id) -> None:
+        session.cancel(id)
+
+
+class Ledger:
+    """A ledger in memory."""
+
+    def __init__(self) -> None:
+        self.outcomes: dict[str, dict[str, Any] | None] = {}
+        self.spent: set[str] = set()
+
+    async def claim(self, name: str, **_: Any) -> bool:
+        if name in self.outcomes:
+            return False
+        self.outcomes[name] = None
+        return True
+
+    async def record(self, name: str, outcome: dict[str, Any]) -> None:
+        self.outcomes[name] = outcome
+
+    def give_up(self, name: str) -> None:
+        self.outcomes[name] = {}
+
+    async def outcome(self, name: str) -> dict[str, Any] | None:
+        return self.outcomes[name]
+
+    async def spend(self, digest: str, **_: Any) -> bool:
+        fresh = digest not in self.spent
+        self.spent.add(digest)
+        return fresh
+
 
 def ports(**changes: Any) -> Ports:
     """The outside of a server, without rows."""
@@ -61,6 +95,7 @@ def ports(**changes: Any) -> Ports:
         "sessions": Sessions(),
         "state_sealer": Seal(["key"], purpose="state", limit=64 * 1024),
         "cursor_sealer": Seal(["key"], purpose="cursor"),
+        "ledger": Ledger(),
         "translate": translate,
     }
     return Ports(**{**given, **changes})
@@ -124,7 +159,8 @@ class Peer:
             if result.get("resultType") != "input_required" or self.answer is None:
                 return result
             self.rounds += 1
-            answers = {key: self.answer(q["method"], q.get("params", {})) for key, q in result["inputRequests"].items()}
+            asked = result.get("inputRequests", {})
+            answers = {key: self.answer(q["method"], q.get("params", {})) for key, q in asked.items()}
             params = {**(params or {}), "inputResponses": answers, "requestState": result["requestState"]}
 
     async def call(self, tool: str, **arguments: Any) -> dict[str, Any]:

@@ -26,7 +26,7 @@ async def said(outbox: Outbox) -> list[dict[str, Any]]:
 
 async def test_a_question_is_a_request_and_its_answer_comes_back() -> None:
     session, outbox = make(), Outbox()
-    asking = asyncio.ensure_future(session.ask(outbox, "roots/list", None, timeout=LONG))
+    asking = asyncio.ensure_future(session.ask(outbox, "q", "roots/list", None, timeout=LONG))
     (question,) = await said(outbox)
     assert question["method"] == "roots/list"
     response = jsonrpc.Response(question["id"], {"roots": []}, None)
@@ -34,25 +34,24 @@ async def test_a_question_is_a_request_and_its_answer_comes_back() -> None:
     assert await asking is response
 
 
-async def test_questions_of_one_session_have_ids_of_their_own() -> None:
+async def test_each_answer_goes_to_its_own_question() -> None:
     session, outbox = make(), Outbox()
-    asking = [asyncio.ensure_future(session.ask(outbox, "ping", None, timeout=LONG)) for _ in range(3)]
+    asking = [asyncio.ensure_future(session.ask(outbox, id, "ping", None, timeout=LONG)) for id in ("a", "b", "c")]
     await asyncio.sleep(0)
     questions = await said(outbox)
-    assert len({question["id"] for question in questions}) == 3
     for question in reversed(questions):
         session.answer(jsonrpc.Response(question["id"], {"to": question["id"]}, None))
     answers = await asyncio.gather(*asking)
     assert [answer.result["to"] for answer in answers] == [question["id"] for question in questions]
 
 
-async def test_an_answer_nobody_waits_for_is_told_so() -> None:
+async def test_the_first_answer_counts_and_one_that_nobody_waits_for_is_told_so() -> None:
     session, outbox = make(), Outbox()
     assert not session.answer(jsonrpc.Response("s1", {}, None))
-    asking = asyncio.ensure_future(session.ask(outbox, "ping", None, timeout=LONG))
+    asking = asyncio.ensure_future(session.ask(outbox, "q", "ping", None, timeout=LONG))
     (question,) = await said(outbox)
     assert session.answer(jsonrpc.Response(question["id"], {"first": 1}, None))
-    assert not session.answer(jsonrpc.Response(question["id"], {"second": 2}, None))
+    session.answer(jsonrpc.Response(question["id"], {"second": 2}, None))
     assert (await asking).result == {"first": 1}
     assert not session.answer(jsonrpc.Response(question["id"], {}, None))
 
@@ -60,7 +59,7 @@ async def test_an_answer_nobody_waits_for_is_told_so() -> None:
 async def test_an_answer_may_come_from_the_loop_of_another_thread() -> None:
     """A loop that sleeps would not notice a future that is settled behind its back."""
     session, outbox = make(), Outbox()
-    asking = asyncio.ensure_future(session.ask(outbox, "ping", None, timeout=LONG))
+    asking = asyncio.ensure_future(session.ask(outbox, "q", "ping", None, timeout=LONG))
     (question,) = await said(outbox)
     response = jsonrpc.Response(question["id"], {}, None)
 
@@ -81,13 +80,13 @@ async def test_an_answer_may_come_while_the_question_is_still_being_put() -> Non
         async def put(self, message: bytes) -> None:
             session.answer(jsonrpc.Response(jsonrpc.loads(message)["id"], {"quick": True}, None))
 
-    assert (await session.ask(Quick(), "ping", None, timeout=LONG)).result == {"quick": True}
+    assert (await session.ask(Quick(), "q", "ping", None, timeout=LONG)).result == {"quick": True}
 
 
 async def test_a_question_that_runs_out_of_time_is_taken_back() -> None:
     session, outbox = make(), Outbox()
     with pytest.raises(TimeoutError):
-        await session.ask(outbox, "ping", None, timeout=0.001)
+        await session.ask(outbox, "q", "ping", None, timeout=0.001)
     question, cancelled = await said(outbox)
     assert cancelled["method"] == "notifications/cancelled"
     assert cancelled["params"] == {"requestId": question["id"]}
@@ -96,12 +95,19 @@ async def test_a_question_that_runs_out_of_time_is_taken_back() -> None:
 
 async def test_a_question_whose_call_is_cancelled_is_taken_back() -> None:
     session, outbox = make(), Outbox()
-    asking = asyncio.ensure_future(session.ask(outbox, "ping", None, timeout=LONG))
+    asking = asyncio.ensure_future(session.ask(outbox, "q", "ping", None, timeout=LONG))
     (question,) = await said(outbox)
     asking.cancel()
     await asyncio.wait([asking])
     (cancelled,) = await said(outbox)
     assert cancelled["params"] == {"requestId": question["id"]}
+
+
+def test_a_session_with_a_call_or_a_stream_is_busy() -> None:
+    session = make()
+    assert not session.is_busy
+    session.streams += 1
+    assert session.is_busy
 
 
 async def test_what_is_in_flight_is_cancelled_with_the_session() -> None:
@@ -119,6 +125,8 @@ async def test_what_is_in_flight_is_cancelled_with_the_session() -> None:
             del session.in_flight[self.id]
 
     session.in_flight.update({id: Flight(id) for id in (1, 2)})
+    assert session.is_busy
+    assert not session.cancel(3)
     session.cancel_all()
     assert given_up == [1, 2]
 

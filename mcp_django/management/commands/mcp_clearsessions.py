@@ -1,4 +1,4 @@
-"""Deletes sessions that are over."""
+"""Deletes what is over: sessions, events, and what was kept so that it does not happen twice."""
 
 from typing import Any
 
@@ -6,20 +6,32 @@ from django.core.management.base import BaseCommand
 
 from ...conf import get_settings
 from ...models import Session
+from ...runtime import once
+from ...runtime.events import EventLog
 
 SLICE = 500
 
 
 class Command(BaseCommand):
-    """Servers end expired sessions by themselves and delete ended ones after a day; this does both at once."""
+    """Servers end expired sessions by themselves and delete what is over little by little; this does it at once."""
 
-    help = "Delete the MCP sessions that have ended or expired."
+    help = "Delete the MCP sessions that have ended or expired, old events, and other rows that have expired."
 
     def handle(self, *args: Any, **options: Any) -> None:
-        idle = get_settings().limits.session_idle
-        while Session.objects.reap(idle=idle, most=SLICE):
+        limits = get_settings().limits
+        while Session.objects.reap(idle=limits.session_idle, most=SLICE):
             pass
         deleted = 0
         while purged := Session.objects.ended().purge(most=SLICE):
             deleted += purged
-        self.stdout.write(f"Deleted {deleted} session{'' if deleted == 1 else 's'}.")
+        events = others = 0
+        while purged := EventLog().purge(seconds=limits.event_ttl, most=SLICE):
+            events += purged
+        while purged := once.purge(most=SLICE):
+            others += purged
+        said = [_count(deleted, "session"), _count(events, "event"), _count(others, "expired row")]
+        self.stdout.write(f"Deleted {said[0]}, {said[1]} and {said[2]}.")
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 from ...protocol import jsonrpc
 from ...protocol.errors import MCPError
 from ...protocol.revisions import Era as EraName
-from ..ask import Conversation
+from ..ask import Conversation, Replay
 from ..call import Call, Connection
 from ..streams import Outbox
 
@@ -37,7 +37,7 @@ class Era(Protocol):
     def status(self, problem: MCPError) -> int:
         """The HTTP status of an error."""
 
-    def resume(self, call: Call) -> Conversation | None:
+    def resume(self, call: Call) -> Replay | None:
         """The conversation that a retry continues; None when the call is a first one. Raises InvalidParams."""
 
     def conversation(self, call: Call) -> Conversation:

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from ...protocol import jsonrpc
 from ...protocol.errors import InvalidParams, InvalidRequest, MCPError, UnsupportedProtocolVersion
+from ...protocol.headers import PROTOCOL_VERSION
 from ...protocol.meta import PROGRESS_TOKEN, WRONG_PROGRESS_TOKEN, is_progress_token
-from ...protocol.revisions import ASSUMED, HANDSHAKE, LATEST, Era, Revision, negotiate
+from ...protocol.revisions import ASSUMED, HANDSHAKE, LATEST, REVISIONS, Era, Revision, negotiate
 from ..ask import Conversation, Live
 from ..call import Call, Connection
 from ..streams import Outbox
@@ -26,6 +27,17 @@ def opens_without_session(raw: Any) -> bool:
     return type(method) is str and method in WITHOUT_SESSION
 
 
+def _stated(connection: Connection) -> Revision:
+    """The revision of a message without a session: what its header says, else the one that the specification names
+    (2025-06-18, basic/transports, protocol version header).
+    """
+    version = None if connection.headers is None else connection.headers.get(PROTOCOL_VERSION)
+    if version is None:
+        return ASSUMED
+    found = REVISIONS.get(version.strip(b" \t").decode("latin-1"))
+    return ASSUMED if found is None or found.era is not Era.HANDSHAKE else found
+
+
 class HandshakeEra:
     """See `base.Era`."""
 
@@ -39,7 +51,7 @@ class HandshakeEra:
             return jsonrpc.read(raw)
         # basic/transports of 2025-03-26: batches MUST be accepted; later revisions removed them, the first never had
         # them.
-        revision = ASSUMED if connection.session is None else connection.session.revision
+        revision = _stated(connection) if connection.session is None else connection.session.revision
         if not revision.batches:
             raise InvalidRequest("This revision takes one message at a time, not an array")
         if not raw:
@@ -53,8 +65,11 @@ class HandshakeEra:
             raise UnsupportedProtocolVersion([LATEST.version], str(params.get("protocolVersion", ""))[:128])
         if session is not None and message.method != OPENING:
             revision, capabilities, info = session.revision, session.client_capabilities, session.client_info
-        elif message.method in WITHOUT_SESSION:
-            revision, capabilities, info = self._greeting(message.method, params)
+        elif message.method == OPENING:
+            revision, capabilities, info = self._greeting(params)
+        elif message.method in WITHOUT_SESSION or not self._server.options.require_session:
+            # What the client said in `initialize` is forgotten: it has declared nothing.
+            revision, capabilities, info = _stated(connection), {}, {}
         else:
             raise InvalidRequest("Say initialize first")
         meta = params.get("_meta")
@@ -72,9 +87,7 @@ class HandshakeEra:
             level,
         )
 
-    def _greeting(self, method: str, params: dict[str, Any]) -> tuple[Revision, dict[str, Any], dict[str, Any]]:
-        if method != OPENING:
-            return ASSUMED, {}, {}
+    def _greeting(self, params: dict[str, Any]) -> tuple[Revision, dict[str, Any], dict[str, Any]]:
         wanted, capabilities, info = params.get("protocolVersion"), params.get("capabilities"), params.get("clientInfo")
         if type(wanted) is not str:
             raise InvalidParams("protocolVersion must be a string", data={"supported": list(HANDSHAKE)})
@@ -99,7 +112,7 @@ class HandshakeEra:
         # (basic/authorization).
         return problem.http_status if problem.code in (-32700, -32600) else 200
 
-    def resume(self, call: Call) -> Conversation | None:
+    def resume(self, call: Call) -> None:
         return None
 
     def conversation(self, call: Call) -> Conversation:

@@ -21,7 +21,7 @@ from ...protocol.meta import (
 from ...protocol.revisions import REVISIONS, STATELESS, Era
 from ...protocol.types import LEVELS
 from ...schema import natively
-from ..ask import Conversation, Replay, Unanswered
+from ..ask import Replay, Unanswered
 from ..call import Call, Connection
 from ..streams import Outbox
 
@@ -109,13 +109,13 @@ class StatelessEra:
     def status(self, problem: MCPError) -> int:
         return problem.http_status
 
-    def resume(self, call: Call) -> Conversation | None:
+    def resume(self, call: Call) -> Replay | None:
         params = call.message.params or _NOBODY
         if "requestState" not in params and "inputResponses" not in params:
             return None
         return self.conversation(call) if call.method in call.revision.asks_inline else None
 
-    def conversation(self, call: Call) -> Conversation:
+    def conversation(self, call: Call) -> Replay:
         if call.method not in call.revision.asks_inline:
             raise Unanswered("Only tools, prompts and resources can ask; a completion cannot")
         params = call.params
@@ -125,6 +125,7 @@ class StatelessEra:
             call.method,
             params.get(NAMED[call.method]),
             params.get("arguments"),
+            {name: str(value) for name, value in call.kwargs.items()},
         ]
         return Replay(call, hashlib.sha256(jsonrpc.dumps_sorted(what)).digest(), self._server.options.ask)
 

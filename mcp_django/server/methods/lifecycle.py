@@ -12,20 +12,22 @@ logger = logging.getLogger("mcp_django.server")
 
 
 async def initialize(call: Call) -> dict[str, Any]:
-    """Open a session and say what was agreed on (basic/lifecycle)."""
+    """Open a session, where the server has them, and say what was agreed on (basic/lifecycle)."""
     server = call.server
-    session = await server.sessions.open(
-        owner=call.principal.key,
-        revision=call.revision,
-        client_info=call.client_info,
-        capabilities=call.capabilities,
-        server=server.alias,
-        user_id=getattr(call.principal.user, "pk", None),
-    )
-    call.connection.opened = session
+    if server.options.require_session:
+        call.connection.opened = await server.sessions.open(
+            owner=call.principal.key,
+            revision=call.revision,
+            client_info=call.client_info,
+            capabilities=call.capabilities,
+            server=server.alias,
+            user_id=getattr(call.principal.user, "pk", None),
+        )
+    # Without a session there is no telling anything but answers, and no level to keep.
+    streams = call.connection.streams and server.options.require_session
     body: dict[str, Any] = {
         "protocolVersion": call.revision.version,
-        "capabilities": server.capabilities(call.revision, streams=call.connection.streams),
+        "capabilities": server.capabilities(call.revision, streams=streams),
         "serverInfo": call.revision.shape_implementation(natively(server.info.to_wire)),
     }
     if server.instructions:
@@ -66,4 +68,4 @@ async def cancelled(call: Call) -> None:
     if session is not None and (type(id) is int or type(id) is str):
         if type(reason) is str:  # both parties SHOULD log it
             logger.debug("The client takes back request %s: %s", label(str(id)), label(reason))
-        session.cancel(id)
+        await call.server.sessions.cancel(session, id)

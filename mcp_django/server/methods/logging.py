@@ -9,13 +9,14 @@ from ..call import Call
 
 async def set_level(call: Call) -> dict[str, Any]:
     """Set the session's level. An empty object, exactly."""
+    session = call.session
     if not call.connection.streams:
         raise MethodNotFound("This server offers no logging: its transport carries nothing but answers")
+    if session is None:
+        raise MethodNotFound("This server offers no logging: it keeps no sessions, and so no level")
     level = call.params.get("level")
     if level not in LEVELS:
         raise InvalidParams(f"level must be one of {', '.join(LEVELS)}")
-    session = call.session
-    if session is not None:
-        session.log_level = level
-        await call.server.sessions.save(session)
+    session.log_level = level
+    await call.server.sessions.save(session)
     return {}

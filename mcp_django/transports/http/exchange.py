@@ -110,7 +110,7 @@ class Exchange:
         self._digits = len(str(limits.body))
         self._pipeline, self._authenticator, self._guard, self._in_flight = pipeline, authenticator, guard, in_flight
         self._server = pipeline.server
-        self._keeps_sessions = Era.HANDSHAKE in pipeline.server.eras
+        self._keeps_sessions = Era.HANDSHAKE in pipeline.server.eras and pipeline.server.options.require_session
         self._methods = METHODS if self._keeps_sessions else STATELESS_METHODS
 
     async def handle(self, request: Request) -> Reply | Flight:

@@ -1,0 +1,148 @@
+"""What is done at most once, as clients of both eras see it."""
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+
+from mcp_django.models import OnceResult
+from mcp_django.server import once as module
+from tests.interaction.clients import accept, answers
+
+BAD_STATE = (400, -32602)
+STATE_ONLY = {"resultType", "requestState", "_meta"}
+
+
+def text(reply):
+    return reply.result["content"][0]["text"]
+
+
+async def test_it_is_done_once_and_the_call_goes_on(either, stage):
+    client = await either()
+    reply = await client.ask_tool("charge_and_ask", {}, answers([accept(), accept(value=True)]))
+    assert (text(reply), stage.counts["charged"]) == ("1 accept", 1)
+
+
+async def test_the_row_is_the_caller_s_and_lasts_as_long_as_any_state(either, limits):
+    limits(STATE_TTL=60, ROUNDS=9)
+    await (await either(token="alice")).ask_tool("charge", {}, None)
+    row = await OnceResult.objects.aget()
+    assert "alice" in row.owner
+    assert row.done_at is not None
+    assert abs(row.expires - timezone.now() - timedelta(seconds=600)) < timedelta(seconds=10)
+
+
+async def test_the_round_before_ends_with_a_state_alone(modern, stage):
+    result = (await modern().tool("charge")).result
+    assert set(result) == STATE_ONLY
+    assert stage.counts["charged"] == 0
+
+
+async def test_a_request_that_is_sent_again_does_not_do_it_again(modern, stage):
+    client = modern()
+    state = (await client.tool("charge")).result["requestState"]
+    replies = [await client.tool("charge", requestState=state) for _ in range(3)]
+    assert [text(reply) for reply in replies] == ["1", "1", "1"]
+    assert stage.counts["charged"] == 1
+
+
+async def test_nor_does_another_process(modern, stage, restart):
+    client = modern()
+    state = (await client.tool("charge")).result["requestState"]
+    await client.tool("charge", requestState=state)
+    restart()
+    assert text(await client.tool("charge", requestState=state)) == "1"
+    assert stage.counts["charged"] == 1
+
+
+async def test_nor_do_many_at_once(modern, stage):
+    client = modern()
+    state = (await client.tool("charge")).result["requestState"]
+    replies = await asyncio.gather(*(client.tool("charge", requestState=state) for _ in range(8)))
+    assert {text(reply) for reply in replies} == {"1"}
+    assert stage.counts["charged"] == 1
+
+
+async def test_a_new_call_is_a_new_purchase(either, stage):
+    client = await either()
+    for _ in range(2):
+        await client.ask_tool("charge", {}, None)
+    assert stage.counts["charged"] == 2
+
+
+async def test_an_id_that_a_session_repeats_is_the_same_call(latest_legacy, stage):
+    client = await latest_legacy()
+    replies = [await client.tool("charge", id=9), await client.tool("charge", id=9)]
+    assert [text(reply) for reply in replies] == ["1", "1"]
+    assert text(await client.tool("charge", {"amount": 2}, id=9)) == "2"
+    assert text(await (await latest_legacy()).tool("charge", id=9)) == "3"
+
+
+async def test_an_error_for_the_model_stays_the_same(modern, stage):
+    client = modern()
+    state = (await client.tool("charge_in_vain")).result["requestState"]
+    replies = [await client.tool("charge_in_vain", requestState=state) for _ in range(2)]
+    assert [(reply.result["isError"], text(reply)) for reply in replies] == [(True, "No funds")] * 2
+    assert stage.counts["charged"] == 1
+
+
+async def test_a_claim_that_nobody_holds_any_more_is_not_taken_over(modern, stage, monkeypatch):
+    monkeypatch.setattr(module, "WAIT", 0.01)
+    client = modern()
+    state = (await client.tool("charge")).result["requestState"]
+    await client.tool("charge", requestState=state)
+    await OnceResult.objects.aupdate(done_at=None, result=None)
+    reply = await client.tool("charge", requestState=state)
+    assert reply.result["isError"] is True
+    assert "not done again" in text(reply)
+    assert stage.counts["charged"] == 1
+
+
+async def test_inside_a_transaction_it_is_refused(either, stage):
+    reply = await (await either()).tool("charge_in_a_transaction")
+    assert reply.result["isError"] is True
+    assert "atomic=False" in text(reply)
+    assert stage.counts["charged"] == 0
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_plain_function_does_it_from_its_thread(either, stage):
+    """On a loop of its own, so that the function has a thread to wait in."""
+
+    async def run():
+        client = await either()
+        assert text(await client.ask_tool("charge_in_a_thread", {}, None)) == "1"
+        if client.stateless:
+            state = (await client.tool("charge_in_a_thread")).result["requestState"]
+            replies = await asyncio.gather(*(client.tool("charge_in_a_thread", requestState=state) for _ in range(3)))
+            assert {text(reply) for reply in replies} == {"2"}
+
+    asyncio.run(run())
+
+
+async def test_a_state_for_a_single_use_is_refused_the_second_time(modern, restart):
+    client = modern()
+    first = (await client.tool("confirm")).result
+    retry = {"inputResponses": {"sure": accept()}, "requestState": first["requestState"]}
+    assert text(await client.tool("confirm", **retry)) == "accept"
+    again = await client.tool("confirm", **retry)
+    garbage = await client.tool("confirm", **{**retry, "requestState": "garbage"})
+    assert again.verdict == garbage.verdict == BAD_STATE
+    assert again.error["message"] == garbage.error["message"]
+    restart()
+    assert (await client.tool("confirm", **retry)).verdict == BAD_STATE
+
+
+async def test_of_many_who_use_it_at_once_one_counts(modern):
+    client = modern()
+    first = (await client.tool("confirm")).result
+    retry = {"inputResponses": {"sure": accept()}, "requestState": first["requestState"]}
+    replies = await asyncio.gather(*(client.tool("confirm", **retry) for _ in range(6)))
+    assert sorted(reply.status for reply in replies) == [200, 400, 400, 400, 400, 400]
+
+
+async def test_sessions_know_no_states(latest_legacy):
+    client = await latest_legacy()
+    for _ in range(2):
+        assert text(await client.ask_tool("confirm", {}, answers([accept()]))) == "accept"

@@ -1,0 +1,108 @@
+"""A server of the handshake era that keeps no sessions: every request stands for itself (basic/transports: a server
+MAY assign a session id).
+"""
+
+import pytest
+
+from mcp_django.models import Session
+from tests.interaction.clients import Client
+
+MESSAGE = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
+
+
+@pytest.fixture
+def client(door, handshake):
+    """A client that knows the server's address and its own revision, and nothing else."""
+
+    class Unsessioned(Client):
+        def headers(self, message):
+            return {**super().headers(message), "mcp-protocol-version": self.revision}
+
+    return Unsessioned(door, handshake, server="unsessioned")
+
+
+async def initialize(client):
+    return await client.post({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": client.introduction()})
+
+
+async def test_initialize_agrees_on_a_revision_and_opens_nothing(client):
+    reply = await initialize(client)
+    assert reply.result["protocolVersion"] == client.revision
+    assert "mcp-session-id" not in reply.headers
+    assert not await Session.objects.aexists()
+    assert (await client.notify("notifications/initialized")).status == 202
+
+
+async def test_what_needs_a_session_is_not_declared(client):
+    declared = (await initialize(client)).result["capabilities"]
+    assert declared == {"tools": {}}
+
+
+async def test_any_request_is_served_at_once(client):
+    tools = (await client.post(MESSAGE)).result["tools"]
+    assert {tool["name"] for tool in tools} == {"whose", "ask_somebody", "charge_somebody"}
+    assert (await client.request("ping")).result == {}
+
+
+async def test_the_header_names_the_revision(client):
+    reply = await client.tool("whose")
+    assert reply.result["content"][0]["text"] == f'["{client.revision}",null,null]'
+    assert ("structuredContent" in reply.result) is (client.revision >= "2025-06-18")
+
+
+async def test_without_a_header_it_is_the_one_that_the_specification_names(door):
+    client = Client(door, "2025-03-26", server="unsessioned")
+    reply = await client.tool("whose")
+    assert reply.result["content"][0]["text"] == '["2025-03-26",null,null]'
+
+
+async def test_progress_is_told_on_the_stream_of_the_call_and_logs_are_not(client):
+    reply = await client.tool("whose", meta={"progressToken": 1})
+    assert len(reply.notifications("notifications/progress")) == 1
+    assert reply.notifications("notifications/message") == []
+
+
+async def test_nobody_can_be_asked_and_the_reason_is_told(client):
+    reply = await client.tool("ask_somebody")
+    assert reply.result["isError"] is True
+    assert "keeps no sessions" in reply.result["content"][0]["text"]
+
+
+async def test_an_answer_is_refused(client):
+    reply = await client.post({"jsonrpc": "2.0", "id": "s1", "result": {}})
+    assert reply.verdict == (400, -32600)
+
+
+async def test_there_is_no_level_to_set(client):
+    assert (await client.request("logging/setLevel", {"level": "error"})).error["code"] == -32601
+
+
+@pytest.mark.parametrize("method", ["GET", "DELETE"])
+async def test_there_is_nothing_to_listen_to_and_nothing_to_end(client, method):
+    headers = {"content-type": None, "accept": "text/event-stream"}
+    reply = await client.post(method=method, body=b"", headers=headers)
+    assert reply.status == 405
+
+
+async def test_an_id_from_another_time_is_no_matter(client):
+    client.session = "from-another-time"
+    assert (await client.post(MESSAGE)).status == 200
+
+
+async def test_batches_are_taken_where_the_revision_has_them(client):
+    reply = await client.post([MESSAGE, {**MESSAGE, "id": 2}])
+    if client.revision == "2025-03-26":
+        assert {message["id"] for message in reply.message} == {1, 2}
+    else:
+        assert reply.verdict == (400, -32600)
+
+
+async def test_a_step_is_done_once_for_each_request(client, stage):
+    for _ in range(2):
+        await client.tool("charge_somebody", id=1)
+    assert stage.counts["charged"] == 2
+
+
+async def test_stateless_clients_are_served_as_ever(door):
+    client = Client(door, "2026-07-28", server="unsessioned")
+    assert (await client.tool("ask_somebody")).result["resultType"] == "input_required"

@@ -1,0 +1,248 @@
+"""Questions whose answers reach another worker than the one that asked."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from django.db import OperationalError
+
+from mcp_django.models import StreamEvent
+from mcp_django.protocol import jsonrpc
+from mcp_django.protocol.revisions import LATEST_HANDSHAKE
+from mcp_django.runtime import feed, replies
+from mcp_django.runtime.executor import LaneExecutor
+from mcp_django.runtime.feeds import Feeds
+from mcp_django.runtime.replies import LoggedReplies
+from mcp_django.runtime.seal import Stamp
+from mcp_django.server.ports import Overloaded
+from mcp_django.server.session import Session
+from mcp_django.server.streams import Outbox
+
+from .serving import real_threads, serve
+from .wakes import Layer
+
+WAIT = 600.0
+
+
+class Process:
+    """One worker, as far as questions need it."""
+
+    def __init__(self, executor: LaneExecutor, layer: Layer | None, secrets: tuple[str, ...] = ("key",)) -> None:
+        self.feeds = Feeds(executor=lambda: executor, layer=lambda: layer)
+        self.replies = LoggedReplies(lambda: self.feeds, Stamp(secrets, purpose="question"), wait=WAIT)
+
+    def session(self, pk: int = 1) -> Session:
+        """The session as this worker knows it."""
+        return Session(key="k", owner="o", revision=LATEST_HANDSHAKE, client_info={}, client_capabilities={}, pk=pk)
+
+
+def workers(main: Callable[[Process, Process], Awaitable[Any]], layer: Layer | None = None) -> None:
+    async def both(executor: LaneExecutor) -> None:
+        ours, theirs = Process(executor, layer), Process(executor, layer)
+        try:
+            await main(ours, theirs)
+        finally:
+            theirs.feeds._crier.finish()
+
+    serve(both)
+
+
+async def ask(process: Process, session: Session) -> "tuple[str, asyncio.Task[Any]]":
+    """A question that has been sent, under its id, and the task that waits for its answer."""
+    outbox, id = Outbox(), process.replies.new_id(session)
+
+    async def waiting() -> Any:
+        async with process.replies.listening(session):
+            return (await session.ask(outbox, id, "roots/list", None, timeout=15)).result
+
+    task = asyncio.create_task(waiting())
+    await outbox.read(15)
+    return id, task
+
+
+@pytest.fixture
+def seldom(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The log is not looked at without a reason."""
+    monkeypatch.setattr(feed, "POLL", 60.0)
+
+
+@real_threads
+def test_an_answer_that_reaches_another_worker_comes_to_the_one_that_asked(seldom: None) -> None:
+    async def main(asks: Process, hears: Process) -> None:
+        id, task = await ask(asks, asks.session())
+        elsewhere, response = hears.session(), jsonrpc.Response(id, {"roots": []}, None)
+        assert not elsewhere.answer(response)
+        assert hears.replies.is_genuine(elsewhere, id)
+        await hears.replies.forward(elsewhere, response)
+        assert await task == {"roots": []}
+
+    workers(main, Layer())
+
+
+@real_threads
+def test_without_a_layer_it_comes_a_little_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(feed, "POLL", 0.05)
+
+    async def main(asks: Process, hears: Process) -> None:
+        id, task = await ask(asks, asks.session())
+        await hears.replies.forward(hears.session(), jsonrpc.Response(id, None, {"code": 1, "message": "no"}))
+        await task
+
+    workers(main)
+
+
+@real_threads
+def test_of_two_answers_the_first_counts(seldom: None) -> None:
+    async def main(asks: Process, hears: Process) -> None:
+        session = asks.session()
+        id, task = await ask(asks, session)
+        assert session.answer(jsonrpc.Response(id, "here", None))
+        await hears.replies.forward(hears.session(), jsonrpc.Response(id, "there", None))
+        assert await task == "here"
+
+    workers(main, Layer())
+
+
+@real_threads
+def test_an_answer_of_another_session_is_not_heard(seldom: None) -> None:
+    async def main(asks: Process, hears: Process) -> None:
+        session = asks.session(pk=1)
+        id, task = await ask(asks, session)
+        stranger = hears.session(pk=2)
+        assert not hears.replies.is_genuine(stranger, id)
+        await hears.replies.forward(stranger, jsonrpc.Response(id, "stranger", None))
+        await hears.replies.forward(hears.session(pk=1), jsonrpc.Response(id, "owner", None))
+        assert await task == "owner"
+
+    workers(main, Layer())
+
+
+@real_threads
+def test_on_one_worker_nothing_is_written() -> None:
+    async def main(asks: Process, _: Process) -> None:
+        session = asks.session()
+        id, task = await ask(asks, session)
+        assert session.answer(jsonrpc.Response(id, {}, None))
+        await task
+        # Nor is an answer that comes twice, or too late, worth a row.
+        assert not session.answer(jsonrpc.Response(id, {}, None))
+        assert not asks.replies.is_genuine(session, id)
+
+    workers(main)
+    assert not StreamEvent.objects.exists()
+
+
+@real_threads
+def test_an_answer_is_passed_on_once(seldom: None) -> None:
+    async def main(asks: Process, hears: Process) -> None:
+        id, task = await ask(asks, asks.session())
+        elsewhere = hears.session()
+        for _ in range(3):
+            if hears.replies.is_genuine(elsewhere, id):
+                await hears.replies.forward(elsewhere, jsonrpc.Response(id, {}, None))
+        await task
+
+    workers(main, Layer())
+    assert StreamEvent.objects.count() == 1
+
+
+@real_threads
+def test_what_could_not_be_passed_on_may_be_sent_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main(asks: Process, hears: Process) -> None:
+        id, elsewhere = asks.replies.new_id(asks.session()), hears.session()
+
+        async def fail(*_: Any) -> None:
+            raise OperationalError("down")
+
+        with monkeypatch.context() as broken:
+            broken.setattr(hears.feeds, "publish", fail)
+            with pytest.raises(Overloaded, match="send it again"):
+                await hears.replies.forward(elsewhere, jsonrpc.Response(id, {}, None))
+        assert hears.replies.is_genuine(elsewhere, id)
+
+    workers(main)
+
+
+@real_threads
+def test_a_question_is_asked_although_nobody_can_listen_just_now(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every thread may be kept by a call that itself waits for an answer."""
+    monkeypatch.setattr(replies, "PATIENCE", 0.01)
+
+    async def main(asks: Process, hears: Process) -> None:
+        here, opened = asks.feeds.here(), asyncio.Event()
+        follow = here.follow
+
+        async def late(*args: Any, **options: Any) -> Any:
+            await opened.wait()
+            return await follow(*args, **options)
+
+        monkeypatch.setattr(here, "follow", late)
+        id, task = await ask(asks, asks.session())
+        await hears.replies.forward(hears.session(), jsonrpc.Response(id, "while nobody listened", None))
+        opened.set()
+        assert await task == "while nobody listened"
+
+    workers(main)
+
+
+class TestIds:
+    """What a worker can tell of an id that it has never seen."""
+
+    @pytest.fixture
+    def asker(self) -> LoggedReplies:
+        return make("key")
+
+    @pytest.fixture
+    def reader(self) -> LoggedReplies:
+        return make("key")
+
+    def test_one_made_elsewhere_is_genuine(self, asker: LoggedReplies, reader: LoggedReplies) -> None:
+        assert reader.is_genuine(of(1), asker.new_id(of(1)))
+
+    def test_no_two_are_alike(self, asker: LoggedReplies) -> None:
+        assert len({asker.new_id(of(1)) for _ in range(1000)}) == 1000
+
+    def test_any_changed_character_makes_it_invented(self, asker: LoggedReplies, reader: LoggedReplies) -> None:
+        id = asker.new_id(of(1))
+        for place, char in enumerate(id):
+            other = "A" if char != "A" else "B"
+            assert not reader.is_genuine(of(1), id[:place] + other + id[place + 1 :])
+
+    @pytest.mark.parametrize("id", [1, 0, "", ".", "s1", "a.b", "é.ü", "x" * 100_000, "AAAAAAAAAAAAAAAA." + "A" * 22])
+    def test_an_invented_one_is_not_genuine(self, reader: LoggedReplies, id: Any) -> None:
+        assert not reader.is_genuine(of(1), id)
+
+    def test_that_of_another_session_is_not(self, asker: LoggedReplies, reader: LoggedReplies) -> None:
+        assert not reader.is_genuine(of(2), asker.new_id(of(1)))
+        assert not reader.is_genuine(of(11), asker.new_id(of(1)))
+
+    def test_that_of_a_question_which_waits_no_more_is_not(
+        self, asker: LoggedReplies, reader: LoggedReplies, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        id, now = asker.new_id(of(1)), time.time()
+        monkeypatch.setattr(replies, "time", lambda: now + WAIT)
+        assert reader.is_genuine(of(1), id)
+        monkeypatch.setattr(replies, "time", lambda: now + WAIT + replies.SKEW + 1)
+        assert not reader.is_genuine(of(1), id)
+
+    def test_keys_are_rotated(self, reader: LoggedReplies) -> None:
+        old = make("old").new_id(of(1))
+        assert make("new", "old").is_genuine(of(1), old)
+        assert not reader.is_genuine(of(1), old)
+
+    def test_what_is_remembered_is_bounded(self, asker: LoggedReplies, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(replies, "MOST_REMEMBERED", 5)
+        for _ in range(20):
+            asker.new_id(of(1))
+        assert len(asker._settled) == 5
+
+
+def make(*secrets: str) -> LoggedReplies:
+    return LoggedReplies(None, Stamp(secrets, purpose="question"), wait=WAIT)  # type: ignore[arg-type]
+
+
+def of(pk: int) -> Any:
+    return SimpleNamespace(pk=pk)

@@ -1,0 +1,332 @@
+"""What happens to a session in one worker, as the others notice it."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from mcp_django import wiring
+from mcp_django.models import EndReason, StreamEvent
+from mcp_django.models import Session as Row
+from mcp_django.protocol.revisions import LATEST_HANDSHAKE
+from mcp_django.runtime import activity, feed, session_news
+from mcp_django.runtime import sessions as module
+from mcp_django.runtime.activity import Activity, reported
+from mcp_django.runtime.executor import LaneExecutor
+from mcp_django.runtime.feeds import Feeds
+from mcp_django.runtime.session_news import announce_end
+from mcp_django.runtime.sessions import DatabaseSessions
+from mcp_django.server.session import Session
+from mcp_django.signals import session_closed
+
+from .serving import eventually, real_threads, serve
+from .wakes import Layer
+
+pytestmark = real_threads
+
+
+class Flight:
+    """A call in flight, which can say whether it was cancelled."""
+
+    def __init__(self) -> None:
+        self.cancelled, self._loop = asyncio.Event(), asyncio.get_running_loop()
+
+    def cancel(self) -> None:
+        self.cancelled.set()
+
+    def get_loop(self) -> asyncio.AbstractEventLoop:
+        return self._loop
+
+
+class Worker(DatabaseSessions):
+    """A store that hears of others through the log alone, as in a process of its own."""
+
+    def __init__(self, executor: LaneExecutor, layer: Layer | None) -> None:
+        self.feeds = Feeds(executor=lambda: executor, layer=lambda: layer)
+        super().__init__(executor, feeds=lambda: self.feeds)
+        session_closed.disconnect(self._on_closed, sender=Row)
+
+    async def opened(self) -> Session:
+        session = await self.open(
+            owner="ada",
+            revision=LATEST_HANDSHAKE,
+            client_info={"name": "client", "version": "1"},
+            capabilities={},
+            server="default",
+        )
+        session.initialized = True
+        await self.save(session)
+        return session
+
+    async def found(self, session: Session) -> Session:
+        found = await self.load(session.key, "ada")
+        assert found is not None
+        assert self.peek(session.key, "ada") is found
+        return found
+
+    def trusts(self, session: Session) -> bool:
+        return self.peek(session.key, "ada") is not None
+
+
+@pytest.fixture(params=["layer", "poll"])
+def layer(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Layer | None:
+    """With a layer nobody looks without a reason; without one everybody looks now and then."""
+    monkeypatch.setattr(feed, "POLL", 60.0 if request.param == "layer" else 0.05)
+    return Layer() if request.param == "layer" else None
+
+
+def workers(main: Callable[[Worker, Worker], Awaitable[Any]], layer: Layer | None = None) -> None:
+    async def both(executor: LaneExecutor) -> None:
+        ours, theirs = Worker(executor, layer), Worker(executor, layer)
+
+        def announce(*, session: Row, **_: Any) -> None:
+            announce_end(ours.feeds, session)
+
+        # What ends does so in `ours`, or in a third process.
+        session_closed.connect(announce)
+        try:
+            await main(ours, theirs)
+        finally:
+            session_closed.disconnect(announce)
+            ours.feeds._crier.finish()
+            theirs.feeds._crier.finish()
+
+    serve(both, queue=100)
+
+
+@pytest.fixture(autouse=True)
+def _no_other_announcement(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The application's own would tell the feeds of the test's process."""
+    monkeypatch.setattr(wiring.feeds(), "publish_on_commit", lambda *_, **__: None)
+
+
+def end_in_the_admin(session: Session) -> int:
+    return Row.objects.filter(pk=session.pk).end(EndReason.ADMIN)
+
+
+def test_a_session_that_ends_elsewhere_is_unknown_and_its_calls_end(layer: Layer | None) -> None:
+    async def main(ours: Worker, theirs: Worker) -> None:
+        session = await ours.opened()
+        there = await theirs.found(session)
+        there.in_flight[1] = flight = Flight()
+        await ours.end(session, EndReason.CLIENT)
+        await flight.cancelled.wait()
+        assert not theirs.trusts(session)
+        assert await theirs.load(session.key, "ada") is None
+
+    workers(main, layer)
+
+
+@pytest.mark.parametrize("layer", ["layer"], indirect=True)
+@pytest.mark.parametrize("reason", [EndReason.ADMIN, EndReason.LIFETIME, EndReason.QUOTA])
+def test_whoever_ends_it_everybody_hears(layer: Layer | None, reason: str) -> None:
+    async def main(ours: Worker, theirs: Worker) -> None:
+        session = await ours.opened()
+        await theirs.found(session)
+        await ours._executor.run(Row.objects.filter(pk=session.pk).end, reason)
+        await eventually(lambda: not theirs.trusts(session) and not ours.trusts(session))
+
+    workers(main, layer)
+    said = StreamEvent.objects.filter(kind="ended").order_by("seq").values_list("topic", flat=True)
+    assert [topic.partition(":")[0] for topic in said] == ["session", "sessions"]
+
+
+def test_one_that_nobody_has_used_for_long_is_ended_in_silence() -> None:
+    async def main(ours: Worker, theirs: Worker) -> None:
+        session = await ours.opened()
+        await ours._executor.run(Row.objects.filter(pk=session.pk).end, EndReason.IDLE)
+
+    workers(main)
+    assert not StreamEvent.objects.filter(kind="ended").exists()
+
+
+def test_a_call_is_cancelled_wherever_it_runs(layer: Layer | None) -> None:
+    async def main(ours: Worker, theirs: Worker) -> None:
+        session = await ours.opened()
+        there = await theirs.found(session)
+        there.in_flight[7], there.in_flight["7"] = seven, text = Flight(), Flight()
+        await ours.cancel(session, 7)
+        await seven.cancelled.wait()
+        assert not text.cancelled.is_set()
+
+    workers(main, layer)
+
+
+def test_one_that_runs_here_is_cancelled_without_a_row() -> None:
+    async def main(ours: Worker, _: Worker) -> None:
+        session = await ours.opened()
+        session.in_flight[7] = flight = Flight()
+        await ours.cancel(session, 7)
+        assert flight.cancelled.is_set()
+
+    workers(main)
+    assert not StreamEvent.objects.exists()
+
+
+def test_a_client_cannot_fill_the_log_with_cancellations(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "CANCELS", 3)
+    now = 1000.0
+    monkeypatch.setattr(module, "monotonic", lambda: now)
+
+    async def main(ours: Worker, _: Worker) -> None:
+        nonlocal now
+        session, other = await ours.opened(), await ours.opened()
+        for id in range(20):
+            await ours.cancel(session, id)
+        await ours.cancel(other, 1)
+        now += 60
+        await ours.cancel(session, 99)
+
+    workers(main)
+    assert StreamEvent.objects.filter(kind="cancel").count() == 3 + 1 + 1
+
+
+def test_a_level_that_is_set_elsewhere_holds_at_the_next_request(layer: Layer | None) -> None:
+    async def main(ours: Worker, theirs: Worker) -> None:
+        session = await ours.opened()
+        there = await theirs.found(session)
+        session.log_level = "error"
+        await ours.save(session)
+        await eventually(lambda: not theirs.trusts(session))
+        assert ours.trusts(session)
+        assert (await theirs.load(session.key, "ada"), there.log_level) == (there, "error")
+
+    workers(main, layer)
+
+
+def test_while_something_is_open_a_level_holds_without_a_request(layer: Layer | None) -> None:
+    async def main(ours: Worker, theirs: Worker) -> None:
+        session = await ours.opened()
+        there = await theirs.found(session)
+        there.streams += 1
+        session.log_level = "error"
+        await ours.save(session)
+        await eventually(lambda: there.log_level == "error")
+
+    workers(main, layer)
+
+
+def test_initialized_that_is_said_elsewhere_is_heard(layer: Layer | None) -> None:
+    async def main(ours: Worker, theirs: Worker) -> None:
+        session = await ours.open(
+            owner="ada", revision=LATEST_HANDSHAKE, client_info={}, capabilities={}, server="default"
+        )
+        session.streams += 1
+        there = await theirs.load(session.key, "ada")
+        assert there is not None
+        there.initialized = True
+        await theirs.save(there)
+        await eventually(lambda: session.initialized)
+
+    workers(main, layer)
+
+
+def test_the_one_who_opened_a_session_need_not_tell_that_it_is_initialized() -> None:
+    async def main(ours: Worker, _: Worker) -> None:
+        await ours.opened()
+
+    workers(main)
+    assert not StreamEvent.objects.exists()
+
+
+def test_news_are_followed_only_while_something_depends_on_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session_news, "LOOK_EVERY", 0.01)
+    monkeypatch.setattr(feed, "POLL", 0.01)
+    monkeypatch.setattr(feed, "LINGER", 0.0)
+
+    async def main(ours: Worker, theirs: Worker) -> None:
+        session = await ours.opened()
+        there = await theirs.found(session)
+        there.in_flight[1] = Flight()
+        news, trusted = theirs._news, theirs._known[session.key]
+        assert news is not None
+        trusted.fresh_until = 0.0
+        await asyncio.sleep(0.05)  # several looks
+        assert len(news._ears) == 1
+        del there.in_flight[1]
+        await eventually(lambda: not news._ears and not theirs.feeds.here().active)
+        await theirs.found(session)
+        assert len(news._ears) == 1
+
+    workers(main)
+
+
+def test_it_is_not_given_up_while_a_session_is_being_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session_news, "LOOK_EVERY", 0.01)
+
+    async def main(ours: Worker, theirs: Worker) -> None:
+        session, find = await ours.opened(), theirs._find
+
+        def slow_find(*arguments: Any, **options: Any) -> Row | None:
+            time.sleep(0.1)  # several looks
+            return find(*arguments, **options)
+
+        monkeypatch.setattr(theirs, "_find", slow_find)
+        await theirs.found(session)
+        assert theirs._news is not None
+        assert len(theirs._news._ears) == 1
+
+    workers(main)
+
+
+def test_a_log_that_cannot_be_read_keeps_nobody_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main(ours: Worker, theirs: Worker) -> None:
+        session = await ours.opened()
+
+        async def fail(*_: Any, **__: Any) -> None:
+            raise RuntimeError("no log")
+
+        monkeypatch.setattr(theirs.feeds.here(), "follow", fail)
+        await theirs.found(session)
+        monkeypatch.undo()
+
+    workers(main)
+
+
+class TestActivity:
+    """Counts for people, over all processes."""
+
+    @pytest.fixture(autouse=True)
+    def _often(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(session_news, "LOOK_EVERY", 0.05)
+
+    def test_processes_report_what_is_open_and_when_nothing_is_any_more(self) -> None:
+        async def main(ours: Worker, theirs: Worker) -> None:
+            session = await ours.opened()
+            there = await theirs.found(session)
+            session.in_flight |= {1: Flight(), 2: Flight()}
+            there.in_flight[3] = Flight()
+            there.streams = 1
+            while (found := await ours._executor.run(reported)) != {session.pk: Activity(3, 1)}:
+                assert set(found) <= {session.pk}
+            session.in_flight.clear()
+            there.in_flight.clear()
+            there.streams = 0
+            while await ours._executor.run(reported):
+                pass
+
+        workers(main)
+
+    def test_a_process_without_anything_open_writes_nothing(self) -> None:
+        async def main(ours: Worker, _: Worker) -> None:
+            await ours.opened()
+            await asyncio.sleep(0.2)  # several looks
+
+        workers(main)
+        assert not StreamEvent.objects.exists()
+
+    def test_what_was_not_repeated_is_not_believed(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        async def main(ours: Worker, _: Worker) -> None:
+            session = await ours.opened()
+            session.in_flight[1] = Flight()
+            while not await ours._executor.run(reported):
+                pass
+            monkeypatch.setattr(activity, "BELIEVED", -60.0)
+            assert await ours._executor.run(reported) == {}
+            session.in_flight.clear()
+            ours._known[session.key].fresh_until = 0.0
+            await eventually(lambda: ours._news is not None and not ours._news._ears)
+
+        workers(main)

@@ -1,0 +1,316 @@
+"""`once(durable=True)`: begun at most once, whatever is sent again."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from mcp_django import Context, ToolError
+from mcp_django.protocol import jsonrpc
+from mcp_django.protocol.errors import InvalidParams
+from mcp_django.server import once as module
+from tests.server.engine import HANDSHAKE, STATELESS, Peer, accept, make_server, somebody
+
+ERAS = [HANDSHAKE, STATELESS]
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "WAIT", 0.05)
+
+
+class Till:
+    """Takes money, and counts how often."""
+
+    def __init__(self) -> None:
+        self.runs = 0
+        self.fails: BaseException | None = None
+        self.entered, self.opened = asyncio.Event(), asyncio.Event()
+        self.opened.set()
+
+    async def charge(self) -> dict[str, Any]:
+        self.runs += 1
+        self.entered.set()
+        await self.opened.wait()
+        if self.fails is not None:
+            raise self.fails
+        return {"receipt": self.runs, "note": "a\0b"}
+
+
+def selling(till: Till, **options: Any) -> Any:
+    server = make_server(options=options)
+
+    @server.tool
+    async def buy(ctx: Context, amount: int = 1) -> str:
+        paid = await ctx.once("charge", till.charge, durable=True)
+        return str(paid["receipt"])
+
+    @server.tool
+    async def buy_if(ctx: Context) -> str:
+        if not await ctx.elicit("Pay?", bool, key="pay"):
+            return "no"
+        paid = await ctx.once("charge", till.charge, durable=True)
+        await ctx.elicit("Wrap it?", bool, key="wrap")
+        return str(paid["receipt"])
+
+    return server
+
+
+async def first_round(peer: Peer, tool: str = "buy", **more: Any) -> dict[str, Any]:
+    """The parameters of the next round, of a client that has just been given a state."""
+    result = await peer.request("tools/call", {"name": tool, "arguments": {}, **more})
+    assert result["resultType"] == "input_required"
+    return {"name": tool, "arguments": {}, "requestState": result["requestState"]}
+
+
+def text(result: dict[str, Any]) -> str:
+    return str(result["content"][0]["text"])
+
+
+@pytest.mark.parametrize("version", ERAS)
+async def test_it_runs_once_and_gives_its_value(version: str) -> None:
+    till = Till()
+    peer = Peer(selling(till), version=version, answer=lambda *_: accept(value=True))
+    assert await peer.text("buy") == "1"
+    assert await peer.text("buy_if") == "2"
+    assert till.runs == 2
+
+
+async def test_the_client_holds_the_name_of_the_conversation_before_anything_runs() -> None:
+    till = Till()
+    result = await Peer(selling(till)).call("buy")
+    assert (result["resultType"], "inputRequests" in result, till.runs) == ("input_required", False, 0)
+    assert isinstance(result["requestState"], str)
+
+
+async def test_a_round_that_is_sent_again_gets_the_same_value() -> None:
+    till = Till()
+    peer = Peer(selling(till))
+    again = await first_round(peer)
+    assert [text(await peer.request("tools/call", again)) for _ in range(3)] == ["1", "1", "1"]
+    assert till.runs == 1
+
+
+async def test_no_replay_of_an_older_round_runs_it_again() -> None:
+    till = Till()
+    peer = Peer(selling(till))
+    asked = await first_round(peer, "buy_if")
+    paid = {**asked, "inputResponses": {"pay": accept(value=True)}}
+    wrapping = await peer.request("tools/call", paid)
+    for params in (paid, asked, paid):
+        await peer.request("tools/call", params)
+    done = {**asked, "requestState": wrapping["requestState"], "inputResponses": {"wrap": accept(value=True)}}
+    assert text(await peer.request("tools/call", done)) == "1"
+    assert till.runs == 1
+
+
+async def test_two_conversations_are_two_purchases() -> None:
+    till = Till()
+    peer = Peer(selling(till))
+    for _ in range(2):
+        await peer.request("tools/call", await first_round(peer))
+    assert till.runs == 2
+
+
+async def test_an_attempt_that_comes_meanwhile_waits_for_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "WAIT", 10.0)
+    till = Till()
+    till.opened.clear()
+    peer = Peer(selling(till))
+    again = await first_round(peer)
+    attempts = [asyncio.ensure_future(peer.request("tools/call", again)) for _ in range(5)]
+    await till.entered.wait()
+    till.opened.set()
+    assert [text(result) for result in await asyncio.gather(*attempts)] == ["1"] * 5
+    assert till.runs == 1
+
+
+async def test_what_does_not_end_in_time_is_unknown() -> None:
+    till = Till()
+    till.opened.clear()
+    peer = Peer(selling(till))
+    again = await first_round(peer)
+    attempt = asyncio.ensure_future(peer.request("tools/call", again))
+    await till.entered.wait()
+    result = await peer.request("tools/call", again)
+    assert result["isError"] is True
+    assert "has not ended" in text(result)
+    till.opened.set()
+    assert text(await attempt) == "1"
+    assert text(await peer.request("tools/call", again)) == "1"
+    assert till.runs == 1
+
+
+async def test_a_claim_whose_holder_died_is_not_run_again() -> None:
+    till = Till()
+    server = selling(till)
+    peer = Peer(server)
+    again = await first_round(peer)
+
+    async def die(*_: Any) -> None:
+        """What a process does that is killed: nothing more."""
+
+    server.ledger.record = die
+    await peer.request("tools/call", again)
+    result = await peer.request("tools/call", again)
+    assert (result["isError"], till.runs) == (True, 1)
+    assert "not done again" in text(result)
+
+
+async def test_a_tool_error_is_told_again_and_not_tried_again() -> None:
+    till = Till()
+    till.fails = ToolError("No funds")
+    peer = Peer(selling(till))
+    again = await first_round(peer)
+    results = [await peer.request("tools/call", again) for _ in range(3)]
+    assert {(result["isError"], text(result)) for result in results} == {(True, "No funds")}
+    assert till.runs == 1
+
+
+async def test_after_any_other_failure_nobody_knows_what_took_effect() -> None:
+    till = Till()
+    till.fails = TimeoutError("the bank does not answer: secret")
+    peer = Peer(selling(till))
+    again = await first_round(peer)
+    first, second = [await peer.request("tools/call", again) for _ in range(2)]
+    assert text(first).startswith("Internal error")
+    assert "did not end well" in text(second)
+    assert "secret" not in text(first) + text(second)
+    assert till.runs == 1
+
+
+@pytest.mark.parametrize("version", ERAS)
+async def test_a_call_that_is_cancelled_meanwhile_leaves_it_unknown(version: str) -> None:
+    till = Till()
+    till.opened.clear()
+    server = selling(till)
+    peer = Peer(server, version=version)
+    params = await first_round(peer) if version == STATELESS else {"name": "buy", "arguments": {}}
+    attempt = asyncio.ensure_future(peer.request("tools/call", params))
+    await till.entered.wait()
+    attempt.cancel()
+    await asyncio.wait([attempt])
+    assert list(server.ledger.outcomes.values()) == [{}]
+    if version == STATELESS:
+        assert (await peer.request("tools/call", params))["isError"] is True
+    assert till.runs == 1
+
+
+async def test_a_request_that_repeats_an_id_of_its_session_gets_the_same_value(monkeypatch: Any) -> None:
+    till = Till()
+    peer = Peer(selling(till), version=HANDSHAKE)
+    for ids in ([7, 7, "7", 8], [7]):
+        peer._ids = iter(ids)
+        assert [await peer.text("buy") for _ in ids] == ["1", "1", "2", "3"][: len(ids)]
+    assert till.runs == 3
+    # With other arguments it is another request, however careless the client is with its ids.
+    peer._ids = iter([7])
+    assert await peer.text("buy", amount=2) == "4"
+
+
+async def test_a_foreign_caller_has_claims_of_its_own() -> None:
+    till = Till()
+    server = selling(till)
+    ada, bob = (Peer(server, principal=somebody(name=name), version=HANDSHAKE) for name in ("ada", "bob"))
+    for peer in (ada, bob):
+        peer._ids = iter([1])
+        await peer.text("buy")
+    assert till.runs == 2
+
+
+async def test_answers_that_come_without_a_state_are_kept_until_there_is_one() -> None:
+    till = Till()
+    peer = Peer(selling(till))
+    again = await first_round(peer, "buy_if", inputResponses={"pay": accept(value=True)})
+    result = await peer.request("tools/call", again)
+    assert (list(result["inputRequests"]), till.runs) == (["wrap"], 1)
+
+
+async def test_a_key_twice_is_a_mistake() -> None:
+    server = make_server()
+
+    @server.tool
+    async def twice(ctx: Context) -> None:
+        await ctx.once("a", lambda: 1)
+        await ctx.once("a", lambda: 2, durable=True)
+
+    assert "Internal error" in await Peer(server).error("twice")
+
+
+async def test_what_runs_once_must_not_ask() -> None:
+    server = make_server(options={"expose_errors": True})
+
+    @server.tool
+    async def ask(ctx: Context) -> None:
+        await ctx.once("a", lambda: ctx.elicit("Sure?", bool), durable=True)
+
+    peer = Peer(server, answer=lambda *_: accept(value=True))
+    assert "may not ask; ask before it" in await peer.error("ask")
+
+
+async def test_a_question_beside_it_is_asked_in_the_same_round() -> None:
+    till = Till()
+    server = make_server()
+
+    @server.tool
+    async def both(ctx: Context) -> str:
+        paid, answer = await ctx.gather(
+            ctx.once("charge", till.charge, durable=True), ctx.elicit("Which?", str, key="which")
+        )
+        return f"{paid['receipt']} {answer.data}"
+
+    peer = Peer(server, answer=lambda *_: accept(value="blue"))
+    assert await peer.text("both") == "1 blue"
+    assert (peer.rounds, till.runs) == (1, 1)
+
+
+class TestSingleUse:
+    """`single_use_state`: the option of a tool."""
+
+    @staticmethod
+    def server(**options: Any) -> Any:
+        server = make_server()
+
+        @server.tool(**options)
+        async def confirm(ctx: Context) -> str:
+            return (await ctx.elicit("Sure?", bool, key="sure")).action
+
+        return server
+
+    async def test_a_state_counts_once(self) -> None:
+        peer = Peer(self.server(single_use_state=True))
+        params = {**await first_round(peer, "confirm"), "inputResponses": {"sure": accept(value=True)}}
+        assert text(await peer.request("tools/call", params)) == "accept"
+        with pytest.raises(InvalidParams, match=r"^Invalid or expired state$"):
+            await peer.request("tools/call", params)
+
+    async def test_each_round_has_a_state_of_its_own(self) -> None:
+        peer = Peer(self.server(single_use_state=True))
+        again = await first_round(peer, "confirm")
+        for _ in range(3):
+            result = await peer.request("tools/call", again)
+            again["requestState"] = result["requestState"]
+
+    async def test_without_the_option_it_counts_until_it_expires(self) -> None:
+        peer = Peer(self.server())
+        params = {**await first_round(peer, "confirm"), "inputResponses": {"sure": accept(value=True)}}
+        assert [text(await peer.request("tools/call", params)) for _ in range(2)] == ["accept", "accept"]
+
+    async def test_of_many_at_once_one_counts(self) -> None:
+        peer = Peer(self.server(single_use_state=True))
+        params = {**await first_round(peer, "confirm"), "inputResponses": {"sure": accept(value=True)}}
+        results = await asyncio.gather(*(peer.request("tools/call", params) for _ in range(10)), return_exceptions=True)
+        assert sum(isinstance(result, dict) for result in results) == 1
+        assert sum(isinstance(result, InvalidParams) for result in results) == 9
+
+    async def test_a_state_that_does_not_open_uses_nothing_up(self) -> None:
+        server = self.server(single_use_state=True)
+        peer = Peer(server)
+        params = await first_round(peer, "confirm")
+        with pytest.raises(InvalidParams):
+            await peer.request("tools/call", {**params, "requestState": params["requestState"] + "x"})
+        assert server.ledger.spent == set()
+
+
+def test_values_are_those_that_json_carries() -> None:
+    assert module.through_json((1, {"a": None})) == jsonrpc.loads(b'[1,{"a":null}]')
