@@ -1,7 +1,9 @@
 """Samples of the client's model: tools, values, and what a replayed handler does not do again."""
 
 import asyncio
-from collections.abc import Callable
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,16 +16,18 @@ from mcp_django import (
     ImageContent,
     Provider,
     SamplingMessage,
+    Server,
     ToolError,
     ToolResultContent,
     ToolUseContent,
     current_call,
 )
 from mcp_django.protocol.errors import MissingClientCapability
+from mcp_django.runtime.executor import LaneExecutor
 from mcp_django.server import toolbox
 from mcp_django.server.ask import AskLimits
 from mcp_django.server.decorators import build_tool
-from tests.server.engine import HANDSHAKE, STATELESS, Peer, accept, make_server, somebody
+from tests.server.engine import HANDSHAKE, STATELESS, Peer, accept, make_server, ports, somebody
 
 ERAS = [HANDSHAKE, STATELESS]
 CAPABLE: dict[str, Any] = {"sampling": {"tools": {}, "context": {}}, "elicitation": {}}
@@ -226,15 +230,51 @@ async def test_a_tool_that_takes_too_long_fails_alone() -> None:
     assert peer.said[-1]["params"]["data"] == "still speaking"
 
 
+class Watched(LaneExecutor):
+    """Lanes that count whose thread waits without one."""
+
+    waiting = 0
+
+    @contextlib.contextmanager
+    def parking(self) -> Iterator[None]:
+        with super().parking():
+            self.waiting += 1
+            yield
+            self.waiting -= 1
+
+
+@pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("version", ERAS)
-def test_a_plain_handler_lets_the_model_use_plain_functions(version: str) -> None:
-    def handler(ctx: Context) -> str:
-        return str(ctx.sync.sample("2 and 3?", tools=[add]).text)
+def test_a_plain_handler_gives_its_lane_up_for_the_model_and_not_for_the_tools_it_uses(version: str) -> None:
+    threads: list[int] = []
+    waiting: list[tuple[str, int]] = []
+    executor = Watched(lanes=1, queue=4)
+    server = Server("tests", "1", ports=ports(executor=executor))
+
+    @server.tool
+    def ask(ctx: Context) -> str:
+        def enrol(group: str) -> str:
+            threads.append(threading.get_ident())
+            waiting.append(("tool", executor.waiting))
+            return Group.objects.create(name=group).name
+
+        threads.append(threading.get_ident())
+        said = str(ctx.sync.sample("Go", tools=[enrol]).text)
+        return f"{said}: {Group.objects.filter(name='somebody').count()}"
+
+    class Watching(Model):
+        def __call__(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
+            waiting.append(("model", executor.waiting))
+            return super().__call__(method, params)
 
     async def run() -> str:
-        return await sampling(handler, Model([use("add", a=2, b=3)], "five"), version).text("ask")
+        model = Watching([use("enrol", group="somebody")], "done")
+        return await Peer(server, version=version, answer=model, capabilities=CAPABLE).text("ask")
 
-    assert asyncio.run(run()) == "five"
+    assert asyncio.run(run()) == "done: 1"
+    assert len(set(threads)) == 1
+    parked = int(version == HANDSHAKE)
+    assert waiting == [("model", parked), ("tool", 0), ("model", parked)]
 
 
 async def test_what_happens_in_a_tool_of_the_loop_is_no_affair_of_the_call_around_it() -> None:
