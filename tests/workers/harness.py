@@ -25,7 +25,7 @@ APPS = [
     "django.contrib.auth",
     "mcp_django",
     "tests.servers.site",
-    "tests.workers.site",
+    "tests.workers.speaking",
 ]
 LIMITS = {"LANES": 8, "IN_FLIGHT": 100}
 
