@@ -27,7 +27,7 @@ APPS = [
     "tests.servers.site",
     "tests.workers.speaking",
 ]
-LIMITS = {"LANES": 8, "IN_FLIGHT": 100}
+LIMITS = {"LANES": 8, "IN_FLIGHT": 100, "KEEP_ALIVE": 1}
 
 
 class Workers:
