@@ -8,7 +8,6 @@ import time
 from mcp_django import Context, resource, tool, wiring
 from mcp_django.notifications import broadcast, notify_resource_updated
 from mcp_django.runtime.events import Draft
-from mcp_django.runtime.sessions import topic_of
 from tests.servers.site.events import noted
 
 CRY = "notifications/tests/cry"
@@ -32,7 +31,7 @@ async def tell(source: str, number: int, ctx: Context) -> int:
     data = {"source": source, "number": number, "at": time.monotonic()}
     params = {"level": "info", "data": data}
     message = {"jsonrpc": "2.0", "method": "notifications/message", "params": params}
-    await wiring.feeds().publish(Draft(topic_of(ctx.session.pk), "message", message))
+    await wiring.feeds().publish(Draft(f"session:{ctx.session.pk}", "message", message))
     return number
 
 
