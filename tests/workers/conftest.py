@@ -19,6 +19,8 @@ def running() -> Iterator[Workers]:
     """Two workers for the whole run, because starting them takes a while."""
     with ExitStack() as stack:
         database = stack.enter_context(new_postgres() if AT_FULL else new_sqlite())
+        # As docs/howto/deploy.md has it for a project behind `asgi.mount`.
+        database["CONN_MAX_AGE"] = 600
         redis = stack.enter_context(own_redis()) if AT_FULL else None
         yield stack.enter_context(workers(database, redis))
 
