@@ -6,7 +6,7 @@ import threading
 import time
 
 from mcp_django import Context, resource, tool, wiring
-from mcp_django.notifications import broadcast, notify_resource_updated
+from mcp_django.notifications import abroadcast, anotify_resource_updated, notify_resource_updated
 from mcp_django.runtime.events import Draft
 from tests.servers.site.events import noted
 
@@ -38,7 +38,7 @@ async def tell(source: str, number: int, ctx: Context) -> int:
 @tool()
 async def change(source: str, number: int) -> int:
     """Say that a resource has changed."""
-    await notify_resource_updated(f"item://{source}/{number}")
+    await anotify_resource_updated(f"item://{source}/{number}")
     return number
 
 
@@ -54,7 +54,7 @@ async def change_in_thread(source: str, number: int) -> int:
 @tool()
 async def cry(source: str, number: int) -> int:
     """Say something to everybody."""
-    await broadcast(CRY, {"source": source, "number": number})
+    await abroadcast(CRY, {"source": source, "number": number})
     return number
 
 
