@@ -85,6 +85,11 @@ async def request(port: int, method: str, headers: Mapping[str, str], body: byte
         stream.cut(reset=False)
 
 
+def returned(result: Message) -> Any:
+    """What a tool returned, in any revision; structured content came with the third."""
+    return json.loads(result["content"][0]["text"])
+
+
 class Refused(Exception):
     """The server answered with another status than the one that was hoped for."""
 
@@ -157,7 +162,7 @@ class Person:
         result = await self.result(port, "tools/call", {"name": tool, "arguments": arguments or {}}, name=tool)
         if result.get("isError"):
             raise Refused(200, result)
-        return result["structuredContent"]["result"]
+        return returned(result)
 
     async def notify(self, port: int, method: str, params: Message | None = None) -> int:
         """Send a notification; the status, which says whether it was taken."""

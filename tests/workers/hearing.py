@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from typing import Any
 
-from tests.workers.client import Message, Person, Stream
+from tests.workers.client import Message, Person, Stream, returned
 from tests.workers.ledger import Said
 
 Place = Callable[[], int]
@@ -170,7 +170,7 @@ class Caller:
 
     def _take(self, message: Message) -> None:
         if "method" not in message:
-            self.result = message["result"]["structuredContent"]["result"]
+            self.result = returned(message["result"])
         elif message["method"] == "notifications/progress":
             self.numbers.append(int(message["params"]["progress"]))
         else:
