@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import time
@@ -31,9 +32,11 @@ class Redis:
     def start(self) -> None:
         """Start it and wait until it answers. Raises AssertionError when it does not."""
         options = ["--port", str(self.port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]
+        # It ends with its standard input, so that a test run that was killed leaves none behind.
+        with_us = '"$@" & cat; kill -9 $!'
         self._process = subprocess.Popen(
-            [self._program, *options],
-            stdin=subprocess.DEVNULL,
+            ["/bin/sh", "-c", with_us, "redis", self._program, *options],
+            stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             start_new_session=True,
@@ -47,8 +50,8 @@ class Redis:
     def stop(self) -> None:
         """Take it away at once, with every connection and subscription it has."""
         if self._process is not None:
-            self._process.kill()
-            self._process.wait(PATIENCE)
+            os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.communicate(timeout=PATIENCE)
             self._process = None
 
     def _answers(self) -> bool:
