@@ -151,11 +151,13 @@ class Caller:
     async def _read(self, connecting: AbstractAsyncContextManager[Stream]) -> None:
         """One connection."""
         now = asyncio.get_running_loop().time
-        soon = now() + (SILENCE if self._last_id is None else self._chance.uniform(*CONNECTED))
-        async with asyncio.timeout_at(soon) as patience, connecting as stream:
+        # A worker that does not run the call takes its time to find out that nobody does: it asks for seconds.
+        async with asyncio.timeout(SILENCE) as patience, connecting as stream:
             if stream.status != 200:
                 self.refused = stream.status
                 return
+            if self._last_id is not None:
+                patience.reschedule(now() + self._chance.uniform(*CONNECTED))
             self.connections += 1
             try:
                 async for event in stream.events():
