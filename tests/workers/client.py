@@ -47,13 +47,14 @@ class Stream:
                 yield event
 
     async def messages(self) -> AsyncIterator[Message]:
-        """The JSON-RPC messages of the answer, whether it is a stream or not."""
-        if self.headers.get("content-type", "").startswith("text/event-stream"):
+        """The JSON-RPC messages of the answer, whether it is a stream or not; none of a refusal in words."""
+        kind = self.headers.get("content-type", "")
+        if kind.startswith("text/event-stream"):
             async for event in self.events():
                 if event.data:
                     yield json.loads(event.data)
-        elif body := b"".join([piece async for piece in self._pieces()]):
-            yield json.loads(body)
+        elif kind.startswith("application/json"):
+            yield json.loads(b"".join([piece async for piece in self._pieces()]))
 
     def cut(self, *, reset: bool) -> None:
         """Hang up, with RST or with FIN, whatever is still unread."""

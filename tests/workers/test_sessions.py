@@ -79,13 +79,13 @@ async def test_a_session_that_is_deleted_on_one_worker_is_unknown_on_the_other(e
 async def test_a_session_that_another_process_ends_has_ended_on_all_workers(either: Workers) -> None:
     """What the admin's actions do, in a process that serves nobody."""
     async with AsyncExitStack() as stack:
-        person = await Person.initialized("thrown out", either.ports[0])
+        person = await Person.initialized("thrown-out", either.ports[0])
         streams = [await opened(stack, person, either.ports[1])]
         for number, port in enumerate(either.ports):
             streams.append(await begun(stack, person, port, f"thrown-{number}-{person.key}"))
         code = """
             from mcp_django.models import Session
-            print(Session.objects.filter(owner__contains="thrown out").end("ended by hand"))
+            print(Session.objects.filter(owner__contains="thrown-out").end("ended by hand"))
         """
         assert int(await asyncio.to_thread(either.run, code)) == 1
         for port in either.ports:
@@ -99,7 +99,7 @@ async def test_a_session_that_another_process_ends_has_ended_on_all_workers(eith
 async def test_a_cancellation_that_lands_on_the_other_worker_cancels(either: Workers) -> None:
     here, there = either.ports
     async with AsyncExitStack() as stack:
-        person = await Person.initialized("changing their mind", here)
+        person = await Person.initialized("fickle", here)
         gone, stays = f"gone-{person.key}", f"stays-{person.key}"
         cancelled = await begun(stack, person, here, gone)
         id = person.last_id
