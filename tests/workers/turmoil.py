@@ -24,9 +24,9 @@ class Plan:
     """How much of everything."""
 
     sessions: int = 24
-    told: int = 18
+    told: int = 22
     """Messages to each session."""
-    changed: int = 12
+    changed: int = 8
     """Resources of each session's own that change."""
     shared: int = 5
     """Things that each of two criers says to all, and resources that each of them changes for all."""
@@ -34,7 +34,7 @@ class Plan:
     """Of each session."""
     counted: int = 20
     """Messages of each call before its answer."""
-    seconds: float = 5.0
+    seconds: float = 4.0
     """How long the telling takes, about."""
     seed: int = 1
 
@@ -42,6 +42,11 @@ class Plan:
     def messages(self) -> int:
         """What each session is to hear on its own stream."""
         return self.told + self.changed + 4 * self.shared
+
+    @property
+    def reconnects(self) -> int:
+        """With fewer the run proves little."""
+        return 5 * self.sessions
 
 
 @dataclass
