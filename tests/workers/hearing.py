@@ -136,6 +136,9 @@ class Caller:
         """Was it cut off before it had been told anything? Then there is nothing to resume."""
         self._last_id: str | None = None
 
+    def __repr__(self) -> str:
+        return f"<{self.person.name}: {self.numbers}, result {self.result}, refused {self.refused}>"
+
     async def call(self, tool: str, arguments: Message) -> None:
         """Call, and read the answer to its end through all cuts."""
         self.port = self._place()
