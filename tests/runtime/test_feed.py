@@ -141,6 +141,31 @@ def test_a_resume_misses_nothing_and_repeats_nothing_while_events_pour_in() -> N
     run(main)
 
 
+def test_what_arrives_while_the_past_is_being_read_comes_after_it(seldom: None) -> None:
+    async def main(feeds: Feeds) -> None:
+        heard, feed = Heard(), feeds.here()
+        [mark, _] = await feeds.publish(Draft("a", "message", 0), Draft("a", "message", 1))
+        await feed.follow("b", Heard())
+        reading, over = threading.Event(), threading.Event()
+
+        def read(*args: Any, **kwargs: Any) -> list[Event]:
+            reading.set()
+            assert over.wait(20)
+            return EventLog().read(*args, **kwargs)
+
+        feed._log.read = read  # type: ignore[method-assign]
+        following = asyncio.create_task(feed.follow("a", heard, after=mark.seq))
+        assert await asyncio.to_thread(reading.wait, 20)
+        [event] = await feeds.publish(Draft("a", "message", 2))
+        await eventually(lambda: feed.position == event.seq)
+        assert heard == []
+        over.set()
+        await following
+        assert heard == [1, 2]
+
+    run(main)
+
+
 def append(*drafts: Draft) -> list[Event]:
     """What another process does, whose wake is lost."""
     try:
@@ -225,8 +250,9 @@ def test_deleted_events_do_not_hold_up_the_rest() -> None:
 
 
 def append_and_delete(count: int = 3) -> list[Event]:
-    events = LOG.append([Draft("a", "message", n) for n in range(1, 5)])
-    StreamEvent.objects.filter(seq__in=[event.seq for event in events if event.payload != 3 or count == 4]).delete()
+    with transaction.atomic():
+        events = LOG.append([Draft("a", "message", n) for n in range(1, 5)])
+        StreamEvent.objects.filter(seq__in=[event.seq for event in events if event.payload != 3 or count == 4]).delete()
     connections.close_all()
     return events
 
