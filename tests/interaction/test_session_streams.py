@@ -159,7 +159,8 @@ async def test_the_id_moves_on_with_what_others_are_told(limits, latest_legacy):
     await leave(exchange)
 
 
-async def test_what_the_log_has_lost_is_refused_and_not_left_out(latest_legacy):
+@pytest.mark.parametrize("kept", [0, 1])
+async def test_what_the_log_has_lost_is_refused_and_not_left_out(latest_legacy, kept):
     client = await latest_legacy()
     exchange = await opened(client)
     await say(client, 1)
@@ -167,7 +168,7 @@ async def test_what_the_log_has_lost_is_refused_and_not_left_out(latest_legacy):
     await leave(exchange)
     await say(client, 2)
     await say(client, 3)
-    await wiring.executor().run(_forget_the_oldest_but, 1)
+    await wiring.executor().run(_forget_the_oldest_but, kept)
     reply = await client.listen(exchange.last_id).reply()
     assert (reply.status, b"not kept" in reply.body) == (400, True)
 
