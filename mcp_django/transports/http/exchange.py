@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Mapping
 from contextvars import Context
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 from ...auth.authenticate import Authenticator
@@ -280,7 +280,8 @@ class Exchange:
                     kwargs=request.kwargs,
                     make_request=request.make_request,
                 )
-                return Stream(self._stream_headers(headers), await streams.open(session, connection))
+                admitted = partial(self._authenticator.authenticate, headers, peer=request.peer)
+                return Stream(self._stream_headers(headers), await streams.open(session, connection, admitted))
         raise TransportRefusal(405, ((b"allow", self._methods(request)),))
 
     async def _session(self, headers: Headers, principal: Principal, *, optional: bool) -> Session | None:
