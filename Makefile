@@ -52,7 +52,7 @@ bench: environment ## measure this server and its peers side by side
 conformance: environment ## run the official conformance suite (fetches it, and Node 22 if needed, from npm)
 	@exec $(python) -m tests.conformance $(ARGS)
 
-clients: environment ## try real clients (the mcp package of both majors, the Inspector) on the fixtures, or ARGS=URL
+clients: environment ## try real clients (Python's and TypeScript's, of both majors, the Inspector) on the fixtures, or ARGS=URL
 	@exec $(python) -m tests.clients $(ARGS)
 
 clean: ## remove environments and caches

@@ -23,6 +23,7 @@ from .protocol.content import (
     TextResourceContents,
 )
 from .protocol.errors import MCPError, ToolError
+from .protocol.sampling import SamplingMessage, ToolResultContent, ToolUseContent
 from .protocol.trace import TraceContext
 from .protocol.types import Annotations, Icon, ToolAnnotations
 from .server.call import Call
@@ -36,6 +37,7 @@ from .server.ports import Principal
 from .server.primitives import Completion
 from .server.providers import Provider
 from .server.results import PromptResult, ResourceResult, ToolResult
+from .server.sampling import Sample
 from .server.server import Server
 from .server.toolset import Toolset, register
 
@@ -70,12 +72,16 @@ __all__ = [
     "Provider",
     "ResourceLink",
     "ResourceResult",
+    "Sample",
+    "SamplingMessage",
     "Server",
     "TextContent",
     "TextResourceContents",
     "ToolAnnotations",
     "ToolError",
     "ToolResult",
+    "ToolResultContent",
+    "ToolUseContent",
     "Toolset",
     "TraceContext",
     "abroadcast",

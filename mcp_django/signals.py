@@ -28,3 +28,19 @@ call_finished = Signal()
 - `reference`, the one that a bug's answer and the log have, or None
 - `error`, the exception that the client was answered with (an MCPError, or one with a text about a limit), or None
 """
+
+subscribed = Signal()
+"""A client wants to be told when a resource changes. Sent with
+
+- `server`, the alias of the server, and `uri`, that of the resource
+- `owner`, the key of the principal
+- `session`, the primary key of the Session that subscribed (`resources/subscribe`), or None for a stream of the
+  stateless era (`subscriptions/listen`), which ends with its connection
+
+There is no sender. Receivers are told soon after; nobody waits for them.
+"""
+
+unsubscribed = Signal()
+"""A client is told no more of a resource, because it said so, its stream ended or its session did. Sent as
+`subscribed` is, once for each time that was; a worker that is killed sends none for its streams.
+"""

@@ -1,6 +1,8 @@
 """`path("", include("mcp_django.urls"))` serves every server of `MCP["SERVERS"]` at its path: `/mcp`, unless it says
 otherwise.
 
+Beside them stand the two views around pages that people are sent to (`ctx.elicit_url`), below `mcp/page/`.
+
 Each path works with and without a slash at its end: a redirect would turn the POST into a GET.
 
 A setting that cannot be used does not break the URLconf, where the traceback would hide what the system checks say of
@@ -15,9 +17,11 @@ from django.dispatch import receiver
 from django.urls import URLPattern, clear_url_caches, path
 
 from .conf import forget, is_usable, servers
+from .runtime.pages import DONE, OPEN
 from .transports.http.endpoint import get_exchange
 from .transports.http.health import PATH as HEALTHZ
 from .transports.http.health import Health
+from .transports.http.pages import open_page, page_done
 from .transports.http.view import as_view
 from .wiring import lifecycle
 
@@ -31,7 +35,14 @@ def _patterns() -> list[URLPattern]:
         patterns += [path(server.path, view, name=alias), path(f"{server.path}/", view)]
         if server.healthz and is_usable():
             health += [path(f"{server.path}/{HEALTHZ}{slash}", Health(lifecycle).view) for slash in ("", "/")]
-    return patterns + health
+    return (
+        patterns
+        + health
+        + [
+            path("mcp/page/<str:token>", open_page, name=OPEN),
+            path("mcp/page/<str:token>/done", page_done, name=DONE),
+        ]
+    )
 
 
 urlpatterns = _patterns()

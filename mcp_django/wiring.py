@@ -19,22 +19,30 @@ from django.utils.module_loading import import_string
 from . import conf
 from .auth.authenticate import Authenticator
 from .auth.policy import Policy
+from .auth.principal import FRESH, forget_rights
 from .auth.verifiers import PersonalTokenVerifier, Verifier, as_verifier
 from .conf.options import Limits
 from .conf.project import middleware
 from .exceptions import translate
+from .forms.questions import form_question
 from .protocol.revisions import Era
 from .protocol.types import Implementation
+from .runtime.call_streams import ProcessStreams
+from .runtime.event_ids import EventIds
 from .runtime.executor import LaneExecutor
 from .runtime.feeds import Feeds
 from .runtime.hub import find_layer
 from .runtime.lifecycle import Lifecycle
+from .runtime.list_watch import ListWatch
 from .runtime.lists import SessionLists
 from .runtime.observer import CallObserver
 from .runtime.once import DatabaseLedger
+from .runtime.pages import SitePages
 from .runtime.replies import LoggedReplies
+from .runtime.rings import Bounds
 from .runtime.seal import Seal, Stamp
 from .runtime.sessions import DatabaseSessions
+from .runtime.subscriptions import Listens, LoggedChanges
 from .runtime.tracing import find_tracing
 from .server.ask import AskLimits
 from .server.providers import Provider
@@ -82,8 +90,11 @@ def _make_server(alias: str) -> Server:
         capabilities=described.capabilities,
         expose_errors=settings.expose_internal_errors and conf.debug(),
         batch=settings.limits.batch,
+        subscriptions=settings.limits.subscriptions,
         ask=_ask_limits(settings.limits),
         healthz=described.healthz,
+        enable_get=described.enable_get,
+        allow_delete=described.allow_delete,
     )
     return Server(
         info,
@@ -104,7 +115,12 @@ def executor() -> LaneExecutor:
     """The lanes of this process, shared by all servers."""
     settings = conf.get_settings()
     limits = settings.limits
-    return LaneExecutor(lanes=limits.lanes, queue=limits.lane_queue, interrupt=settings.interrupt_sql)
+    return LaneExecutor(
+        lanes=limits.lanes,
+        queue=limits.lane_queue,
+        parked=limits.waiting_threads,
+        interrupt=settings.interrupt_sql,
+    )
 
 
 @functools.cache
@@ -133,7 +149,40 @@ def feeds() -> Feeds:
         executor=log_executor,
         layer=lambda: find_layer(conf.get_settings().channel_layer),
         keep=lambda: conf.get_settings().limits.event_ttl,
+        watch=lambda feeds: ListWatch(
+            feeds.publish, server=get_server, executor=executor, forget_rights=forget_rights, settled_after=FRESH
+        ),
     )
+
+
+@functools.cache
+def call_streams() -> ProcessStreams:
+    """The streams of calls that clients of sessions can go on with. Kept whatever the settings: streams hang on it."""
+    return ProcessStreams(feeds(), lifecycle(), _bounds)
+
+
+def _bounds() -> Bounds:
+    limits = conf.get_settings().limits
+    return Bounds(limits.events, limits.unsent, limits.unsent_wait, limits.event_ttl)
+
+
+@functools.cache
+def event_ids() -> EventIds:
+    """The ids of events on the streams of sessions."""
+    return EventIds(Stamp(conf.secret_keys(), purpose="event"))
+
+
+@functools.cache
+def listens() -> Listens:
+    """The open streams of this process that are no calls, of all servers."""
+    limits = conf.get_settings().limits
+    return Listens(limits.listens, limits.listens_per_owner)
+
+
+@functools.cache
+def pages() -> SitePages:
+    """The pages that people are sent to, and come back from."""
+    return SitePages(conf.secret_keys(), executor=executor, feeds=feeds)
 
 
 def ports(alias: str = "default") -> Ports:
@@ -154,7 +203,10 @@ def _make_ports(alias: str) -> Ports:
         replies=LoggedReplies(feeds, Stamp(conf.secret_keys(), purpose="question"), wait=limits.question_wait),
         translate=translate,
         observer=CallObserver(executor(), find_tracing()),
+        changes=LoggedChanges(alias, feeds=feeds(), executor=executor(), listens=listens(), most=limits.subscriptions),
         lists=SessionLists(executor()),
+        forms=form_question,
+        pages=pages(),
     )
 
 
@@ -188,6 +240,7 @@ def _verifier(name: str) -> Verifier:
 def _ask_limits(limits: Limits) -> AskLimits:
     return AskLimits(
         wait=limits.question_wait,
+        page_wait=limits.page_wait,
         answers=limits.answers,
         rounds=limits.rounds,
         stale_rounds=limits.stale_rounds,
@@ -207,5 +260,5 @@ def _provider(path: str) -> Provider:
 @receiver(setting_changed)
 def _forget(*, setting: str, **kwargs: Any) -> None:
     if setting in {"MCP", "SECRET_KEY", "SECRET_KEY_FALLBACKS", "DEBUG", "DATABASES"}:
-        for made in (_make_server, _make_ports, executor):
+        for made in (_make_server, _make_ports, executor, event_ids, listens, pages):
             made.cache_clear()

@@ -1,13 +1,17 @@
 """`include("mcp_django.urls")`: a path for each server, with and without a slash."""
 
+import time
 from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
 import pytest
 from django.core.exceptions import ImproperlyConfigured
-from django.test import AsyncClient, Client, override_settings
+from django.test import AsyncClient, Client, RequestFactory, override_settings
 from django.urls import NoReverseMatch, Resolver404, include, path, resolve, reverse
+
+from mcp_django.runtime.pages import Visit
+from mcp_django.wiring import pages
 
 SERVERS = {"default": {"HEALTHZ": True}, "staff": {"PATH": "staff/<slug:house>", "HEALTHZ": True}, "other": {}}
 
@@ -96,3 +100,21 @@ def test_health_is_told_under_wsgi_too() -> None:
 def test_health_needs_no_login_where_everything_does(settings: Any) -> None:
     settings.MIDDLEWARE = [*settings.MIDDLEWARE, "django.contrib.auth.middleware.LoginRequiredMiddleware"]
     assert Client().get("/api/mcp/healthz").json() == {"status": "ok"}
+
+
+def test_links_to_pages_stay_below_the_prefix_that_the_call_came_through() -> None:
+    conf = ModuleType("urls_of_this_test")
+    vars(conf)["urlpatterns"] = [
+        path("<slug:tenant>/", include("mcp_django.urls", namespace="tenants")),
+        path("", include("mcp_django.urls")),
+    ]
+    visit = Visit("id", "1", "", time.time() + 60)
+    with override_settings(MCP={"AUTH": "none", "SERVERS": SERVERS}, ROOT_URLCONF=conf):
+        for where, prefix in (("/mcp", "/mcp/page/"), ("/staff/main", "/mcp/page/"), ("/acme/mcp", "/acme/mcp/page/")):
+            request = RequestFactory().get(where)
+            request.resolver_match = resolve(where)
+            link = pages().link(request, "page", visit, ttl=60)
+            assert link.startswith(prefix)
+            found = resolve(link)
+            assert found.url_name == "page"
+            assert pages().open(found.kwargs["token"], "page") == visit

@@ -4,7 +4,7 @@ import os
 from collections.abc import Awaitable, Callable
 
 from benchmarks.site.models import Item
-from mcp_django import Context, tool
+from mcp_django import Context, anotify_list_changed, tool
 
 
 @tool
@@ -37,6 +37,13 @@ def lookup(pk: int) -> str:
 async def greet(name: str = "you", excited: bool = False) -> str:
     """Greet someone."""
     return f"hi {name}{'!' if excited else ''}"
+
+
+@tool
+async def announce() -> str:
+    """Say that the list of tools changed."""
+    await anotify_list_changed("tools")
+    return "said"
 
 
 def filler(number: int) -> Callable[..., Awaitable[str]]:

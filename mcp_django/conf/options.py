@@ -58,10 +58,20 @@ class Limits:
     """Messages of one call that may wait for a client that reads slowly. Then the handler waits as well."""
     unsent_wait: Seconds = 60.0
     """Seconds that a handler waits for a client that reads none of them. Then the client counts as gone."""
+    events: Count = 1000
+    """Messages of one stream that are kept for a client of a session that comes back (handshake era)."""
     keep_alive: Seconds = 15.0
     """Seconds between the comments that keep a silent event stream open."""
+    listens: Count = 1000
+    """Streams that may be open in one process, besides those of calls: `subscriptions/listen`, and GET of sessions."""
+    listens_per_owner: Count = 50
+    """Those of one principal among them. The local principal has no such limit."""
+    subscriptions: Count = 100
+    """Resources whose changes one session, or one stream of changes, may subscribe to."""
     question_wait: Seconds = 600.0
     """Seconds a handshake-era call waits for the client to answer a question."""
+    page_wait: SecondsOrZero = 60.0
+    """Seconds a stateless-era call waits for the user to finish a page of the site, before it asks once more."""
     state_bytes: Annotated[int, integer(1024)] = 64 * 1024
     """Bytes of the sealed `requestState` that carries a conversation from round to round."""
     state_ttl: Seconds = 3600.0
@@ -78,6 +88,9 @@ class Limits:
     """Threads that run sync handlers and the ORM."""
     lane_queue: Annotated[int, integer(0)] = 256
     """Calls that may wait for a lane. One more is refused at once."""
+    waiting_threads: Annotated[int, integer(0)] = 256
+    """Sync handlers that may wait for a client's answer (`ctx.sync`). They keep their thread, and count as no lane
+    meanwhile. One more is refused at once."""
     shutdown_grace: SecondsOrZero = 10.0
     """Seconds that running calls have to end once the process is told to. Then each is ended, and its client told."""
 
@@ -120,6 +133,10 @@ class ServerSettings:
     lifespan: OptionalDotted = None
     """Dotted path of a function of the server that returns an async context manager, entered once per process; handlers
     see its value as `ctx.lifespan`."""
+    enable_get: Flag = True
+    """May clients open a stream of their session, and go on with one that they lost (GET, handshake era)?"""
+    allow_delete: Flag = True
+    """May clients end their session (DELETE, handshake era)?"""
     healthz: Flag = False
     """Answer GET and HEAD at "<path>/healthz": 200, or 503 while the process is shutting down. Anybody may ask."""
     capabilities: Entries = field(default_factory=lambda: MappingProxyType({}))

@@ -20,6 +20,7 @@ PROTOCOL_VERSION = b"mcp-protocol-version"
 METHOD = b"mcp-method"
 NAME = b"mcp-name"
 SESSION_ID = b"mcp-session-id"
+LAST_EVENT_ID = b"last-event-id"
 PARAM_PREFIX = b"mcp-param-"
 
 ROUTING = frozenset({PROTOCOL_VERSION, METHOD, NAME})

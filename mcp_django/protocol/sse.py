@@ -9,8 +9,9 @@ _NEWLINE = re.compile(rb"\r\n|\r|\n")
 _BREAKS = re.compile(r"[\r\n]")
 _BOM = b"\xef\xbb\xbf"
 
-KEEP_ALIVE = b": keep-alive\n\n"
-"""A comment that keeps proxies from closing a quiet stream."""
+KEEP_ALIVE = b": keep-alive\n"
+"""A comment that keeps proxies from closing a quiet stream. No empty line follows it: where events have ids, an empty
+line alone makes some clients' parsers report an event without data."""
 
 
 class Event(NamedTuple):
@@ -49,6 +50,18 @@ def event(data: bytes, *, event: str = "message", id: str | None = None, retry: 
     return b"\n".join(lines) + b"\n\n"
 
 
+def numbered(id: bytes, data: bytes) -> bytes:
+    """Encode a message with an id; both are known to be one line."""
+    return b"event: message\nid: %b\ndata: %b\n\n" % (id, data)
+
+
+def priming(id: bytes, *, retry: int | None = None) -> bytes:
+    """Encode an event that carries an id and no data: the client knows from where to resume before there is a message.
+    `retry` is in milliseconds.
+    """
+    return b"id: %b\ndata: \n\n" % id if retry is None else b"id: %b\nretry: %d\ndata: \n\n" % (id, retry)
+
+
 def comment(text: str = "") -> bytes:
     """Encode a comment, which receivers ignore."""
     return b"".join(b": %b\n" % line for line in _NEWLINE.split(text.encode())) + b"\n"
@@ -73,6 +86,7 @@ class Decoder:
 
     def _reset(self) -> None:
         self._event = b""
+        self._id = self.last_event_id
         self._data: list[bytes] = []
         self._data_size = 0
         self._retry: int | None = None
@@ -124,11 +138,13 @@ class Decoder:
         elif name == b"event":
             self._event = value
         elif name == b"id" and b"\0" not in value:
-            self.last_event_id = value.decode(errors="replace")
+            self._id = value.decode(errors="replace")
         elif name == b"retry" and value.isdigit() and len(value) <= 15:
             self.retry = self._retry = int(value)
 
     def _dispatch(self, events: list[Event]) -> None:
+        # Not before the empty line: who is cut off within an event has not received it.
+        self.last_event_id = self._id
         if self._data:
             name = self._event.decode(errors="replace") or "message"
             events.append(Event(name, b"\n".join(self._data), self.last_event_id, self._retry))

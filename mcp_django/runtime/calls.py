@@ -11,20 +11,29 @@ import contextvars
 import logging
 import sys
 from collections.abc import Callable
-from typing import NamedTuple, cast
+from typing import NamedTuple, Protocol, cast
 
 from ..protocol.errors import InternalError, MCPError
 from ..protocol.jsonrpc import Request
 from ..protocol.revisions import Era
 from ..server.ports import Overloaded
+from ..server.session import Session
 from ..server.streams import Outbox
 from ..server.work import Work
 from .in_flight import InFlight
 from .lifecycle import CLOSING, Lifecycle
+from .rings import Reader, Ring
 
 logger = logging.getLogger("mcp_django.server")
 
 Decline = Callable[[Work, MCPError], bytes]
+
+
+class Rings(Protocol):
+    """Where streams are opened that can be resumed."""
+
+    def open(self, session: Session) -> Ring:
+        """A new stream, with its first reader."""
 
 
 class Landing(NamedTuple):
@@ -47,6 +56,7 @@ class Flight:
         "_may_stream",
         "_outbox",
         "_owner",
+        "_rings",
         "_settled",
         "_work",
         "answered",
@@ -54,21 +64,33 @@ class Flight:
         "gone",
         "loop",
         "lost",
+        "reader",
         "streaming",
         "task",
     )
 
-    def __init__(self, work: Work, in_flight: InFlight, owner: str, decline: Decline, lifecycle: Lifecycle) -> None:
+    def __init__(
+        self,
+        work: Work,
+        in_flight: InFlight,
+        owner: str,
+        decline: Decline,
+        lifecycle: Lifecycle,
+        *,
+        rings: Callable[[], Rings] | None = None,
+    ) -> None:
         """The work's calls have been counted in `in_flight` for `owner`; the flight takes them off at its end.
-        `decline` encodes an error.
+        `decline` encodes an error; `rings` gives what remembers the streams of sessions, where they can be resumed.
         """
         self._decline, self._lifecycle = decline, lifecycle
         self.call, self._work, self._may_stream = work.call, work, work.may_stream
         self._begun = False
         self._outbox: Outbox = self.call.outbox
-        self._in_flight, self._owner = in_flight, owner
+        self._in_flight, self._owner, self._rings = in_flight, owner, rings
         self.task: asyncio.Task[None] | None = None
         self.streaming = False
+        self.reader: Reader | None = None
+        """The client's place on a stream that can be resumed; None where it reads the outbox."""
         self.lost = False
         """Cancelled: there will be no answer."""
         self.gone = False
@@ -87,7 +109,7 @@ class Flight:
         if self._may_stream:
             self._outbox.opened = self._stream
         context = contextvars.Context() if context is None else context
-        loop = self.loop = asyncio.get_running_loop()  # a system call on 3.11, so asked once
+        loop = self.loop = self._outbox.loop = asyncio.get_running_loop()  # a system call on 3.11, so asked once
         session = call.connection.session
         if session is not None and not self._work.in_batch:
             session.in_flight[cast(Request, call.message).id] = self
@@ -134,9 +156,15 @@ class Flight:
 
     def _stream(self) -> None:
         """From now on the reply is a stream."""
-        if self._landing is None:
+        if self._landing is None and not self.streaming:
             self.streaming = True
-            self._outbox.abandoned = self._abandoned
+            session = self.call.connection.session
+            if session is None or self._rings is None:
+                self._outbox.abandoned = self._abandoned
+            else:
+                ring = self._rings().open(session)
+                self.reader = ring.reader
+                self._outbox.hand_over(ring)
         self._settle()
 
     def _abandoned(self) -> None:
@@ -199,9 +227,12 @@ class Flight:
 
     def disconnected(self) -> None:
         """The client went away: the end of a stateless call; a handshake call goes on without a reader
-        (basic/transports).
+        (basic/transports), and its stream remembers what it says. Without a stream nobody has an id to come back with.
         """
         self.gone = self.answered = True
+        if self.reader is not None:
+            self.reader.leave()
+            return
         self._outbox.cut()
         if self.call.revision.era is Era.STATELESS:
             self.cancel()

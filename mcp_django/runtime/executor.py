@@ -13,6 +13,7 @@ import contextlib
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from contextvars import Token
 from typing import Any, Final, TypeVar, cast
 
@@ -20,6 +21,7 @@ from asgiref.sync import AsyncToSync, SyncToAsync, ThreadSensitiveContext, sync_
 from django.db import connections
 from django.db.models import QuerySet
 
+from . import parking
 from .lanes import LanePool
 from .leases import Lease, presentable
 from .transactions import CallTransaction
@@ -31,12 +33,13 @@ T = TypeVar("T")
 class LaneExecutor:
     """Runs blocking work of many calls on at most `lanes` threads for each event loop.
 
-    `queue` is how many calls may wait for a lane. The threads start when they are first needed and end with their
-    loop. `interrupt` says whether SQL that runs on when its call is over is interrupted.
+    `queue` is how many calls may wait for a lane, `parked` how many plain functions for a client. The threads start
+    when they are first needed and end with their loop. `interrupt` says whether SQL that runs on when its call is over
+    is interrupted.
     """
 
-    def __init__(self, *, lanes: int = 16, queue: int = 256, interrupt: bool = True) -> None:
-        self.lanes, self.queue, self.interrupt = lanes, queue, interrupt
+    def __init__(self, *, lanes: int = 16, queue: int = 256, parked: int = 256, interrupt: bool = True) -> None:
+        self.lanes, self.queue, self.parked, self.interrupt = lanes, queue, parked, interrupt
         self._pools: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, LanePool] = weakref.WeakKeyDictionary()
         self._lock = threading.Lock()
 
@@ -85,11 +88,27 @@ class LaneExecutor:
         """Give the current call's lane back while it waits for somebody; its next thread-sensitive use leases
         another.
 
-        A plain function keeps its thread: there is nothing to come back to.
+        A plain function keeps its thread, and says `parking` around the wait.
         """
         lease = _current()
         if lease is not None:
             lease.rest()
+
+    def parking(self) -> AbstractContextManager[None]:
+        """Around the wait of a plain function in its own thread: the thread stays, another may use its place among the
+        lanes. Raises Overloaded when too many wait so. In a transaction it keeps both.
+        """
+        lease = _current()
+        lane = None if lease is None or parking.current() is not None else lease.lane_here()
+        if lease is None or lane is None or lease.pool is None or self.asking_is_unsafe():
+            return contextlib.nullcontext()
+        return parking.Parking(lease.pool, lane).wait()
+
+    async def attend(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> T:
+        """As `run`. In a plain function that waits (`parking`) it runs on its thread, which takes part again for the
+        time.
+        """
+        return await self.run(_attending, fn, args, kwargs)
 
     def atomic(self, databases: Sequence[str]) -> CallTransaction:
         """A transaction on each of `databases` around an `async with` block, and around all that the current call
@@ -136,7 +155,8 @@ class LaneExecutor:
         with self._lock:
             pool = self._pools.get(loop)
             if pool is None:
-                pool = self._pools[loop] = LanePool(self.lanes, self.queue, interrupt=self.interrupt)
+                pool = LanePool(self.lanes, self.queue, parked=self.parked, interrupt=self.interrupt)
+                self._pools[loop] = pool
             return pool
 
 
@@ -218,6 +238,12 @@ def _work(finish: Callable[[], None], fn: Callable[..., Any], args: tuple[Any, .
         raise presentable(problem) from problem
     finally:
         finish()
+
+
+def _attending(fn: Callable[..., T], args: tuple[Any, ...], kwargs: dict[str, Any]) -> T:
+    wait = parking.current()
+    with contextlib.nullcontext() if wait is None else wait.interrupted():
+        return fn(*args, **kwargs)
 
 
 def _work_on_a_visit(visit: Visit, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

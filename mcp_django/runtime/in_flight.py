@@ -17,6 +17,8 @@ class InFlight:
 
     def enter(self, owner: str, calls: int = 1) -> bool:
         """Count so many calls more, all or none; False when the owner would have too many."""
+        if not calls:
+            return True
         with self._lock:
             counted = self._counts.get(owner, 0) + calls
             if counted > self.limit:
@@ -26,6 +28,8 @@ class InFlight:
 
     def leave(self, owner: str, calls: int = 1) -> None:
         """So many calls less, which had been counted."""
+        if not calls:
+            return
         with self._lock:
             left = self._counts[owner] - calls
             if left:

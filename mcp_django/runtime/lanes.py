@@ -26,7 +26,7 @@ logger = logging.getLogger("mcp_django.lanes")
 
 Work = Callable[[], None]
 here = threading.local()
-"""`gate`: what stands between the current thread and the databases, if anything does."""
+"""`gate`: what stands between the current thread and the databases, if anything does; `parking`: the wait it is in."""
 
 
 def _remember(*, connection: BaseDatabaseWrapper, **_: Any) -> None:
@@ -115,14 +115,20 @@ def _forget(connection: BaseDatabaseWrapper) -> None:
 class LanePool:
     """At most `size` lanes, made when first needed, and the leases that wait for one: first come, first served,
     `queue` at most and those that are patient. `interrupt` says whether the SQL of calls that are over is interrupted.
+
+    A lane whose thread waits for somebody (`parking`) is none of them until it is back: `parked` at most.
     """
 
-    def __init__(self, size: int, queue: int, *, interrupt: bool = True) -> None:
+    def __init__(self, size: int, queue: int, *, parked: int = 256, interrupt: bool = True) -> None:
         self.size, self.queue, self.interrupt = size, queue, interrupt
         self.lock = threading.Lock()
         self.free: list[Lane] = []
         self.busy: set[Lane] = set()
         self.waiting: deque[Lease] = deque()
+        self.most_parked = parked
+        self.parked: set[Lane] = set()
+        """Those that are out, and those that want to come back."""
+        self.returning: deque[tuple[Lane, threading.Event]] = deque()
         self.closed = False
 
     def take(self, lease: "Lease") -> Lane | None:
@@ -147,6 +153,11 @@ class LanePool:
     def release(self, lane: Lane) -> None:
         """Take back a lane whose thread is clean and idle, or hand it on."""
         with self.lock:
+            if self.returning:
+                self.busy.discard(lane)
+                lane.stop()
+                self._admit()
+                return
             while self.waiting:
                 if self.waiting.popleft().grant(lane):
                     return
@@ -156,10 +167,52 @@ class LanePool:
             else:
                 self.free.append(lane)
 
+    def park(self, lane: Lane, *, again: bool = False) -> None:
+        """The thread of a busy lane is about to wait: its place is somebody else's. Raises Overloaded when too many
+        wait, unless it is out `again`.
+        """
+        with self.lock:
+            if len(self.parked) >= self.most_parked and not again:
+                raise Overloaded("Too many threads wait for answers of clients; try again later")
+            self.parked.add(lane)
+            self.busy.discard(lane)
+            if self.returning:
+                self._admit()
+                return
+            spare: Lane | None = None
+            while self.waiting:
+                spare = spare or Lane(f"mcp-lane-{len(self.busy)}")
+                if self.waiting.popleft().grant(spare):
+                    self.busy.add(spare)
+                    return
+            if spare is not None:
+                self.free.append(spare)
+
+    def unpark(self, lane: Lane) -> None:
+        """The wait is over: go on when there is a place again. For the thread of the lane."""
+        with self.lock:
+            back = threading.Event()
+            self.returning.append((lane, back))
+            if self.closed or len(self.busy) + len(self.free) < self.size:
+                self._admit()
+            elif self.free:
+                # The one that was idle longest.
+                self.free.pop(0).stop()
+                self._admit()
+        back.wait()
+
+    def _admit(self) -> None:
+        lane, back = self.returning.popleft()
+        self.parked.discard(lane)
+        self.busy.add(lane)
+        back.set()
+
     def close(self, wait: float) -> None:
         """End idle lanes now, busy ones when their work ends; wait for the idle ones, `wait` seconds each at most."""
         with self.lock:
             self.closed = True
+            while self.returning:
+                self._admit()
             idle, self.free = self.free, []
         for lane in idle:
             lane.stop()

@@ -13,7 +13,7 @@ from typing import Any
 from asgiref.sync import SyncToAsync
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from .lanes import Lane, LanePool, begin, end
+from .lanes import Lane, LanePool, begin, end, here
 
 logger = logging.getLogger("mcp_django.lanes")
 
@@ -90,6 +90,11 @@ class Lease(Executor):
         self._find_pool, self._single = find_pool, single
 
     @property
+    def pool(self) -> LanePool | None:
+        """Where its lanes come from; None before the first."""
+        return self._pool
+
+    @property
     def busy(self) -> bool:
         """Does something of the call run, or wait to be run, on the lane it has now?"""
         stay = self.stay
@@ -99,6 +104,12 @@ class Lease(Executor):
         """Those of the lane it has now, to be looked at only."""
         stay = self.stay
         return [] if stay is None else list(stay.lane.gate.connections.values())
+
+    def lane_here(self) -> Lane | None:
+        """The lane whose thread this is, if the call is on it."""
+        gate = getattr(here, "gate", None)
+        stays = self._rested if self.stay is None else (self.stay, *self._rested)
+        return next((stay.lane for stay in stays if stay.lane.gate is gate), None)
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> "Future[Any]":
         """Run `fn` on the call's lane. Raises Overloaded when there is none and too many wait, unless it is patient;

@@ -25,7 +25,7 @@ import logging
 import signal
 import threading
 import weakref
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from functools import partial
 from types import FrameType
 from typing import Any, Protocol
@@ -40,6 +40,8 @@ UNWIND = 1.0
 """Seconds that a call gets to clean up after it was ended, and its answer to leave."""
 LOOKS = 100
 """How often is looked in that time whether it has left."""
+LAST_WORK = 5.0
+"""Seconds that what is done at the very end may take."""
 FLUSH = 0.1
 """Seconds for the last bytes to get from the server's buffers to the socket."""
 
@@ -58,7 +60,7 @@ class Airborne(Protocol):
 class _Attended:
     """What is known of a loop that has served a call. It must not refer to the loop, whose entry it is."""
 
-    __slots__ = ("draining", "endings", "finish", "landing", "scoped")
+    __slots__ = ("draining", "endings", "finish", "landing", "last", "scoped")
 
     def __init__(self) -> None:
         self.draining = False
@@ -66,6 +68,8 @@ class _Attended:
         self.scoped = False
         """Will the server say lifespan.shutdown?"""
         self.endings: set[Callable[[], None]] = set()
+        self.last: list[Callable[[], Awaitable[None]]] = []
+        """What is to be done when the calls have ended, while there still are lanes."""
         # Held, because a loop keeps no tasks alive.
         self.landing: asyncio.Task[None] | None = None
         self.finish: asyncio.Task[None] | None = None
@@ -129,6 +133,12 @@ class Lifecycle:
             return _nothing
         attended.endings.add(end)
         return partial(attended.endings.discard, end)
+
+    def at_end(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Have `work` awaited when the running loop has drained: its calls have ended, its lanes are still there."""
+        loop = asyncio.get_running_loop()
+        self.attend(loop)
+        self._loops[loop].last.append(work)
 
     async def open(self, servers: Iterable[Server]) -> None:
         """lifespan.startup: enter the lifespans of `servers`. Raises RuntimeError, which says what is wrong with which,
@@ -224,6 +234,9 @@ class Lifecycle:
                 tell()
 
     async def _close(self, loop: Loop) -> None:
+        attended = self._loops[loop]
+        for work in attended.last:
+            await _within(work())
         await self._leave()
         await asyncio.to_thread(self._close_lanes, loop)
 
@@ -282,6 +295,13 @@ def _call(end: Callable[[], None]) -> None:
         end()
     except Exception:
         logger.exception("A stream could not be told that the server is shutting down")
+
+
+async def _within(work: Awaitable[None]) -> None:
+    try:
+        await asyncio.wait_for(work, LAST_WORK)
+    except Exception:
+        logger.exception("What was to be done when the server shuts down has failed")
 
 
 def _nothing() -> None:

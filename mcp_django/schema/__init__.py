@@ -4,6 +4,7 @@ The one door to pydantic, jsonschema-rs, docstring-parser and msgspec: what else
 It knows no server, no transport and no Django.
 """
 
+from .choices import Choice
 from .docstrings import Description, describe
 from .errors import ArgumentError, DeclarationError, OutputError
 from .forms import Form, form_of
@@ -11,10 +12,12 @@ from .jsonable import is_lazy, to_json
 from .native import natively
 from .output import Output, output_of
 from .prompts import PromptParameters, prompt_parameters_of, uri_parameters_of
+from .reading import Reading, reading_of
 from .signature import Parameters, parameters_of
 
 __all__ = [
     "ArgumentError",
+    "Choice",
     "DeclarationError",
     "Description",
     "Form",
@@ -22,6 +25,7 @@ __all__ = [
     "OutputError",
     "Parameters",
     "PromptParameters",
+    "Reading",
     "describe",
     "form_of",
     "is_lazy",
@@ -29,6 +33,7 @@ __all__ = [
     "output_of",
     "parameters_of",
     "prompt_parameters_of",
+    "reading_of",
     "to_json",
     "uri_parameters_of",
 ]

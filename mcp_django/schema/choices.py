@@ -1,8 +1,9 @@
 """Choices in a form: an Enum or a Literal as strings to pick from, and what each stands for."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from typing import Any, cast
 
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import core_schema, to_jsonable_python
@@ -15,6 +16,15 @@ Field = tuple[dict[str, Any], dict[str, Any] | None]
 
 class FormGenerator(SchemaGenerator):
     """Describes Enums by `oneOf` with titles where their members have any."""
+
+    def get_default_value(self, schema: core_schema.WithDefaultSchema) -> Any:
+        """Also what `default_factory=list` gives: a default that is a list cannot be written otherwise."""
+        default = super().get_default_value(schema)
+        factory = schema.get("default_factory")
+        if factory is None or schema.get("default_factory_takes_data"):
+            return default
+        made = cast(Callable[[], Any], factory)()
+        return made if isinstance(made, list | tuple) else default
 
     def enum_schema(self, schema: core_schema.EnumSchema) -> JsonSchemaValue:
         described = super().enum_schema(schema)

@@ -153,6 +153,7 @@ def _field(
 ) -> tuple[dict[str, Any], dict[str, Any] | None]:
     """One property as a form knows it, and what its choices stand for unless for themselves."""
     texts: dict[str, Any] = {key: schema[key] for key in ("title", "description") if key in schema}
+    _refuse_secret(schema, where)
     choice = choice_of(schema)
     if choice is not None:
         return choice.single(texts, schema.get("default"))
@@ -204,6 +205,14 @@ def _without_null(schema: dict[str, Any], definitions: dict[str, Any]) -> tuple[
     return schema, False
 
 
+def _refuse_secret(schema: dict[str, Any], where: str) -> None:
+    if schema.get("format") == "password" or schema.get("writeOnly"):
+        raise DeclarationError(
+            f"{where} asks for a secret, which must not pass through the client (client/elicitation); ask for it on a "
+            "page of yours, with ctx.elicit_url"
+        )
+
+
 def _decoded(value: Any, meaning: dict[str, Any]) -> Any:
     return [meaning[item] for item in value] if isinstance(value, list) else meaning[value]
 
@@ -216,6 +225,7 @@ def _by_hand(schema: dict[str, Any]) -> Form:
             raise DeclarationError(
                 f"form: property '{name}' must be a string, number, integer, boolean, or an array of choices"
             )
+        _refuse_secret(field, f"form: property '{name}'")
     return Form(schema, lambda content: content)
 
 

@@ -1,16 +1,11 @@
 """What comes back from questions: the values that `ctx.elicit`, `ctx.sample` and `ctx.list_roots` return."""
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from ..protocol.content import PromptMessage, TextContent
-from ..protocol.revisions import Revision
-from ..schema import form_of
-from .ask import InvalidAnswer, Question, Unanswered
+from .ask import InvalidAnswer, Question
 
 T = TypeVar("T")
-ACTIONS = ("accept", "decline", "cancel")
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,27 +15,11 @@ class Answer(Generic[T]):
     action: str
     """`accept`, `decline` or `cancel`."""
     data: T | None = None
+    form: Any = None
+    """The bound and valid Django form, where one was asked with; that of a ModelForm can `save()`."""
 
     def __bool__(self) -> bool:
         return self.action == "accept"
-
-
-@dataclass(frozen=True, slots=True)
-class Sample:
-    """What the client's model said."""
-
-    content: list[dict[str, Any]]
-    """The content blocks, as they came."""
-    model: str
-    stop_reason: str | None = None
-
-    @property
-    def text(self) -> str:
-        """All text blocks, joined."""
-        return "".join(block["text"] for block in self.content if block.get("type") == "text")
-
-    def __str__(self) -> str:
-        return self.text
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,84 +28,6 @@ class Root:
 
     uri: str
     name: str | None = None
-
-
-def form_question(revision: Revision, message: str, schema: Any, key: str | None) -> Question:
-    """Ask for a form's worth of values (client/elicitation, form mode)."""
-    form = form_of(schema)
-
-    def read(raw: Any) -> Answer[Any]:
-        action = _action(raw)
-        if action != "accept":
-            return Answer(action)
-        content = raw.get("content")
-        try:
-            return Answer(action, form.read({} if content is None else content))
-        except ValueError as problem:
-            raise InvalidAnswer(str(problem)) from None
-
-    params = {"message": str(message), "requestedSchema": _requested(revision, form.schema)}
-    return Question("elicitation/create", params, {"elicitation": {"form": {}}}, read, key)
-
-
-def _requested(revision: Revision, schema: dict[str, Any]) -> dict[str, Any]:
-    """The form as the client's revision writes it. Raises Unanswered when it cannot."""
-    if "form" not in revision.elicitation:
-        return schema  # it will not be sent: the capability is missing
-    try:
-        return revision.requested_schema(schema)
-    except ValueError as problem:
-        raise Unanswered(f"The client cannot be asked for this: {problem}") from None
-
-
-def url_question(message: str, url: str, elicitation_id: str | None, key: str | None) -> Question:
-    """Ask the user to open a page (client/elicitation, URL mode). Accepting means consent to open it, not that it is
-    done.
-    """
-
-    def read(raw: Any) -> Answer[None]:
-        return Answer(_action(raw))
-
-    params = {"mode": "url", "message": str(message), "url": url}
-    if elicitation_id is not None:
-        params["elicitationId"] = elicitation_id
-    return Question("elicitation/create", params, {"elicitation": {"url": {}}}, read, key)
-
-
-def _action(raw: Any) -> str:
-    action = raw.get("action") if type(raw) is dict else None
-    if action not in ACTIONS:
-        raise InvalidAnswer("action must be accept, decline or cancel")
-    return str(action)
-
-
-def sample_question(
-    revision: Revision,
-    messages: str | PromptMessage | Sequence[str | PromptMessage],
-    options: Mapping[str, Any],
-    key: str | None,
-) -> Question:
-    """Ask the client's model (client/sampling). `options` are named as on the wire; those of None are left out."""
-    given = [messages] if isinstance(messages, str | PromptMessage) else list(messages)
-    said = [PromptMessage("user", TextContent(m)) if isinstance(m, str) else m for m in given]
-    params: dict[str, Any] = {"messages": [_shaped(revision, m) for m in said]}
-    params |= {name: value for name, value in options.items() if value is not None}
-
-    def read(raw: Any) -> Sample:
-        content = raw.get("content") if type(raw) is dict else None
-        blocks = content if type(content) is list else [content]
-        if not all(type(block) is dict and type(block.get("text", "")) is str for block in blocks):
-            raise InvalidAnswer("content must be a content block or a list of them")
-        return Sample(
-            [block for block in blocks if type(block) is dict], str(raw.get("model", "")), raw.get("stopReason")
-        )
-
-    return Question("sampling/createMessage", params, {"sampling": {}}, read, key)
-
-
-def _shaped(revision: Revision, message: PromptMessage) -> dict[str, Any]:
-    wire = message.to_wire()
-    return {**wire, "content": revision.shape_content(wire["content"])}
 
 
 def roots_question(key: str | None) -> Question:

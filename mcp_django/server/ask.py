@@ -11,9 +11,10 @@ because the handler asks something else each time. Decline and cancel are answer
 """
 
 import asyncio
-import contextlib
 import hashlib
+import inspect
 import secrets
+import weakref
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -30,6 +31,8 @@ INPUT_REQUIRED = "input_required"
 """The `resultType` of a result that ends a round."""
 ATTEMPTS = 3
 """How often a handshake-era client may answer one question wrongly."""
+TOLD = 1000
+"""Characters of what was wrong with an answer that the person is told."""
 
 
 class Suspended(BaseException):
@@ -38,6 +41,10 @@ class Suspended(BaseException):
 
 class InvalidAnswer(ValueError):
     """The client's answer does not have the shape that was asked for."""
+
+
+class InvalidContent(InvalidAnswer):
+    """What was filled in breaks a rule of the form. The text is for the person, who is asked again."""
 
 
 class Refused(ToolError):
@@ -56,9 +63,24 @@ class Question(NamedTuple):
     needs: dict[str, Any]
     """The client capability that it takes."""
     read: Callable[[Any], Any]
-    """Raw answer to value; raises InvalidAnswer."""
+    """Raw answer to value, or to an awaitable of it; raises InvalidAnswer."""
     key: str | None = None
     """The author's name for it, seen on the wire in the stateless era."""
+    identity: Any = None
+    """The JSON that it is known by, where the parameters may differ from run to run though it is the same question."""
+    read_again: Callable[[Any], Any] | None = None
+    """As `read`, for an answer that was taken in an earlier round: what the handler did upon it is no fault of it."""
+
+    @property
+    def known_by(self) -> list[Any]:
+        """What tells whether another question is the same, as JSON."""
+        return [self.method, self.params if self.identity is None else self.identity]
+
+    def again(self, problem: InvalidAnswer) -> "Question":
+        """The same question, which says what was wrong with the answer to it."""
+        if type(problem) is not InvalidContent or self.params is None:
+            return self
+        return self._replace(params={**self.params, "message": f"{self.params['message']}\n\n{str(problem)[:TOLD]}"})
 
 
 class InputRequired(dict[str, Any]):
@@ -71,6 +93,8 @@ class AskLimits:
 
     wait: float = 600.0
     """Seconds that a question waits for its answer in the handshake era."""
+    page_wait: float = 60.0
+    """Seconds that a round waits in the stateless era for somebody who has a page to finish."""
     answers: int = 64
     rounds: int = 32
     stale_rounds: int = 3
@@ -86,6 +110,9 @@ class AskLimits:
 class Conversation(Protocol):
     """One call's questions."""
 
+    waits: bool
+    """Does a question wait for its answer, or end the round?"""
+
     @property
     def replaying(self) -> bool:
         """Is the handler still on ground that an earlier round covered?"""
@@ -97,10 +124,16 @@ class Conversation(Protocol):
         """Run and remember; `durable`, in a row."""
 
 
+async def _value(read: Callable[[Any], Any], raw: Any) -> Any:
+    value = read(raw)
+    return await value if inspect.isawaitable(value) else value
+
+
 class Live:
     """Handshake era: ask on the call's stream, wait for the answer."""
 
     replaying = False
+    waits = True
 
     def __init__(self, call: Call, limits: AskLimits) -> None:
         self._call, self._limits, self._once = call, limits, OnceKeys()
@@ -115,16 +148,22 @@ class Live:
         if not await _is_ready(call, call.session):
             # basic/lifecycle: before `initialized` a server asks nothing.
             raise Unanswered("The client must say notifications/initialized before it can be asked")
+        asked = question
         async with call.server.replies.listening(call.session):
             for attempt in range(1, ATTEMPTS + 1):
-                reply = await self._send(call.session, question)
+                # The answer before may have been read on a lane.
+                call.server.executor.rest()
+                reply = await self._send(call.session, asked)
                 if reply.error is not None:
                     raise Refused(str(reply.error.get("message") or "The client refused the question"))
                 try:
-                    return question.read(reply.result)
-                except InvalidAnswer:
+                    return await _value(question.read, reply.result)
+                except InvalidAnswer as problem:
                     if attempt == ATTEMPTS:
-                        raise Unanswered(f"The client gave no valid answer in {ATTEMPTS} attempts") from None
+                        raise Unanswered(
+                            f"The client gave no valid answer in {ATTEMPTS} attempts; the last one: {problem}"
+                        ) from None
+                    asked = question.again(problem)
 
     async def _send(self, session: Session, question: Question) -> jsonrpc.Response:
         call, wait = self._call, self._limits.wait
@@ -177,16 +216,27 @@ class Replay:
     Raises InvalidParams for a `requestState` or `inputResponses` that cannot be honoured.
     """
 
+    waits = False
+
     def __init__(self, call: Call, binding: bytes, limits: AskLimits) -> None:
         self._call, self._binding, self._limits = call, binding, limits
         self._once, self._count = OnceKeys(), Counter[str]()
         self.pending: dict[str, tuple[str, Question]] = {}
         params = call.params
-        state: dict[str, Any] = {"flow": "", "round": 0, "stale": 0, "answers": {}, "asked": {}, "once": {}}
+        state: dict[str, Any] = {
+            "flow": "",
+            "round": 0,
+            "stale": 0,
+            "answers": {},
+            "asked": {},
+            "once": {},
+            "taken": [],
+        }
         if "requestState" in params:
             state |= call.server.state_sealer.open(params["requestState"], binding)
         self._state = state
         self._answers = {key: _Record(*record) for key, record in state["answers"].items()}
+        self._taken = set(state["taken"])
         self._fresh = self._responses(params)
         self._answered = {key for key in state["asked"] if key in self._fresh}
         for key in self._answered:
@@ -194,6 +244,7 @@ class Replay:
         self._unread = {*self._answers, *(f"once:{key}" for key in state["once"])}
         self._live = False
         self._needs_flow = False
+        call.fate.conversation = weakref.ref(self)  # no cycle
 
     @property
     def unfinished(self) -> bool:
@@ -228,14 +279,19 @@ class Replay:
             # other.
             record = self._answers[key] = _Record(digest, self._fresh.pop(key))
         if record is not None:
-            del self._answers[key]
             if record.digest == digest:
                 self._unread.discard(key)
                 self._answered.discard(key)
-                with contextlib.suppress(InvalidAnswer):
-                    value = question.read(record.answer)
-                    self._answers[key] = record
+                read = question.read_again if key in self._taken else None
+                try:
+                    value = await _value(read or question.read, record.answer)
+                except InvalidAnswer as problem:
+                    question = question.again(problem)
+                else:
+                    self._taken.add(key)
                     return value
+            del self._answers[key]
+            self._taken.discard(key)
         self._call.require(question.needs)
         self.pending[key] = digest, question
         self._live = True
@@ -276,6 +332,7 @@ class Replay:
             "stale": stale,
             "answers": {key: [*record] for key, record in self._answers.items()},
             "asked": {key: digest for key, (digest, _) in self.pending.items()},
+            "taken": sorted(self._taken),
         }
         try:
             sealed = self._call.server.state_sealer.seal(payload, self._binding, ttl=limits.ttl)
@@ -292,8 +349,7 @@ class Replay:
 
     def _identify(self, question: Question) -> tuple[str, str]:
         """The question's name in this run, and the digest that says whether it is still the same question."""
-        what = jsonrpc.dumps_sorted([question.method, question.params])
-        digest = hashlib.sha256(what).hexdigest()[:24]
+        digest = hashlib.sha256(jsonrpc.dumps_sorted(question.known_by)).hexdigest()[:24]
         name = question.key or f"{question.method.partition('/')[0]}-{digest[:10]}"
         self._count[name] += 1
         return (name if self._count[name] == 1 else f"{name}-{self._count[name]}"), digest

@@ -3,7 +3,7 @@
 A `Connection` holds what the transport knows about the exchange, a `Call` what the era made of one message in it.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, cast
@@ -13,6 +13,7 @@ from ..protocol.errors import MissingClientCapability, ToolError
 from ..protocol.headers import Headers
 from ..protocol.revisions import Era, Revision
 from ..protocol.trace import TraceContext, carrier, read
+from ..protocol.types import LEVELS
 from .outcome import UNREAD, Fate, Outcome
 from .ports import Principal
 from .session import Session
@@ -21,12 +22,23 @@ from .streams import Outbox
 if TYPE_CHECKING:
     from .eras.base import Era as EraStrategy
     from .server import Server
+    from .subscriptions import Subscription
 
 
 class Connection:
     """One exchange with a client: an HTTP request, a socket, a pipe."""
 
-    __slots__ = ("_make_request", "_request", "headers", "kwargs", "opened", "principal", "session", "streams")
+    __slots__ = (
+        "_make_request",
+        "_request",
+        "headers",
+        "kwargs",
+        "opened",
+        "principal",
+        "session",
+        "streams",
+        "subscriptions",
+    )
 
     def __init__(
         self,
@@ -48,6 +60,10 @@ class Connection:
         """Can this transport carry more than answers: notifications, and questions to the client? Not under WSGI."""
         self.opened: Session | None = None
         """The session that this exchange opened, for the transport to name to the client."""
+        self.subscriptions: dict[jsonrpc.Id, Subscription] | None = None
+        """The streams of changes that requests of this exchange opened, by their ids; the transport serves them, and
+        takes out those that are over. None as long as there was none.
+        """
         self._make_request = make_request
         self._request: Any = None
 
@@ -138,7 +154,15 @@ class Call:
         modes = needed.get("elicitation")
         if modes is not None and not self.revision.elicitation.issuperset(modes or {"form"}):
             return False
+        if not self.revision.sampling.issuperset(needed.get("sampling", ())):
+            return False
         return _covers(self.capabilities, needed)
+
+    def hears(self, level: str) -> bool:
+        """Does the client want log messages of this level? That of a session is the one it has now."""
+        session = self.connection.session
+        lowest = self.log_level if session is None else session.log_level or self.log_level
+        return lowest is not None and LEVELS.index(level) >= LEVELS.index(lowest)
 
     def require(self, needed: dict[str, Any]) -> None:
         """Raise unless the client declared `needed`: MissingClientCapability where clients declare it anew for each
@@ -158,6 +182,14 @@ def readable(headers: Headers | None) -> dict[str, str]:
         if headers is None
         else {k.decode("latin-1"): v.decode("latin-1") for k, v in headers.items() if k not in _CREDENTIALS}
     )
+
+
+def credentials(headers: Headers | None) -> Iterator[str]:
+    """The secrets in headers, without what stands around them: schemes, names of cookies."""
+    for name in _CREDENTIALS | {b"mcp-session-id"}:
+        value = "" if headers is None else headers.get(name, b"").decode("latin-1")
+        for part in value.split(";") if name == b"cookie" else [value]:
+            yield (part.partition("=") if name == b"cookie" else part.rpartition(" "))[2].strip()
 
 
 _CREDENTIALS = frozenset({b"authorization", b"cookie", b"proxy-authorization"})

@@ -2,24 +2,29 @@
 
 import asyncio
 import secrets
+from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..protocol import jsonrpc
-from ..protocol.content import PromptMessage
+from ..protocol.sampling import Said
 from ..protocol.trace import TraceContext
 from ..schema import to_json
-from .answers import Answer, Root, Sample, form_question, roots_question, sample_question, url_question
+from .answers import Answer, Root, roots_question
 from .ask import Conversation, Question, Replay, Unanswered, gather
 from .call import Call
+from .elicitation import form_question, is_address, page_question, url_question
 from .ports import Principal
+from .sampling import MAX_ITERATIONS, MAX_TOKENS, Sample, prepared
 from .session import Session
 from .sync import SyncContext
-from .telling import log_params, progress_params, require_notification
+from .telling import LOGGED, log_params, progress_params, require_notification
 
 if TYPE_CHECKING:
     from .primitives import Primitive
     from .server import Server
+    from .toolbox import Offered
 
 T = TypeVar("T")
 
@@ -30,7 +35,17 @@ class Context:
     Handlers written with `def` use the same names on `ctx.sync`, which wait in the handler's own thread.
     """
 
-    __slots__ = ("_call", "_conversation", "_loop", "_primitive", "_progress", "_state", "in_transaction")
+    __slots__ = (
+        "_call",
+        "_conversation",
+        "_loop",
+        "_pages",
+        "_primitive",
+        "_progress",
+        "_samples",
+        "_state",
+        "in_transaction",
+    )
 
     def __init__(
         self, call: Call, primitive: "Primitive | None" = None, conversation: Conversation | None = None
@@ -39,6 +54,7 @@ class Context:
         self._loop = asyncio.get_running_loop()
         self._progress: float | None = None
         self._state: dict[str, Any] | None = None
+        self._samples: Counter[str] | None = None
         self.in_transaction = False
         """Is the handler running as one transaction of the call's?"""
 
@@ -161,7 +177,7 @@ class Context:
         """Send a log message to the client, if it wants this level. `data` is any JSON value; keep secrets out."""
         params = log_params(self._call, level, data, logger)
         if params is not None and not self.replaying:
-            await self._emit("notifications/message", params)
+            await self._emit(LOGGED, params)
 
     async def debug(self, data: Any, *, logger: str | None = None) -> None:
         await self.log("debug", data, logger=logger)
@@ -192,6 +208,22 @@ class Context:
         require_notification(method)
         await self._emit(method, params or {})
 
+    async def close_stream(self, *, retry: float = 1.0) -> bool:
+        """Close the connection on which the client waits, and ask it to come back after `retry` seconds for what is
+        said meanwhile; the call goes on. For work that takes longer than a connection should be held open.
+
+        True when it was closed. Otherwise nothing happens: in revisions without it, on transports that cannot be
+        resumed, and while the client is away (2025-11-25, basic/transports, sending messages to the server).
+        Raises ValueError for a negative `retry`.
+        """
+        if retry < 0:
+            raise ValueError("retry is a number of seconds")
+        return await self._here(self._close_stream(retry))
+
+    async def _close_stream(self, retry: float) -> bool:
+        call = self._call
+        return call.revision.polling and not call.cancelled and call.outbox.release(retry)
+
     @property
     def replaying(self) -> bool:
         """Is the handler repeating an earlier round (stateless era)? Log messages are held back meanwhile."""
@@ -205,7 +237,9 @@ class Context:
 
     async def elicit(self, message: str, schema: Any = bool, *, key: str | None = None) -> Answer[Any]:
         """Ask the user. `schema` says what for: bool, str, int, float, Literal, Enum, a list of those two, a
-        dataclass, TypedDict or pydantic model with flat fields; None asks for consent only.
+        dataclass, TypedDict or pydantic model with flat fields, a Django Form or ModelForm (a class, or an unbound
+        instance); None asks for consent only. A form cleans the answer itself: its `cleaned_data` is the answer's
+        `data`, and the bound form its `form`.
 
         In the stateless era the handler runs again from its first line once the answer is there: keep what comes
         before free of side effects, or wrap it in `once`. `key` names the question, which keeps its answer through
@@ -213,42 +247,83 @@ class Context:
 
         Raises MissingClientCapability when the client cannot ask, Unanswered when no valid answer comes.
         """
-        answer: Answer[Any] = await self._ask(form_question(self._call.revision, message, schema, key))
+        self.require_no_transaction()
+        answer: Answer[Any] = await self._ask(await self._here(form_question(self._call, message, schema, key)))
         return answer
 
-    async def elicit_url(self, message: str, url: str, *, key: str | None = None) -> Answer[None]:
-        """Ask the user to open a page of yours, for what must not pass through the client. Accepting is consent to
-        open it.
+    async def elicit_url(self, message: str, url: Any, *, key: str | None = None) -> Answer[None]:
+        """Ask the user to open a page, for what must not pass through the client (client/elicitation, URL mode).
+
+        `url` is a page of this site: the name of a view, a path, or an object with `get_absolute_url()`. Nobody but the
+        user of this call gets there by the link; the page finds in its query string, as `next`, where it has to send
+        the user when all is done, and then an accepted answer comes. For a page elsewhere `url` is a function that
+        takes this address of return and gives the page's, with the same checks. A URL with a scheme is sent as it is:
+        then accepting is consent to open it, and no more is known.
+
+        Raises MissingClientCapability when the client opens no pages, Unanswered when nobody comes back in time, or
+        when the caller is no user of the site.
         """
+        if not is_address(url):
+            self.require_no_transaction()
+            return await self._visit(message, url, key)
         elicitation_id = secrets.token_urlsafe(16) if self._call.revision.elicitation_id else None
         answer: Answer[None] = await self._ask(url_question(message, url, elicitation_id, key))
         return answer
 
+    async def _visit(self, message: str, target: Any, key: str | None) -> Answer[None]:
+        if not hasattr(self, "_pages"):
+            self._pages = Counter[str]()
+        name = key or str(message)
+        self._pages[name] += 1
+        number = self._pages[name]
+        question = page_question(self._call, self._talk(), message, target, key=key, number=number)
+        answer: Answer[None] = await self._ask(await self._here(question))
+        return answer
+
     async def sample(
         self,
-        messages: "str | PromptMessage | Sequence[str | PromptMessage]",
+        messages: Said | Sequence[Said],
         *,
-        max_tokens: int = 1024,
+        max_tokens: int = MAX_TOKENS,
         system_prompt: str | None = None,
         temperature: float | None = None,
         stop_sequences: Sequence[str] | None = None,
-        model_preferences: Mapping[str, Any] | None = None,
+        model_preferences: str | Sequence[str] | Mapping[str, Any] | None = None,
         include_context: str | None = None,
         metadata: Mapping[str, Any] | None = None,
+        tools: "Sequence[Offered] | None" = None,
+        tool_choice: str | None = None,
+        max_iterations: int = MAX_ITERATIONS,
+        result_type: Any = None,
         key: str | None = None,
-    ) -> Sample:
-        """Ask the client's model for a message of `max_tokens` at most. A plain string is a message of the user's."""
-        options = {
-            "maxTokens": max_tokens,
-            "systemPrompt": system_prompt,
-            "temperature": temperature,
-            "stopSequences": None if stop_sequences is None else list(stop_sequences),
-            "modelPreferences": model_preferences,
-            "includeContext": include_context,
-            "metadata": metadata,
-        }
-        answer: Sample = await self._ask(sample_question(self._call.revision, messages, options, key))
-        return answer
+    ) -> Sample[Any]:
+        """Ask the client's model for a message of `max_tokens` at most. A plain string is a message of the user's.
+
+        `tools` are what the model may use: names of the server's tools, functions, definitions. What it uses is run,
+        and it is asked again with the results, `max_iterations` times at most; then it must answer without. With 0,
+        and where it uses a definition, `tool_uses` are handed back. `result_type` makes `result` a value of that type,
+        read from JSON in the answer; an answer that does not fit is asked for again. `model_preferences` are the
+        protocol's, or names of models, the best first.
+
+        Raises MissingClientCapability when the client has no model for this, Unanswered when no valid answer comes.
+        """
+        sampling = await prepared(
+            self,
+            messages,
+            max_tokens=max_tokens,
+            system_prompt=system_prompt,
+            temperature=temperature,
+            stop_sequences=stop_sequences,
+            model_preferences=model_preferences,
+            include_context=include_context,
+            metadata=metadata,
+            tools=tools,
+            tool_choice=tool_choice,
+            max_iterations=max_iterations,
+            result_type=result_type,
+            key=key,
+        )
+        return await sampling.run()
 
     async def list_roots(self, *, key: str | None = None) -> list[Root]:
         """Ask the client where it works."""
@@ -273,7 +348,7 @@ class Context:
 
     async def _once(self, key: str, fn: Callable[[], Any], durable: bool) -> Any:
         async def run() -> Any:
-            value = fn() if asyncio.iscoroutinefunction(fn) else await self._call.server.executor.run(fn)
+            value = fn() if asyncio.iscoroutinefunction(fn) else await self._call.server.executor.attend(fn)
             return to_json(await value if asyncio.iscoroutine(value) else value)
 
         if durable:
@@ -301,6 +376,12 @@ class Context:
         """
         if self.in_transaction or self._call.server.executor.asking_is_unsafe():
             raise Unanswered(_DURABLE_IN_TRANSACTION if durable else _IN_TRANSACTION)
+
+    def parking(self, *, always: bool = False) -> AbstractContextManager[None]:
+        """For a plain function's thread, around a question that is waited for: `always`, or where the era does."""
+        if always or self._talk().waits:
+            return self._call.server.executor.parking()
+        return nullcontext()
 
     def _talk(self) -> Conversation:
         if self._conversation is None:

@@ -8,7 +8,8 @@ from typing import Any
 from ..protocol.errors import MethodNotFound
 from .call import Call
 from .listing import Encoded
-from .methods import completion, lifecycle, logging, prompts, resources, tools
+from .methods import completion, lifecycle, logging, prompts, resources, subscriptions, tools
+from .subscriptions import LISTENING
 
 Body = dict[str, Any] | Encoded
 
@@ -25,6 +26,9 @@ METHODS: dict[str, Callable[[Call], Body | Coroutine[Any, Any, Body]]] = {
     "prompts/get": prompts.get,
     "completion/complete": completion.complete,
     "logging/setLevel": logging.set_level,
+    "resources/subscribe": subscriptions.subscribe,
+    "resources/unsubscribe": subscriptions.unsubscribe,
+    LISTENING: subscriptions.listen,
 }
 
 NOTIFICATIONS: dict[str, Callable[[Call], Awaitable[None]]] = {
@@ -38,6 +42,8 @@ NEEDS = {
     "resources/list": "resources",
     "resources/templates/list": "resources",
     "resources/read": "resources",
+    "resources/subscribe": "resources",
+    "resources/unsubscribe": "resources",
     "prompts/list": "prompts",
     "prompts/get": "prompts",
     "completion/complete": "completions",

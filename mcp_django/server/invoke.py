@@ -15,13 +15,14 @@ from ..protocol.errors import (
     InternalError,
     InvalidParams,
     MCPError,
+    MissingClientCapability,
     NotFound,
     ResourceNotFound,
     ToolError,
     URLElicitationRequired,
 )
 from ..schema import ArgumentError
-from .ask import InputRequired, Suspended, is_suspension
+from .ask import Conversation, InputRequired, Suspended, is_suspension
 from .call import Call
 from .context import Context
 from .handlers import Handler, run
@@ -81,6 +82,32 @@ async def call_tool(call: Call, tool: Tool, arguments: dict[str, Any]) -> dict[s
 def _begin(call: Call, tool: Tool, values: dict[str, Any]) -> Callable[[Context], Awaitable[Any]]:
     start = _guarded if tool.is_guarded else _handled
     return lambda context: start(call, tool, values, context)
+
+
+async def call_within(call: Call, tool: Tool, arguments: dict[str, Any], conversation: Conversation) -> dict[str, Any]:
+    """The CallToolResult body of a tool that runs inside a call of another one, whose conversation it shares.
+
+    Raises Suspended where it waits for another round, MissingClientCapability and Overloaded; whatever else goes wrong
+    is told in the result.
+    """
+    try:
+        tool.parameters.check(arguments)
+        values = tool.parameters.convert(arguments)
+        value = await _timed(call, tool, _begin(call, tool, values)(Context(call, tool, conversation)))
+        return call.revision.shape_call_result(tool_result(tool, value))
+    except (MissingClientCapability, Overloaded):
+        raise
+    except URLElicitationRequired as problem:
+        return tool_error(_pages(problem))
+    except (ArgumentError, ToolError, TimedOut, MCPError) as problem:
+        return tool_error(str(problem) or "The tool failed")
+    except BaseException as problem:
+        if is_suspension(problem):
+            raise
+        try:
+            return tool_error(sorted_out(call, f"tool {tool.name!r}", problem))
+        except MCPError as told:
+            return tool_error(str(told))
 
 
 async def run_primitive(

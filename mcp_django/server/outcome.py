@@ -1,7 +1,8 @@
 """How a call ends, and what is noted of it on the way there."""
 
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
+from weakref import ReferenceType
 
 from ..protocol.errors import MCPError
 from ..protocol.trace import TraceContext
@@ -46,6 +47,17 @@ class Fate:
     """The client's, once it was asked for."""
     trace_id: str | None = None
     """The trace that the call's own span is in."""
+
+    conversation: "ReferenceType[Any] | None" = None
+    """Its questions, in the era where a handler repeats itself."""
+    forwarded: int = 0
+    """Log records that were sent to the client."""
+
+    @property
+    def replaying(self) -> bool:
+        """Does the handler repeat what the client has heard in an earlier round?"""
+        talk = None if self.conversation is None else self.conversation()
+        return talk is not None and talk.replaying
 
     def failed(self, failure: Outcome, reference: str | None = None) -> None:
         """Note what lies behind the error that will be the answer."""

@@ -24,9 +24,12 @@ from .ports import Attendance, Overloaded
 from .results import tool_error
 from .server import Server
 from .streams import Outbox
+from .subscriptions import LISTENING, Subscription
 from .work import AnyCoroutine, Handled, Receipt, Work, over
 
 CALLING = "tools/call"
+WHOLE = frozenset({OPENING, LISTENING})
+"""What comes of these is more than an answer, and the transport has to see it before it says anything."""
 OK, BUG, CANCELLED = Outcome.OK, Outcome.BUG, Outcome.CANCELLED
 
 
@@ -85,10 +88,13 @@ class Pipeline:
         return answer
 
     def _work(self, call: Call, body: Coroutine[Any, Any, Body], attendance: Attendance | None = None) -> Work:
-        run, may_stream = self._finish(call, body), call.method != OPENING
-        if attendance is None:
-            return Work(call, run, (body,), (call,), may_stream)
-        return Work(call, _attended(call, run, body, attendance), (run, body), (call,), may_stream)
+        run = self._finish(call, body)
+        inner: tuple[AnyCoroutine, ...] = (body,)
+        if attendance is not None:
+            run, inner = _attended(call, run, body, attendance), (run, body)
+        if call.method in WHOLE:
+            return Work(call, run, inner, (call,), may_stream=False, counts=call.method != LISTENING)
+        return Work(call, run, inner, (call,))
 
     def _bug(self, call: Call, problem: BaseException) -> InternalError:
         token = CURRENT.set(call)
@@ -132,12 +138,19 @@ class Pipeline:
         try:
             body = await work
             answer = self._encode(call, body)
-            over(call, _outcome(call, body))
+            subscription = _subscription(call)
+            if subscription is None:
+                over(call, _outcome(call, body))
+            else:
+                call.outcome = OK  # so far; it is over when the stream is
+                subscription.begin(answer)
             return answer
         except (MCPError, Overloaded) as problem:
+            _abandon(call)
             over(call, call.fate.of(problem), problem)
             raise
         except BaseException as problem:
+            _abandon(call)
             if not is_bug(problem):
                 over(call, CANCELLED)
                 raise
@@ -173,7 +186,7 @@ class Pipeline:
             if session.answer(message) or not replies.is_genuine(session, message.id):
                 return Receipt()
             return Receipt(replies.forward(session, message))
-        if era.name is Era.STATELESS and self._through is None:
+        if era.name is Era.STATELESS and self._through is None and connection.subscriptions is None:
             return Receipt()
         return Receipt(self._noticed(era.open(message, connection, outbox)))
 
@@ -194,6 +207,20 @@ class Pipeline:
         finally:
             lease.close()
             leave(token)
+
+
+def _subscription(call: Call) -> Subscription | None:
+    """The stream that this call has opened."""
+    opened = call.connection.subscriptions
+    return None if opened is None or call.method != LISTENING or call.id is None else opened.get(call.id)
+
+
+def _abandon(call: Call) -> None:
+    """A call failed, perhaps in middleware after it had opened a stream."""
+    subscription, opened = _subscription(call), call.connection.subscriptions
+    if opened is not None and subscription is not None and not subscription.has_begun:
+        opened.pop(subscription.id)
+        subscription.abandon()
 
 
 def _outcome(call: Call, body: Body) -> Outcome:

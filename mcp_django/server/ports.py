@@ -6,7 +6,7 @@ Nothing in the engine imports the implementations.
 
 import secrets
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, nullcontext
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -54,6 +54,10 @@ class Principal(Protocol):
     @property
     def scopes(self) -> frozenset[str]:
         """What the user delegated to this client."""
+
+    @property
+    def expires_at(self) -> float | None:
+        """When the credential expires, in seconds since the epoch; None when it does not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,6 +246,14 @@ class Executor(Protocol):
     def rest(self) -> None:
         """Give the current call's lane back while it waits for somebody."""
 
+    def parking(self) -> AbstractContextManager[None]:
+        """Around the wait of a plain function in its own thread, whose place another may use meanwhile. Raises
+        Overloaded when too many wait so.
+        """
+
+    async def attend(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> T:
+        """As `run`; in a plain function that waits (`parking`), its thread has a place again for the time."""
+
     def asking_is_unsafe(self) -> bool:
         """Is the calling thread inside a transaction, which a question must not hold open?"""
 
@@ -280,6 +292,34 @@ class Unobserved:
         return None
 
 
+class Changes(Protocol):
+    """What changed, for those who want to be told, and what sessions want to be told of. Of one server."""
+
+    def enter(self, owner: str) -> None:
+        """Count one more open stream of `owner`, a principal's key. Raises Overloaded at a limit."""
+
+    def leave(self, owner: str) -> None:
+        """One stream less, which had been counted."""
+
+    async def follow(self, tell: Callable[[str, Any], None]) -> Callable[[], None]:
+        """Have `tell` called on the running loop for each change from now on; returns, once that holds, what ends it.
+
+        It is given `"updated"` and `{"uri": ...}`, or `"list_changed"` and `{"kind": "tools"}` (or prompts, resources);
+        other kinds may be ignored. It must neither block nor raise.
+        """
+
+    async def subscribe(self, call: "Call", uri: str) -> None:
+        """Tell the session of `call` of changes of a resource, from now on and on whichever worker its stream is. Once
+        is enough. Raises InvalidParams above the limit.
+        """
+
+    async def unsubscribe(self, call: "Call", uri: str) -> None:
+        """Take that back; nothing to take back is no error."""
+
+    def announce(self, call: "Call", uris: Sequence[str], *, opened: bool) -> None:
+        """Tell the project that a stream for these resources opened or ended. Does not wait."""
+
+
 class Interactive(Protocol):
     """The stream of one call: what it says before its answer."""
 
@@ -288,6 +328,36 @@ class Interactive(Protocol):
 
     def put_nowait(self, message: bytes) -> None:
         """Queue an encoded message whatever the reader does."""
+
+
+class FrameworkForm(Protocol):
+    """A question's form that is a framework's own, which cleans the answer itself. Both may block."""
+
+    schema: dict[str, Any]
+    """The restricted JSON Schema that clients show."""
+    identity: dict[str, Any]
+    """What of it stays the same while it is the same form."""
+
+    def read(self, content: Any, *, taken: bool = False) -> tuple[Any, Any]:
+        """The cleaned data, and the form that holds it. `taken` says that the same content was found valid before.
+        Raises ArgumentError with a text for the person.
+        """
+
+
+FormTable = Callable[[Any], Callable[[], FrameworkForm] | None]
+"""Knows a framework's forms: what compiles one (which may block), None for anything else."""
+
+
+class Pages(Protocol):
+    """Pages of the site that people are sent to (client/elicitation, URL mode)."""
+
+    def address(self, call: "Call", target: Any, id: str, *, ttl: float) -> str:
+        """The absolute URL of a gate before `target`, which lets nobody but the user of the call through, for `ttl`
+        seconds. May block. Raises Unanswered when there can be none.
+        """
+
+    async def returned(self, id: str, *, within: float) -> bool:
+        """Has this user come back from the page? Waits for it, `within` seconds at most."""
 
 
 Lifespan = Callable[[Any], Any]

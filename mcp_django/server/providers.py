@@ -7,6 +7,7 @@ same key. `version` changes whenever a list may have changed.
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 
+from .call import Call
 from .context import Context
 from .primitives import Completion, Prompt, Resource, ResourceTemplate, Tool
 
@@ -19,7 +20,10 @@ class Provider:
 
     @property
     def version(self) -> Hashable:
-        """Changes whenever what it lists may have changed."""
+        """Changes whenever what it lists may have changed; clients are told then. The same in every process, by `repr`.
+
+        Read once a second while a client listens, on a thread: it may ask the database.
+        """
         return 0
 
     async def tools(self, ctx: Context) -> Iterable[Tool]:
@@ -55,3 +59,15 @@ class Provider:
     ) -> Completion | Sequence[str] | None:
         """Values for an argument of the prompt or template `target`; None when it is not this provider's to say."""
         return None
+
+
+async def provided_tool(call: Call, name: str) -> Tool | None:
+    """The tool called `name` of the first provider that has one."""
+    context: Context | None = None
+    for provider in call.server.providers:
+        if "tools" in provider.offers:
+            context = context or Context(call)
+            tool = await provider.tool(name, context)
+            if tool is not None:
+                return tool
+    return None

@@ -3,11 +3,13 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from typing import Any, Unpack
+from typing import Any, NamedTuple, Unpack
 
 from ..protocol.revisions import Era, Revision
 from ..protocol.types import Implementation
 from .ask import AskLimits
+from .call import Call
+from .changes import LISTS
 from .decorators import (
     PrimitiveOptions,
     ResourceOptions,
@@ -22,14 +24,17 @@ from .listing import Listings
 from .middleware import Middleware
 from .ports import (
     Authorizer,
+    Changes,
     ExceptionTable,
     Executor,
     Forgetful,
+    FormTable,
     InProcess,
     Ledger,
     Lifespan,
     ListMemory,
     Observer,
+    Pages,
     Replies,
     Sealer,
     SessionStore,
@@ -37,6 +42,8 @@ from .ports import (
 )
 from .providers import Provider
 from .registry import Registry
+from .subscriptions import Subscriptions
+from .toolbox import Offered, Toolbox
 from .toolset import Toolset, add_toolset
 
 BOTH = (Era.HANDSHAKE, Era.STATELESS)
@@ -57,8 +64,22 @@ class Ports:
     translate: ExceptionTable = lambda problem: None
     """Turns a framework's exception into one of ours."""
     observer: Observer = field(default_factory=Unobserved)
+    forms: FormTable = lambda schema: None
+    """Knows the forms of a framework among what questions may ask for."""
+    pages: Pages | None = None
+    """None where there is no site."""
     replies: Replies = field(default_factory=InProcess)
     lists: ListMemory = field(default_factory=Forgetful)
+    changes: Changes | None = None
+    """Where the server learns what changed; None when nobody tells it, so that it offers no subscriptions."""
+
+
+class Notified(NamedTuple):
+    """The changes that a server tells of."""
+
+    lists: frozenset[str]
+    """Kinds of lists: "tools", "prompts", "resources"."""
+    resources: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +106,13 @@ class Options:
     """Send the text of bugs to the client. For development."""
     batch: int = 50
     """Messages that one batch may hold."""
+    subscriptions: int = 100
+    """Resources that a session, or one stream of the stateless era, may be told of."""
     ask: AskLimits = field(default_factory=AskLimits)
+    enable_get: bool = True
+    """May clients of sessions open a stream of their own with GET, and go on with one that they lost?"""
+    allow_delete: bool = True
+    """May clients end their session with DELETE?"""
     healthz: bool = False
     """Answer GET at "<path>/healthz" where the server is mounted."""
 
@@ -124,6 +151,7 @@ class Server:
         self.lifespan = Lifespans(None if lifespan is None else lambda: lifespan(self), self._toolset_lifespans)
         self.has_lifespan = lifespan is not None or bool(self._toolset_lifespans())
         self.listings = Listings(self)
+        self.subscriptions = Subscriptions(self)
         self._offers: tuple[int, frozenset[str]] = (-1, frozenset())
 
     def __repr__(self) -> str:
@@ -178,6 +206,10 @@ class Server:
     def replies(self) -> Replies:
         return self.ports.replies
 
+    @cached_property
+    def changes(self) -> Changes | None:
+        return self.ports.changes
+
     @property
     def offers(self) -> frozenset[str]:
         """The capabilities that it has something for, by their names on the wire."""
@@ -205,7 +237,13 @@ class Server:
         answers, it promises nothing that takes a notification.
         """
         declared: dict[str, Any] = {name: {} for name in sorted(self.offers)}
-        declared |= {name: dict(value) for name, value in self.options.capabilities.items()}
+        # Sessions are told of changes on their own streams, and nowhere else.
+        if self.changes is not None and (revision.era is Era.STATELESS or self.options.enable_get):
+            for name in LISTS:
+                if name in declared:
+                    declared[name] = {"listChanged": True, **({"subscribe": True} if name == "resources" else {})}
+        for name, value in self.options.capabilities.items():
+            declared[name] = {**declared.get(name, {}), **value}
         if not streams:
             declared = {
                 name: {key: inner for key, inner in value.items() if key not in _NOTIFYING}
@@ -213,6 +251,12 @@ class Server:
                 if name not in _NOTIFYING
             }
         return revision.shape_capabilities(declared)
+
+    def notified(self, revision: Revision, *, streams: bool = True) -> Notified:
+        """The changes that clients of `revision` are told of, which is what it declares: nothing without `streams`."""
+        declared = self.capabilities(revision, streams=streams) if self.changes is not None else {}
+        lists = frozenset(kind for kind in LISTS if declared.get(kind, {}).get("listChanged"))
+        return Notified(lists, bool(declared.get("resources", {}).get("subscribe")))
 
     def tool(self, fn: Any = None, *, name: str | None = None, **options: Unpack[ToolOptions]) -> Any:
         """`mcp_django.tool`, for this server only."""
@@ -232,6 +276,10 @@ class Server:
         """`mcp_django.completion`, for this server only."""
         decorator: Callable[[Any], Any] = register_completer(self.registry, target, argument, atomic)
         return decorator
+
+    async def toolbox(self, call: Call, tools: Sequence[Offered]) -> Toolbox:
+        """What the client's model may use of `tools` in a sample of `call`."""
+        return await Toolbox.of(call, tools)
 
     def with_options(self, **changes: Any) -> "Server":
         """Change options in place; for tests and scripts."""

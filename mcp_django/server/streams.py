@@ -1,25 +1,57 @@
 """What one call says before its answer: a bounded queue with one reader."""
 
 import asyncio
+import threading
 from collections.abc import Callable
+from typing import Protocol
+
+
+class Track(Protocol):
+    """Where the messages of a stream go whose reader may change."""
+
+    async def put(self, message: bytes) -> None:
+        """Say something; waits for a reader that is too far behind."""
+
+    def put_nowait(self, message: bytes) -> None:
+        """Say something, whatever the reader does."""
+
+    def has_room(self) -> bool:
+        """Is there room for what may as well be dropped?"""
+
+    def finish(self, message: bytes | None = None) -> None:
+        """Say the last thing, if there is one."""
+
+    def cut(self) -> None:
+        """The call was given up: nothing more is sent."""
+
+    def release(self, retry: float | None) -> bool:
+        """Send the reader away when it has read what waits; False when there is none."""
+
+
+_COUNTING = threading.Lock()
+"""Held for an addition."""
 
 
 class Outbox:
     """`put` waits while `size` messages are unsent, `patience` seconds for a reader that takes none. `opened` is called
     once, at the first message: the answer becomes a stream; `abandoned` when a writer has lost patience.
 
-    Messages are whole, encoded JSON-RPC messages; framing is the transport's.
+    Messages are whole, encoded JSON-RPC messages; framing is the transport's. Once it has been handed over to a track,
+    it is no more than the way there.
     """
 
     __slots__ = (
+        "_arriving",
         "_closed",
         "_messages",
         "_patience",
         "_reader",
         "_size",
+        "_track",
         "_writers",
         "abandoned",
         "interactive",
+        "loop",
         "opened",
     )
 
@@ -30,13 +62,20 @@ class Outbox:
         self._reader: asyncio.Future[None] | None = None
         self._writers: list[asyncio.Future[None]] = []
         self._closed = False
+        self._track: Track | None = None
+        self._arriving = 0
         self.opened: Callable[[], None] | None = None
         self.abandoned: Callable[[], None] | None = None
         self.interactive = interactive
         """False where the transport has no stream (WSGI): messages are dropped and questions refused."""
+        self.loop: asyncio.AbstractEventLoop | None = None
+        """The loop that the call runs on."""
 
     async def put(self, message: bytes) -> None:
         """Queue a message; waits while the reader is behind, and no longer once it has stopped reading."""
+        if self._track is not None:
+            await self._track.put(message)
+            return
         while len(self._messages) >= self._size and not self._closed:
             loop = asyncio.get_running_loop()
             room = loop.create_future()
@@ -52,24 +91,72 @@ class Outbox:
         """Queue a message, beyond the bound if need be. Dropped when nobody will read it."""
         if self._closed or not self.interactive:
             return
+        if self._track is not None:
+            self._track.put_nowait(message)
+            return
         self._messages.append(message)
         if self.opened is not None:
             opened, self.opened = self.opened, None
             opened()
         self._wake()
 
+    def offer(self, message: bytes) -> None:
+        """Queue a message from whatever thread, if there is room: never waits, and drops what is too much."""
+        try:
+            here = asyncio.get_running_loop()
+        except RuntimeError:
+            here = None
+        if here is not None and (self.loop is None or self.loop is here):
+            if len(self._messages) < self._size if self._track is None else self._track.has_room():
+                self.put_nowait(message)
+        elif self.loop is not None and not self._closed:
+            with _COUNTING:
+                if self._arriving >= self._size:
+                    return
+                self._arriving += 1
+            try:
+                self.loop.call_soon_threadsafe(self._arrive, message)
+            except RuntimeError:
+                pass  # the loop is closed
+
+    def _arrive(self, message: bytes) -> None:
+        with _COUNTING:
+            self._arriving -= 1
+        self.offer(message)
+
     def finish(self, message: bytes | None = None) -> None:
         """Queue the last message, if there is one, and end. Never waits."""
         if message is not None:
             self.put_nowait(message)
         self._closed = True
+        if self._track is not None:
+            self._track.finish()
         self._free()
         self._wake()
 
     def cut(self) -> None:
         """Nobody reads any more: forget what is here and let every writer go on."""
         self._messages.clear()
+        if self._track is not None:
+            self._track.cut()
         self.finish()
+
+    def hand_over(self, track: Track) -> None:
+        """From now on everything goes to `track`, also what is here."""
+        messages, self._messages = self._messages, []
+        for message in messages:
+            track.put_nowait(message)
+        self._track = track
+        self._free()
+
+    def release(self, retry: float) -> bool:
+        """Send the reader away, to come back after `retry` seconds. False where nobody can come back."""
+        if self._closed or not self.interactive:
+            return False
+        if self.opened is not None:
+            opened, self.opened = self.opened, None
+            opened()
+        return self._track is not None and self._track.release(retry)
 
     def _abandon(self) -> None:
         abandoned = self.abandoned

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 from asgiref.sync import async_to_sync, sync_to_async
 
 from .ask import gather
+from .sampling import Sample, Sampling, prepared
 
 if TYPE_CHECKING:
     from .context import Context
 
-QUESTIONS = frozenset({"elicit", "elicit_url", "sample", "list_roots"})
-"""The methods of Context that wait for the client."""
+QUESTIONS = frozenset({"elicit", "elicit_url", "list_roots"})
+"""The methods of Context that wait for the client, from beginning to end."""
 
 
 class SyncContext:
@@ -29,11 +30,26 @@ class SyncContext:
             return value
 
         def wait(*args: Any, **kwargs: Any) -> Any:
-            if name in QUESTIONS:
-                self._context.require_no_transaction()
-            return async_to_sync(value)(*args, **kwargs)
+            if name not in QUESTIONS:
+                return async_to_sync(value)(*args, **kwargs)
+            self._context.require_no_transaction()
+            # A page may be waited for in either era.
+            with self._context.parking(always=name == "elicit_url"):
+                return async_to_sync(value)(*args, **kwargs)
 
         return wait
+
+    def sample(self, messages: Any, **given: Any) -> Sample[Any]:
+        """As Context.sample. The thread waits for the model only: tools that are plain functions run on it."""
+        context = self._context
+        sampling: Sampling = async_to_sync(prepared)(context, messages, **given)
+        while True:
+            context.require_no_transaction()
+            with context.parking():
+                async_to_sync(sampling.ask)()
+            sample = async_to_sync(sampling.proceed)()
+            if sample is not None:
+                return sample
 
     def once(self, key: str, fn: Callable[[], Any], *, durable: bool = False) -> Any:
         """As Context.once. A plain `fn` runs in the handler's own thread, where the ORM works."""
@@ -55,4 +71,5 @@ class SyncContext:
         async def run() -> list[Any]:
             return await gather(*(branch(self._context) for branch in branches))
 
-        return async_to_sync(run)()
+        with self._context.parking():
+            return async_to_sync(run)()

@@ -6,6 +6,9 @@ from ..protocol.types import LEVELS
 from ..schema import to_json
 from .call import Call
 
+LOGGED = "notifications/message"
+"""The notification that carries a log message (server/utilities/logging)."""
+
 
 def progress_params(
     call: Call, last: float | None, progress: float, total: float | None, message: str | None
@@ -28,8 +31,7 @@ def log_params(call: Call, level: str, data: Any, logger: str | None) -> dict[st
     """The parameters of `notifications/message`; None when the client does not want this level."""
     if level not in LEVELS:
         raise ValueError(f"unknown log level {level!r}; use one of {', '.join(LEVELS)}")
-    wanted = call.log_level
-    if wanted is None or LEVELS.index(level) < LEVELS.index(wanted):
+    if not call.hears(level):
         return None
     params: dict[str, Any] = {"level": level, "data": to_json(data)}
     if logger is not None:

@@ -81,6 +81,7 @@ class Caller:
         return result
 
     async def _run(self, work: Any, outbox: Outbox) -> bytes:
+        outbox.loop = asyncio.get_running_loop()
         reader = asyncio.ensure_future(self._listen(outbox))
         try:
             answer: bytes = await work

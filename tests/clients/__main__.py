@@ -1,14 +1,16 @@
 """Real peers against running servers: `python -m tests.clients [URL ...]`.
 
-The official SDK's client of either generation and the Inspector's command line list the tools and call one, in every
-era they speak. Without a URL the fixtures server is started for them, and both of its doors are tried. The tool is the
-first of the well-known ones that the server lists, or `--call TOOL --arguments JSON`. What the peers need is installed
-into the cache directory at the first use.
+The official SDKs' clients, of Python and of TypeScript and of either generation, and the Inspector's command line list
+the tools and call one, in every era they speak. Of the fixtures the clients also call the one handler that asks, loops,
+samples and books (`plan_journey`). Without a URL the fixtures server is started for them, and both of its doors are
+tried. The tool is the first of the well-known ones that the server lists, or `--call TOOL --arguments JSON`. What the
+peers need is installed into the cache directory at the first use.
 """
 
 import argparse
 import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -20,10 +22,14 @@ from pathlib import Path
 from typing import Any
 
 from tests.conformance.__main__ import DOORS, fixtures_server, say
-from tests.conformance.npm import cache_directory, installed_tool
+from tests.conformance.npm import cache_directory, installed_package, installed_tool
 
 LEGACY = "mcp==1.30.0"
 INSPECTOR = "@modelcontextprotocol/inspector@2.12.0"
+TYPESCRIPT = {
+    "typescript_v1": "@modelcontextprotocol/sdk@1.32.2",
+    "typescript_v2": "@modelcontextprotocol/client@2.4.0",
+}
 HERE = Path(__file__).parent
 LIMIT = 120
 """Seconds for one peer."""
@@ -87,6 +93,14 @@ def _modern(mode: str, url: str, calls: dict[str, Any]) -> str:
     return _peer([sys.executable, str(HERE / "modern_client.py"), url, json.dumps(calls), mode])
 
 
+def _typescript(script: str, mode: str, url: str, calls: dict[str, Any]) -> str:
+    """Run a script beside the package that it imports: that is where Node looks."""
+    home, node = installed_package(script, TYPESCRIPT[script])
+    for name in (script, "traveller"):
+        shutil.copy(HERE / f"{name}.mjs", home)
+    return _peer([node, str(home / f"{script}.mjs"), url, json.dumps(calls), mode])
+
+
 def _inspector(era: str, url: str, calls: dict[str, Any]) -> str:
     """List, with the Inspector's report on the schemas, and call."""
     tool = installed_tool("inspector", INSPECTOR, "mcp-inspector")
@@ -107,6 +121,9 @@ PEERS: dict[str, Callable[[str, dict[str, Any]], str]] = {
     "mcp 1.30": _legacy,
     "mcp 2.3, legacy mode": partial(_modern, "legacy"),
     "mcp 2.3, auto mode": partial(_modern, "auto"),
+    "TypeScript 1.32": partial(_typescript, "typescript_v1", "legacy"),
+    "TypeScript 2.4, legacy mode": partial(_typescript, "typescript_v2", "legacy"),
+    "TypeScript 2.4, auto mode": partial(_typescript, "typescript_v2", "auto"),
     "Inspector, legacy era": partial(_inspector, "legacy"),
     "Inspector, modern era": partial(_inspector, "modern"),
 }

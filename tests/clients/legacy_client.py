@@ -7,11 +7,23 @@ imported. Every check raises on failure.
 
 import asyncio
 import json
+import re
 import sys
 from typing import Any
 
 from mcp import ClientSession, types
 from mcp.client.streamable_http import streamable_http_client
+
+TRAVELLER: dict[str, Any] = {
+    "Who travels?": {"name": "Ada", "cabin": "first"},
+    "Another stop after 0?": {"value": True},
+    "Which stop?": {"value": "Bergen"},
+    "Another stop after 1?": {"value": False},
+    "Confirm?": {"value": True},
+}
+"""The questions of `plan_journey`, each with its answer."""
+JOURNEY = re.compile(r"Ada \(first\) via Bergen: 100 km, confirmed, booking (\d+)")
+CAPABLE = types.SamplingCapability(tools=types.SamplingToolsCapability())
 
 
 class User:
@@ -22,8 +34,21 @@ class User:
 
     async def elicit(self, context: Any, params: Any) -> types.ElicitResult:
         self.asked.append(params.message)
-        content = {name: "Al" if name == "name" else "blue" for name in params.requestedSchema["properties"]}
+        content = TRAVELLER.get(params.message)
+        if content is None:
+            content = {name: "Al" if name == "name" else "blue" for name in params.requestedSchema["properties"]}
         return types.ElicitResult(action="accept", content=content)
+
+    async def sample(self, context: Any, params: Any) -> types.CreateMessageResultWithTools:
+        """Use the tool that is offered, then say what came of it."""
+        last = params.messages[-1].content
+        last = last[0] if isinstance(last, list) else last
+        if last.type == "tool_result":
+            said: Any = types.TextContent(type="text", text=last.content[0].text)
+            return types.CreateMessageResultWithTools(role="assistant", content=said, model="m", stopReason="endTurn")
+        assert [tool.name for tool in params.tools] == ["distance"], params
+        use = types.ToolUseContent(type="tool_use", id="u1", name="distance", input={"stops": 1})
+        return types.CreateMessageResultWithTools(role="assistant", content=[use], model="m", stopReason="toolUse")
 
 
 async def check(url: str, calls: dict[str, Any]) -> str:
@@ -35,7 +60,13 @@ async def check(url: str, calls: dict[str, Any]) -> str:
 
     async with (
         streamable_http_client(url) as (read, write, _),
-        ClientSession(read, write, elicitation_callback=user.elicit) as session,
+        ClientSession(
+            read,
+            write,
+            elicitation_callback=user.elicit,
+            sampling_callback=user.sample,
+            sampling_capabilities=CAPABLE,
+        ) as session,
     ):
         hello = await session.initialize()
         await session.send_ping()
@@ -49,6 +80,7 @@ async def check(url: str, calls: dict[str, Any]) -> str:
             await fixtures(session, progress)
             assert heard == [0, 50, 100], heard
             assert len(user.asked) == 2, user.asked
+            await journey(session, user)
         return f"{len(names)} tools, {tool} called, {len(user.asked)} questions answered, {hello.protocolVersion}"
 
 
@@ -65,6 +97,19 @@ async def fixtures(session: ClientSession, progress: Any) -> None:
     reference = types.PromptReference(type="ref/prompt", name="test_prompt_with_arguments")
     offered = await session.complete(reference, {"name": "arg1", "value": "test"})
     assert offered.completion.values == ["test", "testing"], offered
+
+
+async def journey(session: ClientSession, user: User) -> None:
+    """One handler that asks, loops, samples and books; it books once a call."""
+    numbers = []
+    for _ in range(2):
+        user.asked.clear()
+        result = await session.call_tool("plan_journey", {})
+        told = JOURNEY.fullmatch(result.content[0].text)
+        assert told is not None, result
+        assert user.asked == list(TRAVELLER), user.asked
+        numbers.append(int(told[1]))
+    assert numbers[1] == numbers[0] + 1, numbers
 
 
 if __name__ == "__main__":

@@ -6,11 +6,23 @@ CALLS is a JSON object of tools and arguments; the first that the server lists i
 
 import asyncio
 import json
+import re
 import sys
 from typing import Any
 
 import mcp_types as types
 from mcp import Client
+
+TRAVELLER: dict[str, Any] = {
+    "Who travels?": {"name": "Ada", "cabin": "first"},
+    "Another stop after 0?": {"value": True},
+    "Which stop?": {"value": "Bergen"},
+    "Another stop after 1?": {"value": False},
+    "Confirm?": {"value": True},
+}
+"""The questions of `plan_journey`, each with its answer."""
+JOURNEY = re.compile(r"Ada \(first\) via Bergen: 100 km, confirmed, booking (\d+)")
+CAPABLE = types.SamplingCapability(tools=types.SamplingToolsCapability())
 
 
 class User:
@@ -21,14 +33,33 @@ class User:
 
     async def elicit(self, context: Any, params: Any) -> types.ElicitResult:
         self.asked.append(params.message)
-        content = {name: "Al" if name == "name" else "blue" for name in params.requested_schema["properties"]}
+        content = TRAVELLER.get(params.message)
+        if content is None:
+            content = {name: "Al" if name == "name" else "blue" for name in params.requested_schema["properties"]}
         return types.ElicitResult(action="accept", content=content)
+
+    async def sample(self, context: Any, params: Any) -> types.CreateMessageResultWithTools:
+        """Use the tool that is offered, then say what came of it."""
+        last = params.messages[-1].content
+        last = last[0] if isinstance(last, list) else last
+        if last.type == "tool_result":
+            said: Any = types.TextContent(type="text", text=last.content[0].text)
+            return types.CreateMessageResultWithTools(role="assistant", content=said, model="m", stop_reason="endTurn")
+        assert [tool.name for tool in params.tools] == ["distance"], params
+        use = types.ToolUseContent(type="tool_use", id="u1", name="distance", input={"stops": 1})
+        return types.CreateMessageResultWithTools(role="assistant", content=[use], model="m", stop_reason="toolUse")
 
 
 async def check(url: str, calls: dict[str, Any], mode: str) -> str:
     """List, call, and where the fixtures are served a tool that asks twice."""
     user = User()
-    async with Client(url, mode=mode, elicitation_callback=user.elicit) as client:
+    async with Client(
+        url,
+        mode=mode,
+        elicitation_callback=user.elicit,
+        sampling_callback=user.sample,
+        sampling_capabilities=CAPABLE,
+    ) as client:
         names = {listed.name for listed in (await client.list_tools()).tools}
         tool = next((name for name in calls if name in names), None)
         assert tool is not None, f"none of {sorted(calls)} is among {sorted(names)}"
@@ -39,7 +70,21 @@ async def check(url: str, calls: dict[str, Any], mode: str) -> str:
             result = await client.call_tool("test_input_required_result_multi_round", {})
             assert result.content[0].text == "Multi-round complete for Al who likes blue", result
             assert len(user.asked) == 2, user.asked
+            await journey(client, user)
         return f"{len(names)} tools, {tool} called, {len(user.asked)} questions answered, {client.protocol_version}"
+
+
+async def journey(client: Client, user: User) -> None:
+    """One handler that asks, loops, samples and books; it books once a call, however many rounds a call takes."""
+    numbers = []
+    for _ in range(2):
+        user.asked.clear()
+        result = await client.call_tool("plan_journey", {})
+        told = JOURNEY.fullmatch(result.content[0].text)
+        assert told is not None, result
+        assert user.asked == list(TRAVELLER), user.asked
+        numbers.append(int(told[1]))
+    assert numbers[1] == numbers[0] + 1, numbers
 
 
 if __name__ == "__main__":

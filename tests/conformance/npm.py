@@ -1,4 +1,4 @@
-"""Tools from npm, kept in a cache directory and run under a Node that is new enough for them."""
+"""Tools and packages from npm, kept in a cache directory and run under a Node that is new enough for them."""
 
 import os
 import re
@@ -19,21 +19,29 @@ def cache_directory() -> Path:
 
 def installed_tool(directory: str, package: str, command: str) -> list[str]:
     """The command line of a tool from npm, under a Node that is new enough for it."""
+    home, node = installed_package(directory, package)
+    return [node, str((home / "node_modules" / ".bin" / command).resolve())]
+
+
+def installed_package(directory: str, package: str) -> tuple[Path, str]:
+    """Where a package from npm is installed, and a Node that is new enough for it."""
     home = cache_directory() / directory
     marker = home / "installed"
     if not marker.is_file() or marker.read_text() != package:
         _npm_install(home, package)
         marker.write_text(package)
-    return [_node(home), str((home / "node_modules" / ".bin" / command).resolve())]
+    return home, _node(home)
 
 
 def _npm_install(home: Path, package: str) -> None:
     npm = shutil.which("npm")
     if npm is None:
-        raise SystemExit("npm is needed to fetch the conformance suite and the Inspector; install it with Node.js")
+        raise SystemExit(
+            "npm is needed to fetch the conformance suite, the Inspector and clients; install it with Node.js"
+        )
     home.mkdir(parents=True, exist_ok=True)
     (home / "package.json").write_text("{}")
-    packages = [package] if _new_enough(shutil.which("node")) else [package, f"node@{NODE[0]}"]
+    packages = [package] if _known_node() else [package, f"node@{NODE[0]}"]
     sys.stderr.write(f"Installing {' and '.join(packages)} into {home}\n")
     command = [npm, "install", "--prefix", str(home), "--no-fund", "--no-audit", "--loglevel", "error", *packages]
     run = subprocess.run(command, capture_output=True, text=True, timeout=600)
@@ -41,12 +49,17 @@ def _npm_install(home: Path, package: str) -> None:
         raise SystemExit(f"npm could not install {package}:\n{run.stdout}{run.stderr}")
 
 
+def _known_node() -> str | None:
+    """A Node that is new enough: the machine's, or one that came with any of the packages here."""
+    brought = sorted(cache_directory().glob("*/node_modules/.bin/node"))
+    return next((node for node in (shutil.which("node"), *map(str, brought)) if _new_enough(node)), None)
+
+
 def _node(home: Path) -> str:
-    own = str(home / "node_modules" / ".bin" / "node")
-    for node in (shutil.which("node"), own):
-        if node is not None and _new_enough(node):
-            return node
-    raise SystemExit(f"Node {NODE[0]}.{NODE[1]} or newer is needed, and npm could not bring one into {home}")
+    node = _known_node()
+    if node is None:
+        raise SystemExit(f"Node {NODE[0]}.{NODE[1]} or newer is needed, and npm could not bring one into {home}")
+    return node
 
 
 def _new_enough(node: str | None) -> bool:

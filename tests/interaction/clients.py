@@ -66,6 +66,8 @@ class Client:
         self.hello: dict[str, Any] = {}
         """What the server said of itself: InitializeResult or DiscoverResult."""
         self._ids = itertools.count(1)
+        self._sent: list[dict[str, Any]] = []
+        """The requests so far: their answers may come on other streams."""
 
     def path(self) -> str:
         """The path of the server's endpoint."""
@@ -133,12 +135,17 @@ class Client:
         base = self.headers(message if isinstance(message, dict) else {})
         merged = {**base, **(headers or {})}
         pairs = [*((name, value) for name, value in merged.items() if value is not None), *extra]
-        judge = judge_for(self.revision, message)
+        judge = judge_for(self.revision, self._sent if method == "GET" else message)
         target = http_scope(method, path or self.path(), pairs, **scope)
         return Exchange(self.door.app, target, chunks, judge)
 
     async def post(self, message: Any = None, **how: Any) -> Reply:
         return await self.send(message, **how).reply()
+
+    def listen(self, last: str | None = None, **how: Any) -> Exchange:
+        """GET: open the session's own stream, or go on after the event with the id `last`."""
+        headers = {"content-type": None, "accept": "text/event-stream", "last-event-id": last}
+        return self.send(method="GET", body=b"", headers={**headers, **how.pop("headers", {})}, **how)
 
     def request_message(
         self,
@@ -163,7 +170,8 @@ class Client:
     def begin(self, method: str, params: Mapping[str, Any] | None = None, **how: Any) -> Exchange:
         """Start a request and watch it."""
         about = {name: how.pop(name) for name in ("id", "meta") if name in how}
-        return self.send(self.request_message(method, params, **about), **how)
+        self._sent.append(self.request_message(method, params, **about))
+        return self.send(self._sent[-1], **how)
 
     async def request(self, method: str, params: Mapping[str, Any] | None = None, **how: Any) -> Reply:
         """A request, to its end."""

@@ -9,12 +9,12 @@ from django.core.signals import request_finished, request_started
 from django.db import close_old_connections
 
 from mcp_django.asgi import mount
-from tests.interaction import handlers, lasting, odd, places, questions
+from tests.interaction import handlers, lasting, odd, places, questions, samples, singly
 from tests.interaction.clients import HANDSHAKE, REVISIONS, STATELESS, Client, Door
 from tests.interaction.live import live_server
 from tests.interaction.stage import STAGE
 
-__all__ = ["handlers", "lasting", "odd", "places", "questions"]
+__all__ = ["handlers", "lasting", "odd", "places", "questions", "samples", "singly"]
 Connect = Callable[..., Awaitable[Client]]
 SERVERS = {
     "default": {"NAME": "default"},

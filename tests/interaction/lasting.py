@@ -1,73 +1,59 @@
-"""Handlers that do something a single time, and those of a server without sessions."""
+"""Handlers whose calls outlast their connections. Each says what the test lets it say, and when."""
+
+import functools
 
 import mcp_django
-from mcp_django import Context, ToolError
-from tests.interaction.handlers import tool
+from mcp_django import Context
 from tests.interaction.stage import STAGE
 
-
-@tool()
-async def charge(ctx: Context, amount: int = 1) -> str:
-    """Take money, at most once."""
-    return str(await ctx.once("charge", lambda: STAGE.note("charged"), durable=True))
+tool = functools.partial(mcp_django.tool, server="interaction")
 
 
 @tool()
-async def charge_and_ask(ctx: Context) -> str:
-    """Ask, take money at most once, and ask again."""
-    if not await ctx.elicit("Pay?", None, key="pay"):
-        return "not paid"
-    number = await ctx.once("charge", lambda: STAGE.note("charged"), durable=True)
-    answer = await ctx.elicit("A receipt?", bool, key="receipt")
-    return f"{number} {answer.action}"
+async def count(to: int, ctx: Context) -> str:
+    """Say the numbers from 1 on, each when its gate is open."""
+    for number in range(1, to + 1):
+        await STAGE.gate(f"say {number}").wait()
+        await ctx.warning(number)
+        STAGE.note(f"said {number}")
+    await STAGE.gate("answer").wait()
+    STAGE.note("answered")
+    return "counted"
 
 
 @tool()
-def charge_in_a_thread(ctx: Context) -> str:
-    """Take money at most once, in a plain function."""
-    return str(ctx.sync.once("charge", lambda: STAGE.note("charged"), durable=True))
+async def chatter_on(to: int, ctx: Context) -> str:
+    """Say the numbers from 1 on as fast as it can, after the first one waits."""
+    await ctx.warning(1)
+    await STAGE.wait_at("chatter")
+    for number in range(2, to + 1):
+        await ctx.warning(number)
+        STAGE.note("chattered")
+    return "counted"
 
 
 @tool()
-async def charge_in_vain(ctx: Context) -> str:
-    """Take money that is not there."""
-
-    def run() -> None:
-        STAGE.note("charged")
-        raise ToolError("No funds")
-
-    return str(await ctx.once("charge", run, durable=True))
-
-
-@tool(atomic=True)
-async def charge_in_a_transaction(ctx: Context) -> str:
-    """Take money that could be given back."""
-    return str(await ctx.once("charge", lambda: STAGE.note("charged"), durable=True))
+async def poll(ctx: Context, first: str = "", retry: float = 0.25) -> str:
+    """Send the client away, after a word if there is one, and wait at a gate."""
+    if first:
+        await ctx.warning(first)
+    closed = await ctx.close_stream(retry=retry)
+    STAGE.note("closed" if closed else "not closed")
+    await STAGE.wait_at("poll")
+    await ctx.warning("meanwhile")
+    return "closed" if closed else "not closed"
 
 
-@mcp_django.tool(server="tenants", name="confirm")
-@mcp_django.tool(server="unsessioned", name="confirm")
-@tool(single_use_state=True)
-async def confirm(ctx: Context) -> str:
-    """Take one answer, once."""
-    return (await ctx.elicit("Sure?", None, key="sure")).action
+@tool()
+def poll_in_a_thread(ctx: Context) -> str:
+    """The same in a plain function."""
+    return "closed" if ctx.sync.close_stream(retry=0.25) else "not closed"
 
 
-@mcp_django.tool(server="unsessioned")
-async def whose(ctx: Context) -> list[str | None]:
-    """Say what is known of the client, log, and report progress."""
-    await ctx.info("not for anybody")
-    await ctx.report_progress(1)
-    return [ctx.revision, None if ctx.session is None else "a session", ctx.client_info.get("name")]
-
-
-@mcp_django.tool(server="unsessioned")
-async def ask_somebody(ctx: Context) -> str:
-    """Ask somebody who cannot answer."""
-    return (await ctx.elicit("Sure?", None, key="sure")).action
-
-
-@mcp_django.tool(server="unsessioned")
-async def charge_somebody(ctx: Context) -> str:
-    """Take money once for each request."""
-    return str(await ctx.once("charge", lambda: STAGE.note("charged"), durable=True))
+@tool()
+async def ask_when_told(ctx: Context) -> str:
+    """Say a word, wait at a gate, then ask."""
+    await ctx.warning("before")
+    await STAGE.wait_at("ask")
+    answer = await ctx.elicit("Your name?", str)
+    return f"Hello {answer.data}"

@@ -15,6 +15,9 @@ RESULTS = {
     "server/discover": "DiscoverResult",
     "ping": "EmptyResult",
     "logging/setLevel": "EmptyResult",
+    "resources/subscribe": "EmptyResult",
+    "resources/unsubscribe": "EmptyResult",
+    "subscriptions/listen": "SubscriptionsListenResult",
     "tools/list": "ListToolsResult",
     "tools/call": "CallToolResult",
     "resources/list": "ListResourcesResult",
@@ -32,6 +35,7 @@ NOTIFICATIONS = {
     "notifications/prompts/list_changed": "PromptListChangedNotification",
     "notifications/resources/list_changed": "ResourceListChangedNotification",
     "notifications/resources/updated": "ResourceUpdatedNotification",
+    "notifications/subscriptions/acknowledged": "SubscriptionsAcknowledgedNotification",
 }
 REQUESTS = {
     "ping": "PingRequest",

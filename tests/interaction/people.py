@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from django.contrib.auth import get_user_model
+
 from mcp_django.auth.principal import Principal
 from mcp_django.auth.verifiers import AuthError
 
@@ -20,6 +22,14 @@ class Person:
     def has_perm(self, permission: str) -> bool:
         """Root may do everything, the others nothing."""
         return self.username == "root"
+
+
+class Users:
+    """A verifier to whom a token is the name of a user of the site."""
+
+    async def verify(self, token: str, *, server: str) -> Principal:
+        user = await get_user_model().objects.aget(username=token)
+        return Principal(issuer="tests", subject=token, user=user)
 
 
 class Tokens:

@@ -5,11 +5,13 @@ import secrets
 import time
 from typing import Annotated, Literal
 
+from django import forms
 from pydantic import BaseModel, Field
 
 from mcp_django import Context, ToolError
 from tests.interaction.handlers import prompt, resource, tool
 from tests.interaction.stage import STAGE
+from tests.testapp.models import Book
 
 
 class Trip(BaseModel):
@@ -17,6 +19,62 @@ class Trip(BaseModel):
 
     city: str
     nights: Annotated[int, Field(ge=1, le=30)]
+
+
+class Stay(forms.Form):
+    """A Django form, with a rule of its own."""
+
+    guest = forms.CharField(label="Name of the guest", max_length=20)
+    nights = forms.IntegerField(min_value=1, max_value=30, initial=2)
+    board = forms.ChoiceField(choices=[("half", "Half board"), ("full", "Full board")], initial="half")
+
+    def clean_guest(self) -> str:
+        return str(self.cleaned_data["guest"]).title()
+
+
+class BookForm(forms.ModelForm):  # type: ignore[type-arg]
+    """A form of a model with a field that is unique."""
+
+    class Meta:
+        model = Book
+        fields = ["title", "pages"]
+
+
+class Packing(forms.Form):
+    """A form that takes a choice of several."""
+
+    items = forms.MultipleChoiceField(choices=[("t", "Toothbrush"), ("b", "Book")])
+
+
+@tool()
+async def ask_stay(ctx: Context) -> str:
+    """Ask with a Django form."""
+    stay = await ctx.elicit("For how long?", Stay, key="stay")
+    return f"{stay.data['guest']} {stay.data['nights']} {stay.data['board']}" if stay else stay.action
+
+
+@tool()
+def ask_stay_from_a_thread(ctx: Context) -> str:
+    """Ask with a Django form from a plain function."""
+    stay = ctx.sync.elicit("For how long?", Stay(initial={"guest": "Ada"}))
+    return f"{stay.data['guest']} {stay.data['nights']}"
+
+
+@tool()
+async def ask_packing(ctx: Context) -> list[str]:
+    """Ask for several choices with a Django form."""
+    return (await ctx.elicit("What do you take along?", Packing)).data["items"]
+
+
+@tool()
+async def add_book(ctx: Context) -> str:
+    """Ask with a ModelForm, save what it made, and ask again."""
+    answer = await ctx.elicit("Which book?", BookForm, key="book")
+    if not answer:
+        return "no book"
+    number = await ctx.once("save", lambda: answer.form.save().pk)
+    again = await ctx.elicit("Is it good?", bool, key="good")
+    return f"{answer.data['title']} {number is not None} {again.data}"
 
 
 @tool()
@@ -98,6 +156,12 @@ def ask_from_a_thread(ctx: Context) -> str:
 
 
 @tool()
+def add_from_a_thread(a: int, b: int) -> int:
+    """Add on a lane."""
+    return a + b
+
+
+@tool()
 async def ask_model(ctx: Context) -> str:
     """Ask the client's model."""
     said = await ctx.sample("Say hello", max_tokens=20, system_prompt="Be brief", temperature=0.5)
@@ -114,6 +178,33 @@ async def ask_roots(ctx: Context) -> str:
 async def ask_link(ctx: Context) -> str:
     """Ask the user to open a page."""
     return (await ctx.elicit_url("Please sign in", "https://example.com/sign-in", key="link")).action
+
+
+@tool()
+async def connect_calendar(ctx: Context) -> str:
+    """Send the user to a page of the site."""
+    STAGE.note("connect_calendar")
+    answer = await ctx.elicit_url("Please connect your calendar", "calendar")
+    STAGE.note("connected")
+    return answer.action
+
+
+@tool()
+def connect_from_a_thread(ctx: Context) -> str:
+    """Send the user to a page of the site from a plain function."""
+    return str(ctx.sync.elicit_url("Please connect your calendar", "/calendar/?year=2030", key="page").action)
+
+
+@tool()
+async def pay(ctx: Context) -> str:
+    """Send the user to a page elsewhere, twice."""
+
+    def checkout(address: str) -> str:
+        return f"https://pay.example/checkout?back={address}"
+
+    first = await ctx.elicit_url("Please pay", checkout)
+    second = await ctx.elicit_url("Please pay", checkout)
+    return f"{first.action} {second.action}"
 
 
 @tool()
@@ -195,6 +286,12 @@ async def progress_then_ask(ctx: Context) -> str:
 async def asking_prompt(ctx: Context) -> str:
     """A prompt that asks."""
     return f"About {(await ctx.elicit('About what?', str, key='topic')).data}"
+
+
+@resource("note://asking/{about}", name="asking_about")
+async def asking_note_about(about: str, ctx: Context) -> str:
+    """A resource template that asks."""
+    return f"{about} for {(await ctx.elicit(f'{about} for whom?', str, key='whom')).data}"
 
 
 @resource("note://asking", name="asking")

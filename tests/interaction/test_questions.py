@@ -50,6 +50,43 @@ def test_a_plain_function_asks_twice_from_its_thread(connect):
     asyncio.run(run())
 
 
+@pytest.mark.django_db(transaction=True)
+def test_plain_functions_that_ask_leave_their_lanes_to_others(door, limits):
+    limits(LANES=4, IN_FLIGHT=64)
+
+    async def run():
+        client = await Client(door, "2025-11-25").open()
+        asking = [client.begin("tools/call", {"name": "ask_from_a_thread"}) for _ in range(40)]
+        firsts = [await exchange.message() for exchange in asking]
+        assert text(await client.tool("add_from_a_thread", {"a": 1, "b": 2})) == "3"
+        for question in firsts:
+            await client.answer(question["id"], value(1))
+        seconds = [await exchange.message() for exchange in asking]
+        for question in seconds:
+            await client.answer(question["id"], value(2))
+        assert {text(await exchange.reply()) for exchange in asking} == {"1 2"}
+
+    asyncio.run(run())
+
+
+@pytest.mark.django_db(transaction=True)
+def test_one_plain_function_too_many_that_asks_is_refused_at_once(door, limits):
+    limits(LANES=4, WAITING_THREADS=1)
+
+    async def run():
+        client = await Client(door, "2025-11-25").open()
+        first = client.begin("tools/call", {"name": "ask_from_a_thread"})
+        question = await first.message()
+        refused = await client.tool("ask_from_a_thread")
+        assert refused.status == 503
+        assert "retry-after" in refused.headers
+        await client.answer(question["id"], value(1))
+        await client.answer((await first.message())["id"], value(2))
+        assert text(await first.reply()) == "1 2"
+
+    asyncio.run(run())
+
+
 @pytest.mark.parametrize("name", ["ask_pair", "ask_group"])
 async def test_two_questions_at_once_are_both_answered(connect, name):
     def answer(method, params):
@@ -131,20 +168,34 @@ async def test_the_mode_is_left_to_the_default_or_named_where_it_exists(connect,
 
 
 @pytest.mark.parametrize(
-    "bad",
+    ("bad", "reason"),
     [
-        accept(city="Oslo", nights=99),
-        accept(city="Oslo"),
-        accept(),
-        {"action": "maybe"},
-        {},
-        {"action": "accept", "content": 7},
+        (accept(city="Oslo", nights=99), "nights: 99 is greater than the maximum of 30"),
+        (accept(city="Oslo"), "missing field 'nights'"),
+        (accept(), "missing field"),
+        ({"action": "accept", "content": 7}, "the content of a form must be an object"),
     ],
 )
-async def test_a_bad_answer_is_asked_for_again(connect, bad):
+async def test_a_bad_answer_is_asked_for_again_with_what_was_wrong(connect, bad, reason):
+    asked = []
+    reply = await (await connect()).ask_tool("ask_trip", {}, answers([bad, accept(city="Oslo", nights=3)], asked))
+    assert text(reply) == "Oslo for 3"
+    assert asked[0] == "Where to?"
+    assert asked[1].startswith(f"Where to?\n\n{reason}")
+
+
+@pytest.mark.parametrize("bad", [{"action": "maybe"}, {}])
+async def test_an_answer_that_is_the_client_s_mistake_is_asked_for_again_as_it_was(connect, bad):
     asked = []
     reply = await (await connect()).ask_tool("ask_trip", {}, answers([bad, accept(city="Oslo", nights=3)], asked))
     assert (text(reply), asked) == ("Oslo for 3", ["Where to?", "Where to?"])
+
+
+async def test_what_was_wrong_is_told_in_few_words_however_much_was_sent(connect):
+    asked = []
+    script = [accept(city="Oslo", nights="9" * 100_000), accept(city="Oslo", nights=3)]
+    await (await connect()).ask_tool("ask_trip", {}, answers(script, asked))
+    assert len(asked[1]) < 1200
 
 
 async def test_a_sample_carries_its_options_and_comes_back_as_text(connect):

@@ -234,7 +234,10 @@ async def test_an_answer_that_does_not_fit_the_question_is_asked_again(modern, b
     client = modern()
     first = (await client.tool("ask_name")).result
     again = await client.tool("ask_name", inputResponses={"user_name": bad}, requestState=first["requestState"])
-    assert again.result["inputRequests"] == first["inputRequests"]
+    question = again.result["inputRequests"]["user_name"]
+    assert question["params"]["message"].startswith("What is your name?")
+    # It is still the same question: the next answer counts.
+    assert text(await ask(client, "ask_name", again.result, "Al")) == "Hello Al"
 
 
 async def test_too_many_answers_are_invalid_params(limits, modern):

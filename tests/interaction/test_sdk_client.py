@@ -8,6 +8,8 @@ import mcp_types as types
 import pytest
 from mcp import Client, MCPError
 
+from tests.clients.modern_client import check
+
 MODES = {"legacy": "2025-11-25", "auto": "2026-07-28"}
 
 
@@ -212,3 +214,8 @@ def test_calls_run_side_by_side(url: str, mode: str) -> None:
         return [result.content[0].text for result in await asyncio.gather(*calls)]
 
     assert with_client(url, mode, use) == [f"Computed {n} in 0.05 seconds" for n in range(10)]
+
+
+def test_one_handler_asks_loops_samples_and_books_in_both_eras(url: str, mode: str) -> None:
+    """What `make clients` tries with the clients of other packages, too."""
+    assert "5 questions answered" in asyncio.run(check(url, {"add_numbers": {"a": 2, "b": 3}}, mode))

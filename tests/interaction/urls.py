@@ -1,5 +1,12 @@
-"""The Django view of every server, beside the ASGI door: /view/mcp/interaction."""
+"""The Django view of every server, beside the ASGI door: /view/mcp/interaction. And a page to be sent to."""
 
+from django.http import HttpRequest, HttpResponse
 from django.urls import include, path
 
-urlpatterns = [path("view/", include("mcp_django.urls"))]
+
+def calendar(request: HttpRequest) -> HttpResponse:
+    """A page of the site."""
+    return HttpResponse("Which calendar?")
+
+
+urlpatterns = [path("view/", include("mcp_django.urls")), path("calendar/", calendar, name="calendar")]

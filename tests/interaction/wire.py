@@ -58,10 +58,13 @@ class Reply(NamedTuple):
 
 
 class Frame(NamedTuple):
-    """One block of an event stream: an event's data, or a comment."""
+    """One event of a stream, or a comment."""
 
     data: bytes | None
     comment: bytes | None
+    id: str | None = None
+    retry: int | None = None
+    """Milliseconds."""
 
 
 class Exchange:
@@ -74,7 +77,9 @@ class Exchange:
         self._reading.set()
         self._sent: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue()
         self._start: dict[str, Any] | None = None
-        self._text, self._frames = b"", deque[Frame]()
+        self._text, self._block, self._frames = b"", list[bytes](), deque[Frame]()
+        self.last_id: str | None = None
+        """The id of the last event that was taken."""
         self._raw: list[bytes] = []
         self._messages: list[Any] = []
         self._over = False
@@ -145,24 +150,38 @@ class Exchange:
         while not self._frames:
             chunk = await self._chunk()
             if chunk is None:
-                assert not self._text.strip(), f"the stream ends within an event: {self._text!r}"
+                assert not self._text + b"".join(self._block), f"the stream ends within an event: {self._text!r}"
                 return None
-            *blocks, self._text = (self._text + chunk).split(b"\n\n")
-            self._frames.extend(_frame(block) for block in blocks)
-        return self._frames.popleft()
+            *lines, self._text = (self._text + chunk).split(b"\n")
+            for line in lines:
+                self._line(line)
+        frame = self._frames.popleft()
+        self.last_id = frame.id or self.last_id
+        return frame
+
+    def _line(self, line: bytes) -> None:
+        if line.startswith(b":"):
+            self._frames.append(Frame(None, line[1:]))
+        elif line:
+            self._block.append(line)
+        elif self._block:
+            self._frames.append(_frame(self._block))
+            self._block = []
 
     async def message(self) -> dict[str, Any]:
-        """The next JSON-RPC message of a stream. Comments are passed over."""
+        """The next JSON-RPC message of a stream. Comments and events without data are passed over."""
         while True:
             frame = await self.frame()
             assert frame is not None, "the stream ended"
-            if frame.data is not None:
+            if frame.data:
                 message: dict[str, Any] = self._take(frame.data)
                 return message
 
     async def silence(self) -> Frame:
-        """The next frame, which must be a comment."""
+        """The next frame but events without data, which must be a comment."""
         frame = await self.frame()
+        while frame is not None and frame.data == b"":
+            frame = await self.frame()
         assert frame is not None, "the stream ended"
         assert frame.comment is not None, frame
         return frame
@@ -172,7 +191,7 @@ class Exchange:
         status, headers = await self.started()
         if headers.get("content-type", "").startswith("text/event-stream"):
             while (frame := await self.frame()) is not None:
-                if frame.data is not None:
+                if frame.data:
                     self._take(frame.data)
         else:
             while await self._chunk() is not None:
@@ -196,11 +215,18 @@ class Exchange:
         return message
 
 
-def _frame(block: bytes) -> Frame:
-    lines = block.split(b"\n")
-    data = [line.removeprefix(b"data:").removeprefix(b" ") for line in lines if line.startswith(b"data:")]
-    comment = [line[1:] for line in lines if line.startswith(b":")]
-    return Frame(b"\n".join(data) if data else None, b"\n".join(comment) if comment else None)
+def _frame(block: list[bytes]) -> Frame:
+    fields: dict[bytes, list[bytes]] = {}
+    for line in block:
+        name, _, value = line.partition(b":")
+        fields.setdefault(name, []).append(value.removeprefix(b" "))
+    data, id, retry = fields.get(b"data"), fields.get(b"id"), fields.get(b"retry")
+    return Frame(
+        None if data is None else b"\n".join(data),
+        None,
+        None if id is None else id[-1].decode(),
+        None if retry is None else int(retry[-1]),
+    )
 
 
 def http_scope(method: str, path: str, headers: Mapping[str, str] | Iterable[tuple[str, str]], **more: Any) -> dict:

@@ -145,7 +145,8 @@ def test_yes_and_no_questions_are_answered_as_the_schema_does(revision):
     assert ("url" in revision.elicitation) == ("ElicitRequestURLParams" in known)
     assert ("form" in revision.elicitation) == ("ElicitRequest" in known)
     assert revision.elicitation_id == ("elicitationId" in properties(revision, "ElicitRequestURLParams"))
-    assert revision.sampling_tools == ("ToolUseContent" in known)
+    assert ("tools" in revision.sampling) == ("ToolUseContent" in known)
+    assert ("context" in revision.sampling) == ("ToolUseContent" in known)
     assert revision.form_multi_select == ("UntitledMultiSelectEnumSchema" in known)
     assert revision.form_titled_enums == ("TitledSingleSelectEnumSchema" in known)
     progress = known.get("ProgressNotificationParams") or known["ProgressNotification"]["properties"]["params"]
@@ -155,6 +156,15 @@ def test_yes_and_no_questions_are_answered_as_the_schema_does(revision):
     structured = known["CallToolResult"]["properties"].get("structuredContent")
     assert revision.structured == ("none" if structured is None else structured.get("type", "any"))
     assert bool(revision.asks_inline) == ("InputRequiredResult" in known)
+
+
+@every_revision
+def test_the_client_s_model_is_sent_what_the_schema_allows(revision):
+    known = definitions(revision.version)
+    branches = known["SamplingMessage"]["properties"]["content"]["anyOf"]
+    blocks = [known[branch["$ref"].rpartition("/")[2]] for branch in branches if "$ref" in branch]
+    assert revision.sampling_content == {block["properties"]["type"]["const"] for block in blocks}
+    assert revision.sampling_lists == any(branch.get("type") == "array" for branch in branches)
 
 
 @every_revision

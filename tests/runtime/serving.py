@@ -20,11 +20,12 @@ def serve(
     *,
     lanes: int = 2,
     queue: int = 2,
+    parked: int = 256,
     interrupt: bool = True,
     within: float = 20,
 ) -> T:
     """Run `main` on a loop of its own, as a server does, and end the lanes afterwards; `within` so many seconds."""
-    executor = LaneExecutor(lanes=lanes, queue=queue, interrupt=interrupt)
+    executor = LaneExecutor(lanes=lanes, queue=queue, parked=parked, interrupt=interrupt)
 
     async def bounded() -> T:
         try:

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, NotRequired, TypedDict
 import jsonschema_rs
 import msgspec
 import pytest
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, SecretStr
 
 from mcp_django.schema import DeclarationError, form_of
 
@@ -159,7 +159,7 @@ def test_a_dataclass_becomes_a_flat_form_with_defaults() -> None:
                 "oneOf": [{"const": "red", "title": "red"}, {"const": "#00f", "title": "Sky blue"}],
                 "default": "red",
             },
-            "tags": {"type": "array", "items": {"type": "string", "enum": ["a", "b"]}},
+            "tags": {"type": "array", "items": {"type": "string", "enum": ["a", "b"]}, "default": ["a"]},
         },
         "required": ["name"],
     }
@@ -230,6 +230,19 @@ def test_forms_are_valid_schemas(type_: Any) -> None:
 def test_an_answer_that_breaks_the_form_is_refused_in_words(type_: Any, content: Any, text: str) -> None:
     with pytest.raises(ValueError, match=text):
         form_of(type_).read(content)
+
+
+@pytest.mark.parametrize(
+    "secret",
+    [
+        {"type": "object", "properties": {"a": {"type": "string", "format": "password"}}},
+        SecretStr,
+        Annotated[str, Field(json_schema_extra={"writeOnly": True})],
+    ],
+)
+def test_secrets_are_not_asked_for_in_a_form(secret: Any) -> None:
+    with pytest.raises(DeclarationError, match=r"ctx\.elicit_url"):
+        form_of(secret)
 
 
 def test_fields_the_form_does_not_have_are_ignored() -> None:

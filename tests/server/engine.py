@@ -111,7 +111,7 @@ class Person:
     """As much of a user as a policy looks at."""
 
     permissions: tuple[str, ...] = ()
-    pk: None = None
+    pk: Any = None
 
     def has_perm(self, permission: str) -> bool:
         return permission in self.permissions
@@ -213,6 +213,7 @@ class Peer:
         return self.pipeline.handle(era, jsonrpc.loads(jsonrpc.dumps(message)), connection, outbox)
 
     async def _run(self, work: Any, outbox: Outbox) -> bytes:
+        outbox.loop = asyncio.get_running_loop()
         reader = asyncio.ensure_future(self._listen(outbox))
         try:
             async with asyncio.timeout(10):

@@ -52,6 +52,8 @@ class Request:
         self._unread = self._event = b""
         self._chunked = False
         self.status, self.headers = 0, dict[str, str]()
+        self.last_id: str | None = None
+        """The id of the last event that has arrived."""
 
     def leave(self, *, reset: bool = False) -> float:
         """Hang up: with FIN, or with RST. Returns when, on the monotonic clock."""
@@ -86,6 +88,8 @@ class Request:
         for piece in self._pieces():
             *events, self._event = re.split(rb"\r?\n\r?\n", self._event + piece)
             for event in events:
+                ids = [line[3:].strip().decode() for line in event.splitlines() if line.startswith(b"id:")]
+                self.last_id = ids[-1] if ids else self.last_id
                 data = [line[5:].strip() for line in event.splitlines() if line.startswith(b"data:")]
                 if data and any(data):
                     yield json.loads(b"\n".join(data))
@@ -189,6 +193,11 @@ class Client:
             routing = {"Mcp-Method": method} | ({"Mcp-Name": name} if name else {})
         self.last_id = next(self._ids)
         return self.post({"jsonrpc": "2.0", "id": self.last_id, "method": method, "params": params}, routing, part)
+
+    def listen(self, last: str | None = None) -> Request:
+        """GET: open the session's own stream, or go on after the event with the id `last`."""
+        headers = {"Accept": "text/event-stream"} | ({} if last is None else {"Last-Event-ID": last})
+        return self._send("GET", b"", headers)
 
     def notify(self, method: str, params: Mapping[str, Any] | None = None) -> None:
         """Send a notification, and see it accepted."""

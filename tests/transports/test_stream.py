@@ -7,7 +7,7 @@ import pytest
 
 from mcp_django.protocol import sse
 from mcp_django.server.streams import Outbox
-from mcp_django.transports.http.stream import EventStream
+from mcp_django.transports.http.stream import EventStream, Messages
 
 LONG = 10.0
 
@@ -30,7 +30,7 @@ class Flight:
 
 def stream(keep_alive: float = LONG) -> tuple[Any, EventStream]:
     flight: Any = Flight()
-    return flight, EventStream(flight, keep_alive)
+    return flight, EventStream(Messages(flight), keep_alive)
 
 
 async def test_messages_become_events_and_the_end_ends_the_stream() -> None:

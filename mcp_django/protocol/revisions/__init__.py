@@ -24,6 +24,7 @@ __all__ = [
     "STATELESS",
     "Era",
     "Revision",
+    "may_notify",
     "negotiate",
 ]
 
@@ -51,3 +52,10 @@ def negotiate(wanted: Any, offered: Sequence[str] = HANDSHAKE) -> Revision:
     if not choices:
         raise ValueError("no revision of the handshake era is offered")
     return REVISIONS[wanted if isinstance(wanted, str) and wanted in choices else choices[-1]]
+
+
+def may_notify(revision: Revision, method: str) -> bool:
+    """Whether a server may send this notification under `revision`: the revision defines it, or none does, so that it
+    is the project's own.
+    """
+    return method in revision.notifications or not any(method in other.notifications for other in REVISIONS.values())

@@ -81,8 +81,15 @@ class Revision:
     """May choices of a form be titled with ``oneOf``? Otherwise ``enumNames``."""
     form_multi_select: bool = False
     """May a form property be an array of choices?"""
-    sampling_tools: bool = False
-    """May sampling use tools?"""
+    polling: bool = False
+    """May the server close the connection of a stream that goes on? Then each stream opens with an event that has an id
+    and no data, which clients of other revisions cannot read."""
+    sampling: frozenset[str] = frozenset()
+    """What sampling may be besides itself, where the client can: with ``tools``, with ``context``."""
+    sampling_content: frozenset[str] = frozenset({"text", "image"})
+    """Types of the blocks that messages to and from the client's model may hold."""
+    sampling_lists: bool = False
+    """May such a message hold several blocks?"""
     completion_context: bool = False
     """Does ``completion/complete`` carry the arguments chosen so far?"""
     argument_errors_in_result: bool = False
@@ -240,6 +247,26 @@ class Revision:
             lambda message: downgrade.put(message, "content", self.shape_content(message["content"])),
         )
         return downgrade.put(shaped, "messages", messages)
+
+    def shape_sampling_message(self, message: Wire) -> list[Wire]:
+        """Write a message for the client's model, whose content is a list of blocks: as one message, or as one for each
+        block where the revision knows no lists.
+
+        Raises:
+            ValueError: sampling has no such block in this revision.
+        """
+        blocks = downgrade.each(message["content"], self._sampled)
+        if self.sampling_lists:
+            return [{**message, "content": blocks[0] if len(blocks) == 1 else blocks}]
+        return [{"role": message["role"], "content": block} for block in blocks]
+
+    def _sampled(self, block: Wire) -> Wire:
+        kind = block["type"]
+        if kind not in self.sampling_content:
+            raise ValueError(f"sampling in revision {self.version} has no {kind.replace('_', ' ')}")
+        if kind == "tool_result":
+            return self.shape_call_result(block)
+        return self.shape_content(block) if kind in self.content else block
 
     def requested_schema(self, schema: Wire) -> Wire:
         """Write the schema of an elicitation form as this revision allows.

@@ -10,6 +10,7 @@ V2025_03_26 = V2024_11_05.changed(
     },
     tool_annotation_fields=frozenset({"title", "readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint"}),
     content={**V2024_11_05.content, "audio": V2024_11_05.content["image"]},
+    sampling_content=frozenset({"text", "image", "audio"}),
     batches=True,
     progress_message=True,
 )

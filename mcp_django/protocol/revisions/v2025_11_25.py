@@ -1,4 +1,5 @@
-"""Adds icons, url elicitation, richer forms and tools in sampling; argument errors move into the tool's result.
+"""Adds icons, url elicitation, richer forms, tools in sampling and polling of streams; argument errors move into the
+tool's result.
 
 The experimental tasks of this revision are not served, so neither their methods nor ``Tool.execution`` are listed.
 """
@@ -21,7 +22,10 @@ V2025_11_25 = V2025_06_18.changed(
     form_defaults=frozenset({"boolean", "string", "number", "integer", "array"}),
     form_titled_enums=True,
     form_multi_select=True,
-    sampling_tools=True,
+    polling=True,
+    sampling=frozenset({"tools", "context"}),
+    sampling_content=V2025_06_18.sampling_content | {"tool_use", "tool_result"},
+    sampling_lists=True,
     argument_errors_in_result=True,
     url_elicitation_error=True,
 )

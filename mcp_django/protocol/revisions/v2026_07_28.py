@@ -28,6 +28,7 @@ V2026_07_28 = V2025_11_25.changed(
     structured="any",
     elicitation_id=False,
     url_elicitation_error=False,
+    polling=False,
     result_type=True,
     cacheable=frozenset(
         {

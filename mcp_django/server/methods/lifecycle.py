@@ -61,11 +61,16 @@ async def initialized(call: Call) -> None:
 
 
 async def cancelled(call: Call) -> None:
-    """Give up a request of this session; unknown, finished and malformed ids are ignored
-    (basic/utilities/cancellation).
+    """Give up a request of this session, or a stream of this connection; unknown, finished and malformed ids are
+    ignored (basic/utilities/cancellation).
     """
     session, id, reason = call.session, call.params.get("requestId"), call.params.get("reason")
-    if session is not None and (type(id) is int or type(id) is str):
-        if type(reason) is str:  # both parties SHOULD log it
-            logger.debug("The client takes back request %s: %s", label(str(id)), label(reason))
+    streams = call.connection.subscriptions or {}
+    if (session is None and not streams) or not (type(id) is int or type(id) is str):
+        return
+    if type(reason) is str:  # both parties SHOULD log it
+        logger.debug("The client takes back request %s: %s", label(str(id)), label(reason))
+    if session is not None:
         await call.server.sessions.cancel(session, id)
+    elif id in streams:
+        streams.pop(id).cancel()

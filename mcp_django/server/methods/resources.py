@@ -25,12 +25,8 @@ def list_templates(call: Call) -> Encoded | Coroutine[Any, Any, Encoded]:
 
 async def read(call: Call) -> dict[str, Any]:
     """Registered resources win over templates, templates over providers."""
-    uri = call.params.get("uri")
-    if type(uri) is not str:
-        raise InvalidParams("params.uri must be a string")
-    if len(uri) > MAX_LENGTH:
-        raise InvalidParams(f"params.uri may have {MAX_LENGTH} characters at most")
-    primitive, values = await _find(call, uri)
+    uri = uri_of(call)
+    primitive, values = await find_resource(call, uri)
     await permit(call, primitive, ResourceNotFound(uri))
     value = await run_primitive(call, primitive, values)
     if type(value) is InputRequired:
@@ -40,7 +36,18 @@ async def read(call: Call) -> dict[str, Any]:
     return call.revision.shape_read_result(read_result(uri, primitive.mime_type, value))
 
 
-async def _find(call: Call, uri: str) -> tuple[Resource | ResourceTemplate, dict[str, Any]]:
+def uri_of(call: Call) -> str:
+    """The URI that a request names. Raises InvalidParams."""
+    uri = call.params.get("uri")
+    if type(uri) is not str:
+        raise InvalidParams("params.uri must be a string")
+    if len(uri) > MAX_LENGTH:
+        raise InvalidParams(f"params.uri may have {MAX_LENGTH} characters at most")
+    return uri
+
+
+async def find_resource(call: Call, uri: str) -> tuple[Resource | ResourceTemplate, dict[str, Any]]:
+    """What is at `uri`, registered or provided, and its template's variables. Raises ResourceNotFound."""
     registry = call.server.registry
     resource = registry.resources.get(uri)
     if resource is not None:

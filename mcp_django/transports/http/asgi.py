@@ -10,7 +10,8 @@ from ...protocol.headers import Headers
 from ...runtime.calls import Flight
 from ...server.ports import Principal
 from ..guards import Pairs
-from .exchange import Exchange, Reply, Request
+from .exchange import Exchange, Reply, Request, Stream
+from .listen import Listener
 from .stream import EventStream
 from .surroundings import Surroundings
 
@@ -67,8 +68,15 @@ class Door:
         )
         if isinstance(outcome, Reply):
             await _respond(send, *outcome)
-        else:
-            await self._fly(outcome, receive, send, context)
+            return
+        if isinstance(outcome, Stream):
+            await self._serve(outcome, receive, send)
+            return
+        listener = await self._fly(outcome, receive, send, context)
+        if listener is not None:
+            # It may stay open for days, and needs nothing of the request.
+            del outcome, context, headers, body, message, build, client, scope, kwargs
+            await listener.serve(receive)
 
     async def _rest(self, body: bytes, receive: Receive) -> bytes | None:
         """The whole body, or the first bytes beyond the limit, which is enough to refuse it; None when the client
@@ -84,17 +92,24 @@ class Door:
             more = message.get("more_body", False)
         return bytes(whole)
 
-    async def _fly(self, flight: Flight, receive: Receive, send: Send, context: Context | None) -> None:
-        exchange, listener = self._exchange, _Listener(flight, receive)
+    async def _fly(self, flight: Flight, receive: Receive, send: Send, context: Context | None) -> Listener | None:
+        """Answer a call. The stream of changes that is the answer to some is still to be served."""
+        exchange, listener = self._exchange, _Listener(flight.disconnected, receive)
         flight.launch(context)
         try:
             landing = await flight.first(exchange.limits.upgrade_after, listener.start)
+            opened = exchange.opened(flight, landing)
             if flight.gone:
-                return
+                if opened is not None:
+                    opened.cancel()
+                return None
             if landing is None:
-                await _stream(send, exchange.stream_headers(flight), EventStream(flight, exchange.limits.keep_alive))
+                await _stream(send, exchange.stream(flight), exchange.limits.keep_alive)
+            elif opened is not None:
+                return Listener(opened, send, exchange.stream_headers(flight), exchange.listeners.here())
             else:
                 await _respond(send, *exchange.land(flight, landing))
+            return None
         except BaseException:  # the server ends us, or fails to send
             flight.disconnected()
             raise
@@ -102,14 +117,22 @@ class Door:
             flight.answered = True
             listener.stop()
 
+    async def _serve(self, stream: Stream, receive: Receive, send: Send) -> None:
+        listener = _Listener(stream.source.left, receive)
+        listener.start()
+        try:
+            await _stream(send, stream, self._exchange.limits.keep_alive)
+        finally:
+            listener.stop()
+
 
 class _Listener:
-    """Waits for the client to go away. Started only while a call is in the air."""
+    """Waits for the client to go away. Started only while there is something to give up."""
 
-    __slots__ = ("_flight", "_receive", "_task")
+    __slots__ = ("_left", "_receive", "_task")
 
-    def __init__(self, flight: Flight, receive: Receive) -> None:
-        self._flight, self._receive = flight, receive
+    def __init__(self, left: Callable[[], object], receive: Receive) -> None:
+        self._left, self._receive = left, receive
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -118,7 +141,7 @@ class _Listener:
     async def _listen(self) -> None:
         while (await self._receive())["type"] != "http.disconnect":
             pass
-        self._flight.disconnected()
+        self._left()
 
     def stop(self) -> None:
         if self._task is not None:
@@ -134,11 +157,14 @@ async def _respond(send: Send, status: int, body: bytes, headers: Pairs) -> None
         pass  # the client is gone; some servers say so here
 
 
-async def _stream(send: Send, headers: Pairs, events: EventStream) -> None:
+async def _stream(send: Send, stream: Stream, keep_alive: float) -> None:
+    events = EventStream(stream.source, keep_alive)
     try:
-        await send({"type": "http.response.start", "status": 200, "headers": list(headers)})
+        await send({"type": "http.response.start", "status": 200, "headers": list(stream.headers)})
         async for chunk in events:
             await send({"type": "http.response.body", "body": chunk, "more_body": True})
         await send({"type": "http.response.body", "body": b""})
-    except OSError:  # the client is gone; some servers say so here
-        events.close()
+    except OSError:
+        pass  # the client is gone; some servers say so here
+    finally:
+        events.end()

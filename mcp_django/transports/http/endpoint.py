@@ -9,11 +9,15 @@ from django.dispatch import receiver
 
 from ... import conf
 from ...runtime.in_flight import InFlight
+from ...runtime.own_streams import OwnStream
+from ...runtime.subscriptions import SessionView
 from ...server.pipeline import Pipeline
 from ...server.server import Server
-from ...wiring import authenticator, get_server, lifecycle
+from ...server.session import Session
+from ...wiring import authenticator, call_streams, event_ids, executor, feeds, get_server, lifecycle, listens
 from ..guards import Guard
 from .exchange import Exchange, HTTPLimits
+from .session_streams import SessionStreams
 
 
 def get_exchange(alias: str = "default") -> Exchange:
@@ -55,6 +59,25 @@ def build_exchange(server: Server) -> Exchange:
             unsent=limits.unsent,
             unsent_wait=limits.unsent_wait,
         ),
+        session_streams=_session_streams(server, limits.events),
+        allow_get=server.options.enable_get,
+        allow_delete=server.options.allow_delete,
+    )
+
+
+def _session_streams(server: Server, most: int) -> SessionStreams:
+    view = SessionView(server, feeds=feeds(), executor=executor())
+
+    def own(session: Session) -> OwnStream:
+        return OwnStream(session, feeds=feeds(), view=view, executor=executor(), most=most)
+
+    return SessionStreams(
+        ids=event_ids(),
+        streams=call_streams().here,
+        own=own,
+        listens=listens(),
+        lifecycle=lifecycle(),
+        sessions=server.sessions,
     )
 
 

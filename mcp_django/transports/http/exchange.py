@@ -28,8 +28,12 @@ from ...server.pipeline import Pipeline
 from ...server.ports import Overloaded, Principal
 from ...server.session import Session
 from ...server.streams import Outbox
+from ...server.subscriptions import Subscription
 from ...server.work import Receipt, Work
 from ..guards import Guard, Pairs
+from .listen import Listeners
+from .session_streams import SessionStreams
+from .stream import Events, Messages, Source
 
 KNOWN_LENGTH = 256
 """Bytes of headers whose meaning is remembered. Anybody can send what is remembered."""
@@ -44,8 +48,6 @@ SSE_HEADERS = (
     (b"x-accel-buffering", b"no"),
 )
 VERSIONS = {version.encode(): version for version in REVISIONS}
-METHODS = b"POST, DELETE, OPTIONS"
-STATELESS_METHODS = b"POST, OPTIONS"
 
 
 class Reply(NamedTuple):
@@ -54,6 +56,13 @@ class Reply(NamedTuple):
     status: int
     body: bytes = b""
     headers: Pairs = ()
+
+
+class Stream(NamedTuple):
+    """An event stream that is the answer to no call."""
+
+    headers: Pairs
+    source: Source
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,22 +114,31 @@ class Exchange:
         in_flight: InFlight,
         lifecycle: Lifecycle,
         limits: HTTPLimits,
+        session_streams: SessionStreams | None = None,
+        allow_get: bool = True,
+        allow_delete: bool = True,
     ) -> None:
-        self.limits, self._lifecycle = limits, lifecycle
+        """`session_streams` remembers and resumes the streams of sessions; without it they have no ids. GET and DELETE
+        may be switched off.
+        """
+        self.limits, self._lifecycle, self._session_streams = limits, lifecycle, session_streams
+        self._rings = None if session_streams is None else session_streams.streams
+        self.listeners = Listeners(lifecycle, every=limits.keep_alive, patience=limits.unsent_wait)
         self._digits = len(str(limits.body))
         self._pipeline, self._authenticator, self._guard, self._in_flight = pipeline, authenticator, guard, in_flight
         self._server = pipeline.server
         self._keeps_sessions = Era.HANDSHAKE in pipeline.server.eras and pipeline.server.options.require_session
-        self._methods = METHODS if self._keeps_sessions else STATELESS_METHODS
+        self._allow_get = allow_get and session_streams is not None and self._keeps_sessions
+        self._allow_delete = allow_delete and self._keeps_sessions
 
-    async def handle(self, request: Request) -> Reply | Flight:
-        """The reply, or a flight to launch, whose outcome `land` or `stream_headers` turn into an answer."""
+    async def handle(self, request: Request) -> Reply | Stream | Flight:
+        """The reply, a stream, or a flight to launch, whose outcome `land` or `stream` turn into an answer."""
         headers, pipeline = request.headers, self._pipeline
         era: EraStrategy = pipeline.stateless
         try:
             self._guard.check(headers)  # 1
             if request.method == "OPTIONS":
-                return Reply(204, b"", self._guard.preflight(headers, self._methods))
+                return Reply(204, b"", self._guard.preflight(headers, self._methods(request)))
             principal = self._authenticator.known(headers, request.peer)  # 2
             if principal is None:
                 principal = await self._authenticator.authenticate(headers, peer=request.peer)
@@ -169,7 +187,7 @@ class Exchange:
             raise taken
         if not self._in_flight.enter(owner, work.weight):
             return self._full(work)
-        return Flight(work, self._in_flight, owner, self._pipeline.decline, self._lifecycle)
+        return Flight(work, self._in_flight, owner, self._pipeline.decline, self._lifecycle, rings=self._rings)
 
     def _full(self, work: Work) -> Reply:
         most = self._in_flight.limit
@@ -210,20 +228,60 @@ class Exchange:
         session = () if opened is None else ((SESSION_ID, opened.key.encode()),)
         return Reply(200, landing.body, (JSON_TYPE, *session, *self._guard.cors(headers)))
 
+    def stream(self, flight: Flight) -> Stream:
+        """The answer to a call that is a stream."""
+        call, reader = flight.call, flight.reader
+        session = call.connection.session
+        source: Source = Messages(flight)
+        if reader is not None and session is not None and self._session_streams is not None:
+            ids = self._session_streams.ids.of(session.key, reader.token)
+            source = Events(reader, ids, polling=session.revision.polling, flight=flight)
+        return Stream(self.stream_headers(flight), source)
+
+    def opened(self, flight: Flight, landing: Landing | None) -> Subscription | None:
+        """The stream of changes that a call has opened, which is its answer."""
+        subscriptions = flight.call.connection.subscriptions
+        if not subscriptions or landing is None or landing.problem is not None:
+            return None
+        return next(iter(subscriptions.values()))
+
     def stream_headers(self, flight: Flight) -> Pairs:
         """The headers for a call whose answer is a stream."""
-        return (*SSE_HEADERS, *self._guard.cors(flight.call.connection.headers or Headers()))
+        return self._stream_headers(flight.call.connection.headers or Headers())
 
-    async def _other(self, request: Request, principal: Principal) -> Reply:
-        """DELETE ends a session (basic/transports, handshake era); a stream of its own (GET) is not offered."""
-        version = _version(request.headers)
-        handshake = self._keeps_sessions and (version is None or version in HANDSHAKE)
-        if request.method != "DELETE" or not handshake:
-            raise TransportRefusal(405, ((b"allow", self._methods),))
-        session = await self._session(request.headers, principal, optional=False)
-        if session is not None:
-            await self._server.sessions.end(session, "deleted by the client")
-        return Reply(204, b"", self._guard.cors(request.headers))
+    def _stream_headers(self, headers: Headers) -> Pairs:
+        return (*SSE_HEADERS, *self._guard.cors(headers))
+
+    def _methods(self, request: Request) -> bytes:
+        get, delete = self._allow_get and request.streams, self._allow_delete
+        return b"%b%b%b" % (b"GET, " if get else b"", b"POST, ", b"DELETE, OPTIONS" if delete else b"OPTIONS")
+
+    async def _other(self, request: Request, principal: Principal) -> Reply | Stream:
+        """DELETE ends a session, GET listens to it (basic/transports, handshake era)."""
+        headers, version = request.headers, _version(request.headers)
+        handshake = version is None or version in HANDSHAKE
+        if not handshake and version not in REVISIONS and request.method in ("GET", "DELETE"):
+            raise TransportRefusal(400, body=b"Unsupported MCP-Protocol-Version.")
+        if handshake and request.method == "DELETE" and self._allow_delete:
+            session = await self._session(headers, principal, optional=False)
+            if session is not None:
+                await self._server.sessions.end(session, "deleted by the client")
+            return Reply(204, b"", self._guard.cors(headers))
+        streams = self._session_streams
+        if handshake and request.method == "GET" and self._allow_get and request.streams and streams is not None:
+            if not _accepts(headers)[1]:
+                raise TransportRefusal(406, body=b"Accept must allow text/event-stream.")
+            session = await self._session(headers, principal, optional=False)
+            if session is not None:
+                connection = Connection(
+                    principal,
+                    headers=headers,
+                    session=session,
+                    kwargs=request.kwargs,
+                    make_request=request.make_request,
+                )
+                return Stream(self._stream_headers(headers), await streams.open(session, connection))
+        raise TransportRefusal(405, ((b"allow", self._methods(request)),))
 
     async def _session(self, headers: Headers, principal: Principal, *, optional: bool) -> Session | None:
         """The session that the request names. Raises TransportRefusal: 400 without an id, 404 when there is no such
@@ -248,8 +306,7 @@ class Exchange:
         kind = headers.get(b"content-type", b"")
         if kind != b"application/json" and not _is_json(kind[:KNOWN_LENGTH]):
             raise TransportRefusal(415, body=b"Content-Type must be application/json.")
-        accept = headers.get(b"accept", b"*/*")
-        json, streams = (_accepted if len(accept) <= KNOWN_LENGTH else _accepted.__wrapped__)(accept)
+        json, streams = _accepts(headers)
         if not (json or streams):
             raise TransportRefusal(406, body=b"Accept must allow application/json or text/event-stream.")
         return streams
@@ -287,6 +344,11 @@ def _version(headers: Headers) -> str | None:
 @lru_cache(256)
 def _is_json(content_type: bytes) -> bool:
     return content_type.partition(b";")[0].strip().lower() == b"application/json"
+
+
+def _accepts(headers: Headers) -> tuple[bool, bool]:
+    accept = headers.get(b"accept", b"*/*")
+    return (_accepted if len(accept) <= KNOWN_LENGTH else _accepted.__wrapped__)(accept)
 
 
 @lru_cache(256)

@@ -16,8 +16,9 @@ from django.views.decorators.csrf import csrf_exempt
 from ...protocol.headers import Headers
 from ...runtime.calls import Flight
 from ..guards import Pairs
-from .exchange import Exchange, Request
+from .exchange import Exchange, Request, Stream
 from .exchange import Reply as ExchangeReply
+from .listen import ChangeSource
 from .requests import keep_body, with_user
 from .stream import EventStream
 from .surroundings import left_by_middleware
@@ -72,16 +73,21 @@ def as_view(find: Callable[[], Exchange]) -> View:
         outcome = await exchange.handle(asked)
         if isinstance(outcome, ExchangeReply):
             return _response(request, outcome)
+        if isinstance(outcome, Stream):
+            return _streaming(exchange, outcome)
         outcome.launch(context)
         try:
             landing = await outcome.first(exchange.limits.upgrade_after)
         except asyncio.CancelledError:  # Django cancels the view of a client that went away
             outcome.disconnected()
             raise
+        opened = exchange.opened(outcome, landing)
+        if opened is not None:
+            changes = ChangeSource(opened, exchange.listeners.here())
+            return _streaming(exchange, Stream(exchange.stream_headers(outcome), changes))
         if landing is not None:
             return _response(request, exchange.land(outcome, landing), outcome)
-        response = StreamingHttpResponse(EventStream(outcome, exchange.limits.keep_alive))
-        return _with(response, exchange.stream_headers(outcome))
+        return _streaming(exchange, exchange.stream(outcome))
 
     # The endpoint authenticates by itself, with bearer tokens: neither a cookie nor a login page has a part in it.
     exempt: View = csrf_exempt(login_not_required(view))
@@ -121,6 +127,10 @@ def _response(request: HttpRequest, reply: ExchangeReply, flight: Flight | None 
         # (django.utils.log.log_response).
         vars(response)["_has_been_logged"] = True
     return _with(response, ((b"content-length", b"%d" % len(reply.body)), *reply.headers))
+
+
+def _streaming(exchange: Exchange, stream: Stream) -> HttpResponseBase:
+    return _with(StreamingHttpResponse(EventStream(stream.source, exchange.limits.keep_alive)), stream.headers)
 
 
 def _with(response: HttpResponseBase, headers: Pairs) -> HttpResponseBase:

@@ -1,5 +1,7 @@
-"""The fixtures, found by autodiscovery. Names and texts are those of the suite's scenarios; change none of them."""
+"""The fixtures, found by autodiscovery. Names and texts are those of the suite's scenarios; change none of them.
+`journey` is for the real clients of `tests.clients`.
+"""
 
-from tests.conformance.mcp_tools import jobs, prompts, questions, resources, tools
+from tests.conformance.mcp_tools import changes, jobs, journey, prompts, questions, resources, tools
 
-__all__ = ["jobs", "prompts", "questions", "resources", "tools"]
+__all__ = ["changes", "jobs", "journey", "prompts", "questions", "resources", "tools"]

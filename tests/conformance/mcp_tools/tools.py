@@ -128,8 +128,9 @@ async def test_logging_tool(ctx: Context) -> str:
 
 @tool()
 async def test_reconnection(ctx: Context) -> str:
-    """Take a moment on a stream, which could be dropped and resumed meanwhile."""
+    """Send the client away for a moment; it comes back for the answer, in the revisions that know how."""
     await ctx.info("Reconnection test started")
+    await ctx.close_stream(retry=0.5)
     await asyncio.sleep(2 * STEP)
     return "Reconnection test completed successfully."
 

@@ -1,9 +1,9 @@
-"""For `LOGGING`: which call a log record belongs to."""
+"""Which call a log record belongs to."""
 
 import logging
 
-from .server.current import current_call
-from .server.labels import fields_of
+from ..server.current import current_call
+from ..server.labels import fields_of
 
 FIELDS = ("mcp_server", "mcp_method", "mcp_name", "mcp_principal", "mcp_call_id", "mcp_trace_id")
 ABSENT = "-"

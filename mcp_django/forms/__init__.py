@@ -1,0 +1,1 @@
+"""Django forms as questions: fields to JSON Schema, answers to cleaned data."""

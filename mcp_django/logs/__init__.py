@@ -1,0 +1,10 @@
+"""For `LOGGING`: what a project's log records have to do with calls.
+
+`CallFilter` says which call a record belongs to, `ClientHandler` forwards records to the client of their call.
+"""
+
+from .call_filter import ABSENT, FIELDS, CallFilter
+from .client_handler import ClientHandler
+from .redaction import REDACTED, redacted
+
+__all__ = ["ABSENT", "FIELDS", "REDACTED", "CallFilter", "ClientHandler", "redacted"]

@@ -1,0 +1,60 @@
+"""`resources/subscribe` and `resources/unsubscribe` (handshake era, server/resources) and `subscriptions/listen`
+(stateless era, basic/patterns/subscriptions).
+"""
+
+from collections.abc import Coroutine
+from typing import Any
+
+from ...protocol.errors import InvalidRequest, MethodNotFound, ResourceNotFound
+from ...protocol.meta import SUBSCRIPTION_ID
+from ..call import Call
+from ..changes import Wanted
+from ..invoke import permit
+from .resources import find_resource, uri_of
+
+
+def listen(call: Call) -> Coroutine[Any, Any, dict[str, Any]]:
+    """Open a stream. Its body is the response that ends the stream; the transport has the stream from the
+    connection.
+    """
+    offered = call.server.notified(call.revision, streams=call.connection.streams)
+    if not offered.lists and not offered.resources:
+        raise MethodNotFound("This server tells of no changes")
+    wanted = Wanted.read(call.params, most=call.server.options.subscriptions)
+    lists = tuple(kind for kind in wanted.lists if kind in offered.lists)
+    return _listen(call, Wanted(lists, wanted.uris if offered.resources else ()))
+
+
+async def _listen(call: Call, wanted: Wanted) -> dict[str, Any]:
+    connection, id = call.connection, call.id
+    assert id is not None  # a notification is no request
+    if connection.subscriptions is None:
+        connection.subscriptions = {}
+    elif id in connection.subscriptions:
+        raise InvalidRequest("A request with this id is still running")
+    connection.subscriptions[id] = await call.server.subscriptions.open(call, wanted)
+    return {"_meta": {SUBSCRIPTION_ID: id}}
+
+
+async def subscribe(call: Call) -> dict[str, Any]:
+    """Tell the session of changes of a resource. An empty object, exactly."""
+    uri = _offered(call)
+    primitive, _ = await find_resource(call, uri)
+    await permit(call, primitive, ResourceNotFound(uri))
+    assert call.server.changes is not None  # it is offered
+    await call.server.changes.subscribe(call, uri)
+    return {}
+
+
+async def unsubscribe(call: Call) -> dict[str, Any]:
+    """Tell it no more. A resource that was not subscribed to, or is gone, is no error."""
+    uri = _offered(call)
+    assert call.server.changes is not None  # it is offered
+    await call.server.changes.unsubscribe(call, uri)
+    return {}
+
+
+def _offered(call: Call) -> str:
+    if not call.server.notified(call.revision, streams=call.connection.streams).resources:
+        raise MethodNotFound("This server does not tell of changes of resources")
+    return uri_of(call)

@@ -1,0 +1,94 @@
+"""GET: a client listens to its session, or goes on with a stream that it lost (basic/transports, handshake era)."""
+
+from collections.abc import Callable
+
+from ...protocol.errors import TransportRefusal
+from ...protocol.headers import LAST_EVENT_ID, Headers
+from ...runtime.event_ids import OWN, EventId, EventIds
+from ...runtime.lifecycle import CLOSING, Lifecycle
+from ...runtime.own_streams import Missed, OwnStream
+from ...runtime.relays import CallStreams
+from ...runtime.remote_reader import Gone, RemoteReader
+from ...runtime.rings import Reader
+from ...runtime.subscriptions import Listens
+from ...server.call import Connection
+from ...server.ports import Overloaded, SessionStore
+from ...server.session import Session
+from .stream import Events
+
+NOT_YOURS = b"Last-Event-ID names no event of this session; open the stream without it."
+MISSED = b"What came after this Last-Event-ID is not kept any more; open a stream without it, and ask again."
+
+
+class SessionStreams:
+    """Opens the streams of one server's sessions."""
+
+    def __init__(
+        self,
+        *,
+        ids: EventIds,
+        streams: Callable[[], CallStreams],
+        own: Callable[[Session], OwnStream],
+        listens: Listens,
+        lifecycle: Lifecycle,
+        sessions: SessionStore,
+    ) -> None:
+        """`listens` counts the streams that are open; `own` makes a session's own stream."""
+        self.ids, self.streams, self._own = ids, streams, own
+        self._listens, self._lifecycle, self._sessions = listens, lifecycle, sessions
+
+    async def open(self, session: Session, connection: Connection) -> Events:
+        """The stream that the request asks for. Raises TransportRefusal, Overloaded."""
+        if self._lifecycle.has_drained and self._lifecycle.is_draining():
+            raise Overloaded(CLOSING)
+        wanted, owner = self._wanted(session, connection.headers or Headers()), connection.principal.key
+        self._listens.enter(owner)
+        try:
+            reader = await self._reader(session, wanted, connection)
+        except BaseException as problem:
+            self._listens.leave(owner)
+            if isinstance(problem, Gone | Missed):
+                raise TransportRefusal(400, body=MISSED) from None
+            raise
+        return self._events(session, OWN if wanted is None else wanted.stream, reader, owner)
+
+    def _wanted(self, session: Session, headers: Headers) -> EventId | None:
+        last = headers.get(LAST_EVENT_ID)
+        if not last:
+            return None
+        found = self.ids.read(session.key, last)
+        if found is None:
+            raise TransportRefusal(400, body=NOT_YOURS)
+        return found
+
+    async def _reader(
+        self, session: Session, wanted: EventId | None, connection: Connection
+    ) -> Reader | RemoteReader | OwnStream:
+        if wanted is not None and wanted.stream != OWN:
+            return await self.streams().resume(session, wanted.stream, wanted.n)
+        own = self._own(session)
+        await own.open(None if wanted is None else wanted.n, connection)
+        return own
+
+    def _events(self, session: Session, stream: str, reader: Reader | RemoteReader | OwnStream, owner: str) -> Events:
+        own = isinstance(reader, OwnStream)
+        untie: list[Callable[[], None]] = [lambda: self._listens.leave(owner)]
+        if not isinstance(reader, Reader):
+            # A call's stream is read to its end, where its call is; what comes from elsewhere need not wait for that.
+            untie += [self._lifecycle.on_drain(reader.end), self.streams().keep(session.pk, reader)]
+        if own:
+            session.streams += 1
+
+        def ended() -> None:
+            for undo in untie:
+                undo()
+            if own:
+                session.streams -= 1
+
+        return Events(
+            reader,
+            self.ids.of(session.key, stream),
+            polling=session.revision.polling,
+            on_silence=lambda: self._sessions.touch(session),
+            on_end=ended,
+        )

@@ -1,0 +1,63 @@
+// What the TypeScript clients of either generation do with a server: list, call, and where the fixtures are served the
+// one handler that asks, loops, samples and books. Every check throws on failure.
+
+import assert from 'node:assert/strict';
+
+const ANSWERS = new Map([
+    ['Who travels?', { name: 'Ada', cabin: 'first' }],
+    ['Another stop after 0?', { value: true }],
+    ['Which stop?', { value: 'Bergen' }],
+    ['Another stop after 1?', { value: false }],
+    ['Confirm?', { value: true }]
+]);
+const JOURNEY = /^Ada \(first\) via Bergen: 100 km, confirmed, booking (\d+)$/;
+
+export const CAPABILITIES = { elicitation: { form: {} }, sampling: { tools: {} } };
+
+export class Traveller {
+    asked = [];
+
+    // The person: an ElicitResult.
+    elicit(params) {
+        this.asked.push(params.message);
+        const content = ANSWERS.get(params.message);
+        assert(content, `nobody knows the answer to ${params.message}`);
+        return { action: 'accept', content };
+    }
+
+    // The model: it uses the tool that it is offered, then says what came of it.
+    sample(params) {
+        const content = params.messages.at(-1).content;
+        const last = Array.isArray(content) ? content[0] : content;
+        if (last.type === 'tool_result') {
+            const said = { type: 'text', text: last.content[0].text };
+            return { role: 'assistant', model: 'm', content: said, stopReason: 'endTurn' };
+        }
+        assert.deepEqual(params.tools.map(tool => tool.name), ['distance']);
+        const use = { type: 'tool_use', id: 'u1', name: 'distance', input: { stops: 1 } };
+        return { role: 'assistant', model: 'm', content: [use], stopReason: 'toolUse' };
+    }
+
+    // List and call with a connected client; what to print.
+    async travel(client, calls) {
+        const names = (await client.listTools()).tools.map(tool => tool.name);
+        const name = Object.keys(calls).find(known => names.includes(known));
+        assert(name, `none of ${Object.keys(calls)} is among ${names}`);
+        const result = await client.callTool({ name, arguments: calls[name] });
+        assert(!result.isError && result.content.length > 0, JSON.stringify(result));
+        if (names.includes('plan_journey')) {
+            const [first, second] = [await this.journey(client), await this.journey(client)];
+            assert.equal(second, first + 1, 'it books once a call, however many rounds a call takes');
+        }
+        return `${names.length} tools, ${name} called, ${this.asked.length} questions answered`;
+    }
+
+    async journey(client) {
+        this.asked.length = 0;
+        const result = await client.callTool({ name: 'plan_journey', arguments: {} });
+        const told = JOURNEY.exec(result.content[0].text);
+        assert(told, JSON.stringify(result));
+        assert.deepEqual(this.asked, [...ANSWERS.keys()]);
+        return Number(told[1]);
+    }
+}

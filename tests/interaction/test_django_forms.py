@@ -1,0 +1,119 @@
+"""Questions with Django forms, in both eras and every revision that has elicitation."""
+
+import asyncio
+
+import pytest
+
+from tests.interaction.clients import accept, answers
+from tests.testapp.models import Book
+
+ELICITING = ["2025-06-18", "2025-11-25", "2026-07-28"]
+
+
+@pytest.fixture(params=ELICITING)
+def revision(request):
+    """The revisions that have elicitation."""
+    return request.param
+
+
+def text(reply):
+    return reply.result["content"][0]["text"]
+
+
+async def test_a_django_form_is_asked_as_the_revision_writes_forms(connect, revision):
+    asked = []
+
+    def answer(method, params):
+        asked.append(params["requestedSchema"])
+        return accept(guest="ada", nights=3, board="full")
+
+    assert text(await (await connect()).ask_tool("ask_stay", {}, answer)) == "Ada 3 full"
+    guest, nights, board = asked[0]["properties"].values()
+    assert asked[0]["required"] == ["guest", "nights", "board"]
+    assert guest == {"type": "string", "title": "Name of the guest", "minLength": 1, "maxLength": 20}
+    old = revision == "2025-06-18"
+    assert nights == {
+        "type": "integer",
+        "title": "Nights",
+        "minimum": 1,
+        "maximum": 30,
+        **({} if old else {"default": 2}),
+    }
+    titled = [{"const": "half", "title": "Half board"}, {"const": "full", "title": "Full board"}]
+    assert board == (
+        {"type": "string", "title": "Board", "enum": ["half", "full"], "enumNames": ["Half board", "Full board"]}
+        if old
+        else {"type": "string", "title": "Board", "oneOf": titled, "default": "half"}
+    )
+
+
+async def test_what_the_form_finds_wrong_is_told_when_it_is_asked_again(connect):
+    asked = []
+    script = [accept(guest="x" * 30, nights=99, board="full"), accept(guest="ada", nights=1, board="half")]
+    assert text(await (await connect()).ask_tool("ask_stay", {}, answers(script, asked))) == "Ada 1 half"
+    message, *reasons = asked[1].splitlines()
+    assert message == "For how long?"
+    assert any(reason.startswith("Name of the guest: ") for reason in reasons)
+    assert any(reason.startswith("Nights: ") for reason in reasons)
+
+
+@pytest.mark.parametrize("action", ["decline", "cancel"])
+async def test_declining_a_django_form_is_an_answer(connect, action):
+    assert text(await (await connect()).ask_tool("ask_stay", {}, answers([{"action": action}]))) == action
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("name", ["ask_stay_from_a_thread", "ask_stay"])
+def test_a_django_form_is_asked_and_read_on_lanes(connect, name):
+    """On a loop of its own, so that the call has a lane."""
+
+    async def run():
+        answer = answers([accept(nights=0), accept(guest="bob", nights=4)])
+        reply = await (await connect()).ask_tool(name, {}, answer)
+        assert text(reply).startswith("Bob 4")
+
+    asyncio.run(run())
+
+
+async def test_several_choices_of_a_django_form_need_a_revision_that_has_them(connect, revision):
+    asked = []
+    reply = await (await connect()).ask_tool("ask_packing", {}, answers([accept(items=["t", "b"])], asked))
+    if revision == "2025-06-18":
+        assert asked == []
+        assert reply.result["isError"] is True
+        assert "'items'" in text(reply)
+    else:
+        assert text(reply) == '["t","b"]'
+
+
+async def test_a_model_form_saves_what_was_answered_and_the_conversation_goes_on(connect):
+    script = [accept(title="Emma", pages=474), accept(value=True)]
+    assert text(await (await connect()).ask_tool("add_book", {}, answers(script))) == "Emma True True"
+    assert [(book.title, book.pages) async for book in Book.objects.all()] == [("Emma", 474)]
+
+
+async def test_a_model_form_is_asked_again_for_what_must_be_unique(connect):
+    await Book.objects.acreate(title="Emma")
+    asked = []
+    script = [accept(title="Emma", pages=1), accept(title="Persuasion", pages=2), accept(value=False)]
+    assert text(await (await connect()).ask_tool("add_book", {}, answers(script, asked))) == "Persuasion True False"
+    assert asked[1].startswith("Which book?\n\nTitle: ")
+
+
+async def test_a_resource_template_may_ask(connect, revision):
+    client = await connect()
+    answer = answers([accept(value="Al")])
+    reply = await client.converse("resources/read", {"uri": "note://asking/tea"}, answer)
+    assert reply.result["contents"][0]["text"] == "tea for Al"
+
+
+async def test_a_prompt_that_cannot_ask_says_so(connect, revision):
+    client = await connect(capabilities={})
+    for method, params in (
+        ("prompts/get", {"name": "asking_prompt"}),
+        ("resources/read", {"uri": "note://asking/tea"}),
+    ):
+        reply = await client.request(method, params)
+        assert reply.error["code"] == (-32021 if revision == "2026-07-28" else -32603)
+        assert "elicitation" in str(reply.error)
+        assert len(reply.messages) == 1

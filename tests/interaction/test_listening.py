@@ -1,0 +1,365 @@
+"""`subscriptions/listen` (stateless era, basic/patterns/subscriptions)."""
+
+import asyncio
+import logging
+from typing import Any
+
+import pytest
+
+from mcp_django.runtime.events import Draft
+from mcp_django.server.subscriptions import Subscription
+from mcp_django.wiring import feeds, lifecycle, listens
+from tests.interaction.wire import Exchange
+
+ID = "io.modelcontextprotocol/subscriptionId"
+ALL = {"toolsListChanged": True, "promptsListChanged": True, "resourcesListChanged": True}
+ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
+
+
+async def change(kind: str, payload: Any, server: str = "interaction") -> None:
+    await feeds().publish(Draft(f"changes:{server}", kind, payload))
+
+
+async def updated(uri: str) -> None:
+    await change("updated", {"uri": uri})
+
+
+def listen(client, /, *, id=None, headers=None, **wanted) -> Exchange:
+    return client.begin("subscriptions/listen", {"notifications": wanted}, id=id, headers=headers)
+
+
+async def acknowledged(exchange: Exchange) -> dict[str, Any]:
+    message = await exchange.message()
+    assert message["method"] == ACKNOWLEDGED
+    return message["params"]["notifications"]
+
+
+async def left(exchange: Exchange) -> None:
+    exchange.leave()
+    await exchange.end()
+    async with asyncio.timeout(10):
+        while len(listens()):
+            await asyncio.sleep(0)
+
+
+@pytest.fixture(autouse=True)
+def _nothing_stays_open():
+    yield
+    assert len(listens()) == 0
+
+
+async def test_the_first_message_acknowledges_what_was_asked_for(modern):
+    exchange = listen(modern(), id=7, **ALL, resourceSubscriptions=["note://static"])
+    status, headers = await exchange.started()
+    assert (status, headers["content-type"]) == (200, "text/event-stream")
+    assert await exchange.message() == {
+        "jsonrpc": "2.0",
+        "method": ACKNOWLEDGED,
+        "params": {"_meta": {ID: 7}, "notifications": {**ALL, "resourceSubscriptions": ["note://static"]}},
+    }
+    await left(exchange)
+
+
+@pytest.mark.parametrize("id", [0, "", "0", -1, "a\nb"])
+async def test_everything_on_a_stream_carries_the_id_of_its_request_in_the_same_type(modern, id):
+    exchange = listen(modern(), id=id, toolsListChanged=True, resourceSubscriptions=["note://static"])
+    first = await exchange.message()
+    await change("list_changed", {"kind": "tools"})
+    second = await exchange.message()
+    await updated("note://static")
+    third = await exchange.message()
+    ids = [message["params"]["_meta"][ID] for message in (first, second, third)]
+    assert ids == [id, id, id]
+    assert {type(one) for one in ids} == {type(id)}
+    assert [second["method"], third["method"]] == [
+        "notifications/tools/list_changed",
+        "notifications/resources/updated",
+    ]
+    await left(exchange)
+
+
+async def test_only_what_was_asked_for_is_told(modern):
+    exchange = listen(modern(), promptsListChanged=True, toolsListChanged=False, resourceSubscriptions=["note://both"])
+    assert await acknowledged(exchange) == {"promptsListChanged": True, "resourceSubscriptions": ["note://both"]}
+    await change("list_changed", {"kind": "tools"})
+    await updated("note://static")
+    await change("broadcast", {"method": "notifications/acme/news", "params": {}})
+    await change("list_changed", {"kind": "prompts"}, server="pages")
+    await updated("note://both")
+    await change("list_changed", {"kind": "prompts"})
+    told = [(await exchange.message())["method"] for _ in range(2)]
+    assert told == ["notifications/resources/updated", "notifications/prompts/list_changed"]
+    await left(exchange)
+
+
+async def test_a_part_of_a_resource_is_told_by_its_own_uri(modern):
+    exchange = listen(modern(), resourceSubscriptions=["note://both"])
+    await acknowledged(exchange)
+    for uri in ("note://bothering", "note://by/both", "note://numbered/1"):
+        await updated(uri)
+    await updated("note://both")
+    assert (await exchange.message())["params"]["uri"] == "note://both"
+    await left(exchange)
+
+
+async def test_what_will_not_be_delivered_is_not_acknowledged(modern):
+    uris = ["note://nowhere", "note://guarded", "note://static", "note://numbered/seven", "", "note://static"]
+    exchange = listen(modern(token="alice"), resourceSubscriptions=uris, taskIds=["t"], novelty=True)
+    assert await acknowledged(exchange) == {"resourceSubscriptions": ["note://static"]}
+    await left(exchange)
+    exchange = listen(modern(token="root"), resourceSubscriptions=uris)
+    assert await acknowledged(exchange) == {"resourceSubscriptions": ["note://guarded", "note://static"]}
+    await left(exchange)
+
+
+async def test_a_server_acknowledges_only_the_lists_it_has(modern):
+    exchange = listen(modern(server="pages"), **ALL)
+    acknowledgement = await acknowledged(exchange)
+    assert acknowledgement == {"toolsListChanged": True, "resourcesListChanged": True}
+    await left(exchange)
+
+
+async def test_nothing_to_tell_is_a_stream_too(modern):
+    exchange = listen(modern())
+    assert await acknowledged(exchange) == {}
+    await left(exchange)
+
+
+async def test_permission_is_asked_for_again_before_an_update_is_told(modern, monkeypatch):
+    client = modern(token="root")
+    exchange = listen(client, resourceSubscriptions=["note://guarded", "note://static"])
+    await acknowledged(exchange)
+    await updated("note://guarded")
+    assert (await exchange.message())["params"]["uri"] == "note://guarded"
+    monkeypatch.setattr("mcp_django.auth.principal._Rights.known", lambda self, permission: False)
+    await updated("note://guarded")
+    await updated("note://static")
+    assert (await exchange.message())["params"]["uri"] == "note://static"
+    await left(exchange)
+
+
+async def test_streams_of_one_client_are_told_apart_by_their_ids(modern):
+    client = modern()
+    one, other = listen(client, id=1, toolsListChanged=True), listen(client, id="1", toolsListChanged=True)
+    for exchange in (one, other):
+        await acknowledged(exchange)
+    await change("list_changed", {"kind": "tools"})
+    ids = [(await exchange.message())["params"]["_meta"][ID] for exchange in (one, other)]
+    assert ids == [1, "1"]
+    for exchange in (one, other):
+        exchange.leave()
+        await exchange.end()
+
+
+async def test_two_clients_may_use_the_same_id_and_are_told_only_what_is_theirs(modern):
+    alice, bob = modern(token="alice"), modern(token="bob")
+    one = listen(alice, id=1, toolsListChanged=True)
+    other = listen(bob, id=1, promptsListChanged=True)
+    for exchange in (one, other):
+        await acknowledged(exchange)
+    await change("list_changed", {"kind": "prompts"})
+    await change("list_changed", {"kind": "tools"})
+    assert (await one.message())["method"] == "notifications/tools/list_changed"
+    assert (await other.message())["method"] == "notifications/prompts/list_changed"
+    for exchange in (one, other):
+        exchange.leave()
+        await exchange.end()
+
+
+@pytest.mark.parametrize("accept", ["application/json", "application/json, text/event-stream;q=0.1", "*/*"])
+async def test_the_answer_is_a_stream_whatever_the_client_prefers(modern, accept):
+    exchange = listen(modern(), headers={"accept": accept}, toolsListChanged=True)
+    _, headers = await exchange.started()
+    assert headers["content-type"] == "text/event-stream"
+    await acknowledged(exchange)
+    await left(exchange)
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {},
+        {"notifications": None},
+        {"notifications": []},
+        {"notifications": {"toolsListChanged": 1}},
+        {"notifications": {"promptsListChanged": "true"}},
+        {"notifications": {"resourceSubscriptions": "note://static"}},
+        {"notifications": {"resourceSubscriptions": [1]}},
+        {"notifications": {"resourceSubscriptions": None}},
+    ],
+)
+async def test_a_filter_that_is_none_is_refused(modern, params):
+    assert (await modern().request("subscriptions/listen", params)).verdict == (400, -32602)
+
+
+async def test_a_filter_names_so_many_resources_and_no_more(limits, modern):
+    limits(SUBSCRIPTIONS=2)
+    uris = [f"note://numbered/{n}" for n in range(3)]
+    reply = await modern().request("subscriptions/listen", {"notifications": {"resourceSubscriptions": uris}})
+    assert reply.verdict == (400, -32602)
+    assert "2 resources at most" in reply.error["message"]
+
+
+async def test_a_slow_reader_is_told_once_what_happened_often(modern):
+    exchange = listen(modern(), toolsListChanged=True, resourceSubscriptions=["note://static", "note://both"])
+    await acknowledged(exchange)
+    exchange.stop_reading()
+    for _ in range(50):
+        await change("list_changed", {"kind": "tools"})
+        await updated("note://static")
+    await updated("note://both")
+    exchange.read_on()
+    told = []
+    while not told or told[-1] != "note://both":
+        message = await exchange.message()
+        told.append(message["params"].get("uri", message["method"]))
+    assert told.count("notifications/tools/list_changed") <= 2
+    assert told.count("note://static") <= 2
+    await left(exchange)
+
+
+async def test_a_stream_does_not_count_as_a_call_in_flight(limits, modern):
+    limits(IN_FLIGHT=1)
+    client = modern()
+    one, other = listen(client, toolsListChanged=True), listen(client, toolsListChanged=True)
+    for exchange in (one, other):
+        await acknowledged(exchange)
+    assert (await client.tool("add", {"a": 1, "b": 2})).status == 200
+    for exchange in (one, other):
+        exchange.leave()
+        await exchange.end()
+
+
+async def test_more_streams_than_a_process_has_room_for_are_refused_at_once(limits, modern):
+    limits(LISTENS=1)
+    exchange = listen(modern(token="alice"), toolsListChanged=True)
+    await acknowledged(exchange)
+    reply = await listen(modern(token="bob"), toolsListChanged=True).reply()
+    assert reply.verdict == (503, -32603)
+    assert int(reply.headers["retry-after"]) > 0
+    await left(exchange)
+    exchange = listen(modern(token="bob"), toolsListChanged=True)
+    await acknowledged(exchange)
+    await left(exchange)
+
+
+async def test_one_principal_may_have_so_many_streams_and_no_more(limits, modern):
+    limits(LISTENS_PER_OWNER=1)
+    exchange = listen(modern(token="alice"), toolsListChanged=True)
+    await acknowledged(exchange)
+    assert (await listen(modern(token="alice"), toolsListChanged=True).reply()).verdict == (429, -32603)
+    other = listen(modern(token="bob"), toolsListChanged=True)
+    await acknowledged(other)
+    other.leave()
+    await other.end()
+    await left(exchange)
+
+
+async def test_a_silent_stream_is_kept_alive_with_comments(limits, modern):
+    limits(KEEP_ALIVE=0.01)
+    exchange = listen(modern(), toolsListChanged=True)
+    await acknowledged(exchange)
+    for _ in range(3):
+        await exchange.silence()
+    await left(exchange)
+
+
+async def test_a_stream_outlasts_the_time_a_handler_may_take(limits, modern):
+    limits(SSE_UPGRADE_AFTER=0.01)
+    exchange = listen(modern(), toolsListChanged=True)
+    await acknowledged(exchange)
+    await change("list_changed", {"kind": "tools"})
+    assert (await exchange.message())["method"] == "notifications/tools/list_changed"
+    await left(exchange)
+
+
+async def test_progress_and_log_messages_are_not_for_this_stream(modern):
+    client = modern()
+    meta = {"progressToken": 1, "io.modelcontextprotocol/logLevel": "debug"}
+    params = {"notifications": {"toolsListChanged": True}}
+    exchange = client.begin("subscriptions/listen", params, meta=meta)
+    await acknowledged(exchange)
+    await client.tool("steps", {"count": 2}, meta=meta)
+    await change("list_changed", {"kind": "tools"})
+    assert (await exchange.message())["method"] == "notifications/tools/list_changed"
+    await left(exchange)
+
+
+async def test_the_end_of_the_process_ends_a_stream_with_its_result(modern):
+    exchange = listen(modern(), id="last", toolsListChanged=True)
+    await acknowledged(exchange)
+    await change("list_changed", {"kind": "tools"})
+    await exchange.message()
+    await lifecycle().close()
+    reply = await exchange.reply()
+    assert reply.message["id"] == "last"
+    assert reply.result["resultType"] == "complete"
+    assert reply.result["_meta"][ID] == "last"
+    assert reply.result["_meta"]["io.modelcontextprotocol/serverInfo"]["name"] == "interaction"
+    refused = await listen(modern(), toolsListChanged=True).reply()
+    assert refused.status == 503
+
+
+async def test_a_stream_is_one_line_in_the_log_when_it_is_over(modern, caplog):
+    with caplog.at_level(logging.INFO, "mcp_django.calls"):
+        exchange = listen(modern(), id=5, toolsListChanged=True)
+        await acknowledged(exchange)
+        assert not [record for record in caplog.records if record.name == "mcp_django.calls"]
+        await left(exchange)
+    (record,) = [record for record in caplog.records if record.name == "mcp_django.calls"]
+    assert record.mcp_method == "subscriptions/listen"
+    assert record.mcp_outcome == "cancelled"
+    assert record.mcp_call_id == "5"
+    assert record.mcp_principal == "tests|alice|"
+
+
+async def test_a_refused_stream_is_one_line_in_the_log(limits, modern, caplog):
+    limits(LISTENS=1)
+    exchange = listen(modern(), toolsListChanged=True)
+    await acknowledged(exchange)
+    with caplog.at_level(logging.INFO, "mcp_django.calls"):
+        await listen(modern(), toolsListChanged=True).reply()
+    assert [record.mcp_outcome for record in caplog.records if record.name == "mcp_django.calls"] == ["overloaded"]
+    await left(exchange)
+
+
+async def test_leaving_while_the_stream_is_opened_leaves_nothing_behind(modern, monkeypatch):
+    gate, reached = asyncio.Event(), asyncio.Event()
+
+    async def wait(self):
+        reached.set()
+        await gate.wait()
+
+    monkeypatch.setattr(Subscription, "settle", wait)
+    exchange = listen(modern(), toolsListChanged=True)
+    async with asyncio.timeout(10):
+        await reached.wait()
+    await left(exchange)
+
+
+async def test_a_change_between_request_and_acknowledgement_is_told_after_it(modern, monkeypatch):
+    settle = Subscription.settle
+
+    async def slowly(self):
+        self._board.tell("list_changed", {"kind": "tools"})
+        self._board.tell("updated", {"uri": "note://guarded"})
+        self._board.tell("updated", {"uri": "note://static"})
+        await settle(self)
+
+    monkeypatch.setattr(Subscription, "settle", slowly)
+    exchange = listen(modern(), toolsListChanged=True, resourceSubscriptions=["note://static", "note://guarded"])
+    await acknowledged(exchange)
+    assert (await exchange.message())["method"] == "notifications/tools/list_changed"
+    assert (await exchange.message())["params"]["uri"] == "note://static"
+    await left(exchange)
+
+
+async def test_a_failing_log_is_an_error_and_not_a_stream(modern, monkeypatch):
+    async def fails(self, tell):
+        raise RuntimeError("no database")
+
+    monkeypatch.setattr("mcp_django.runtime.subscriptions.LoggedChanges.follow", fails)
+    reply = await listen(modern(), toolsListChanged=True).reply()
+    assert reply.error["code"] == -32603
+    assert "no database" not in reply.error["message"]
+    assert len(listens()) == 0

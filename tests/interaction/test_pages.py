@@ -1,0 +1,276 @@
+"""Pages that a question sends somebody to, and the way back from them (client/elicitation, URL mode)."""
+
+import asyncio
+import time
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from asgiref.sync import sync_to_async
+from django.contrib.auth import get_user_model
+from django.core.signals import request_finished, request_started
+from django.db import close_old_connections, connections
+from django.test import AsyncClient
+
+from mcp_django.models import SpentState
+from mcp_django.wiring import pages
+from tests.interaction.clients import Client
+
+ACCEPT = {"action": "accept"}
+COMMITTED = pytest.mark.django_db(transaction=True)
+"""For those who wait: they are told when the transaction is over."""
+AWAY = "https://pay.example/checkout?back="
+
+
+def text(reply):
+    return reply.result["content"][0]["text"]
+
+
+@pytest.fixture(autouse=True)
+def _site(settings, db):
+    """A site with a login, whose users are the callers."""
+    settings.MCP = {**settings.MCP, "AUTH": "tests.interaction.people.Users"}
+    settings.MIDDLEWARE = [
+        "django.contrib.sessions.middleware.SessionMiddleware",
+        "django.contrib.auth.middleware.AuthenticationMiddleware",
+    ]
+    settings.LOGIN_URL = "/login/"
+    settings.ALLOWED_HOSTS = [*settings.ALLOWED_HOSTS, "testserver"]
+    for name in ("alice", "bob"):
+        get_user_model().objects.create_user(name)
+
+
+class Browser(AsyncClient):
+    """Leaves the test's connection open for the requests that come after its own."""
+
+    async def request(self, **request):
+        try:
+            return await super().request(**request)
+        finally:
+            for signal in (request_started, request_finished):
+                signal.disconnect(close_old_connections)
+
+
+async def browser(name):
+    """Somebody's browser, logged in."""
+    found = Browser()
+    if name is not None:
+        await found.aforce_login(await get_user_model().objects.aget(username=name))
+    return found
+
+
+async def sent_on(browser, url):
+    """Where the browser is sent by the gate."""
+    reply = await browser.get(url)
+    assert reply.status_code == 302, reply.content
+    assert reply.headers["referrer-policy"] == "no-referrer"
+    return reply.headers["location"]
+
+
+async def come_back(browser, url):
+    """Open the link, and do what the page does when all is done."""
+    page = await sent_on(browser, url)
+    return await browser.get(parse_qs(urlsplit(page).query)["next"][0])
+
+
+async def opened(latest_legacy, tool="connect_calendar", **how):
+    """A call that has sent its user to a page, and the page's link."""
+    client = await latest_legacy(**how)
+    exchange = client.begin("tools/call", {"name": tool})
+    question = await exchange.message()
+    await client.answer(question["id"], ACCEPT)
+    return exchange, question["params"]
+
+
+@COMMITTED
+async def test_the_call_goes_on_when_the_user_has_come_back_and_the_client_is_told(latest_legacy, stage):
+    exchange, asked = await opened(latest_legacy)
+    assert (asked["mode"], asked["message"]) == ("url", "Please connect your calendar")
+    assert asked["url"].startswith("http://127.0.0.1:8000/view/mcp/page/")
+    alice = await browser("alice")
+    page = await sent_on(alice, asked["url"])
+    assert urlsplit(page).path == "/calendar/"
+    assert not stage.counts["connected"]
+    done = await alice.get(parse_qs(urlsplit(page).query)["next"][0])
+    assert done.status_code == 200
+    assert b"Done" in done.content
+    reply = await exchange.reply()
+    assert text(reply) == "accept"
+    assert reply.notifications("notifications/elicitation/complete") == [{"elicitationId": asked["elicitationId"]}]
+
+
+async def test_a_user_who_was_faster_than_the_client_is_not_waited_for(latest_legacy):
+    client = await latest_legacy()
+    exchange = client.begin("tools/call", {"name": "connect_calendar"})
+    question = await exchange.message()
+    await come_back(await browser("alice"), question["params"]["url"])
+    await client.answer(question["id"], ACCEPT)
+    assert text(await exchange.reply()) == "accept"
+
+
+@pytest.mark.parametrize("action", ["decline", "cancel"])
+async def test_declining_to_open_the_page_is_an_answer(either, action):
+    client = await either()
+    reply = await client.ask_tool("connect_calendar", {}, lambda method, params: {"action": action})
+    assert text(reply) == action
+    assert not reply.notifications("notifications/elicitation/complete")
+
+
+async def test_a_page_that_nobody_finishes_is_waited_for_no_longer_than_any_question(limits, latest_legacy):
+    limits(QUESTION_WAIT=0.2)
+    exchange, _ = await opened(latest_legacy)
+    reply = await exchange.reply()
+    assert reply.result["isError"] is True
+    assert text(reply) == "The page was not finished within 0.2 seconds"
+
+
+async def rounds(modern, **how):
+    """The first round of a call that sends its user to a page, with the page's link."""
+    client = modern(**how)
+    first = (await client.tool("connect_calendar")).result
+    ((key, question),) = first["inputRequests"].items()
+    assert "elicitationId" not in question["params"]
+
+    def again(result):
+        return client.tool("connect_calendar", inputResponses={key: ACCEPT}, requestState=result["requestState"])
+
+    return first, question["params"]["url"], again
+
+
+async def test_the_round_after_the_user_has_come_back_ends_the_call(modern):
+    first, url, again = await rounds(modern)
+    assert (await come_back(await browser("alice"), url)).status_code == 200
+    assert text(await again(first)) == "accept"
+    assert text(await again(first)) == "accept"
+
+
+async def test_a_round_that_comes_too_early_is_about_the_same_link(limits, modern):
+    limits(PAGE_WAIT=0)
+    first, url, again = await rounds(modern)
+    second = (await again(first)).result
+    assert second["inputRequests"] == first["inputRequests"]
+    await come_back(await browser("alice"), url)
+    assert text(await again(second)) == "accept"
+
+
+@COMMITTED
+async def test_a_round_waits_a_while_for_the_user(modern, stage):
+    first, url, again = await rounds(modern)
+    waiting = asyncio.create_task(again(first))
+    await stage.until("connect_calendar", 2)
+    await come_back(await browser("alice"), url)
+    assert text(await waiting) == "accept"
+
+
+async def test_a_page_elsewhere_is_reached_through_the_gate_each_time_anew(modern):
+    client, alice = modern(), await browser("alice")
+    result, links = (await client.tool("pay")).result, []
+    for _ in range(2):
+        ((key, question),) = result["inputRequests"].items()
+        links.append(question["params"]["url"])
+        page = await sent_on(alice, links[-1])
+        assert page.startswith(AWAY + "http://127.0.0.1:8000/view/mcp/page/")
+        assert (await alice.get(page.removeprefix(AWAY))).status_code == 200
+        reply = await client.tool("pay", inputResponses={key: ACCEPT}, requestState=result["requestState"])
+        result = reply.result
+    assert text(reply) == "accept accept"
+    assert links[0] != links[1]
+
+
+@COMMITTED
+@pytest.mark.parametrize("version", ["2025-11-25", "2026-07-28"])
+def test_a_plain_function_waits_for_the_user_too(door, version):
+    async def run():
+        client, alice = await Client(door, version).open(), await browser("alice")
+        visits = []
+
+        def answer(method, params):
+            visits.append(asyncio.create_task(come_back(alice, params["url"])))
+            return ACCEPT
+
+        assert text(await client.ask_tool("connect_from_a_thread", {}, answer)) == "accept"
+        assert (await visits[0]).status_code == 200
+        await sync_to_async(connections.close_all)()  # those of the browser
+
+    asyncio.run(run())
+
+
+async def test_a_query_of_the_page_stays(modern):
+    result = (await modern().tool("connect_from_a_thread")).result
+    page = await sent_on(await browser("alice"), result["inputRequests"]["page"]["params"]["url"])
+    assert parse_qs(urlsplit(page).query)["year"] == ["2030"]
+
+
+async def test_the_link_says_nothing_about_the_user(modern):
+    _, url, _ = await rounds(modern)
+    assert "alice" not in url
+    assert pages().open(url.rpartition("/")[2], "page").user  # it is in there, sealed
+
+
+async def test_somebody_else_gets_neither_through_the_gate_nor_back(modern):
+    _, url, _ = await rounds(modern)
+    alice, bob = await browser("alice"), await browser("bob")
+    assert (await bob.get(url)).status_code == 403
+    back = parse_qs(urlsplit(await sent_on(alice, url)).query)["next"][0]
+    assert (await bob.get(back)).status_code == 403
+    assert not await SpentState.objects.aexists()
+    assert (await alice.get(back)).status_code == 200
+
+
+async def test_who_is_not_logged_in_is_sent_to_the_login_and_from_there_to_the_page(modern):
+    _, url, _ = await rounds(modern)
+    nobody = await browser(None)
+    reply = await nobody.get(url)
+    assert (reply.status_code, urlsplit(reply.headers["location"]).path) == (302, "/login/")
+    assert parse_qs(urlsplit(reply.headers["location"]).query)["next"] == [urlsplit(url).path]
+
+
+async def test_a_visit_ends_once(modern):
+    _, url, _ = await rounds(modern)
+    alice = await browser("alice")
+    back = parse_qs(urlsplit(await sent_on(alice, url)).query)["next"][0]
+    assert [(await alice.get(back)).status_code for _ in range(2)] == [200, 410]
+    assert (await alice.get(url)).status_code == 410
+
+
+async def test_the_link_to_the_page_does_not_end_the_visit(modern):
+    """The client knows it, and has not been there."""
+    _, url, _ = await rounds(modern)
+    assert (await (await browser("alice")).get(f"{url}/done")).status_code == 404
+    assert not await SpentState.objects.aexists()
+
+
+async def test_looking_at_the_link_ends_nothing(modern):
+    _, url, _ = await rounds(modern)
+    alice = await browser("alice")
+    back = parse_qs(urlsplit(await sent_on(alice, url)).query)["next"][0]
+    assert [(await ask(back)).status_code for ask in (alice.head, alice.post)] == [405, 405]
+    assert not await SpentState.objects.aexists()
+
+
+async def test_links_that_were_changed_or_made_up_or_are_too_old_are_not_found(limits, modern, monkeypatch):
+    _, url, _ = await rounds(modern)
+    alice = await browser("alice")
+    for wrong in (url[:-4] + "AAAA", url[:-20], url + "x", url.rpartition("/")[0] + "/made-up"):
+        assert (await alice.get(wrong)).status_code == 404
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now + 3601)
+    assert (await alice.get(url)).status_code == 404
+
+
+async def test_a_caller_who_is_no_user_cannot_be_sent_to_a_page(settings, latest_legacy):
+    settings.MCP = {**settings.MCP, "AUTH": "tests.interaction.people.Tokens"}
+    reply = await (await latest_legacy()).tool("connect_calendar")
+    assert reply.result["isError"] is True
+    assert "Only a user of this site" in text(reply)
+
+
+async def test_a_client_that_opens_no_pages_is_not_asked_to(either):
+    client = await either(capabilities={"elicitation": {"form": {}}})
+    reply = await client.tool("connect_calendar")
+    if client.stateless:
+        assert reply.verdict == (400, -32021)
+        assert reply.error["data"]["requiredCapabilities"] == {"elicitation": {"url": {}}}
+    else:
+        assert len(reply.messages) == 1
+        assert reply.result["isError"] is True
+        assert "elicitation.url" in text(reply)

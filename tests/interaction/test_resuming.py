@@ -1,0 +1,404 @@
+"""A client that lost the stream of its call goes on after the last event it has (basic/transports, resumability).
+
+The events of a call are numbered by its stream; each test compares what a client saw over all its connections with what
+was said.
+"""
+
+import asyncio
+import json
+
+import pytest
+
+from mcp_django import wiring
+from mcp_django.runtime.relays import CallStreams
+from mcp_django.transports.http.endpoint import get_exchange
+from tests.interaction.clients import HANDSHAKE, accept
+
+POLLING = HANDSHAKE[-1]
+
+
+def text(message):
+    return message["result"]["content"][0]["text"]
+
+
+def data(message):
+    return message["params"]["data"]
+
+
+def begin(client, tool="count", **arguments):
+    return client.begin("tools/call", {"name": tool, "arguments": arguments})
+
+
+@pytest.fixture
+def move(door):
+    """`move()`: from now on requests reach another worker, which has no calls of its own so far."""
+
+    def elsewhere():
+        known = get_exchange("interaction")._session_streams
+        other = CallStreams(wiring.feeds(), wiring._bounds, lambda work: None)
+        before, known.streams = known.streams, lambda: other
+        get_exchange("interaction")._rings = known.streams
+        return before()
+
+    return elsewhere
+
+
+async def read(exchange, *numbers):
+    """The numbers come next, in order and once."""
+    assert [data(await exchange.message()) for _ in numbers] == list(numbers)
+
+
+async def finish(exchange):
+    assert text(await exchange.message()) == "counted"
+    assert await exchange.frame() is None
+    await exchange.end()
+
+
+async def frames_of(exchange):
+    """All that is left of a stream."""
+    frames = []
+    while (frame := await exchange.frame()) is not None:
+        frames.append(frame)
+    await exchange.end()
+    return frames
+
+
+async def leave(exchange):
+    exchange.leave()
+    await exchange.end()
+
+
+async def test_a_client_hears_what_it_missed_and_the_answer(legacy, stage):
+    client = await legacy()
+    exchange = begin(client, to=3)
+    stage.gate("say 1").set()
+    await read(exchange, 1)
+    await leave(exchange)
+    for gate in ("say 2", "say 3", "answer"):
+        stage.gate(gate).set()
+    await stage.until("answered")
+    again = client.listen(exchange.last_id)
+    assert (await again.started())[0] == 200
+    await read(again, 2, 3)
+    await finish(again)
+
+
+async def test_a_client_goes_on_while_the_call_still_speaks(legacy, stage):
+    client = await legacy()
+    exchange = begin(client, to=3)
+    stage.gate("say 1").set()
+    await read(exchange, 1)
+    await leave(exchange)
+    again = client.listen(exchange.last_id)
+    await again.started()
+    stage.gate("say 2").set()
+    await read(again, 2)
+    await leave(again)
+    for gate in ("say 3", "answer"):
+        stage.gate(gate).set()
+    third = client.listen(again.last_id)
+    await read(third, 3)
+    await finish(third)
+
+
+async def test_whoever_comes_back_replaces_the_connection_that_seems_to_live(legacy, stage):
+    client = await legacy()
+    exchange = begin(client, to=2)
+    stage.gate("say 1").set()
+    await read(exchange, 1)
+    first = exchange.last_id
+    again = client.listen(first)
+    await again.started()
+    assert await exchange.frame() is None
+    await exchange.end()
+    for gate in ("say 2", "answer"):
+        stage.gate(gate).set()
+    await read(again, 2)
+    await finish(again)
+
+
+async def test_what_the_dead_connection_swallowed_is_sent_again(legacy, stage):
+    client = await legacy()
+    exchange = begin(client, to=3)
+    for gate in ("say 1", "say 2", "say 3"):
+        stage.gate(gate).set()
+    await read(exchange, 1)
+    seen = exchange.last_id
+    await read(exchange, 2, 3)
+    stage.gate("answer").set()
+    await finish(exchange)
+    again = client.listen(seen)
+    await read(again, 2, 3)
+    await finish(again)
+
+
+async def test_every_event_has_an_id_of_its_own(legacy, stage):
+    client = await legacy()
+    streams = []
+    for _ in range(2):
+        exchange = client.begin("tools/call", {"name": "steps", "arguments": {"count": 3}}, meta={"progressToken": 1})
+        streams.append([frame.id for frame in await frames_of(exchange)])
+    assert None not in streams[0] + streams[1]
+    assert len({*streams[0], *streams[1]}) == len(streams[0]) + len(streams[1])
+
+
+async def test_streams_open_with_an_id_where_clients_can_read_it(legacy, handshake):
+    client = await legacy()
+    exchange = client.begin("tools/call", {"name": "steps", "arguments": {"count": 1}}, meta={"progressToken": 1})
+    first, *_ = await frames_of(exchange)
+    assert (first.data == b"") is (handshake == POLLING)
+    assert first.id
+
+
+async def test_a_client_can_come_back_with_the_first_id_alone(latest_legacy, stage):
+    client = await latest_legacy()
+    exchange = begin(client, "poll")
+    primed = await exchange.frame()
+    stage.gate("poll").set()
+    again = client.listen(primed.id)
+    assert data(await again.message()) == "meanwhile"
+    assert text(await again.message()) == "closed"
+
+
+@pytest.mark.parametrize("first", ["", "word"])
+async def test_a_handler_sends_its_client_away_and_the_client_comes_back(latest_legacy, stage, first):
+    client = await latest_legacy()
+    exchange = begin(client, "poll", first=first, retry=0.25)
+    frames = await frames_of(exchange)
+    assert frames[0].data == b""
+    assert [json.loads(frame.data)["params"]["data"] for frame in frames if frame.data] == ([first] if first else [])
+    assert (frames[-1].data, frames[-1].retry) == (b"", 250)
+    await stage.until("poll reached")
+    again = client.listen(exchange.last_id)
+    stage.gate("poll").set()
+    assert data(await again.message()) == "meanwhile"
+    assert text(await again.message()) == "closed"
+
+
+async def test_a_plain_function_sends_its_client_away(latest_legacy):
+    client = await latest_legacy()
+    exchange = begin(client, "poll_in_a_thread")
+    assert (await frames_of(exchange))[-1].retry == 250
+    again = client.listen(exchange.last_id)
+    assert text(await again.message()) == "closed"
+
+
+async def test_no_client_is_sent_away_where_the_revision_does_not_know_it(connect, revision, stage):
+    if revision == POLLING:
+        return
+    client = await connect()
+    stage.gate("poll").set()
+    exchange = begin(client, "poll")
+    reply = await exchange.reply()
+    assert text(reply.message) == "not closed"
+
+
+async def test_a_question_asked_while_the_client_was_away_reaches_it(latest_legacy, stage):
+    client = await latest_legacy()
+    exchange = begin(client, "ask_when_told")
+    assert data(await exchange.message()) == "before"
+    await leave(exchange)
+    stage.gate("ask").set()
+    await stage.until("ask passed")
+    again = client.listen(exchange.last_id)
+    question = await again.message()
+    assert question["method"] == "elicitation/create"
+    await client.answer(question["id"], accept(value="Ada"))
+    assert text(await again.message()) == "Hello Ada"
+
+
+async def test_a_call_without_a_reader_does_not_wait_for_one(limits, latest_legacy, stage):
+    limits(UNSENT=2)
+    client = await latest_legacy()
+    exchange = begin(client, "chatter_on", to=50)
+    await read(exchange, 1)
+    await leave(exchange)
+    stage.gate("chatter").set()
+    await stage.until("chattered", 49)
+    again = client.listen(exchange.last_id)
+    await read(again, *range(2, 51))
+    await finish(again)
+
+
+async def test_what_is_not_remembered_is_refused_and_not_left_out(limits, latest_legacy, stage):
+    limits(EVENTS=5)
+    client = await latest_legacy()
+    exchange = begin(client, "chatter_on", to=50)
+    await read(exchange, 1)
+    await leave(exchange)
+    stage.gate("chatter").set()
+    await stage.until("chattered", 49)
+    reply = await client.listen(exchange.last_id).reply()
+    assert (reply.status, b"not kept" in reply.body) == (400, True)
+
+
+@pytest.mark.parametrize(
+    "change", [lambda id: id + "x", lambda id: id.replace(".1.", ".2.", 1), lambda id: "é", str.upper]
+)
+async def test_an_id_that_was_changed_is_a_bad_request(latest_legacy, stage, change):
+    client = await latest_legacy()
+    exchange = begin(client, to=1)
+    stage.gate("say 1").set()
+    await read(exchange, 1)
+    reply = await client.listen(change(exchange.last_id)).reply()
+    assert reply.status == 400
+    stage.gate("answer").set()
+    await finish(exchange)
+
+
+async def test_an_id_of_another_session_is_a_bad_request(latest_legacy, stage):
+    client, other = await latest_legacy(), await latest_legacy()
+    exchange = begin(client, to=1)
+    stage.gate("say 1").set()
+    await read(exchange, 1)
+    assert (await other.listen(exchange.last_id).reply()).status == 400
+    stage.gate("answer").set()
+    await finish(exchange)
+
+
+async def test_nobody_resumes_in_the_session_of_somebody_else(latest_legacy, stage):
+    client = await latest_legacy(token="alice")
+    exchange = begin(client, to=1)
+    stage.gate("say 1").set()
+    await read(exchange, 1)
+    client.token = "bob"
+    assert (await client.listen(exchange.last_id).reply()).status == 404
+    client.token = "alice"
+    stage.gate("answer").set()
+    await finish(exchange)
+
+
+async def test_the_stream_of_a_cancelled_call_is_over(latest_legacy, stage, monkeypatch):
+    monkeypatch.setattr("mcp_django.runtime.remote_reader.ASK_EVERY", 0.01)
+    client = await latest_legacy()
+    exchange = client.begin("tools/call", {"name": "speak_then_wait"}, id=5, meta={"progressToken": 1})
+    await exchange.message()
+    await leave(exchange)
+    await client.notify("notifications/cancelled", {"requestId": 5})
+    await stage.until("wait cancelled")
+    assert (await client.listen(exchange.last_id).reply()).status == 400
+
+
+async def test_the_end_of_the_session_ends_a_stream_that_was_resumed(latest_legacy, stage):
+    client = await latest_legacy()
+    exchange = begin(client, to=1)
+    stage.gate("say 1").set()
+    await read(exchange, 1)
+    await leave(exchange)
+    again = client.listen(exchange.last_id)
+    await again.started()
+    await client.post(method="DELETE", body=b"", headers={"content-type": None})
+    await frames_of(again)
+
+
+async def test_a_client_goes_on_at_another_worker(legacy, move, stage):
+    client = await legacy()
+    exchange = begin(client, to=4)
+    for gate in ("say 1", "say 2"):
+        stage.gate(gate).set()
+    await read(exchange, 1)
+    seen = exchange.last_id
+    await read(exchange, 2)
+    move()
+    again = client.listen(seen)
+    await read(again, 2)
+    assert await exchange.frame() is None
+    stage.gate("say 3").set()
+    await read(again, 3)
+    stage.gate("say 4").set()
+    stage.gate("answer").set()
+    await read(again, 4)
+    await finish(again)
+
+
+async def test_a_client_wanders_between_workers(latest_legacy, move, stage):
+    client = await latest_legacy()
+    exchange = begin(client, to=6)
+    for number in range(1, 6):
+        stage.gate(f"say {number}").set()
+        await read(exchange, number)
+        if number != 3:
+            move()
+        if number % 2:
+            await leave(exchange)
+        exchange = client.listen(exchange.last_id)
+        await exchange.started()
+    for gate in ("say 6", "answer"):
+        stage.gate(gate).set()
+    await read(exchange, 6)
+    await finish(exchange)
+
+
+async def test_a_client_that_left_another_worker_is_not_written_for(latest_legacy, move, stage):
+    client = await latest_legacy()
+    exchange = begin(client, to=2)
+    stage.gate("say 1").set()
+    await read(exchange, 1)
+    home = move()
+    again = client.listen(exchange.last_id)
+    await again.started()
+    (ring,) = home.rings._rings.values()
+    assert ring.reader.relayed
+    await leave(again)
+    async with asyncio.timeout(10):
+        while ring.reader is not None:
+            await asyncio.sleep(0)
+    stage.gate("say 2").set()
+    await stage.until("said 2")
+
+
+async def test_a_handler_sends_a_client_of_another_worker_away(latest_legacy, move, stage):
+    client = await latest_legacy()
+    exchange = begin(client, "ask_when_told")
+    await exchange.message()
+    home = move()
+    again = client.listen(exchange.last_id)
+    await again.started()
+    (ring,) = home.rings._rings.values()
+    assert ring.release(0.5)
+    frames = await frames_of(again)
+    assert frames[-1].retry == 500
+
+
+async def test_what_another_worker_forgot_is_refused_there_too(limits, latest_legacy, move, stage):
+    limits(EVENTS=5)
+    client = await latest_legacy()
+    exchange = begin(client, "chatter_on", to=50)
+    await read(exchange, 1)
+    await leave(exchange)
+    stage.gate("chatter").set()
+    await stage.until("chattered", 49)
+    move()
+    assert (await client.listen(exchange.last_id).reply()).status == 400
+
+
+async def test_a_call_that_died_with_its_worker_is_refused(latest_legacy, move, stage, monkeypatch):
+    monkeypatch.setattr("mcp_django.runtime.remote_reader.ASK_EVERY", 0.01)
+    client = await latest_legacy()
+    exchange = begin(client, to=1)
+    stage.gate("say 1").set()
+    await read(exchange, 1)
+    home = move()
+    for ring in list(home.rings._rings.values()):
+        home.rings.drop(ring)
+    assert (await client.listen(exchange.last_id).reply()).status == 400
+    stage.gate("answer").set()
+    await finish(exchange)
+
+
+async def test_a_process_that_ends_leaves_what_was_not_heard(latest_legacy, move, stage):
+    client = await latest_legacy()
+    exchange = begin(client, to=2)
+    stage.gate("say 1").set()
+    await read(exchange, 1)
+    await leave(exchange)
+    for gate in ("say 2", "answer"):
+        stage.gate(gate).set()
+    await stage.until("answered")
+    home = move()
+    await home._keep_for_others()
+    assert len(home.rings) == 0
+    for _ in range(2):
+        again = client.listen(exchange.last_id)
+        await read(again, 2)
+        await finish(again)

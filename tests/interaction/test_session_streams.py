@@ -1,0 +1,275 @@
+"""A session's own stream: who may open it, who hears what on it, and how it ends (basic/transports, listening for
+messages from the server).
+"""
+
+import asyncio
+import itertools
+
+import pytest
+
+from mcp_django import wiring
+from mcp_django.models import Session
+from mcp_django.runtime.events import Draft
+from mcp_django.transports.http.endpoint import get_exchange
+from tests.interaction.clients import HANDSHAKE, STATELESS, Client
+
+POLLING = HANDSHAKE[-1]
+numbers = itertools.count(1)
+
+
+async def say(client, data):
+    """Tell a session something, as any part of the project would."""
+    row = await Session.objects.aget(key_hash=Session.hash(client.session))
+    message = {"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": data}}
+    await wiring.feeds().publish(Draft(f"session:{row.pk}", "message", message))
+
+
+def data(message):
+    return message["params"]["data"]
+
+
+async def opened(client, last=None, **how):
+    """A stream that is open."""
+    exchange = client.listen(last, **how)
+    status, headers = await exchange.started()
+    assert (status, headers["content-type"]) == (200, "text/event-stream")
+    return exchange
+
+
+async def until_it_ends(exchange):
+    while await exchange.frame() is not None:
+        pass
+    await exchange.end()
+
+
+async def leave(exchange):
+    exchange.leave()
+    await exchange.end()
+
+
+async def delete(client):
+    return await client.post(method="DELETE", body=b"", headers={"content-type": None, "accept": None})
+
+
+async def test_a_session_hears_what_concerns_it(legacy):
+    client = await legacy()
+    exchange = await opened(client)
+    for number in (1, 2):
+        await say(client, number)
+    assert [data(await exchange.message()) for _ in range(2)] == [1, 2]
+    await leave(exchange)
+
+
+async def test_nobody_hears_what_concerns_another_session(latest_legacy):
+    client, other = await latest_legacy(), await latest_legacy()
+    exchange = await opened(client)
+    await say(other, "for the other")
+    await say(client, "for this one")
+    assert data(await exchange.message()) == "for this one"
+    await leave(exchange)
+
+
+async def test_a_client_that_comes_back_hears_what_it_missed_once_and_in_order(legacy):
+    client = await legacy()
+    exchange = await opened(client)
+    await say(client, 1)
+    assert data(await exchange.message()) == 1
+    await leave(exchange)
+    for number in (2, 3):
+        await say(client, number)
+    again = await opened(client, exchange.last_id)
+    await say(client, 4)
+    assert [data(await again.message()) for _ in range(3)] == [2, 3, 4]
+    await leave(again)
+
+
+async def test_a_new_stream_begins_now(latest_legacy):
+    client = await latest_legacy()
+    await say(client, "before")
+    exchange = await opened(client)
+    await say(client, "after")
+    assert data(await exchange.message()) == "after"
+    await leave(exchange)
+
+
+async def test_the_newest_stream_is_the_session_s_own(legacy):
+    client = await legacy()
+    first = await opened(client)
+    await say(client, 1)
+    second = await opened(client)
+    await say(client, 2)
+    assert data(await first.message()) == 1
+    await until_it_ends(first)
+    assert data(await second.message()) == 2
+    await leave(second)
+
+
+async def test_it_opens_with_an_id_where_clients_can_read_it(legacy, handshake):
+    client = await legacy()
+    exchange = await opened(client)
+    await say(client, 1)
+    first = await exchange.frame()
+    assert first.id
+    assert (first.data == b"") is (handshake == POLLING)
+    await leave(exchange)
+
+
+async def test_silence_is_filled_with_comments_and_keeps_the_session_alive(limits, legacy):
+    limits(KEEP_ALIVE=0.01)
+    client = await legacy()
+    exchange = await opened(client)
+    sessions = get_exchange("interaction")._server.sessions
+    touched = asyncio.Event()
+    sessions.touch = lambda session: touched.set()
+    async with asyncio.timeout(10):
+        await touched.wait()
+    await exchange.silence()
+    await leave(exchange)
+
+
+async def test_the_id_moves_on_with_what_others_are_told(limits, latest_legacy):
+    limits(KEEP_ALIVE=0.01)
+    client, other = await latest_legacy(), await latest_legacy()
+    exchange = await opened(client)
+    first = await exchange.frame()
+    await say(other, "not for this one")
+    frame = await exchange.frame()
+    while frame.data is None:
+        frame = await exchange.frame()
+    assert (frame.data, frame.id != first.id) == (b"", True)
+    await leave(exchange)
+
+
+async def test_what_the_log_has_lost_is_refused_and_not_left_out(latest_legacy):
+    client = await latest_legacy()
+    exchange = await opened(client)
+    await say(client, 1)
+    await exchange.message()
+    await leave(exchange)
+    await say(client, 2)
+    await say(client, 3)
+    await wiring.executor().run(_forget_the_oldest_but, 1)
+    reply = await client.listen(exchange.last_id).reply()
+    assert (reply.status, b"not kept" in reply.body) == (400, True)
+
+
+def _forget_the_oldest_but(kept):
+    from mcp_django.models import StreamEvent
+
+    keep = list(StreamEvent.objects.order_by("-seq").values_list("seq", flat=True)[:kept])
+    StreamEvent.objects.exclude(seq__in=keep).delete()
+
+
+async def test_the_end_of_the_session_ends_its_stream(legacy):
+    client = await legacy()
+    exchange = await opened(client)
+    assert (await delete(client)).status == 204
+    await until_it_ends(exchange)
+    assert (await client.listen().reply()).status == 404
+
+
+async def test_an_end_in_the_admin_ends_its_stream(latest_legacy):
+    client = await latest_legacy()
+    exchange = await opened(client)
+    row = Session.objects.filter(key_hash=Session.hash(client.session))
+    await wiring.executor().run(row.end, "admin")
+    await until_it_ends(exchange)
+
+
+async def test_without_the_right_accept_it_is_not_acceptable(legacy):
+    client = await legacy()
+    reply = await client.listen(headers={"accept": "application/json"}).reply()
+    assert reply.status == 406
+    await leave(await opened(client, headers={"accept": "*/*"}))
+
+
+async def test_without_a_session_it_is_a_bad_request(door, handshake):
+    assert (await Client(door, handshake).listen().reply()).status == 400
+
+
+async def test_in_an_unknown_session_it_is_not_found(door, handshake):
+    client = Client(door, handshake)
+    client.session = "no-such-session"
+    assert (await client.listen().reply()).status == 404
+
+
+async def test_in_somebody_else_s_session_it_is_not_found(legacy):
+    client = await legacy(token="alice")
+    client.token = "bob"
+    assert (await client.listen().reply()).status == 404
+
+
+async def test_the_stateless_era_has_no_such_stream(door):
+    client = Client(door, STATELESS)
+    reply = await client.listen(headers={"mcp-protocol-version": STATELESS}).reply()
+    assert reply.status == 405
+
+
+async def test_a_server_of_the_stateless_era_says_what_it_takes(door):
+    reply = await Client(door, HANDSHAKE[-1], server="modern").listen().reply()
+    assert (reply.status, reply.headers["allow"]) == (405, "POST, OPTIONS")
+
+
+async def test_a_version_that_nobody_knows_is_a_bad_request(latest_legacy):
+    client = await latest_legacy()
+    assert (await client.listen(headers={"mcp-protocol-version": "1999-01-01"}).reply()).status == 400
+
+
+async def test_head_opens_nothing(latest_legacy):
+    client = await latest_legacy()
+    exchange = await opened(client)
+    reply = await client.post(method="HEAD", body=b"", headers={"content-type": None, "accept": "text/event-stream"})
+    assert (reply.status, reply.body) == (405, b"")
+    assert "GET" in reply.headers["allow"]
+    await say(client, "still here")
+    assert data(await exchange.message()) == "still here"
+    await leave(exchange)
+
+
+async def test_get_and_delete_can_be_switched_off(settings, door):
+    servers = {**settings.MCP["SERVERS"], "legacy": {"ENABLE_GET": False, "ALLOW_DELETE": False}}
+    settings.MCP = {**settings.MCP, "SERVERS": servers}
+    client = await Client(door, HANDSHAKE[-1], server="legacy").open()
+    for reply in (await client.listen().reply(), await delete(client)):
+        assert (reply.status, reply.headers["allow"]) == (405, "POST, OPTIONS")
+
+
+async def test_more_streams_than_allowed_are_refused_at_once(limits, latest_legacy):
+    limits(LISTENS=1)
+    client, other = await latest_legacy(), await latest_legacy()
+    exchange = await opened(client)
+    reply = await other.listen().reply()
+    assert reply.status == 503
+    assert float(reply.headers["retry-after"]) > 0
+    await leave(exchange)
+    await leave(await opened(other))
+
+
+async def test_a_stream_asks_proxies_not_to_buffer_or_keep_it(latest_legacy):
+    client = await latest_legacy()
+    exchange = client.listen()
+    _, headers = await exchange.started()
+    assert headers["x-accel-buffering"] == "no"
+    assert "no-cache" in headers["cache-control"]
+    assert "content-length" not in headers
+    await leave(exchange)
+
+
+async def test_a_client_that_leaves_leaves_nothing_behind(legacy):
+    client = await legacy()
+    exchange = await opened(client)
+    listens, streams, feed = wiring.listens(), wiring.call_streams().here(), wiring.feeds().here()
+    row = await Session.objects.aget(key_hash=Session.hash(client.session))
+    changes = "changes:interaction"
+    assert (len(listens), streams.has(row.pk), changes in feed._topics) == (1, True, True)
+    await leave(exchange)
+    async with asyncio.timeout(10):
+        while len(listens):
+            await asyncio.sleep(0)
+    assert (streams.has(row.pk), changes in feed._topics) == (False, False)
+
+
+@pytest.mark.parametrize("last", ["s.1.x", "s.99999999999999999999.AAAAAAAAAAAAAAAA", "..", "é", "x" * 5000])
+async def test_an_id_of_any_shape_is_a_bad_request(latest_legacy, last):
+    client = await latest_legacy()
+    assert (await client.listen(last).reply()).status == 400

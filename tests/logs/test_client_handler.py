@@ -1,0 +1,399 @@
+"""The handler that forwards log records of a call to its client."""
+
+import asyncio
+import contextvars
+import logging
+import logging.config
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from asgiref.sync import sync_to_async
+
+from mcp_django import Context
+from mcp_django.logs import ClientHandler, client_handler
+from mcp_django.protocol.headers import Headers
+from mcp_django.server.call import Connection
+from mcp_django.server.streams import Outbox
+from mcp_django.server.work import Work
+from tests.server.engine import HANDSHAKE, STATELESS, Peer, accept, make_server
+
+logger = logging.getLogger("tests.shop")
+
+
+@pytest.fixture
+def forwarding() -> Iterator[Any]:
+    """`forwarding(...)`: from now on the project's logger forwards."""
+    made: list[ClientHandler] = []
+
+    def forward(**given: Any) -> ClientHandler:
+        handler = ClientHandler(**given)
+        made.append(handler)
+        logging.getLogger().addHandler(handler)
+        return handler
+
+    level = logging.getLogger().level
+    logging.getLogger().setLevel(logging.DEBUG)
+    yield forward
+    for handler in made:
+        logging.getLogger().removeHandler(handler)
+    logging.getLogger().setLevel(level)
+
+
+def telling(handler: Any, *, level: str | None = "debug", **given: Any) -> Peer:
+    """A peer that wants to hear `level`, of a server whose tool `work` is this handler."""
+    server = make_server()
+    server.tool(handler, name="work")
+    return Peer(server, log_level=level, **given)
+
+
+def heard(peer: Peer) -> list[tuple[str, str]]:
+    messages = [message["params"] for message in peer.said if message["method"] == "notifications/message"]
+    assert all(message["logger"].startswith("tests.") for message in messages)
+    return [(message["level"], message["data"]) for message in messages]
+
+
+@pytest.mark.parametrize("version", [HANDSHAKE, STATELESS])
+async def test_records_from_wherever_in_a_call_reach_its_client(forwarding: Any, version: str) -> None:
+    forwarding()
+
+    async def work() -> None:
+        logger.info("on the loop: %d", 1)
+        await sync_to_async(logger.info)("on the lane")
+        context = contextvars.copy_context()
+        thread = threading.Thread(target=context.run, args=(logger.info, "in a thread of its own"))
+        thread.start()
+        await asyncio.to_thread(thread.join)
+        await asyncio.create_task(asyncio.to_thread(logger.info, "in a task"))
+
+    peer = telling(work, version=version, level="info")
+    if peer.session is not None:
+        peer.session.log_level = "info"
+    await peer.call("work")
+    assert [data for _, data in heard(peer)] == ["on the loop: 1", "on the lane", "in a thread of its own", "in a task"]
+
+
+def test_records_of_a_plain_handler_reach_its_client(forwarding: Any) -> None:
+    forwarding()
+
+    def work() -> None:
+        logger.warning("plain")
+
+    peer = telling(work)
+    asyncio.run(peer.call("work"))
+    assert heard(peer) == [("warning", "plain")]
+
+
+async def test_levels_are_the_protocol_s(forwarding: Any) -> None:
+    forwarding()
+
+    async def work() -> None:
+        for number in (5, 10, 20, 25, 30, 40, 50, 60, 70):
+            logger.log(number, str(number))
+
+    logger.setLevel(1)
+    peer = telling(work)
+    await peer.call("work")
+    logger.setLevel(logging.NOTSET)
+    names = ["debug", "debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
+    assert [level for level, _ in heard(peer)] == names
+
+
+@pytest.mark.parametrize(("level", "count"), [("debug", 3), ("warning", 1), ("emergency", 0), (None, 0)])
+async def test_a_client_hears_what_it_wants_and_no_more(forwarding: Any, level: str | None, count: int) -> None:
+    forwarding()
+
+    async def work() -> None:
+        logger.debug("a")
+        logger.info("b")
+        logger.warning("c")
+
+    peer = telling(work, level=level)
+    await peer.call("work")
+    assert len(heard(peer)) == count
+
+
+async def test_a_session_s_level_counts_at_once_also_for_a_call_that_runs(forwarding: Any) -> None:
+    forwarding()
+    peer: Peer
+
+    async def work(ctx: Context) -> None:
+        logger.info("before")
+        await ctx.info("before, from the context")
+        await peer.request("logging/setLevel", {"level": "error"})
+        logger.info("after")
+        await ctx.info("after, from the context")
+        logger.error("at last")
+
+    peer = telling(work, version=HANDSHAKE)
+    assert peer.session is not None
+    await peer.request("logging/setLevel", {"level": "info"})
+    await peer.call("work")
+    said = [message["params"]["data"] for message in peer.said]
+    assert said == ["before", "before, from the context", "at last"]
+
+
+async def test_nothing_is_sent_outside_of_a_call_nor_after_it(forwarding: Any) -> None:
+    forwarding()
+    over = asyncio.Event()
+
+    async def later() -> None:
+        await over.wait()
+        logger.info("too late")
+
+    tasks = []
+
+    async def work() -> None:
+        tasks.append(asyncio.create_task(later()))
+
+    peer = telling(work)
+    logger.info("too early")
+    await peer.call("work")
+    over.set()
+    await tasks[0]
+    assert peer.said == []
+
+
+async def test_a_round_that_is_repeated_says_nothing_twice(forwarding: Any) -> None:
+    forwarding()
+
+    async def work(ctx: Context) -> None:
+        logger.info("before")
+        await ctx.elicit("Go?", bool)
+        logger.info("after")
+
+    peer = telling(work, answer=lambda *_: accept(value=True))
+    await peer.call("work")
+    assert [data for _, data in heard(peer)] == ["before", "after"]
+
+
+async def test_tracebacks_and_texts_of_exceptions_stay_here(forwarding: Any) -> None:
+    forwarding(exclude=())
+
+    async def work() -> None:
+        try:
+            raise RuntimeError("the innermost secret")
+        except RuntimeError as problem:
+            logger.exception("failed with %s", problem)
+            logger.error("failed with %(problem)s", {"problem": problem}, stack_info=True)
+        raise KeyError("another secret")
+
+    peer = telling(work)
+    await peer.call("work")
+    assert heard(peer) == [("error", "failed with RuntimeError")] * 2
+
+
+async def test_a_formatter_makes_the_text_without_tracebacks(forwarding: Any) -> None:
+    forwarding().setFormatter(logging.Formatter("%(levelname)s: %(message)s"))
+
+    async def work() -> None:
+        try:
+            raise RuntimeError("secret")
+        except RuntimeError:
+            logger.exception("failed")
+
+    peer = telling(work)
+    await peer.call("work")
+    assert heard(peer) == [("error", "ERROR: failed")]
+
+
+async def unfinished(work: Any, *headers: tuple[bytes, bytes]) -> Outbox:
+    """The outbox of a call of `work`, with these headers, that has its answer but whose stream is still open."""
+    server = make_server()
+    server.tool(work, name="work")
+    peer, outbox = Peer(server), Outbox()
+    outbox.loop = asyncio.get_running_loop()
+    meta = {
+        "io.modelcontextprotocol/protocolVersion": STATELESS,
+        "io.modelcontextprotocol/clientCapabilities": {},
+        "io.modelcontextprotocol/logLevel": "info",
+    }
+    routing = {b"mcp-protocol-version": STATELESS.encode(), b"mcp-method": b"tools/call", b"mcp-name": b"work"}
+    connection = Connection(peer.principal, headers=Headers([*routing.items(), *headers]))
+    message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "work", "_meta": meta}}
+    handled = peer.pipeline.handle(peer.pipeline.stateless, message, connection, outbox)
+    assert isinstance(handled, Work)
+    await handled.run
+    return outbox
+
+
+async def test_nothing_is_said_for_a_call_that_has_its_answer(forwarding: Any) -> None:
+    forwarding()
+    over, tasks = asyncio.Event(), []
+
+    async def later() -> None:
+        await over.wait()
+        logger.info("too late")
+
+    async def work() -> None:
+        tasks.append(asyncio.create_task(later()))
+        logger.info("in time")
+
+    outbox = await unfinished(work)
+    over.set()
+    await tasks[0]
+    assert [b"in time" in message for message in await outbox.read(1) or []] == [True]
+
+
+async def test_the_secrets_of_the_request_are_taken_out(forwarding: Any) -> None:
+    forwarding()
+
+    async def work() -> None:
+        logger.info("a abcdef123456 b qwertz98765 c 0123456789 d dark")
+
+    outbox = await unfinished(
+        work,
+        (b"authorization", b"Bearer abcdef123456"),
+        (b"cookie", b"sessionid=qwertz98765; theme=dark"),
+        (b"mcp-session-id", b"0123456789"),
+    )
+    (said,) = await outbox.read(1) or []
+    assert b"a [redacted] b [redacted] c [redacted] d dark" in said
+
+
+async def test_a_hook_has_the_last_word(forwarding: Any) -> None:
+    def redact(text: str, record: logging.LogRecord) -> str | None:
+        return None if record.levelno < logging.WARNING else text.replace("Alice", "a person")
+
+    forwarding(redact=redact)
+
+    async def work() -> None:
+        logger.info("Alice comes")
+        logger.warning("Alice goes, password=hunter2")
+
+    peer = telling(work)
+    await peer.call("work")
+    assert heard(peer) == [("warning", "a person goes, password=[redacted]")]
+
+
+@pytest.mark.parametrize("redact", ["tests.logs.test_client_handler.broken", "tests.logs.nowhere.at_all"])
+async def test_a_hook_that_fails_lets_nothing_through(
+    forwarding: Any, redact: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    forwarding(redact=redact)
+
+    async def work() -> str:
+        logger.info("Alice comes")
+        return "done"
+
+    peer = telling(work)
+    assert await peer.text("work") == "done"
+    assert peer.said == []
+    assert "--- Logging error ---" in capsys.readouterr().err
+
+
+def broken(text: str, record: logging.LogRecord) -> str:
+    """A hook with a bug."""
+    raise RuntimeError
+
+
+async def test_a_hook_that_logs_is_not_forwarded_to_itself(forwarding: Any) -> None:
+    def redact(text: str, record: logging.LogRecord) -> str:
+        logger.warning("looking at %s", text)
+        return text
+
+    forwarding(redact=redact)
+
+    async def work() -> None:
+        logger.info("once")
+
+    peer = telling(work)
+    await peer.call("work")
+    assert heard(peer) == [("info", "once")]
+
+
+async def test_our_own_lines_and_excluded_loggers_stay_here(forwarding: Any) -> None:
+    forwarding(exclude=["tests.shop.till"])
+
+    async def work() -> None:
+        logging.getLogger("tests.shop.till").info("no")
+        logging.getLogger("tests.shop.till.drawer").info("no")
+        logging.getLogger("mcp_django.server").info("no")
+        logging.getLogger("tests.shop.tilly").info("yes")
+
+    peer = telling(work)
+    await peer.call("work")
+    assert heard(peer) == [("info", "yes")]
+
+
+async def test_sql_stays_here_unless_asked_for(forwarding: Any) -> None:
+    forwarding()
+
+    async def work() -> None:
+        logging.getLogger("django.db.backends").debug("SELECT 1")
+
+    peer = telling(work)
+    await peer.call("work")
+    assert peer.said == []
+
+
+async def test_a_flood_is_cut_off_and_never_waits(forwarding: Any) -> None:
+    forwarding()
+
+    async def work() -> None:
+        for number in range(5000):
+            logger.info("%d", number)
+
+    peer = telling(work)
+    await peer.call("work")
+    assert 0 < len(heard(peer)) <= 64
+
+
+async def test_a_flood_from_a_thread_is_cut_off_while_the_loop_is_busy(forwarding: Any) -> None:
+    forwarding()
+
+    def flood() -> None:
+        for number in range(5000):
+            logger.info("%d", number)
+
+    async def work() -> None:
+        thread = threading.Thread(target=contextvars.copy_context().run, args=(flood,))
+        thread.start()
+        thread.join()  # the loop does nothing meanwhile
+        await asyncio.sleep(0)
+
+    peer = telling(work)
+    await peer.call("work")
+    assert [data for _, data in heard(peer)] == [str(number) for number in range(64)]
+
+
+async def test_one_call_has_a_limit_and_the_last_message_says_so(
+    forwarding: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client_handler, "MOST", 3)
+    forwarding()
+
+    async def work() -> None:
+        for number in range(9):
+            logger.info("%d", number)
+
+    peer = telling(work)
+    await peer.call("work")
+    said = [data for _, data in heard(peer)]
+    assert said == ["0", "1", "2", "More than 3 log messages in one call; the rest is left out"]
+
+
+def _page() -> dict[str, Any]:
+    page = (Path(__file__).parents[2] / "docs" / "topics" / "context.md").read_text(encoding="utf-8")
+    written: dict[str, Any] = {}
+    exec(page[page.index("LOGGING = {") :].partition("```")[0], written)
+    configuration: dict[str, Any] = written["LOGGING"]
+    return configuration
+
+
+async def test_the_configuration_in_the_documentation_works() -> None:
+    shop = logging.getLogger("shop")
+
+    async def work() -> None:
+        shop.info("packed")
+
+    logging.config.dictConfig(_page())
+    try:
+        peer = telling(work)
+        await peer.call("work")
+    finally:
+        shop.handlers.clear()
+        shop.setLevel(logging.NOTSET)
+    assert [message["params"] for message in peer.said] == [{"level": "info", "logger": "shop", "data": "packed"}]

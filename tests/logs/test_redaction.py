@@ -1,0 +1,55 @@
+"""What is taken out of log lines."""
+
+import time
+from typing import Any
+
+import pytest
+
+from mcp_django.logs import redacted
+from mcp_django.models.token import MARK
+
+
+class Connection:
+    headers = None
+
+
+class Call:
+    """As much of a call as counts."""
+
+    connection = Connection()
+
+
+call: Any = Call()
+
+
+@pytest.mark.parametrize(
+    ("text", "clean"),
+    [
+        ("nothing to hide", "nothing to hide"),
+        ("password=hunter2 for bob", "password=[redacted] for bob"),
+        ("{'password': 'hunter two', 'user': 'bob'}", "{'password': [redacted], 'user': 'bob'}"),
+        ('{"api_key":"abc","n":1}', '{"api_key":[redacted],"n":1}'),
+        ("DB_PASSWORD: x", "DB_PASSWORD: [redacted]"),
+        ("access_token=abc&next=/", "access_token=[redacted]&next=/"),
+        ("Authorization: Basic dXNlcjpw\nnext line", "Authorization: [redacted]\nnext line"),
+        ("sent Bearer abcdefgh", "sent Bearer [redacted]"),
+        ("Set-Cookie: a=b; c=d", "Set-Cookie: [redacted]"),
+        ("postgres://user:pw@db/shop", "postgres://[redacted]@db/shop"),
+        (f"used {MARK}abcdefgh_0123456789", "used [redacted]"),
+        ("jwt eyJhbGciOi.eyJzdWIiOi.abc here", "jwt [redacted] here"),
+        ("-----BEGIN RSA PRIVATE KEY-----\nMIIE", "[redacted]"),
+    ],
+)
+def test_what_looks_like_a_secret_goes(text: str, clean: str) -> None:
+    assert redacted(text, call) == clean
+
+
+def test_a_long_line_is_cut() -> None:
+    assert redacted("x" * 10_000, call) == "x" * 4096 + "…"
+
+
+@pytest.mark.parametrize("part", ["token", "a", "password'", "://", "-----BEGIN ", "eyJ", "token ", '"', "secret="])
+def test_no_line_takes_long_to_clean(part: str) -> None:
+    began = time.process_time()
+    redacted(part * 100_000, call)
+    assert time.process_time() - began < 0.5

@@ -1,0 +1,187 @@
+"""Plain functions that wait for somebody: many wait, few run."""
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+from asgiref.sync import async_to_sync
+
+from mcp_django.runtime.executor import LaneExecutor
+from mcp_django.runtime.lanes import LanePool
+from mcp_django.server.ports import Overloaded
+from tests.runtime.serving import eventually, in_flight, real_threads, serve
+from tests.testapp.models import Book
+
+MANY = 40
+
+
+class Crowd:
+    """Plain functions that wait for the test in the middle, and how many of them run at once."""
+
+    def __init__(self, executor: LaneExecutor) -> None:
+        self.executor = executor
+        self.answered = asyncio.Event()
+        self.waiting = self.running = self.most = self.done = 0
+        self._lock = threading.Lock()
+
+    def step(self, by: int) -> None:
+        with self._lock:
+            self.running += by
+            self.most = max(self.most, self.running)
+
+    async def answer(self) -> None:
+        self.waiting += 1
+        await self.answered.wait()
+
+    def handler(self) -> int:
+        self.step(1)
+        Book.objects.count()
+        self.step(-1)
+        with self.executor.parking():
+            async_to_sync(self.answer)()
+        self.step(1)
+        count = Book.objects.count()
+        self.step(-1)
+        return count
+
+    async def call(self) -> int:
+        with self.executor.context():
+            count = await self.executor.run(self.handler)
+        self.done += 1
+        return count
+
+    def pool(self) -> LanePool:
+        (pool,) = self.executor._pools.values()
+        return pool
+
+
+@real_threads
+def test_forty_functions_wait_on_four_lanes_and_others_go_on() -> None:
+    async def main(executor: LaneExecutor) -> None:
+        crowd = Crowd(executor)
+        calls = [in_flight(crowd.call()) for _ in range(MANY)]
+        await eventually(lambda: crowd.waiting == MANY)
+        for _ in range(10):
+            assert await executor.run(Book.objects.count) == 0
+        assert crowd.done == 0
+        crowd.answered.set()
+        assert await asyncio.gather(*calls) == [0] * MANY
+        assert crowd.most <= 4
+        pool = crowd.pool()
+        assert (len(pool.busy) + len(pool.free), pool.parked, len(pool.returning)) == (4, set(), 0)
+
+    serve(main, lanes=4, queue=MANY)
+
+
+@real_threads
+def test_who_waits_holds_no_connection() -> None:
+    async def main(executor: LaneExecutor) -> None:
+        crowd = Crowd(executor)
+        calls = [in_flight(crowd.call()) for _ in range(3)]
+        await eventually(lambda: crowd.waiting == 3)
+        opened = [c for lane in crowd.pool().parked for c in lane.gate.connections.values()]
+        assert len(opened) == 3
+        assert all(connection.connection is None for connection in opened)
+        crowd.answered.set()
+        await asyncio.gather(*calls)
+
+    serve(main, lanes=1)
+
+
+@real_threads
+def test_one_too_many_is_refused_at_once_and_the_others_are_left_alone() -> None:
+    async def main(executor: LaneExecutor) -> None:
+        crowd = Crowd(executor)
+        calls = [in_flight(crowd.call()) for _ in range(2)]
+        await eventually(lambda: crowd.waiting == 2)
+        with pytest.raises(Overloaded, match="Too many threads wait"):
+            await in_flight(crowd.call())
+        assert await executor.run(Book.objects.count) == 0
+        crowd.answered.set()
+        assert await asyncio.gather(*calls) == [0, 0]
+
+    serve(main, lanes=1, parked=2)
+
+
+@real_threads
+def test_a_call_that_is_cancelled_while_it_waits_leaves_its_place_to_others() -> None:
+    async def main(executor: LaneExecutor) -> None:
+        crowd = Crowd(executor)
+        call = in_flight(crowd.call())
+        await eventually(lambda: crowd.waiting == 1)
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        await eventually(lambda: not crowd.pool().parked)
+        for _ in range(3):
+            assert await executor.run(Book.objects.count) == 0
+        pool = crowd.pool()
+        assert len(pool.busy) + len(pool.free) == 1
+
+    serve(main, lanes=1)
+
+
+@real_threads
+def test_what_is_done_in_the_middle_of_a_wait_takes_a_place() -> None:
+    async def main(executor: LaneExecutor) -> None:
+        crowd = Crowd(executor)
+        seen: list[Any] = []
+
+        def look() -> threading.Thread:
+            seen.append((len(crowd.pool().busy), Book.objects.count()))
+            return threading.current_thread()
+
+        async def wait_and_look() -> threading.Thread:
+            crowd.waiting += 1
+            await crowd.answered.wait()
+            return await executor.attend(look)
+
+        def handler() -> bool:
+            with executor.parking():
+                return async_to_sync(wait_and_look)() is threading.current_thread()
+
+        async def call() -> bool:
+            with executor.context():
+                return await executor.run(handler)
+
+        waiting = in_flight(call())
+        await eventually(lambda: crowd.waiting == 1)
+        assert not crowd.pool().busy
+        crowd.answered.set()
+        assert await waiting
+        assert seen == [(1, 0)]
+        assert crowd.pool().parked == set()
+
+    serve(main, lanes=1)
+
+
+def test_attending_outside_of_a_wait_is_running() -> None:
+    async def main(executor: LaneExecutor) -> int:
+        return await executor.attend(lambda: 5)
+
+    assert serve(main) == 5
+
+
+def test_elsewhere_than_on_a_lane_there_is_nothing_to_give_up() -> None:
+    with LaneExecutor().parking():
+        pass
+
+
+def test_who_wants_to_go_on_when_the_lanes_end_may_do_so() -> None:
+    async def main(executor: LaneExecutor) -> None:
+        crowd = Crowd(executor)
+
+        def wait() -> int:
+            with executor.parking():
+                async_to_sync(crowd.answer)()
+            return 1
+
+        crowd.handler = wait  # type: ignore[method-assign]
+        call = in_flight(crowd.call())
+        await eventually(lambda: crowd.waiting == 1)
+        executor.close(wait=0)
+        crowd.answered.set()
+        assert await call == 1
+
+    serve(main, lanes=1)

@@ -1,0 +1,386 @@
+"""What sessions subscribed to, and their streams as views of the log."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from django.utils import timezone
+
+from mcp_django import Server
+from mcp_django.auth.policy import Policy
+from mcp_django.auth.principal import Principal
+from mcp_django.models import ResourceSubscription
+from mcp_django.models import Session as Row
+from mcp_django.protocol import jsonrpc
+from mcp_django.protocol.errors import InvalidParams, InvalidRequest, ResourceNotFound
+from mcp_django.protocol.revisions import REVISIONS
+from mcp_django.runtime.events import Draft, EventLog
+from mcp_django.runtime.executor import LaneExecutor
+from mcp_django.runtime.feeds import Feeds
+from mcp_django.runtime.subscriptions import Listens, LoggedChanges, SessionView
+from mcp_django.server.call import Call, Connection
+from mcp_django.server.eras.handshake import HandshakeEra
+from mcp_django.server.ports import Overloaded
+from mcp_django.server.session import Session
+from mcp_django.server.streams import Outbox
+from mcp_django.signals import subscribed, unsubscribed
+from tests.runtime.serving import eventually, real_threads, serve
+from tests.server.engine import Person, ports, somebody
+
+pytestmark = real_threads
+REVISION = "2025-11-25"
+
+
+class Stage:
+    """One server with a session, in a process that follows the log."""
+
+    def __init__(self, executor: LaneExecutor, revision: str, most: int) -> None:
+        self.executor = executor
+        self.feeds = Feeds(executor=lambda: executor, layer=lambda: None, keep=lambda: 600)
+        self.changes = LoggedChanges("tests", feeds=self.feeds, executor=executor, listens=Listens(10, 10), most=most)
+        policy = Policy(executor)
+        given = ports(executor=executor, authorizer=policy, changes=self.changes)
+        self.server = Server("tests", "1", alias="tests", ports=given)
+        self.revision = revision
+        self.principal = somebody("shop.view_order")
+        self.view = SessionView(self.server, feeds=self.feeds, executor=executor)
+
+        @self.server.resource("note://open")
+        async def open_note() -> str:
+            return ""
+
+        @self.server.resource("note://open/{part}")
+        async def part_note(part: str) -> str:
+            return ""
+
+        @self.server.resource("note://secret", permission="shop.view_order")
+        async def secret_note() -> str:
+            return ""
+
+        @self.server.tool
+        async def anything() -> str:
+            """Do something."""
+            return ""
+
+    async def session(self) -> Session:
+        row = Row(server="tests", revision=self.revision, owner=self.principal.key, expires=timezone.now())
+        row.mint()
+        await self.executor.run(row.save)
+        return Session(
+            key="key",
+            owner=self.principal.key,
+            revision=REVISIONS[self.revision],
+            client_info={},
+            client_capabilities={},
+            pk=row.pk,
+        )
+
+    def call(self, session: Session) -> Call:
+        era = HandshakeEra(self.server)
+        message = jsonrpc.Request(1, "resources/subscribe", None)
+        return era.open(message, self.connection(session), Outbox())
+
+    def connection(self, session: Session) -> Connection:
+        return Connection(self.principal, session=session)
+
+    async def open(self, session: Session, after: int | None = None) -> "Stream":
+        stream, fresh = Stream(), after is None
+        after = await self.executor.run(EventLog().head) if after is None else after
+        stream.view = await self.view.open(session, after, stream, connection=self.connection(session), fresh=fresh)
+        return stream
+
+    async def publish(self, kind: str, payload: Any, topic: str = "changes:tests") -> int:
+        (event,) = await self.feeds.publish(Draft(topic, kind, payload))
+        return event.seq
+
+
+class Stream(list[Any]):
+    """What a stream was given."""
+
+    view: Any
+
+    def __call__(self, seq: int, message: bytes) -> None:
+        self.append((seq, jsonrpc.loads(message)))
+
+    @property
+    def messages(self) -> list[Any]:
+        return [message for _, message in self]
+
+    @property
+    def methods(self) -> list[str]:
+        return [message["method"] for message in self.messages]
+
+    @property
+    def uris(self) -> list[str]:
+        return [message["params"]["uri"] for message in self.messages]
+
+
+def run(main: Callable[[Stage], Awaitable[Any]], *, revision: str = REVISION, most: int = 100) -> Any:
+    async def on_a_stage(executor: LaneExecutor) -> Any:
+        return await main(Stage(executor, revision, most))
+
+    return serve(on_a_stage)
+
+
+def test_a_stream_carries_what_is_for_its_session_with_the_numbers_of_the_log() -> None:
+    async def main(stage: Stage) -> None:
+        one, other = await stage.session(), await stage.session()
+        stream, elsewhere = await stage.open(one), await stage.open(other)
+        message = {"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": 1}}
+        seq = await stage.publish("message", message, f"session:{one.pk}")
+        await eventually(lambda: stream)
+        assert stream == [(seq, message)]
+        assert (elsewhere, stream.view.position) == ([], seq)
+
+    run(main)
+
+
+def test_a_session_is_told_of_what_it_subscribed_to_and_of_its_parts() -> None:
+    async def main(stage: Stage) -> None:
+        session = await stage.session()
+        await stage.changes.subscribe(stage.call(session), "note://open")
+        stream = await stage.open(session)
+        for uri in ("note://open", "note://open/a", "note://opening", "note://other", "note://open/a"):
+            await stage.publish("updated", {"uri": uri})
+        await eventually(lambda: len(stream) == 3)
+        assert stream.uris == ["note://open", "note://open/a", "note://open/a"]
+        assert stream.messages[0] == {
+            "jsonrpc": "2.0",
+            "method": "notifications/resources/updated",
+            "params": {"uri": "note://open"},
+        }
+
+    run(main)
+
+
+def test_what_is_subscribed_to_on_another_worker_takes_effect_in_an_open_stream() -> None:
+    async def main(stage: Stage) -> None:
+        session = await stage.session()
+        stream = await stage.open(session)
+        await stage.publish("updated", {"uri": "note://open"})
+        await stage.changes.subscribe(stage.call(session), "note://open")
+        told = await stage.publish("updated", {"uri": "note://open"})
+        await stage.changes.unsubscribe(stage.call(session), "note://open")
+        await stage.publish("updated", {"uri": "note://open"})
+        last = await stage.publish("list_changed", {"kind": "tools"})
+        await eventually(lambda: len(stream) == 2)
+        assert [seq for seq, _ in stream] == [told, last]
+
+    run(main)
+
+
+def test_a_resumed_stream_tells_what_was_missed_in_order_and_nothing_from_before_the_subscription() -> None:
+    async def main(stage: Stage) -> None:
+        session = await stage.session()
+        start = EventLog()
+        after = await stage.executor.run(start.head)
+        await stage.publish("updated", {"uri": "note://open"})
+        await stage.changes.subscribe(stage.call(session), "note://open")
+        numbers = []
+        for n in range(6):
+            if n % 2:
+                numbers.append(await stage.publish("message", {"n": n}, f"session:{session.pk}"))
+            else:
+                numbers.append(await stage.publish("updated", {"uri": "note://open"}))
+        stream = await stage.open(session, after)
+        assert [seq for seq, _ in stream] == numbers
+        again = await stage.open(session, numbers[3])
+        assert [seq for seq, _ in again] == numbers[4:]
+        fresh = await stage.open(session)
+        assert fresh == []
+        assert fresh.view.position >= numbers[-1]
+
+    run(main)
+
+
+def test_permission_is_asked_for_again_when_a_resource_changes() -> None:
+    async def main(stage: Stage) -> None:
+        session = await stage.session()
+        await stage.changes.subscribe(stage.call(session), "note://secret")
+        await stage.changes.subscribe(stage.call(session), "note://open")
+        stream = await stage.open(session)
+        stage.principal = somebody()
+        blind = await stage.open(session)
+        for uri in ("note://secret", "note://open", "note://secret", "note://open"):
+            await stage.publish("updated", {"uri": uri})
+        await eventually(lambda: len(stream) == 4 and len(blind) == 2)
+        assert stream.uris == ["note://secret", "note://open", "note://secret", "note://open"]
+        assert blind.uris == ["note://open", "note://open"]
+
+    run(main)
+
+
+def test_what_waits_for_a_decision_is_not_counted_as_seen_and_keeps_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main(stage: Stage) -> None:
+        session, gate = await stage.session(), asyncio.Event()
+        decide = stage.server.authorizer.decide
+
+        async def decide_later(*given: Any) -> Any:
+            await gate.wait()
+            return await decide(*given)
+
+        monkeypatch.setattr(stage.server.authorizer, "decide", decide_later)
+        await stage.changes.subscribe(stage.call(session), "note://secret")
+        stream = await stage.open(session)
+        first = await stage.publish("updated", {"uri": "note://secret"})
+        second = await stage.publish("list_changed", {"kind": "tools"})
+        probe = await stage.open(await stage.session(), first - 1)
+        await eventually(lambda: probe)
+        assert (stream, stream.view.position) == ([], first - 1)
+        gate.set()
+        await eventually(lambda: len(stream) == 2)
+        assert [seq for seq, _ in stream] == [first, second]
+        assert stream.view.position >= second
+
+    run(main)
+
+
+def test_a_resource_that_is_gone_is_not_told_of() -> None:
+    async def main(stage: Stage) -> None:
+        session = await stage.session()
+        await stage.changes.subscribe(stage.call(session), "note://gone")
+        stream = await stage.open(session)
+        await stage.publish("updated", {"uri": "note://gone"})
+        await stage.publish("list_changed", {"kind": "resources"})
+        await eventually(lambda: stream)
+        assert stream.methods == ["notifications/resources/list_changed"]
+
+    run(main)
+
+
+def test_a_broadcast_is_told_where_the_revision_has_no_other_use_for_its_name() -> None:
+    async def main(stage: Stage) -> None:
+        stream = await stage.open(await stage.session())
+        for method in ("notifications/subscriptions/acknowledged", "notifications/acme/news", "notifications/message"):
+            await stage.publish("broadcast", {"method": method, "params": {"data": 1}})
+        await eventually(lambda: len(stream) == 2)
+        assert stream.methods == ["notifications/acme/news", "notifications/message"]
+
+    run(main)
+
+
+def test_lists_are_told_of_that_the_server_has() -> None:
+    async def main(stage: Stage) -> None:
+        stream = await stage.open(await stage.session())
+        for kind in ("prompts", "tools", "resources"):
+            await stage.publish("list_changed", {"kind": kind})
+        await eventually(lambda: len(stream) == 2)
+        assert stream.methods == ["notifications/tools/list_changed", "notifications/resources/list_changed"]
+
+    run(main)
+
+
+def test_a_list_that_changed_for_one_user_is_told_to_that_user() -> None:
+    async def main(stage: Stage) -> None:
+        stream = await stage.open(await stage.session())
+        stage.principal = Principal(issuer="tests", subject="seven", user=Person(pk=7))
+        theirs = await stage.open(await stage.session())
+        for user in ("7", "8", "None"):
+            await stage.publish("list_changed", {"kind": "tools", "user": user})
+        await stage.publish("list_changed", {"kind": "resources"})
+        await eventually(lambda: stream and len(theirs) == 2)
+        assert stream.methods == ["notifications/resources/list_changed"]
+        assert theirs.methods == ["notifications/tools/list_changed", "notifications/resources/list_changed"]
+
+    run(main)
+
+
+def test_a_stream_that_was_stopped_is_given_nothing_more() -> None:
+    async def main(stage: Stage) -> None:
+        session = await stage.session()
+        stream, other = await stage.open(session), await stage.open(session)
+        stream.view.stop()
+        stream.view.stop()
+        await stage.publish("list_changed", {"kind": "tools"})
+        await eventually(lambda: other)
+        assert stream == []
+
+    run(main)
+
+
+def test_to_subscribe_twice_is_to_subscribe_once() -> None:
+    async def main(stage: Stage) -> None:
+        call = stage.call(await stage.session())
+        await stage.changes.subscribe(call, "note://open")
+        before = await stage.executor.run(EventLog().head)
+        await stage.changes.subscribe(call, "note://open")
+        await stage.changes.unsubscribe(call, "note://secret")
+        assert await stage.executor.run(EventLog().head) == before
+
+    run(main)
+    assert ResourceSubscription.objects.count() == 1
+
+
+def test_a_session_may_subscribe_to_so_many_resources_and_no_more() -> None:
+    async def main(stage: Stage) -> None:
+        call = stage.call(await stage.session())
+        await stage.changes.subscribe(call, "note://open")
+        await stage.changes.subscribe(call, "note://secret")
+        with pytest.raises(InvalidParams, match="2 resources at most"):
+            await stage.changes.subscribe(call, "note://open/a")
+        await stage.changes.unsubscribe(call, "note://open")
+        await stage.changes.subscribe(call, "note://open/a")
+        return call.session.pk if call.session else None
+
+    session = run(main, most=2)
+    assert set(ResourceSubscription.objects.of(session)) == {"note://secret", "note://open/a"}
+
+
+def test_a_session_whose_row_is_gone_has_ended() -> None:
+    async def main(stage: Stage) -> None:
+        session = await stage.session()
+        await stage.executor.run(Row.objects.all().delete)
+        with pytest.raises(InvalidRequest, match="ended"):
+            await stage.changes.subscribe(stage.call(session), "note://open")
+        with pytest.raises(ResourceNotFound):
+            await stage.changes.subscribe(stage.call(session), "note://\0")
+
+    run(main)
+
+
+def test_the_project_is_told_who_subscribes() -> None:
+    told: list[Any] = []
+
+    def note(**about: Any) -> None:
+        told.append(about)
+
+    async def main(stage: Stage) -> None:
+        call = stage.call(await stage.session())
+        for signal in (subscribed, unsubscribed):
+            signal.connect(note)
+        try:
+            await stage.changes.subscribe(call, "note://open")
+            await eventually(lambda: len(told) == 1)
+            await stage.changes.unsubscribe(call, "note://open")
+            await eventually(lambda: len(told) == 2)
+        finally:
+            for signal in (subscribed, unsubscribed):
+                signal.disconnect(note)
+        assert [one["signal"] for one in told] == [subscribed, unsubscribed]
+        about = {name: told[0][name] for name in ("server", "uri", "owner", "session")}
+        assert about == {
+            "server": "tests",
+            "uri": "note://open",
+            "owner": stage.principal.key,
+            "session": call.session and call.session.pk,
+        }
+
+    run(main)
+
+
+def test_streams_are_counted_over_all_and_by_owner() -> None:
+    listens = Listens(3, 2)
+    for owner in ("a", "a"):
+        listens.enter(owner)
+    with pytest.raises(Overloaded) as too_many_of_one:
+        listens.enter("a")
+    listens.enter("b")
+    with pytest.raises(Overloaded) as too_many:
+        listens.enter("c")
+    assert (too_many_of_one.value.status, too_many.value.status) == (429, 503)
+    for owner in ("a", "a", "b"):
+        listens.leave(owner)
+    assert len(listens) == 0
+    for _ in range(3):
+        listens.enter("local")

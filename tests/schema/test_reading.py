@@ -1,0 +1,50 @@
+"""What a language model writes, read as a value."""
+
+from types import FunctionType
+
+import pytest
+
+from mcp_django.schema import ArgumentError, DeclarationError, reading_of
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"a": 1}',
+        '  {"a": 1}\n',
+        '```json\n{"a": 1}\n```',
+        '```\n{"a": 1}```',
+        '```{"a": 1}```',
+        'Sure:\n```JSON\n{"a": 1}\n```\nDone.',
+        '```python\nprint()\n```\nand\n```json\n{"a": 1}\n```',
+    ],
+)
+def test_json_is_found_with_and_without_a_fence(text: str) -> None:
+    assert reading_of(dict[str, int]).read(text) == {"a": 1}
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", "the answer is not JSON"),
+        ("one", "the answer is not JSON"),
+        ("```json\nnope\n```", "the answer is not JSON"),
+        ("[" * 100 + "]" * 100, "the answer is not JSON"),
+        ("\ud800", "the answer is not JSON"),
+        ('{"a": true}', "a: is a boolean; give an integer"),
+        ('{"a": 1e400}', "the answer is not JSON"),
+    ],
+)
+def test_what_does_not_fit_is_told_in_words(text: str, reason: str) -> None:
+    with pytest.raises(ArgumentError) as refused:
+        reading_of(dict[str, int]).read(text)
+    assert str(refused.value) == reason
+
+
+def test_a_type_without_a_json_form_is_a_mistake_of_the_author() -> None:
+    with pytest.raises(DeclarationError, match="result_type"):
+        reading_of(FunctionType)
+
+
+def test_a_type_is_compiled_once() -> None:
+    assert reading_of(list[int]) is reading_of(list[int])

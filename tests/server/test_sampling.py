@@ -1,0 +1,712 @@
+"""Samples of the client's model: tools, values, and what a replayed handler does not do again."""
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import Group
+from typing_extensions import TypedDict
+
+from mcp_django import (
+    Context,
+    ImageContent,
+    Provider,
+    SamplingMessage,
+    Server,
+    ToolError,
+    ToolResultContent,
+    ToolUseContent,
+    current_call,
+)
+from mcp_django.protocol.errors import MissingClientCapability
+from mcp_django.runtime.executor import LaneExecutor
+from mcp_django.server import toolbox
+from mcp_django.server.ask import AskLimits
+from mcp_django.server.decorators import build_tool
+from tests.server.engine import HANDSHAKE, STATELESS, Peer, accept, make_server, ports, somebody
+
+ERAS = [HANDSHAKE, STATELESS]
+CAPABLE: dict[str, Any] = {"sampling": {"tools": {}, "context": {}}, "elicitation": {}}
+PNG = b"\x89PNG\r\n\x1a\n"
+WEATHER = {"name": "weather", "description": "The weather", "inputSchema": {"type": "object", "properties": {}}}
+Line = str | list[dict[str, Any]] | dict[str, Any]
+
+
+def use(name: str, id: str = "u1", **arguments: Any) -> dict[str, Any]:
+    """A model's wish to use a tool."""
+    return {"type": "tool_use", "id": id, "name": name, "input": arguments}
+
+
+class Model:
+    """A model with a script: a text, blocks, or a whole result for each time that it is asked; a person beside it."""
+
+    def __init__(self, *script: Line) -> None:
+        self.lines = list(script)
+        self.asked: list[dict[str, Any]] = []
+        self.consents = [True]
+        """What the person says; the last one for good."""
+
+    def __call__(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
+        if method == "elicitation/create":
+            return accept(value=self.consents.pop(0) if len(self.consents) > 1 else self.consents[0])
+        self.asked.append(params)
+        line = self.lines.pop(0)
+        if isinstance(line, dict):
+            return line
+        content = {"type": "text", "text": line} if isinstance(line, str) else line
+        return {"role": "assistant", "content": content, "model": "m1", "stopReason": "endTurn"}
+
+    @property
+    def results(self) -> list[dict[str, Any]]:
+        """The tool results in the last question."""
+        content = self.asked[-1]["messages"][-1]["content"]
+        return content if isinstance(content, list) else [content]
+
+
+def sampling(handler: Any, model: Model, version: str = STATELESS, **given: Any) -> Peer:
+    """A peer of a server whose tool `ask` is this handler, with a model behind it."""
+    server = make_server(options={"ask": given.pop("limits", AskLimits())}, providers=given.pop("providers", ()))
+    server.tool(handler, name="ask")
+    return Peer(server, version=version, answer=model, **{"capabilities": CAPABLE, **given})
+
+
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+def subtract(a: int, b: int) -> int:
+    """Take one number from another."""
+    return a - b
+
+
+def told(result: dict[str, Any]) -> tuple[str, bool]:
+    (block,) = result["content"]
+    return block["text"], result.get("isError", False)
+
+
+@pytest.mark.parametrize("version", ERAS)
+async def test_a_function_that_the_model_uses_is_run_and_its_result_sent_back(version: str) -> None:
+    async def handler(ctx: Context) -> str:
+        return (await ctx.sample("2 and 3?", tools=[add])).text
+
+    model = Model([use("add", a=2, b=3)], "five")
+    assert await sampling(handler, model, version).text("ask") == "five"
+    first, second = model.asked
+    (tool,) = first["tools"]
+    assert (tool["name"], tool["description"]) == ("add", "Add two numbers.")
+    assert set(tool["inputSchema"]["properties"]) == {"a", "b"}
+    assert "outputSchema" not in tool
+    assert second["messages"] == [
+        {"role": "user", "content": {"type": "text", "text": "2 and 3?"}},
+        {"role": "assistant", "content": use("add", a=2, b=3)},
+        {
+            "role": "user",
+            "content": {"type": "tool_result", "toolUseId": "u1", "content": [{"type": "text", "text": "5"}]},
+        },
+    ]
+
+
+async def test_tools_that_ran_in_one_round_do_not_run_again_in_the_next() -> None:
+    runs: list[str] = []
+
+    def book(room: str) -> str:
+        runs.append(room)
+        return f"booked {room}"
+
+    async def handler(ctx: Context) -> str:
+        runs.append("handler")
+        said = await ctx.sample("Book", tools=[book])
+        await ctx.elicit("Is that right?", bool)
+        return said.text
+
+    model = Model([use("book", "a", room="1"), use("book", "b", room="2")], [use("book", room="3")], "done")
+    peer = sampling(handler, model)
+    assert await peer.text("ask") == "done"
+    assert peer.rounds == 4
+    assert runs == ["handler", "handler", "1", "2", "handler", "3", "handler", "handler"]
+
+
+@pytest.mark.parametrize("version", ERAS)
+async def test_the_same_sample_twice_runs_its_tools_twice(version: str) -> None:
+    rolled: list[int] = []
+
+    def roll() -> int:
+        rolled.append(1)
+        return len(rolled)
+
+    async def handler(ctx: Context) -> str:
+        return " ".join([(await ctx.sample("Roll", tools=[roll])).text for _ in range(2)])
+
+    model = Model([use("roll")], "one", [use("roll")], "two")
+    assert await sampling(handler, model, version).text("ask") == "one two"
+    assert rolled == [1, 1]
+
+
+@pytest.mark.parametrize("version", ERAS)
+async def test_a_tool_of_the_loop_may_ask_a_question_of_its_own(version: str) -> None:
+    done: list[str] = []
+
+    async def pay(amount: int, ctx: Context) -> str:
+        await ctx.once("reserve", lambda: done.append(f"reserve {amount}"))
+        if (await ctx.elicit("Pay?", bool, key="sure")).data:
+            done.append(f"pay {amount}")
+        return "paid"
+
+    async def handler(ctx: Context) -> str:
+        return (await ctx.sample("Pay", tools=[pay])).text
+
+    model = Model([use("pay", "a", amount=1), use("pay", "b", amount=2)], "thanks")
+    model.consents = [True, False]
+    assert await sampling(handler, model, version).text("ask") == "thanks"
+    assert done == ["reserve 1", "pay 1", "reserve 2"]
+
+
+async def test_a_tool_that_swallows_its_question_has_no_result_until_it_is_answered() -> None:
+    async def swallow(ctx: Context) -> str:
+        try:
+            return f"answered {(await ctx.elicit('Sure?', bool)).data}"
+        except BaseException:
+            return "swallowed"
+
+    async def handler(ctx: Context) -> str:
+        return (await ctx.sample("Go", tools=[swallow])).text
+
+    model = Model([use("swallow")], "done")
+    await sampling(handler, model).text("ask")
+    assert told(model.results[0]) == ("answered True", False)
+
+
+@pytest.mark.parametrize("version", ERAS)
+@pytest.mark.parametrize(
+    ("arguments", "name", "reason"),
+    [
+        ({"how": "politely"}, "fail", "No luck"),
+        ({"how": "badly"}, "fail", "Internal error"),
+        ({}, "fail", "missing argument 'how'"),
+        ({}, "nothing", "Unknown tool: nothing"),
+    ],
+)
+async def test_what_goes_wrong_in_a_tool_is_told_to_the_model(
+    version: str, arguments: dict[str, Any], name: str, reason: str
+) -> None:
+    async def fail(how: str) -> None:
+        raise ToolError("No luck") if how == "politely" else RuntimeError("secret")
+
+    async def handler(ctx: Context) -> str:
+        return (await ctx.sample("Go", tools=[fail])).text
+
+    model = Model([use(name, **arguments)], "sorry")
+    assert await sampling(handler, model, version).text("ask") == "sorry"
+    text, failed = told(model.results[0])
+    assert failed
+    assert text.startswith(reason)
+    assert "secret" not in text
+
+
+async def test_a_tool_that_takes_too_long_fails_alone() -> None:
+    server = make_server()
+
+    @server.tool(timeout=0.01)
+    async def slow() -> None:
+        await asyncio.Event().wait()
+
+    @server.tool
+    async def ask(ctx: Context) -> str:
+        said = await ctx.sample("Go", tools=[slow])
+        await ctx.info("still speaking")
+        return said.text
+
+    model = Model([use("slow")], "too slow")
+    peer = Peer(server, version=HANDSHAKE, answer=model, capabilities=CAPABLE, log_level="info")
+    assert peer.session is not None
+    peer.session.log_level = "info"
+    assert await peer.text("ask") == "too slow"
+    assert "took longer than 0.01 seconds" in told(model.results[0])[0]
+    assert peer.said[-1]["params"]["data"] == "still speaking"
+
+
+class Watched(LaneExecutor):
+    """Lanes that count whose thread waits without one."""
+
+    waiting = 0
+
+    @contextlib.contextmanager
+    def parking(self) -> Iterator[None]:
+        with super().parking():
+            self.waiting += 1
+            yield
+            self.waiting -= 1
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("version", ERAS)
+def test_a_plain_handler_gives_its_lane_up_for_the_model_and_not_for_the_tools_it_uses(version: str) -> None:
+    threads: list[int] = []
+    waiting: list[tuple[str, int]] = []
+    executor = Watched(lanes=1, queue=4)
+    server = Server("tests", "1", ports=ports(executor=executor))
+
+    @server.tool
+    def ask(ctx: Context) -> str:
+        def enrol(group: str) -> str:
+            threads.append(threading.get_ident())
+            waiting.append(("tool", executor.waiting))
+            return Group.objects.create(name=group).name
+
+        threads.append(threading.get_ident())
+        said = str(ctx.sync.sample("Go", tools=[enrol]).text)
+        return f"{said}: {Group.objects.filter(name='somebody').count()}"
+
+    class Watching(Model):
+        def __call__(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
+            waiting.append(("model", executor.waiting))
+            return super().__call__(method, params)
+
+    async def run() -> str:
+        model = Watching([use("enrol", group="somebody")], "done")
+        return await Peer(server, version=version, answer=model, capabilities=CAPABLE).text("ask")
+
+    assert asyncio.run(run()) == "done: 1"
+    assert len(set(threads)) == 1
+    parked = int(version == HANDSHAKE)
+    assert waiting == [("model", parked), ("tool", 0), ("model", parked)]
+
+
+async def test_what_happens_in_a_tool_of_the_loop_is_no_affair_of_the_call_around_it() -> None:
+    fates: list[Any] = []
+
+    async def fail(ctx: Context) -> None:
+        await ctx.report_progress(5, 10)
+        raise RuntimeError("secret")
+
+    async def handler(ctx: Context) -> str:
+        await ctx.report_progress(1, 10)
+        said = await ctx.sample("Go", tools=[fail])
+        call = current_call()
+        assert call is not None
+        fates.append((call.fate.failure, call.fate.reference, call.cancelled))
+        return said.text
+
+    peer = sampling(handler, Model([use("fail")], "done"), HANDSHAKE)
+    await peer.request("tools/call", {"name": "ask", "_meta": {"progressToken": "p"}})
+    told = [message["params"]["progress"] for message in peer.said if message["method"] == "notifications/progress"]
+    assert (fates, told) == ([(None, None, False)], [1])
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("version", ERAS)
+def test_a_tool_of_the_loop_may_be_one_transaction(version: str) -> None:
+    server = make_server()
+
+    @server.tool(atomic=True)
+    def enrol(group: str) -> str:
+        Group.objects.create(name=group)
+        if group == "nobody":
+            raise ToolError("There is nobody")
+        return group
+
+    @server.tool
+    async def ask(ctx: Context) -> str:
+        said = await ctx.sample("Go", tools=["enrol"])
+        return f"{said.text}: {[found.name async for found in Group.objects.all()]}"
+
+    async def run() -> str:
+        uses = [use("enrol", "a", group="nobody"), use("enrol", "b", group="somebody")]
+        peer = Peer(server, version=version, answer=Model(uses, "done"), capabilities=CAPABLE)
+        return await peer.text("ask")
+
+    assert asyncio.run(run()) == "done: ['somebody']"
+
+
+# Permissions
+
+
+def guarded() -> tuple[Any, Callable[[Context], Any]]:
+    server = make_server()
+
+    @server.tool(permission="shop.refund")
+    def refund() -> str:
+        """Give money back."""
+        return "refunded"
+
+    @server.tool
+    def look() -> str:
+        """Look at it."""
+        return "seen"
+
+    @server.tool
+    async def ask(ctx: Context) -> str:
+        return (await ctx.sample("Go", tools=["refund", look])).text
+
+    return server, refund
+
+
+@pytest.mark.parametrize("version", ERAS)
+async def test_a_tool_that_the_caller_may_not_use_is_unknown_to_its_model(version: str) -> None:
+    server, _ = guarded()
+    model = Model([use("refund")], "no")
+    await Peer(server, somebody(), version=version, answer=model, capabilities=CAPABLE).text("ask")
+    assert [tool["name"] for tool in model.asked[0]["tools"]] == ["look"]
+    assert told(model.results[0]) == ("Unknown tool: refund", True)
+
+
+@pytest.mark.parametrize("version", ERAS)
+async def test_a_tool_that_the_caller_may_use_is_its_model_s_to_use(version: str) -> None:
+    server, _ = guarded()
+    model = Model([use("refund", "a"), use("look", "b")], "done")
+    await Peer(server, somebody("shop.refund"), version=version, answer=model, capabilities=CAPABLE).text("ask")
+    assert [tool["name"] for tool in model.asked[0]["tools"]] == ["refund", "look"]
+    assert [told(result) for result in model.results] == [("refunded", False), ("seen", False)]
+
+
+async def test_the_function_of_a_registered_tool_keeps_its_permission() -> None:
+    server, refund = guarded()
+
+    @server.tool
+    async def by_function(ctx: Context) -> str:
+        return (await ctx.sample("Go", tools=[refund])).text
+
+    model = Model("nothing to use")
+    await Peer(server, somebody(), answer=model, capabilities=CAPABLE).text("by_function")
+    assert "tools" not in model.asked[0]
+
+
+async def test_guards_and_interceptors_stand_around_a_tool_that_the_model_uses() -> None:
+    server, seen = make_server(), []
+
+    async def around(ctx: Context, proceed: Any) -> Any:
+        seen.append(ctx.tool_name)
+        return await proceed()
+
+    @server.tool(interceptors=[around], guards=[lambda ctx: seen.append("guard")])
+    def work() -> str:
+        return "worked"
+
+    @server.tool
+    async def ask(ctx: Context) -> str:
+        return (await ctx.sample("Go", tools=["work"])).text
+
+    await Peer(server, answer=Model([use("work")], "done"), capabilities=CAPABLE).text("ask")
+    assert seen == ["guard", "work"]
+
+
+async def test_provided_tools_can_be_named() -> None:
+    class Shelf(Provider):
+        offers = frozenset({"tools"})
+
+        async def tools(self, ctx: Context) -> list[Any]:
+            return [build_tool(add, "sum")]
+
+    async def handler(ctx: Context) -> str:
+        return (await ctx.sample("Go", tools=["sum"])).text
+
+    model = Model([use("sum", a=1, b=1)], "two")
+    assert await sampling(handler, model, providers=[Shelf()]).text("ask") == "two"
+    assert told(model.results[0]) == ("2", False)
+
+
+async def test_a_function_of_a_module_is_compiled_once_and_one_of_a_handler_is_not_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    compiled: list[str] = []
+
+    def build(fn: Any) -> Any:
+        compiled.append(fn.__name__)
+        return build_tool(fn)
+
+    monkeypatch.setattr(toolbox, "build_tool", build)
+
+    async def handler(ctx: Context) -> str:
+        def local() -> None:
+            """Nothing."""
+
+        return (await ctx.sample("Go", tools=[subtract, local])).text
+
+    await sampling(handler, Model("done")).text("ask")
+    assert compiled == ["subtract", "local", "local"]
+
+
+# The loop
+
+
+@pytest.mark.parametrize("version", ERAS)
+async def test_after_the_last_iteration_the_model_must_answer_without_tools(version: str) -> None:
+    async def handler(ctx: Context) -> str:
+        return (await ctx.sample("Go", tools=[add], tool_choice="required", max_iterations=2)).text
+
+    model = Model(*[[use("add", a=1, b=1)]] * 2, "enough")
+    assert await sampling(handler, model, version).text("ask") == "enough"
+    choices = [params.get("toolChoice") for params in model.asked]
+    assert choices == [{"mode": "required"}, None, {"mode": "none"}]
+
+
+@pytest.mark.parametrize("version", ERAS)
+async def test_a_model_that_never_stops_using_tools_is_given_up(version: str) -> None:
+    async def handler(ctx: Context) -> str:
+        return (await ctx.sample("Go", tools=[add], max_iterations=1)).text
+
+    model = Model(*[[use("add", a=1, b=1)]] * 2)
+    assert (
+        await sampling(handler, model, version).error("ask")
+        == "The model went on using tools beyond the 1 times it may"
+    )
+
+
+@pytest.mark.parametrize(
+    "given", [{"tools": [WEATHER]}, {"tools": [WEATHER, add]}, {"tools": [add], "max_iterations": 0}]
+)
+async def test_what_cannot_or_must_not_be_run_is_handed_back(given: dict[str, Any]) -> None:
+    name = "add" if given["tools"] == [add] else "weather"
+
+    async def handler(ctx: Context) -> str:
+        said = await ctx.sample("Go", **given)
+        (wanted,) = said.tool_uses
+        assert wanted == ToolUseContent("u1", name, {})
+        result = ToolResultContent(wanted.id, "sunny")
+        return (await ctx.sample([*said.messages, SamplingMessage("user", result)], tools=given["tools"])).text
+
+    model = Model([use(name)], "It is sunny")
+    assert await sampling(handler, model).text("ask") == "It is sunny"
+    assert told(model.results[0]) == ("sunny", False)
+
+
+# Values
+
+
+@dataclass
+class Stay:
+    nights: int
+    city: str = "Oslo"
+
+
+class Point(TypedDict):
+    x: float
+
+
+@pytest.mark.parametrize("version", ERAS)
+@pytest.mark.parametrize(
+    ("type_", "text", "value"),
+    [
+        (Stay, '{"nights": 2}', Stay(2)),
+        (Stay, 'Here you are:\n```json\n{"nights": 2, "city": "Rome"}\n```\nAnything else?', Stay(2, "Rome")),
+        (Stay, '```\n{"nights": 2}\n```', Stay(2)),
+        (Point, '{"x": 1.5}', {"x": 1.5}),
+        (list[int], "[1, 2]", [1, 2]),
+        (int, " 7 ", 7),
+        (str, "as it is", "as it is"),
+        (None, "as it is", "as it is"),
+    ],
+)
+async def test_an_answer_is_read_as_a_value(version: str, type_: Any, text: str, value: Any) -> None:
+    found: list[Any] = []
+
+    async def handler(ctx: Context) -> None:
+        found.append((await ctx.sample("What?", result_type=type_)).result)
+
+    model = Model(text)
+    await sampling(handler, model, version).call("ask")
+    assert found[-1] == value
+    asked = model.asked[0]["messages"][0]["content"]["text"]
+    assert ("JSON Schema" in asked) is (type_ not in (None, str))
+
+
+@pytest.mark.parametrize("version", ERAS)
+async def test_an_answer_that_does_not_fit_is_asked_for_again_with_the_reason(version: str) -> None:
+    async def handler(ctx: Context) -> int:
+        return int((await ctx.sample("How long?", result_type=Stay)).result.nights)
+
+    model = Model("two", '{"nights": "two"}', '{"nights": 2}')
+    assert await sampling(handler, model, version).text("ask") == "2"
+    complaints = [message["content"]["text"] for message in model.asked[-1]["messages"] if message["role"] == "user"]
+    assert complaints[1:] == [
+        "That cannot be used: the answer is not JSON. Answer again, with JSON only.",
+        'That cannot be used: nights: "two" is a string; give an integer. Answer again, with JSON only.',
+    ]
+
+
+@pytest.mark.parametrize("version", ERAS)
+async def test_a_model_that_never_fits_is_given_up(version: str) -> None:
+    async def handler(ctx: Context) -> None:
+        await ctx.sample("How long?", result_type=Stay)
+
+    model = Model("?", "?", "?")
+    text = await sampling(handler, model, version).error("ask")
+    assert text == "The model gave no valid answer in 3 attempts: the answer is not JSON"
+
+
+async def test_an_answer_that_was_cut_off_is_told_so() -> None:
+    async def handler(ctx: Context) -> int:
+        return int((await ctx.sample("How long?", result_type=Stay)).result.nights)
+
+    cut = {"role": "assistant", "content": {"type": "text", "text": '{"nig'}, "model": "m", "stopReason": "maxTokens"}
+    model = Model(cut, '{"nights": 2}')
+    await sampling(handler, model).text("ask")
+    assert "cut off" in model.asked[-1]["messages"][-1]["content"]["text"]
+
+
+async def test_a_value_may_take_tools_to_find() -> None:
+    async def handler(ctx: Context) -> int:
+        return int((await ctx.sample("How long?", result_type=Stay, tools=[add])).result.nights)
+
+    assert await sampling(handler, Model([use("add", a=1, b=1)], '{"nights": 2}')).text("ask") == "2"
+
+
+# What is sent, and what comes back
+
+
+@pytest.mark.parametrize(
+    ("messages", "reason"),
+    [
+        ([], "a conversation needs a message"),
+        ([SamplingMessage("assistant", ToolUseContent("a", "t", {}))], "'a' must be answered"),
+        ([SamplingMessage("assistant", ToolUseContent("a", "t", {})), "and?"], "'a' must be answered"),
+        ([SamplingMessage("user", ToolUseContent("a", "t", {}))], "only the assistant uses tools"),
+        ([SamplingMessage("user", ToolResultContent("a", "x"))], "must answer one tool use"),
+        (
+            [
+                SamplingMessage("assistant", ToolUseContent("a", "t", {})),
+                SamplingMessage("user", [ToolResultContent("a", "x"), "and more"]),
+            ],
+            "must hold nothing else",
+        ),
+        (
+            [
+                SamplingMessage("assistant", [ToolUseContent("a", "t", {}), ToolUseContent("b", "t", {})]),
+                SamplingMessage("user", ToolResultContent("a", "x")),
+                SamplingMessage("user", ToolResultContent("b", "x")),
+            ],
+            "'b' must be answered",
+        ),
+        (
+            [
+                SamplingMessage("assistant", ToolUseContent("a", "t", {})),
+                SamplingMessage("user", [ToolResultContent("a", "x"), ToolResultContent("a", "y")]),
+            ],
+            "must answer one tool use",
+        ),
+        ([SamplingMessage("assistant", [ToolUseContent("a", "t", {})] * 2)], "have the same id"),
+        ([{"role": "system", "content": {"type": "text", "text": "x"}}], "role 'system'"),
+        ([{"role": "user", "content": {"type": "text"}}], "needs text of type str"),
+        ([{"role": "user", "content": {"type": "resource"}}], "types that sampling has"),
+    ],
+)
+async def test_a_conversation_that_does_not_come_out_even_is_never_sent(messages: Any, reason: str) -> None:
+    problems: list[str] = []
+
+    async def handler(ctx: Context) -> None:
+        try:
+            await ctx.sample(messages)
+        except ValueError as problem:
+            problems.append(str(problem))
+
+    peer = sampling(handler, Model(), HANDSHAKE)
+    await peer.call("ask")
+    assert peer.said == []
+    assert reason in problems[0]
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        ({"max_tokens": 0}, "positive integer"),
+        ({"include_context": "all"}, "one of none, thisServer, allServers"),
+        ({"model_preferences": {"costPriority": 2}}, "costPriority must be a number from 0 to 1"),
+        ({"tools": [add], "tool_choice": "add"}, "one of auto, required, none"),
+        ({"tool_choice": "auto"}, "needs tools"),
+        ({"tools": [add], "max_iterations": -1}, "must not be negative"),
+        ({"tools": [add, add]}, "'add' twice"),
+        ({"tools": ["nothing"]}, "no tool of this server"),
+        ({"tools": [{"name": "a b", "inputSchema": {"type": "object"}}]}, "needs a name"),
+        ({"tools": [{"name": "a", "inputSchema": {}}]}, "inputSchema of type object"),
+    ],
+)
+async def test_what_no_client_could_read_is_a_mistake_of_the_handler(given: dict[str, Any], reason: str) -> None:
+    problems: list[str] = []
+
+    async def handler(ctx: Context) -> None:
+        try:
+            await ctx.sample("Go", **given)
+        except ValueError as problem:
+            problems.append(str(problem))
+
+    await sampling(handler, Model()).call("ask")
+    assert reason in problems[0]
+
+
+async def test_options_reach_the_client() -> None:
+    async def handler(ctx: Context) -> None:
+        await ctx.sample(
+            [SamplingMessage("user", ["Look:", ImageContent(PNG, "image/png")], meta={"com.example/a": 1})],
+            max_tokens=5,
+            stop_sequences=("END",),
+            model_preferences=["haiku", "claude"],
+            include_context="thisServer",
+            metadata={"a": 1},
+        )
+
+    model = Model("ok")
+    await sampling(handler, model).call("ask")
+    (params,) = model.asked
+    image = {"type": "image", "data": "iVBORw0KGgo=", "mimeType": "image/png"}
+    assert params == {
+        "messages": [
+            {"role": "user", "content": [{"type": "text", "text": "Look:"}, image], "_meta": {"com.example/a": 1}}
+        ],
+        "maxTokens": 5,
+        "stopSequences": ["END"],
+        "modelPreferences": {"hints": [{"name": "haiku"}, {"name": "claude"}]},
+        "includeContext": "thisServer",
+        "metadata": {"a": 1},
+    }
+
+
+async def test_context_is_not_asked_of_clients_that_do_not_have_it() -> None:
+    async def handler(ctx: Context) -> None:
+        await ctx.sample("Go", include_context="thisServer")
+
+    model = Model("ok")
+    await sampling(handler, model, capabilities={"sampling": {}}).call("ask")
+    assert "includeContext" not in model.asked[0]
+
+
+async def test_tools_need_a_client_that_has_them() -> None:
+    async def handler(ctx: Context) -> None:
+        await ctx.sample("Go", tools=[add])
+
+    peer = sampling(handler, Model(), HANDSHAKE, capabilities={"sampling": {}})
+    assert await peer.error("ask") == "The client does not support sampling.tools"
+    with pytest.raises(MissingClientCapability) as refused:
+        await sampling(handler, Model(), capabilities={"sampling": {}}).call("ask")
+    assert refused.value.data == {"requiredCapabilities": {"sampling": {"tools": {}}}}
+
+
+@pytest.mark.parametrize("version", ERAS)
+@pytest.mark.parametrize(
+    "bad",
+    [
+        [use("add")],
+        [{"type": "tool_result", "toolUseId": "a", "content": []}],
+        [{"type": "text"}],
+        [{"type": "hologram"}],
+        [7],
+    ],
+)
+async def test_an_answer_that_no_sample_can_have_is_asked_for_again(version: str, bad: Any) -> None:
+    async def handler(ctx: Context) -> str:
+        return (await ctx.sample("Go")).text
+
+    model = Model(bad, "fine")
+    assert await sampling(handler, model, version).text("ask") == "fine"
+    assert model.asked[0] == model.asked[1]
+
+
+async def test_two_uses_of_one_id_are_refused() -> None:
+    async def handler(ctx: Context) -> str:
+        return (await ctx.sample("Go", tools=[add])).text
+
+    assert await sampling(handler, Model([use("add"), use("add")], "fine")).text("ask") == "fine"

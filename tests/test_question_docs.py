@@ -1,0 +1,95 @@
+"""The examples of docs/topics/questions.md, served and answered in both eras."""
+
+from types import ModuleType
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import Group
+
+from mcp_django.forms.questions import form_question
+from mcp_django.server import registry
+from mcp_django.server.server import Options, Server
+from tests.server.engine import HANDSHAKE, STATELESS, Peer, accept, ports
+from tests.test_repository import ROOT, python_blocks, served_by
+
+BLOCKS = python_blocks(ROOT / "docs" / "topics" / "questions.md")
+
+
+class Visits:
+    """Pages that everybody comes back from."""
+
+    def __init__(self) -> None:
+        self.targets: list[str] = []
+
+    def address(self, call: Any, target: Any, id: str, *, ttl: float) -> str:
+        self.targets.append(target("https://here.example/done") if callable(target) else target)
+        return f"https://here.example/page/{id}"
+
+    async def returned(self, id: str, *, within: float) -> bool:
+        return True
+
+
+class Example:
+    """The example that declares a tool, behind a server."""
+
+    def __init__(self, declares: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        block = next(block for block in BLOCKS if f"def {declares}(" in block)
+        self.module: ModuleType
+        found: registry.Registry
+        self.module, found = served_by(block, monkeypatch)
+        self.visits = Visits()
+        outside = ports(forms=form_question, pages=self.visits)
+        self.server = Server("docs", "1", registry=found, ports=outside, options=Options())
+
+    async def ask(self, version: str, tool: str, arguments: dict[str, Any], *script: dict[str, Any]) -> str:
+        lines = iter(script)
+        peer = Peer(self.server, version=version, answer=lambda method, params: next(lines))
+        return await peer.text(tool, **arguments)
+
+
+@pytest.fixture(params=[HANDSHAKE, STATELESS])
+def version(request: pytest.FixtureRequest) -> str:
+    name: str = request.param
+    return name
+
+
+async def test_a_dataclass_is_asked_for(version: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    example = Example("book", monkeypatch)
+    said = await example.ask(version, "book", {"guest": "Ada"}, accept(nights=3), accept(value=True))
+    assert said == "Booked 3 nights as number 4711."
+    assert await example.ask(version, "book", {"guest": "Ada"}, {"action": "decline"}) == "Not booked."
+
+
+async def test_a_django_form_is_asked_for(version: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    example = Example("travel", monkeypatch)
+    answers = accept(city="x" * 50, day="2030-05-01"), accept(city="oslo", day="2030-05-01", seats=2)
+    assert await example.ask(version, "travel", {}, *answers) == "2 from Oslo on Wednesday by rail."
+
+
+@pytest.mark.django_db
+async def test_a_model_form_is_asked_for_and_saved(version: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    example = Example("found_group", monkeypatch)
+    said = await example.ask(version, "found_group", {}, accept(name="Pilots"), accept(value=True))
+    assert said == "Founded Pilots, with an invitation."
+    assert [group.name async for group in Group.objects.all()] == ["Pilots"]
+
+
+async def test_a_page_is_visited(version: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    example = Example("next_meeting", monkeypatch)
+    assert await example.ask(version, "next_meeting", {}, {"action": "accept"}) == "At ten."
+    assert await example.ask(version, "pay", {"amount": 5}, {"action": "accept"}) == "Thank you."
+    assert await example.ask(version, "pay", {"amount": 5}, {"action": "cancel"}) == "Not paid."
+    assert set(example.visits.targets) == {
+        "connect-calendar",
+        "https://bank.example/pay?amount=5&return=https%3A%2F%2Fhere.example%2Fdone",
+    }
+
+
+@pytest.mark.django_db
+async def test_a_plain_function_asks_twice_at_once(version: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def answer(method: str, params: dict[str, Any]) -> dict[str, Any]:
+        return accept(value=True) if params["message"] == "Become Bob?" else accept(value="it is short")
+
+    example = Example("rename", monkeypatch)
+    peer = Peer(example.server, version=version, answer=answer)
+    assert await peer.text("rename", name="Bob") == "You are Bob, because it is short."

@@ -1,0 +1,49 @@
+"""The workers of these tests: at full with PostgreSQL and a Redis; otherwise on SQLite, without a channel layer."""
+
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import pytest
+
+from tests.servers.databases import new_postgres, new_sqlite
+from tests.workers.broker import own_redis
+from tests.workers.harness import Workers, workers
+from tests.workers.layers import Fate
+
+AT_FULL = bool(os.environ.get("MCP_TEST_POSTGRES") and os.environ.get("MCP_TEST_REDIS"))
+
+
+@pytest.fixture(scope="session")
+def running() -> Iterator[Workers]:
+    """Two workers for the whole run, because starting them takes a while."""
+    with ExitStack() as stack:
+        database = stack.enter_context(new_postgres() if AT_FULL else new_sqlite())
+        # As docs/howto/deploy.md has it for a project behind `asgi.mount`.
+        database["CONN_MAX_AGE"] = 600
+        redis = stack.enter_context(own_redis()) if AT_FULL else None
+        yield stack.enter_context(workers(database, redis))
+
+
+@pytest.fixture
+def pair(running: Workers) -> Iterator[Workers]:
+    """The two workers, which are left as they were found."""
+    ports = running.ports
+    yield running
+    running.wakes(Fate())
+    assert running.ports == ports, "workers that a test ends are its own"
+
+
+@pytest.fixture
+def fresh(running: Workers) -> Iterator[Workers]:
+    """Two workers of the test's own, on the database and the Redis of the others."""
+    with workers(running.database, running.redis) as own:
+        yield own
+
+
+@pytest.fixture
+def waking(pair: Workers) -> Workers:
+    """The two workers, where they can wake one another."""
+    if pair.redis is None:
+        pytest.skip("needs PostgreSQL and Redis: set MCP_TEST_POSTGRES and MCP_TEST_REDIS")
+    return pair

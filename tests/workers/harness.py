@@ -1,0 +1,125 @@
+"""Workers that share a database and a Redis.
+
+Two servers of one process each stand for two workers, because a test can say which of them it talks to; with
+`processes=2` it is one server of two processes, and the kernel says.
+"""
+
+import json
+import subprocess
+import sys
+import tempfile
+import textwrap
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+from tests.servers.databases import ROOT, Database, environment
+from tests.servers.harness import PATIENCE, Server, serve, until
+from tests.workers.broker import Redis
+from tests.workers.layers import Fate
+
+APPS = [
+    "django.contrib.contenttypes",
+    "django.contrib.auth",
+    "mcp_django",
+    "tests.servers.site",
+    "tests.workers.speaking",
+]
+LIMITS = {"LANES": 8, "IN_FLIGHT": 100, "KEEP_ALIVE": 1}
+
+
+class Workers:
+    """Running workers. `ports` has those that are alive, and changes as they come and go."""
+
+    def __init__(self, stack: ExitStack, database: Database, redis: Redis | None, *, processes: int = 1) -> None:
+        self._stack, self.database, self.redis, self._processes = stack, database, redis, processes
+        directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="mcp-workers-")))
+        self._wakes = directory / "wakes"
+        self.wakes(Fate())
+        self.servers: list[Server] = []
+        self._gone: list[Server] = []
+
+    @property
+    def ports(self) -> list[int]:
+        """Where the workers listen."""
+        return [server.port for server in self.servers]
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What the workers' settings have that those of the site have not."""
+        mcp = {"AUTH": "tests.servers.site.people.anyone", "LIMITS": LIMITS}
+        layer = {"BACKEND": "channels.layers.InMemoryChannelLayer"}
+        if self.redis is not None:
+            layer = {"BACKEND": "tests.workers.layers.UnreliableLayer", "CONFIG": {"hosts": [self.redis.url]}}
+        return {"INSTALLED_APPS": APPS, "CHANNEL_LAYERS": {"default": layer}, "MCP": mcp}
+
+    def wakes(self, fate: Fate) -> None:
+        """What becomes of the messages between processes from now on."""
+        fate.write(self._wakes)
+
+    def start(self, many: int = 1) -> None:
+        """Start more of them, and wait until they answer."""
+
+        def begin(_: int) -> Server:
+            environ = {"SITE_WAKES": str(self._wakes)}
+            how = {"workers": self._processes, "database": self.database, "environ": environ}
+            return self._stack.enter_context(serve("uvicorn", settings=self.settings, **how))
+
+        with ThreadPoolExecutor(many) as pool:
+            self.servers += pool.map(begin, range(many))
+
+    def stop(self, server: Server, *, kill: bool) -> None:
+        """End one as an administrator does, or as the kernel does when memory runs out."""
+        self.servers.remove(server)
+        self._gone.append(server)
+        if kill:
+            server.kill()
+        else:
+            server.terminate()
+
+    def pid(self, port: int) -> int:
+        """The process behind a port, where there is one only."""
+        found: int = next(server for server in self.servers if server.port == port).probe()["pid"]
+        return found
+
+    def event(self, tag: str, what: str, *, within: float = PATIENCE) -> dict[str, Any]:
+        """The first event of a kind in any worker, waited for."""
+
+        def find() -> list[dict[str, Any]]:
+            return [event for server in [*self.servers, *self._gone] for event in server.events(tag, what)]
+
+        until(find, within=within, otherwise=lambda: f"{what} of {tag} never happened")
+        return find()[0]
+
+    def run(self, code: str) -> str:
+        """Run code in a process that serves nobody, as a shell or a task queue does; what it printed."""
+        ran = subprocess.run(
+            [sys.executable, "-c", "import django\ndjango.setup()\n" + textwrap.dedent(code)],
+            cwd=ROOT,
+            env={
+                **environment(self.database),
+                "SITE_SETTINGS": json.dumps(self.settings),
+                "SITE_WAKES": str(self._wakes),
+                "SITE_EVENTS": str(self._wakes.with_name("events")),
+            },
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+        )
+        assert ran.returncode == 0, ran.stderr
+        return ran.stdout
+
+    def complaints(self) -> list[str]:
+        """What the workers have complained of, those that are gone included."""
+        return [line for server in [*self.servers, *self._gone] for line in server.complaints()]
+
+
+@contextmanager
+def workers(database: Database, redis: Redis | None, *, many: int = 2, processes: int = 1) -> Iterator[Workers]:
+    """Workers on a database with the site's tables; a Redis of None is a project without a channel layer."""
+    with ExitStack() as stack:
+        running = Workers(stack, database, redis, processes=processes)
+        running.start(many)
+        yield running

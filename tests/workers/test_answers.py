@@ -1,0 +1,107 @@
+"""A question that one worker asks is answered at the other, in both eras; and it takes hardly longer there.
+
+Medians are printed: read them with pytest -rP.
+"""
+
+import asyncio
+import itertools
+import statistics
+import time
+
+import pytest
+
+from tests.servers.client import HANDSHAKE, META, STATELESS
+from tests.workers.client import Message, Person
+from tests.workers.conftest import AT_FULL
+from tests.workers.harness import Workers
+from tests.workers.layers import Fate
+
+QUESTIONS = 1000 if AT_FULL else 20
+CLIENTS = 10 if AT_FULL else 5
+
+
+async def answered(asking: int, answering: int, person: Person, number: int) -> float:
+    """A question asked by one worker, and answered at another. Returns the seconds from the answer to the result."""
+    async with asyncio.timeout(30):
+        if person.revision == STATELESS:
+            return await _in_rounds(asking, answering, person, number)
+        return await _in_a_session(asking, answering, person, number)
+
+
+async def _in_a_session(asking: int, answering: int, person: Person, number: int) -> float:
+    async with person.call(asking, "number") as stream:
+        began = 0.0
+        async for message in stream.messages():
+            if "method" in message:
+                assert message["method"] == "elicitation/create"
+                began = time.monotonic()
+                answer = {"jsonrpc": "2.0", "id": message["id"], "result": said(message["params"], number)}
+                assert await person.send(answering, answer) == 202
+            else:
+                assert value(message["result"]) == number
+                return time.monotonic() - began
+    raise AssertionError("the call ended without an answer")
+
+
+async def _in_rounds(asking: int, answering: int, person: Person, number: int) -> float:
+    given = {"name": "number", "arguments": {}}
+    asked = await person.result(asking, "tools/call", given, name="number")
+    assert asked["resultType"] == "input_required"
+    began = time.monotonic()
+    answers = {key: said(question["params"], number) for key, question in asked["inputRequests"].items()}
+    retry = {**given, "inputResponses": answers, "requestState": asked["requestState"]}
+    result = await person.result(answering, "tools/call", retry, name="number")
+    assert value(result) == number
+    assert META + "serverInfo" in result["_meta"]
+    return time.monotonic() - began
+
+
+def said(question: Message, number: int) -> Message:
+    """The answer of a form with one field."""
+    (field,) = question["requestedSchema"]["properties"]
+    return {"action": "accept", "content": {field: number}}
+
+
+def value(result: Message) -> int:
+    assert not result.get("isError"), result
+    number: int = result["structuredContent"]["result"]
+    return number
+
+
+async def delays(pair: Workers, revision: str, questions: int, *, across: bool) -> list[float]:
+    """The delays of so many questions, sorted. Half of them are asked by each of the two workers."""
+
+    async def one(client: int) -> None:
+        person = Person(f"asked-{client}", revision)
+        if revision != STATELESS:
+            person = await Person.initialized(person.name, pair.ports[client % 2], revision)
+        for number in itertools.islice(numbers, questions // CLIENTS):
+            asking, other = pair.ports[number % 2], pair.ports[1 - number % 2]
+            found.append(await answered(asking, other if across else asking, person, number))
+
+    found: list[float] = []
+    numbers = itertools.count()
+    await asyncio.gather(*map(one, range(CLIENTS)))
+    return sorted(found)
+
+
+@pytest.mark.parametrize("revision", [HANDSHAKE, STATELESS])
+async def test_every_answer_that_lands_on_the_other_worker_arrives(pair: Workers, revision: str) -> None:
+    alone = await delays(pair, revision, QUESTIONS // 4, across=False)
+    across = await delays(pair, revision, QUESTIONS, across=True)
+    assert len(across) == QUESTIONS
+    print(
+        f"{revision}: {len(across)} of {QUESTIONS} answers at the other worker, result after "
+        f"{statistics.median(across) * 1000:.1f} ms (median), {across[-1] * 1000:.0f} ms at most; at the same worker "
+        f"{statistics.median(alone) * 1000:.1f} ms"
+    )
+    if pair.redis is not None:
+        # A poll comes once a second: wakes have brought these.
+        assert statistics.median(across) < 0.5
+
+
+async def test_an_answer_arrives_without_any_wake(waking: Workers) -> None:
+    waking.wakes(Fate(lost=1))
+    across = await delays(waking, HANDSHAKE, 2 * CLIENTS, across=True)
+    assert len(across) == 2 * CLIENTS
+    assert across[-1] < 5
