@@ -33,6 +33,11 @@ ATTEMPTS = 3
 """How often a handshake-era client may answer one question wrongly."""
 TOLD = 1000
 """Characters of what was wrong with an answer that the person is told."""
+ASKED_IN_TRANSACTION = (
+    "A question inside a transaction would hold it open while somebody thinks. Ask before it begins; where it is the "
+    "call's own (atomic= or ATOMIC_REQUESTS), declare the handler with atomic=False and put what must hold together "
+    "into a transaction.atomic() after the question"
+)
 
 
 class Suspended(BaseException):

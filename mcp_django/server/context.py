@@ -12,9 +12,10 @@ from ..protocol.sampling import Said
 from ..protocol.trace import TraceContext
 from ..schema import to_json
 from .answers import Answer, Root, roots_question
-from .ask import Conversation, Question, Replay, Unanswered, gather
+from .ask import ASKED_IN_TRANSACTION, Conversation, Question, Replay, Unanswered, gather
 from .call import Call
 from .elicitation import form_question, is_address, page_question, url_question
+from .once import ONCE_IN_TRANSACTION
 from .ports import Principal
 from .sampling import MAX_ITERATIONS, MAX_TOKENS, Sample, prepared
 from .session import Session
@@ -375,7 +376,7 @@ class Context:
         open, and what is done once and `durable` could be rolled back with it.
         """
         if self.in_transaction or self._call.server.executor.asking_is_unsafe():
-            raise Unanswered(_DURABLE_IN_TRANSACTION if durable else _IN_TRANSACTION)
+            raise Unanswered(ONCE_IN_TRANSACTION if durable else ASKED_IN_TRANSACTION)
 
     def parking(self, *, always: bool = False) -> AbstractContextManager[None]:
         """For a plain function's thread, around a question that is waited for: `always`, or where the era does."""
@@ -393,14 +394,3 @@ class Context:
         if asyncio.get_running_loop() is self._loop:
             return await work
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
-
-
-_IN_TRANSACTION = (
-    "A question inside a transaction would hold it open while somebody thinks. Ask before it begins; where it is the "
-    "call's own (atomic= or ATOMIC_REQUESTS), declare the handler with atomic=False and put what must hold together "
-    "into a transaction.atomic() after the question"
-)
-_DURABLE_IN_TRANSACTION = (
-    "What once(durable=True) did could be rolled back with the transaction around it, and would not be done again. "
-    "Declare the handler with atomic=False, and put a transaction.atomic() into the function that runs once"
-)

@@ -24,6 +24,11 @@ WAIT = 10.0
 LOOK_EVERY = 0.05, 0.5
 """Seconds between two looks: the first, and the most it grows to."""
 
+ONCE_IN_TRANSACTION = (
+    "What once(durable=True) did could be rolled back with the transaction around it, and would not be done again. "
+    "Declare the handler with atomic=False, and put a transaction.atomic() into the function that runs once"
+)
+
 
 class OutcomeUnknown(ToolError):
     """It was begun before, and nobody can say what came of it; so it is not done again."""

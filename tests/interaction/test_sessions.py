@@ -2,6 +2,7 @@
 
 import pytest
 
+from mcp_django.wiring import get_server
 from tests.interaction.clients import Client
 
 MESSAGE = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
@@ -151,3 +152,16 @@ async def test_an_end_is_known_to_every_process(latest_legacy, restart):
     await delete(client)
     restart()
     assert (await client.post(MESSAGE)).status == 404
+
+
+async def test_a_session_whose_own_stream_is_read_is_busy(latest_legacy, door):
+    client = await latest_legacy()
+    known = next(one.session for one in get_server("interaction").sessions._known.values())
+    exchange = client.send(method="GET", body=b"", headers={"content-type": None, "accept": "text/event-stream"})
+    assert (await exchange.started())[0] == 200
+    assert (known.streams, known.is_busy) == (1, True)
+    await delete(client)
+    while await exchange.frame() is not None:
+        pass
+    await exchange.end()
+    assert known.streams == 0

@@ -1,0 +1,135 @@
+"""Two servers that share nothing but a database: what reaches one of them holds in the other.
+
+There is no channel layer, so news take a second at most.
+"""
+
+import contextlib
+import itertools
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import pytest
+
+from tests.servers.client import HANDSHAKE, Client
+from tests.servers.databases import new_sqlite
+from tests.servers.harness import Server, serve, until
+
+WITHIN = 5.0
+"""A second, and what a busy machine takes."""
+_tags = map("two-{}".format, itertools.count())
+
+
+class Pair(NamedTuple):
+    """A client of one server, and the same client as it reaches the other."""
+
+    one: Server
+    other: Server
+    here: Client
+    there: Client
+
+
+@pytest.fixture(scope="module")
+def servers() -> Iterator[tuple[Server, Server]]:
+    with contextlib.ExitStack() as stack:
+        database = stack.enter_context(new_sqlite())
+        one, other = (stack.enter_context(serve("uvicorn", database=database)) for _ in range(2))
+        yield one, other
+
+
+@pytest.fixture
+def pair(servers: tuple[Server, Server]) -> Iterator[Pair]:
+    one, other = servers
+    with contextlib.ExitStack() as stack:
+        here = stack.enter_context(Client(one.port, "/mcp", HANDSHAKE))
+        there = Client(other.port, "/mcp", HANDSHAKE)
+        there.session = here.session
+        assert there.call("fast", {"number": 1}).answer().value == 1
+        yield Pair(one, other, here, there)
+        if here.call("fast").answer().status == 404:
+            here.session = None
+
+
+def asked(server: Server, client: Client) -> tuple[str, Any, dict[str, Any]]:
+    """A call that waits for an answer: its tag, its request, and the question."""
+    tag = next(_tags)
+    request = client.call("ask", {"tag": tag})
+    return tag, request, next(request.events())
+
+
+def test_an_answer_may_reach_the_other_process(pair: Pair) -> None:
+    for _ in range(3):
+        _, request, question = asked(pair.one, pair.here)
+        answer = {"jsonrpc": "2.0", "id": question["id"], "result": {"action": "decline"}}
+        assert pair.there.post(answer).answer().status == 202
+        assert request.answer().value == "decline"
+
+
+def test_one_that_nobody_asked_for_is_accepted_and_leaves_nothing(pair: Pair) -> None:
+    _, request, question = asked(pair.one, pair.here)
+    id = question["id"]
+    for invented in ("s1", 1, id[:-1], id + "A", id.swapcase()):
+        answer = {"jsonrpc": "2.0", "id": invented, "result": {"action": "accept"}}
+        assert pair.there.post(answer).answer().status == 202
+    answer = {"jsonrpc": "2.0", "id": id, "result": {"action": "cancel"}}
+    assert pair.there.post(answer).answer().status == 202
+    assert request.answer().value == "cancel"
+
+
+def test_an_answer_of_another_session_does_not_count(pair: Pair) -> None:
+    _, request, question = asked(pair.one, pair.here)
+    with Client(pair.other.port, "/mcp", HANDSHAKE) as stranger:
+        answer = {"jsonrpc": "2.0", "id": question["id"], "result": {"action": "accept"}}
+        assert stranger.post(answer).answer().status == 202
+    answer = {"jsonrpc": "2.0", "id": question["id"], "result": {"action": "cancel"}}
+    pair.there.post(answer).answer()
+    assert request.answer().value == "cancel"
+
+
+def test_a_call_is_cancelled_from_the_other_process(pair: Pair) -> None:
+    tag = next(_tags)
+    request = pair.here.call("wait", {"tag": tag})
+    id = pair.here.last_id
+    pair.one.event(tag, "started")
+    pair.there.notify("notifications/cancelled", {"requestId": id})
+    pair.one.event(tag, "cancelled", within=WITHIN)
+    assert request.answer().messages == []
+
+
+def test_a_session_that_is_ended_at_the_other_process_is_gone_with_its_calls(pair: Pair) -> None:
+    tag = next(_tags)
+    request = pair.here.call("wait", {"tag": tag})
+    pair.one.event(tag, "started")
+    assert pair.there._send("DELETE", b"", {}).answer().status == 204
+    pair.one.event(tag, "cancelled", within=WITHIN)
+    request.leave()
+    assert pair.here.call("fast").answer().status == 404
+
+
+def test_a_trusted_session_is_gone_within_a_second(pair: Pair) -> None:
+    assert pair.here.call("fast").answer().status == 200
+    pair.there._send("DELETE", b"", {}).answer()
+    until(lambda: pair.here.call("fast").answer().status == 404, within=WITHIN)
+
+
+def test_a_session_survives_the_end_of_the_process_that_opened_it() -> None:
+    with new_sqlite() as database:
+        with serve("uvicorn", database=database) as first:
+            client = Client(first.port, "/mcp", HANDSHAKE).__enter__()
+            first.terminate()
+        with serve("uvicorn", database=database) as second:
+            client.port = second.port
+            assert client.call("fast", {"number": 2}).answer().value == 2
+            _, request, question = asked(second, client)
+            client.post({"jsonrpc": "2.0", "id": question["id"], "result": {"action": "decline"}}).answer()
+            assert request.answer().value == "decline"
+
+
+def test_a_process_whose_sessions_nobody_uses_does_not_ask_the_database(pair: Pair) -> None:
+    """What follows the log ends with the sessions that depend on it."""
+    pair.there._send("DELETE", b"", {}).answer()
+    until(lambda: pair.here.call("fast").answer().status == 404, within=WITHIN)
+
+    def following() -> list[str]:
+        return [task for server in (pair.one, pair.other) for task in server.probe()["tasks"] if "Feed" in task]
+
+    until(lambda: not following(), within=30, otherwise=following)
