@@ -19,8 +19,10 @@ from mcp_django import (
     Server,
     ToolError,
     ToolResultContent,
+    Toolset,
     ToolUseContent,
     current_call,
+    tool,
 )
 from mcp_django.protocol.errors import MissingClientCapability
 from mcp_django.runtime.executor import LaneExecutor
@@ -164,6 +166,23 @@ async def test_a_tool_of_the_loop_may_ask_a_question_of_its_own(version: str) ->
     model.consents = [True, False]
     assert await sampling(handler, model, version).text("ask") == "thanks"
     assert done == ["reserve 1", "pay 1", "reserve 2"]
+
+
+@pytest.mark.parametrize("version", ERAS)
+async def test_a_tool_of_the_loop_may_take_a_durable_step(version: str) -> None:
+    done: list[int] = []
+
+    async def pay(amount: int, ctx: Context) -> str:
+        await ctx.once("pay", lambda: done.append(amount), durable=True)
+        return f"paid {amount}"
+
+    async def handler(ctx: Context) -> str:
+        return (await ctx.sample("Pay", tools=[pay])).text
+
+    model = Model([use("pay", "a", amount=1), use("pay", "b", amount=2)], "thanks")
+    assert await sampling(handler, model, version).text("ask") == "thanks"
+    assert [told(result)[0] for result in model.results] == ["paid 1", "paid 2"]
+    assert done == [1, 2]
 
 
 async def test_a_tool_that_swallows_its_question_has_no_result_until_it_is_answered() -> None:
@@ -393,6 +412,29 @@ async def test_guards_and_interceptors_stand_around_a_tool_that_the_model_uses()
 
     await Peer(server, answer=Model([use("work")], "done"), capabilities=CAPABLE).text("ask")
     assert seen == ["guard", "work"]
+
+
+async def test_a_toolset_s_method_is_the_tool_that_it_is_registered_as() -> None:
+    class Desk(Toolset):
+        prefix = "desk_"
+        permission = "shop.desk"
+
+        @tool
+        def book(self) -> str:
+            """Book."""
+            return "booked"
+
+    desk = Desk()
+    server = make_server(toolsets=[desk])
+
+    @server.tool
+    async def ask(ctx: Context) -> str:
+        return (await ctx.sample("Go", tools=[desk.book])).text
+
+    for person, names in ((somebody(), []), (somebody("shop.desk"), ["desk_book"])):
+        model = Model("done")
+        await Peer(server, person, answer=model, capabilities=CAPABLE).text("ask")
+        assert [offered["name"] for offered in model.asked[0].get("tools", ())] == names
 
 
 async def test_provided_tools_can_be_named() -> None:
