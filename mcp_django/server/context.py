@@ -16,7 +16,7 @@ from .ask import Conversation, Question, Replay, Unanswered, gather
 from .call import Call
 from .elicitation import form_question, is_address, page_question, url_question
 from .ports import Principal
-from .sampling import Sample, Sampling, request_options
+from .sampling import MAX_ITERATIONS, MAX_TOKENS, Sample, prepared
 from .session import Session
 from .sync import SyncContext
 from .telling import LOGGED, log_params, progress_params, require_notification
@@ -268,7 +268,7 @@ class Context:
         self,
         messages: Said | Sequence[Said],
         *,
-        max_tokens: int = 1024,
+        max_tokens: int = MAX_TOKENS,
         system_prompt: str | None = None,
         temperature: float | None = None,
         stop_sequences: Sequence[str] | None = None,
@@ -277,7 +277,7 @@ class Context:
         metadata: Mapping[str, Any] | None = None,
         tools: "Sequence[Offered] | None" = None,
         tool_choice: str | None = None,
-        max_iterations: int = 8,
+        max_iterations: int = MAX_ITERATIONS,
         result_type: Any = None,
         key: str | None = None,
     ) -> Sample[Any]:
@@ -291,18 +291,23 @@ class Context:
 
         Raises MissingClientCapability when the client has no model for this, Unanswered when no valid answer comes.
         """
-        options = {
-            "maxTokens": max_tokens,
-            "systemPrompt": system_prompt,
-            "temperature": temperature,
-            "stopSequences": stop_sequences,
-            "modelPreferences": model_preferences,
-            "includeContext": include_context,
-            "metadata": metadata,
-        }
-        sampling = Sampling(self, request_options(self._call, options), key=key, result_type=result_type)
-        await sampling.offer(tools, tool_choice, max_iterations)
-        return await sampling.run(messages)
+        sampling = await prepared(
+            self,
+            messages,
+            max_tokens=max_tokens,
+            system_prompt=system_prompt,
+            temperature=temperature,
+            stop_sequences=stop_sequences,
+            model_preferences=model_preferences,
+            include_context=include_context,
+            metadata=metadata,
+            tools=tools,
+            tool_choice=tool_choice,
+            max_iterations=max_iterations,
+            result_type=result_type,
+            key=key,
+        )
+        return await sampling.run()
 
     async def list_roots(self, *, key: str | None = None) -> list[Root]:
         """Ask the client where it works."""

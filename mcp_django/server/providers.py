@@ -7,6 +7,7 @@ same key. `version` changes whenever a list may have changed.
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 
+from .call import Call
 from .context import Context
 from .primitives import Completion, Prompt, Resource, ResourceTemplate, Tool
 
@@ -55,3 +56,15 @@ class Provider:
     ) -> Completion | Sequence[str] | None:
         """Values for an argument of the prompt or template `target`; None when it is not this provider's to say."""
         return None
+
+
+async def provided_tool(call: Call, name: str) -> Tool | None:
+    """The tool called `name` of the first provider that has one."""
+    context: Context | None = None
+    for provider in call.server.providers:
+        if "tools" in provider.offers:
+            context = context or Context(call)
+            tool = await provider.tool(name, context)
+            if tool is not None:
+                return tool
+    return None

@@ -25,6 +25,9 @@ T = TypeVar("T")
 Wire = dict[str, Any]
 CHOICES = ("auto", "required", "none")
 CONTEXTS = ("none", "thisServer", "allServers")
+MAX_TOKENS = 1024
+MAX_ITERATIONS = 8
+"""Each takes a round in the stateless era, and clients take part in ten unless told otherwise."""
 PRIORITIES = ("costPriority", "speedPriority", "intelligencePriority")
 
 
@@ -93,15 +96,53 @@ def _preferences(given: str | Sequence[str] | Mapping[str, Any]) -> Wire:
     return dict(given)
 
 
+async def prepared(
+    context: "Context",
+    messages: Said | Sequence[Said],
+    *,
+    max_tokens: int = MAX_TOKENS,
+    system_prompt: str | None = None,
+    temperature: float | None = None,
+    stop_sequences: Sequence[str] | None = None,
+    model_preferences: str | Sequence[str] | Mapping[str, Any] | None = None,
+    include_context: str | None = None,
+    metadata: Mapping[str, Any] | None = None,
+    tools: "Sequence[Offered] | None" = None,
+    tool_choice: str | None = None,
+    max_iterations: int = MAX_ITERATIONS,
+    result_type: Any = None,
+    key: str | None = None,
+) -> "Sampling":
+    """What `Context.sample` is about to do. Raises ValueError, TypeError and DeclarationError for what cannot be."""
+    options = {
+        "maxTokens": max_tokens,
+        "systemPrompt": system_prompt,
+        "temperature": temperature,
+        "stopSequences": stop_sequences,
+        "modelPreferences": model_preferences,
+        "includeContext": include_context,
+        "metadata": metadata,
+    }
+    sampling = Sampling(context, request_options(context._call, options), key=key, result_type=result_type)
+    await sampling.offer(tools, tool_choice, max_iterations)
+    sampling.begin(messages)
+    return sampling
+
+
 class Sampling:
-    """One `ctx.sample`: what is asked, and what becomes of the answers."""
+    """One `ctx.sample`: what is asked, and what becomes of the answers. `ask` and `proceed` take turns until there is
+    an answer that counts.
+    """
 
     def __init__(self, context: "Context", options: Wire, *, key: str | None, result_type: Any = None) -> None:
         self._context, self._call, self._options, self._key = context, context._call, options, key
         self._reading = None if result_type in (None, str) else reading_of(result_type)
         self._toolbox: Toolbox | None = None
         self._choice: str | None = None
-        self._iterations = 0
+        self._iterations, self._iteration, self._attempt = 0, 0, 1
+        self._messages: list[Wire] = []
+        self._scope = ""
+        self._sample: Sample[Any] | None = None
 
     async def offer(self, tools: "Sequence[Offered] | None", choice: str | None, iterations: int) -> None:
         """Let the model use tools, and run what it uses at most `iterations` times."""
@@ -116,39 +157,65 @@ class Sampling:
         self._choice, self._iterations = choice, iterations
         self._toolbox = await self._call.server.toolbox(self._call, tools)
 
-    async def run(self, said: Said | Sequence[Said]) -> Sample[Any]:
-        """Ask until there is an answer that counts."""
-        messages = conversation(said)
+    def begin(self, said: Said | Sequence[Said]) -> None:
+        """Take the conversation up."""
+        self._messages = conversation(said)
         if self._reading is not None:
-            messages = _instructed(messages, self._reading.schema)
-        scope, iteration, attempt, choice = self._scope(messages), 0, 1, self._choice
-        while True:
-            last = bool(self._iterations) and iteration == self._iterations
-            sample: Sample[Any] = await self._context._ask(self._question(messages, "none" if last else choice))
-            if sample.content:
-                messages = [*messages, {"role": "assistant", "content": sample.content}]
-            uses = [block for block in sample.content if block["type"] == "tool_use"]
-            if uses:
-                if self._hands_back(uses):
-                    return replace(sample, messages=messages)
-                if last:
-                    raise Unanswered(f"The model went on using tools beyond the {iteration} times it may")
-                iteration, choice = iteration + 1, None if choice == "required" else choice
-                results = await self._results(uses, f"{scope}.{iteration}")
-                messages = [*messages, {"role": "user", "content": results}]
-                continue
-            if self._reading is None:
-                return replace(sample, result=sample.text, messages=messages)
-            try:
-                return replace(sample, result=self._reading.read(sample.text), messages=messages)
-            except ArgumentError as problem:
-                reason = _reason(sample, problem)
-                if attempt == ATTEMPTS:
-                    raise Unanswered(f"The model gave no valid answer in {ATTEMPTS} attempts: {reason}") from None
-            attempt += 1
-            messages = [*messages, _text(f"That cannot be used: {reason}. Answer again, with JSON only.")]
+            self._messages = _instructed(self._messages, self._reading.schema)
+        self._scope = self._named(self._messages)
 
-    def _question(self, messages: list[Wire], choice: str | None) -> Question:
+    @property
+    def _is_last(self) -> bool:
+        """Must the model answer now?"""
+        return bool(self._iterations) and self._iteration == self._iterations
+
+    async def ask(self) -> None:
+        """Wait for the model."""
+        self._sample = await self._context._ask(self._question("none" if self._is_last else self._choice))
+
+    async def proceed(self) -> Sample[Any] | None:
+        """The sample, if there is no more to ask; otherwise what the model wants is done by now."""
+        sample = self._sample
+        assert sample is not None
+        if sample.content:
+            self._messages = [*self._messages, {"role": "assistant", "content": sample.content}]
+        uses = [block for block in sample.content if block["type"] == "tool_use"]
+        if not uses:
+            return self._read(sample)
+        if self._hands_back(uses):
+            return replace(sample, messages=self._messages)
+        if self._is_last:
+            raise Unanswered(f"The model went on using tools beyond the {self._iteration} times it may")
+        self._iteration += 1
+        self._choice = None if self._choice == "required" else self._choice
+        results = await self._results(uses, f"{self._scope}.{self._iteration}")
+        self._messages = [*self._messages, {"role": "user", "content": results}]
+        return None
+
+    async def run(self) -> Sample[Any]:
+        """Take all the turns."""
+        while True:
+            await self.ask()
+            sample = await self.proceed()
+            if sample is not None:
+                return sample
+
+    def _read(self, sample: Sample[Any]) -> Sample[Any] | None:
+        """The sample with its value; None when the model is told why it has none, and to write it anew."""
+        if self._reading is None:
+            return replace(sample, result=sample.text, messages=self._messages)
+        try:
+            return replace(sample, result=self._reading.read(sample.text), messages=self._messages)
+        except ArgumentError as problem:
+            reason = _reason(sample, problem)
+        if self._attempt == ATTEMPTS:
+            raise Unanswered(f"The model gave no valid answer in {ATTEMPTS} attempts: {reason}")
+        self._attempt += 1
+        self._messages = [*self._messages, _text(f"That cannot be used: {reason}. Answer again, with JSON only.")]
+        return None
+
+    def _question(self, choice: str | None) -> Question:
+        messages = self._messages
         definitions = [] if self._toolbox is None else self._toolbox.definitions
         with_tools = definitions or any(block["type"].startswith("tool_") for m in messages for block in m["content"])
         needs: Wire = {"sampling": {"tools": {}} if with_tools else {}}
@@ -163,7 +230,7 @@ class Sampling:
         toolbox = self._toolbox
         return toolbox is None or not self._iterations or any(toolbox.hands_back(use["name"]) for use in uses)
 
-    def _scope(self, messages: list[Wire]) -> str:
+    def _named(self, messages: list[Wire]) -> str:
         """The name of this sample among those of its call, for what its tools do."""
         if self._toolbox is None:
             return ""

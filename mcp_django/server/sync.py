@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 from asgiref.sync import async_to_sync, sync_to_async
 
 from .ask import gather
+from .sampling import Sample, Sampling, prepared
 
 if TYPE_CHECKING:
     from .context import Context
 
-QUESTIONS = frozenset({"elicit", "elicit_url", "sample", "list_roots"})
-"""The methods of Context that wait for the client."""
+QUESTIONS = frozenset({"elicit", "elicit_url", "list_roots"})
+"""The methods of Context that wait for the client, from beginning to end."""
 
 
 class SyncContext:
@@ -37,6 +38,18 @@ class SyncContext:
                 return async_to_sync(value)(*args, **kwargs)
 
         return wait
+
+    def sample(self, messages: Any, **given: Any) -> Sample[Any]:
+        """As Context.sample. The thread waits for the model only: tools that are plain functions run on it."""
+        context = self._context
+        sampling: Sampling = async_to_sync(prepared)(context, messages, **given)
+        while True:
+            context.require_no_transaction()
+            with context.parking():
+                async_to_sync(sampling.ask)()
+            sample = async_to_sync(sampling.proceed)()
+            if sample is not None:
+                return sample
 
     def once(self, key: str, fn: Callable[[], Any], *, durable: bool = False) -> Any:
         """As Context.once. A plain `fn` runs in the handler's own thread, where the ORM works."""

@@ -6,17 +6,19 @@ it. A function becomes a tool for this one sample. A definition has nothing to r
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
+from types import FunctionType
 from typing import Any
 
 from ..protocol import jsonrpc
 from ..protocol.meta import PROGRESS_TOKEN
 from .ask import Conversation, Question, Suspended
 from .call import Call
-from .context import Context
 from .decorators import NAME, build_tool
 from .invoke import call_within
 from .outcome import Fate
 from .primitives import Tool
+from .providers import provided_tool
 from .results import tool_error
 from .sampling import digest
 
@@ -97,14 +99,17 @@ class Within:
 
     async def ask(self, question: Question) -> Any:
         key = question.key or f"{question.method.partition('/')[0]}-{digest(question.known_by)}"
+        return await self._unless_suspended(self._outer.ask(question._replace(key=f"{self._scope}.{key}")))
+
+    async def once(self, key: str, run: Callable[[], Awaitable[Any]], **how: Any) -> Any:
+        return await self._unless_suspended(self._outer.once(f"{self._scope}.{key}", run, **how))
+
+    async def _unless_suspended(self, step: Awaitable[Any]) -> Any:
         try:
-            return await self._outer.ask(question._replace(key=f"{self._scope}.{key}"))
+            return await step
         except Suspended:
             self.suspended = True
             raise
-
-    async def once(self, key: str, run: Callable[[], Awaitable[Any]], **how: Any) -> Any:
-        return await self._outer.once(f"{self._scope}.{key}", run, **how)
 
 
 def _inner(call: Call, tool: Tool, arguments: dict[str, Any]) -> Call:
@@ -124,21 +129,26 @@ async def _tool(call: Call, item: Any) -> Tool:
     if isinstance(item, Tool):
         return item
     if isinstance(item, str):
-        tool = registered.get(item) or await _provided(call, item)
+        tool = registered.get(item) or await provided_tool(call, item)
         if tool is None:
             raise ValueError(f"tools= names {item!r}, which is no tool of this server")
         return tool
     if not callable(item):
         raise TypeError(f"tools= takes names, functions and definitions, not {type(item).__name__}")
-    return next((tool for tool in registered if tool.handler.fn == item), None) or build_tool(item)
+    return next((tool for tool in registered if tool.handler.fn == item), None) or _made_of(item)
 
 
-async def _provided(call: Call, name: str) -> Tool | None:
-    context = Context(call)
-    for provider in call.server.providers:
-        if "tools" in provider.offers and (tool := await provider.tool(name, context)) is not None:
-            return tool
-    return None
+def _made_of(fn: Callable[..., Any]) -> Tool:
+    """A function of a module is compiled once. One that a handler made is compiled anew: to keep it would be to keep
+    what it has seen of a call.
+    """
+    local = not isinstance(fn, FunctionType) or "<locals>" in fn.__qualname__
+    return build_tool(fn) if local else _kept(fn)
+
+
+@lru_cache(maxsize=256)
+def _kept(fn: Callable[..., Any]) -> Tool:
+    return build_tool(fn)
 
 
 def _named(definition: Mapping[str, Any] | None) -> str:

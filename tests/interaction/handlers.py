@@ -1,6 +1,7 @@
 """Handlers of the interaction tests, each written once for clients of all revisions: they tell, fail, wait and list."""
 
 import functools
+import logging
 from typing import Annotated, Any, TypedDict
 
 from pydantic import Field
@@ -141,6 +142,15 @@ def plain_flood(ctx: Context) -> str:
             ctx.sync.error(number)
     finally:
         STAGE.note("flood over")
+    return "done"
+
+
+@tool()
+def log_records() -> str:
+    """Log as Django code does, from a thread, without a context."""
+    logger = logging.getLogger("tests.interaction.shop")
+    logger.info("packing, password=%s", "hunter2")
+    logger.warning("packed")
     return "done"
 
 

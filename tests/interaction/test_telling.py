@@ -1,7 +1,11 @@
 """Progress and log messages (basic/utilities/progress, server/utilities/logging)."""
 
+import asyncio
+import logging
+
 import pytest
 
+from mcp_django.logs import ClientHandler
 from tests.interaction.clients import META
 
 LEVELS = ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
@@ -107,3 +111,32 @@ async def test_a_session_cannot_set_an_unknown_level(legacy, params):
 async def test_setting_the_level_of_a_session_does_not_touch_stateless_requests(latest_legacy, modern):
     await (await latest_legacy()).request("logging/setLevel", {"level": "debug"})
     assert await levels_heard(modern()) == []
+
+
+@pytest.fixture
+def forwarded():
+    """The records of a logger go to the client of their call."""
+    logger, handler = logging.getLogger("tests.interaction.shop"), ClientHandler()
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    yield
+    logger.removeHandler(handler)
+    logger.setLevel(logging.NOTSET)
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize(("level", "heard"), [("info", 2), ("warning", 1), ("error", 0)])
+def test_log_records_of_a_plain_function_reach_the_client_that_wants_them(connect, forwarded, level, heard):
+    """On a loop of its own, so that the function has a thread to run in."""
+
+    async def run():
+        client = await connect()
+        if not client.stateless:
+            await client.request("logging/setLevel", {"level": level})
+        return await client.tool("log_records", meta={META + "logLevel": level} if client.stateless else None)
+
+    reply = asyncio.run(run())
+    said = [(told["level"], told["data"]) for told in reply.notifications("notifications/message")]
+    assert said == [("info", "packing, password=[redacted]"), ("warning", "packed")][2 - heard :]
+    assert reply.is_stream is bool(heard)
+    assert reply.result["content"][0]["text"] == "done"

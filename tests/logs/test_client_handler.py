@@ -17,6 +17,7 @@ from mcp_django.logs import ClientHandler, client_handler
 from mcp_django.protocol.headers import Headers
 from mcp_django.server.call import Connection
 from mcp_django.server.streams import Outbox
+from mcp_django.server.work import Work
 from tests.server.engine import HANDSHAKE, STATELESS, Peer, accept, make_server
 
 logger = logging.getLogger("tests.shop")
@@ -198,34 +199,56 @@ async def test_a_formatter_makes_the_text_without_tracebacks(forwarding: Any) ->
     assert heard(peer) == [("error", "ERROR: failed")]
 
 
-async def test_the_secrets_of_the_request_are_taken_out() -> None:
+async def unfinished(work: Any, *headers: tuple[bytes, bytes]) -> Outbox:
+    """The outbox of a call of `work`, with these headers, that has its answer but whose stream is still open."""
     server = make_server()
-    headers = Headers(
-        [
-            (b"authorization", b"Bearer abcdef123456"),
-            (b"cookie", b"sessionid=qwertz98765; theme=dark"),
-            (b"mcp-session-id", b"0123456789"),
-        ]
-    )
-    peer = Peer(server)
-    handler = ClientHandler()
-
-    @server.tool
-    async def work() -> None:
-        text = "a abcdef123456 b qwertz98765 c 0123456789 d dark"
-        handler.handle(logging.LogRecord("tests.shop", logging.INFO, "", 0, text, (), None))
-
-    outbox = Outbox()
+    server.tool(work, name="work")
+    peer, outbox = Peer(server), Outbox()
     outbox.loop = asyncio.get_running_loop()
     meta = {
         "io.modelcontextprotocol/protocolVersion": STATELESS,
         "io.modelcontextprotocol/clientCapabilities": {},
         "io.modelcontextprotocol/logLevel": "info",
     }
-    headers.update({b"mcp-protocol-version": STATELESS.encode(), b"mcp-method": b"tools/call", b"mcp-name": b"work"})
+    routing = {b"mcp-protocol-version": STATELESS.encode(), b"mcp-method": b"tools/call", b"mcp-name": b"work"}
+    connection = Connection(peer.principal, headers=Headers([*routing.items(), *headers]))
     message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "work", "_meta": meta}}
-    work_ = peer.pipeline.handle(peer.pipeline.stateless, message, Connection(peer.principal, headers=headers), outbox)
-    await work_.run  # type: ignore[union-attr]
+    handled = peer.pipeline.handle(peer.pipeline.stateless, message, connection, outbox)
+    assert isinstance(handled, Work)
+    await handled.run
+    return outbox
+
+
+async def test_nothing_is_said_for_a_call_that_has_its_answer(forwarding: Any) -> None:
+    forwarding()
+    over, tasks = asyncio.Event(), []
+
+    async def later() -> None:
+        await over.wait()
+        logger.info("too late")
+
+    async def work() -> None:
+        tasks.append(asyncio.create_task(later()))
+        logger.info("in time")
+
+    outbox = await unfinished(work)
+    over.set()
+    await tasks[0]
+    assert [b"in time" in message for message in await outbox.read(1) or []] == [True]
+
+
+async def test_the_secrets_of_the_request_are_taken_out(forwarding: Any) -> None:
+    forwarding()
+
+    async def work() -> None:
+        logger.info("a abcdef123456 b qwertz98765 c 0123456789 d dark")
+
+    outbox = await unfinished(
+        work,
+        (b"authorization", b"Bearer abcdef123456"),
+        (b"cookie", b"sessionid=qwertz98765; theme=dark"),
+        (b"mcp-session-id", b"0123456789"),
+    )
     (said,) = await outbox.read(1) or []
     assert b"a [redacted] b [redacted] c [redacted] d dark" in said
 

@@ -1,6 +1,8 @@
 """The outbox: bounded, in order, with an end that nobody waits for in vain."""
 
 import asyncio
+from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -146,3 +148,38 @@ async def test_a_reader_that_is_slow_is_waited_for() -> None:
         await turns()
         assert await outbox.read(LONG) == [last]
         await writer
+
+
+async def test_what_is_offered_never_waits_and_is_dropped_when_there_is_no_room() -> None:
+    outbox = Outbox(size=2)
+    for message in (b"1", b"2", b"3"):
+        outbox.offer(message)
+    assert await outbox.read(1) == [b"1", b"2"]
+    outbox.offer(b"4")
+    assert await outbox.read(1) == [b"4"]
+
+
+async def test_what_threads_offer_arrives_on_the_loop_and_no_more_than_there_is_room_for() -> None:
+    outbox, loop = Outbox(size=2), asyncio.get_running_loop()
+    scheduled: list[Any] = []
+    outbox.loop = Mock(spec=loop, call_soon_threadsafe=lambda *what: scheduled.append(what))
+    for message in (b"1", b"2", b"3"):
+        await asyncio.to_thread(outbox.offer, message)
+    assert [message for _, message in scheduled] == [b"1", b"2"]
+    outbox.loop = loop
+    for arrive, message in scheduled:
+        arrive(message)
+    assert await outbox.read(1) == [b"1", b"2"]
+    await asyncio.to_thread(outbox.offer, b"4")
+    assert await outbox.read(1) == [b"4"]
+
+
+def test_what_a_thread_offers_to_a_loop_that_is_gone_is_dropped() -> None:
+    outbox = Outbox()
+    outbox.loop = asyncio.new_event_loop()
+    outbox.loop.close()
+    outbox.offer(b"1")
+
+
+def test_without_a_loop_nothing_can_be_offered() -> None:
+    Outbox().offer(b"1")

@@ -7,10 +7,10 @@ from ...protocol.errors import InvalidParams
 from ...protocol.headers import check_params
 from ...protocol.revisions import Era
 from ..call import Call
-from ..context import Context
 from ..invoke import call_tool, permit
 from ..listing import Encoded, Kind
 from ..primitives import Tool
+from ..providers import provided_tool
 
 TOOLS = Kind("tools", "tools", "tools")
 
@@ -37,7 +37,7 @@ def call_(call: Call) -> Coroutine[Any, Any, dict[str, Any]]:
 
 async def _find_and_call(call: Call, name: str, tool: Tool | None, arguments: dict[str, Any]) -> dict[str, Any]:
     if tool is None:
-        tool = await _provided(call, name)
+        tool = await provided_tool(call, name)
     unknown = InvalidParams(f"Unknown tool: {name[:128]}")
     if tool is None:
         raise unknown
@@ -45,17 +45,6 @@ async def _find_and_call(call: Call, name: str, tool: Tool | None, arguments: di
     if tool.header_params:
         _check_headers(call, tool, arguments)
     return await call_tool(call, tool, arguments)
-
-
-async def _provided(call: Call, name: str) -> Tool | None:
-    context: Context | None = None
-    for provider in call.server.providers:
-        if "tools" in provider.offers:
-            context = context or Context(call)
-            tool = await provider.tool(name, context)
-            if tool is not None:
-                return tool
-    return None
 
 
 def _check_headers(call: Call, tool: Tool, arguments: dict[str, Any]) -> None:
