@@ -5,8 +5,12 @@
     @tool(permission="shop.view_order")
     def order_status(number: int) -> str: ...
 
-These names are the public API; importing them needs neither Django's settings nor its app registry.
+These names are the public API; importing them needs neither Django's settings nor its app registry. The notifications,
+which need both, are imported at their first use.
 """
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from .protocol.content import (
     AudioContent,
@@ -36,6 +40,17 @@ from .server.results import PromptResult, ResourceResult, ToolResult
 from .server.sampling import Sample
 from .server.server import Server
 from .server.toolset import Toolset, register
+
+if TYPE_CHECKING:
+    from .notifications import (
+        abroadcast,
+        anotify_list_changed,
+        anotify_resource_updated,
+        broadcast,
+        notify_list_changed,
+        notify_resource_updated,
+        publish_changes,
+    )
 
 __all__ = [
     "Annotations",
@@ -69,10 +84,39 @@ __all__ = [
     "ToolUseContent",
     "Toolset",
     "TraceContext",
+    "abroadcast",
+    "anotify_list_changed",
+    "anotify_resource_updated",
+    "broadcast",
     "completion",
     "current_call",
+    "notify_list_changed",
+    "notify_resource_updated",
     "prompt",
+    "publish_changes",
     "register",
     "resource",
     "tool",
 ]
+
+_NOTIFICATIONS = frozenset(
+    {
+        "abroadcast",
+        "anotify_list_changed",
+        "anotify_resource_updated",
+        "broadcast",
+        "notify_list_changed",
+        "notify_resource_updated",
+        "publish_changes",
+    }
+)
+
+
+def __getattr__(name: str) -> Any:
+    if name in _NOTIFICATIONS:
+        return getattr(import_module(f"{__name__}.notifications"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_NOTIFICATIONS})

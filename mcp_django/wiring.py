@@ -30,6 +30,7 @@ from .runtime.executor import LaneExecutor
 from .runtime.feeds import Feeds
 from .runtime.hub import find_layer
 from .runtime.lifecycle import Lifecycle
+from .runtime.lists import SessionLists
 from .runtime.observer import CallObserver
 from .runtime.once import DatabaseLedger
 from .runtime.pages import SitePages
@@ -41,6 +42,9 @@ from .server.ask import AskLimits
 from .server.providers import Provider
 from .server.registry import registry_for
 from .server.server import Options, Ports, Server
+
+LOG_LANES = 2
+"""One may wait for its turn to append while the other reads."""
 
 
 def aliases() -> Sequence[str]:
@@ -119,19 +123,30 @@ def lifecycle() -> Lifecycle:
 def _close(loop: asyncio.AbstractEventLoop) -> None:
     """End what the loop of a process that shuts down has threads and connections for."""
     feeds().close(loop)
+    log_executor().close(loop)
     executor().close(loop)
+
+
+@functools.cache
+def log_executor() -> LaneExecutor:
+    """Lanes for the event log alone. On those of calls it would wait for handlers, of which some wait for the log."""
+    return LaneExecutor(lanes=LOG_LANES, interrupt=False)
 
 
 @functools.cache
 def feeds() -> Feeds:
     """The way into the event log and out of it. Kept whatever the settings: streams hang on it."""
-    return Feeds(executor=executor, layer=lambda: find_layer(conf.get_settings().channel_layer))
+    return Feeds(
+        executor=log_executor,
+        layer=lambda: find_layer(conf.get_settings().channel_layer),
+        keep=lambda: conf.get_settings().limits.event_ttl,
+    )
 
 
 @functools.cache
 def pages() -> SitePages:
     """The pages that people are sent to, and come back from."""
-    return SitePages(conf.secret_keys(), executor=executor, feeds=feeds)
+    return SitePages(conf.secret_keys(), executor=log_executor, feeds=feeds)
 
 
 def ports(alias: str = "default") -> Ports:
@@ -148,12 +163,13 @@ def _make_ports(alias: str) -> Ports:
         sessions=DatabaseSessions(executor(), server=alias, feeds=feeds),
         state_sealer=Seal(conf.secret_keys(), purpose="state", limit=limits.state_bytes),
         cursor_sealer=Seal(conf.secret_keys(), purpose="cursor"),
-        ledger=DatabaseLedger(executor()),
+        ledger=DatabaseLedger(executor(), aside=log_executor()),
         replies=LoggedReplies(feeds, Stamp(conf.secret_keys(), purpose="question"), wait=limits.question_wait),
         translate=translate,
         observer=CallObserver(executor(), find_tracing()),
         forms=form_question,
         pages=pages(),
+        lists=SessionLists(executor()),
     )
 
 

@@ -1,5 +1,6 @@
 """The composition root: settings become servers, once, and anew when a setting changes."""
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import pytest
 from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
+from django.db import connection
 from django.test import override_settings
 
 from mcp_django import Handlers, Provider, wiring
@@ -15,8 +17,10 @@ from mcp_django.auth.principal import Principal
 from mcp_django.auth.verifiers import PersonalTokenVerifier
 from mcp_django.protocol.errors import InvalidParams
 from mcp_django.protocol.revisions import LATEST, Era
+from mcp_django.runtime.events import Draft
 from mcp_django.server.registry import registry_for
 from mcp_django.transports.http.endpoint import get_exchange
+from tests.runtime.serving import in_flight
 
 
 async def middleware(call: Any, call_next: Any) -> Any:
@@ -230,3 +234,25 @@ def test_handlers_inherit_atomic_requests() -> None:
     with override_settings(DATABASES={"default": {}, "b": {"ATOMIC_REQUESTS": True}}):
         assert wiring.get_server().options.atomic == ("b",)
     assert wiring.get_server().options.atomic == ()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_calls_that_hold_every_lane_can_publish() -> None:
+    async def main() -> None:
+        executor, feeds = wiring.executor(), wiring.feeds()
+        held = asyncio.Barrier(executor.lanes)
+
+        async def call() -> None:
+            with executor.context():
+                await executor.run(connection.ensure_connection)
+                await held.wait()
+                await feeds.publish(Draft("a", "message"))
+
+        try:
+            async with asyncio.timeout(20):
+                await asyncio.gather(*(in_flight(call()) for _ in range(executor.lanes)))
+        finally:
+            for lanes in (executor, wiring.log_executor()):
+                await asyncio.to_thread(lanes.close, asyncio.get_running_loop(), wait=10)
+
+    asyncio.run(main())

@@ -3,15 +3,18 @@
 from typing import Any
 
 from django.contrib import admin, messages
+from django.contrib.admin.views.main import ChangeList
 from django.contrib.auth import get_user_model
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 from django.http import HttpRequest
 from django.utils.timesince import timesince
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext
 
 from ..conf import get_settings
-from ..models import EndReason, Session
+from ..models import EndReason, ResourceSubscription, Session, StreamEvent
+from ..runtime.activity import Activity, reported
+from ..runtime.session_news import call_topics, session_topic
 
 
 class StateFilter(admin.SimpleListFilter):
@@ -33,12 +36,40 @@ class StateFilter(admin.SimpleListFilter):
         return queryset
 
 
+class ActivityFilter(admin.SimpleListFilter):
+    """Sessions with a call or a stream open, as processes last said."""
+
+    title = _("activity")
+    parameter_name = "activity"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
+        return [("open", _("calls or streams open")), ("none", _("nothing open"))]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Session]) -> QuerySet[Session]:
+        match self.value():
+            case "open":
+                return queryset.filter(pk__in=list(reported()))
+            case "none":
+                return queryset.exclude(pk__in=list(reported()))
+        return queryset
+
+
+class SessionList(ChangeList):
+    """Asks once for all of a page what is open."""
+
+    def get_results(self, request: HttpRequest) -> None:
+        super().get_results(request)
+        found = reported()
+        for session in self.result_list:
+            session.activity = found.get(session.pk, Activity())
+
+
 @admin.register(Session)
 class SessionAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # it takes none at run time
     """Looks at sessions and ends them, which takes the permission to change them."""
 
-    list_display = ["client", "revision", "user", "server", "age", "seen", "state"]
-    list_filter = [StateFilter, "server", "revision"]
+    list_display = ["client", "revision", "user", "server", "age", "seen", "calls", "streams", "state"]
+    list_filter = [StateFilter, ActivityFilter, "server", "revision", "end_reason", "created"]
     list_select_related = ["user"]
     actions = ["end_sessions", "end_sessions_of_users"]
     readonly_fields = (
@@ -49,6 +80,10 @@ class SessionAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # it takes none
         "user",
         "owner",
         "state",
+        "calls",
+        "streams",
+        "subscriptions",
+        "events",
         "initialized",
         "log_level",
         "client_info",
@@ -71,8 +106,11 @@ class SessionAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # it takes none
         """May the user end sessions? Asked by the actions."""
         return super().has_change_permission(request)
 
+    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
+        return SessionList
+
     def get_search_fields(self, request: HttpRequest) -> list[str]:
-        return ["=key_prefix", "owner", f"user__{get_user_model().USERNAME_FIELD}"]
+        return ["=key_prefix", "owner", "client_info__name", f"user__{get_user_model().USERNAME_FIELD}"]
 
     @admin.display(description=_("client"))
     def client(self, session: Session) -> str:
@@ -90,6 +128,27 @@ class SessionAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # it takes none
     def seen(self, session: Session) -> str:
         """How long ago it was used, to within a minute."""
         return str(_("%s ago") % timesince(session.last_seen, depth=1))
+
+    @admin.display(description=_("calls in flight"))
+    def calls(self, session: Session) -> int:
+        """In all processes, as of some seconds ago; not those under WSGI."""
+        return _activity(session).calls
+
+    @admin.display(description=_("open streams"))
+    def streams(self, session: Session) -> int:
+        """Of the session itself, in all processes, as of some seconds ago."""
+        return _activity(session).streams
+
+    @admin.display(description=_("subscriptions"))
+    def subscriptions(self, session: Session) -> int:
+        """Resources whose changes it wants to hear of."""
+        return ResourceSubscription.objects.filter(session=session).count()
+
+    @admin.display(description=_("events"))
+    def events(self, session: Session) -> int:
+        """Those for it alone that are in the log."""
+        about = Q(topic=session_topic(session.pk)) | Q(topic__startswith=call_topics(session.pk))
+        return StreamEvent.objects.filter(about).count()
 
     @admin.display(description=_("state"))
     def state(self, session: Session) -> str:
@@ -117,3 +176,12 @@ class SessionAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # it takes none
         ended = sessions.end(EndReason.ADMIN)
         text = ngettext("%d session was ended.", "%d sessions were ended.", ended) % ended
         self.message_user(request, text, messages.SUCCESS if ended else messages.WARNING)
+
+
+def _activity(session: Session) -> Activity:
+    """What is open in it. A list knows it of all of its rows; the page of one session asks."""
+    known = vars(session)
+    if "activity" not in known:
+        known["activity"] = reported().get(session.pk, Activity())
+    activity: Activity = known["activity"]
+    return activity

@@ -116,6 +116,8 @@ class Feed:
         """Have `sink` called for each event of `topic` from now on; with `after`, a number, for those that came after
         it and are still in the log, first. Returns when nothing can be missed any more.
 
+        "Now" is where the feed stands. It may be POLL seconds behind, so what was appended just before may come too.
+
         Raises django.db.Error when the log cannot be read.
         """
         following = Following(self, topic, sink)
@@ -242,8 +244,10 @@ class Feed:
     async def _read_news(self) -> None:
         more = True
         while more:
-            head, events = await self._run(self._news, self.position if self._live else None)
-            if not self._live or head < self.position:
+            # By the time of the answer others may have told of more than it knows.
+            asked = self.position if self._live else None
+            head, events = await self._run(self._news, asked)
+            if asked is None or head < asked:
                 self._begin(head)
                 return
             for event in events:

@@ -27,10 +27,14 @@ SLICE = 200
 
 
 class DatabaseLedger:
-    """`ports.Ledger` on OnceResult and SpentState."""
+    """`ports.Ledger` on OnceResult and SpentState.
 
-    def __init__(self, executor: Executor) -> None:
-        self._executor = executor
+    Its SQL runs through `executor`, on the lane of the call; what is written when the call may not be waited for runs
+    through `aside`.
+    """
+
+    def __init__(self, executor: Executor, *, aside: Executor | None = None) -> None:
+        self._executor, self._aside = executor, aside or executor
         self._next_purge = 0.0
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -61,7 +65,7 @@ class DatabaseLedger:
 
     def _record_later(self, name: str, outcome: dict[str, Any]) -> None:
         # Not on the lane of the call that is being cancelled: what it was doing there may go on for long.
-        task = asyncio.get_running_loop().create_task(run_apart(self._executor, _record, name, outcome))
+        task = asyncio.get_running_loop().create_task(run_apart(self._aside, _record, name, outcome))
         self._tasks.add(task)
         task.add_done_callback(self._recorded)
 

@@ -37,6 +37,11 @@ def session_topic(pk: Any) -> str:
     return f"session:{pk}"
 
 
+def call_topics(pk: Any) -> str:
+    """What the topics of a session's calls begin with, whose streams were left and are kept in the log."""
+    return f"stream:{pk}:"
+
+
 def announce_end(feeds: Feeds, row: SessionRow) -> None:
     """Tell every process that a session is over, once that is committed. From any thread of any process."""
     if row.end_reason == EndReason.IDLE:

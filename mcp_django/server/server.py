@@ -25,10 +25,12 @@ from .ports import (
     Authorizer,
     ExceptionTable,
     Executor,
+    Forgetful,
     FormTable,
     InProcess,
     Ledger,
     Lifespan,
+    ListMemory,
     Observer,
     Pages,
     Replies,
@@ -64,6 +66,7 @@ class Ports:
     pages: Pages | None = None
     """None where there is no site."""
     replies: Replies = field(default_factory=InProcess)
+    lists: ListMemory = field(default_factory=Forgetful)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,3 +1,4 @@
+import re
 from datetime import timedelta
 from typing import Any
 
@@ -8,7 +9,9 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
-from mcp_django.models import EndReason, Session
+from mcp_django.models import EndReason, ResourceSubscription, Session, StreamEvent
+from mcp_django.runtime import activity
+from mcp_django.runtime.events import Draft, EventLog
 
 pytestmark = pytest.mark.django_db
 
@@ -143,3 +146,62 @@ def test_a_user_with_sessions_can_be_deleted(browser: Client) -> None:
 
 def test_the_app_is_called_mcp(browser: Client) -> None:
     assert "MCP" in browser.get(reverse("admin:app_list", args=["mcp_django"])).content.decode()
+
+
+def report(by: str, **sessions: list[int]) -> None:
+    """What a process says that it has open, by primary key."""
+    said = {"by": by, "sessions": {pk.removeprefix("s"): found for pk, found in sessions.items()}}
+    EventLog().append([Draft(activity.TOPIC, activity.KIND, said)])
+
+
+def cells(page: str, name: str) -> list[str]:
+    """The column of a list."""
+    return re.findall(rf'<td class="field-{name}[^"]*">([^<]*)</td>', page)
+
+
+def test_the_list_says_what_is_open_over_all_processes(browser: Client) -> None:
+    busy, idle = session(seen=10), session(seen=20)
+    report("one", **{f"s{busy.pk}": [2, 1]})
+    report("two", **{f"s{busy.pk}": [9, 0]})
+    report("two", **{f"s{busy.pk}": [1, 0]})  # it counts what a process said last
+    page = browser.get(reverse(LIST), {"o": "-6"}).content.decode()
+    assert sorted(cells(page, "calls")) == ["0", "3"]
+    assert sorted(cells(page, "streams")) == ["0", "1"]
+    for wanted, rows in (("open", [busy]), ("none", [idle])):
+        response = browser.get(reverse(LIST), {"activity": wanted})
+        assert list(response.context["cl"].result_list) == rows
+
+
+def test_what_is_open_is_asked_once_for_a_page(browser: Client, django_assert_max_num_queries: Any) -> None:
+    for _ in range(30):
+        session()
+    with django_assert_max_num_queries(20) as captured:
+        browser.get(reverse(LIST))
+    assert sum(StreamEvent._meta.db_table in query["sql"] for query in captured.captured_queries) == 1
+
+
+def test_the_page_of_a_session_says_what_it_has(browser: Client) -> None:
+    row, other = session(), session()
+    report("one", **{f"s{row.pk}": [2, 1]})
+    ResourceSubscription.objects.create(session=row, uri="a://b", uri_hash="h")
+    topics = [f"session:{row.pk}", f"stream:{row.pk}:token", f"session:{other.pk}", f"stream:{other.pk}:x"]
+    EventLog().append([Draft(topic, "message") for topic in [*topics, f"session:{row.pk}1"]])
+    page = browser.get(reverse("admin:mcp_django_session_change", args=[row.pk])).content.decode()
+    found = dict(re.findall(r'field-(calls|streams|subscriptions|events)".*?readonly">(\d+)<', page, re.DOTALL))
+    assert found == {"calls": "2", "streams": "1", "subscriptions": "1", "events": "2"}
+
+
+def test_sessions_are_found_by_what_their_client_is_called(browser: Client) -> None:
+    mine = session(client_info={"name": "claude-code", "version": "2"})
+    session(client_info={"name": "inspector"})
+    session(client_info={})
+    found = browser.get(reverse(LIST), {"q": "claude"}).context["cl"].result_list
+    assert list(found) == [mine]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_ending_a_session_is_told_to_all_processes(browser: Client) -> None:
+    row = session()
+    act(browser, "end_sessions", row)
+    said = StreamEvent.objects.order_by("seq").values_list("topic", "kind")
+    assert list(said) == [(f"session:{row.pk}", "ended"), ("sessions", "ended")]

@@ -45,6 +45,8 @@ async def charge_in_a_transaction(ctx: Context) -> str:
     return str(await ctx.once("charge", lambda: STAGE.note("charged"), durable=True))
 
 
+@mcp_django.tool(server="tenants", name="confirm")
+@mcp_django.tool(server="unsessioned", name="confirm")
 @tool(single_use_state=True)
 async def confirm(ctx: Context) -> str:
     """Take one answer, once."""

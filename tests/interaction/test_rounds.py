@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from tests.interaction.clients import META, accept
+from tests.interaction.clients import META, Client, accept
 
 BAD_STATE = (400, -32602)
 
@@ -107,21 +107,68 @@ async def test_a_tampered_state_is_refused(modern):
         assert reply.verdict == BAD_STATE
 
 
-async def test_every_refusal_of_a_state_reads_the_same(modern):
+async def test_a_state_with_any_part_of_it_changed_is_refused(modern):
+    client = modern()
+    state = (await client.tool("ask_name")).result["requestState"]
+    # Version, key, salt, nonce, what is sealed, and the tag at the end.
+    for place in (*range(0, len(state), 7), len(state) - 1):
+        other = "A" if state[place] != "A" else "B"
+        changed = state[:place] + other + state[place + 1 :]
+        assert (await client.tool("ask_name", requestState=changed)).verdict == BAD_STATE
+
+
+async def test_two_states_do_not_make_a_third(modern):
+    client = modern()
+    one, two = [(await client.tool("ask_name")).result["requestState"] for _ in range(2)]
+    for cut in (8, 30, 50, len(one) - 20):
+        assert (await client.tool("ask_name", requestState=one[:cut] + two[cut:])).verdict == BAD_STATE
+
+
+async def test_a_state_that_is_longer_than_any_of_ours_is_refused_unread(limits, modern):
+    limits(STATE_BYTES=1024)
+    reply = await modern().tool("ask_name", requestState="A" * 1025)
+    assert reply.verdict == BAD_STATE
+
+
+async def test_every_refusal_of_a_state_reads_the_same(modern, limits, monkeypatch):
+    limits(STATE_TTL=60)
     client = modern()
     state = (await client.tool("ask_name")).result["requestState"]
     other = (await client.tool("ask_pair")).result["requestState"]
-    said = {
-        (await client.tool("ask_name", requestState=wrong)).error["message"]
-        for wrong in (state + "x", other, "made up")
-    }
-    assert len(said) == 1
+    foreign = (await modern(token="bob").tool("ask_name")).result["requestState"]
+    cursor = (await modern(server="pages").request("tools/list")).result["nextCursor"]
+    wrong = [state + "x", other, foreign, cursor, "made up", "", None, 7, "A" * 100_000]
+    said = {(await client.tool("ask_name", requestState=one)).error["message"] for one in wrong}
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now + 61)
+    said.add((await client.tool("ask_name", requestState=state)).error["message"])
+    assert said == {"Invalid or expired state"}
 
 
 async def test_a_state_belongs_to_its_principal(modern):
     first = (await modern(token="alice").tool("ask_name")).result
     reply = await ask(modern(token="bob"), "ask_name", first, "Eve")
     assert reply.verdict == BAD_STATE
+
+
+async def test_a_state_belongs_to_its_server(modern):
+    state = (await modern().tool("confirm")).result["requestState"]
+    assert (await modern(server="unsessioned").tool("confirm", requestState=state)).verdict == BAD_STATE
+
+
+async def test_a_state_belongs_to_what_the_url_captured(door):
+    class Guest(Client):
+        tenant = "acme"
+
+        def path(self):
+            return f"{self.door.prefix}/mcp/tenants/{self.tenant}/1"
+
+    client = Guest(door, "2026-07-28", server="tenants")
+    state = (await client.tool("confirm")).result["requestState"]
+    client.tenant = "other"
+    assert (await client.tool("confirm", requestState=state)).verdict == BAD_STATE
+    client.tenant = "acme"
+    assert (await client.tool("confirm", requestState=state)).status == 200
 
 
 async def test_a_state_belongs_to_its_tool(modern):

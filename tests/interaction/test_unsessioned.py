@@ -40,7 +40,7 @@ async def test_what_needs_a_session_is_not_declared(client):
 
 async def test_any_request_is_served_at_once(client):
     tools = (await client.post(MESSAGE)).result["tools"]
-    assert {tool["name"] for tool in tools} == {"whose", "ask_somebody", "charge_somebody"}
+    assert {tool["name"] for tool in tools} == {"whose", "ask_somebody", "charge_somebody", "confirm"}
     assert (await client.request("ping")).result == {}
 
 

@@ -11,6 +11,7 @@ from django.db import OperationalError, connections, transaction
 
 from mcp_django.models import EventSequence, StreamEvent
 from mcp_django.runtime import feed as module
+from mcp_django.runtime import feeds as publishing
 from mcp_django.runtime import hub
 from mcp_django.runtime.events import Draft, Event, EventLog
 from mcp_django.runtime.executor import LaneExecutor
@@ -52,7 +53,7 @@ def seldom(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def run(main: Callable[[Feeds], Awaitable[Any]], *, layer: Any = None) -> Any:
     async def with_feeds(executor: LaneExecutor) -> Any:
-        return await main(Feeds(executor=lambda: executor, layer=lambda: layer))
+        return await main(Feeds(executor=lambda: executor, layer=lambda: layer, keep=lambda: 600))
 
     return serve(with_feeds)
 
@@ -61,7 +62,7 @@ def two(main: Callable[[Feeds, Feeds], Awaitable[Any]], layer: Any) -> Any:
     """Two processes that know nothing of each other but the layer and the database."""
 
     async def with_feeds(executor: LaneExecutor) -> Any:
-        ours, theirs = (Feeds(executor=lambda: executor, layer=lambda: layer) for _ in range(2))
+        ours, theirs = (Feeds(executor=lambda: executor, layer=lambda: layer, keep=lambda: 600) for _ in range(2))
         try:
             return await main(ours, theirs)
         finally:
@@ -252,6 +253,33 @@ def go_back(by: int) -> None:
     connections.close_all()
 
 
+def test_what_arrives_while_the_log_is_being_read_is_no_step_back(caplog: pytest.LogCaptureFixture) -> None:
+    async def main(feeds: Feeds) -> None:
+        heard, feed = Heard(), feeds.here()
+        await feed.follow("a", heard)
+        reading, over = threading.Event(), threading.Event()
+
+        def head(self: EventLog) -> int:
+            found = StreamEvent.objects.all().head()
+            reading.set()
+            assert over.wait(20)
+            return found
+
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(EventLog, "head", head)
+            assert await asyncio.to_thread(reading.wait, 20)
+            [event] = await feeds.publish(Draft("a", "message", 1))
+            await eventually(lambda: heard == [1])
+            over.set()
+        later = feed.position
+        await feeds.publish(Draft("a", "message", 2))
+        await eventually(lambda: heard[1:] == [2])
+        assert later == event.seq
+
+    run(main)
+    assert caplog.records == []
+
+
 def test_stopping_is_for_good_and_may_be_said_twice_and_by_the_sink() -> None:
     async def main(feeds: Feeds) -> None:
         heard = Heard()
@@ -371,7 +399,7 @@ def test_a_database_that_is_down_for_a_moment_delays_and_loses_nothing(
             await asyncio.to_thread(append, Draft("a", "message", 1))
             assert await asyncio.to_thread(failing.wait, 20)
             with pytest.raises(OperationalError):
-                await Feeds(executor=feeds._executor, layer=lambda: None).here().follow("a", Heard())
+                await Feeds(executor=feeds._executor, layer=lambda: None, keep=lambda: 600).here().follow("a", Heard())
         await eventually(lambda: heard == [1])
 
     run(main)
@@ -394,7 +422,11 @@ def test_a_feed_whose_start_failed_can_be_followed_later(monkeypatch: pytest.Mon
 
 def test_lanes_that_are_taken_delay_the_feed_and_do_not_refuse_it(seldom: None) -> None:
     async def main(executor: LaneExecutor) -> None:
-        feeds, heard, gate = Feeds(executor=lambda: executor, layer=lambda: None), Heard(), threading.Event()
+        feeds, heard, gate = (
+            Feeds(executor=lambda: executor, layer=lambda: None, keep=lambda: 600),
+            Heard(),
+            threading.Event(),
+        )
         await feeds.here().follow("a", heard)
         busy = [asyncio.create_task(executor.run(gate.wait, 20)) for _ in range(executor.lanes + executor.queue + 1)]
         await asyncio.sleep(0)
@@ -412,7 +444,7 @@ def test_lanes_that_are_taken_delay_the_feed_and_do_not_refuse_it(seldom: None) 
 
 def test_every_loop_of_a_process_is_told() -> None:
     executor = LaneExecutor(lanes=2)
-    feeds = Feeds(executor=lambda: executor, layer=lambda: None)
+    feeds = Feeds(executor=lambda: executor, layer=lambda: None, keep=lambda: 600)
     ready, over = threading.Barrier(3), threading.Event()
     heard: list[Heard] = []
 
@@ -459,7 +491,7 @@ def test_what_is_published_on_commit_waits_for_it_and_is_not_published_after_a_r
 
 def test_publishing_inside_a_call_is_no_part_of_its_transaction() -> None:
     async def main(executor: LaneExecutor) -> None:
-        feeds = Feeds(executor=lambda: executor, layer=lambda: None)
+        feeds = Feeds(executor=lambda: executor, layer=lambda: None, keep=lambda: 600)
         heard = Heard()
         await feeds.here().follow("a", heard)
         with executor.context():
@@ -610,7 +642,7 @@ def test_a_thread_without_a_loop_wakes_other_processes(layer: Layer, seldom: Non
 
 def test_a_loop_that_ends_while_it_sends_leaves_the_rest_to_the_process(layer: Layer) -> None:
     executor = LaneExecutor(lanes=2)
-    feeds = Feeds(executor=lambda: executor, layer=lambda: layer)
+    feeds = Feeds(executor=lambda: executor, layer=lambda: layer, keep=lambda: 600)
 
     async def main() -> None:
         await feeds.here().follow("a", Heard())
@@ -633,10 +665,24 @@ def test_a_loop_that_ends_while_it_sends_leaves_the_rest_to_the_process(layer: L
     assert [event[3] for message in layer.sent for event in message["events"]] == ["2"]
 
 
+def test_publishing_deletes_what_is_too_old_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(publishing, "PURGE_AFTER", 3)
+
+    async def main(executor: LaneExecutor) -> None:
+        feeds = Feeds(executor=lambda: executor, layer=lambda: None, keep=lambda: 0)
+        left = []
+        for _ in range(7):
+            await feeds.publish(Draft("a", "message"))
+            left.append(len(await executor.run(LOG.read, 0)))
+        assert left == [0, 1, 2, 0, 1, 2, 0]
+
+    serve(main)
+
+
 @pytest.mark.django_db(transaction=False)
 async def test_a_test_case_follows_and_publishes_on_its_own_connection() -> None:
     executor = LaneExecutor(lanes=2)
-    feeds, heard = Feeds(executor=lambda: executor, layer=lambda: None), Heard()
+    feeds, heard = Feeds(executor=lambda: executor, layer=lambda: None, keep=lambda: 600), Heard()
     await feeds.here().follow("a", heard)
     await feeds.publish(Draft("a", "message", 1))
     async with asyncio.timeout(20):

@@ -31,7 +31,7 @@ class Process:
     """One worker, as far as questions need it."""
 
     def __init__(self, executor: LaneExecutor, layer: Layer | None, secrets: tuple[str, ...] = ("key",)) -> None:
-        self.feeds = Feeds(executor=lambda: executor, layer=lambda: layer)
+        self.feeds = Feeds(executor=lambda: executor, layer=lambda: layer, keep=lambda: 600.0)
         self.replies = LoggedReplies(lambda: self.feeds, Stamp(secrets, purpose="question"), wait=WAIT)
 
     def session(self, pk: int = 1) -> Session:

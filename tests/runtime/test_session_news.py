@@ -44,7 +44,7 @@ class Worker(DatabaseSessions):
     """A store that hears of others through the log alone, as in a process of its own."""
 
     def __init__(self, executor: LaneExecutor, layer: Layer | None) -> None:
-        self.feeds = Feeds(executor=lambda: executor, layer=lambda: layer)
+        self.feeds = Feeds(executor=lambda: executor, layer=lambda: layer, keep=lambda: 600.0)
         super().__init__(executor, feeds=lambda: self.feeds)
         session_closed.disconnect(self._on_closed, sender=Row)
 

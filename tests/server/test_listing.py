@@ -1,5 +1,6 @@
 """Lists: pages, what is kept encoded, for whom, and until when."""
 
+import time
 from typing import Any
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from mcp_django.auth.policy import Policy
 from mcp_django.protocol.errors import InvalidParams
 from mcp_django.server.listing import KEPT, Listings
+from mcp_django.server.pagination import FOREVER
 from mcp_django.server.server import Server
 from tests.server.engine import HANDSHAKE, STATELESS, Peer, make_server, ports, somebody
 
@@ -220,3 +222,49 @@ async def test_the_other_lists_are_kept_and_dropped_alike(encoded: list[str]) ->
     server.resource("test://a/{n}")(lambda n: n)
     found = [await peer.names(*each) for each in lists]
     assert found == [["a", "b"], ["test://a", "test://b"], ["test://a/{n}", "test://b/{n}"]]
+
+
+def with_guarded_tools() -> Server:
+    server = make_server(options={"page_size": 2})
+    for name in "abcd":
+        server.tool(lambda: "x", name=name, permission=f"shop.{name}")
+    return server
+
+
+async def second_page(peer: Peer, cursor: str) -> list[str]:
+    return [tool["name"] for tool in (await peer.request("tools/list", {"cursor": cursor}))["tools"]]
+
+
+async def test_a_cursor_of_a_list_that_depends_on_the_caller_is_the_caller_s() -> None:
+    server, everything = with_guarded_tools(), [f"shop.{name}" for name in "abcd"]
+    ada, bob = (Peer(server, principal=somebody(*everything, name=name)) for name in ("ada", "bob"))
+    cursors = [(await peer.request("tools/list"))["nextCursor"] for peer in (ada, bob, ada)]
+    assert await second_page(ada, cursors[0]) == await second_page(ada, cursors[2]) == ["c", "d"]
+    assert await second_page(bob, cursors[1]) == ["c", "d"]
+    for peer, cursor in ((bob, cursors[0]), (ada, cursors[1])):
+        with pytest.raises(InvalidParams, match="Invalid or expired cursor"):
+            await second_page(peer, cursor)
+
+
+async def test_a_list_of_one_page_is_kept_for_all_who_see_the_same(encoded: list[str]) -> None:
+    server = with_guarded_tools().with_options(page_size=10)
+    for name in ("ada", "bob"):
+        await Peer(server, principal=somebody("shop.a", name=name)).request("tools/list")
+    assert encoded == ["tools"]
+
+
+async def test_a_cursor_of_another_server_is_refused() -> None:
+    here, there = with_tools("a", "b", page_size=1), with_tools("a", "b", page_size=1)
+    there.alias = "there"
+    cursor = (await Peer(there).request("tools/list"))["nextCursor"]
+    with pytest.raises(InvalidParams, match="Invalid or expired cursor"):
+        await second_page(Peer(here), cursor)
+
+
+async def test_a_cursor_expires_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    peer = Peer(with_tools("a", "b", page_size=1))
+    cursor = (await peer.request("tools/list"))["nextCursor"]
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now + FOREVER + 1)
+    with pytest.raises(InvalidParams, match="Invalid or expired cursor"):
+        await second_page(peer, cursor)

@@ -8,15 +8,13 @@ from ...protocol.headers import check_params
 from ...protocol.revisions import Era
 from ..call import Call
 from ..invoke import call_tool, permit
-from ..listing import Encoded, Kind
+from ..listing import TOOLS, Encoded
 from ..primitives import Tool
 from ..providers import provided_tool
 
-TOOLS = Kind("tools", "tools", "tools")
-
 
 def list_tools(call: Call) -> Encoded | Coroutine[Any, Any, Encoded]:
-    return call.server.listings.page(call, TOOLS)
+    return call.server.listings.give(call, TOOLS)
 
 
 def call_(call: Call) -> Coroutine[Any, Any, dict[str, Any]]:

@@ -1,0 +1,24 @@
+"""Telling clients that something changed, from any process: a view, a handler, a task of Celery's, a command, a shell.
+
+Everything here is said when the surrounding transaction commits, to the clients of every worker.
+"""
+
+from .publishing import (
+    abroadcast,
+    anotify_list_changed,
+    anotify_resource_updated,
+    broadcast,
+    notify_list_changed,
+    notify_resource_updated,
+)
+from .tie import publish_changes
+
+__all__ = [
+    "abroadcast",
+    "anotify_list_changed",
+    "anotify_resource_updated",
+    "broadcast",
+    "notify_list_changed",
+    "notify_resource_updated",
+    "publish_changes",
+]

@@ -1,0 +1,214 @@
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from asgiref.sync import sync_to_async
+from django.core.exceptions import ImproperlyConfigured, SynchronousOnlyOperation
+from django.db import transaction
+
+import mcp_django
+from mcp_django import (
+    abroadcast,
+    anotify_list_changed,
+    anotify_resource_updated,
+    broadcast,
+    notify_list_changed,
+    notify_resource_updated,
+)
+from mcp_django.runtime.events import EventLog
+from mcp_django.runtime.executor import LaneExecutor
+
+pytestmark = pytest.mark.django_db
+Said = list[tuple[str, str, Any]]
+
+
+@pytest.fixture
+def said() -> Callable[[], Said]:
+    """Topic, kind and payload of what was published since the test began."""
+    start = EventLog().head()
+    return lambda: [tuple(event[1:]) for event in EventLog().read(start)]  # type: ignore[misc]
+
+
+@pytest.fixture
+def two_servers(settings: Any) -> None:
+    settings.MCP = {"AUTH": "none", "SERVERS": {"default": {}, "staff": {}}}
+
+
+@pytest.fixture
+def committed(django_capture_on_commit_callbacks: Any) -> Any:
+    """A block at whose end what waits for the commit is done."""
+    return lambda: django_capture_on_commit_callbacks(execute=True)
+
+
+def test_an_update_is_said_to_every_server(two_servers: None, committed: Any, said: Any) -> None:
+    with committed():
+        notify_resource_updated("airport://ZRH")
+    update = "updated", {"uri": "airport://ZRH"}
+    assert said() == [("changes:default", *update), ("changes:staff", *update)]
+
+
+def test_a_server_can_be_named(two_servers: None, committed: Any, said: Any) -> None:
+    with committed():
+        notify_list_changed("tools", server="staff")
+    assert said() == [("changes:staff", "list_changed", {"kind": "tools"})]
+
+
+def test_a_broadcast_carries_its_params(committed: Any, said: Any) -> None:
+    with committed():
+        broadcast("notifications/acme/closing", {"minutes": 5})
+        broadcast("notifications/acme/closed")
+    assert said() == [
+        ("changes:default", "broadcast", {"method": "notifications/acme/closing", "params": {"minutes": 5}}),
+        ("changes:default", "broadcast", {"method": "notifications/acme/closed"}),
+    ]
+
+
+def test_one_transaction_says_a_change_once_and_a_broadcast_each_time(committed: Any, said: Any) -> None:
+    with committed(), transaction.atomic():
+        for _ in range(3):
+            notify_resource_updated("airport://ZRH")
+            broadcast("notifications/acme/tick")
+            notify_resource_updated("airport://GVA")
+    assert [(kind, payload.get("uri")) for _, kind, payload in said()] == [
+        ("updated", "airport://ZRH"),
+        ("broadcast", None),
+        ("updated", "airport://GVA"),
+        ("broadcast", None),
+        ("broadcast", None),
+    ]
+
+
+def test_one_transaction_is_appended_at_once(committed: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    appends: list[int] = []
+    append = EventLog.append
+
+    def counted(self: EventLog, drafts: Any) -> Any:
+        appends.append(len(drafts))
+        return append(self, drafts)
+
+    monkeypatch.setattr(EventLog, "append", counted)
+    with committed(), transaction.atomic():
+        for number in range(100):
+            notify_resource_updated(f"airport://{number}")
+    assert appends == [100]
+
+
+def test_what_a_savepoint_rolls_back_is_not_said(committed: Any, said: Any) -> None:
+    with committed(), transaction.atomic():
+        notify_resource_updated("airport://kept")
+        with transaction.atomic():
+            notify_resource_updated("airport://lost")
+            transaction.set_rollback(True)
+        with transaction.atomic():
+            notify_resource_updated("airport://lost")
+    assert [payload["uri"] for _, _, payload in said()] == ["airport://kept", "airport://lost"]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_without_a_transaction_it_is_said_at_once(said: Any) -> None:
+    notify_resource_updated("airport://ZRH")
+    assert len(said()) == 1
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_log_that_cannot_be_written_fails_no_transaction(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(EventLog, "append", lambda self, drafts: 1 // 0)
+    with transaction.atomic():
+        notify_resource_updated("airport://ZRH")
+    assert "ZeroDivisionError" in caplog.text
+
+
+@pytest.mark.django_db(transaction=True)
+def test_with_autocommit_off_it_is_part_of_the_transaction(said: Any) -> None:
+    transaction.set_autocommit(False)
+    try:
+        notify_resource_updated("airport://lost")
+        transaction.rollback()
+        assert said() == []
+        notify_resource_updated("airport://kept")
+        transaction.commit()
+    finally:
+        transaction.rollback()
+        transaction.set_autocommit(True)
+    assert [payload["uri"] for _, _, payload in said()] == ["airport://kept"]
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: notify_resource_updated(""),
+        lambda: notify_resource_updated("a:" + "x" * 8192),
+        lambda: notify_resource_updated("a:\0"),
+        lambda: notify_list_changed("toys"),
+        lambda: broadcast("tools/call"),
+        lambda: broadcast("notifications/"),
+        lambda: notify_resource_updated("a:b", server="stuff"),
+        lambda: broadcast("notifications/acme", {"when": object()}),
+    ],
+)
+def test_what_cannot_be_said_is_refused_where_it_is_said(call: Any, two_servers: None) -> None:
+    with pytest.raises((ValueError, TypeError, ImproperlyConfigured)):
+        call()
+
+
+def test_an_alias_that_is_misspelt_is_suggested(two_servers: None) -> None:
+    with pytest.raises(ImproperlyConfigured, match='did you mean "staff"'):
+        notify_list_changed("tools", server="stuff")
+
+
+def test_async_code_is_told_to_await(said: Any) -> None:
+    async def main() -> None:
+        for call in (
+            lambda: notify_resource_updated("a:b"),
+            lambda: notify_list_changed("tools"),
+            lambda: broadcast("notifications/acme"),
+        ):
+            with pytest.raises(SynchronousOnlyOperation, match="an a before it"):
+                call()
+
+    asyncio.run(main())
+    assert said() == []
+
+
+async def test_the_async_variants_say_the_same(committed: Any, said: Any) -> None:
+    def begin() -> Any:
+        block = committed()
+        block.__enter__()
+        return block
+
+    block = await sync_to_async(begin)()
+    await anotify_resource_updated("airport://ZRH")
+    await anotify_list_changed("prompts")
+    await abroadcast("notifications/acme", {"n": 1})
+    await sync_to_async(block.__exit__)(None, None, None)
+    assert [(kind, payload) for _, kind, payload in await sync_to_async(said)()] == [
+        ("updated", {"uri": "airport://ZRH"}),
+        ("list_changed", {"kind": "prompts"}),
+        ("broadcast", {"method": "notifications/acme", "params": {"n": 1}}),
+    ]
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("roll_back", [False, True])
+def test_a_call_that_is_one_transaction_says_it_when_it_commits(roll_back: bool, said: Any) -> None:
+    async def main() -> None:
+        executor = LaneExecutor(lanes=1)
+        try:
+            with executor.context():
+                async with executor.atomic(["default"]):
+                    await anotify_resource_updated("airport://ZRH")
+                    assert await executor.run(said) == []
+                    await executor.run(transaction.set_rollback, roll_back)
+        finally:
+            executor.close(wait=10)
+
+    asyncio.run(main())
+    assert len(said()) == (0 if roll_back else 1)
+
+
+def test_the_names_are_public_and_come_late() -> None:
+    assert mcp_django.notify_resource_updated is notify_resource_updated
+    assert {"broadcast", "publish_changes"} <= set(dir(mcp_django))

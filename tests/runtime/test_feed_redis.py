@@ -1,0 +1,222 @@
+"""The feed between two processes, over a real Redis: wakes cross, and an outage is survived."""
+
+import asyncio
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from channels.layers import channel_layers
+from django.db import connection
+
+from mcp_django.runtime import feed as module
+from mcp_django.runtime import hub
+from mcp_django.runtime.events import Event
+from mcp_django.runtime.executor import LaneExecutor
+from mcp_django.runtime.feeds import Feeds
+
+from .serving import eventually, real_threads, serve
+
+pytestmark = [
+    real_threads,
+    pytest.mark.skipif(not os.environ.get("MCP_TEST_REDIS"), reason="needs Redis (MCP_TEST_REDIS)"),
+    pytest.mark.skipif(shutil.which("redis-server") is None, reason="needs a redis-server of its own"),
+]
+PUBSUB, QUEUES = "channels_redis.pubsub.RedisPubSubChannelLayer", "channels_redis.core.RedisChannelLayer"
+PUBLISHER = """
+import json, os, sys, time
+import django
+from django.conf import settings
+settings.configure(
+    DATABASES={"default": json.loads(os.environ["TEST_DATABASE"])}, USE_TZ=True, SECRET_KEY="x",
+    CHANNEL_LAYERS=json.loads(os.environ["TEST_LAYERS"]), MCP={"AUTH": "none"},
+    INSTALLED_APPS=["django.contrib.contenttypes", "django.contrib.auth", "mcp_django"],
+)
+django.setup()
+import mcp_django
+for line in sys.stdin:
+    for number in json.loads(line):
+        mcp_django.notify_resource_updated(f"test://{number}/{time.monotonic()}")
+    print("done", flush=True)
+"""
+
+
+class OwnRedis:
+    """A server that may be stopped and started, on a port of its own."""
+
+    def __init__(self) -> None:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port = probe.getsockname()[1]
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        command = ["redis-server", "--port", str(self.port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]
+        self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        until = time.monotonic() + 20
+        while time.monotonic() < until:
+            try:
+                socket.create_connection(("127.0.0.1", self.port), 1).close()
+            except OSError:
+                time.sleep(0.02)
+            else:
+                return
+        raise TimeoutError("redis-server did not start")
+
+    def stop(self) -> None:
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()
+            process.wait()
+
+
+@pytest.fixture
+def redis() -> Iterator[OwnRedis]:
+    server = OwnRedis()
+    server.start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def seldom(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only wakes can make it in time."""
+    monkeypatch.setattr(module, "POLL", 60.0)
+    monkeypatch.setattr(hub, "RETRY", 0.05)
+
+
+class Publisher:
+    """Another process, without an event loop of its own."""
+
+    def __init__(self, layers: dict[str, Any]) -> None:
+        database = {
+            key: connection.settings_dict[key] for key in ("ENGINE", "NAME", "USER", "PASSWORD", "HOST", "PORT")
+        }
+        database["OPTIONS"] = {"timeout": 20} if connection.vendor == "sqlite" else {}
+        told = {"TEST_DATABASE": json.dumps(database, default=str), "TEST_LAYERS": json.dumps(layers)}
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", PUBLISHER],
+            env={**os.environ, **told},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            bufsize=1,
+        )
+
+    def publish(self, *numbers: int) -> None:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(f"{list(numbers)}\n")
+        assert self._process.stdout.readline() == "done\n"
+
+    def end(self) -> int:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        try:
+            return self._process.wait(20)
+        finally:
+            self._process.kill()
+            if self._process.stdout is not None:
+                self._process.stdout.close()
+
+
+@contextmanager
+def publisher(layers: dict[str, Any]) -> Iterator[Publisher]:
+    process = Publisher(layers)
+    try:
+        yield process
+    finally:
+        process.end()
+
+
+def layers(redis: OwnRedis, backend: str = PUBSUB) -> dict[str, Any]:
+    return {"default": {"BACKEND": backend, "CONFIG": {"hosts": [f"redis://127.0.0.1:{redis.port}/0"]}}}
+
+
+class Heard(list[int]):
+    """The numbers that arrived."""
+
+    def __init__(self) -> None:
+        self.delays: list[float] = []
+
+    def __call__(self, event: Event) -> None:
+        number, said = event.payload["uri"].removeprefix("test://").split("/")
+        self.append(int(number))
+        self.delays.append(time.monotonic() - float(said))
+
+
+def feeds_on(executor: LaneExecutor) -> Feeds:
+    return Feeds(executor=lambda: executor, layer=lambda: hub.find_layer("default"), keep=lambda: 600)
+
+
+@pytest.mark.parametrize("backend", [PUBSUB, QUEUES])
+def test_what_a_process_without_a_loop_says_arrives_in_order(
+    backend: str, redis: OwnRedis, settings: Any, seldom: None
+) -> None:
+    settings.CHANNEL_LAYERS = layers(redis, backend)
+    channel_layers.backends = {}
+
+    async def main(executor: LaneExecutor) -> None:
+        heard = Heard()
+        await feeds_on(executor).here().follow("changes:default", heard)
+        with publisher(settings.CHANNEL_LAYERS) as other:
+            for first in range(0, 100, 10):
+                await asyncio.to_thread(other.publish, *range(first, first + 10))
+            await eventually(lambda: len(heard) == 100)
+        assert heard == list(range(100))
+
+    serve(main)
+
+
+def test_what_is_said_last_before_a_process_ends_is_heard(redis: OwnRedis, settings: Any, seldom: None) -> None:
+    settings.CHANNEL_LAYERS = layers(redis)
+    channel_layers.backends = {}
+
+    async def main(executor: LaneExecutor) -> None:
+        heard = Heard()
+        await feeds_on(executor).here().follow("changes:default", heard)
+        other = Publisher(settings.CHANNEL_LAYERS)
+        await asyncio.to_thread(other.publish, 1)
+        assert await asyncio.to_thread(other.end) == 0
+        await eventually(lambda: heard == [1])
+
+    serve(main)
+
+
+def test_a_restart_of_redis_delays_and_loses_nothing(
+    redis: OwnRedis, settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "POLL", 0.2)
+    settings.CHANNEL_LAYERS = layers(redis)
+    channel_layers.backends = {}
+
+    async def main(executor: LaneExecutor) -> None:
+        heard = Heard()
+        await feeds_on(executor).here().follow("changes:default", heard)
+        with publisher(settings.CHANNEL_LAYERS) as other:
+            await asyncio.to_thread(other.publish, 0)
+            await eventually(lambda: heard == [0])
+            await asyncio.to_thread(redis.stop)
+            await asyncio.to_thread(other.publish, *range(1, 10))
+            await eventually(lambda: len(heard) == 10)
+            await asyncio.to_thread(redis.start)
+            monkeypatch.setattr(module, "POLL", 60.0)
+            # The layer joins again by itself, some time later; from then on wakes arrive.
+            number = 10
+            while len(heard) < number:
+                number += 1
+                await asyncio.to_thread(other.publish, number - 1)
+                await asyncio.sleep(0.05)
+            number += 1
+            await asyncio.to_thread(other.publish, number - 1)
+            await eventually(lambda: len(heard) == number)
+        assert heard == list(range(number))
+
+    serve(main, within=40)
