@@ -20,7 +20,10 @@ class Provider:
 
     @property
     def version(self) -> Hashable:
-        """Changes whenever what it lists may have changed."""
+        """Changes whenever what it lists may have changed; clients are told then. The same in every process, by `repr`.
+
+        Read once a second while a client listens, on a thread: it may ask the database.
+        """
         return 0
 
     async def tools(self, ctx: Context) -> Iterable[Tool]:

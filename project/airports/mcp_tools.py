@@ -15,7 +15,7 @@ from django.db import transaction
 from django.db.models import Avg, Count, Q
 from pydantic import Field
 
-from mcp_django import Context, ToolError, completion, prompt, resource, tool
+from mcp_django import Context, ToolError, completion, prompt, publish_changes, resource, tool
 from project.airports.models import Airport, Country, Stop, Trip
 from project.airports.shapes import (
     AirportInfo,
@@ -168,6 +168,15 @@ async def countries() -> dict[str, Any]:
 async def airport(code: str) -> dict[str, Any]:
     """One airport, by IATA or ICAO code."""
     return asdict(AirportInfo.of(await find_airport(code)))
+
+
+def uris_of(airport: Airport) -> list[str]:
+    """Where an airport can be read: by either code."""
+    return [f"airport://{code}" for code in (airport.iata, airport.icao) if code]
+
+
+# Who subscribed to an airport is told when it is saved or deleted, in the admin for example.
+publish_changes(Airport, uris_of, "airports://countries", list_changed=False)
 
 
 # Prompts: what a user may pick to begin a conversation.

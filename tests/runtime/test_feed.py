@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
+from asgiref.sync import async_to_sync
 from django.db import OperationalError, connections, transaction
 
 from mcp_django.models import EventSequence, StreamEvent
@@ -243,6 +244,20 @@ def test_a_sequence_that_went_back_is_followed_from_there() -> None:
         following.stop()
 
     following_from = LOG.head() + 5
+    run(main)
+
+
+def test_a_resume_from_beyond_the_end_hears_what_comes_next(seldom: None) -> None:
+    async def main(feeds: Feeds) -> None:
+        [event] = await feeds.publish(Draft("a", "message", 0))
+        heard, ahead = Heard(), Heard()
+        await feeds.here().follow("a", heard, after=event.seq + 1000)
+        [later] = await asyncio.to_thread(append, Draft("a", "message", 1))
+        # Of this one the client has heard on another worker.
+        await feeds.here().follow("a", ahead, after=later.seq)
+        await feeds.publish(Draft("a", "message", 2))
+        await eventually(lambda: (heard, ahead) == ([1, 2], [2]))
+
     run(main)
 
 
@@ -636,6 +651,42 @@ def test_a_thread_without_a_loop_wakes_other_processes(layer: Layer, seldom: Non
 
         await asyncio.to_thread(work)
         await eventually(lambda: heard == [1])
+
+    two(main, layer)
+
+
+def test_a_request_whose_loop_ends_with_it_reaches_everybody(layer: Layer, seldom: None) -> None:
+    async def main(ours: Feeds, theirs: Feeds) -> None:
+        here, there = Heard(), Heard()
+        await ours.here().follow("a", here)
+        await theirs.here().follow("a", there)
+
+        def request() -> None:
+            async_to_sync(theirs.publish)(Draft("a", "message", 1))
+            connections.close_all()
+
+        await asyncio.to_thread(request)
+        await eventually(lambda: (here, there) == ([1], [1]))
+
+    two(main, layer)
+
+
+def test_inside_a_transaction_of_its_thread_publishing_waits_for_the_commit(layer: Layer, seldom: None) -> None:
+    async def main(ours: Feeds, theirs: Feeds) -> None:
+        heard = Heard()
+        await ours.here().follow("a", heard)
+
+        def command() -> None:
+            with transaction.atomic():
+                async_to_sync(theirs.publish)(Draft("a", "message", "lost"))
+                transaction.set_rollback(True)
+            with transaction.atomic():
+                async_to_sync(theirs.publish)(Draft("a", "message", "kept"))
+                assert layer.sent == []
+            connections.close_all()
+
+        await asyncio.to_thread(command)
+        await eventually(lambda: heard == ["kept"])
 
     two(main, layer)
 
