@@ -182,7 +182,7 @@ def listens() -> Listens:
 @functools.cache
 def pages() -> SitePages:
     """The pages that people are sent to, and come back from."""
-    return SitePages(conf.secret_keys(), executor=executor, feeds=feeds)
+    return SitePages(conf.secret_keys(), executor=log_executor, feeds=feeds)
 
 
 def ports(alias: str = "default") -> Ports:

@@ -1,7 +1,6 @@
 """What a handler is given: who asks, and the ways to talk back while it runs."""
 
 import asyncio
-import secrets
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -264,21 +263,13 @@ class Context:
         Raises MissingClientCapability when the client opens no pages, Unanswered when nobody comes back in time, or
         when the caller is no user of the site.
         """
-        if not is_address(url):
+        if is_address(url):
+            question = url_question(self._call.revision, message, url, key)
+        else:
             self.require_no_transaction()
-            return await self._visit(message, url, key)
-        elicitation_id = secrets.token_urlsafe(16) if self._call.revision.elicitation_id else None
-        answer: Answer[None] = await self._ask(url_question(message, url, elicitation_id, key))
-        return answer
-
-    async def _visit(self, message: str, target: Any, key: str | None) -> Answer[None]:
-        if not hasattr(self, "_pages"):
-            self._pages = Counter[str]()
-        name = key or str(message)
-        self._pages[name] += 1
-        number = self._pages[name]
-        question = page_question(self._call, self._talk(), message, target, key=key, number=number)
-        answer: Answer[None] = await self._ask(await self._here(question))
+            self._pages: Counter[str] = getattr(self, "_pages", None) or Counter()
+            question = await self._here(page_question(self._call, self._talk(), message, url, key=key, met=self._pages))
+        answer: Answer[None] = await self._ask(question)
         return answer
 
     async def sample(

@@ -1,6 +1,7 @@
 """Asking the person in front of the client (client/elicitation): to fill in a form, or to open a page."""
 
 import secrets
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Any
 from urllib.parse import urlsplit
@@ -93,15 +94,17 @@ def _action(raw: Any) -> str:
     return str(action)
 
 
-def url_question(message: str, url: str, elicitation_id: str | None, key: str | None) -> Question:
-    """Ask the user to open a page (URL mode). Accepting means consent to open it, not that it is done."""
+def url_question(revision: Revision, message: str, url: str, key: str | None, id: str | None = None) -> Question:
+    """Ask the user to open a page (URL mode). Accepting means consent to open it, not that it is done. The `id` is a
+    fresh one if none is given, in the revisions that have it.
+    """
 
     def read(raw: Any) -> Answer[None]:
         return Answer(_action(raw))
 
     params = {"mode": "url", "message": str(message), "url": url}
-    if elicitation_id is not None:
-        params["elicitationId"] = elicitation_id
+    if revision.elicitation_id:
+        params["elicitationId"] = id or secrets.token_urlsafe(16)
     return Question("elicitation/create", params, _URL, read, key)
 
 
@@ -116,10 +119,10 @@ def is_address(url: Any) -> bool:
 
 
 async def page_question(
-    call: Call, talk: Conversation, message: str, target: Any, *, key: str | None, number: int
+    call: Call, talk: Conversation, message: str, target: Any, *, key: str | None, met: Counter[str]
 ) -> Question:
-    """Ask the user to open a page of the site, and to come back from it. The `number` tells apart the times that the
-    same page is asked for in one call.
+    """Ask the user to open a page of the site, and to come back from it. `met` tells how often this call has asked
+    under each name.
     """
     pages = call.server.ports.pages
     if pages is None:
@@ -131,8 +134,10 @@ async def page_question(
         id = secrets.token_urlsafe(16)
         return [id, await call.server.executor.attend(pages.address, call, target, id, ttl=ttl)]
 
+    name = key or str(message)
+    met[name] += 1
     # The rounds that follow are about the same visit.
-    id, url = await talk.once(f"elicit_url:{key or message}:{number}", make)
+    id, url = await talk.once(f"elicit_url:{name}:{met[name]}", make)
 
     async def read(raw: Any) -> Answer[None]:
         action = _action(raw)
@@ -147,7 +152,7 @@ async def page_question(
                 await call.outbox.put(jsonrpc.notification(COMPLETE, {"elicitationId": id}))
         return Answer(action)
 
-    question = url_question(message, url, id if call.revision.elicitation_id else None, key)
+    question = url_question(call.revision, message, url, key, id)
     return question._replace(
         read=read, identity=[str(message), f"{target}" if isinstance(target, str) else ""], read_again=question.read
     )

@@ -14,7 +14,7 @@ from tests.runtime.serving import eventually, real_threads, serve
 
 def worker(executor: LaneExecutor, *secrets: str) -> tuple[SitePages, Feeds]:
     """The pages of one process, which hears of others by the log alone."""
-    feeds = Feeds(executor=lambda: executor, layer=lambda: None)
+    feeds = Feeds(executor=lambda: executor, layer=lambda: None, keep=lambda: 600)
     return SitePages(secrets or ["key"], executor=lambda: executor, feeds=lambda: feeds), feeds
 
 
