@@ -9,7 +9,7 @@ from . import signals
 
 
 class MCPConfig(AppConfig):
-    """Registers the system checks, then imports what the project's apps serve."""
+    """Registers the system checks, listens for permissions that change, and imports what the project's apps serve."""
 
     name = "mcp_django"
     label = "mcp_django"
@@ -17,10 +17,12 @@ class MCPConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        # The checks register themselves when they are imported, which needs the app registry.
+        # The checks register themselves when they are imported, which needs the app registry, as the others do.
         from . import checks, conf, discovery  # noqa: F401
+        from .notifications import rights
 
         signals.session_closed.connect(_tell_other_processes, dispatch_uid="mcp_django.apps")
+        rights.connect()
         discovery.autodiscover(conf.autodiscover_modules())
 
 

@@ -19,6 +19,7 @@ from django.utils.module_loading import import_string
 from . import conf
 from .auth.authenticate import Authenticator
 from .auth.policy import Policy
+from .auth.principal import FRESH, forget_rights
 from .auth.verifiers import PersonalTokenVerifier, Verifier, as_verifier
 from .conf.options import Limits
 from .conf.project import middleware
@@ -31,6 +32,8 @@ from .runtime.executor import LaneExecutor
 from .runtime.feeds import Feeds
 from .runtime.hub import find_layer
 from .runtime.lifecycle import Lifecycle
+from .runtime.list_watch import ListWatch
+from .runtime.lists import SessionLists
 from .runtime.observer import CallObserver
 from .runtime.once import DatabaseLedger
 from .runtime.replies import LoggedReplies
@@ -139,6 +142,9 @@ def feeds() -> Feeds:
         executor=log_executor,
         layer=lambda: find_layer(conf.get_settings().channel_layer),
         keep=lambda: conf.get_settings().limits.event_ttl,
+        watch=lambda feeds: ListWatch(
+            feeds.publish, server=get_server, executor=executor, forget_rights=forget_rights, settled_after=FRESH
+        ),
     )
 
 
@@ -185,6 +191,7 @@ def _make_ports(alias: str) -> Ports:
         translate=translate,
         observer=CallObserver(executor(), find_tracing()),
         changes=LoggedChanges(alias, feeds=feeds(), executor=executor(), listens=listens(), most=limits.subscriptions),
+        lists=SessionLists(executor()),
     )
 
 

@@ -90,21 +90,31 @@ def local_principal(user: Any = None) -> Principal:
     return Principal(issuer=LOCAL, subject=LOCAL, user=user, kind=LOCAL)
 
 
+def forget_rights() -> None:
+    """Ask anew what users may do, in this process: something was granted or taken away."""
+    _Rights.changes += 1
+
+
 class _Rights:
     """What one user may do, as far as it was asked in the last moments."""
 
-    __slots__ = ("_answers", "_until", "_user")
+    __slots__ = ("_answers", "_changes", "_until", "_user")
+    changes = 0
+    """How often this process has heard that rights changed."""
 
     def __init__(self, user: Any) -> None:
         self._user = user
         self._answers: dict[str, bool] = {}
-        self._until = monotonic() + FRESH
+        self._until, self._changes = monotonic() + FRESH, self.changes
 
     def known(self, permission: str) -> bool | None:
-        return None if monotonic() >= self._until else self._answers.get(permission)
+        return self._answers.get(permission) if self._is_fresh() else None
+
+    def _is_fresh(self) -> bool:
+        return self._changes == self.changes and monotonic() < self._until
 
     def ask(self, permission: str) -> bool:
-        if monotonic() >= self._until:
+        if not self._is_fresh():
             self._renew()
         user = self._user
         answer = self._answers[permission] = user is not None and bool(user.has_perm(permission))
@@ -112,7 +122,8 @@ class _Rights:
 
     def _renew(self) -> None:
         """A user object remembers its permissions for as long as it lives, so that another one has to be asked."""
-        user, self._answers, self._until = self._user, {}, monotonic() + FRESH
+        user, self._answers = self._user, {}
+        self._until, self._changes = monotonic() + FRESH, self.changes
         if getattr(user, "pk", None) is not None:
             # Not type(user): that of a lazy object is the wrapper.
             self._user = user.__class__._default_manager.filter(pk=user.pk).first()

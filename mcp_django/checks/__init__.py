@@ -7,12 +7,13 @@ E004  a declaration that could not be registered
 E005  asgiref is older than what sync handlers need
 E006  something is declared for a server that the setting does not have
 E007  a dotted path of MCP that cannot be imported
+E008  the channel layer that MCP names is not described
 W001  without AUTH and without DEBUG every request is refused
 W002  AUTH = "none" without DEBUG
 W003  no channel layer, or one that reaches one process only (with --deploy)
 W004  SQLite with settings that concurrent writers trip over (with --deploy)
 W005  persistent connections that pile up under ASGI (with --deploy)
-W006  a connection pool with fewer connections than there are lanes (with --deploy)
+W006  a connection pool with fewer connections than there are threads for them (with --deploy)
 W007  whoever logs in may register OAuth clients
 W008  an endpoint whose path is doubled, as in /mcp/mcp
 I001  RedisChannelLayer, where RedisPubSubChannelLayer is sturdier (with --deploy)

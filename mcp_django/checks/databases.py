@@ -9,6 +9,7 @@ from django.core.checks import CheckMessage, Warning, register
 
 from .. import conf
 from ..conf.project import databases, serves_asgi
+from ..wiring import LOG_LANES
 
 SQLITE = ("sqlite3", "spatialite")
 WAL = re.compile(r"journal_mode\W+wal\b", re.IGNORECASE)
@@ -86,11 +87,12 @@ def _pool(alias: str, options: Mapping[str, Any]) -> CheckMessage | None:
     given = pool if isinstance(pool, Mapping) else {}
     most = given.get("max_size") or given.get("min_size", POOL_SIZE)
     lanes = conf.get_settings().limits.lanes
-    if not isinstance(most, int) or most >= lanes:
+    if not isinstance(most, int) or most >= lanes + LOG_LANES:
         return None
     return Warning(
         f'DATABASES["{alias}"]["OPTIONS"]["pool"] has {most} connections at most, and MCP["LIMITS"]["LANES"] lets '
-        f"{lanes} calls of a process use the database at once: under load they wait for a connection, and then fail.",
+        f"{lanes} calls of a process use the database at once, besides {LOG_LANES} for the event log: under load they "
+        "wait for a connection, and then fail.",
         hint=f'Set "pool": {{"max_size": {lanes + 4}}}, or fewer lanes.',
         id="mcp_django.W006",
     )

@@ -15,9 +15,9 @@ def databases() -> dict[str, Mapping[str, Any]]:
     return _entries("DATABASES")
 
 
-def channel_layer() -> Mapping[str, Any] | None:
-    """The default entry of CHANNEL_LAYERS; None when there is none."""
-    return _entries("CHANNEL_LAYERS").get("default")
+def channel_layer(alias: str) -> Mapping[str, Any] | None:
+    """An entry of CHANNEL_LAYERS; None when there is none."""
+    return _entries("CHANNEL_LAYERS").get(alias)
 
 
 def middleware() -> Iterator[tuple[str, Any]]:

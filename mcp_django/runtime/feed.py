@@ -8,8 +8,8 @@ is told follows the numbers: each event once, in order, whichever side was first
 import asyncio
 import contextvars
 import logging
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, Protocol, TypeVar
 
 from ..server.ports import Executor
 from .events import Event, EventLog
@@ -29,9 +29,23 @@ LINGER = 1.0
 PAGE = 1000
 MOST_HELD = 10_000
 """Events that wait for a missing one."""
+LIST_CHANGED = "list_changed"
 
 Sink = Callable[[Event], None]
 """Called on the loop, in the order of the numbers. It must neither block nor raise."""
+
+
+class Watch(Protocol):
+    """What looks, while something is followed, for changes that nobody tells of. `ListWatch` is one."""
+
+    def look(self, topics: Collection[str]) -> None:
+        """These topics are followed. Called once every POLL seconds."""
+
+    def hear(self, event: Event) -> None:
+        """Somebody says `list_changed`."""
+
+    def close(self) -> None:
+        """Nothing is followed any more."""
 
 
 class Following:
@@ -90,9 +104,17 @@ class Following:
 class Feed:
     """Follows the log on one event loop while somebody follows a topic."""
 
-    def __init__(self, log: EventLog, executor: Callable[[], Executor], layer: Callable[[], Any], voice: Voice) -> None:
+    def __init__(
+        self,
+        log: EventLog,
+        executor: Callable[[], Executor],
+        layer: Callable[[], Any],
+        voice: Voice,
+        watch: Watch | None = None,
+    ) -> None:
         """`layer` gives the channel layer over which other processes are heard, or None; to them speaks `voice`."""
         self._log, self._executor, self._layer, self.voice = log, executor, layer, voice
+        self._watch = watch
         self.position = 0
         """The number up to which everything has been told."""
         self._topics: dict[str, tuple[Following, ...]] = {}
@@ -127,6 +149,9 @@ class Feed:
             if after is None:
                 following._go_live(self.position)
                 return following
+            if after > self.position:
+                # Heard of elsewhere, and not here yet; or of a log that has gone back since.
+                after = min(after, await self._run(self._log.head))
             following._position, upto = after, self.position
             while following._position < upto and not following.stopped:
                 page = await self._run(self._log.read, following._position, topic=topic, most=PAGE)
@@ -201,6 +226,8 @@ class Feed:
     def _ended(self) -> None:
         self._tail, self._live, self._asked = None, False, asyncio.Event()
         self._held.clear()
+        if self._watch is not None:
+            self._watch.close()
         ready, self._ready = self._ready, None
         if ready is not None:
             ready.cancel()
@@ -224,6 +251,8 @@ class Feed:
                 complained = False
             if self._topics:
                 alone_since = None
+                if self._watch is not None:
+                    self._watch.look(self._topics)
             elif alone_since is None:
                 alone_since = loop.time()
             elif loop.time() - alone_since >= LINGER:
@@ -291,6 +320,8 @@ class Feed:
             return
         self.position = event.seq
         self._held.pop(event.seq, None)
+        if event.kind == LIST_CHANGED and self._watch is not None:
+            self._watch.hear(event)
         for following in self._topics.get(event.topic, ()):
             following._receive(event)
 

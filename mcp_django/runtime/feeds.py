@@ -18,7 +18,7 @@ from ..models import StreamEvent
 from ..protocol.jsonrpc import dumps
 from ..server.ports import Executor
 from .events import Draft, Event, EventLog
-from .feed import Feed, run_apart
+from .feed import Feed, Watch, run_apart
 from .hub import Crier, Voice
 
 logger = logging.getLogger("mcp_django.events")
@@ -69,11 +69,18 @@ class Feeds:
     """The feeds of this process, one for each event loop, and the way into the log. There is one for a process."""
 
     def __init__(
-        self, *, executor: Callable[[], Executor], layer: Callable[[], Any], keep: Callable[[], float]
+        self,
+        *,
+        executor: Callable[[], Executor],
+        layer: Callable[[], Any],
+        keep: Callable[[], float],
+        watch: Callable[["Feeds"], Watch] | None = None,
     ) -> None:
         """`executor` gives lanes that no handler can hold: calls wait for what is published while they have one.
-        `layer` gives the channel layer that wakes other processes, or None; `keep` the seconds that events stay."""
-        self._executor, self._layer, self._keep = executor, layer, keep
+        `layer` gives the channel layer that wakes other processes, or None; `keep` the seconds that events stay;
+        `watch` makes what looks for changes while a feed is followed.
+        """
+        self._executor, self._layer, self._keep, self._watch = executor, layer, keep, watch
         self._appended, self._next_purge = 0, 0.0
         self._log = EventLog()
         self._crier = Crier(layer)
@@ -87,7 +94,8 @@ class Feeds:
             feed = self._feeds.get(loop)
             if feed is None:
                 voice = Voice(self._layer, left=self._crier.say)
-                feed = self._feeds[loop] = Feed(self._log, self._executor, self._layer, voice)
+                watch = None if self._watch is None else self._watch(self)
+                feed = self._feeds[loop] = Feed(self._log, self._executor, self._layer, voice, watch)
             return feed
 
     async def publish(self, *drafts: Draft) -> list[Event]:

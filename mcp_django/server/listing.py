@@ -2,14 +2,18 @@
 
 A list that looks the same for everybody is encoded once for each revision and page. Where permissions decide, it is
 encoded once for each set of primitives that somebody may see. Lists with provided primitives are gathered anew.
+
+What a session is given is remembered by its digest, so that it can be told of what changed while it had no stream.
 """
 
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Coroutine
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..protocol import jsonrpc
+from ..protocol.revisions import Era
 from .call import Call
 from .context import Context
 from .pagination import cursor, position
@@ -34,10 +38,19 @@ class Kind(NamedTuple):
     capability: str
 
 
+TOOLS = Kind("tools", "tools", "tools")
+RESOURCES = Kind("resources", "resources", "resources")
+TEMPLATES = Kind("templates", "resourceTemplates", "resources")
+PROMPTS = Kind("prompts", "prompts", "prompts")
+KINDS = (TOOLS, RESOURCES, TEMPLATES, PROMPTS)
+
+
 class Encoded(NamedTuple):
     """A whole result, encoded before."""
 
     raw: bytes
+    digest: str = ""
+    """Of the whole list, on the first page of a revision with sessions."""
 
     def decoded(self) -> dict[str, Any]:
         value: dict[str, Any] = jsonrpc.loads(self.raw)
@@ -51,6 +64,42 @@ class Listings:
         self._server = server
         self._pages: OrderedDict[tuple[Any, ...], Encoded] = OrderedDict()
         self._guarded: dict[str, tuple[int, list[Primitive]]] = {}
+
+    def give(self, call: Call, kind: Kind) -> Encoded | Coroutine[Any, Any, Encoded]:
+        """The page that the call asks for, for its client. What a session is given is remembered."""
+        page = self.page(call, kind)
+        if call.session is None or not call.connection.streams or "cursor" in call.params:
+            return page
+        if isinstance(page, Encoded):
+            self._remember(call, kind, page)
+            return page
+        return self._given(call, kind, page)
+
+    async def _given(self, call: Call, kind: Kind, coming: Coroutine[Any, Any, Encoded]) -> Encoded:
+        page = await coming
+        self._remember(call, kind, page)
+        return page
+
+    def _remember(self, call: Call, kind: Kind, page: Encoded) -> None:
+        session = call.session
+        if session is not None and session.lists.get(kind.collection) != page.digest:
+            session.lists[kind.collection] = page.digest
+            self._server.ports.lists.keep(session)
+
+    async def stale(self, call: Call) -> list[str]:
+        """The kinds of lists, "tools", "resources" or "prompts", that are not any more what the session of `call` was
+        given last, by whichever process, before a deploy or after it.
+        """
+        if call.session is None:
+            return []
+        given, changed = await self._server.ports.lists.given(call.session), dict[str, None]()
+        for kind in KINDS:
+            digest = given.get(kind.collection)
+            if digest is not None:
+                page = self.page(call, kind)
+                if (page if isinstance(page, Encoded) else await page).digest != digest:
+                    changed[kind.capability] = None
+        return list(changed)
 
     def page(self, call: Call, kind: Kind) -> Encoded | Coroutine[Any, Any, Encoded]:
         """The page that the call asks for."""
@@ -116,7 +165,11 @@ class Listings:
         size = self._server.options.page_size or len(items)
         page = items[start : start + size]
         body: dict[str, Any] = {kind.field: [item.listed(call.revision) for item in page]}
+        digest = ""
+        if after is None and call.revision.era is Era.HANDSHAKE:
+            rest = [item.listed(call.revision) for item in items[size:]]
+            digest = blake2b(jsonrpc.dumps([body, rest]), digest_size=12).hexdigest()
         if start + size < len(items):
             owner = call.principal.key if private else EVERYBODY
             body["nextCursor"] = cursor(call, kind.collection, owner, page[-1].key)
-        return Encoded(jsonrpc.dumps(call.era.dress(call, body, private=private)))
+        return Encoded(jsonrpc.dumps(call.era.dress(call, body, private=private)), digest)

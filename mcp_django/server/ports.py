@@ -5,7 +5,7 @@ Nothing in the engine imports the implementations.
 """
 
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -164,6 +164,26 @@ class InProcess:
 
     async def forward(self, session: "Session", response: jsonrpc.Response) -> None:
         return None
+
+
+class ListMemory(Protocol):
+    """What lists sessions were given."""
+
+    def keep(self, session: "Session") -> None:
+        """Remember `session.lists`, beside what other processes gave it. Does not wait."""
+
+    async def given(self, session: "Session") -> Mapping[str, str]:
+        """The digests of what it was given last, by the kind of list."""
+
+
+class Forgetful:
+    """The ListMemory of a server that remembers nothing."""
+
+    def keep(self, session: "Session") -> None:
+        return None
+
+    async def given(self, session: "Session") -> Mapping[str, str]:
+        return {}
 
 
 class Sealer(Protocol):

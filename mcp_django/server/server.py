@@ -26,9 +26,11 @@ from .ports import (
     Changes,
     ExceptionTable,
     Executor,
+    Forgetful,
     InProcess,
     Ledger,
     Lifespan,
+    ListMemory,
     Observer,
     Replies,
     Sealer,
@@ -59,6 +61,7 @@ class Ports:
     """Turns a framework's exception into one of ours."""
     observer: Observer = field(default_factory=Unobserved)
     replies: Replies = field(default_factory=InProcess)
+    lists: ListMemory = field(default_factory=Forgetful)
     changes: Changes | None = None
     """Where the server learns what changed; None when nobody tells it, so that it offers no subscriptions."""
 

@@ -29,6 +29,7 @@ class Session:
         "in_flight",
         "initialized",
         "key",
+        "lists",
         "log_level",
         "owner",
         "pk",
@@ -62,6 +63,8 @@ class Session:
         """Calls being served here, by request id."""
         self.streams = 0
         """Streams of its own, without a call, that its client reads here."""
+        self.lists: dict[str, str] = {}
+        """Kind of list → digest of what this process gave the client last."""
         self.touched = 0.0
         """Monotonic time of the last write of `last_seen`; the store's."""
         self._asked: dict[jsonrpc.Id, asyncio.Future[jsonrpc.Response]] = {}

@@ -246,6 +246,20 @@ def test_a_sequence_that_went_back_is_followed_from_there() -> None:
     run(main)
 
 
+def test_a_resume_from_beyond_the_end_hears_what_comes_next(seldom: None) -> None:
+    async def main(feeds: Feeds) -> None:
+        [event] = await feeds.publish(Draft("a", "message", 0))
+        heard, ahead = Heard(), Heard()
+        await feeds.here().follow("a", heard, after=event.seq + 1000)
+        [later] = await asyncio.to_thread(append, Draft("a", "message", 1))
+        # Of this one the client has heard on another worker.
+        await feeds.here().follow("a", ahead, after=later.seq)
+        await feeds.publish(Draft("a", "message", 2))
+        await eventually(lambda: (heard, ahead) == ([1, 2], [2]))
+
+    run(main)
+
+
 def go_back(by: int) -> None:
     last = EventSequence.objects.get().last - by
     StreamEvent.objects.filter(seq__gt=last).delete()

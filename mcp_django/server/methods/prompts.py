@@ -9,15 +9,13 @@ from ..ask import InputRequired
 from ..call import Call
 from ..context import Context
 from ..invoke import permit, run_primitive
-from ..listing import Encoded, Kind
+from ..listing import PROMPTS, Encoded
 from ..primitives import Prompt
 from ..results import prompt_result
 
-PROMPTS = Kind("prompts", "prompts", "prompts")
-
 
 def list_prompts(call: Call) -> Encoded | Coroutine[Any, Any, Encoded]:
-    return call.server.listings.page(call, PROMPTS)
+    return call.server.listings.give(call, PROMPTS)
 
 
 async def get(call: Call) -> dict[str, Any]:

@@ -10,20 +10,17 @@ from ..ask import InputRequired
 from ..call import Call
 from ..context import Context
 from ..invoke import permit, run_primitive
-from ..listing import Encoded, Kind
+from ..listing import RESOURCES, TEMPLATES, Encoded
 from ..primitives import Resource, ResourceTemplate
 from ..results import read_result
 
-RESOURCES = Kind("resources", "resources", "resources")
-TEMPLATES = Kind("templates", "resourceTemplates", "resources")
-
 
 def list_resources(call: Call) -> Encoded | Coroutine[Any, Any, Encoded]:
-    return call.server.listings.page(call, RESOURCES)
+    return call.server.listings.give(call, RESOURCES)
 
 
 def list_templates(call: Call) -> Encoded | Coroutine[Any, Any, Encoded]:
-    return call.server.listings.page(call, TEMPLATES)
+    return call.server.listings.give(call, TEMPLATES)
 
 
 async def read(call: Call) -> dict[str, Any]:

@@ -9,14 +9,12 @@ from ...protocol.revisions import Era
 from ..call import Call
 from ..context import Context
 from ..invoke import call_tool, permit
-from ..listing import Encoded, Kind
+from ..listing import TOOLS, Encoded
 from ..primitives import Tool
-
-TOOLS = Kind("tools", "tools", "tools")
 
 
 def list_tools(call: Call) -> Encoded | Coroutine[Any, Any, Encoded]:
-    return call.server.listings.page(call, TOOLS)
+    return call.server.listings.give(call, TOOLS)
 
 
 def call_(call: Call) -> Coroutine[Any, Any, dict[str, Any]]:

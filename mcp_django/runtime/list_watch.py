@@ -1,0 +1,156 @@
+"""Notices that what servers list has changed, while somebody in this process wants to know.
+
+Looked at once a second: the version of the registry, where code registers at run time, and those of the providers. What
+one process has noticed of a provider others need not say again, so it carries the provider's version. Permissions are
+told by signals where they change (`notifications.rights`); other processes believe the old ones for some seconds, so
+that this is said a second time when none does any more.
+"""
+
+import asyncio
+import contextvars
+import logging
+import secrets
+from collections.abc import Awaitable, Callable, Collection
+from hashlib import blake2b
+from typing import Any
+
+from ..server.ports import Executor
+from ..server.server import Server
+from .events import Draft, Event
+from .feed import run_apart
+
+logger = logging.getLogger("mcp_django.events")
+
+CHANGES = "changes:"
+"""What the topics of servers begin with."""
+KINDS = {"tools": ("tools",), "resources": ("resources", "templates"), "prompts": ("prompts",)}
+"""Kinds of lists, and the registry's collections that are in them."""
+SPREAD = 2000
+"""Milliseconds over which processes spread what they would otherwise say at the same moment."""
+
+Publish = Callable[..., Awaitable[Any]]
+
+
+class _Seen:
+    """What a server listed when it was last looked at."""
+
+    __slots__ = ("collections", "provided", "version")
+
+    def __init__(self, server: Server) -> None:
+        self.version = server.registry.version
+        self.collections = _collections(server)
+        self.provided: str | None = None
+
+
+class ListWatch:
+    """The watch of one feed."""
+
+    def __init__(
+        self,
+        publish: Publish,
+        *,
+        server: Callable[[str], Server],
+        executor: Callable[[], Executor],
+        forget_rights: Callable[[], None],
+        settled_after: float,
+    ) -> None:
+        """`server` finds a server by its alias; `settled_after` seconds no process believes in old permissions."""
+        self._publish, self._server, self._executor = publish, server, executor
+        self._forget_rights, self._settled_after = forget_rights, settled_after
+        self._seen: dict[str, _Seen] = {}
+        self._heard: dict[str, str] = {}
+        """Alias → versions of its providers that somebody has told of."""
+        self._settling: dict[tuple[str, str, Any], asyncio.TimerHandle] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._reading: set[str] = set()
+
+    def look(self, topics: Collection[str]) -> None:
+        """Look at the servers whose changes are followed; these are the topics that are. Called on the loop."""
+        aliases = {topic.removeprefix(CHANGES) for topic in topics if topic.startswith(CHANGES)}
+        for alias in self._seen.keys() - aliases:
+            del self._seen[alias]
+        for alias in aliases:
+            try:
+                self._look_at(alias, self._server(alias))
+            except Exception:
+                logger.exception("Whether the lists of the server %r have changed could not be found out", alias)
+
+    def hear(self, event: Event) -> None:
+        """A list changed, says somebody. Called on the loop."""
+        alias, said = event.topic.removeprefix(CHANGES), event.payload
+        version, rights = said.get("version"), said.get("rights")
+        if version is not None:
+            self._heard[alias] = version
+        if rights is None:
+            return
+        key = alias, said["kind"], said.get("user")
+        alarm = self._settling.pop(key, None)
+        if alarm is not None:
+            alarm.cancel()
+        if rights == "changed":
+            self._forget_rights()
+            later = self._settled_after + secrets.randbelow(SPREAD) / 1000
+            loop = asyncio.get_running_loop()
+            self._settling[key] = loop.call_later(later, self._settle, key, context=contextvars.Context())
+
+    def close(self) -> None:
+        """Nobody listens any more."""
+        for alarm in self._settling.values():
+            alarm.cancel()
+        self._settling.clear()
+        self._seen.clear()
+
+    def _settle(self, key: tuple[str, str, Any]) -> None:
+        alias, kind, user = key
+        del self._settling[key]
+        said = {"kind": kind, "rights": "settled"}
+        self._begin(self._say(alias, said if user is None else {**said, "user": user}))
+
+    def _look_at(self, alias: str, server: Server) -> None:
+        seen = self._seen.get(alias)
+        if seen is None:
+            seen = self._seen[alias] = _Seen(server)
+        elif seen.version != server.registry.version:
+            before, seen.version, seen.collections = seen.collections, server.registry.version, _collections(server)
+            changed = [kind for kind in KINDS if before[kind] != seen.collections[kind]]
+            self._begin(self._say(alias, *({"kind": kind} for kind in changed)))
+        if server.providers and alias not in self._reading:
+            self._reading.add(alias)
+            self._begin(self._look_at_providers(alias, server, seen))
+
+    async def _look_at_providers(self, alias: str, server: Server, seen: _Seen) -> None:
+        try:
+            # A version may be read from the database.
+            found = await run_apart(self._executor(), _version, server)
+        finally:
+            self._reading.discard(alias)
+        before, seen.provided = seen.provided, found
+        if before is None or before == found or self._heard.get(alias) == found:
+            return
+        offered = {name for provider in server.providers for name in provider.offers}
+        await self._say(alias, *({"kind": kind, "version": found} for kind in KINDS if kind in offered))
+
+    async def _say(self, alias: str, *payloads: dict[str, Any]) -> None:
+        await self._publish(*(Draft(f"{CHANGES}{alias}", "list_changed", payload) for payload in payloads))
+
+    def _begin(self, work: Any) -> None:
+        task = asyncio.get_running_loop().create_task(self._guarded(work), context=contextvars.Context())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _guarded(self, work: Awaitable[None]) -> None:
+        try:
+            await work
+        except Exception:
+            logger.exception("A change of lists could not be noticed or told")
+
+
+def _collections(server: Server) -> dict[str, tuple[Any, ...]]:
+    registry = server.registry
+    return {kind: tuple(item for name in names for item in getattr(registry, name)) for kind, names in KINDS.items()}
+
+
+def _version(server: Server) -> str:
+    """The versions of all providers, in one word that is the same in every process."""
+    versions = [provider.version for provider in server.providers]
+    return blake2b(repr(versions).encode(), digest_size=8).hexdigest()

@@ -1,0 +1,186 @@
+import asyncio
+from typing import Any
+
+import pytest
+
+from mcp_django import Provider, Server
+from mcp_django.runtime import feed as feed_module
+from mcp_django.runtime import list_watch as module
+from mcp_django.runtime.events import Draft, Event
+from mcp_django.runtime.executor import LaneExecutor
+from mcp_django.runtime.feeds import Feeds
+from mcp_django.runtime.list_watch import ListWatch
+
+from .serving import eventually, real_threads, serve
+
+pytestmark = real_threads
+TOPIC = "changes:default"
+
+
+class Stock(Provider):
+    """A source whose version a test sets."""
+
+    offers = frozenset({"tools", "prompts", "completions"})
+
+    def __init__(self) -> None:
+        self.number = 1
+        self.broken = False
+
+    @property
+    def version(self) -> int:
+        if self.broken:
+            raise RuntimeError("no version at the moment")
+        return self.number
+
+
+class Process:
+    """One of several, with a server and a feed of its own."""
+
+    def __init__(self, executor: LaneExecutor, *, settled_after: float = 0.05) -> None:
+        self.stock = Stock()
+        self.server = Server("tests", providers=[self.stock])
+        self.forgotten = 0
+        self.feeds = Feeds(
+            executor=lambda: executor,
+            layer=lambda: None,
+            keep=lambda: 600,
+            watch=lambda feeds: ListWatch(
+                feeds.publish,
+                server=lambda alias: self.server,
+                executor=lambda: executor,
+                forget_rights=self._forget,
+                settled_after=settled_after,
+            ),
+        )
+        self.heard: list[Any] = []
+
+    def _forget(self) -> None:
+        self.forgotten += 1
+
+    async def listen(self) -> Any:
+        return await self.feeds.here().follow(TOPIC, lambda event: self.heard.append(event.payload))
+
+    @property
+    def watch(self) -> ListWatch:
+        watch = self.feeds.here()._watch
+        assert isinstance(watch, ListWatch)
+        return watch
+
+    async def until_looked(self) -> None:
+        """Until the versions were read that are so now."""
+        await eventually(lambda: "default" in self.watch._seen)
+        seen = self.watch._seen["default"]
+        await eventually(lambda: seen.provided == module._version(self.server))
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(feed_module, "POLL", 0.02)
+    monkeypatch.setattr(feed_module, "LINGER", 0.02)
+    monkeypatch.setattr(module, "SPREAD", 20)
+
+
+def test_what_is_registered_while_somebody_listens_is_told() -> None:
+    async def main(executor: LaneExecutor) -> None:
+        process = Process(executor)
+        await process.listen()
+        await process.until_looked()
+        process.server.tool(lambda: "", name="late")
+        await eventually(lambda: process.heard == [{"kind": "tools"}])
+        process.server.resource("a:{b}")(lambda b: b)
+        await eventually(lambda: process.heard[1:] == [{"kind": "resources"}])
+
+    serve(main)
+
+
+def test_a_provider_with_another_version_changes_the_lists_it_offers() -> None:
+    async def main(executor: LaneExecutor) -> None:
+        process = Process(executor)
+        await process.listen()
+        await process.until_looked()
+        process.stock.number = 2
+        await eventually(lambda: len(process.heard) == 2)
+        assert [said["kind"] for said in process.heard] == ["tools", "prompts"]
+
+    serve(main)
+
+
+def test_what_one_process_has_told_of_a_provider_another_does_not_repeat() -> None:
+    async def main(executor: LaneExecutor) -> None:
+        one, other = Process(executor), Process(executor)
+        for process in (one, other):
+            await process.listen()
+            await process.until_looked()
+        one.stock.number = 2
+        await eventually(lambda: len(other.heard) == 2)
+        other.stock.number = 2
+        await other.until_looked()
+        one.stock.number = other.stock.number = 3
+        await eventually(lambda: any(said["version"] == module._version(one.server) for said in other.heard))
+        await one.until_looked()
+        await other.until_looked()
+        assert [said["kind"] for said in other.heard[:2]] == ["tools", "prompts"]
+        assert other.heard[2]["version"] == module._version(one.server)
+
+    serve(main)
+
+
+def test_a_version_that_cannot_be_read_is_read_again(caplog: pytest.LogCaptureFixture) -> None:
+    async def main(executor: LaneExecutor) -> None:
+        process = Process(executor)
+        await process.listen()
+        await process.until_looked()
+        process.stock.broken = True
+        await eventually(lambda: "could not be noticed" in caplog.text)
+        process.stock.number, process.stock.broken = 2, False
+        await eventually(lambda: len(process.heard) == 2)
+
+    serve(main)
+
+
+def test_nothing_is_looked_at_while_nobody_listens() -> None:
+    async def main(executor: LaneExecutor) -> None:
+        process = Process(executor)
+        following = await process.listen()
+        await process.until_looked()
+        following.stop()
+        await eventually(lambda: not process.feeds.here().active)
+        process.stock.number = 2
+        process.server.tool(lambda: "", name="late")
+        await process.listen()
+        await process.until_looked()
+        assert process.heard == []
+
+    serve(main)
+
+
+def test_rights_that_changed_are_told_again_once_when_all_processes_believe_it() -> None:
+    async def main(executor: LaneExecutor) -> None:
+        processes = [Process(executor) for _ in range(3)]
+        for process in processes:
+            await process.listen()
+        changed = {"kind": "tools", "rights": "changed", "user": "7"}
+        await processes[0].feeds.publish(Draft(TOPIC, "list_changed", changed))
+        settled = {**changed, "rights": "settled"}
+        for process in processes:
+            await eventually(lambda process=process: settled in process.heard)  # type: ignore[misc]
+            assert process.heard[0] == changed
+            assert process.forgotten == 1
+            assert not process.watch._settling
+
+    serve(main)
+
+
+def test_rights_that_change_again_are_settled_from_then_on() -> None:
+    async def main(executor: LaneExecutor) -> None:
+        watch = Process(executor, settled_after=60).feeds.here()._watch
+        assert isinstance(watch, ListWatch)
+        for seq in (1, 2):
+            watch.hear(Event(seq, TOPIC, "list_changed", {"kind": "tools", "rights": "changed"}))
+        [alarm] = watch._settling.values()
+        assert not alarm.cancelled()
+        watch.close()
+        assert alarm.cancelled()
+        await asyncio.sleep(0)
+
+    serve(main)

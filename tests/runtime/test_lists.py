@@ -1,0 +1,74 @@
+import asyncio
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
+
+from mcp_django.models import Session as Row
+from mcp_django.protocol.revisions import LATEST_HANDSHAKE
+from mcp_django.runtime import lists as module
+from mcp_django.runtime.executor import LaneExecutor
+from mcp_django.runtime.lists import SessionLists
+from mcp_django.server.session import Session
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(autouse=True)
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "AFTER", 0.0)
+
+
+def known(row: Row) -> Session:
+    """The session as one process knows it."""
+    return Session(key="k", owner="ada", revision=LATEST_HANDSHAKE, client_info={}, client_capabilities={}, pk=row.pk)
+
+
+async def written(lists: SessionLists, session: Session, **digests: str) -> None:
+    session.lists |= digests
+    lists.keep(session)
+    while lists._waiting or lists._tasks:
+        await asyncio.sleep(0)
+
+
+@pytest.fixture
+def row() -> Row:
+    row = Row(server="default", revision=LATEST_HANDSHAKE.version, owner="ada", expires=timezone.now())
+    row.mint()
+    row.save()
+    return row
+
+
+async def test_processes_remember_together(row: Row) -> None:
+    here, there = SessionLists(LaneExecutor()), SessionLists(LaneExecutor())
+    await written(here, known(row), tools="a")
+    await written(there, known(row), prompts="b")
+    assert await here.given(known(row)) == {"tools": "a", "prompts": "b"}
+
+
+async def test_lists_that_are_asked_for_together_are_written_together(
+    row: Row, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    merges: list[Any] = []
+    merge = module._merge
+    monkeypatch.setattr(module, "_merge", lambda pk, lists: (merges.append(lists), merge(pk, lists)))
+    lists, session = SessionLists(LaneExecutor()), known(row)
+    session.lists["tools"] = "a"
+    lists.keep(session)
+    await written(lists, session, prompts="b")
+    assert merges == [{"tools": "a", "prompts": "b"}]
+
+
+def test_what_is_there_is_not_written_again(row: Row) -> None:
+    module._merge(row.pk, {"tools": "a"})
+    with CaptureQueriesContext(connection) as statements:
+        module._merge(row.pk, {"tools": "a"})
+    assert [statement["sql"].split()[0] for statement in statements.captured_queries] == ["SELECT"]
+
+
+def test_a_session_that_is_over_remembers_nothing(row: Row) -> None:
+    Row.objects.filter(pk=row.pk).update(terminated_at=timezone.now())
+    module._merge(row.pk, {"tools": "a"})
+    assert module._read(row.pk) == {}

@@ -1,0 +1,137 @@
+"""What lists a session was given, and which of them are not the same any more."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from mcp_django import Server
+from mcp_django.protocol import jsonrpc
+from mcp_django.protocol.revisions import Era
+from mcp_django.server.call import Connection
+from mcp_django.server.providers import Provider
+from mcp_django.server.session import Session
+from mcp_django.server.streams import Outbox
+
+from .engine import HANDSHAKE, STATELESS, Peer, make_server, ports, somebody
+
+
+class Memory:
+    """Rows that outlive a server."""
+
+    def __init__(self) -> None:
+        self.lists: dict[str, str] = {}
+        self.writes = 0
+
+    def keep(self, session: Session) -> None:
+        self.writes += 1
+        self.lists |= session.lists
+
+    async def given(self, session: Session) -> Mapping[str, str]:
+        return self.lists
+
+
+class Shelf(Provider):
+    """Tools that come and go."""
+
+    offers = frozenset({"tools"})
+
+    def __init__(self, *names: str) -> None:
+        self.names = names
+
+    async def tools(self, ctx: Any) -> Any:
+        server = Server("shelf")
+        for name in self.names:
+            server.tool(lambda: "", name=name)
+        return list(server.registry.tools)
+
+
+def release(memory: Memory, *names: str, **given: Any) -> Server:
+    """A server with these tools, as a deploy brings it."""
+    server = make_server(**given).bind(ports(lists=memory))
+    for name in names:
+        server.tool(lambda: "", name=name, description=f"The tool {name}")
+    server.resource("a:b")(lambda: "")
+    return server
+
+
+def client(server: Server, **given: Any) -> Peer:
+    return Peer(server, version=HANDSHAKE, **given)
+
+
+async def stale(peer: Peer) -> list[str]:
+    """What a stream that opens now would have to say."""
+    connection = Connection(peer.principal, session=peer.session)
+    era = peer.pipeline.eras[Era.HANDSHAKE]
+    call = era.open(jsonrpc.Notification("notifications/initialized", None), connection, Outbox())
+    return await peer.server.listings.stale(call)
+
+
+async def test_a_release_with_other_tools_makes_the_list_of_tools_stale() -> None:
+    memory = Memory()
+    old = client(release(memory, "one"))
+    assert await old.names() == ["one"]
+    await old.request("resources/list")
+    assert await stale(old) == []
+    new = client(release(memory, "one", "two"))
+    assert await stale(new) == ["tools"]
+    await new.names()
+    assert await stale(new) == []
+
+
+async def test_a_list_that_was_never_given_is_never_stale() -> None:
+    memory = Memory()
+    old = client(release(memory, "one"))
+    await old.request("resources/list")
+    assert await stale(client(release(memory, "one", "two"))) == []
+
+
+async def test_the_same_release_elsewhere_is_no_change() -> None:
+    memory = Memory()
+    await client(release(memory, "one")).names()
+    assert await stale(client(release(memory, "one"))) == []
+
+
+async def test_templates_belong_to_the_list_of_resources() -> None:
+    memory = Memory()
+    old = client(release(memory))
+    await old.request("resources/templates/list")
+    await old.request("resources/list")
+    server = release(memory)
+    server.resource("a:{b}")(lambda b: b)
+    assert await stale(client(server)) == ["resources"]
+
+
+async def test_pages_that_were_not_asked_for_count_too() -> None:
+    memory = Memory()
+    paged = {"options": {"page_size": 1}}
+    await client(release(memory, "one", "two", **paged)).request("tools/list")
+    assert await stale(client(release(memory, "one", "three", **paged))) == ["tools"]
+
+
+async def test_what_a_provider_lists_counts() -> None:
+    memory = Memory()
+    await client(release(memory, "one", providers=[Shelf("x")])).names()
+    assert await stale(client(release(memory, "one", providers=[Shelf("x")]))) == []
+    assert await stale(client(release(memory, "one", providers=[Shelf("x", "y")]))) == ["tools"]
+
+
+async def test_a_permission_that_was_granted_makes_the_list_stale() -> None:
+    memory = Memory()
+    server = release(memory, "one")
+    server.tool(lambda: "", name="guarded", permission="shop.view_order")
+    await client(server, principal=somebody()).names()
+    assert await stale(client(server, principal=somebody())) == []
+    assert await stale(client(server, principal=somebody("shop.view_order"))) == ["tools"]
+
+
+async def test_the_same_list_is_written_once() -> None:
+    memory = Memory()
+    peer = client(release(memory, "one"))
+    for _ in range(3):
+        await peer.names()
+    assert memory.writes == 1
+
+
+async def test_requests_without_a_session_are_not_remembered() -> None:
+    memory = Memory()
+    await Peer(release(memory, "one"), version=STATELESS).names()
+    assert memory.writes == 0
