@@ -5,6 +5,8 @@ from collections.abc import Awaitable, Callable
 
 from benchmarks.site.models import Item
 from mcp_django import Context, tool
+from mcp_django.runtime.events import Draft
+from mcp_django.wiring import feeds
 
 
 @tool
@@ -37,6 +39,13 @@ def lookup(pk: int) -> str:
 async def greet(name: str = "you", excited: bool = False) -> str:
     """Greet someone."""
     return f"hi {name}{'!' if excited else ''}"
+
+
+@tool
+async def announce() -> str:
+    """Say that the list of tools changed."""
+    await feeds().publish(Draft("changes:default", "list_changed", {"kind": "tools"}))
+    return "said"
 
 
 def filler(number: int) -> Callable[..., Awaitable[str]]:

@@ -200,6 +200,11 @@ def notification(method: str, params: dict[str, Any] | None = None) -> bytes:
     return dumps({"jsonrpc": "2.0", "method": method, "params": params})
 
 
+def compact(encoded: bytes) -> bytes:
+    """The same bytes in as little memory as they need, for those that are kept: orjson leaves 4 KB behind each."""
+    return memoryview(encoded).tobytes()
+
+
 def batch(messages: list[bytes]) -> bytes:
     """Join encoded messages into one array."""
     return b"[%b]" % b",".join(messages)

@@ -96,7 +96,7 @@ class Subscription:
 
     def begin(self, answer: bytes) -> None:
         """Its request has succeeded: `answer` is the response to it, which is sent when the server ends the stream."""
-        self._answer = answer
+        self._answer = jsonrpc.compact(answer)
         self._board.announce(self._call, self.wanted.uris, opened=True)
 
     async def settle(self) -> None:
@@ -337,7 +337,7 @@ def _slimmed(call: Call) -> Call:
     traced = call.trace is not None
     return replace(
         call,
-        message=jsonrpc.Request(cast(jsonrpc.Request, call.message).id, call.method, None),
+        message=jsonrpc.Request(cast(jsonrpc.Request, call.message).id, LISTENING, None),
         connection=Connection(call.principal, kwargs=call.connection.kwargs or None),
         outbox=_SILENT,
         capabilities=_NOTHING,

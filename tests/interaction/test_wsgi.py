@@ -112,7 +112,21 @@ async def test_what_works_is_declared_where_it_does(settings, either):
     settings.MCP = {**settings.MCP, "SERVERS": {**servers, "interaction": server}}
     capabilities = (await either()).hello["capabilities"]
     assert "logging" in capabilities
-    assert (capabilities["tools"], capabilities["resources"]) == ({"listChanged": True}, {"subscribe": True})
+    assert capabilities["tools"] == {"listChanged": True}
+    assert capabilities["resources"] == {"listChanged": True, "subscribe": True}
+
+
+@pytest.mark.parametrize("method", ["resources/subscribe", "resources/unsubscribe"])
+def test_a_session_cannot_subscribe(post, session, method):
+    message = {"jsonrpc": "2.0", "id": 2, "method": method, "params": {"uri": "note://static"}}
+    assert post(message, HANDSHAKE[-1], **session)[1]["error"]["code"] == -32601
+
+
+def test_nobody_listens(post):
+    speaker = Client(Door(None, "/view"), STATELESS)
+    message = speaker.request_message("subscriptions/listen", {"notifications": {"toolsListChanged": True}})
+    response, found = post(message, STATELESS)
+    assert (response.status_code, found["error"]["code"]) == (404, -32601)
 
 
 def test_a_log_level_cannot_be_set(post, session):

@@ -9,7 +9,6 @@ from typing import Any
 from ...protocol.headers import Headers
 from ...runtime.calls import Flight
 from ...server.ports import Principal
-from ...server.subscriptions import Subscription
 from ..guards import Pairs
 from .exchange import Exchange, Reply, Request, Stream
 from .listen import Listener
@@ -73,11 +72,11 @@ class Door:
         if isinstance(outcome, Stream):
             await self._serve(outcome, receive, send)
             return
-        opened = await self._fly(outcome, receive, send, context)
-        if opened is not None:
+        listener = await self._fly(outcome, receive, send, context)
+        if listener is not None:
             # It may stay open for days, and needs nothing of the request.
             del outcome, context, headers, body, message, build, client, scope, kwargs
-            await self._listen(*opened, receive, send)
+            await listener.serve(receive)
 
     async def _rest(self, body: bytes, receive: Receive) -> bytes | None:
         """The whole body, or the first bytes beyond the limit, which is enough to refuse it; None when the client
@@ -93,10 +92,8 @@ class Door:
             more = message.get("more_body", False)
         return bytes(whole)
 
-    async def _fly(
-        self, flight: Flight, receive: Receive, send: Send, context: Context | None
-    ) -> tuple[Subscription, Pairs] | None:
-        """Answer a call; gives the stream of changes that is the answer to some, which is still to be served."""
+    async def _fly(self, flight: Flight, receive: Receive, send: Send, context: Context | None) -> Listener | None:
+        """Answer a call. The stream of changes that is the answer to some is still to be served."""
         exchange, listener = self._exchange, _Listener(flight.disconnected, receive)
         flight.launch(context)
         try:
@@ -109,7 +106,7 @@ class Door:
             if landing is None:
                 await _stream(send, exchange.stream(flight), exchange.limits.keep_alive)
             elif opened is not None:
-                return opened, exchange.stream_headers(flight)
+                return Listener(opened, send, exchange.stream_headers(flight), exchange.listeners.here())
             else:
                 await _respond(send, *exchange.land(flight, landing))
             return None
@@ -127,14 +124,6 @@ class Door:
             await _stream(send, stream, self._exchange.limits.keep_alive)
         finally:
             listener.stop()
-
-    async def _listen(self, subscription: Subscription, headers: Pairs, receive: Receive, send: Send) -> None:
-        listener, streams = Listener(subscription, send), self._exchange.listeners.here()
-        streams.add(listener)
-        try:
-            await listener.serve(receive, headers)
-        finally:
-            streams.discard(listener)
 
 
 class _Listener:

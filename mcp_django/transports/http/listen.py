@@ -29,11 +29,11 @@ SLOTS = 15
 class Listener:
     """A client's stream behind the ASGI door."""
 
-    __slots__ = ("_busy", "_ended", "_send", "_since", "_subscription", "_waiting", "slot")
+    __slots__ = ("_busy", "_ended", "_headers", "_send", "_since", "_streams", "_subscription", "_waiting", "slot")
 
-    def __init__(self, subscription: Subscription, send: Send) -> None:
-        self._subscription, self._send = subscription, send
-        self._busy = False
+    def __init__(self, subscription: Subscription, send: Send, headers: Pairs, streams: "OpenStreams") -> None:
+        self._subscription, self._send, self._headers, self._streams = subscription, send, headers, streams
+        self._busy = True
         """Is somebody sending?"""
         self._since: float | None = None
         """When the server was given what it has not taken yet, by the loop's clock."""
@@ -41,32 +41,35 @@ class Listener:
         """The server's task, while it waits for the client to leave."""
         self._ended = False
         self.slot = 0
+        streams.add(self)
 
-    async def serve(self, receive: Receive, headers: Pairs) -> None:
+    async def serve(self, receive: Receive) -> None:
         """Send what there is until either side ends it."""
+        subscription = self._subscription
         try:
+            headers, self._headers = self._headers, ()
             await self._send({"type": "http.response.start", "status": 200, "headers": list(headers)})
-            self._busy, self._subscription.wake = True, self._wake
+            del headers
+            subscription.wake = self._wake
             await self._flush(b"")
             if not self._ended:
-                await self._until_it_leaves(receive)
+                self._waiting = asyncio.current_task()
+                while (await receive())["type"] != "http.disconnect":
+                    pass
         except OSError:
             pass  # the client is gone; some servers say so here
-        finally:
-            self._ended, self._subscription.wake = True, None
-            self._subscription.cancel()
-
-    async def _until_it_leaves(self, receive: Receive) -> None:
-        task = self._waiting = asyncio.current_task()
-        try:
-            while (await receive())["type"] != "http.disconnect":
-                pass
         except asyncio.CancelledError:
             # Servers do not all say that the answer is complete, so the end of the stream ends the waiting.
-            if not self._ended or task is None or task.uncancel():
+            if not self._ended or self._waiting is None or self._waiting.uncancel():
                 raise
         finally:
-            self._waiting = None
+            self.leave()
+
+    def leave(self) -> None:
+        """Nobody is there any more."""
+        self._ended, self._waiting, self._subscription.wake = True, None, None
+        self._subscription.cancel()
+        self._streams.discard(self)
 
     def _wake(self) -> None:
         if not self._busy and not self._ended:
