@@ -1,10 +1,13 @@
 """Which resources a session of the handshake era is told about."""
 
 import hashlib
+from typing import Any
 
 from django.db import models
+from django.dispatch import receiver
 from django.utils.translation import gettext_lazy as _
 
+from ..signals import session_closed, unsubscribed
 from .primary import PrimaryManager
 from .session import Session
 
@@ -61,3 +64,16 @@ class ResourceSubscription(models.Model):
     def hash(cls, uri: str) -> str:
         """What stands for a URI in the index."""
         return hashlib.sha256(uri.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+@receiver(session_closed)
+def _end_with_the_session(*, session: Session, **kwargs: Any) -> None:
+    """A session that is over is told nothing more. Its row stays for a while to be looked at, these do not."""
+    rows = ResourceSubscription.objects.filter(session=session.pk)
+    uris = list(rows.values_list("uri", flat=True))
+    if not uris:
+        return
+    rows.delete()
+    told = {"server": session.server, "owner": session.owner, "session": session.pk}
+    for uri in uris:
+        unsubscribed.send_robust(sender=None, uri=uri, **told)

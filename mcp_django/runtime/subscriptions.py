@@ -21,7 +21,7 @@ from ..protocol import jsonrpc
 from ..protocol.errors import InvalidParams, InvalidRequest, ResourceNotFound
 from ..protocol.revisions import may_notify
 from ..server.call import Call, Connection
-from ..server.changes import LISTS, RESOURCE_UPDATED, covering, is_free, may_read
+from ..server.changes import LISTS, RESOURCE_UPDATED, concerns, covering, is_free, may_read
 from ..server.eras.handshake import HandshakeEra
 from ..server.ports import Executor, Overloaded
 from ..server.server import Server
@@ -260,7 +260,7 @@ class View:
                         return False
                     self._say(event.seq, RESOURCE_UPDATED, {"uri": uri})
             case "list_changed":
-                if event.payload["kind"] in self._notified.lists:
+                if event.payload["kind"] in self._notified.lists and concerns(event.payload, self._call.principal):
                     self._say(event.seq, LISTS[event.payload["kind"]], None)
             case "broadcast":
                 if may_notify(self._call.revision, event.payload["method"]):

@@ -3,14 +3,14 @@ be.
 """
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..protocol.errors import InvalidParams, MCPError
 from ..protocol.uri import MAX_LENGTH
 from .call import Call
 from .methods.resources import find_resource
-from .ports import Overloaded
+from .ports import Overloaded, Principal
 
 if TYPE_CHECKING:
     from .server import Server
@@ -81,6 +81,15 @@ class Update(NamedTuple):
     def whole(self) -> "Update":
         """The same of the resource that was subscribed to."""
         return self if self.uri == self.under else Update(self.under, self.under, False)
+
+
+def concerns(payload: Mapping[str, Any], principal: Principal) -> bool:
+    """Is a changed list one that `principal` sees? When the rights of one user change, it is that user's alone."""
+    user = payload.get("user")
+    if user is None:
+        return True
+    pk = getattr(principal.user, "pk", None)
+    return pk is not None and str(pk) == user
 
 
 def is_free(server: "Server", uri: str) -> bool:

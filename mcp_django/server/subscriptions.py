@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any, cast
 from ..protocol import jsonrpc
 from ..protocol.meta import SUBSCRIPTION_ID
 from .call import Call, Connection
-from .changes import ACKNOWLEDGED, LISTS, RESOURCE_UPDATED, Update, Wanted, covering, is_free, may_read
+from .changes import ACKNOWLEDGED, LISTS, RESOURCE_UPDATED, Update, Wanted, concerns, covering, is_free, may_read
 from .labels import label
 from .outcome import Fate, Outcome
-from .ports import Changes, Overloaded
+from .ports import Changes, Overloaded, Principal
 from .streams import Outbox
 from .work import over
 
@@ -67,7 +67,7 @@ class Subscription:
         self._outcome: Outcome | None = None
 
     def __repr__(self) -> str:
-        return f"<Subscription {label(str(self.id))} of {label(self.owner)}>"
+        return f"<Subscription {label(str(self.id))} of {label(self.principal.key)}>"
 
     @property
     def id(self) -> jsonrpc.Id:
@@ -75,13 +75,13 @@ class Subscription:
         return cast(jsonrpc.Request, self._call.message).id
 
     @property
-    def owner(self) -> str:
-        """The key of the principal that it is for."""
-        return self._call.principal.key
+    def principal(self) -> Principal:
+        """Who it is for."""
+        return self._call.principal
 
     def is_expired(self, now: float) -> bool:
         """Is the credential no good any more that it was asked for with? `now` is in seconds since the epoch."""
-        expires = self._call.principal.expires_at
+        expires = self.principal.expires_at
         return expires is not None and expires <= now
 
     @property
@@ -212,7 +212,7 @@ class Board:
 
     async def add(self, subscription: Subscription) -> None:
         """From when this returns, and a little before, it is told. Raises Overloaded at a limit."""
-        self._changes.enter(subscription.owner)
+        self._changes.enter(subscription.principal.key)
         self._all.add(subscription)
         self._place(subscription)
         following = self._following
@@ -236,7 +236,7 @@ class Board:
             return
         self._all.discard(subscription)
         self._displace(subscription)
-        self._changes.leave(subscription.owner)
+        self._changes.leave(subscription.principal.key)
         if not self._all and self._following is not None:
             self._following.add_done_callback(_stop)
             self._following = None
@@ -271,7 +271,8 @@ class Board:
         """A change, as the port tells it."""
         if kind == "list_changed":
             for subscription in tuple(self._lists.get(payload["kind"], ())):
-                subscription.list_changed(payload["kind"])
+                if concerns(payload, subscription.principal):
+                    subscription.list_changed(payload["kind"])
         elif kind == "updated" and self._uris:
             self._tell_update(payload["uri"])
 

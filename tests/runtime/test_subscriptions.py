@@ -9,6 +9,7 @@ from django.utils import timezone
 
 from mcp_django import Server
 from mcp_django.auth.policy import Policy
+from mcp_django.auth.principal import Principal
 from mcp_django.models import ResourceSubscription
 from mcp_django.models import Session as Row
 from mcp_django.protocol import jsonrpc
@@ -25,7 +26,7 @@ from mcp_django.server.session import Session
 from mcp_django.server.streams import Outbox
 from mcp_django.signals import subscribed, unsubscribed
 from tests.runtime.serving import eventually, real_threads, serve
-from tests.server.engine import ports, somebody
+from tests.server.engine import Person, ports, somebody
 
 pytestmark = real_threads
 REVISION = "2025-11-25"
@@ -36,7 +37,7 @@ class Stage:
 
     def __init__(self, executor: LaneExecutor, revision: str, most: int) -> None:
         self.executor = executor
-        self.feeds = Feeds(executor=lambda: executor, layer=lambda: None)
+        self.feeds = Feeds(executor=lambda: executor, layer=lambda: None, keep=lambda: 600)
         self.changes = LoggedChanges("tests", feeds=self.feeds, executor=executor, listens=Listens(10, 10), most=most)
         policy = Policy(executor)
         given = ports(executor=executor, authorizer=policy, changes=self.changes)
@@ -266,6 +267,21 @@ def test_lists_are_told_of_that_the_server_has() -> None:
             await stage.publish("list_changed", {"kind": kind})
         await eventually(lambda: len(stream) == 2)
         assert stream.methods == ["notifications/tools/list_changed", "notifications/resources/list_changed"]
+
+    run(main)
+
+
+def test_a_list_that_changed_for_one_user_is_told_to_that_user() -> None:
+    async def main(stage: Stage) -> None:
+        stream = await stage.open(await stage.session())
+        stage.principal = Principal(issuer="tests", subject="seven", user=Person(pk=7))
+        theirs = await stage.open(await stage.session())
+        for user in ("7", "8", "None"):
+            await stage.publish("list_changed", {"kind": "tools", "user": user})
+        await stage.publish("list_changed", {"kind": "resources"})
+        await eventually(lambda: stream and len(theirs) == 2)
+        assert stream.methods == ["notifications/resources/list_changed"]
+        assert theirs.methods == ["notifications/tools/list_changed", "notifications/resources/list_changed"]
 
     run(main)
 

@@ -111,7 +111,7 @@ class Person:
     """As much of a user as a policy looks at."""
 
     permissions: tuple[str, ...] = ()
-    pk: None = None
+    pk: Any = None
 
     def has_perm(self, permission: str) -> bool:
         return permission in self.permissions

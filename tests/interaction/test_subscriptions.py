@@ -1,0 +1,107 @@
+"""`resources/subscribe` and `resources/unsubscribe` (handshake era, server/resources), and what is declared of changes
+in both eras.
+"""
+
+import pytest
+
+from mcp_django.models import ResourceSubscription
+from tests.interaction.clients import together
+
+NOTHING = ["note://nowhere", "note://guarded", "note://numbered/seven", "", "note://by/", "note://by/a/b"]
+
+
+async def subscribe(client, uri, method="resources/subscribe"):
+    return await client.request(method, {"uri": uri})
+
+
+async def subscribed_to(client):
+    rows = ResourceSubscription.objects.filter(session__key_prefix=client.session[:8])
+    return sorted([row.uri async for row in rows])
+
+
+async def test_a_session_subscribes_and_unsubscribes_with_empty_results(legacy):
+    client = await legacy()
+    for uri in ("note://static", "note://by/alice", "note://static"):
+        assert (await subscribe(client, uri)).result == {}
+    assert await subscribed_to(client) == ["note://by/alice", "note://static"]
+    for uri in ("note://static", "note://static", "note://nowhere"):
+        assert (await subscribe(client, uri, "resources/unsubscribe")).result == {}
+    assert await subscribed_to(client) == ["note://by/alice"]
+
+
+async def test_each_session_has_its_own_subscriptions(latest_legacy):
+    one, other = await latest_legacy(), await latest_legacy()
+    await subscribe(one, "note://static")
+    await subscribe(other, "note://both")
+    await subscribe(other, "note://static", "resources/unsubscribe")
+    assert (await subscribed_to(one), await subscribed_to(other)) == (["note://static"], ["note://both"])
+
+
+@pytest.mark.parametrize("uri", NOTHING)
+async def test_a_resource_that_is_not_there_and_one_that_is_hidden_look_the_same(legacy, uri):
+    reply = await subscribe(await legacy(), uri)
+    assert reply.error == {"code": -32002, "message": "Resource not found", "data": {"uri": uri}}
+
+
+async def test_who_may_read_a_resource_may_subscribe_to_it(latest_legacy):
+    client = await latest_legacy(token="root")
+    assert (await subscribe(client, "note://guarded")).result == {}
+
+
+@pytest.mark.parametrize("method", ["resources/subscribe", "resources/unsubscribe"])
+@pytest.mark.parametrize("params", [{}, {"uri": 1}, {"uri": None}, {"uri": "x" * 8193}])
+async def test_a_uri_that_is_none_is_refused(latest_legacy, method, params):
+    assert (await (await latest_legacy()).request(method, params)).error["code"] == -32602
+
+
+async def test_a_session_may_subscribe_to_so_many_resources_and_no_more_however_many_it_asks_for_at_once(
+    limits, latest_legacy
+):
+    limits(SUBSCRIPTIONS=3)
+    client = await latest_legacy()
+    replies = await together(*(subscribe(client, f"note://numbered/{n}") for n in range(12)))
+    assert len(await subscribed_to(client)) <= 3
+    refused = [reply.error for reply in replies if "error" in reply.message]
+    assert {error["code"] for error in refused} == {-32602}
+    assert "3 resources at most" in refused[0]["message"]
+
+
+async def test_the_subscriptions_of_a_session_end_with_it(latest_legacy):
+    client = await latest_legacy()
+    await subscribe(client, "note://static")
+    assert (await client.post(method="DELETE", body=b"")).status == 204
+    assert await subscribed_to(client) == []
+
+
+async def test_what_is_told_of_is_declared(connect):
+    client = await connect()
+    declared = client.hello["capabilities"]
+    assert declared["tools"] == {"listChanged": True}
+    assert declared["prompts"] == {"listChanged": True}
+    assert declared["resources"] == {"listChanged": True, "subscribe": True}
+
+
+async def test_what_a_server_lacks_is_not_declared(either):
+    declared = (await either(server="pages")).hello["capabilities"]
+    assert "prompts" not in declared
+    assert declared["tools"] == {"listChanged": True}
+
+
+@pytest.fixture
+def quiet(settings):
+    """A server whose project has switched changes off."""
+    off = {"tools": {"listChanged": False}, "prompts": {"listChanged": False}}
+    off["resources"] = {"listChanged": False, "subscribe": False}
+    servers = settings.MCP["SERVERS"]
+    server = {**servers["interaction"], "CAPABILITIES": off}
+    settings.MCP = {**settings.MCP, "SERVERS": {**servers, "interaction": server}}
+
+
+async def test_what_is_switched_off_is_neither_declared_nor_served(quiet, either):
+    client = await either()
+    assert client.hello["capabilities"]["tools"] == {"listChanged": False}
+    if client.stateless:
+        reply = await client.request("subscriptions/listen", {"notifications": {"toolsListChanged": True}})
+        assert reply.verdict == (404, -32601)
+    else:
+        assert (await subscribe(client, "note://static")).verdict == (200, -32601)
