@@ -229,7 +229,8 @@ class Server:
         answers, it promises nothing that takes a notification.
         """
         declared: dict[str, Any] = {name: {} for name in sorted(self.offers)}
-        if self.changes is not None:
+        # Sessions are told of changes on their own streams, and nowhere else.
+        if self.changes is not None and (revision.era is Era.STATELESS or self.options.enable_get):
             for name in LISTS:
                 if name in declared:
                     declared[name] = {"listChanged": True, **({"subscribe": True} if name == "resources" else {})}

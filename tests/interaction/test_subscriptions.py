@@ -4,8 +4,9 @@ in both eras.
 
 import pytest
 
+from mcp_django import anotify_list_changed, anotify_resource_updated
 from mcp_django.models import ResourceSubscription
-from tests.interaction.clients import together
+from tests.interaction.clients import HANDSHAKE, STATELESS, Client, together
 
 NOTHING = ["note://nowhere", "note://guarded", "note://numbered/seven", "", "note://by/", "note://by/a/b"]
 
@@ -71,6 +72,59 @@ async def test_the_subscriptions_of_a_session_end_with_it(latest_legacy):
     await subscribe(client, "note://static")
     assert (await client.post(method="DELETE", body=b"")).status == 204
     assert await subscribed_to(client) == []
+
+
+def stream(client, **how):
+    """The session's own stream."""
+    return client.send(method="GET", body=b"", headers={"accept": "text/event-stream", **how})
+
+
+async def test_a_session_is_told_on_its_stream_of_what_it_subscribed_to(latest_legacy):
+    client = await latest_legacy()
+    await subscribe(client, "note://static")
+    exchange = stream(client)
+    assert (await exchange.started())[0] == 200
+    await anotify_resource_updated("note://both")
+    await anotify_resource_updated("note://static")
+    assert (await exchange.message())["params"] == {"uri": "note://static"}
+    await subscribe(client, "note://both")
+    await subscribe(client, "note://static", "resources/unsubscribe")
+    await anotify_resource_updated("note://static")
+    await anotify_resource_updated("note://both")
+    assert (await exchange.message())["params"] == {"uri": "note://both"}
+    await anotify_list_changed("tools", server="pages")
+    await anotify_list_changed("tools")
+    assert (await exchange.message())["method"] == "notifications/tools/list_changed"
+    exchange.leave()
+    await exchange.end()
+
+
+async def test_every_revision_is_told_in_its_own_words(legacy):
+    client = await legacy()
+    await subscribe(client, "note://by/alice")
+    exchange = stream(client)
+    await exchange.started()
+    await anotify_resource_updated("note://by/alice")
+    await anotify_list_changed("prompts")
+    assert [(await exchange.message())["method"] for _ in range(2)] == [
+        "notifications/resources/updated",
+        "notifications/prompts/list_changed",
+    ]
+    exchange.leave()
+    await exchange.end()
+
+
+@pytest.mark.parametrize("era", ["handshake", "stateless"])
+async def test_without_streams_of_sessions_nothing_is_promised_to_sessions(settings, door, era):
+    servers = settings.MCP["SERVERS"]
+    server = {**servers["interaction"], "ENABLE_GET": False}
+    settings.MCP = {**settings.MCP, "SERVERS": {**servers, "interaction": server}}
+    client = await Client(door, STATELESS if era == "stateless" else HANDSHAKE[-1]).open()
+    declared = client.hello["capabilities"]
+    assert ("listChanged" in declared["tools"]) is (era == "stateless")
+    if era == "handshake":
+        assert declared["resources"] == {}
+        assert (await subscribe(client, "note://static")).verdict == (200, -32601)
 
 
 async def test_what_is_told_of_is_declared(connect):
