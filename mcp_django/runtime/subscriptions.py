@@ -10,7 +10,7 @@ import contextvars
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from django.db import IntegrityError
@@ -179,20 +179,22 @@ class SessionView:
         the session is told of, in their order, from the one after number `after` on. It must neither block nor raise.
 
         Returns when nothing can be missed any more; what is in the log by then has been given to `sink`. The principal
-        of `connection` is asked for permission. A `fresh` stream continues no other. Raises django.db.Error when the
-        log cannot be read.
+        of `connection` is asked for permission. A `fresh` stream, which continues no other, says first which lists are
+        not what the session was given last. Raises django.db.Error when the log cannot be read.
         """
         message = jsonrpc.Notification(RESOURCE_UPDATED, None)
-        view = View(self._era.open(message, connection, Outbox(interactive=False)), sink)
+        call = self._era.open(message, connection, Outbox(interactive=False))
+        view = View(call, sink)
         feed = self._feeds.here()
         try:
             await view.follow(feed, session_topic(session), after)
             await view.follow(feed, changes_topic(self._server.alias), after)
             wanted = await run_apart(self._executor, ResourceSubscription.objects.of, session.pk)
+            stale = await self._server.listings.stale(call) if fresh else ()
         except BaseException:
             view.stop()
             raise
-        view.go_live(wanted)
+        view.go_live(wanted, stale, after)
         return view
 
 
@@ -233,9 +235,14 @@ class View:
         """Hear of a topic too."""
         self._following.append(await feed.follow(topic, self._hear, after=after))
 
-    def go_live(self, subscribed: Mapping[str, int]) -> None:
-        """All topics are followed, and these URIs were subscribed to after these events."""
+    def go_live(self, subscribed: Mapping[str, int], stale: Iterable[str], after: int) -> None:
+        """All topics are followed. These URIs were subscribed to after these events, and these kinds of lists had
+        changed before the one after which the stream begins.
+        """
         self._subscribed.update(subscribed)
+        for kind in stale:
+            if kind in self._notified.lists:
+                self._say(after, LISTS[kind], None)
         early, self._early = self._early or [], None
         for event in sorted(early):
             self._hear(event)

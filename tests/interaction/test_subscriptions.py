@@ -4,8 +4,9 @@ in both eras.
 
 import pytest
 
-from mcp_django import anotify_list_changed, anotify_resource_updated
 from mcp_django.models import ResourceSubscription
+from mcp_django.runtime.events import Draft
+from mcp_django.wiring import feeds
 from tests.interaction.clients import HANDSHAKE, STATELESS, Client, together
 
 NOTHING = ["note://nowhere", "note://guarded", "note://numbered/seven", "", "note://by/", "note://by/a/b"]
@@ -74,6 +75,14 @@ async def test_the_subscriptions_of_a_session_end_with_it(latest_legacy):
     assert await subscribed_to(client) == []
 
 
+async def updated(uri):
+    await feeds().publish(Draft("changes:interaction", "updated", {"uri": uri}))
+
+
+async def list_changed(kind, server="interaction"):
+    await feeds().publish(Draft(f"changes:{server}", "list_changed", {"kind": kind}))
+
+
 def stream(client, **how):
     """The session's own stream."""
     return client.send(method="GET", body=b"", headers={"accept": "text/event-stream", **how})
@@ -84,16 +93,16 @@ async def test_a_session_is_told_on_its_stream_of_what_it_subscribed_to(latest_l
     await subscribe(client, "note://static")
     exchange = stream(client)
     assert (await exchange.started())[0] == 200
-    await anotify_resource_updated("note://both")
-    await anotify_resource_updated("note://static")
+    await updated("note://both")
+    await updated("note://static")
     assert (await exchange.message())["params"] == {"uri": "note://static"}
     await subscribe(client, "note://both")
     await subscribe(client, "note://static", "resources/unsubscribe")
-    await anotify_resource_updated("note://static")
-    await anotify_resource_updated("note://both")
+    await updated("note://static")
+    await updated("note://both")
     assert (await exchange.message())["params"] == {"uri": "note://both"}
-    await anotify_list_changed("tools", server="pages")
-    await anotify_list_changed("tools")
+    await list_changed("tools", server="pages")
+    await list_changed("tools")
     assert (await exchange.message())["method"] == "notifications/tools/list_changed"
     exchange.leave()
     await exchange.end()
@@ -104,8 +113,8 @@ async def test_every_revision_is_told_in_its_own_words(legacy):
     await subscribe(client, "note://by/alice")
     exchange = stream(client)
     await exchange.started()
-    await anotify_resource_updated("note://by/alice")
-    await anotify_list_changed("prompts")
+    await updated("note://by/alice")
+    await list_changed("prompts")
     assert [(await exchange.message())["method"] for _ in range(2)] == [
         "notifications/resources/updated",
         "notifications/prompts/list_changed",
