@@ -1,0 +1,404 @@
+"""Streams of changes in the engine, without HTTP: as a transport whose messages share one channel would serve them."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from mcp_django.protocol import jsonrpc, meta
+from mcp_django.protocol.errors import InternalError, InvalidParams, InvalidRequest, MCPError, MethodNotFound
+from mcp_django.protocol.headers import Headers
+from mcp_django.server.call import Call, Connection
+from mcp_django.server.changes import Wanted, covering
+from mcp_django.server.outcome import Outcome
+from mcp_django.server.pipeline import Pipeline
+from mcp_django.server.ports import Overloaded
+from mcp_django.server.server import Options, Server
+from mcp_django.server.streams import Outbox
+from mcp_django.server.subscriptions import WAITING, Subscription
+from mcp_django.server.work import Receipt, Work
+from tests.server.engine import STATELESS, ports, somebody
+
+ID = "io.modelcontextprotocol/subscriptionId"
+
+
+class Log:
+    """`ports.Changes` in memory."""
+
+    def __init__(self) -> None:
+        self.tells: list[Callable[[str, Any], None]] = []
+        self.open: list[str] = []
+        self.announced: list[tuple[bool, tuple[str, ...]]] = []
+        self.full = False
+        self.ready = asyncio.Event()
+        self.ready.set()
+
+    def enter(self, owner: str) -> None:
+        if self.full:
+            raise Overloaded
+        self.open.append(owner)
+
+    def leave(self, owner: str) -> None:
+        self.open.remove(owner)
+
+    async def follow(self, tell: Callable[[str, Any], None]) -> Callable[[], None]:
+        await self.ready.wait()
+        self.tells.append(tell)
+        return lambda: self.tells.remove(tell)
+
+    async def subscribe(self, call: Call, uri: str) -> None:
+        raise NotImplementedError
+
+    async def unsubscribe(self, call: Call, uri: str) -> None:
+        raise NotImplementedError
+
+    def announce(self, call: Call, uris: Any, *, opened: bool) -> None:
+        self.announced.append((opened, tuple(uris)))
+
+    def tell(self, kind: str, /, **payload: Any) -> None:
+        for tell in list(self.tells):
+            tell(kind, payload)
+
+
+class Watch:
+    """An observer: how calls ended."""
+
+    def __init__(self) -> None:
+        self.ended: list[tuple[Any, Outcome]] = []
+
+    def attend(self, call: Call) -> None:
+        return None
+
+    def over(self, call: Call, outcome: Outcome, problem: Any) -> None:
+        self.ended.append((call.id, outcome))
+
+
+class Peer:
+    """A client on one connection."""
+
+    def __init__(self, *, middleware: Any = (), headers: Headers | None = None, options: Any = None) -> None:
+        self.log, self.watch = Log(), Watch()
+        given = ports(changes=self.log, observer=self.watch)
+        self.server = Server("tests", "1", ports=given, middleware=middleware, options=options or Options())
+        self.pipeline = Pipeline(self.server)
+        self.connection = Connection(somebody("shop.view_order"), headers=headers)
+
+        @self.server.resource("note://open")
+        async def open_note() -> str:
+            return ""
+
+        @self.server.resource("note://open/{+part}")
+        async def part_note(part: str) -> str:
+            return ""
+
+        @self.server.resource("note://secret", permission="shop.view_order")
+        async def secret_note() -> str:
+            return ""
+
+        @self.server.tool
+        async def anything() -> str:
+            """Do something."""
+            return ""
+
+    async def listen(self, id: Any = 1, **wanted: Any) -> Subscription:
+        work = self.send("subscriptions/listen", {"notifications": wanted}, id)
+        assert isinstance(work, Work)
+        assert not work.may_stream
+        await work.run
+        assert self.connection.subscriptions is not None
+        return self.connection.subscriptions[id]
+
+    def send(self, method: str, params: dict[str, Any], id: Any = None) -> Any:
+        whole = {**params, "_meta": {meta.PROTOCOL_VERSION: STATELESS, meta.CLIENT_CAPABILITIES: {}}}
+        message = {"jsonrpc": "2.0", "method": method, "params": whole, **({} if id is None else {"id": id})}
+        raw = jsonrpc.loads(jsonrpc.dumps(message))
+        return self.pipeline.handle(self.pipeline.stateless, raw, self.connection, Outbox())
+
+    async def notify(self, method: str, params: dict[str, Any]) -> None:
+        receipt = self.send(method, params)
+        assert isinstance(receipt, Receipt)
+        if receipt.run is not None:
+            await receipt.run
+
+
+async def taken(subscription: Subscription) -> list[Any] | None:
+    messages = await subscription.take()
+    return None if messages is None else [jsonrpc.loads(message) for message in messages]
+
+
+async def test_a_client_takes_a_stream_back_by_the_id_of_its_request():
+    peer = Peer()
+    one, other = await peer.listen(0, toolsListChanged=True), await peer.listen("0", toolsListChanged=True)
+    await peer.notify("notifications/cancelled", {"requestId": 0, "reason": "enough"})
+    assert one.is_over
+    assert await taken(one) is None
+    assert not other.is_over
+    for id in (0, 7, None, [], True):
+        await peer.notify("notifications/cancelled", {"requestId": id})
+    assert not other.is_over
+    assert peer.connection.subscriptions == {"0": other}
+    assert peer.watch.ended[-1] != (0, Outcome.OK)
+    assert (0, Outcome.CANCELLED) in peer.watch.ended
+
+
+async def test_where_messages_share_a_channel_the_server_s_end_is_a_result_and_a_cancellation():
+    peer = Peer()
+    subscription = await peer.listen("x", toolsListChanged=True)
+    await taken(subscription)
+    subscription.end()
+    result, cancelled = await taken(subscription) or ()
+    assert (result["id"], result["result"]["resultType"]) == ("x", "complete")
+    assert result["result"]["_meta"][ID] == "x"
+    assert (cancelled["method"], cancelled["params"]) == ("notifications/cancelled", {"requestId": "x"})
+    assert await taken(subscription) is None
+
+
+async def test_over_http_the_result_is_the_end():
+    peer = Peer(
+        headers=Headers([(b"mcp-protocol-version", STATELESS.encode()), (b"mcp-method", b"subscriptions/listen")])
+    )
+    subscription = await peer.listen(3)
+    subscription.end()
+    acknowledged, result = await taken(subscription) or ()
+    assert acknowledged["method"] == "notifications/subscriptions/acknowledged"
+    assert result["result"]["_meta"][ID] == 3
+
+
+async def test_what_waits_is_told_before_the_end():
+    peer = Peer()
+    subscription = await peer.listen(toolsListChanged=True, resourceSubscriptions=["note://secret"])
+    peer.log.tell("updated", uri="note://secret")
+    peer.log.tell("list_changed", kind="tools")
+    subscription.end()
+    methods = [message.get("method") for message in await taken(subscription) or ()]
+    assert methods == [
+        "notifications/subscriptions/acknowledged",
+        "notifications/tools/list_changed",
+        "notifications/resources/updated",
+        None,
+        "notifications/cancelled",
+    ]
+    assert (1, Outcome.OK) in peer.watch.ended
+
+
+async def test_an_id_that_is_taken_is_refused_and_its_stream_goes_on():
+    peer = Peer()
+    subscription = await peer.listen(1, toolsListChanged=True)
+    work = peer.send("subscriptions/listen", {"notifications": {}}, 1)
+    with pytest.raises(InvalidRequest, match="still running"):
+        await work.run
+    peer.log.tell("list_changed", kind="tools")
+    assert len(await taken(subscription) or ()) == 2
+    assert len(peer.log.open) == 1
+
+
+async def test_the_log_is_followed_once_for_all_and_no_longer_than_somebody_listens():
+    peer = Peer()
+    peer.log.ready.clear()
+    opening = [asyncio.ensure_future(peer.listen(id, toolsListChanged=True)) for id in range(3)]
+    for _ in range(5):
+        await asyncio.sleep(0)
+    peer.log.ready.set()
+    subscriptions = await asyncio.gather(*opening)
+    assert len(peer.log.tells) == 1
+    for subscription in subscriptions:
+        assert len(peer.log.tells) == 1
+        subscription.cancel()
+        subscription.cancel()
+    await asyncio.sleep(0)
+    assert (peer.log.tells, peer.log.open) == ([], [])
+    await peer.listen(9)
+    assert len(peer.log.tells) == 1
+
+
+async def test_who_leaves_while_the_log_is_not_followed_yet_leaves_nothing_behind():
+    peer = Peer()
+    peer.log.ready.clear()
+    opening = asyncio.ensure_future(peer.listen(1, toolsListChanged=True))
+    for _ in range(5):
+        await asyncio.sleep(0)
+    opening.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await opening
+    peer.log.ready.set()
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert (peer.log.tells, peer.log.open) == ([], [])
+    assert peer.watch.ended == [(1, Outcome.CANCELLED)]
+
+
+async def test_a_log_that_cannot_be_followed_is_tried_again_by_the_next_client(monkeypatch):
+    peer = Peer()
+    follow = peer.log.follow
+
+    async def fails(tell: Any) -> Any:
+        raise OSError("no log")
+
+    monkeypatch.setattr(peer.log, "follow", fails)
+    with pytest.raises(InternalError):
+        await peer.listen(1)
+    assert peer.log.open == []
+    monkeypatch.setattr(peer.log, "follow", follow)
+    await peer.listen(2)
+    assert len(peer.log.tells) == 1
+
+
+async def test_over_a_limit_the_stream_is_refused_and_observed():
+    peer = Peer()
+    peer.log.full = True
+    work = peer.send("subscriptions/listen", {"notifications": {}}, 1)
+    assert work.weight == 0
+    with pytest.raises(Overloaded):
+        await work.run
+    assert peer.watch.ended == [(1, Outcome.OVERLOADED)]
+
+
+async def test_middleware_sees_the_request_and_may_refuse_it_before_or_after():
+    when = "before"
+
+    async def refuse(call: Any, call_next: Any) -> Any:
+        if when == "before":
+            raise InvalidParams("not here")
+        result = await call_next(call)
+        if when == "after":
+            raise InvalidParams("not so")
+        return {**result, "_meta": {**result["_meta"], "acme/note": 1}}
+
+    peer = Peer(middleware=[refuse])
+    for _ in range(2):
+        with pytest.raises(MCPError):
+            await peer.listen(1, toolsListChanged=True)
+        assert (peer.log.open, peer.connection.subscriptions or {}) == ([], {})
+        when = "after"
+    assert [outcome for _, outcome in peer.watch.ended] == [Outcome.ERROR, Outcome.ERROR]
+    assert peer.log.announced == []
+    when = "never"
+    subscription = await peer.listen(1, toolsListChanged=True)
+    subscription.end()
+    *_, result, _ = await taken(subscription) or ()
+    assert result["result"]["_meta"]["acme/note"] == 1
+
+
+async def test_the_project_is_told_when_a_stream_for_resources_opens_and_ends():
+    peer = Peer()
+    subscription = await peer.listen(1, resourceSubscriptions=["note://open", "note://nowhere"])
+    await peer.listen(2, toolsListChanged=True)
+    subscription.cancel()
+    assert peer.log.announced == [(True, ("note://open",)), (False, ("note://open",))]
+
+
+async def test_a_reader_that_never_reads_holds_little():
+    """Of more parts than are worth keeping only the resource they belong to is told."""
+    peer = Peer()
+    subscription = await peer.listen(1, toolsListChanged=True, resourceSubscriptions=["note://open"])
+    await taken(subscription)
+    for n in range(10 * WAITING):
+        peer.log.tell("updated", uri=f"note://open/{n}")
+        peer.log.tell("list_changed", kind="tools")
+    messages = await taken(subscription) or []
+    uris = [message["params"].get("uri") for message in messages[1:]]
+    assert messages[0]["method"] == "notifications/tools/list_changed"
+    assert len(messages) <= WAITING + 3
+    assert "note://open" in uris
+    assert len(uris) == len(set(uris))
+
+
+async def test_each_stream_is_woken_once_for_what_concerns_it():
+    peer = Peer()
+    one, other = await peer.listen(1, toolsListChanged=True), await peer.listen(2, resourcesListChanged=True)
+    woken: list[int] = []
+    one.wake, other.wake = lambda: woken.append(1), lambda: woken.append(2)
+    peer.log.tell("list_changed", kind="tools")
+    peer.log.tell("list_changed", kind="tools")
+    peer.log.tell("list_changed", kind="prompts")
+    peer.log.tell("broadcast", method="notifications/acme", params={})
+    assert woken == [1]
+
+
+async def test_nobody_is_asked_about_what_everybody_may_read(monkeypatch):
+    peer = Peer()
+    uris = ["note://open", "note://secret", "note://open/a"]
+    subscription = await peer.listen(1, resourceSubscriptions=uris)
+    asked: list[str] = []
+
+    async def decide(principal: Any, primitive: Any) -> Any:
+        asked.append(primitive.key)
+        raise Overloaded
+
+    monkeypatch.setattr(peer.server.authorizer, "decide", decide)
+    monkeypatch.setattr("mcp_django.server.subscriptions.RETRY", 0.01)
+    for uri in uris:
+        peer.log.tell("updated", uri=uri)
+    told = [message["params"].get("uri") for message in (await taken(subscription) or [])[1:]]
+    assert (told, asked) == (["note://open", "note://open/a"], ["note://secret"])
+    # Who has no time to say may have it later.
+    monkeypatch.undo()
+    news = asyncio.Event()
+    subscription.wake = news.set
+    async with asyncio.timeout(10):
+        await news.wait()
+    assert [message["params"]["uri"] for message in await taken(subscription) or []] == ["note://secret"]
+
+
+async def test_a_resource_that_is_gone_or_hidden_by_now_is_not_told_of():
+    peer = Peer()
+    subscription = await peer.listen(1, resourceSubscriptions=["note://secret", "note://open"])
+    await taken(subscription)
+    peer.server.registry.resources.remove("note://open")
+    peer.connection.principal.user.permissions = ()
+    peer.connection.principal._rights._answers.clear()
+    peer.log.tell("updated", uri="note://secret")
+    peer.log.tell("updated", uri="note://open")
+    assert await taken(subscription) == []
+
+
+async def test_an_open_stream_keeps_nothing_of_its_request():
+    peer = Peer(
+        headers=Headers([(b"mcp-protocol-version", STATELESS.encode()), (b"mcp-method", b"subscriptions/listen")])
+    )
+    subscription = await peer.listen(1, toolsListChanged=True)
+    call = subscription._call
+    assert call.message.params is None
+    assert call.connection is not peer.connection
+    assert call.connection.headers is None
+    assert (call.meta, call.client_info, call.capabilities) == ({}, {}, {})
+
+
+async def test_a_server_that_nobody_tells_of_changes_offers_none():
+    server = Server("tests", "1", ports=ports())
+
+    @server.tool
+    async def anything() -> str:
+        """Do something."""
+        return ""
+
+    peer = Peer()
+    peer.server, peer.pipeline = server, Pipeline(server)
+    with pytest.raises(MethodNotFound):
+        peer.send("subscriptions/listen", {"notifications": {"toolsListChanged": True}}, 1)
+
+
+def test_a_filter_says_what_it_was_read_from():
+    wire = {"toolsListChanged": True, "resourcesListChanged": True, "resourceSubscriptions": ["b", "a"]}
+    given = {**wire, "promptsListChanged": False, "resourceSubscriptions": ["b", "a", "b"], "taskIds": []}
+    assert Wanted.read({"notifications": given}, most=3).to_wire() == wire
+    assert Wanted().to_wire() == {}
+
+
+@pytest.mark.parametrize(
+    ("uri", "under", "is_told"),
+    [
+        ("note://a", "note://a", True),
+        ("note://a/b", "note://a", True),
+        ("note://a/b/c", "note://a", True),
+        ("note://a/b", "note://a/", True),
+        ("note://a/", "note://a", True),
+        ("note://ab", "note://a", False),
+        ("note://a", "note://a/b", False),
+        ("note://a?x=1", "note://a", False),
+        ("note://b/note://a", "note://a", False),
+    ],
+)
+def test_a_part_of_a_resource_is_what_comes_below_it_after_a_slash(uri, under, is_told):
+    assert (under in covering(uri)) is is_told
