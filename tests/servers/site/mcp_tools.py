@@ -9,7 +9,7 @@ from django.db import connection
 from django.urls import reverse
 from django.utils.translation import gettext
 
-from mcp_django import Context, tool
+from mcp_django import Context, anotify_list_changed, tool
 from tests.servers.site.events import note, noted
 
 COUNTING = "WITH RECURSIVE n(i) AS (SELECT running() UNION ALL SELECT i + 1 FROM n WHERE i < %s) SELECT count(*) FROM n"
@@ -36,6 +36,13 @@ async def wait(tag: str, seconds: float = 60.0) -> str:
     with noted(tag):
         await asyncio.sleep(seconds)
     return tag
+
+
+@tool()
+async def change(kind: str) -> str:
+    """Say that a list changed."""
+    await anotify_list_changed(kind)
+    return kind
 
 
 @tool()

@@ -16,6 +16,7 @@ from urllib.parse import parse_qs
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from mcp_django.runtime.in_flight import InFlight
+from mcp_django.wiring import listens
 from tests.servers.site.events import RUNNING
 
 Application = Callable[[Any, Any, Any], Awaitable[None]]
@@ -52,6 +53,7 @@ def look(*, with_objects: bool) -> dict[str, Any]:
         "at": time.monotonic(),
         "running": sorted(RUNNING),
         "in_flight": sum(len(o) for o in objects if isinstance(o, InFlight)),
+        "listening": len(listens()),
         "tasks": Counter(_name(task) for task in asyncio.all_tasks() if task is not asyncio.current_task()),
         "threads": sorted(threads.values()),
         "connections": Counter(threads.get(o._thread_ident, "(a thread that is gone)") for o in opened),
