@@ -4,9 +4,7 @@ import os
 from collections.abc import Awaitable, Callable
 
 from benchmarks.site.models import Item
-from mcp_django import Context, tool
-from mcp_django.runtime.events import Draft
-from mcp_django.wiring import feeds
+from mcp_django import Context, anotify_list_changed, tool
 
 
 @tool
@@ -44,7 +42,7 @@ async def greet(name: str = "you", excited: bool = False) -> str:
 @tool
 async def announce() -> str:
     """Say that the list of tools changed."""
-    await feeds().publish(Draft("changes:default", "list_changed", {"kind": "tools"}))
+    await anotify_list_changed("tools")
     return "said"
 
 
