@@ -101,7 +101,7 @@ class Door:
             opened = exchange.opened(flight, landing)
             if flight.gone:
                 if opened is not None:
-                    opened.cancel()
+                    opened.subscription.cancel()
                 return None
             if landing is None:
                 await _stream(send, exchange.stream(flight), exchange.limits.keep_alive)
