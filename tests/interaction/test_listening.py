@@ -218,6 +218,20 @@ async def test_a_slow_reader_is_told_once_what_happened_often(modern):
     await left(exchange)
 
 
+@pytest.mark.parametrize("when", ["before the acknowledgement", "later"])
+async def test_a_client_that_stops_reading_counts_as_gone(limits, modern, door, when):
+    if door.prefix:
+        pytest.skip("behind the view the server's own patience counts")
+    limits(KEEP_ALIVE=0.01, UNSENT_WAIT=0.01)
+    exchange = listen(modern(), toolsListChanged=True)
+    if when == "later":
+        await acknowledged(exchange)
+    exchange.stop_reading()
+    await exchange.end()
+    assert len(listens()) == 0
+    exchange.read_on()
+
+
 async def test_a_stream_does_not_count_as_a_call_in_flight(limits, modern):
     limits(IN_FLIGHT=1)
     client = modern()

@@ -63,24 +63,22 @@ class Listener:
         self._since: float | None = None
         """When the server was given what it has not taken yet, by the loop's clock."""
         self._waiting: asyncio.Task[Any] | None = None
-        """The server's task, while it waits for the client to leave."""
+        """The server's task, which waits for the client to leave."""
         self._ended = False
         self.slot = 0
         streams.add(self)
 
     async def serve(self, receive: Receive) -> None:
         """Send what there is until either side ends it."""
-        subscription = self._subscription
+        subscription, self._waiting = self._subscription, asyncio.current_task()
         try:
             headers, self._headers = self._headers, ()
-            await self._send({"type": "http.response.start", "status": 200, "headers": list(headers)})
+            await self._say({"type": "http.response.start", "status": 200, "headers": list(headers)})
             del headers
             subscription.wake = self._wake
             await self._flush(b"")
-            if not self._ended:
-                self._waiting = asyncio.current_task()
-                while (await receive())["type"] != "http.disconnect":
-                    pass
+            while not self._ended and (await receive())["type"] != "http.disconnect":
+                pass
         except OSError:
             pass  # the client is gone; some servers say so here
         except asyncio.CancelledError:
@@ -129,8 +127,11 @@ class Listener:
             self._busy = False
 
     async def _give(self, body: bytes, *, more: bool = True) -> None:
+        await self._say({"type": "http.response.body", "body": body, "more_body": more})
+
+    async def _say(self, message: dict[str, Any]) -> None:
         self._since = asyncio.get_running_loop().time()
-        await self._send({"type": "http.response.body", "body": body, "more_body": more})
+        await self._send(message)
         self._since = None
 
     def look(self, patience: float) -> None:
@@ -153,7 +154,7 @@ class Listener:
         """It is over."""
         if not self._ended:
             self._ended = True
-            if self._waiting is not None:
+            if self._waiting is not None and self._waiting is not asyncio.current_task():
                 self._waiting.cancel()
 
 
