@@ -112,6 +112,6 @@ class OwnStream:
 
 
 def _is_kept(after: int) -> bool:
-    """Is everything in the log that came after this number? Numbers have no gaps, so the next one tells."""
-    following = EventLog().read(after, most=1)
-    return not following or following[0].seq == after + 1
+    """Is everything in the log that came after this number? Numbers have no gaps: the next one, if any, tells."""
+    log = EventLog()
+    return log.head() <= after or [event.seq for event in log.read(after, most=1)] == [after + 1]

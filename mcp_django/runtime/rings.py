@@ -13,6 +13,7 @@ from collections.abc import Callable
 from time import monotonic
 from typing import Any, NamedTuple
 
+from ..protocol.jsonrpc import compact
 from ..server.session import Session
 
 logger = logging.getLogger("mcp_django.server")
@@ -21,6 +22,8 @@ RING_BYTES = 4 * 1024 * 1024
 """Bytes of messages that one stream remembers; the last message is remembered whatever its length."""
 KEPT, KEPT_BYTES = 1000, 64 * 1024 * 1024
 """Streams of calls that are over which one event loop keeps for who comes back, and how many bytes of them."""
+KEPT_EACH = 64
+"""Those of one session among them, which so cannot push out what others have not heard."""
 HEARD_TTL = 60.0
 """Seconds for which a stream that was sent to its end is kept: bytes that went out have not always arrived."""
 
@@ -167,6 +170,7 @@ class Ring:
         """Say something, whatever the reader does."""
         if self._finished:
             return
+        message = compact(message)
         self.last += 1
         messages, bounds = self._messages, self._bounds
         messages.append(message)
@@ -289,6 +293,7 @@ class Rings:
         # Of calls that are over: by the time until which they are kept, which is the order of the dict.
         self._unheard: OrderedDict[Ring, _Kept] = OrderedDict()
         self._heard: OrderedDict[Ring, _Kept] = OrderedDict()
+        self._of_session: dict[Any, list[Ring]] = {}
         self._size = 0
         self._alarm: asyncio.TimerHandle | None = None
 
@@ -332,6 +337,10 @@ class Rings:
         for kept in (self._unheard, self._heard):
             if ring in kept:
                 self._size -= kept.pop(ring).size
+                mine = self._of_session[ring.session]
+                mine.remove(ring)
+                if not mine:
+                    del self._of_session[ring.session]
 
     def _keep(self, ring: Ring) -> None:
         """Its call is over, or it has been heard to its end."""
@@ -339,6 +348,10 @@ class Rings:
             self.drop(ring)
             return
         self._unshelve(ring)
+        mine = self._of_session.setdefault(ring.session, [])
+        mine.append(ring)
+        if len(mine) > KEPT_EACH:
+            self.drop(mine[0])
         kept = self._heard if ring.heard else self._unheard
         kept[ring] = _Kept(monotonic() + ring.ttl, ring.size)
         self._size += ring.size

@@ -8,7 +8,8 @@ import itertools
 import pytest
 
 from mcp_django import wiring
-from mcp_django.models import Session
+from mcp_django.models import Session, StreamEvent
+from mcp_django.protocol.errors import TransportRefusal
 from mcp_django.runtime.events import Draft
 from mcp_django.transports.http.endpoint import get_exchange
 from tests.interaction.clients import HANDSHAKE, STATELESS, Client
@@ -127,6 +128,24 @@ async def test_silence_is_filled_with_comments_and_keeps_the_session_alive(limit
     await leave(exchange)
 
 
+async def test_a_credential_that_is_good_no_more_ends_its_stream(limits, latest_legacy, monkeypatch):
+    limits(KEEP_ALIVE=0.01)
+    client, revoked = await latest_legacy(), []
+    authenticator = get_exchange("interaction")._authenticator
+    before = authenticator.authenticate
+
+    async def authenticate(headers, *, peer):
+        if revoked:
+            raise TransportRefusal(401)
+        return await before(headers, peer=peer)
+
+    monkeypatch.setattr(authenticator, "authenticate", authenticate)
+    exchange = await opened(client)
+    await exchange.silence()
+    revoked.append(True)
+    await until_it_ends(exchange)
+
+
 async def test_the_id_moves_on_with_what_others_are_told(limits, latest_legacy):
     limits(KEEP_ALIVE=0.01)
     client, other = await latest_legacy(), await latest_legacy()
@@ -140,7 +159,8 @@ async def test_the_id_moves_on_with_what_others_are_told(limits, latest_legacy):
     await leave(exchange)
 
 
-async def test_what_the_log_has_lost_is_refused_and_not_left_out(latest_legacy):
+@pytest.mark.parametrize("kept", [0, 1])
+async def test_what_the_log_has_lost_is_refused_and_not_left_out(latest_legacy, kept):
     client = await latest_legacy()
     exchange = await opened(client)
     await say(client, 1)
@@ -148,14 +168,12 @@ async def test_what_the_log_has_lost_is_refused_and_not_left_out(latest_legacy):
     await leave(exchange)
     await say(client, 2)
     await say(client, 3)
-    await wiring.executor().run(_forget_the_oldest_but, 1)
+    await wiring.executor().run(_forget_the_oldest_but, kept)
     reply = await client.listen(exchange.last_id).reply()
     assert (reply.status, b"not kept" in reply.body) == (400, True)
 
 
 def _forget_the_oldest_but(kept):
-    from mcp_django.models import StreamEvent
-
     keep = list(StreamEvent.objects.order_by("-seq").values_list("seq", flat=True)[:kept])
     StreamEvent.objects.exclude(seq__in=keep).delete()
 

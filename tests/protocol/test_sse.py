@@ -177,3 +177,25 @@ def test_a_long_line_in_small_chunks_takes_linear_time():
     for _ in range(200_000):
         decoder.feed(b"x")
     assert decoder.feed(b"\n\n") == []
+
+
+def test_a_cut_after_the_id_line_does_not_move_it() -> None:
+    decoder = sse.Decoder()
+    decoder.feed(sse.numbered(b"one", b"{}"))
+    decoder.feed(sse.numbered(b"two", b"{}")[:-1])
+    assert decoder.last_event_id == "one"
+    decoder.feed(b"\n")
+    assert decoder.last_event_id == "two"
+
+
+def test_an_event_without_data_moves_the_id_and_may_say_when_to_come_back() -> None:
+    decoder = sse.Decoder()
+    (event,) = decoder.feed(sse.priming(b"one", retry=250))
+    assert (event.data, event.id, event.retry) == (b"", "one", 250)
+
+
+def test_a_comment_reports_nothing_on_a_stream_with_ids() -> None:
+    decoder = sse.Decoder()
+    stream = sse.numbered(b"one", b"{}") + sse.KEEP_ALIVE + sse.numbered(b"two", b"[]")
+    assert [event.data for event in decoder.feed(stream)] == [b"{}", b"[]"]
+    assert not sse.KEEP_ALIVE.endswith(b"\n\n")

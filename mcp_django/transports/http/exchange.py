@@ -295,7 +295,8 @@ class Exchange:
                     kwargs=request.kwargs,
                     make_request=request.make_request,
                 )
-                return Stream(self._stream_headers(headers), await streams.open(session, connection))
+                admitted = partial(self._authenticator.authenticate, headers, peer=request.peer)
+                return Stream(self._stream_headers(headers), await streams.open(session, connection, admitted))
         raise TransportRefusal(405, ((b"allow", self._methods(request)),))
 
     async def _session(self, headers: Headers, principal: Principal, *, optional: bool) -> Session | None:

@@ -1,6 +1,6 @@
 """GET: a client listens to its session, or goes on with a stream that it lost (basic/transports, handshake era)."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from ...protocol.errors import TransportRefusal
 from ...protocol.headers import LAST_EVENT_ID, Headers
@@ -16,6 +16,9 @@ from ...server.ports import Overloaded, SessionStore
 from ...server.session import Session
 from .stream import Events
 
+Admitted = Callable[[], Awaitable[object]]
+"""Raises TransportRefusal when a credential is good no more."""
+AnyReader = Reader | RemoteReader | OwnStream
 NOT_YOURS = b"Last-Event-ID names no event of this session; open the stream without it."
 MISSED = b"What came after this Last-Event-ID is not kept any more; open a stream without it, and ask again."
 
@@ -37,8 +40,10 @@ class SessionStreams:
         self.ids, self.streams, self._own = ids, streams, own
         self._listens, self._lifecycle, self._sessions = listens, lifecycle, sessions
 
-    async def open(self, session: Session, connection: Connection) -> Events:
-        """The stream that the request asks for. Raises TransportRefusal, Overloaded."""
+    async def open(self, session: Session, connection: Connection, admitted: Admitted) -> Events:
+        """The stream that the request asks for, for as long as its credential is good, which `admitted` says.
+        Raises TransportRefusal, Overloaded.
+        """
         if self._lifecycle.has_drained and self._lifecycle.is_draining():
             raise Overloaded(CLOSING)
         wanted, owner = self._wanted(session, connection.headers or Headers()), connection.principal.key
@@ -50,7 +55,14 @@ class SessionStreams:
             if isinstance(problem, Gone | Missed):
                 raise TransportRefusal(400, body=MISSED) from None
             raise
-        return self._events(session, OWN if wanted is None else wanted.stream, reader, owner)
+        stream = OWN if wanted is None else wanted.stream
+        return Events(
+            reader,
+            self.ids.of(session.key, stream),
+            polling=session.revision.polling,
+            check=lambda: self._check(session, admitted),
+            on_end=self._tie(session, reader, owner),
+        )
 
     def _wanted(self, session: Session, headers: Headers) -> EventId | None:
         last = headers.get(LAST_EVENT_ID)
@@ -61,16 +73,24 @@ class SessionStreams:
             raise TransportRefusal(400, body=NOT_YOURS)
         return found
 
-    async def _reader(
-        self, session: Session, wanted: EventId | None, connection: Connection
-    ) -> Reader | RemoteReader | OwnStream:
+    async def _reader(self, session: Session, wanted: EventId | None, connection: Connection) -> AnyReader:
         if wanted is not None and wanted.stream != OWN:
             return await self.streams().resume(session, wanted.stream, wanted.n)
         own = self._own(session)
         await own.open(None if wanted is None else wanted.n, connection)
         return own
 
-    def _events(self, session: Session, stream: str, reader: Reader | RemoteReader | OwnStream, owner: str) -> Events:
+    async def _check(self, session: Session, admitted: Admitted) -> bool:
+        """A stream counts as use of its session, by a client whose token may have been revoked meanwhile."""
+        try:
+            await admitted()
+        except TransportRefusal as refusal:
+            return refusal.status == 503  # nobody could say
+        self._sessions.touch(session)
+        return True
+
+    def _tie(self, session: Session, reader: AnyReader, owner: str) -> Callable[[], None]:
+        """Have a stream end with its session and its process. Gives what is to be called when nobody reads it."""
         own = isinstance(reader, OwnStream)
         untie: list[Callable[[], None]] = [lambda: self._listens.leave(owner)]
         if not isinstance(reader, Reader):
@@ -85,10 +105,4 @@ class SessionStreams:
             if own:
                 session.streams -= 1
 
-        return Events(
-            reader,
-            self.ids.of(session.key, stream),
-            polling=session.revision.polling,
-            on_silence=lambda: self._sessions.touch(session),
-            on_end=ended,
-        )
+        return ended

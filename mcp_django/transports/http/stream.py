@@ -1,13 +1,17 @@
 """The body of a streamed answer, for both doors, and what it is made of."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from time import monotonic
 from typing import Protocol
 
 from ...protocol import sse
 from ...runtime.calls import Flight
 from ...runtime.event_ids import Ids
 from ...runtime.rings import Said
+
+CHECK_EVERY = 15.0
+"""Seconds between two looks whether the client of a stream may still read it."""
 
 
 class Source(Protocol):
@@ -73,12 +77,15 @@ class Events:
         *,
         polling: bool,
         flight: Flight | None = None,
-        on_silence: Callable[[], None] | None = None,
+        check: Callable[[], Awaitable[bool]] | None = None,
         on_end: Callable[[], None] | None = None,
     ) -> None:
-        """`flight` is the call whose first answer this is; `on_end` is called once, when nobody reads any more."""
+        """`flight` is the call whose first answer this is. `check` says now and then whether the client may still read;
+        `on_end` is called once, when nobody reads any more.
+        """
         self._reader, self._id, self._polling, self._flight = reader, ids, polling, flight
-        self._on_silence, self._on_end = on_silence, on_end
+        self._check, self._on_end = check, on_end
+        self._checked = monotonic()
         self._opening = polling
         self._told = -1
 
@@ -87,14 +94,16 @@ class Events:
         if self._opening:
             self._opening, self._told = False, reader.position
             return sse.priming(self._id(reader.position))
+        if self._check is not None and monotonic() - self._checked >= min(CHECK_EVERY, patience):
+            self._checked = monotonic()
+            if not await self._check():
+                return None
         said = await reader.read(patience)
         if said:
             self._told = said[-1].n
             return b"".join([sse.numbered(self._id(n), message) for n, message in said])
         if said is None:
             return self._farewell()
-        if self._on_silence is not None:
-            self._on_silence()
         if self._polling and reader.position > self._told:
             # What others were told meanwhile need not be looked through when this client comes back.
             self._told = reader.position
