@@ -210,7 +210,9 @@ def _ours(label: str, path: str, *arguments: str) -> Subject:
     return Subject(
         label=label,
         command=Command(
-            arguments=("-m", "benchmarks.serve", "--port", "{port}", *arguments), greets="token" in arguments
+            arguments=("-m", "benchmarks.serve", "--port", "{port}", *arguments),
+            environment=(("BENCH_ANNOUNCE", "1"),),
+            greets="token" in arguments,
         ),
         listen=lambda running: _request(
             running, path, "subscriptions/listen", {"notifications": {"toolsListChanged": True}}

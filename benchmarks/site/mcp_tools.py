@@ -1,4 +1,4 @@
-"""The tools of the measurements. env: NTOOLS adds fillers."""
+"""The tools of the measurements. env: NTOOLS adds fillers, BENCH_ANNOUNCE a tool that says that the list changed."""
 
 import os
 from collections.abc import Awaitable, Callable
@@ -39,7 +39,6 @@ async def greet(name: str = "you", excited: bool = False) -> str:
     return f"hi {name}{'!' if excited else ''}"
 
 
-@tool
 async def announce() -> str:
     """Say that the list of tools changed."""
     await anotify_list_changed("tools")
@@ -58,3 +57,5 @@ def filler(number: int) -> Callable[..., Awaitable[str]]:
 
 for extra in range(5, int(os.environ.get("NTOOLS", "5"))):
     tool(filler(extra))
+if os.environ.get("BENCH_ANNOUNCE"):
+    tool(announce)

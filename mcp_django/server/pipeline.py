@@ -138,7 +138,7 @@ class Pipeline:
         try:
             body = await work
             answer = self._encode(call, body)
-            subscription = _subscription(call)
+            subscription = None if call.connection.subscriptions is None else _subscription(call)
             if subscription is None:
                 over(call, _outcome(call, body))
             else:

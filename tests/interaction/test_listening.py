@@ -218,6 +218,20 @@ async def test_a_slow_reader_is_told_once_what_happened_often(modern):
     await left(exchange)
 
 
+@pytest.mark.parametrize("when", ["before the acknowledgement", "later"])
+async def test_a_client_that_stops_reading_counts_as_gone(limits, modern, door, when):
+    if door.prefix:
+        pytest.skip("behind the view the server's own patience counts")
+    limits(KEEP_ALIVE=0.01, UNSENT_WAIT=0.01)
+    exchange = listen(modern(), toolsListChanged=True)
+    if when == "later":
+        await acknowledged(exchange)
+    exchange.stop_reading()
+    await exchange.end()
+    assert len(listens()) == 0
+    exchange.read_on()
+
+
 async def test_a_stream_does_not_count_as_a_call_in_flight(limits, modern):
     limits(IN_FLIGHT=1)
     client = modern()
@@ -363,3 +377,48 @@ async def test_a_failing_log_is_an_error_and_not_a_stream(modern, monkeypatch):
     assert reply.error["code"] == -32603
     assert "no database" not in reply.error["message"]
     assert len(listens()) == 0
+
+
+async def test_a_stream_ends_when_its_credential_is_no_good_any_more(limits, modern, settings, monkeypatch):
+    limits(KEEP_ALIVE=0.01)
+    settings.MCP = {**settings.MCP, "TOKEN_CACHE_SECONDS": 0}
+    monkeypatch.setattr("mcp_django.transports.http.listen.VERIFY_EVERY", 0.01)
+    known = ["alice", "bob"]
+    monkeypatch.setattr("tests.interaction.people.KNOWN", known)
+    revoked, good = listen(modern(token="alice"), toolsListChanged=True), listen(modern(token="bob"))
+    for exchange in (revoked, good):
+        await acknowledged(exchange)
+        await exchange.silence()
+    known.remove("alice")
+    assert (await revoked.reply()).result["resultType"] == "complete"
+    await good.silence()
+    await left(good)
+
+
+async def test_a_stream_goes_on_while_credentials_cannot_be_verified(limits, modern, settings, monkeypatch):
+    limits(KEEP_ALIVE=0.01)
+    settings.MCP = {**settings.MCP, "TOKEN_CACHE_SECONDS": 0}
+    monkeypatch.setattr("mcp_django.transports.http.listen.VERIFY_EVERY", 0.01)
+    exchange = listen(modern(), toolsListChanged=True)
+    await acknowledged(exchange)
+    asked = asyncio.Event()
+
+    class Down:
+        def __contains__(self, token):
+            asked.set()
+            raise RuntimeError("the directory is down")
+
+    monkeypatch.setattr("tests.interaction.people.KNOWN", Down())
+    async with asyncio.timeout(10):
+        await asked.wait()
+    await change("list_changed", {"kind": "tools"})
+    assert (await exchange.message())["method"] == "notifications/tools/list_changed"
+    await left(exchange)
+
+
+async def test_a_stream_ends_when_its_credential_expires(limits, modern, monkeypatch):
+    limits(KEEP_ALIVE=0.01)
+    exchange = listen(modern(), toolsListChanged=True)
+    await acknowledged(exchange)
+    monkeypatch.setattr(Subscription, "is_expired", lambda self, now: True)
+    assert (await exchange.reply()).result["resultType"] == "complete"

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -282,6 +283,25 @@ def test_a_list_that_changed_for_one_user_is_told_to_that_user() -> None:
         await eventually(lambda: stream and len(theirs) == 2)
         assert stream.methods == ["notifications/resources/list_changed"]
         assert theirs.methods == ["notifications/tools/list_changed", "notifications/resources/list_changed"]
+
+    run(main)
+
+
+def test_a_fresh_stream_says_first_which_lists_are_not_what_the_session_was_given() -> None:
+    class Memory:
+        def keep(self, session: Session) -> None: ...
+
+        async def given(self, session: Session) -> dict[str, str]:
+            return {"tools": "another", "prompts": "another", "resources": "another"}
+
+    async def main(stage: Stage) -> None:
+        stage.server.bind(replace(stage.server.ports, lists=Memory()))
+        session = await stage.session()
+        last = await stage.publish("list_changed", {"kind": "tools"})
+        fresh = await stage.open(session)
+        assert [seq for seq, _ in fresh] == [last, last]
+        assert fresh.methods == ["notifications/tools/list_changed", "notifications/resources/list_changed"]
+        assert await stage.open(session, last) == []
 
     run(main)
 

@@ -98,10 +98,10 @@ class Door:
         flight.launch(context)
         try:
             landing = await flight.first(exchange.limits.upgrade_after, listener.start)
-            opened = exchange.opened(flight, landing)
+            opened = None if flight.call.connection.subscriptions is None else exchange.opened(flight, landing)
             if flight.gone:
                 if opened is not None:
-                    opened.cancel()
+                    opened.subscription.cancel()
                 return None
             if landing is None:
                 await _stream(send, exchange.stream(flight), exchange.limits.keep_alive)

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from ...auth.authenticate import Authenticator
 from ...auth.challenge import insufficient_scope
+from ...auth.principal import LOCAL
 from ...protocol import jsonrpc
 from ...protocol.errors import InsufficientScope, InternalError, InvalidRequest, MCPError, TransportRefusal
 from ...protocol.headers import PROTOCOL_VERSION, SESSION_ID, Headers
@@ -28,10 +29,9 @@ from ...server.pipeline import Pipeline
 from ...server.ports import Overloaded, Principal
 from ...server.session import Session
 from ...server.streams import Outbox
-from ...server.subscriptions import Subscription
 from ...server.work import Receipt, Work
 from ..guards import Guard, Pairs
-from .listen import Listeners
+from .listen import Listeners, Opened
 from .session_streams import SessionStreams
 from .stream import Events, Messages, Source
 
@@ -238,12 +238,27 @@ class Exchange:
             source = Events(reader, ids, polling=session.revision.polling, flight=flight)
         return Stream(self.stream_headers(flight), source)
 
-    def opened(self, flight: Flight, landing: Landing | None) -> Subscription | None:
+    def opened(self, flight: Flight, landing: Landing | None) -> Opened | None:
         """The stream of changes that a call has opened, which is its answer."""
         subscriptions = flight.call.connection.subscriptions
         if not subscriptions or landing is None or landing.problem is not None:
             return None
-        return next(iter(subscriptions.values()))
+        call = flight.call
+        credential = (call.connection.headers or Headers()).get(b"authorization")
+        verify = None
+        if credential is not None and call.principal.key != LOCAL:
+            verify = partial(self._is_good, credential)
+        return Opened(next(iter(subscriptions.values())), verify)
+
+    async def _is_good(self, credential: bytes) -> bool:
+        """Would the credential be accepted now? Yes, while that cannot be found out."""
+        headers = Headers([(b"authorization", credential)])
+        try:
+            if self._authenticator.known(headers) is None:
+                await self._authenticator.authenticate(headers, peer=None)
+        except TransportRefusal as refusal:
+            return refusal.status >= 500
+        return True
 
     def stream_headers(self, flight: Flight) -> Pairs:
         """The headers for a call whose answer is a stream."""

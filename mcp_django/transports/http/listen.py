@@ -8,9 +8,9 @@ import asyncio
 import contextvars
 import logging
 import weakref
-from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, MutableMapping
 from time import time
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...protocol import sse
 from ...runtime.lifecycle import Lifecycle
@@ -22,40 +22,63 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 logger = logging.getLogger("mcp_django.server")
 
+VERIFY_EVERY = 60.0
+"""Seconds, about, after which is asked again whether the credential of a stream is good: it may have been revoked."""
 SLOTS = 15
 """Parts in which the streams of a loop are looked after, one after the other, so that the loop never is for long."""
+
+
+Verify = Callable[[], Awaitable[bool]]
+
+
+class Opened(NamedTuple):
+    """A stream that a call has opened, to be served."""
+
+    subscription: Subscription
+    verify: Verify | None = None
+    """Is the credential that it was opened with still good? None where there is none."""
 
 
 class Listener:
     """A client's stream behind the ASGI door."""
 
-    __slots__ = ("_busy", "_ended", "_headers", "_send", "_since", "_streams", "_subscription", "_waiting", "slot")
+    __slots__ = (
+        "_busy",
+        "_ended",
+        "_headers",
+        "_send",
+        "_since",
+        "_streams",
+        "_subscription",
+        "_waiting",
+        "slot",
+        "verify",
+    )
 
-    def __init__(self, subscription: Subscription, send: Send, headers: Pairs, streams: "OpenStreams") -> None:
-        self._subscription, self._send, self._headers, self._streams = subscription, send, headers, streams
+    def __init__(self, opened: "Opened", send: Send, headers: Pairs, streams: "OpenStreams") -> None:
+        self._subscription, self._send, self._headers, self._streams = opened.subscription, send, headers, streams
+        self.verify = opened.verify
         self._busy = True
         """Is somebody sending?"""
         self._since: float | None = None
         """When the server was given what it has not taken yet, by the loop's clock."""
         self._waiting: asyncio.Task[Any] | None = None
-        """The server's task, while it waits for the client to leave."""
+        """The server's task, which waits for the client to leave."""
         self._ended = False
         self.slot = 0
         streams.add(self)
 
     async def serve(self, receive: Receive) -> None:
         """Send what there is until either side ends it."""
-        subscription = self._subscription
+        subscription, self._waiting = self._subscription, asyncio.current_task()
         try:
             headers, self._headers = self._headers, ()
-            await self._send({"type": "http.response.start", "status": 200, "headers": list(headers)})
+            await self._say({"type": "http.response.start", "status": 200, "headers": list(headers)})
             del headers
             subscription.wake = self._wake
             await self._flush(b"")
-            if not self._ended:
-                self._waiting = asyncio.current_task()
-                while (await receive())["type"] != "http.disconnect":
-                    pass
+            while not self._ended and (await receive())["type"] != "http.disconnect":
+                pass
         except OSError:
             pass  # the client is gone; some servers say so here
         except asyncio.CancelledError:
@@ -77,9 +100,7 @@ class Listener:
 
     def _begin(self, first: bytes) -> None:
         self._busy = True
-        loop = asyncio.get_running_loop()
-        _sending.add(task := loop.create_task(self._pass_on(first), context=contextvars.Context()))
-        task.add_done_callback(_sending.discard)
+        run_aside(self._pass_on(first))
 
     async def _pass_on(self, first: bytes) -> None:
         try:
@@ -106,8 +127,11 @@ class Listener:
             self._busy = False
 
     async def _give(self, body: bytes, *, more: bool = True) -> None:
+        await self._say({"type": "http.response.body", "body": body, "more_body": more})
+
+    async def _say(self, message: dict[str, Any]) -> None:
         self._since = asyncio.get_running_loop().time()
-        await self._send({"type": "http.response.body", "body": body, "more_body": more})
+        await self._send(message)
         self._since = None
 
     def look(self, patience: float) -> None:
@@ -130,18 +154,19 @@ class Listener:
         """It is over."""
         if not self._ended:
             self._ended = True
-            if self._waiting is not None:
+            if self._waiting is not None and self._waiting is not asyncio.current_task():
                 self._waiting.cancel()
 
 
 class ChangeSource:
     """The same as the body of a Django response, which is read and not pushed."""
 
-    def __init__(self, subscription: Subscription, streams: "OpenStreams") -> None:
-        self._subscription, self._streams = subscription, streams
+    def __init__(self, opened: "Opened", streams: "OpenStreams") -> None:
+        self._subscription, self._streams = opened.subscription, streams
+        self.verify = opened.verify
         self._news = asyncio.Event()
         self.slot = 0
-        subscription.wake = self._news.set
+        self._subscription.wake = self._news.set
         streams.add(self)
 
     async def read(self, patience: float) -> bytes | None:
@@ -182,8 +207,19 @@ class ChangeSource:
 
 
 Open = Listener | ChangeSource
-_sending: set[asyncio.Task[None]] = set()
+_running: set[asyncio.Task[None]] = set()
 """The loop knows its tasks weakly."""
+
+
+def run_aside(work: Coroutine[Any, Any, None]) -> None:
+    """Run it in a task of its own, in a clean context."""
+    _running.add(task := asyncio.get_running_loop().create_task(work, context=contextvars.Context()))
+    task.add_done_callback(_running.discard)
+
+
+async def _verify(stream: Open, verify: Verify) -> None:
+    if not await verify():
+        stream.end()
 
 
 class OpenStreams:
@@ -193,7 +229,8 @@ class OpenStreams:
         """Each is looked at `every` so many seconds; after `patience` a client that reads nothing counts as gone."""
         self._lifecycle, self._every, self._patience = lifecycle, every, patience
         self._slots: tuple[set[Open], ...] = tuple(set() for _ in range(SLOTS))
-        self._next = 0
+        self._next = self._round = 0
+        self._rounds = max(1, round(VERIFY_EVERY / every))
         self._timer: asyncio.TimerHandle | None = None
         self._take_back: Callable[[], None] | None = None
         self._empty = asyncio.Event()
@@ -233,8 +270,11 @@ class OpenStreams:
     def _look(self) -> None:
         self._wait()
         self._next = (self._next + 1) % SLOTS
+        self._round += not self._next
         for stream in tuple(self._slots[self._next]):
             stream.look(self._patience)
+            if stream.verify is not None and self._round % self._rounds == 0:
+                run_aside(_verify(stream, stream.verify))
 
     def _all(self) -> Iterable[Open]:
         return [stream for slot in self._slots for stream in slot]
