@@ -24,7 +24,6 @@ APPS = [
     "django.contrib.contenttypes",
     "django.contrib.auth",
     "mcp_django",
-    "tests.servers.site",
     "tests.workers.speaking",
 ]
 LIMITS = {"LANES": 8, "IN_FLIGHT": 100, "KEEP_ALIVE": 1}
