@@ -26,7 +26,8 @@ APPS = [
     "mcp_django",
     "tests.workers.speaking",
 ]
-LIMITS = {"LANES": 8, "IN_FLIGHT": 100, "KEEP_ALIVE": 1}
+# Each lane keeps a connection, and PostgreSQL has a hundred for all tests that run at once.
+LIMITS = {"LANES": 4, "IN_FLIGHT": 100, "KEEP_ALIVE": 1}
 
 
 class Workers:
