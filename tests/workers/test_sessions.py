@@ -36,7 +36,7 @@ async def opened(stack: AsyncExitStack, person: Person, port: int, last_event_id
 
 async def begun(stack: AsyncExitStack, person: Person, port: int, tag: str) -> Stream:
     """A call that takes long and has said something."""
-    stream: Stream = await stack.enter_async_context(person.call(port, "stream", {"tag": tag}))
+    stream: Stream = await stack.enter_async_context(person.call(port, "linger", {"tag": tag}))
     assert stream.status == 200
     return stream
 
@@ -103,7 +103,7 @@ async def test_a_cancellation_that_lands_on_the_other_worker_cancels(either: Wor
         gone, stays = f"gone-{person.key}", f"stays-{person.key}"
         cancelled = await begun(stack, person, here, gone)
         id = person.last_id
-        await stack.enter_async_context(person.call(here, "stream", {"tag": stays}))
+        await stack.enter_async_context(person.call(here, "linger", {"tag": stays}))
         assert await person.notify(there, "notifications/cancelled", {"requestId": id}) == 202
         await asyncio.to_thread(either.event, gone, "cancelled", within=SOON)
         assert [m for m in await rest(cancelled) if "method" not in m] == [], "nothing more is said of it"

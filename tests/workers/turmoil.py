@@ -34,7 +34,7 @@ class Plan:
     """Of each session."""
     counted: int = 20
     """Messages of each call before its answer."""
-    seconds: float = 4.0
+    seconds: float = 3.0
     """How long the telling takes, about."""
     seed: int = 1
 
@@ -89,6 +89,11 @@ class Outcome:
         """Connections beyond the first of each stream."""
         return sum(one.connections - 1 for one in (*self.hearers, *self.callers))
 
+    @property
+    def given_up(self) -> list[Caller]:
+        """Calls whose result was not heard."""
+        return [caller for caller in self.callers if caller.result is None]
+
     def broken(self) -> list[Caller]:
         """Calls that were neither heard to the end, exactly and in order, nor given up by being told so."""
         whole = list(range(1, self.plan.counted + 1))
@@ -101,12 +106,11 @@ class Outcome:
 
     def __str__(self) -> str:
         delays = sorted(itertools.chain.from_iterable(hearer.delays for hearer in self.hearers))
-        late = f"{statistics.median(delays) * 1000:.0f} ms, {delays[-1] * 1000:.0f} ms at most" if delays else "?"
-        given_up = [caller for caller in self.callers if caller.result is None]
+        median = f"{statistics.median(delays) * 1000:.0f} ms (median)" if delays else "?"
         return (
             f"{len(self.hearers)} sessions, {self.heard} messages, {self.reconnects} reconnects: {self.difference()}; "
-            f"delivered after {late} (median); {len(self.callers)} calls of {self.plan.counted + 1} messages, "
-            f"{len(given_up)} given up, {len(self.broken())} broken; {self.unsure} unsure"
+            f"delivered after {median}; {len(self.callers)} calls of {self.plan.counted + 1} messages, "
+            f"{len(self.given_up)} given up, {len(self.broken())} broken; {self.unsure} unsure"
         )
 
 

@@ -1,1 +1,1 @@
-"""The app whose tools the workers of these tests serve, beside those of `tests.servers.site`."""
+"""The app whose tools the workers of these tests serve."""

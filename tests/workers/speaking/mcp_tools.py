@@ -72,6 +72,15 @@ async def count(tag: str, ctx: Context, times: int = 20, pause: float = 0.05) ->
 
 
 @tool()
+async def linger(tag: str, ctx: Context) -> str:
+    """Say something at once, and then wait."""
+    with noted(tag):
+        await ctx.report_progress(1)
+        await asyncio.sleep(60)
+    return tag
+
+
+@tool()
 async def number(ctx: Context, tag: str = "number") -> int:
     """Ask for a number, and give it back."""
     answer = await ctx.elicit("Which number?", int)
