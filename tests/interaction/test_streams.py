@@ -103,7 +103,6 @@ async def test_leaving_a_stream_that_came_of_waiting_cancels_a_stateless_call(qu
     await exchange.end()
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # Django 5.2 leaves the body open
 async def test_a_stream_that_cannot_be_sent_has_lost_its_client(quick, door, modern, stage):
     """Servers say that a client is gone in as many ways as there are, and so does what wraps an application."""
     app, told = door.app, asyncio.Event()

@@ -16,7 +16,7 @@ Told = Callable[[Callable[[], Any]], list[tuple[str, str | None]]]
 @pytest.fixture
 def guarded(settings: Any) -> Iterator[None]:
     """One server with a tool that takes a permission, and one whose lists are everybody's."""
-    settings.MCP = {"AUTH": "none", "SERVERS": {"default": {}, "open": {}}}
+    settings.MCP = {"AUTH": "none", "SERVERS": {"default": {}, "unguarded": {}}}
     server = wiring.get_server("default")
     server.tool(lambda: "", name="guarded_by_rights", permission="testapp.view_book")
     yield
@@ -89,7 +89,7 @@ def test_a_user_whose_standing_may_have_changed_is_told_and_one_who_logs_in_is_n
 
 def test_where_no_list_depends_on_permissions_there_is_nothing_to_tell(guarded: None) -> None:
     assert rights._guarded_kinds("default") == ["tools"]
-    assert rights._guarded_kinds("open") == []
+    assert rights._guarded_kinds("unguarded") == []
 
 
 def test_what_was_believed_of_a_user_is_forgotten(
