@@ -4,6 +4,7 @@ Between two calls a lane is cleaned as Django cleans a thread between two reques
 any thread; `LanePool.lock` guards the pool and the leases on it.
 """
 
+import contextlib
 import logging
 import threading
 import weakref
@@ -89,6 +90,9 @@ def end(drop: bool = False) -> None:
         except Exception:
             # Neither the call that is over nor the next one is to blame for a connection that cannot even be closed.
             logger.exception("The connection %r could not be closed; it is dropped", connection.alias)
+            if connection.connection is not None:
+                with contextlib.suppress(Exception):
+                    connection.connection.close()
             _forget(connection)
 
 

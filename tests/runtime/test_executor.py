@@ -547,14 +547,15 @@ class TestConnections:
     def test_a_connection_that_cannot_be_closed_is_dropped_and_the_result_arrives(
         self, kept_connections: None, caplog: Any
     ) -> None:
+        drivers: list[Any] = []
+
         def spoil() -> str:
             Group.objects.count()
             spoiled = connections["default"]
-            raw = spoiled.connection
+            drivers.append(spoiled.connection)
             spoiled.close_at = 0
 
             def fail() -> None:
-                raw.close()
                 del spoiled._close
                 raise OSError("no such socket")
 
@@ -566,6 +567,8 @@ class TestConnections:
 
         assert serve(main, lanes=1) == ("result", 0)
         assert "could not be closed" in caplog.text
+        with pytest.raises(Exception, match="closed"):
+            drivers[0].cursor()
 
     def test_queries_of_an_earlier_call_are_not_kept(self, settings: Any, kept_connections: None) -> None:
         settings.DEBUG = True
