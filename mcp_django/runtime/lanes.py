@@ -85,14 +85,15 @@ def end(drop: bool = False) -> None:
     for connection in connections.all(initialized_only=True):
         # Django keeps the last error of a transaction, and with it the frames of the call that it ended.
         vars(connection)["rollback_exc"] = None  # not in the type stubs
+        driver = connection.connection
         try:
             _settle(connection, drop)
         except Exception:
             # Neither the call that is over nor the next one is to blame for a connection that cannot even be closed.
             logger.exception("The connection %r could not be closed; it is dropped", connection.alias)
-            if connection.connection is not None:
+            if driver is not None:
                 with contextlib.suppress(Exception):
-                    connection.connection.close()
+                    driver.close()
             _forget(connection)
 
 
