@@ -73,8 +73,9 @@ class Batch:
         works, era = list(self._works.values()), self._era
         call = works[0].call if works else era.open(jsonrpc.Request(0, "ping", None), self._connection, self._outbox)
         inner = [coroutine for work in works for coroutine in (work.run, *work.inner)]
-        answered = tuple(work.call for work in works)
-        return Work(call, self._answers(), (*inner, *self._receipts), answered, in_batch=True)
+        inner += self._receipts
+        answered, weight = tuple(work.call for work in works), len(works) or 1
+        return Work(call, self._answers(), tuple(inner), answered, in_batch=True, weight=weight)
 
     async def _answers(self) -> bytes:
         session = self._connection.session

@@ -93,7 +93,7 @@ class Pipeline:
         if attendance is not None:
             run, inner = _attended(call, run, body, attendance), (run, body)
         if call.method in WHOLE:
-            return Work(call, run, inner, (call,), may_stream=False, counts=call.method != LISTENING)
+            return Work(call, run, inner, (call,), may_stream=False, weight=0 if call.method == LISTENING else 1)
         return Work(call, run, inner, (call,))
 
     def _bug(self, call: Call, problem: BaseException) -> InternalError:
@@ -138,12 +138,8 @@ class Pipeline:
         try:
             body = await work
             answer = self._encode(call, body)
-            subscription = None if call.connection.subscriptions is None else _subscription(call)
-            if subscription is None:
+            if call.connection.subscriptions is None or not _begin(call, answer):
                 over(call, _outcome(call, body))
-            else:
-                call.outcome = OK  # so far; it is over when the stream is
-                subscription.begin(answer)
             return answer
         except (MCPError, Overloaded) as problem:
             _abandon(call)
@@ -213,6 +209,16 @@ def _subscription(call: Call) -> Subscription | None:
     """The stream that this call has opened."""
     opened = call.connection.subscriptions
     return None if opened is None or call.method != LISTENING or call.id is None else opened.get(call.id)
+
+
+def _begin(call: Call, answer: bytes) -> bool:
+    """Begin the stream that this call has opened; False when it has opened none."""
+    subscription = _subscription(call)
+    if subscription is None:
+        return False
+    call.outcome = OK  # so far; it is over when the stream is
+    subscription.begin(answer)
+    return True
 
 
 def _abandon(call: Call) -> None:

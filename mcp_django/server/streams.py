@@ -193,7 +193,8 @@ class Outbox:
             reader.set_result(None)
 
     def _free(self) -> None:
-        writers, self._writers = self._writers, []
-        for room in writers:
-            if not room.done():
-                room.set_result(None)
+        if self._writers:
+            writers, self._writers = self._writers, []
+            for room in writers:
+                if not room.done():
+                    room.set_result(None)

@@ -25,13 +25,9 @@ class Work(NamedTuple):
     """False when the answer must come in one piece, because the transport has something to say beside it."""
     in_batch: bool = False
     """Is the answer that of a batch?"""
-    counts: bool = True
-    """Does it count as a call in flight? The opening of a stream that has a limit of its own does not."""
-
-    @property
-    def weight(self) -> int:
-        """How many calls it counts for: each of a batch."""
-        return len(self.calls) or 1 if self.counts else 0
+    weight: int = 1
+    """How many calls in flight it counts for: each of a batch, and none where it opens a stream that has a limit of its
+    own."""
 
     def close(self, problem: MCPError | Overloaded | None = None) -> None:
         """It will not be run: it was refused with `problem`, or given up before its first step."""

@@ -66,17 +66,16 @@ class Door:
                 context,
             )
         )
-        if isinstance(outcome, Reply):
+        if isinstance(outcome, Flight):
+            listener = await self._fly(outcome, receive, send, context)
+            if listener is not None:
+                # It may stay open for days, and needs nothing of the request.
+                del outcome, context, headers, body, message, build, client, scope, kwargs
+                await listener.serve(receive)
+        elif isinstance(outcome, Reply):
             await _respond(send, *outcome)
-            return
-        if isinstance(outcome, Stream):
+        else:
             await self._serve(outcome, receive, send)
-            return
-        listener = await self._fly(outcome, receive, send, context)
-        if listener is not None:
-            # It may stay open for days, and needs nothing of the request.
-            del outcome, context, headers, body, message, build, client, scope, kwargs
-            await listener.serve(receive)
 
     async def _rest(self, body: bytes, receive: Receive) -> bytes | None:
         """The whole body, or the first bytes beyond the limit, which is enough to refuse it; None when the client

@@ -187,7 +187,7 @@ class Exchange:
             raise taken
         if not self._in_flight.enter(owner, work.weight):
             return self._full(work)
-        return Flight(work, self._in_flight, owner, self._pipeline.decline, self._lifecycle, rings=self._rings)
+        return Flight(work, self._in_flight, owner, self._pipeline.decline, self._lifecycle, self._rings)
 
     def _full(self, work: Work) -> Reply:
         most = self._in_flight.limit
@@ -284,7 +284,7 @@ class Exchange:
             return Reply(204, b"", self._guard.cors(headers))
         streams = self._session_streams
         if handshake and request.method == "GET" and self._allow_get and request.streams and streams is not None:
-            if not _accepts(headers)[1]:
+            if not _accepted.__wrapped__(headers.get(b"accept", b"*/*"))[1]:
                 raise TransportRefusal(406, body=b"Accept must allow text/event-stream.")
             session = await self._session(headers, principal, optional=False)
             if session is not None:
@@ -322,7 +322,8 @@ class Exchange:
         kind = headers.get(b"content-type", b"")
         if kind != b"application/json" and not _is_json(kind[:KNOWN_LENGTH]):
             raise TransportRefusal(415, body=b"Content-Type must be application/json.")
-        json, streams = _accepts(headers)
+        accept = headers.get(b"accept", b"*/*")
+        json, streams = (_accepted if len(accept) <= KNOWN_LENGTH else _accepted.__wrapped__)(accept)
         if not (json or streams):
             raise TransportRefusal(406, body=b"Accept must allow application/json or text/event-stream.")
         return streams
@@ -360,11 +361,6 @@ def _version(headers: Headers) -> str | None:
 @lru_cache(256)
 def _is_json(content_type: bytes) -> bool:
     return content_type.partition(b";")[0].strip().lower() == b"application/json"
-
-
-def _accepts(headers: Headers) -> tuple[bool, bool]:
-    accept = headers.get(b"accept", b"*/*")
-    return (_accepted if len(accept) <= KNOWN_LENGTH else _accepted.__wrapped__)(accept)
 
 
 @lru_cache(256)
