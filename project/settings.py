@@ -102,6 +102,7 @@ MCP: dict[str, Any] = {
             "WEBSITE_URL": None,  # default
             "PATH": "mcp",  # default: below the place of mcp_django.urls
             "ERAS": ["handshake", "stateless"],  # default: clients of every protocol revision
+            "REQUIRE_SESSION": True,  # default: clients of the handshake era get one, to be asked and told in
             "PAGE_SIZE": 1000,  # default: entries of a page of a list
             "TIMEOUT": 60,  # seconds for a handler that names no timeout of its own
             "LOG_LEVEL": "info",  # default: least level of log messages sent to a client that names none
@@ -109,6 +110,9 @@ MCP: dict[str, Any] = {
             "MIDDLEWARE": [],  # default: dotted paths, outermost first
             "PROVIDERS": [],  # default: dotted paths of providers of further tools, resources and prompts
             "LIFESPAN": None,  # default: dotted path of an async context manager, entered once per process
+            "ENABLE_GET": True,  # default: sessions have a stream for what changes, and lost streams can be resumed
+            "ALLOW_DELETE": True,  # default: clients may end their sessions
+            "HEALTHZ": True,  # GET /mcp/healthz for load balancers
             "CAPABILITIES": {},  # default: entries added to the declared capabilities
         },
     },
@@ -124,16 +128,27 @@ MCP: dict[str, Any] = {
         "SESSION_LIFETIME": 7 * 24 * 3600,  # default: seconds until it ends even when in use
         "SSE_UPGRADE_AFTER": 5,  # default: seconds until an answer becomes an event stream
         "UNSENT": 64,  # default: messages of a call that may wait for a slow reader
+        "UNSENT_WAIT": 60,  # default: seconds until a client that reads none of them counts as gone
+        "EVENTS": 1000,  # default: messages of a stream that are kept for a client that comes back
         "KEEP_ALIVE": 15,  # default: seconds between comments on a silent stream
+        "LISTENS": 1000,  # default: streams of changes that are open at once, in one process
+        "LISTENS_PER_OWNER": 50,  # default: those of one principal
+        "SUBSCRIPTIONS": 100,  # default: resources that one session or stream may subscribe to
         "QUESTION_WAIT": 600,  # default: seconds a call waits for the user's answer (handshake era)
+        "PAGE_WAIT": 60,  # default: seconds it waits for somebody to finish a page (stateless era), then it asks again
         "STATE_BYTES": 64 * 1024,  # default: size of the sealed state of a conversation (stateless era)
         "STATE_TTL": 3600,  # default: seconds for which it can be answered
         "ANSWERS": 64,  # default: answers in one conversation
         "ROUNDS": 32,  # default: rounds of one conversation
         "STALE_ROUNDS": 3,  # default: rounds in a row that bring nothing new
+        "EVENT_TTL": 600,  # default: seconds for which what clients are told is kept for those who come back
         "LANES": 16,  # default: threads for sync handlers and the ORM
         "LANE_QUEUE": 256,  # default: calls that may wait for one
+        "WAITING_THREADS": 256,  # default: sync handlers that may wait for an answer, which takes no lane
+        "SHUTDOWN_GRACE": 10,  # default: seconds that running calls have when the process is told to end
     },
+    # The channel layer that carries news to other processes. None: they look once a second.
+    "CHANNEL_LAYER": "default",  # default
     # Pages that may send requests, besides CSRF_TRUSTED_ORIGINS and pages from loopback.
     "ALLOWED_ORIGINS": [],  # default
     # Pages that may read the answers too.
@@ -142,6 +157,8 @@ MCP: dict[str, Any] = {
     "AUTODISCOVER_MODULES": ["mcp_tools"],  # default
     # With DEBUG, show the text of an unexpected exception to the client; without DEBUG it is never shown.
     "EXPOSE_INTERNAL_ERRORS": True,
+    # Stop the SQL of a call that was cancelled or timed out.
+    "INTERRUPT_SQL": True,  # default
     # Seconds for which a worker trusts a token that it has verified.
     "TOKEN_CACHE_SECONDS": 10,  # default
 }

@@ -11,6 +11,8 @@ from datetime import datetime, timedelta
 from typing import Any, NamedTuple, Self
 
 from django.db import IntegrityError, models, transaction
+from django.db.models.signals import pre_delete
+from django.dispatch import receiver
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
@@ -35,6 +37,7 @@ class EndReason(models.TextChoices):
     LIFETIME = "lifetime", _("open too long")
     QUOTA = "quota", _("gave way to a newer session")
     ADMIN = "admin", _("ended in the admin")
+    DELETED = "deleted", _("deleted")
 
 
 class SlotContention(Exception):
@@ -236,3 +239,11 @@ class Session(models.Model):
     def announce_end(self) -> None:
         """Tell this process that the session is over."""
         session_closed.send_robust(sender=type(self), session=self, reason=self.end_reason)
+
+
+@receiver(pre_delete, sender=Session, dispatch_uid="mcp_django.models.session")
+def _end_with_its_row(*, instance: Session, **kwargs: Any) -> None:
+    """A session whose row is deleted, or whose user is, ends like any other: first, while its subscriptions exist."""
+    if instance.terminated_at is None:
+        instance.end_reason = EndReason.DELETED
+        instance.announce_end()

@@ -205,3 +205,13 @@ def test_ending_a_session_is_told_to_all_processes(browser: Client) -> None:
     act(browser, "end_sessions", row)
     said = StreamEvent.objects.order_by("seq").values_list("topic", "kind")
     assert list(said) == [(f"session:{row.pk}", "ended"), ("sessions", "ended")]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_all_processes_are_told_of_the_sessions_of_a_user_who_is_deleted(browser: Client) -> None:
+    ada = user("ada")
+    row = session(ada)
+    browser.post(reverse("admin:auth_user_delete", args=[ada.pk]), {"post": "yes"})
+    said = StreamEvent.objects.filter(kind="ended").order_by("seq").values_list("topic", "payload")
+    reason = '"reason":"deleted"'
+    assert list(said) == [(f"session:{row.pk}", f"{{{reason}}}"), ("sessions", f'{{"session":{row.pk},{reason}}}')]

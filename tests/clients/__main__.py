@@ -1,10 +1,10 @@
 """Real peers against running servers: `python -m tests.clients [URL ...]`.
 
 The official SDKs' clients, of Python and of TypeScript and of either generation, and the Inspector's command line list
-the tools and call one, in every era they speak. Of the fixtures the clients also call the one handler that asks, loops,
-samples and books (`plan_journey`). Without a URL the fixtures server is started for them, and both of its doors are
-tried. The tool is the first of the well-known ones that the server lists, or `--call TOOL --arguments JSON`. What the
-peers need is installed into the cache directory at the first use.
+the tools and call one, in every era they speak. Of the fixtures the clients also watch a resource, and call the one
+handler that asks, loops, samples and books (`plan_journey`). Without a URL the fixtures server is started for them, and
+both of its doors are tried. The tool is the first of the well-known ones that the server lists, or `--call TOOL
+--arguments JSON`. What the peers need is installed into the cache directory at the first use.
 """
 
 import argparse

@@ -9,6 +9,7 @@ import asyncio
 import json
 import re
 import sys
+from contextlib import suppress
 from typing import Any
 
 from mcp import ClientSession, types
@@ -23,6 +24,7 @@ TRAVELLER: dict[str, Any] = {
 }
 """The questions of `plan_journey`, each with its answer."""
 JOURNEY = re.compile(r"Ada \(first\) via Bergen: 100 km, confirmed, booking (\d+)")
+WATCHED = "test://watched-resource"
 CAPABLE = types.SamplingCapability(tools=types.SamplingToolsCapability())
 
 
@@ -31,6 +33,13 @@ class User:
 
     def __init__(self) -> None:
         self.asked: list[str] = []
+        self.told = asyncio.Event()
+
+    async def hear(self, message: Any) -> None:
+        said = getattr(message, "root", None)
+        if isinstance(said, types.ResourceUpdatedNotification):
+            assert str(said.params.uri) == WATCHED, said
+            self.told.set()
 
     async def elicit(self, context: Any, params: Any) -> types.ElicitResult:
         self.asked.append(params.message)
@@ -66,6 +75,7 @@ async def check(url: str, calls: dict[str, Any]) -> str:
             elicitation_callback=user.elicit,
             sampling_callback=user.sample,
             sampling_capabilities=CAPABLE,
+            message_handler=user.hear,
         ) as session,
     ):
         hello = await session.initialize()
@@ -80,6 +90,7 @@ async def check(url: str, calls: dict[str, Any]) -> str:
             await fixtures(session, progress)
             assert heard == [0, 50, 100], heard
             assert len(user.asked) == 2, user.asked
+            await watch(session, user)
             await journey(session, user)
         return f"{len(names)} tools, {tool} called, {len(user.asked)} questions answered, {hello.protocolVersion}"
 
@@ -97,6 +108,18 @@ async def fixtures(session: ClientSession, progress: Any) -> None:
     reference = types.PromptReference(type="ref/prompt", name="test_prompt_with_arguments")
     offered = await session.complete(reference, {"name": "arg1", "value": "test"})
     assert offered.completion.values == ["test", "testing"], offered
+
+
+async def watch(session: ClientSession, user: User) -> None:
+    """Be told on the session's stream that a resource changed."""
+    await session.subscribe_resource(WATCHED)
+    # The client opens the stream by itself, and does not say when.
+    for _ in range(20):
+        await session.call_tool("change_watched_resource", {})
+        with suppress(TimeoutError):
+            await asyncio.wait_for(user.told.wait(), 0.5)
+            return
+    raise AssertionError("nothing was told")
 
 
 async def journey(session: ClientSession, user: User) -> None:

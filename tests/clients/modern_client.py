@@ -8,6 +8,8 @@ import asyncio
 import json
 import re
 import sys
+import warnings
+from contextlib import suppress
 from typing import Any
 
 import mcp_types as types
@@ -22,6 +24,7 @@ TRAVELLER: dict[str, Any] = {
 }
 """The questions of `plan_journey`, each with its answer."""
 JOURNEY = re.compile(r"Ada \(first\) via Bergen: 100 km, confirmed, booking (\d+)")
+WATCHED = "test://watched-resource"
 CAPABLE = types.SamplingCapability(tools=types.SamplingToolsCapability())
 
 
@@ -30,6 +33,12 @@ class User:
 
     def __init__(self) -> None:
         self.asked: list[str] = []
+        self.told = asyncio.Event()
+
+    async def hear(self, message: Any) -> None:
+        if isinstance(message, types.ResourceUpdatedNotification):
+            assert message.params.uri == WATCHED, message
+            self.told.set()
 
     async def elicit(self, context: Any, params: Any) -> types.ElicitResult:
         self.asked.append(params.message)
@@ -59,6 +68,7 @@ async def check(url: str, calls: dict[str, Any], mode: str) -> str:
         elicitation_callback=user.elicit,
         sampling_callback=user.sample,
         sampling_capabilities=CAPABLE,
+        message_handler=user.hear,
     ) as client:
         names = {listed.name for listed in (await client.list_tools()).tools}
         tool = next((name for name in calls if name in names), None)
@@ -70,8 +80,30 @@ async def check(url: str, calls: dict[str, Any], mode: str) -> str:
             result = await client.call_tool("test_input_required_result_multi_round", {})
             assert result.content[0].text == "Multi-round complete for Al who likes blue", result
             assert len(user.asked) == 2, user.asked
+            await watch(client, user, mode)
             await journey(client, user)
         return f"{len(names)} tools, {tool} called, {len(user.asked)} questions answered, {client.protocol_version}"
+
+
+async def watch(client: Client, user: User, mode: str) -> None:
+    """Be told that a resource changed: on a stream of changes, or on that of the session."""
+    if mode != "legacy":
+        async with client.listen(resource_subscriptions=[WATCHED]) as changes:
+            await client.call_tool("change_watched_resource", {})
+            async for change in changes:
+                assert change.uri == WATCHED, change
+                return
+        raise AssertionError("the stream ended without a word")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # this client deprecates what its old revisions have
+        await client.subscribe_resource(WATCHED)
+    # The client opens the stream of its session by itself, and does not say when.
+    for _ in range(20):
+        await client.call_tool("change_watched_resource", {})
+        with suppress(TimeoutError):
+            await asyncio.wait_for(user.told.wait(), 0.5)
+            return
+    raise AssertionError("nothing was told")
 
 
 async def journey(client: Client, user: User) -> None:

@@ -1,7 +1,8 @@
-// What the TypeScript clients of either generation do with a server: list, call, and where the fixtures are served the
-// one handler that asks, loops, samples and books. Every check throws on failure.
+// What the TypeScript clients of either generation do with a server: list, call, and where the fixtures are served watch
+// a resource, and the one handler that asks, loops, samples and books. Every check throws on failure.
 
 import assert from 'node:assert/strict';
+import { setTimeout as pause } from 'node:timers/promises';
 
 const ANSWERS = new Map([
     ['Who travels?', { name: 'Ada', cabin: 'first' }],
@@ -12,10 +13,17 @@ const ANSWERS = new Map([
 ]);
 const JOURNEY = /^Ada \(first\) via Bergen: 100 km, confirmed, booking (\d+)$/;
 
+export const WATCHED = 'test://watched-resource';
 export const CAPABILITIES = { elicitation: { form: {} }, sampling: { tools: {} } };
 
 export class Traveller {
     asked = [];
+    told = [];
+
+    // A client that is told of a change.
+    hear(params) {
+        this.told.push(params.uri);
+    }
 
     // The person: an ElicitResult.
     elicit(params) {
@@ -38,18 +46,29 @@ export class Traveller {
         return { role: 'assistant', model: 'm', content: [use], stopReason: 'toolUse' };
     }
 
-    // List and call with a connected client; what to print.
-    async travel(client, calls) {
+    // List and call with a connected client that watches with `subscribe`; what to print.
+    async travel(client, calls, subscribe) {
         const names = (await client.listTools()).tools.map(tool => tool.name);
         const name = Object.keys(calls).find(known => names.includes(known));
         assert(name, `none of ${Object.keys(calls)} is among ${names}`);
         const result = await client.callTool({ name, arguments: calls[name] });
         assert(!result.isError && result.content.length > 0, JSON.stringify(result));
         if (names.includes('plan_journey')) {
+            await subscribe();
+            await this.watch(client);
             const [first, second] = [await this.journey(client), await this.journey(client)];
             assert.equal(second, first + 1, 'it books once a call, however many rounds a call takes');
         }
         return `${names.length} tools, ${name} called, ${this.asked.length} questions answered`;
+    }
+
+    // The stream of a session is opened by the client itself, which does not say when: so it is tried more than once.
+    async watch(client) {
+        for (let tries = 0; tries < 20 && this.told.length === 0; tries++) {
+            await client.callTool({ name: 'change_watched_resource', arguments: {} });
+            for (let waits = 0; waits < 10 && this.told.length === 0; waits++) await pause(50);
+        }
+        assert.equal(this.told[0], WATCHED);
     }
 
     async journey(client) {

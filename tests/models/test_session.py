@@ -452,3 +452,13 @@ class TestConcurrency:
         outcomes = together(4, lambda _: Session.objects.admit(row("crowd"), quota=2))
         assert outcomes == [None] * 4
         assert len(holders("crowd")) == 2
+
+
+@pytest.mark.django_db
+def test_a_session_whose_row_is_deleted_has_ended() -> None:
+    over, alive = saved(), saved()
+    Session.objects.filter(pk=over.pk).end("r")
+    pk = alive.pk
+    with closings() as heard:
+        Session.objects.all().delete()
+    assert heard == [(pk, EndReason.DELETED)]

@@ -1,0 +1,29 @@
+"""The settings say that they hold every key: people copy from them."""
+
+from dataclasses import fields
+from typing import Any
+
+import pytest
+from django.conf import settings
+
+from mcp_django.conf.options import Limits, ServerSettings, Settings
+
+
+@pytest.mark.parametrize(
+    ("options", "written"),
+    [
+        (Settings, settings.MCP),
+        (ServerSettings, settings.MCP["SERVERS"]["default"]),
+        (Limits, settings.MCP["LIMITS"]),
+    ],
+    ids=["MCP", "server", "limits"],
+)
+def test_every_key_is_there(options: Any, written: dict[str, Any]) -> None:
+    assert set(written) == {field.name.upper() for field in fields(options)}
+
+
+def test_limits_that_are_said_to_be_default_are() -> None:
+    other = {"BODY"}  # its comment says why
+    assert {name: value for name, value in settings.MCP["LIMITS"].items() if name not in other} == {
+        field.name.upper(): field.default for field in fields(Limits) if field.name.upper() not in other
+    }
