@@ -31,6 +31,18 @@ class _Busy(threading.local):
     here = False
 
 
+class _NoLock:
+    """A lock that nobody has to wait for."""
+
+    def acquire(self) -> None: ...
+
+    def release(self) -> None: ...
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, *exception: object) -> None: ...
+
+
 class ClientHandler(logging.Handler):
     """Forwards log records to the client of the call that they are made in, if it wants their level.
 
@@ -57,7 +69,8 @@ class ClientHandler(logging.Handler):
 
     def createLock(self) -> None:  # noqa: N802
         """None: nothing is shared between threads that would need one, and so no thread waits for another."""
-        self.lock = None
+        # From Python 3.13 on a handler without a lock is no handler (`logging.Handler.handle`).
+        self.lock = _NoLock()  # type: ignore[assignment]
 
     def emit(self, record: logging.LogRecord) -> None:
         call = current_call()
