@@ -159,7 +159,7 @@ class Exchange:
             if era is pipeline.handshake and self._keeps_sessions:
                 connection.session = await self._session(headers, principal, optional=opens_without_session(raw))
             limits = self.limits
-            outbox = Outbox(limits.unsent, interactive=streams, patience=limits.unsent_wait)
+            outbox = Outbox(limits.unsent, streams, limits.unsent_wait)
             outcome = pipeline.handle(era, raw, connection, outbox)  # 5 and on
             if isinstance(outcome, bytes):
                 return Reply(200, outcome, (JSON_TYPE, *self._guard.cors(headers)))
