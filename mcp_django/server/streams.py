@@ -55,7 +55,7 @@ class Outbox:
         "opened",
     )
 
-    def __init__(self, size: int = 64, *, interactive: bool = True, patience: float = 60.0) -> None:
+    def __init__(self, size: int = 64, interactive: bool = True, patience: float = 60.0) -> None:
         # No deques: an empty one takes 600 bytes, and most calls say nothing before their answer.
         self._messages: list[bytes] = []
         self._size, self._patience = size, patience

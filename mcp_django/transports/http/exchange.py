@@ -159,7 +159,7 @@ class Exchange:
             if era is pipeline.handshake and self._keeps_sessions:
                 connection.session = await self._session(headers, principal, optional=opens_without_session(raw))
             limits = self.limits
-            outbox = Outbox(limits.unsent, interactive=streams, patience=limits.unsent_wait)
+            outbox = Outbox(limits.unsent, streams, limits.unsent_wait)
             outcome = pipeline.handle(era, raw, connection, outbox)  # 5 and on
             if isinstance(outcome, bytes):
                 return Reply(200, outcome, (JSON_TYPE, *self._guard.cors(headers)))
@@ -187,7 +187,7 @@ class Exchange:
             raise taken
         if not self._in_flight.enter(owner, work.weight):
             return self._full(work)
-        return Flight(work, self._in_flight, owner, self._pipeline.decline, self._lifecycle, self._rings)
+        return Flight(work, self._in_flight, owner, self._pipeline.decline, self._lifecycle, rings=self._rings)
 
     def _full(self, work: Work) -> Reply:
         most = self._in_flight.limit
