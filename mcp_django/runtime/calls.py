@@ -76,6 +76,7 @@ class Flight:
         owner: str,
         decline: Decline,
         lifecycle: Lifecycle,
+        *,
         rings: Callable[[], Rings] | None = None,
     ) -> None:
         """The work's calls have been counted in `in_flight` for `owner`; the flight takes them off at its end.

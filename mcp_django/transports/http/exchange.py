@@ -187,7 +187,7 @@ class Exchange:
             raise taken
         if not self._in_flight.enter(owner, work.weight):
             return self._full(work)
-        return Flight(work, self._in_flight, owner, self._pipeline.decline, self._lifecycle, self._rings)
+        return Flight(work, self._in_flight, owner, self._pipeline.decline, self._lifecycle, rings=self._rings)
 
     def _full(self, work: Work) -> Reply:
         most = self._in_flight.limit
