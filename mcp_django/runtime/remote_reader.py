@@ -15,8 +15,9 @@ logger = logging.getLogger("mcp_django.events")
 
 CONTROL = "streams"
 """The topic that every process with calls on streams follows: `attach` and `detach`."""
-ASK_EVERY, ASKS = 1.0, 3
-"""Seconds between asking whose call it is, and how often. Without an answer the call is gone with its worker."""
+ASK_EVERY, ASKS = 1.0, 6
+"""Seconds between asking whose call it is, and how often. Without an answer the call is gone with its worker. Where
+no wake comes, an answer takes two looks at the log, a second each, and longer on a machine that has too much to do."""
 SILENCES = 3
 """Silences, each as long as a stream may be silent, after which the worker of a call counts as gone. After the ones
 before it is asked whether the call goes on."""

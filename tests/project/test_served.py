@@ -192,3 +192,20 @@ def test_a_trip_that_is_not_confirmed_is_not_saved(demo: Demo, mode: str) -> Non
     assert result.structured_content["trip"] is None
     trips = call(demo, mode, "list_trips", {}).structured_content["result"]
     assert user.trip not in {trip["name"] for trip in trips}
+
+
+def test_who_watches_an_airport_is_told_when_another_process_saves_it(demo: Demo, fresh_dir: Path) -> None:
+    code = "from project.airports.models import Airport; Airport.objects.get(iata='ZRH').save()"
+    save = [sys.executable, "manage.py", "shell", "--command", code]
+
+    async def watch() -> str:
+        async with (
+            Client(demo.endpoint) as client,
+            client.listen(resource_subscriptions=["airport://ZRH", "airport://GVA"]) as changes,
+        ):
+            saving = await asyncio.create_subprocess_exec(*save, cwd=ROOT, env=environment(fresh_dir))
+            assert await saving.wait() == 0
+            event: Any = await asyncio.wait_for(anext(aiter(changes)), 20)
+            return str(event.uri)
+
+    assert asyncio.run(watch()) == "airport://ZRH"

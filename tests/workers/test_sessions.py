@@ -76,24 +76,26 @@ async def test_a_session_that_is_deleted_on_one_worker_is_unknown_on_the_other(e
             assert again.status == 404
 
 
-async def test_a_session_that_another_process_ends_has_ended_on_all_workers(either: Workers) -> None:
+@pytest.mark.parametrize("how", ['end("ended by hand")', "delete()[1]['mcp_django.Session']"], ids=["ended", "deleted"])
+async def test_a_session_that_another_process_ends_has_ended_on_all_workers(either: Workers, how: str) -> None:
     """What the admin's actions do, in a process that serves nobody."""
     async with AsyncExitStack() as stack:
         person = await Person.initialized("thrown-out", either.ports[0])
+        tags = [f"thrown-{number}-{person.key}" for number, _ in enumerate(either.ports)]
         streams = [await opened(stack, person, either.ports[1])]
-        for number, port in enumerate(either.ports):
-            streams.append(await begun(stack, person, port, f"thrown-{number}-{person.key}"))
-        code = """
+        for tag, port in zip(tags, either.ports, strict=True):
+            streams.append(await begun(stack, person, port, tag))
+        code = f"""
             from mcp_django.models import Session
-            print(Session.objects.filter(owner__contains="thrown-out").end("ended by hand"))
+            print(Session.objects.filter(owner__contains="thrown-out", terminated_at=None).{how})
         """
         assert int(await asyncio.to_thread(either.run, code)) == 1
         for port in either.ports:
             assert await refusal(person, port) == 404
         for stream in streams:
             assert [m for m in await rest(stream) if "result" in m] == []
-        for number, _ in enumerate(either.ports):
-            await asyncio.to_thread(either.event, f"thrown-{number}-{person.key}", "cancelled", within=SOON)
+        for tag in tags:
+            await asyncio.to_thread(either.event, tag, "cancelled", within=SOON)
 
 
 async def test_a_cancellation_that_lands_on_the_other_worker_cancels(either: Workers) -> None:

@@ -50,7 +50,7 @@ async def test_nobody_else_resumes_a_stream_on_any_worker(pair: Workers) -> None
 
 async def resumed(person: Person, port: int, id: str) -> int:
     """The status of an attempt to go on after an event."""
-    async with asyncio.timeout(SOON), person.listen(port, id) as stream:
+    async with asyncio.timeout(GONE_WITHIN), person.listen(port, id) as stream:
         status: int = stream.status
         return status
 
