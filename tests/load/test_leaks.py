@@ -56,7 +56,9 @@ def test_many_calls_leave_no_objects_and_no_memory_behind(kind: str, database: D
 
 
 def load(server: Server, calls: int) -> None:
-    """So many calls, by clients of both eras through both doors, of which a few are left."""
+    """So many calls, by clients of both eras through both doors, of which a few are left; and streams that are left, or
+    left and gone on with.
+    """
     with ThreadPoolExecutor(CLIENTS) as pool:
         for _ in pool.map(lambda number: one_round(server, number), range(calls // ROUND)):
             pass
@@ -69,7 +71,9 @@ def one_round(server: Server, number: int) -> None:
         for call in range(ROUND):
             arguments: dict[str, Any]
             tag = {"tag": f"{number}-{call}"}
-            if chance.random() < 0.2:
+            if call % 8 == 0:
+                hear(client, chance, tag)
+            elif chance.random() < 0.2:
                 tool, arguments = chance.choice(list(LEFT.items()))
                 client.call(tool, tag | arguments).leave(reset=chance.random() < 0.5)
             else:
@@ -77,6 +81,25 @@ def one_round(server: Server, number: int) -> None:
                 answer = client.call(tool, arguments if tool in ("fast", "echo_sql") else tag | arguments).answer()
                 assert answer.status == 200
                 assert "result" in answer.message
+
+
+def hear(client: Client, chance: random.Random, tag: dict[str, Any]) -> None:
+    """Open a stream that has no end of its own, and leave it; or leave that of a call, and have the rest."""
+    if client.session is None:
+        request = client.request("subscriptions/listen", {"notifications": {"toolsListChanged": True}})
+        next(request.events())
+        request.leave(reset=chance.random() < 0.5)
+        return
+    if chance.random() < 0.5:
+        request = client.listen()
+        assert request.head() == 200
+        request.leave(reset=chance.random() < 0.5)
+        return
+    request = client.call("tick", tag | {"times": 3, "pause": 0})
+    next(request.events())
+    request.leave(reset=chance.random() < 0.5)
+    answer = client.listen(request.last_id).answer()
+    assert "result" in answer.message
 
 
 def more(before: dict[str, Any], after: dict[str, Any]) -> dict[str, int]:
@@ -97,7 +120,7 @@ def rest(server: Server) -> dict[str, Any]:
 
     def resting() -> bool:
         found = server.probe()
-        return not (found["running"] or found["in_flight"])
+        return not (found["running"] or found["in_flight"] or found["listening"])
 
     until(resting, within=WITHIN, otherwise=server.probe)
     return server.probe(objects=True)
