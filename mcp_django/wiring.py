@@ -139,7 +139,7 @@ def _close(loop: asyncio.AbstractEventLoop) -> None:
 @functools.cache
 def log_executor() -> LaneExecutor:
     """Lanes for the event log alone. On those of calls it would wait for handlers, of which some wait for the log."""
-    return LaneExecutor(lanes=LOG_LANES, interrupt=False)
+    return LaneExecutor(lanes=LOG_LANES, interrupt=False, name="mcp-log")
 
 
 @functools.cache

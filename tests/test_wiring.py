@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import threading
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -241,6 +242,7 @@ def test_calls_that_hold_every_lane_can_publish() -> None:
     async def main() -> None:
         executor, feeds = wiring.executor(), wiring.feeds()
         held = asyncio.Barrier(executor.lanes)
+        assert (await wiring.log_executor().run(threading.current_thread)).name.startswith("mcp-log-")
 
         async def call() -> None:
             with executor.context():

@@ -34,12 +34,20 @@ class LaneExecutor:
     """Runs blocking work of many calls on at most `lanes` threads for each event loop.
 
     `queue` is how many calls may wait for a lane, `parked` how many plain functions for a client. The threads start
-    when they are first needed and end with their loop. `interrupt` says whether SQL that runs on when its call is over
-    is interrupted.
+    when they are first needed, are called `name` with a number, and end with their loop. `interrupt` says whether SQL
+    that runs on when its call is over is interrupted.
     """
 
-    def __init__(self, *, lanes: int = 16, queue: int = 256, parked: int = 256, interrupt: bool = True) -> None:
-        self.lanes, self.queue, self.parked, self.interrupt = lanes, queue, parked, interrupt
+    def __init__(
+        self,
+        *,
+        lanes: int = 16,
+        queue: int = 256,
+        parked: int = 256,
+        interrupt: bool = True,
+        name: str = "mcp-lane",
+    ) -> None:
+        self.lanes, self.queue, self.parked, self.interrupt, self.name = lanes, queue, parked, interrupt, name
         self._pools: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, LanePool] = weakref.WeakKeyDictionary()
         self._lock = threading.Lock()
 
@@ -155,8 +163,9 @@ class LaneExecutor:
         with self._lock:
             pool = self._pools.get(loop)
             if pool is None:
-                pool = LanePool(self.lanes, self.queue, parked=self.parked, interrupt=self.interrupt)
-                self._pools[loop] = pool
+                pool = self._pools[loop] = LanePool(
+                    self.lanes, self.queue, parked=self.parked, interrupt=self.interrupt, name=self.name
+                )
             return pool
 
 

@@ -124,8 +124,11 @@ class LanePool:
     A lane whose thread waits for somebody (`parking`) is none of them until it is back: `parked` at most.
     """
 
-    def __init__(self, size: int, queue: int, *, parked: int = 256, interrupt: bool = True) -> None:
-        self.size, self.queue, self.interrupt = size, queue, interrupt
+    def __init__(
+        self, size: int, queue: int, *, parked: int = 256, interrupt: bool = True, name: str = "mcp-lane"
+    ) -> None:
+        """The threads are called `name`, with a number."""
+        self.size, self.queue, self.interrupt, self.name = size, queue, interrupt, name
         self.lock = threading.Lock()
         self.free: list[Lane] = []
         self.busy: set[Lane] = set()
@@ -146,7 +149,7 @@ class LanePool:
             # The one used last: its connections are open.
             lane = self.free.pop()
         elif len(self.busy) < self.size:
-            lane = Lane(f"mcp-lane-{len(self.busy)}")
+            lane = Lane(f"{self.name}-{len(self.busy)}")
         elif lease.patient or len(self.waiting) < self.queue:
             self.waiting.append(lease)
             return None
@@ -186,7 +189,7 @@ class LanePool:
                 return
             spare: Lane | None = None
             while self.waiting:
-                spare = spare or Lane(f"mcp-lane-{len(self.busy)}")
+                spare = spare or Lane(f"{self.name}-{len(self.busy)}")
                 if self.waiting.popleft().grant(spare):
                     self.busy.add(spare)
                     return

@@ -87,13 +87,14 @@ class LoggedReplies:
 
         topic, feed = session_topic(session.pk), self._feeds().here()
         following = asyncio.create_task(feed.follow(topic, hear))
-        await asyncio.wait([following], timeout=PATIENCE)
-        if not following.done():
-            # No thread is free to look into the log; perhaps this very question is what keeps one. It is asked all the
-            # same, and answers of the meantime are looked up.
-            following.cancel()
-            following = asyncio.create_task(feed.follow(topic, hear, after=0))
         try:
+            # A call that is cancelled meanwhile must leave nobody who listens.
+            await asyncio.wait([following], timeout=PATIENCE)
+            if not following.done():
+                # No thread is free to look into the log; perhaps this very question is what keeps one. It is asked all
+                # the same, and answers of the meantime are looked up.
+                following.cancel()
+                following = asyncio.create_task(feed.follow(topic, hear, after=0))
             yield
         finally:
             following.cancel()

@@ -304,6 +304,7 @@ class Rings:
         self._of_session: dict[Any, list[Ring]] = {}
         self._size = 0
         self._alarm: asyncio.TimerHandle | None = None
+        self._alarm_at = 0.0
 
     def __len__(self) -> int:
         return len(self._rings)
@@ -375,9 +376,16 @@ class Rings:
                     break
                 self.drop(ring)
         ends = [next(iter(kept.values())).until for kept in (self._heard, self._unheard) if kept]
-        if ends and self._alarm is None:
-            loop = asyncio.get_running_loop()
-            self._alarm = loop.call_later(max(min(ends) - now, 1.0), self._on_alarm)
+        if not ends:
+            return
+        due = max(min(ends), now + 1.0)
+        if self._alarm is not None and self._alarm_at > due + 1.0:
+            # What was heard is kept for less long than what was there before it.
+            self._alarm.cancel()
+            self._alarm = None
+        if self._alarm is None:
+            self._alarm = asyncio.get_running_loop().call_later(due - now, self._on_alarm)
+            self._alarm_at = due
 
     def _on_alarm(self) -> None:
         self._alarm = None

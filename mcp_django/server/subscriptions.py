@@ -225,7 +225,8 @@ class Board:
         try:
             await asyncio.shield(following)
         except BaseException:
-            if following.done() and self._following is following:
+            # What was followed in the very moment of a cancellation serves the others, or is stopped by the last.
+            if self._following is following and _has_failed(following):
                 self._following = None
             self.remove(subscription)
             raise
@@ -322,8 +323,12 @@ async def _followed(changes: Changes, tell: Callable[[str, Any], None]) -> Calla
     return await changes.follow(tell)
 
 
+def _has_failed(following: "asyncio.Task[Callable[[], None]]") -> bool:
+    return following.done() and (following.cancelled() or following.exception() is not None)
+
+
 def _stop(following: "asyncio.Task[Callable[[], None]]") -> None:
-    if not following.cancelled() and following.exception() is None:
+    if not _has_failed(following):
         following.result()()
 
 

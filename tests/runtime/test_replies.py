@@ -14,6 +14,7 @@ from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.revisions import LATEST_HANDSHAKE
 from mcp_django.runtime import feed, replies
 from mcp_django.runtime.executor import LaneExecutor
+from mcp_django.runtime.feed import Following
 from mcp_django.runtime.feeds import Feeds
 from mcp_django.runtime.replies import LoggedReplies
 from mcp_django.runtime.seal import Stamp
@@ -184,6 +185,40 @@ def test_a_question_is_asked_although_nobody_can_listen_just_now(monkeypatch: py
         await hears.replies.forward(hears.session(), jsonrpc.Response(id, "while nobody listened", None))
         opened.set()
         assert await task == "while nobody listened"
+
+    workers(main)
+
+
+@real_threads
+def test_a_call_that_is_cancelled_before_its_question_leaves_nobody_who_listens(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(replies, "PATIENCE", 60.0)
+
+    async def main(asks: Process, _: Process) -> None:
+        here, begun, opened, followings = asks.feeds.here(), asyncio.Event(), asyncio.Event(), list[Following]()
+        follow = here.follow
+
+        async def late(*args: Any, **options: Any) -> Following:
+            begun.set()
+            await opened.wait()
+            followings.append(await follow(*args, **options))
+            return followings[-1]
+
+        async def call() -> None:
+            async with asks.replies.listening(asks.session()):
+                raise AssertionError("It was cancelled before")
+
+        monkeypatch.setattr(here, "follow", late)
+        task = asyncio.create_task(call())
+        await begun.wait()
+        opened.set()
+        task.cancel()
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        await asyncio.wait(others - {here._tail})
+        assert task.cancelled()
+        assert all(following.stopped for following in followings)
+        assert not here._topics
 
     workers(main)
 

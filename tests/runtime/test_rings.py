@@ -145,6 +145,23 @@ async def test_what_was_heard_to_its_end_goes_first(monkeypatch: pytest.MonkeyPa
     assert rings.find(1, heard.token) is None
 
 
+async def test_what_was_heard_is_kept_no_longer_because_something_else_was_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    rings = make()
+    unheard, reader = opened(rings, 1)
+    reader.leave()
+    unheard.finish(b"a")
+    heard, reader = opened(rings, 2)
+    heard.finish(b"b")
+    assert await texts(reader) == [b"b"]
+    monkeypatch.setattr(module, "HEARD_TTL", 0.5)
+    assert await reader.read(LONG) is None
+    assert rings.find(2, heard.token) is heard
+    async with asyncio.timeout(LONG):
+        while rings.find(2, heard.token) is not None:
+            await asyncio.sleep(0.01)
+    assert rings.find(1, unheard.token) is unheard
+
+
 async def test_a_session_pushes_out_nothing_but_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "KEPT_EACH", 2)
     rings = make()

@@ -228,6 +228,22 @@ async def test_who_leaves_while_the_log_is_not_followed_yet_leaves_nothing_behin
     assert peer.watch.ended == [(1, Outcome.CANCELLED)]
 
 
+async def test_who_leaves_in_the_moment_when_the_log_is_followed_leaves_nothing_behind():
+    peer = Peer()
+    peer.log.ready.clear()
+    opening = asyncio.ensure_future(peer.listen(1, toolsListChanged=True))
+    for _ in range(5):
+        await asyncio.sleep(0)
+    peer.log.ready.set()
+    while not peer.log.tells:
+        await asyncio.sleep(0)
+    opening.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await opening
+    await asyncio.sleep(0)
+    assert (peer.log.tells, peer.log.open) == ([], [])
+
+
 async def test_a_log_that_cannot_be_followed_is_tried_again_by_the_next_client(monkeypatch):
     peer = Peer()
     follow = peer.log.follow
