@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from asgiref.sync import async_to_sync
 from django.db import OperationalError, connections, transaction
+from django.test import override_settings
 
 from mcp_django.models import EventSequence, StreamEvent
 from mcp_django.runtime import feed as module
@@ -571,6 +572,29 @@ def test_a_wake_carries_what_it_tells_of_to_another_process(layer: Layer, seldom
         assert read.count == 0
 
     two(main, layer)
+
+
+def test_projects_that_share_a_channel_layer_hear_nothing_of_each_other(layer: Layer, seldom: None) -> None:
+    async def main(ours: Feeds, theirs: Feeds) -> None:
+        heard = Heard()
+        await ours.here().follow("a", heard)
+        position = ours.here().position
+        with override_settings(SECRET_KEY="another"):
+            theirs.here().voice.say([Event(position + 1, "a", "message", "theirs")])
+            await asyncio.to_thread(theirs.here().voice.idle.wait, 10)
+        assert layer.sent
+        await theirs.publish(Draft("a", "message", "ours"))
+        await eventually(lambda: heard)
+        assert heard == ["ours"]
+
+    two(main, layer)
+
+
+@pytest.mark.parametrize("entry", ["HOST", "PORT", "NAME"])
+def test_another_database_is_another_log(entry: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    ours = hub.group()
+    monkeypatch.setitem(connections.databases["default"], entry, "another")
+    assert hub.group() != ours
 
 
 def test_what_is_too_large_for_a_wake_is_read(layer: Layer, seldom: None) -> None:
