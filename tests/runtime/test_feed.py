@@ -1,5 +1,6 @@
 import asyncio
 import gc
+import os
 import threading
 import time
 import weakref
@@ -588,6 +589,23 @@ def test_projects_that_share_a_channel_layer_hear_nothing_of_each_other(layer: L
         assert heard == ["ours"]
 
     two(main, layer)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_the_child_of_a_fork_tells_others_by_itself(layer: Layer) -> None:
+    async def main(feeds: Feeds) -> None:
+        await feeds.here().follow("a", Heard())
+        pid = os.fork()
+        if pid == 0:
+            try:
+                # Nothing but this: the parent's loop, threads and connections are not the child's.
+                feeds._tell([Event(1, "a", "message", None)])
+                told = feeds._crier._voice.idle.wait(5) and bool(layer.sent)
+            finally:
+                os._exit(0 if told else 1)
+        assert os.waitstatus_to_exitcode((await asyncio.to_thread(os.waitpid, pid, 0))[1]) == 0
+
+    run(main, layer=layer)
 
 
 @pytest.mark.parametrize("entry", ["HOST", "PORT", "NAME"])
