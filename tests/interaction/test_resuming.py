@@ -347,6 +347,29 @@ async def test_a_client_that_left_another_worker_is_not_written_for(latest_legac
     await stage.until("said 2")
 
 
+async def test_a_client_whose_worker_ends_is_not_written_for(latest_legacy, move, stage):
+    client = await latest_legacy()
+    exchange = begin(client, to=2)
+    stage.gate("say 1").set()
+    await read(exchange, 1)
+    home = move()
+    again = client.listen(exchange.last_id)
+    await again.started()
+    (ring,) = home.rings._rings.values()
+    assert ring.reader.relayed
+    (readers,) = get_exchange("interaction")._session_streams.streams().own.values()
+    for reader in list(readers):
+        reader.end()
+    await frames_of(again)
+    async with asyncio.timeout(10):
+        while ring.reader is not None:
+            await asyncio.sleep(0)
+    for gate in ("say 2", "answer"):
+        stage.gate(gate).set()
+    await stage.until("answered")
+    assert not ring.heard
+
+
 async def test_a_handler_sends_a_client_of_another_worker_away(latest_legacy, move, stage):
     client = await latest_legacy()
     exchange = begin(client, "ask_when_told")
