@@ -12,6 +12,8 @@ from typing import Any, Final
 
 from asgiref.sync import sync_to_async
 
+from ..server import ports
+
 LOCAL: Final = "local"
 """The kind, and the key, of the local principal."""
 FRESH = 10.0
@@ -88,6 +90,13 @@ _has_perm = sync_to_async(Principal.has_perm, thread_sensitive=True)
 def local_principal(user: Any = None) -> Principal:
     """The principal who comes from this machine and may do everything; handlers see it act as `user`."""
     return Principal(issuer=LOCAL, subject=LOCAL, user=user, kind=LOCAL)
+
+
+def is_as_good(now: ports.Principal, before: ports.Principal) -> bool:
+    """Is whom a credential was verified for again still the same, with all the scopes from before? What was opened with
+    it, and goes on, asks for permission with those.
+    """
+    return now.key == before.key and now.scopes >= before.scopes
 
 
 def forget_rights() -> None:

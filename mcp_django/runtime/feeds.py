@@ -5,6 +5,7 @@ From anywhere: an event loop that lasts, one that is gone with its request, or a
 
 import asyncio
 import logging
+import os
 import threading
 import weakref
 from collections.abc import Callable, Sequence
@@ -83,7 +84,12 @@ class Feeds:
         self._executor, self._layer, self._keep, self._watch = executor, layer, keep, watch
         self._appended, self._next_purge = 0, 0.0
         self._log = EventLog()
-        self._crier = Crier(layer)
+        self._begin()
+        _all.add(self)
+
+    def _begin(self) -> None:
+        """Also in the child of a fork, whose parent's loops do not run there, and whose locks nobody gives back."""
+        self._crier = Crier(self._layer)
         self._lock = threading.Lock()
         self._feeds: weakref.WeakKeyDictionary[Loop, Feed] = weakref.WeakKeyDictionary()
 
@@ -194,3 +200,15 @@ class Feeds:
             say = None
         if say is not None:
             say(events)
+
+
+_all: "weakref.WeakSet[Feeds]" = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for feeds in _all:
+        feeds._begin()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

@@ -14,11 +14,15 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
+from hashlib import blake2b
 from time import monotonic
 from typing import Any
 
 from channels.layers import InMemoryChannelLayer, get_channel_layer
+from django.db import connections, router
 
+from ..conf import secret_keys
+from ..models import StreamEvent
 from ..protocol.jsonrpc import dumps, loads
 from .events import Event
 
@@ -69,11 +73,23 @@ def find_layer(alias: str | None) -> Any:
     return None if isinstance(layer, InMemoryChannelLayer) else layer
 
 
+def group() -> str:
+    """Where wakes about the log of this project are sent.
+
+    Projects share a Redis, whose PubSub knows no databases, and mostly the prefix of channels_redis too; but a number
+    means nothing in another log. Who cannot be sure to have the same one hears nothing: where processes name a database
+    differently, or not all have the new SECRET_KEY yet, they look for themselves.
+    """
+    settings = connections.databases[router.db_for_write(StreamEvent)]
+    log = [str(settings.get(name) or "") for name in ("ENGINE", "HOST", "PORT", "NAME")]
+    return f"{GROUP}.{blake2b(dumps([secret_keys()[0], *log]), digest_size=12).hexdigest()}"
+
+
 class Ear:
     """Hears on one event loop what other processes append."""
 
     def __init__(self, layer: Any, hear: Hear) -> None:
-        self._layer, self._hear = layer, hear
+        self._layer, self._hear, self._group = layer, hear, group()
         self.joined = asyncio.Event()
         """Set when wakes can arrive."""
 
@@ -104,7 +120,7 @@ class Ear:
         while True:
             try:
                 async with asyncio.timeout(SEND_WITHIN):
-                    await self._layer.group_add(GROUP, channel)
+                    await self._layer.group_add(self._group, channel)
             except Exception:
                 _complaints.note("its group could not be joined")
                 await asyncio.sleep(RETRY)
@@ -115,7 +131,7 @@ class Ear:
     async def _leave(self, channel: str) -> None:
         try:
             async with asyncio.timeout(SEND_WITHIN):
-                await self._layer.group_discard(GROUP, channel)
+                await self._layer.group_discard(self._group, channel)
         except Exception:
             logger.debug("The group of the channel layer could not be left", exc_info=True)
 
@@ -154,7 +170,7 @@ class Voice:
                 message = self._next()
                 try:
                     async with asyncio.timeout(SEND_WITHIN):
-                        await layer.group_send(GROUP, message)
+                        await layer.group_send(group(), message)
                 except Exception:
                     _complaints.note("a wake could not be sent")
         except asyncio.CancelledError:

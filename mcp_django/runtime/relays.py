@@ -17,7 +17,7 @@ from .events import Draft, Event
 from .feed import Following
 from .feeds import Feeds
 from .remote_reader import CONTROL, Gone, RemoteReader, topic_of
-from .rings import Bounds, Reader, Ring, Rings, Said
+from .rings import RING_BYTES, Bounds, Reader, Ring, Rings, Said
 
 logger = logging.getLogger("mcp_django.events")
 
@@ -25,6 +25,12 @@ LAST_READ = 1.0
 """Seconds at the end of the process that clients have to take the ends of their streams."""
 LOOKS = 20
 RELAY_SILENCE = 3600.0
+REPEATED_BYTES = 4 * RING_BYTES
+"""Of one stream that are written into the log more than once, which a client has done by asking for the same again at
+another worker. Then it is refused there.
+"""
+ROW_BYTES = 256
+"""What a row takes besides its message, about."""
 
 
 class Endable(Protocol):
@@ -141,7 +147,9 @@ class CallStreams:
             logger.warning("A client on another worker could not be told that its call goes on", exc_info=True)
 
     async def _relay(self, ring: Ring, name: str, after: int) -> None:
-        topic, reader = topic_of(ring.session, ring.token, name), ring.attach(after, relayed=name)
+        topic, reader = topic_of(ring.session, ring.token, name), None
+        if ring.repeated <= REPEATED_BYTES:
+            reader = ring.attach(after, relayed=name)
         try:
             if reader is None:
                 await self._feeds.publish(Draft(topic, "dropped"))
@@ -149,6 +157,8 @@ class CallStreams:
             await self._feeds.publish(Draft(topic, "attached"))
             while (said := await reader.read(RELAY_SILENCE)) is not None:
                 if said:
+                    ring.repeated += sum(ROW_BYTES + len(message) for n, message in said if n <= ring.written)
+                    ring.written = max(ring.written, said[-1].n)
                     await self._feeds.publish(*_drafts(topic, said))
             await self._feeds.publish(_end(topic, reader))
         except Exception:

@@ -37,6 +37,8 @@ class RemoteReader:
         self._last = 0
         self._waiting: list[Said] = []
         self._over = False
+        self._ended = False
+        """Did whose call it is say so?"""
         self._asks: Draft | None = None
         self._followings: list[Following] = []
         self._accepted = self._refused = False
@@ -104,7 +106,8 @@ class RemoteReader:
         for following in followings:
             following.stop()
         asked, self._asks = self._asks, None
-        if asked is not None and not self._over:
+        if asked is not None and not self._ended:
+            # Also when it was given up here: whose call it is would write on for nobody, and take it for heard.
             self._spawn(self._tell(asked._replace(kind="detach")))
         self.end()
 
@@ -129,13 +132,13 @@ class RemoteReader:
                 fits = event.payload["first"] - 1 <= self.position
                 self._accepted, self._refused = self._accepted or fits, self._refused or not fits
             case "dropped":
-                self._refused = True
+                self._refused = self._ended = True
             case "message":
                 self._take(event.payload["n"], event.payload["text"].encode())
             case "released":
-                self.retry, self._over = event.payload["retry"], True
+                self.retry, self._over, self._ended = event.payload["retry"], True, True
             case "end":
-                self._over = True
+                self._over = self._ended = True
         self._news.set()
 
     def _take(self, n: int, message: bytes) -> None:

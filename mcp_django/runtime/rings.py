@@ -116,8 +116,10 @@ class Ring:
         "heard",
         "last",
         "reader",
+        "repeated",
         "session",
         "token",
+        "written",
     )
 
     def __init__(self, session: Any, token: str, bounds: Bounds, on_end: Callable[["Ring"], None]) -> None:
@@ -138,6 +140,8 @@ class Ring:
         self.cut_off = False
         """Did the call end without an answer?"""
         self.reader: Reader | None = None
+        self.written = self.repeated = 0
+        """The last message that was written into the log, and how many bytes were more than once."""
 
     @property
     def size(self) -> int:

@@ -13,7 +13,7 @@ import logging
 import threading
 import weakref
 from collections.abc import Callable, Coroutine
-from contextlib import AbstractAsyncContextManager, nullcontext
+from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from datetime import timedelta
 from time import monotonic
 from typing import Any
@@ -49,7 +49,7 @@ CANCELS = 64
 MOST_KNOWN = 10_000
 """Sessions this process remembers; those that have something open come on top."""
 KEY_LENGTH = 128
-"""Characters of a session id that is worth looking up; ours have 32."""
+"""Characters of an id that is worth looking for elsewhere. Those of our sessions have 32; of requests clients say."""
 LOCAL_OWNER = "local"
 """The key of the local principal: many clients of one machine, so without a quota."""
 
@@ -190,7 +190,7 @@ class DatabaseSessions:
     async def cancel(self, session: Session, id: jsonrpc.Id) -> None:
         """Cancel the call with this id, here or, of so many a minute, wherever it runs."""
         known = self._known.get(session.key)
-        if session.cancel(id) or known is None:
+        if session.cancel(id) or known is None or (isinstance(id, str) and len(id) > KEY_LENGTH):
             return
         since, told = known.cancels
         if monotonic() - since >= 60:
@@ -223,7 +223,11 @@ class DatabaseSessions:
         elif event.kind == RENEWED:
             known.fresh_until = 0.0
             if known.session.is_busy:
-                self._in_background(self.load(known.session.key, known.session.owner))
+                self._in_background(self._renew(known.session))
+
+    async def _renew(self, session: Session) -> None:
+        with suppress(Error, Overloaded):  # its next request reads it
+            await self.load(session.key, session.owner)
 
     def _look_around(self) -> bool:
         """Report what is open. Does anything depend on what other processes say?"""

@@ -26,7 +26,7 @@ class Stage:
 
     async def until(self, what: str, times: int = 1) -> None:
         """Wait until something has happened so often."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             while self.counts[what] < times:
                 self._changed.clear()
                 await self._changed.wait()

@@ -9,6 +9,7 @@ import pytest
 from mcp_django.runtime.events import Draft
 from mcp_django.server.subscriptions import Subscription
 from mcp_django.wiring import feeds, lifecycle, listens
+from tests.interaction.people import SCOPES
 from tests.interaction.wire import Exchange
 
 ID = "io.modelcontextprotocol/subscriptionId"
@@ -393,6 +394,26 @@ async def test_a_stream_ends_when_its_credential_is_no_good_any_more(limits, mod
     assert (await revoked.reply()).result["resultType"] == "complete"
     await good.silence()
     await left(good)
+
+
+async def test_a_stream_ends_when_its_credential_has_lost_a_scope_and_not_when_it_has_won_one(
+    limits, modern, settings, monkeypatch
+):
+    limits(KEEP_ALIVE=0.01)
+    settings.MCP = {**settings.MCP, "TOKEN_CACHE_SECONDS": 0}
+    monkeypatch.setattr("mcp_django.transports.http.listen.VERIFY_EVERY", 0.01)
+    less, more = (
+        listen(modern(token="writer"), toolsListChanged=True),
+        listen(modern(token="carol"), toolsListChanged=True),
+    )
+    for exchange in (less, more):
+        await acknowledged(exchange)
+        await exchange.silence()
+    monkeypatch.setitem(SCOPES, "writer", frozenset({"notes:read"}))
+    monkeypatch.setitem(SCOPES, "carol", frozenset({"notes:read", "notes:write"}))
+    assert (await less.reply()).result["resultType"] == "complete"
+    await more.silence()
+    await left(more)
 
 
 async def test_a_stream_goes_on_while_credentials_cannot_be_verified(limits, modern, settings, monkeypatch):

@@ -347,6 +347,50 @@ async def test_a_client_that_left_another_worker_is_not_written_for(latest_legac
     await stage.until("said 2")
 
 
+async def test_nobody_fills_the_log_by_asking_for_the_same_again_and_again(latest_legacy, move, stage, monkeypatch):
+    monkeypatch.setattr("mcp_django.runtime.relays.REPEATED_BYTES", 1000)
+    client = await latest_legacy()
+    exchange = begin(client, to=2)
+    await exchange.started()
+    first = (await exchange.frame()).id
+    for gate in ("say 1", "say 2"):
+        stage.gate(gate).set()
+    await read(exchange, 1, 2)
+    home = move()
+    for _ in range(3):
+        again = client.listen(first)
+        await read(again, 1, 2)
+        await leave(again)
+    assert (await client.listen(first).reply()).status == 400
+    (ring,) = home.rings._rings.values()
+    assert 1000 < ring.repeated < 2500
+    stage.gate("answer").set()
+    await stage.until("answered")
+
+
+async def test_a_client_whose_worker_ends_is_not_written_for(latest_legacy, move, stage):
+    client = await latest_legacy()
+    exchange = begin(client, to=2)
+    stage.gate("say 1").set()
+    await read(exchange, 1)
+    home = move()
+    again = client.listen(exchange.last_id)
+    await again.started()
+    (ring,) = home.rings._rings.values()
+    assert ring.reader.relayed
+    (readers,) = get_exchange("interaction")._session_streams.streams().own.values()
+    for reader in list(readers):
+        reader.end()
+    await frames_of(again)
+    async with asyncio.timeout(10):
+        while ring.reader is not None:
+            await asyncio.sleep(0)
+    for gate in ("say 2", "answer"):
+        stage.gate(gate).set()
+    await stage.until("answered")
+    assert not ring.heard
+
+
 async def test_a_handler_sends_a_client_of_another_worker_away(latest_legacy, move, stage):
     client = await latest_legacy()
     exchange = begin(client, "ask_when_told")

@@ -13,6 +13,7 @@ from mcp_django.protocol.errors import TransportRefusal
 from mcp_django.runtime.events import Draft
 from mcp_django.transports.http.endpoint import get_exchange
 from tests.interaction.clients import HANDSHAKE, STATELESS, Client
+from tests.interaction.people import SCOPES
 
 POLLING = HANDSHAKE[-1]
 numbers = itertools.count(1)
@@ -38,9 +39,11 @@ async def opened(client, last=None, **how):
 
 
 async def until_it_ends(exchange):
-    while await exchange.frame() is not None:
-        pass
-    await exchange.end()
+    # Comments keep it alive, so that waiting for each frame alone would have no end.
+    async with asyncio.timeout(20):
+        while await exchange.frame() is not None:
+            pass
+        await exchange.end()
 
 
 async def leave(exchange):
@@ -143,6 +146,14 @@ async def test_a_credential_that_is_good_no_more_ends_its_stream(limits, latest_
     exchange = await opened(client)
     await exchange.silence()
     revoked.append(True)
+    await until_it_ends(exchange)
+
+
+async def test_a_credential_that_has_lost_a_scope_ends_its_stream(limits, latest_legacy, monkeypatch):
+    limits(KEEP_ALIVE=0.01)
+    exchange = await opened(await latest_legacy(token="writer"))
+    await exchange.silence()
+    monkeypatch.setitem(SCOPES, "writer", frozenset({"notes:read"}))
     await until_it_ends(exchange)
 
 

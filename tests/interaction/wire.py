@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
-PATIENCE = 10.0
+PATIENCE = 30.0
 App = Callable[[dict[str, Any], Callable[..., Any], Callable[..., Any]], Any]
 Judge = Callable[[dict[str, Any]], None]
 """Checks a message that the server emitted, and raises when it is none its revision defines."""

@@ -22,7 +22,7 @@ def serve(
     queue: int = 2,
     parked: int = 256,
     interrupt: bool = True,
-    within: float = 20,
+    within: float = 60,
 ) -> T:
     """Run `main` on a loop of its own, as a server does, and end the lanes afterwards; `within` so many seconds."""
     executor = LaneExecutor(lanes=lanes, queue=queue, parked=parked, interrupt=interrupt)

@@ -1,5 +1,6 @@
 import asyncio
 import gc
+import os
 import threading
 import time
 import weakref
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 from asgiref.sync import async_to_sync
 from django.db import OperationalError, connections, transaction
+from django.test import override_settings
 
 from mcp_django.models import EventSequence, StreamEvent
 from mcp_django.runtime import feed as module
@@ -571,6 +573,46 @@ def test_a_wake_carries_what_it_tells_of_to_another_process(layer: Layer, seldom
         assert read.count == 0
 
     two(main, layer)
+
+
+def test_projects_that_share_a_channel_layer_hear_nothing_of_each_other(layer: Layer, seldom: None) -> None:
+    async def main(ours: Feeds, theirs: Feeds) -> None:
+        heard = Heard()
+        await ours.here().follow("a", heard)
+        position = ours.here().position
+        with override_settings(SECRET_KEY="another"):
+            theirs.here().voice.say([Event(position + 1, "a", "message", "theirs")])
+            await asyncio.to_thread(theirs.here().voice.idle.wait, 10)
+        assert layer.sent
+        await theirs.publish(Draft("a", "message", "ours"))
+        await eventually(lambda: heard)
+        assert heard == ["ours"]
+
+    two(main, layer)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_the_child_of_a_fork_tells_others_by_itself(layer: Layer) -> None:
+    async def main(feeds: Feeds) -> None:
+        await feeds.here().follow("a", Heard())
+        pid = os.fork()
+        if pid == 0:
+            try:
+                # Nothing but this: the parent's loop, threads and connections are not the child's.
+                feeds._tell([Event(1, "a", "message", None)])
+                told = feeds._crier._voice.idle.wait(5) and bool(layer.sent)
+            finally:
+                os._exit(0 if told else 1)
+        assert os.waitstatus_to_exitcode((await asyncio.to_thread(os.waitpid, pid, 0))[1]) == 0
+
+    run(main, layer=layer)
+
+
+@pytest.mark.parametrize("entry", ["HOST", "PORT", "NAME"])
+def test_another_database_is_another_log(entry: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    ours = hub.group()
+    monkeypatch.setitem(connections.databases["default"], entry, "another")
+    assert hub.group() != ours
 
 
 def test_what_is_too_large_for_a_wake_is_read(layer: Layer, seldom: None) -> None:

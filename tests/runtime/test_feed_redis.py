@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from channels.layers import channel_layers
+from django.conf import settings
 from django.db import connection
 
 from mcp_django.runtime import feed as module
@@ -35,7 +36,8 @@ import json, os, sys, time
 import django
 from django.conf import settings
 settings.configure(
-    DATABASES={"default": json.loads(os.environ["TEST_DATABASE"])}, USE_TZ=True, SECRET_KEY="x",
+    DATABASES={"default": json.loads(os.environ["TEST_DATABASE"])}, USE_TZ=True,
+    SECRET_KEY=os.environ["TEST_SECRET"],
     CHANNEL_LAYERS=json.loads(os.environ["TEST_LAYERS"]), MCP={"AUTH": "none"},
     INSTALLED_APPS=["django.contrib.contenttypes", "django.contrib.auth", "mcp_django"],
 )
@@ -100,7 +102,12 @@ class Publisher:
             key: connection.settings_dict[key] for key in ("ENGINE", "NAME", "USER", "PASSWORD", "HOST", "PORT")
         }
         database["OPTIONS"] = {"timeout": 20} if connection.vendor == "sqlite" else {}
-        told = {"TEST_DATABASE": json.dumps(database, default=str), "TEST_LAYERS": json.dumps(layers)}
+        secret = settings.SECRET_KEY
+        told = {
+            "TEST_SECRET": secret,
+            "TEST_DATABASE": json.dumps(database, default=str),
+            "TEST_LAYERS": json.dumps(layers),
+        }
         self._process = subprocess.Popen(
             [sys.executable, "-c", PUBLISHER],
             env={**os.environ, **told},

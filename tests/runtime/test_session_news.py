@@ -1,11 +1,13 @@
 """What happens to a session in one worker, as the others notice it."""
 
 import asyncio
+import gc
 import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
+from django.db import OperationalError
 
 from mcp_django import wiring
 from mcp_django.models import EndReason, StreamEvent
@@ -183,6 +185,15 @@ def test_a_client_cannot_fill_the_log_with_cancellations(monkeypatch: pytest.Mon
     assert StreamEvent.objects.filter(kind="cancel").count() == 3 + 1 + 1
 
 
+def test_a_cancellation_of_an_id_of_any_length_is_no_row_of_any_length() -> None:
+    async def main(ours: Worker, _: Worker) -> None:
+        session = await ours.opened()
+        await ours.cancel(session, "x" * 100_000)
+
+    workers(main)
+    assert not StreamEvent.objects.exists()
+
+
 def test_a_level_that_is_set_elsewhere_holds_at_the_next_request(layer: Layer | None) -> None:
     async def main(ours: Worker, theirs: Worker) -> None:
         session = await ours.opened()
@@ -206,6 +217,31 @@ def test_while_something_is_open_a_level_holds_without_a_request(layer: Layer | 
         await eventually(lambda: there.log_level == "error")
 
     workers(main, layer)
+
+
+def test_a_busy_session_that_cannot_be_read_again_now_is_read_by_its_next_request(
+    layer: Layer | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    problems: list[Any] = []
+
+    def fails(*_: Any, **__: Any) -> None:
+        raise OperationalError("the database is down")
+
+    async def main(ours: Worker, theirs: Worker) -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: problems.append(context))
+        session = await ours.opened()
+        there = await theirs.found(session)
+        there.streams += 1
+        with monkeypatch.context() as down:
+            down.setattr(theirs, "_find", fails)
+            session.log_level = "error"
+            await ours.save(session)
+            await eventually(lambda: not theirs.trusts(session) and not theirs._tasks)
+        gc.collect()
+        assert (await theirs.load(session.key, "ada"), there.log_level) == (there, "error")
+
+    workers(main, layer)
+    assert problems == []
 
 
 def test_initialized_that_is_said_elsewhere_is_heard(layer: Layer | None) -> None:

@@ -13,7 +13,7 @@ from tests.workers.hearing import read
 from tests.workers.layers import Fate
 from tests.workers.ledger import Said
 
-SOON = 5.0
+SOON = 9.0
 """Seconds within which other workers have noticed, wakes or none."""
 
 

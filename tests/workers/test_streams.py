@@ -9,7 +9,7 @@ from tests.workers.harness import Workers
 from tests.workers.hearing import read
 from tests.workers.ledger import Said
 
-SOON = 5.0
+SOON = 20.0
 GONE_WITHIN = 15.0
 """Seconds, of a few keep-alives and a few questions for whoever has the call."""
 

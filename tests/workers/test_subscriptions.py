@@ -11,7 +11,7 @@ from tests.servers.client import META
 from tests.workers.client import Message, Person
 from tests.workers.harness import Workers
 
-SOON = 5.0
+SOON = 9.0
 Say = Callable[[Workers, str], Awaitable[None]]
 
 

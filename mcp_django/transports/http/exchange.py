@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from ...auth.authenticate import Authenticator
 from ...auth.challenge import insufficient_scope
-from ...auth.principal import LOCAL
+from ...auth.principal import LOCAL, is_as_good
 from ...protocol import jsonrpc
 from ...protocol.errors import InsufficientScope, InternalError, InvalidRequest, MCPError, TransportRefusal
 from ...protocol.headers import PROTOCOL_VERSION, SESSION_ID, Headers
@@ -247,18 +247,17 @@ class Exchange:
         credential = (call.connection.headers or Headers()).get(b"authorization")
         verify = None
         if credential is not None and call.principal.key != LOCAL:
-            verify = partial(self._is_good, credential)
+            verify = partial(self._is_good, credential, call.principal)
         return Opened(next(iter(subscriptions.values())), verify)
 
-    async def _is_good(self, credential: bytes) -> bool:
-        """Would the credential be accepted now? Yes, while that cannot be found out."""
-        headers = Headers([(b"authorization", credential)])
+    async def _is_good(self, credential: bytes, before: Principal) -> bool:
+        """Would the credential be accepted now, for as much? Yes, while that cannot be found out."""
+        headers, authenticator = Headers([(b"authorization", credential)]), self._authenticator
         try:
-            if self._authenticator.known(headers) is None:
-                await self._authenticator.authenticate(headers, peer=None)
+            now = authenticator.known(headers) or await authenticator.authenticate(headers, peer=None)
         except TransportRefusal as refusal:
             return refusal.status >= 500
-        return True
+        return is_as_good(now, before)
 
     def stream_headers(self, flight: Flight) -> Pairs:
         """The headers for a call whose answer is a stream."""

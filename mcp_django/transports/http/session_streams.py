@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable
 
+from ...auth.principal import is_as_good
 from ...protocol.errors import TransportRefusal
 from ...protocol.headers import LAST_EVENT_ID, Headers
 from ...runtime.event_ids import OWN, EventId, EventIds
@@ -12,12 +13,12 @@ from ...runtime.remote_reader import Gone, RemoteReader
 from ...runtime.rings import Reader
 from ...runtime.subscriptions import Listens
 from ...server.call import Connection
-from ...server.ports import Overloaded, SessionStore
+from ...server.ports import Overloaded, Principal, SessionStore
 from ...server.session import Session
 from .stream import Events
 
-Admitted = Callable[[], Awaitable[object]]
-"""Raises TransportRefusal when a credential is good no more."""
+Admitted = Callable[[], Awaitable[Principal]]
+"""Who a credential is good for now. Raises TransportRefusal when it is good no more."""
 AnyReader = Reader | RemoteReader | OwnStream
 NOT_YOURS = b"Last-Event-ID names no event of this session; open the stream without it."
 MISSED = b"What came after this Last-Event-ID is not kept any more; open a stream without it, and ask again."
@@ -60,7 +61,7 @@ class SessionStreams:
             reader,
             self.ids.of(session.key, stream),
             polling=session.revision.polling,
-            check=lambda: self._check(session, admitted),
+            check=lambda: self._check(session, connection.principal, admitted),
             on_end=self._tie(session, reader, owner),
         )
 
@@ -80,10 +81,11 @@ class SessionStreams:
         await own.open(None if wanted is None else wanted.n, connection)
         return own
 
-    async def _check(self, session: Session, admitted: Admitted) -> bool:
-        """A stream counts as use of its session, by a client whose token may have been revoked meanwhile."""
+    async def _check(self, session: Session, principal: Principal, admitted: Admitted) -> bool:
+        """A stream counts as use of its session. Its token may have been revoked meanwhile, or lost a scope."""
         try:
-            await admitted()
+            if not is_as_good(await admitted(), principal):
+                return False
         except TransportRefusal as refusal:
             return refusal.status == 503  # nobody could say
         self._sessions.touch(session)
