@@ -16,8 +16,9 @@ from ..server.session import Session
 from .events import Draft, Event
 from .feed import Following
 from .feeds import Feeds
+from .kept_rings import Rings
 from .remote_reader import CONTROL, Gone, RemoteReader, topic_of
-from .rings import RING_BYTES, Bounds, Reader, Ring, Rings, Said
+from .rings import RING_BYTES, Bounds, Reader, Ring, Said
 
 logger = logging.getLogger("mcp_django.events")
 

@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 
+from mcp_django.runtime import kept_rings
 from mcp_django.runtime import rings as module
 from mcp_django.runtime.event_ids import EventId, EventIds
-from mcp_django.runtime.rings import Bounds, Reader, Ring, Rings
+from mcp_django.runtime.kept_rings import Rings
+from mcp_django.runtime.rings import Bounds, Reader, Ring
 from mcp_django.runtime.seal import Stamp
 
 LONG = 10.0
@@ -115,7 +117,7 @@ async def test_a_reader_is_sent_away_when_it_has_read_what_waits() -> None:
 
 async def test_what_was_not_heard_is_kept_until_its_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 1000.0
-    monkeypatch.setattr(module, "monotonic", lambda: now)
+    monkeypatch.setattr(kept_rings, "monotonic", lambda: now)
     rings = make(ttl=100.0)
     ring, reader = opened(rings)
     reader.leave()
@@ -129,7 +131,7 @@ async def test_what_was_not_heard_is_kept_until_its_time_is_over(monkeypatch: py
 
 
 async def test_what_was_heard_to_its_end_goes_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "KEPT", 2)
+    monkeypatch.setattr(kept_rings, "KEPT", 2)
     rings = make()
     heard, reader = opened(rings, 1)
     heard.finish(b"a")
@@ -163,7 +165,7 @@ async def test_what_was_heard_is_kept_no_longer_because_something_else_was_not(m
 
 
 async def test_a_session_pushes_out_nothing_but_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "KEPT_EACH", 2)
+    monkeypatch.setattr(kept_rings, "KEPT_EACH", 2)
     rings = make()
     other, reader = opened(rings, 2)
     reader.leave()
