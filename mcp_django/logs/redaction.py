@@ -11,6 +11,8 @@ from ..server.call import Call, credentials
 REDACTED = "[redacted]"
 LONGEST = 4096
 """Characters of a line that are sent."""
+_SCANNED, _EDGE = 4 * LONGEST, 512
+"""Characters that are looked at, and how many at their end may be half of a secret and are never sent."""
 _SHORTEST = 6
 """Characters that a value must have to be known again; a shorter one stands in ordinary words."""
 
@@ -38,8 +40,10 @@ def redacted(text: str, call: Call) -> str:
     for secret in sorted(credentials(call.connection.headers), key=len, reverse=True):
         if len(secret) >= _SHORTEST:
             text = text.replace(secret, REDACTED)
-    if len(text) > LONGEST:
-        text = f"{text[:LONGEST]}…"
+    rest = len(text) > _SCANNED
+    text = text[:_SCANNED]
     for pattern, replacement in _PATTERNS:
         text = pattern.sub(replacement, text)
-    return text
+    if rest:
+        text = text[:-_EDGE]
+    return f"{text[:LONGEST]}…" if rest or len(text) > LONGEST else text

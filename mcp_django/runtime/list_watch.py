@@ -25,6 +25,8 @@ CHANGES = "changes:"
 """What the topics of servers begin with."""
 KINDS = {"tools": ("tools",), "resources": ("resources", "templates"), "prompts": ("prompts",)}
 """Kinds of lists, and the registry's collections that are in them."""
+COMPLAIN_EVERY = 60.0
+"""Seconds between two complaints."""
 SPREAD = 2000
 """Milliseconds over which processes spread what they would otherwise say at the same moment."""
 
@@ -63,6 +65,7 @@ class ListWatch:
         self._settling: dict[tuple[str, str, Any], asyncio.TimerHandle] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._reading: set[str] = set()
+        self._quiet_until = 0.0
 
     def look(self, topics: Collection[str]) -> None:
         """Look at the servers whose changes are followed; these are the topics that are. Called on the loop."""
@@ -73,7 +76,7 @@ class ListWatch:
             try:
                 self._look_at(alias, self._server(alias))
             except Exception:
-                logger.exception("Whether the lists of the server %r have changed could not be found out", alias)
+                self._complain("Whether the lists of the server %r have changed could not be found out", alias)
 
     def hear(self, event: Event) -> None:
         """A list changed, says somebody. Called on the loop."""
@@ -142,7 +145,14 @@ class ListWatch:
         try:
             await work
         except Exception:
-            logger.exception("A change of lists could not be noticed or told")
+            self._complain("A change of lists could not be noticed or told")
+
+    def _complain(self, what: str, *about: str) -> None:
+        """Log the exception that is being handled; of an outage, once a minute."""
+        now = asyncio.get_running_loop().time()
+        if now >= self._quiet_until:
+            self._quiet_until = now + COMPLAIN_EVERY
+            logger.exception(what, *about)
 
 
 def _collections(server: Server) -> dict[str, tuple[Any, ...]]:

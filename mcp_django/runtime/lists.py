@@ -25,17 +25,20 @@ class SessionLists:
 
     def __init__(self, executor: Executor) -> None:
         self._executor = executor
-        self._waiting: set[Session] = set()
+        self._waiting: dict[Session, asyncio.AbstractEventLoop] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     def keep(self, session: Session) -> None:
         if session not in self._waiting:
-            self._waiting.add(session)
-            loop = asyncio.get_running_loop()
+            # What waits on a loop that has ended waits for nothing.
+            for other, theirs in list(self._waiting.items()):
+                if theirs.is_closed():
+                    self._waiting.pop(other, None)
+            loop = self._waiting[session] = asyncio.get_running_loop()
             loop.call_later(AFTER, self._begin, session, context=contextvars.Context())
 
     def _begin(self, session: Session) -> None:
-        self._waiting.discard(session)
+        self._waiting.pop(session, None)
         task = asyncio.get_running_loop().create_task(self._write(session))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

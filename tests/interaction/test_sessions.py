@@ -1,6 +1,7 @@
 """Sessions of the handshake era: statuses, owners, ends (basic/transports)."""
 
 import pytest
+from django.db import OperationalError
 
 from mcp_django.wiring import get_server
 from tests.interaction.clients import Client
@@ -41,6 +42,23 @@ async def test_an_ended_session_stays_ended(legacy):
     assert (await delete(client)).status == 404
     assert (await client.notify("notifications/initialized")).status == 404
     assert (await client.post({"jsonrpc": "2.0", "id": "s1", "result": {}})).status == 404
+
+
+async def test_a_database_that_is_down_is_said_at_once_and_is_no_missing_session(latest_legacy, monkeypatch, caplog):
+    client = await latest_legacy()
+
+    async def fail(*args):
+        raise OperationalError("connection refused by db.internal")
+
+    sessions = get_server("interaction").sessions
+    monkeypatch.setattr(sessions, "peek", lambda *args: None)
+    monkeypatch.setattr(sessions, "load", fail)
+    for reply in (await client.post(MESSAGE), await delete(client)):
+        assert (reply.status, "retry-after" in reply.headers) == (503, True)
+        assert b"db.internal" not in reply.body
+    assert "db.internal" in caplog.text
+    monkeypatch.undo()
+    assert (await client.post(MESSAGE)).status == 200
 
 
 async def test_delete_without_a_session_is_a_bad_request(door, handshake):

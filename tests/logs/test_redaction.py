@@ -44,8 +44,14 @@ def test_what_looks_like_a_secret_goes(text: str, clean: str) -> None:
     assert redacted(text, call) == clean
 
 
+def test_a_secret_at_the_cut_is_not_sent() -> None:
+    text = "x" * 4080 + " postgres://admin:hunter2hunter2@db"
+    assert "hunter2" not in redacted(text, call)
+
+
 def test_a_long_line_is_cut() -> None:
     assert redacted("x" * 10_000, call) == "x" * 4096 + "…"
+    assert redacted("x" * 100_000, call) == "x" * 4096 + "…"
 
 
 @pytest.mark.parametrize("part", ["token", "a", "password'", "://", "-----BEGIN ", "eyJ", "token ", '"', "secret="])

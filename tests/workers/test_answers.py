@@ -95,9 +95,6 @@ async def test_every_answer_that_lands_on_the_other_worker_arrives(pair: Workers
         f"{statistics.median(across) * 1000:.1f} ms (median), {across[-1] * 1000:.0f} ms at most; at the same worker "
         f"{statistics.median(alone) * 1000:.1f} ms"
     )
-    if pair.redis is not None:
-        # A poll comes once a second: wakes have brought these.
-        assert statistics.median(across) < 0.5
 
 
 async def test_an_answer_arrives_without_any_wake(waking: Workers) -> None:

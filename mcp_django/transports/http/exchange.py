@@ -5,11 +5,14 @@ Host, credentials, HTTP method and media types, JSON, shape, era, and then what 
 """
 
 import asyncio
+import logging
 from collections.abc import Callable, Coroutine, Mapping
 from contextvars import Context
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
+
+from django.db import Error
 
 from ...auth.authenticate import Authenticator
 from ...auth.challenge import insufficient_scope
@@ -34,6 +37,8 @@ from ..guards import Guard, Pairs
 from .listen import Listeners, Opened
 from .session_streams import SessionStreams
 from .stream import Events, Messages, Source
+
+logger = logging.getLogger("mcp_django.server")
 
 KNOWN_LENGTH = 256
 """Bytes of headers whose meaning is remembered. Anybody can send what is remembered."""
@@ -174,6 +179,10 @@ class Exchange:
             return self._problem(problem, era.status(problem), pipeline.refuse(era, problem), headers)
         except Overloaded as problem:
             return self._overloaded(problem, headers, jsonrpc.error(None, InternalError(str(problem))))
+        except Error:
+            logger.exception("The database failed a request before it was a call")
+            down = Overloaded("The database does not answer; try again later")
+            return self._overloaded(down, headers, jsonrpc.error(None, InternalError(str(down))))
 
     def _take_off(self, work: Work) -> Flight | Reply:
         session, id = work.call.connection.session, work.call.id

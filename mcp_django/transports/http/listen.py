@@ -115,7 +115,12 @@ class Listener:
             if first:
                 await self._give(first)
             while not self._ended:
-                messages = await self._subscription.take()
+                try:
+                    messages = await self._subscription.take()
+                except Exception:
+                    logger.exception("What changed could not be told on a stream, which ends")
+                    self.drop()
+                    return
                 if messages is None:
                     await self._give(b"", more=False)
                     self.drop()
