@@ -22,8 +22,8 @@ LANES = 4
 
 
 def threads() -> set[str]:
-    """The threads of ours, by name."""
-    return {thread.name for thread in threading.enumerate() if thread.name.startswith("mcp-")}
+    """The lanes' threads, by name; those of the event log may be there from earlier."""
+    return {thread.name for thread in threading.enumerate() if thread.name.startswith("mcp-lane-")}
 
 
 class Connections:
