@@ -246,7 +246,7 @@ def test_calls_that_hold_every_lane_can_publish() -> None:
 
         async def call() -> None:
             with executor.context():
-                await executor.run(connection.ensure_connection)
+                await executor.run(lambda: connection.ensure_connection())  # looked up on the lane
                 await held.wait()
                 await feeds.publish(Draft("a", "message"))
 
