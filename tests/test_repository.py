@@ -14,6 +14,7 @@ import pytest
 from asgiref.sync import async_to_sync
 from django.contrib.auth.models import User
 
+from mcp_django.notifications import tie
 from mcp_django.server import registry
 from mcp_django.server.answers import Answer
 
@@ -62,6 +63,8 @@ def test_python_on_a_page_is_python(path: Path) -> None:
 def served_by(block: str, monkeypatch: pytest.MonkeyPatch) -> tuple[ModuleType, registry.Registry]:
     """Run an example as an app's `mcp_tools` module; return the module, and the registry that it filled."""
     monkeypatch.setattr(registry, "REGISTRIES", {})
+    # What an example ties to a model would be told of by every test after it.
+    monkeypatch.setattr(tie._Tie, "connect", lambda self: None)
     module = ModuleType("example.mcp_tools")
     monkeypatch.setitem(sys.modules, module.__name__, module)
     exec(compile(block, module.__name__, "exec"), module.__dict__)

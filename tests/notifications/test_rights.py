@@ -32,7 +32,7 @@ def told(django_capture_on_commit_callbacks: Any) -> Told:
         with django_capture_on_commit_callbacks(execute=True):
             work()
         events = EventLog().read(start)
-        assert {event.topic for event in events} <= {"changes:default"}
+        assert {event.topic for event in events} <= {"changes:default"}, events
         assert all(event.kind == "list_changed" and event.payload["rights"] == "changed" for event in events)
         return [(event.payload["kind"], event.payload.get("user")) for event in events]
 
