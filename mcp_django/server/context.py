@@ -55,6 +55,7 @@ class Context:
         self._progress: float | None = None
         self._state: dict[str, Any] | None = None
         self._samples: Counter[str] | None = None
+        self._pages: Counter[str] | None = None
         self.in_transaction = False
         """Is the handler running as one transaction of the call's?"""
 
@@ -267,7 +268,8 @@ class Context:
             question = url_question(self._call.revision, message, url, key)
         else:
             self.require_no_transaction()
-            self._pages: Counter[str] = getattr(self, "_pages", None) or Counter()
+            if self._pages is None:
+                self._pages = Counter()
             question = await self._here(page_question(self._call, self._talk(), message, url, key=key, met=self._pages))
         answer: Answer[None] = await self._ask(question)
         return answer
