@@ -4,10 +4,13 @@
 #   VENV=.venv          where the environment is
 #   ARGS="..."          more arguments for the command behind the target
 #   JOBS=0              processes of `make test`; auto: one for each core
+#   STDIO=1             `make serve-fixtures` serves the client at its standard input and output; everything that is no
+#                       message goes to standard error. With -C, make itself says where it goes: use `make -s -C`.
 
 VENV ?= .venv
 PYTHON ?=
 ARGS ?=
+STDIO ?=
 JOBS ?= 0
 python = $(VENV)/bin/python
 
@@ -18,7 +21,7 @@ help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-22s %s\n", $$1, $$2 }'
 
 environment: ## make or refresh the virtual environment, and nothing else
-	@PYTHON="$(PYTHON)" scripts/environment "$(VENV)"
+	@PYTHON="$(PYTHON)" scripts/environment "$(VENV)" </dev/null
 
 demo: PORT ?= 8000
 demo: environment ## serve the demo project on http://127.0.0.1:$PORT (8000)
@@ -39,8 +42,8 @@ format: environment ## format the code and mend what can be mended
 	@$(python) -m ruff format .
 
 serve-fixtures: PORT ?= 8765
-serve-fixtures: environment ## serve the conformance suite's fixtures on http://127.0.0.1:$PORT/mcp (8765)
-	@exec $(python) -m tests.conformance.server --port $(PORT) $(ARGS)
+serve-fixtures: environment ## serve the conformance suite's fixtures on http://127.0.0.1:$PORT/mcp (8765), or with STDIO=1 over stdio
+	@exec $(python) -m tests.conformance.server $(if $(filter-out 0,$(STDIO)),--stdio,--port $(PORT)) $(ARGS)
 
 serve-bench: PORT ?= 8766
 serve-bench: environment ## serve the benchmark's tools on http://127.0.0.1:$PORT/mcp (8766)
@@ -52,7 +55,7 @@ bench: environment ## measure this server and its peers side by side
 conformance: environment ## run the official conformance suite (fetches it, and Node 22 if needed, from npm)
 	@exec $(python) -m tests.conformance $(ARGS)
 
-clients: environment ## try real clients (Python's and TypeScript's, of both majors, the Inspector) on the fixtures, or ARGS=URL
+clients: environment ## try real clients (Python's and TypeScript's, of both majors, the Inspector) on the fixtures and the demo, or ARGS=URL
 	@exec $(python) -m tests.clients $(ARGS)
 
 clean: ## remove environments and caches

@@ -1,6 +1,6 @@
 """The ASGI door: `application = mcp_django.asgi.mount(get_asgi_application())`.
 
-Requests to an endpoint go straight to it; everything else goes to the application. The endpoints' MIDDLEWARE is not
+Requests to an endpoint, and its sockets, go straight to it; everything else goes to the application. MIDDLEWARE is not
 run, which is what makes this the fast path: authentication, permissions, Host and Origin checks are the endpoint's
 own on both doors.
 """
@@ -8,21 +8,33 @@ own on both doors.
 import logging
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.core.exceptions import ImproperlyConfigured
+from django.core.handlers.asgi import ASGIHandler
 from django.urls.resolvers import RoutePattern
 
 from .conf import get_settings
+from .protocol.errors import TransportRefusal
 from .server.server import Server
 from .transports.http.asgi import Door
-from .transports.http.endpoint import build_exchange, get_exchange
-from .transports.http.exchange import Exchange
+from .transports.http.endpoint import (
+    build_duplexes,
+    build_exchange,
+    build_legacy_sse,
+    get_exchange,
+    get_legacy_sse,
+)
 from .transports.http.health import PATH as HEALTHZ
 from .transports.http.health import Health
 from .transports.http.requests import RequestMaker
+from .transports.http.sides import Side
 from .transports.http.surroundings import Surroundings
 from .transports.http.view import as_view
+from .transports.legacy_sse import PATH as SSE
+from .transports.legacy_sse import LegacySSE, serves_legacy_sse
+from .transports.websocket import NO_SOCKET, Consumer, Sockets, build_sockets, deny, get_sockets
+from .transports.websocket import PATH as WS
 from .wiring import aliases, get_server, lifecycle, ports
 
 Scope = MutableMapping[str, Any]
@@ -46,65 +58,79 @@ def mount(application: Application, *, servers: Mapping[str, Server] | None = No
     return _Mount(application, servers)
 
 
+class _Served(NamedTuple):
+    """A server, and the ways to it."""
+
+    server: Server
+    exchange: Side
+    sockets: Sockets
+    legacy: LegacySSE
+
+
+def _of_the_setting() -> dict[str, _Served]:
+    found = {}
+    for alias in aliases():
+        path = get_settings().servers[alias].path
+        found[path] = _Served(get_server(alias), get_exchange(alias), get_sockets(alias), get_legacy_sse(alias))
+    return found
+
+
+def _of_one_s_own(servers: Mapping[str, Server]) -> dict[str, _Served]:
+    shared = [server.alias for server in servers.values()]
+    if len(set(shared)) < len(shared):
+        raise ImproperlyConfigured("Servers that are mounted together need aliases of their own: Server(alias=)")
+    found = {}
+    for written, server in servers.items():
+        path = written.strip("/")
+        bound = server.bind(ports(server.alias))
+        found[path] = _Served(
+            bound,
+            build_exchange(server),
+            build_sockets(server, path),
+            build_legacy_sse(server, build_duplexes(server)),
+        )
+    return found
+
+
 class _Mount:
     def __init__(self, application: Application, servers: Mapping[str, Server] | None) -> None:
         self._application = application
-        if servers is None:
-            settings = get_settings()
-            found = {settings.servers[alias].path: (get_server(alias), get_exchange(alias)) for alias in aliases()}
-        else:
-            shared = [server.alias for server in servers.values()]
-            if len(set(shared)) < len(shared):
-                raise ImproperlyConfigured(
-                    "Servers that are mounted together need aliases of their own: Server(alias=)"
-                )
-            found = {
-                path.strip("/"): (server.bind(ports(server.alias)), build_exchange(server))
-                for path, server in servers.items()
-            }
-        self._servers = [server for server, _ in found.values()]
-        self._static: dict[str, Endpoint] = {}
-        self._dynamic: list[tuple[RoutePattern, Endpoint]] = []
+        self._takes_sockets = not _is_django(application)
+        found = _of_the_setting() if servers is None else _of_one_s_own(servers)
+        self._servers = [served.server for served in found.values()]
         surroundings = Surroundings()
-        self._root = surroundings.prefix
-        for path, (server, exchange) in found.items():
-            view = as_view(partial(_the, exchange))
-            self._add(path, Door(exchange, RequestMaker(view, alias=server.alias, route=path), surroundings))
-        for path, (server, _) in found.items():
-            if server.options.healthz and f"/{path}/{HEALTHZ}" not in self._static:
-                self._add(f"{path}/{HEALTHZ}", Health(lifecycle).door)
-
-    def _add(self, path: str, door: Endpoint) -> None:
-        if "<" in path:
-            self._dynamic += [(RoutePattern(f"{path}{end}", is_endpoint=True), door) for end in ("", "/")]
-        else:
-            self._static[f"/{path}"] = self._static[f"/{path}/"] = door
+        self._http = _Routes(surroundings.prefix)
+        self._sockets = _Routes(surroundings.prefix)
+        for path, (server, exchange, sockets, _) in found.items():
+            if "http" in server.options.transports:
+                self._http.add(path, _door(exchange, server, path, surroundings))
+            if "websocket" in server.options.transports:
+                self._sockets.add(f"{path}/{WS}", _Socket(sockets))
+        # A server may have a path below another's, which counts before what another adds to its own.
+        for path, (server, _, _, legacy) in found.items():
+            if serves_legacy_sse(server) and f"/{path}/{SSE}" not in self._http.static:
+                self._http.add(f"{path}/{SSE}", _door(legacy, server, f"{path}/{SSE}", surroundings))
+            if server.options.healthz and f"/{path}/{HEALTHZ}" not in self._http.static:
+                self._http.add(f"{path}/{HEALTHZ}", Health(lifecycle).door)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         kind = scope["type"]
         if kind == "http":
-            path = scope["path"]
-            door = self._static.get(path)
+            door = self._http.static.get(scope["path"])
             if door is not None:
                 return await door(scope, receive, send, None)
-            root = self._root or scope.get("root_path", "")
-            if root or self._dynamic:
-                found = self._find(_below(root, path))
-                if found is not None:
-                    return await found[0](scope, receive, send, found[1])
+            found = self._http.find(scope)
+            if found is not None:
+                return await found[0](scope, receive, send, found[1])
+        elif kind == "websocket":
+            found = self._sockets.find(scope)
+            if found is not None:
+                return await found[0](scope, receive, send, found[1])
+            if not self._takes_sockets:
+                return await deny(scope, send, TransportRefusal(404, body=NO_SOCKET))
         elif kind == "lifespan":
             return await self._lifespan(receive, send)
         await self._application(scope, receive, send)
-
-    def _find(self, path: str) -> tuple[Endpoint, Mapping[str, Any]] | None:
-        door = self._static.get(path)
-        if door is not None:
-            return door, {}
-        for pattern, door in self._dynamic:
-            match = pattern.match(path.removeprefix("/"))
-            if match:
-                return door, match[2]
-        return None
 
     async def _lifespan(self, receive: Receive, send: Send) -> None:
         while True:
@@ -122,8 +148,69 @@ class _Mount:
             await send({"type": "lifespan.startup.complete"})
 
 
-def _the(exchange: Exchange) -> Exchange:
-    return exchange
+class _Routes:
+    """Endpoints by path."""
+
+    def __init__(self, root: str) -> None:
+        """`root` stands before all paths, whatever the server says."""
+        self._root = root
+        self.static: dict[str, Endpoint] = {}
+        self._dynamic: list[tuple[RoutePattern, Endpoint]] = []
+
+    def add(self, path: str, door: Endpoint) -> None:
+        """Serve `path`, with and without a slash at its end."""
+        if "<" in path:
+            self._dynamic += [(RoutePattern(f"{path}{end}", is_endpoint=True), door) for end in ("", "/")]
+        else:
+            self.static[f"/{path}"] = self.static[f"/{path}/"] = door
+
+    def find(self, scope: Scope) -> tuple[Endpoint, Mapping[str, Any] | None] | None:
+        """The endpoint of a path, and what its pattern captured."""
+        path = scope["path"]
+        door = self.static.get(path)
+        if door is not None:
+            return door, None
+        root = self._root or scope.get("root_path", "")
+        if not (root or self._dynamic):
+            return None
+        path = _below(root, path)
+        door = self.static.get(path)
+        if door is not None:
+            return door, {}
+        for pattern, door in self._dynamic:
+            match = pattern.match(path.removeprefix("/"))
+            if match:
+                return door, match[2]
+        return None
+
+
+class _Socket:
+    """The sockets of a server as an endpoint: what the URL captured is where Channels' URLRouter puts it."""
+
+    def __init__(self, sockets: Sockets) -> None:
+        self._sockets = sockets
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send, kwargs: Mapping[str, Any] | None) -> None:
+        scope = {**scope, "url_route": {"args": (), "kwargs": dict(kwargs or {})}}
+        await Consumer(sockets=self._sockets)(scope, receive, send)
+
+
+def _is_django(application: Any) -> bool:
+    """Is it Django itself, which raises ValueError for whatever is not HTTP? The handler that serves static files may
+    stand before it, and passes on all else.
+    """
+    while isinstance(application, ASGIHandler) and hasattr(application, "application"):
+        application = application.application
+    return type(application) is ASGIHandler
+
+
+def _door(side: Side, server: Server, path: str, surroundings: Surroundings) -> Door:
+    view = as_view(partial(_the, side))
+    return Door(side, RequestMaker(view, alias=server.alias, route=path), surroundings)
+
+
+def _the(side: Side) -> Side:
+    return side
 
 
 def _below(root: str, path: str) -> str:

@@ -18,31 +18,34 @@ from django.urls import URLPattern, clear_url_caches, path
 
 from .conf import forget, is_usable, servers
 from .runtime.pages import DONE, OPEN
-from .transports.http.endpoint import get_exchange
+from .transports.http.endpoint import get_exchange, get_legacy_sse
 from .transports.http.health import PATH as HEALTHZ
 from .transports.http.health import Health
 from .transports.http.pages import open_page, page_done
 from .transports.http.view import as_view
+from .transports.legacy_sse import PATH as SSE
 from .wiring import lifecycle
 
 app_name = "mcp_django"
 
 
 def _patterns() -> list[URLPattern]:
-    patterns, health = [], []
+    patterns, below = [], []
     for alias, server in servers().items():
-        view = as_view(functools.partial(get_exchange, alias))
-        patterns += [path(server.path, view, name=alias), path(f"{server.path}/", view)]
+        if "http" in server.transports:
+            view = as_view(functools.partial(get_exchange, alias))
+            patterns += [path(server.path, view, name=alias), path(f"{server.path}/", view)]
+        if "sse" in server.transports and "handshake" in server.eras:
+            view = as_view(functools.partial(get_legacy_sse, alias))
+            below += [path(f"{server.path}/{SSE}{slash}", view) for slash in ("", "/")]
         if server.healthz and is_usable():
-            health += [path(f"{server.path}/{HEALTHZ}{slash}", Health(lifecycle).view) for slash in ("", "/")]
-    return (
-        patterns
-        + health
-        + [
-            path("mcp/page/<str:token>", open_page, name=OPEN),
-            path("mcp/page/<str:token>/done", page_done, name=DONE),
-        ]
-    )
+            below += [path(f"{server.path}/{HEALTHZ}{slash}", Health(lifecycle).view) for slash in ("", "/")]
+    return [
+        # As behind the other door, a path without parameters comes before those in which it could be a value.
+        *sorted(patterns + below, key=lambda pattern: "<" in str(pattern.pattern)),
+        path("mcp/page/<str:token>", open_page, name=OPEN),
+        path("mcp/page/<str:token>/done", page_done, name=DONE),
+    ]
 
 
 urlpatterns = _patterns()

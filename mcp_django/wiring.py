@@ -38,6 +38,7 @@ from .runtime.lists import SessionLists
 from .runtime.observer import CallObserver
 from .runtime.once import DatabaseLedger
 from .runtime.pages import SitePages
+from .runtime.posts import ProcessPosts
 from .runtime.replies import LoggedReplies
 from .runtime.rings import Bounds
 from .runtime.seal import Seal, Stamp
@@ -92,6 +93,7 @@ def _make_server(alias: str) -> Server:
         batch=settings.limits.batch,
         subscriptions=settings.limits.subscriptions,
         ask=_ask_limits(settings.limits),
+        transports=described.transports,
         healthz=described.healthz,
         enable_get=described.enable_get,
         allow_delete=described.allow_delete,
@@ -159,6 +161,12 @@ def feeds() -> Feeds:
 def call_streams() -> ProcessStreams:
     """The streams of calls that clients of sessions can go on with. Kept whatever the settings: streams hang on it."""
     return ProcessStreams(feeds(), lifecycle(), _bounds)
+
+
+@functools.cache
+def posts() -> ProcessPosts:
+    """The streams of HTTP+SSE here, and the way to those elsewhere. Kept whatever the settings: streams hang on it."""
+    return ProcessPosts(feeds(), log_executor())
 
 
 def _bounds() -> Bounds:

@@ -101,6 +101,7 @@ MCP: dict[str, Any] = {
             ),
             "WEBSITE_URL": None,  # default
             "PATH": "mcp",  # default: below the place of mcp_django.urls
+            "TRANSPORTS": ["http", "websocket", "sse", "stdio"],  # default: the ways in
             "ERAS": ["handshake", "stateless"],  # default: clients of every protocol revision
             "REQUIRE_SESSION": True,  # default: clients of the handshake era get one, to be asked and told in
             "PAGE_SIZE": 1000,  # default: entries of a page of a list
@@ -131,6 +132,7 @@ MCP: dict[str, Any] = {
         "UNSENT_WAIT": 60,  # default: seconds until a client that reads none of them counts as gone
         "EVENTS": 1000,  # default: messages of a stream that are kept for a client that comes back
         "KEEP_ALIVE": 15,  # default: seconds between comments on a silent stream
+        "PING": 30,  # default: seconds after which a silent client on a WebSocket is asked whether it is there
         "LISTENS": 1000,  # default: streams of changes that are open at once, in one process
         "LISTENS_PER_OWNER": 50,  # default: those of one principal
         "SUBSCRIPTIONS": 100,  # default: resources that one session or stream may subscribe to

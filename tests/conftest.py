@@ -38,3 +38,5 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
     for what, (variable, cure) in LEFT_OUT.items():
         if not os.environ.get(variable):
             terminalreporter.write_line(f"left out: {what} ({variable}: {cure})", yellow=True)
+    if doors := os.environ.get("MCP_TEST_DOORS"):
+        terminalreporter.write_line(f"left out: interaction tests through other doors than {doors}", yellow=True)

@@ -3,6 +3,9 @@
     MCP_TEST_POSTGRES   "1" for 127.0.0.1:5432, user postgres, database test; or postgres://user:password@host:port/name.
                         Otherwise SQLite, in a file, because threads cannot share a database in memory.
 
+    MCP_TEST_DATABASE   "sqlite": the tests' own database is SQLite, also where those that need PostgreSQL find one.
+    MCP_TEST_DOORS      "asgi,view": the interaction tests use these doors only.
+
 The tests run in a database of their own beside the one that is named.
 """
 
@@ -81,7 +84,8 @@ TEMPLATES = [
 ]
 
 _POSTGRES = os.environ.get("MCP_TEST_POSTGRES", "")
-DATABASES = {"default": postgres(_POSTGRES) if _POSTGRES else sqlite()}
+_OWN = _POSTGRES if os.environ.get("MCP_TEST_DATABASE") != "sqlite" else ""
+DATABASES = {"default": postgres(_OWN) if _OWN else sqlite()}
 CHANNEL_LAYERS = {"default": {"BACKEND": "channels.layers.InMemoryChannelLayer"}}
 
 MCP: dict[str, Any] = {"AUTH": "none"}

@@ -27,7 +27,7 @@ LAYERS = (
     {"auth", "client", "forms", "orm", "providers", "rest", "runtime"},
     {"wiring"},
     {"notifications", "transports"},
-    {"admin", "apps", "asgi", "checks", "management", "oauth", "routing", "testing", "urls"},
+    {"__main__", "admin", "apps", "asgi", "checks", "management", "oauth", "routing", "testing", "urls"},
     {"__init__", "memory"},
 )
 # The doors between rooms of one line.

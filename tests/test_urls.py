@@ -118,3 +118,11 @@ def test_links_to_pages_stay_below_the_prefix_that_the_call_came_through() -> No
             found = resolve(link)
             assert found.url_name == "page"
             assert pages().open(found.kwargs["token"], "page") == visit
+
+
+def test_a_way_in_below_a_server_is_not_taken_for_a_value_in_the_path_of_another() -> None:
+    servers = {"default": {"HEALTHZ": True}, "tenants": {"PATH": "mcp/<slug:tenant>"}}
+    with override_settings(MCP={"AUTH": "none", "SERVERS": servers}, ROOT_URLCONF="mcp_django.urls"):
+        assert resolve("/mcp/acme").kwargs == resolve("/mcp/acme/sse").kwargs == {"tenant": "acme"}
+        for below in ("sse", "sse/", "healthz"):
+            assert resolve(f"/mcp/{below}").kwargs == {}

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Annotated
 
+from ..server.server import TRANSPORTS
 from .readers import (
     ERAS,
     Auth,
@@ -23,6 +24,7 @@ from .readers import (
     Seconds,
     SecondsOrZero,
     Text,
+    Transports,
     URLPath,
     integer,
 )
@@ -40,7 +42,7 @@ class Limits:
     """Messages of one batch, which clients of one revision may send."""
     in_flight: Count = 32
     """Calls that one session (handshake era) or principal (stateless era) may have running at once on one server, in
-    one process. Those of a batch count each."""
+    one process; and those of one socket or pipe. Those of a batch count each."""
     sessions_per_owner: Annotated[int, integer(1, 32767)] = 20
     """Live sessions of one principal. One more ends the session that was idle longest. The local principal, behind
     whom there are many clients of one machine, has no such limit."""
@@ -62,8 +64,12 @@ class Limits:
     """Messages of one stream that are kept for a client of a session that comes back (handshake era)."""
     keep_alive: Seconds = 15.0
     """Seconds between the comments that keep a silent event stream open."""
+    ping: Seconds = 30.0
+    """Seconds of silence on a socket after which its client (handshake era) is asked whether it is there, and in which
+    it has to answer."""
     listens: Count = 1000
-    """Streams that may be open in one process, besides those of calls: `subscriptions/listen`, and GET of sessions."""
+    """Streams that may be open in one process, besides those of calls: `subscriptions/listen`, GET of sessions, and
+    sockets."""
     listens_per_owner: Count = 50
     """Those of one principal among them. The local principal has no such limit."""
     subscriptions: Count = 100
@@ -115,6 +121,9 @@ class ServerSettings:
     """Where the endpoint is, below the place of `mcp_django.urls`. The default for another alias is "mcp/<alias>"."""
     eras: Eras = ERAS
     """The eras served: "handshake" (the revisions with `initialize`), "stateless", or both."""
+    transports: Transports = TRANSPORTS
+    """The ways in: "http" (Streamable HTTP, at the path), "websocket" (below it, at "ws"), "sse" (HTTP+SSE of the first
+    revision, at "sse"), "stdio" (`manage.py mcp_stdio`)."""
     require_session: Flag = True
     """Do clients of the handshake era need a session? False: `initialize` opens none, every request stands for itself,
     and nothing can be asked, subscribed to or set for later."""

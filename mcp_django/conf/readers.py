@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Annotated, Any
 
+from ..server.server import TRANSPORTS
+
 Reader = Callable[[Any], Any]
 """Takes what the project wrote and returns the value, or raises WrongValue."""
 
@@ -91,11 +93,14 @@ def one_of(choices: Sequence[str]) -> Reader:
     return read
 
 
-def eras(raw: Any) -> tuple[str, ...]:
-    named: tuple[str, ...] = several(one_of(ERAS))(raw)
-    if not named:
-        raise WrongValue("must name at least one era")
-    return named
+def some_of(known: tuple[str, ...], what: str) -> Reader:
+    def read(raw: Any) -> tuple[str, ...]:
+        named: tuple[str, ...] = several(one_of(known))(raw)
+        if not named:
+            raise WrongValue(f"must name at least one {what}")
+        return named
+
+    return read
 
 
 def mapping(raw: Any) -> Mapping[str, Any]:
@@ -137,6 +142,7 @@ OptionalDotted = Annotated[str | None, optional(dotted)]
 OptionalCount = Annotated[int | None, optional(integer(1))]
 OptionalSeconds = Annotated[float | None, optional(seconds())]
 OptionalLevel = Annotated[str | None, optional(one_of(LEVELS))]
-Eras = Annotated[tuple[str, ...], eras]
+Eras = Annotated[tuple[str, ...], some_of(ERAS, "era")]
+Transports = Annotated[tuple[str, ...], some_of(TRANSPORTS, "transport")]
 Auth = Annotated[tuple[str, ...], auth]
 Entries = Annotated[Mapping[str, Any], mapping]

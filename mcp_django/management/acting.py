@@ -20,18 +20,18 @@ def acting_as(username: str | None, scopes: Iterable[str] | None) -> Principal:
         if scopes:
             raise CommandError("--scope says what a user's client holds; name the user with --user")
         name = get_settings().local_user
-        return local_principal(_user(name) if name else None)
+        return local_principal(_user(name, ', whom MCP["LOCAL_USER"] names') if name else None)
     user = _user(username)
     held = frozenset(scopes) if scopes is not None else _EVERY
     return Principal(issuer="command", subject=str(user.pk), user=user, scopes=held, kind="command")
 
 
-def _user(username: str) -> Any:
+def _user(username: str, whence: str = "") -> Any:
     model = get_user_model()
     try:
         return model._default_manager.get_by_natural_key(username)
     except model.DoesNotExist:
-        raise CommandError(f"There is no user {username!r}") from None
+        raise CommandError(f"There is no user {username!r}{whence}") from None
 
 
 class _Every(frozenset[str]):

@@ -33,6 +33,7 @@ class EndReason(models.TextChoices):
     """Why a session is over."""
 
     CLIENT = "client", _("ended by the client")
+    CLOSED = "closed", _("its connection was closed")
     IDLE = "idle", _("idle too long")
     LIFETIME = "lifetime", _("open too long")
     QUOTA = "quota", _("gave way to a newer session")

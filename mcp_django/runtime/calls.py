@@ -16,9 +16,10 @@ from typing import NamedTuple, Protocol, cast
 from ..protocol.errors import InternalError, MCPError
 from ..protocol.jsonrpc import Request
 from ..protocol.revisions import Era
+from ..server.eras.handshake import OPENING
 from ..server.ports import Overloaded
 from ..server.session import Session
-from ..server.streams import Outbox
+from ..server.streams import Outbox, Track
 from ..server.work import Work
 from .in_flight import InFlight
 from .lifecycle import CLOSING, Lifecycle
@@ -46,6 +47,7 @@ class Landing(NamedTuple):
 class Flight:
     """One running call. `launch` it, wait for its `first` sign, then answer with the landing or read the outbox."""
 
+    is_call = True
     __slots__ = (
         "_alarm",
         "_begun",
@@ -106,13 +108,13 @@ class Flight:
         not outlast; 3.11 runs it in this turn of the loop.
         """
         call = self.call
-        if self._may_stream:
+        if self._may_stream and not self.streaming:
             self._outbox.opened = self._stream
         context = contextvars.Context() if context is None else context
         loop = self.loop = self._outbox.loop = asyncio.get_running_loop()  # a system call on 3.11, so asked once
-        session = call.connection.session
-        if session is not None and not self._work.in_batch:
-            session.in_flight[cast(Request, call.message).id] = self
+        in_flight = call.connection.in_flight
+        if in_flight is not None and not self._work.in_batch:
+            in_flight[cast(Request, call.message).id] = self
         self._lifecycle.board(self)
         flying = self._fly()
         try:
@@ -126,6 +128,11 @@ class Flight:
                 self._work.close()
                 self._leave()
             raise
+
+    def share(self, track: Track, *, answers: bool) -> None:
+        """Say everything on a way that is open already, the answer too if it `answers` there. Before `launch`."""
+        self._outbox.hand_over(track)
+        self.streaming, self.answered = answers, True
 
     async def first(self, timeout: float, waiting: Callable[[], None] | None = None) -> Landing | None:
         """The landing, if it comes first and within `timeout` seconds; None when the reply must be a stream.
@@ -196,9 +203,9 @@ class Flight:
         self._land(landing)
 
     def _leave(self) -> None:
-        session = self.call.connection.session
-        if session is not None and not self._work.in_batch:
-            session.in_flight.pop(cast(Request, self.call.message).id, None)
+        in_flight = self.call.connection.in_flight
+        if in_flight is not None and not self._work.in_batch:
+            in_flight.pop(cast(Request, self.call.message).id, None)
         # No cycle may be left: collecting it would cost more than the call.
         self._outbox.opened = self._outbox.abandoned = None
         self._in_flight.leave(self._owner, self._work.weight)
@@ -209,13 +216,14 @@ class Flight:
             return  # it was shut down, and that was its answer
         self._landing = landing
         if self.streaming:
-            self._outbox.finish(self._last(landing))
+            self._outbox.finish(self.answer(landing))
         else:
             # What the handler left running may speak on, and must not wait for a reader.
             self._outbox.finish()
             self._settle()
 
-    def _last(self, landing: Landing) -> bytes | None:
+    def answer(self, landing: Landing) -> bytes | None:
+        """The answer that a call ended with, encoded; None when it was cancelled."""
         problem = landing.problem
         if isinstance(problem, Overloaded):
             problem = InternalError(str(problem))
@@ -244,6 +252,8 @@ class Flight:
 
     def cancel(self) -> None:
         """Give the call up; nothing more is sent for it."""
+        if self.call.method == OPENING:
+            return  # it must not be cancelled (basic/utilities/cancellation), and nobody would end its session
         if self.task is not None and not self.task.done() and not self.lost:
             self._outbox.cut()
             self._give_up(self.task)

@@ -23,7 +23,7 @@ class Event(NamedTuple):
     seq: int
     """Its number: without gaps, in the order of the commits."""
     topic: str
-    """For whom it is: `session:<pk>`, `stream:<session pk>:<token>` or `changes:<server alias>`."""
+    """For whom it is: `session:<pk>`, `stream:<session pk>:<token>`, `posts:<loop>` or `changes:<server alias>`."""
     kind: str
     payload: Any
     """The decoded JSON."""
@@ -63,6 +63,10 @@ class EventLog:
     def head(self) -> int:
         """The number of the latest event; 0 when there has been none."""
         return StreamEvent.objects.all().head()
+
+    def blank(self, seqs: Sequence[int]) -> None:
+        """Empty these events, whose payload nobody needs any more. They stay, because numbers have no gaps."""
+        StreamEvent.objects.filter(seq__in=seqs).update(payload="null")
 
     def purge(self, *, seconds: float, most: int = 1000) -> int:
         """Delete events that were written more than so many seconds ago, `most` at most. Returns how many."""

@@ -6,7 +6,8 @@ What the servers do on SIGTERM, as their sources say:
 - uvicorn, also as gunicorn's worker (`uvicorn/server.py`): `signal.signal` in `capture_signals`. It closes its sockets,
   waits for connections and tasks, without a bound unless `timeout_graceful_shutdown` gives one, and sends
   lifespan.shutdown. Then it raises the signal again under the old handler: with SIG_DFL the process is gone before
-  `asyncio.run` has cancelled what is left.
+  `asyncio.run` has cancelled what is left. WebSockets it does not wait for: it closes each with 1012 at once
+  (`uvicorn/protocols/websockets/`, `shutdown`).
 - granian (`granian/_signals.py`, `server/mp.py`): `loop.add_signal_handler` in each worker process. It waits for
   connections, sends lifespan.shutdown and cancels nothing. Workers that are threads get no signals.
 - hypercorn (`hypercorn/run.py`, `asyncio/run.py`): the parent keeps the signals and sets an event; a worker waits
@@ -47,11 +48,16 @@ FLUSH = 0.1
 
 
 class Airborne(Protocol):
-    """A call in flight, as far as its end is concerned."""
+    """A call in flight, or what else takes time to end, as far as its end is concerned."""
 
     loop: Loop
     task: asyncio.Task[None] | None
     answered: bool
+
+    @property
+    def is_call(self) -> bool:
+        """Is it a call?"""
+        ...
 
     def shut_down(self) -> None:
         """End it now, with an answer that says why."""
@@ -60,13 +66,15 @@ class Airborne(Protocol):
 class _Attended:
     """What is known of a loop that has served a call. It must not refer to the loop, whose entry it is."""
 
-    __slots__ = ("draining", "endings", "finish", "landing", "last", "scoped")
+    __slots__ = ("brittle", "draining", "endings", "finish", "landing", "last", "scoped")
 
     def __init__(self) -> None:
         self.draining = False
         """Are new calls refused?"""
         self.scoped = False
         """Will the server say lifespan.shutdown?"""
+        self.brittle = 0
+        """How much is open that the server does not wait for."""
         self.endings: set[Callable[[], None]] = set()
         self.last: list[Callable[[], Awaitable[None]]] = []
         """What is to be done when the calls have ended, while there still are lanes."""
@@ -134,6 +142,20 @@ class Lifecycle:
         attended.endings.add(end)
         return partial(attended.endings.discard, end)
 
+    def shield(self) -> Callable[[], None]:
+        """Something is open on the running loop that the server would cut at once: until it is closed, the server is
+        told to end when the calls have ended. Returns what takes it back, to be called once.
+        """
+        loop = asyncio.get_running_loop()
+        self.attend(loop)
+        attended = self._loops[loop]
+        attended.brittle += 1
+
+        def close() -> None:
+            attended.brittle -= 1
+
+        return close
+
     def at_end(self, work: Callable[[], Awaitable[None]]) -> None:
         """Have `work` awaited when the running loop has drained: its calls have ended, its lanes are still there."""
         loop = asyncio.get_running_loop()
@@ -171,7 +193,7 @@ class Lifecycle:
     def hear(self, tell: Callable[[], None]) -> bool:
         """A signal asks the process to end: drain every loop. Returns whether `tell`, which tells the server, will be
         called later; otherwise the server is to be told now, because the signal is not the first, or because the
-        server waits for connections and will say lifespan.shutdown.
+        server waits for connections and will say lifespan.shutdown, and nothing is open that it would not wait for.
         """
         chained, held = self._chained(), False
         for reference in self._loops.keyrefs():
@@ -179,7 +201,7 @@ class Lifecycle:
             attended = None if loop is None else self._loops.get(loop)
             if loop is None or attended is None or attended.draining or not loop.is_running():
                 continue
-            holds = loop is chained and not attended.scoped
+            holds = loop is chained and (not attended.scoped or attended.brittle > 0)
             # First, because another thread's loop may begin before this one goes on.
             attended.draining = self.has_drained = True
             try:
@@ -194,6 +216,8 @@ class Lifecycle:
         if not attended.scoped:
             # Nobody will say lifespan.shutdown here: daphne, or a project that serves the view only.
             attended.finish = _task(loop, self._finish(loop, attended, landing, tell))
+        elif tell is not None:
+            attended.finish = _task(loop, _tell_after(landing, tell))
 
     def _descend(self, loop: Loop, attended: _Attended) -> asyncio.Task[None]:
         if attended.landing is None:
@@ -209,10 +233,14 @@ class Lifecycle:
         if not flights:
             return
         grace = self._grace()
-        logger.info("Shutting down: %d calls have %g seconds to end", len(flights), grace)
+        if calls := _count(flights.values()):
+            logger.info("Shutting down: %d calls have %g seconds to end", calls, grace)
         _, late = await asyncio.wait(flights, timeout=grace)
         if late:
-            logger.warning("Shutting down: %d calls took longer than SHUTDOWN_GRACE and were ended", len(late))
+            if calls := _count(flights[task] for task in late):
+                logger.warning("Shutting down: %d calls took longer than SHUTDOWN_GRACE and were ended", calls)
+            else:
+                logger.warning("Shutting down: streams whose clients do not read them to the end were cut off")
             for task in late:
                 flights[task].shut_down()
             await asyncio.wait(late, timeout=UNWIND)
@@ -242,6 +270,11 @@ class Lifecycle:
 
     async def _leave(self) -> None:
         await asyncio.gather(*(server.lifespan.leave() for server in list(self._servers)))
+
+
+def _count(flights: Iterable[Airborne]) -> int:
+    """How many of them are calls."""
+    return sum(flight.is_call for flight in flights)
 
 
 class _Link:
@@ -275,6 +308,14 @@ def _chain(lifecycle: Lifecycle) -> bool:
             if hasattr(signal, "siginterrupt"):
                 signal.siginterrupt(number, False)  # as asyncio does for its own
     return True
+
+
+async def _tell_after(landing: asyncio.Task[None], tell: Callable[[], None]) -> None:
+    try:
+        await asyncio.wait([landing])
+        await asyncio.sleep(FLUSH)
+    finally:
+        tell()
 
 
 async def _enter(server: Server) -> None:

@@ -29,6 +29,8 @@ class OwnStream:
         self._session, self._feeds, self._view, self._most = session, feeds, view, most
         self._executor = executor
         self.retry: float | None = None
+        self.was_full = False
+        """Has it ended because too many messages waited? There is more in the log."""
         self._read = 0
         self._waiting: list[Said] = []
         self._over = False
@@ -108,6 +110,7 @@ class OwnStream:
         self._waiting.append(Said(seq, message))
         self._news.set()
         if len(self._waiting) >= self._most:
+            self.was_full = True
             self.end()
 
 

@@ -195,6 +195,10 @@ class Ring:
         if not self._finished:
             self._finish()
 
+    def take_back(self, message: bytes) -> None:
+        """As any other message: after a cut nobody reads here."""
+        self.put_nowait(message)
+
     def cut(self) -> None:
         """The call was given up: nothing more is sent, also nothing of what waits."""
         self._messages.clear()

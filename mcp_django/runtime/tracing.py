@@ -116,7 +116,7 @@ class CallSpan:
         """The client's span if `_meta` names it, and then a link to what the transport is in; else the transport's own
         span, or what its headers name (semantic conventions, context propagation).
         """
-        call, headers = self._call, self._call.connection.headers
+        call, headers = self._call, self._call.connection.own_headers
         around = trace.get_current_span(self._outer).get_span_context()
         base = self._outer
         if headers is not None and not around.is_valid:

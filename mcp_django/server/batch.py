@@ -57,8 +57,8 @@ class Batch:
         """Raises InvalidRequest when the id of a call is taken, in this batch or by a call that is running."""
         match outcome:
             case Work():
-                id, session = _id(outcome), outcome.call.session
-                if id in self._works or (session is not None and id in session.in_flight):
+                id, in_flight = _id(outcome), self._connection.in_flight
+                if id in self._works or (in_flight is not None and id in in_flight):
                     taken = InvalidRequest("A request with this id is still running", request_id=id)
                     outcome.close(taken)
                     raise taken
@@ -78,8 +78,8 @@ class Batch:
         return Work(call, self._answers(), tuple(inner), answered, in_batch=True, weight=weight)
 
     async def _answers(self) -> bytes:
-        session = self._connection.session
-        in_flight: dict[jsonrpc.Id, Any] = {} if session is None else session.in_flight
+        found = self._connection.in_flight
+        in_flight: dict[jsonrpc.Id, Any] = {} if found is None else found
         elements = {id: _Element(work) for id, work in self._works.items()}
         for id, element in elements.items():
             in_flight.setdefault(id, element)

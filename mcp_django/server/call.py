@@ -16,7 +16,7 @@ from ..protocol.trace import TraceContext, carrier, read
 from ..protocol.types import LEVELS
 from .outcome import UNREAD, Fate, Outcome
 from .ports import Principal
-from .session import Session
+from .session import Cancellable, Session
 from .streams import Outbox
 
 if TYPE_CHECKING:
@@ -29,11 +29,13 @@ class Connection:
     """One exchange with a client: an HTTP request, a socket, a pipe."""
 
     __slots__ = (
+        "_in_flight",
         "_make_request",
         "_request",
         "headers",
         "kwargs",
         "opened",
+        "own_headers",
         "principal",
         "session",
         "streams",
@@ -49,10 +51,19 @@ class Connection:
         kwargs: Mapping[str, Any] | None = None,
         make_request: Callable[[Principal], Any] | None = None,
         streams: bool = True,
+        in_flight: dict[jsonrpc.Id, Cancellable] | None = None,
     ) -> None:
+        """`in_flight` makes it a channel: one way back that all messages share, and one table of requests, which their
+        client takes back by id.
+        """
         self.principal = principal
         self.headers = headers
-        """None where the transport has no headers: the header rules do not apply there."""
+        """None where the transport has none. On a channel they are those that opened it, and say nothing of a
+        message.
+        """
+        self.own_headers = headers if in_flight is None else None
+        """The headers that came with the message itself; None where the rules for them do not apply."""
+        self._in_flight = in_flight
         self.session = session
         self.kwargs = kwargs
         """What the URL pattern captured."""
@@ -66,6 +77,36 @@ class Connection:
         """
         self._make_request = make_request
         self._request: Any = None
+
+    def of_message(self) -> "Connection":
+        """The connection of a channel as one message has it: with a Django request of its own, because handlers write
+        on requests, and because its user is not to be older than the message.
+        """
+        if self._make_request is None:
+            return self
+        own = Connection(
+            self.principal,
+            headers=self.headers,
+            session=self.session,
+            kwargs=self.kwargs,
+            make_request=self._make_request,
+            streams=self.streams,
+            in_flight=self._in_flight,
+        )
+        own.subscriptions = self.subscriptions
+        return own
+
+    @property
+    def shares(self) -> bool:
+        """Is this a channel?"""
+        return self._in_flight is not None
+
+    @property
+    def in_flight(self) -> dict[jsonrpc.Id, Cancellable] | None:
+        """The calls being served that the client can take back, by request id; None where it cannot."""
+        if self._in_flight is None and self.session is not None:
+            return self.session.in_flight
+        return self._in_flight
 
     @property
     def request(self) -> Any:
@@ -146,7 +187,7 @@ class Call:
         """The trace that the client says this call belongs to; read when it is first asked for."""
         known = self.fate.trace
         if known is UNREAD:
-            known = self.fate.trace = read(carrier(self.meta, self.connection.headers))
+            known = self.fate.trace = read(carrier(self.meta, self.connection.own_headers))
         return cast(TraceContext | None, known)
 
     def supports(self, needed: Mapping[str, Any]) -> bool:

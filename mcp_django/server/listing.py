@@ -67,16 +67,18 @@ class Listings:
 
     def give(self, call: Call, kind: Kind) -> Encoded | Coroutine[Any, Any, Encoded]:
         """The page that the call asks for, for its client. What a session is given is remembered."""
-        page = self.page(call, kind)
         if call.session is None or not call.connection.streams or "cursor" in call.params:
-            return page
-        if isinstance(page, Encoded):
-            self._remember(call, kind, page)
-            return page
-        return self._given(call, kind, page)
+            return self.page(call, kind)
+        if self._provided(kind) or self.guarded(kind):
+            return self._given(call, kind)
+        page = self._kept(call, kind, None, frozenset())
+        self._remember(call, kind, page)
+        return page
 
-    async def _given(self, call: Call, kind: Kind, coming: Coroutine[Any, Any, Encoded]) -> Encoded:
-        page = await coming
+    async def _given(self, call: Call, kind: Kind) -> Encoded:
+        # The page is begun here, because a call may be refused before this is.
+        page = self.page(call, kind)
+        page = page if isinstance(page, Encoded) else await page
         self._remember(call, kind, page)
         return page
 
@@ -103,14 +105,17 @@ class Listings:
 
     def page(self, call: Call, kind: Kind) -> Encoded | Coroutine[Any, Any, Encoded]:
         """The page that the call asks for."""
-        provided = any(kind.capability in provider.offers for provider in self._server.providers)
-        guarded = self.guarded(kind)
+        provided, guarded = self._provided(kind), self.guarded(kind)
         after = position(call, kind.collection, call.principal.key if provided or guarded else EVERYBODY)
         if provided:
             return self._gathered(call, kind, after)
         if guarded:
             return self._filtered(call, kind, after)
         return self._kept(call, kind, after, frozenset())
+
+    def _provided(self, kind: Kind) -> bool:
+        """Do providers have a part in it?"""
+        return any(kind.capability in provider.offers for provider in self._server.providers)
 
     def guarded(self, kind: Kind) -> list[Primitive]:
         """The registered primitives whose visibility depends on who asks."""

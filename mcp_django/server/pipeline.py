@@ -182,7 +182,7 @@ class Pipeline:
             if session.answer(message) or not replies.is_genuine(session, message.id):
                 return Receipt()
             return Receipt(replies.forward(session, message))
-        if era.name is Era.STATELESS and self._through is None and connection.subscriptions is None:
+        if era.name is Era.STATELESS and self._through is None and connection.in_flight is None:
             return Receipt()
         return Receipt(self._noticed(era.open(message, connection, outbox)))
 

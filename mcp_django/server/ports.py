@@ -329,6 +329,9 @@ class Interactive(Protocol):
     def put_nowait(self, message: bytes) -> None:
         """Queue an encoded message whatever the reader does."""
 
+    def take_back(self, message: bytes) -> None:
+        """Queue what says that a question is not asked any more."""
+
 
 class FrameworkForm(Protocol):
     """A question's form that is a framework's own, which cleans the answer itself. Both may block."""

@@ -74,6 +74,10 @@ class Ports:
     """Where the server learns what changed; None when nobody tells it, so that it offers no subscriptions."""
 
 
+TRANSPORTS = ("http", "websocket", "sse", "stdio")
+"""The ways into a server: Streamable HTTP, WebSocket, HTTP+SSE of the first revision, and a pipe."""
+
+
 class Notified(NamedTuple):
     """The changes that a server tells of."""
 
@@ -113,6 +117,8 @@ class Options:
     """May clients of sessions open a stream of their own with GET, and go on with one that they lost?"""
     allow_delete: bool = True
     """May clients end their session with DELETE?"""
+    transports: tuple[str, ...] = TRANSPORTS
+    """The ways in that are open, of `TRANSPORTS`."""
     healthz: bool = False
     """Answer GET at "<path>/healthz" where the server is mounted."""
 

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from ..protocol import jsonrpc
+from ..protocol.errors import InternalError
 from ..protocol.revisions import Revision
 from .ports import Interactive
 
@@ -24,6 +25,7 @@ class Session:
 
     __slots__ = (
         "_asked",
+        "_silent",
         "client_capabilities",
         "client_info",
         "in_flight",
@@ -68,6 +70,7 @@ class Session:
         self.touched = 0.0
         """Monotonic time of the last write of `last_seen`; the store's."""
         self._asked: dict[jsonrpc.Id, asyncio.Future[jsonrpc.Response]] = {}
+        self._silent = False
 
     def __repr__(self) -> str:
         return f"<Session of {self.client_info.get('name', 'a client')}, {self.revision.version}>"
@@ -85,6 +88,8 @@ class Session:
         Raises TimeoutError. A question given up (timeout, cancellation) is taken back with `notifications/cancelled`
         (2025-11-25, basic/utilities/cancellation).
         """
+        if self._silent:
+            return _no_answer(id)
         # The future comes first: the answer may arrive before `put` returns.
         answer: asyncio.Future[jsonrpc.Response] = asyncio.get_running_loop().create_future()
         self._asked[id] = answer
@@ -93,7 +98,7 @@ class Session:
             async with asyncio.timeout(timeout):
                 return await answer
         except (asyncio.CancelledError, TimeoutError):
-            outbox.put_nowait(jsonrpc.notification("notifications/cancelled", {"requestId": id}))
+            outbox.take_back(jsonrpc.notification("notifications/cancelled", {"requestId": id}))
             raise
         finally:
             del self._asked[id]
@@ -108,6 +113,14 @@ class Session:
         _on_its_loop(waiting.get_loop(), _settle, waiting, response)
         return True
 
+    def hang_up(self) -> None:
+        """The client still listens but says nothing more: whoever has asked it something, or does so from now on, gets
+        an error for an answer.
+        """
+        self._silent = True
+        for id in list(self._asked):
+            self.answer(_no_answer(id))
+
     def cancel(self, id: jsonrpc.Id) -> bool:
         """Cancel a call in flight, on the loop that it runs on. False when none with this id runs in this process."""
         running = self.in_flight.get(id)
@@ -119,6 +132,10 @@ class Session:
         """Cancel what is in flight; the session is over. May be called from any thread."""
         for running in list(self.in_flight.values()):
             _give_up(running)
+
+
+def _no_answer(id: jsonrpc.Id) -> jsonrpc.Response:
+    return jsonrpc.Response(id, None, {"code": InternalError.code, "message": "The client says nothing more"})
 
 
 def _give_up(running: Cancellable) -> None:

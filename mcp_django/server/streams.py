@@ -24,6 +24,9 @@ class Track(Protocol):
     def cut(self) -> None:
         """The call was given up: nothing more is sent."""
 
+    def take_back(self, message: bytes) -> None:
+        """Say, also after a cut, that a question is not asked any more."""
+
     def release(self, retry: float | None) -> bool:
         """Send the reader away when it has read what waits; False when there is none."""
 
@@ -76,6 +79,15 @@ class Outbox:
         if self._track is not None:
             await self._track.put(message)
             return
+        await self.room()
+        self.put_nowait(message)
+
+    def has_room(self) -> bool:
+        """Is the reader keeping up?"""
+        return len(self._messages) < self._size if self._track is None else self._track.has_room()
+
+    async def room(self) -> None:
+        """Wait while the reader is behind, and no longer once it has stopped reading."""
         while len(self._messages) >= self._size and not self._closed:
             loop = asyncio.get_running_loop()
             room = loop.create_future()
@@ -85,7 +97,6 @@ class Outbox:
                 await room
             finally:
                 alarm.cancel()
-        self.put_nowait(message)
 
     def put_nowait(self, message: bytes) -> None:
         """Queue a message, beyond the bound if need be. Dropped when nobody will read it."""
@@ -107,7 +118,7 @@ class Outbox:
         except RuntimeError:
             here = None
         if here is not None and (self.loop is None or self.loop is here):
-            if len(self._messages) < self._size if self._track is None else self._track.has_room():
+            if self.has_room():
                 self.put_nowait(message)
         elif self.loop is not None and not self._closed:
             with _COUNTING:
@@ -140,6 +151,15 @@ class Outbox:
         if self._track is not None:
             self._track.cut()
         self.finish()
+
+    def take_back(self, message: bytes) -> None:
+        """Say that a question is not asked any more. Where others share the way, the client is there to be told also
+        when the call that asked was given up.
+        """
+        if self._track is not None:
+            self._track.take_back(message)
+        else:
+            self.put_nowait(message)
 
     def hand_over(self, track: Track) -> None:
         """From now on everything goes to `track`, also what is here."""

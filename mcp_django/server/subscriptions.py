@@ -56,7 +56,7 @@ class Subscription:
     )
 
     def __init__(self, call: Call, board: "Board", wanted: Wanted) -> None:
-        self._shares = call.connection.headers is None
+        self._shares = call.connection.shares
         self._call, self._board, self.wanted = _slimmed(call), board, wanted
         self.wake: Callable[[], None] | None = None
         self._answer = b""

@@ -53,7 +53,8 @@ def snippets(name: str, url: str, revision: str, *, token: str = "") -> list[Sni
             client="Claude Desktop",
             where="claude_desktop_config.json",
             text=_json({"mcpServers": {name: {"command": "npx", "args": bridge}}}),
-            note="Settings → Developer → Edit Config opens the file. Needs Node.js; restart Claude Desktop afterwards.",
+            note="Settings → Developer → Edit Config opens the file. Needs Node.js; restart Claude Desktop afterwards. "
+            "On the machine of this checkout, python manage.py mcp_install claude prints lines without Node.js.",
         ),
         Snippet(
             client="VS Code",

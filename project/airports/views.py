@@ -1,10 +1,14 @@
 """The home page: what this server offers, read from its registry, and how to connect to it."""
 
+import shlex
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from django.conf import settings
+from django.core.handlers.asgi import ASGIRequest
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.urls import reverse
@@ -37,6 +41,7 @@ def home(request: HttpRequest) -> HttpResponse:
     context = {
         "server": server,
         "endpoint": endpoint,
+        "ways": list(other_ways(endpoint)) if isinstance(request, ASGIRequest) else [],
         "snippets": snippets(server.info.name, endpoint, LATEST.version, token=token),
         "token": token,
         "counts": [
@@ -50,6 +55,19 @@ def home(request: HttpRequest) -> HttpResponse:
         "resources": [*registry.resources, *registry.templates],
     }
     return render(request, "home.html", context)
+
+
+def other_ways(endpoint: str) -> Iterator[tuple[str, str]]:
+    """Name what is offered beside Streamable HTTP, under ASGI, and say where."""
+    yield "WebSocket", f"{endpoint.replace('http', 'ws', 1)}/ws"
+    yield "HTTP+SSE", f"{endpoint}/sse"
+    yield "stdio", shlex.join([interpreter(), "manage.py", "mcp_stdio"])
+
+
+def interpreter() -> str:
+    """The Python that has the packages of this checkout, as it is called from there."""
+    found = Path(sys.executable)
+    return str(found.relative_to(settings.BASE_DIR) if found.is_relative_to(settings.BASE_DIR) else found)
 
 
 def tool_arguments(schema: dict[str, Any]) -> Iterator[Argument]:

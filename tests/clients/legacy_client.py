@@ -1,19 +1,24 @@
-"""The `mcp` 1.30 client against a server: `python legacy_client.py URL CALLS`.
+"""The `mcp` 1.30 client against a server: `python legacy_client.py WAY TARGET CALLS`.
 
 It runs in an environment of its own, since it and `mcp` 2.3 are the same package: `python -m tests.clients` makes one.
-CALLS is a JSON object of tools and arguments; the first that the server lists is called. Nothing of this project is
-imported. Every check raises on failure.
+WAY is http, sse, websocket or stdio; TARGET a URL, or the command as in a client's configuration. CALLS is a JSON
+object of tools and arguments; the first that the server lists is called. Nothing of this project is imported. Every
+check raises on failure.
 """
 
 import asyncio
 import json
 import re
 import sys
-from contextlib import suppress
+import warnings
+from contextlib import AbstractAsyncContextManager, suppress
 from typing import Any
 
-from mcp import ClientSession, types
+from mcp import ClientSession, StdioServerParameters, types
+from mcp.client.sse import sse_client
+from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
+from mcp.client.websocket import websocket_client
 
 TRAVELLER: dict[str, Any] = {
     "Who travels?": {"name": "Ada", "cabin": "first"},
@@ -60,7 +65,15 @@ class User:
         return types.CreateMessageResultWithTools(role="assistant", content=[use], model="m", stopReason="toolUse")
 
 
-async def check(url: str, calls: dict[str, Any]) -> str:
+def transport(way: str, target: str) -> AbstractAsyncContextManager[tuple[Any, ...]]:
+    """Open one of the ways in; its first two things are the streams."""
+    if way == "stdio":
+        return stdio_client(StdioServerParameters(**json.loads(target)))
+    warnings.simplefilter("ignore", DeprecationWarning)  # 1.30 says that 2.0 has no WebSocket
+    return {"http": streamable_http_client, "sse": sse_client, "websocket": websocket_client}[way](target)
+
+
+async def check(way: str, target: str, calls: dict[str, Any]) -> str:
     """List, call, and where the fixtures are served everything else that a client does."""
     user, heard = User(), []
 
@@ -68,7 +81,7 @@ async def check(url: str, calls: dict[str, Any]) -> str:
         heard.append(value)
 
     async with (
-        streamable_http_client(url) as (read, write, _),
+        transport(way, target) as (read, write, *_),
         ClientSession(
             read,
             write,
@@ -111,9 +124,9 @@ async def fixtures(session: ClientSession, progress: Any) -> None:
 
 
 async def watch(session: ClientSession, user: User) -> None:
-    """Be told on the session's stream that a resource changed."""
+    """Be told on the session's stream, or on its only channel, that a resource changed."""
     await session.subscribe_resource(WATCHED)
-    # The client opens the stream by itself, and does not say when.
+    # Over HTTP the client opens the stream by itself, and does not say when.
     for _ in range(20):
         await session.call_tool("change_watched_resource", {})
         with suppress(TimeoutError):
@@ -136,4 +149,4 @@ async def journey(session: ClientSession, user: User) -> None:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(asyncio.run(check(sys.argv[1], json.loads(sys.argv[2]))))
+    sys.stdout.write(asyncio.run(check(sys.argv[1], sys.argv[2], json.loads(sys.argv[3]))))

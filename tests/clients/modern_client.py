@@ -1,7 +1,8 @@
-"""The `mcp` 2.3 client against a server, in one of its modes: `python modern_client.py URL CALLS MODE`.
+"""The `mcp` 2.3 client against a server, in one of its modes: `python modern_client.py WAY TARGET CALLS MODE`.
 
-CALLS is a JSON object of tools and arguments; the first that the server lists is called. Not a test module:
-`python -m tests.clients` runs it. Every check raises on failure.
+WAY is http, sse or stdio; TARGET a URL, or the command as in a client's configuration. CALLS is a JSON object of tools
+and arguments; the first that the server lists is called. Not a test module: `python -m tests.clients` runs it. Every
+check raises on failure.
 """
 
 import asyncio
@@ -13,7 +14,9 @@ from contextlib import suppress
 from typing import Any
 
 import mcp_types as types
-from mcp import Client
+from mcp import Client, StdioServerParameters
+from mcp.client.sse import sse_client
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 TRAVELLER: dict[str, Any] = {
     "Who travels?": {"name": "Ada", "cabin": "first"},
@@ -59,11 +62,18 @@ class User:
         return types.CreateMessageResultWithTools(role="assistant", content=[use], model="m", stop_reason="toolUse")
 
 
-async def check(url: str, calls: dict[str, Any], mode: str) -> str:
+def server(way: str, target: str) -> Any:
+    """What the client takes for one of the ways in."""
+    return {"http": str, "sse": sse_client, "stdio": lambda said: StdioServerParameters(**json.loads(said))}[way](
+        target
+    )
+
+
+async def check(way: str, target: str, calls: dict[str, Any], mode: str) -> str:
     """List, call, and where the fixtures are served a tool that asks twice."""
     user = User()
     async with Client(
-        url,
+        server(way, target),
         mode=mode,
         elicitation_callback=user.elicit,
         sampling_callback=user.sample,
@@ -80,14 +90,14 @@ async def check(url: str, calls: dict[str, Any], mode: str) -> str:
             result = await client.call_tool("test_input_required_result_multi_round", {})
             assert result.content[0].text == "Multi-round complete for Al who likes blue", result
             assert len(user.asked) == 2, user.asked
-            await watch(client, user, mode)
+            await watch(client, user)
             await journey(client, user)
         return f"{len(names)} tools, {tool} called, {len(user.asked)} questions answered, {client.protocol_version}"
 
 
-async def watch(client: Client, user: User, mode: str) -> None:
+async def watch(client: Client, user: User) -> None:
     """Be told that a resource changed: on a stream of changes, or on that of the session."""
-    if mode != "legacy":
+    if client.protocol_version in MODERN_PROTOCOL_VERSIONS:
         async with client.listen(resource_subscriptions=[WATCHED]) as changes:
             await client.call_tool("change_watched_resource", {})
             async for change in changes:
@@ -120,4 +130,4 @@ async def journey(client: Client, user: User) -> None:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(asyncio.run(check(sys.argv[1], json.loads(sys.argv[2]), sys.argv[3])))
+    sys.stdout.write(asyncio.run(check(sys.argv[1], sys.argv[2], json.loads(sys.argv[3]), sys.argv[4])))

@@ -177,6 +177,14 @@ def fixtures_server(port: int) -> Iterator[subprocess.Popen[bytes]]:
         process.wait(timeout=20)
 
 
+def free_port() -> int:
+    """A port of loopback that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+    return port
+
+
 def _listens(port: int) -> bool:
     with socket.socket() as probe:
         probe.settimeout(1)

@@ -1,7 +1,10 @@
-"""The ASGI application of the fixtures server; settings must be configured."""
+"""The ASGI application of the fixtures server; DJANGO_SETTINGS_MODULE and FIXTURES_DATABASE must be set."""
 
 from django.core.asgi import get_asgi_application
 
-from mcp_django.asgi import mount
+# Django is set up first: what is imported below needs its apps.
+django_application = get_asgi_application()
 
-application = mount(get_asgi_application())
+from mcp_django.asgi import mount  # noqa: E402
+
+application = mount(django_application)

@@ -22,6 +22,7 @@ DATABASES = {
         "OPTIONS": {"transaction_mode": "IMMEDIATE", "init_command": "PRAGMA journal_mode=WAL;"},
     },
 }
+SILENCED_SYSTEM_CHECKS = ["mcp_django.W002"]  # that AUTH is "none" while DEBUG is off
 MCP = {
     "AUTH": "none",
     "SERVERS": {

@@ -1,7 +1,8 @@
-"""A client of any revision over either door, and the door itself.
+"""A client of any revision through any door.
 
 `Client` speaks as the revision demands: it opens a session in the handshake era and repeats version, capabilities and
-routing headers in the stateless era. Everything it receives is checked against the official schema of its revision.
+routing headers in the stateless era. Over HTTP each message is a request of its own; through the other doors all share
+a channel. Everything it receives is checked against the official schema of its revision.
 """
 
 import asyncio
@@ -10,8 +11,11 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from mcp_django.models import Session
+from tests.interaction.channel import CANCELLED, ChannelExchange, Ear, Line
+from tests.interaction.doors import ChannelDoor, Door
 from tests.interaction.messages import judge_for
-from tests.interaction.wire import App, Exchange, Reply, http_scope
+from tests.interaction.wire import Exchange, Reply, http_scope
 
 STATELESS = "2026-07-28"
 HANDSHAKE = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
@@ -20,32 +24,9 @@ META = "io.modelcontextprotocol/"
 EVERYTHING: dict[str, Any] = {"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {}}
 """The capabilities of a client that can do whatever it is asked."""
 NAMED = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+numbers = itertools.count(1)
 Answer = Callable[[str, dict[str, Any]], dict[str, Any]]
 """Method and parameters of a question to the client's result."""
-
-
-class Door:
-    """One way into the servers: an ASGI application and where the endpoints are in it.
-
-    The application is made at the first request, so that settings of the test count.
-    """
-
-    def __init__(self, make: Callable[[], App], prefix: str) -> None:
-        self._make, self.prefix = make, prefix
-        self._app: App | None = None
-
-    @property
-    def app(self) -> App:
-        if self._app is None:
-            self._app = self._make()
-        return self._app
-
-    def restart(self) -> None:
-        """The next request reaches an application that knows nothing of the ones before."""
-        self._app = None
-
-    def path(self, server: str) -> str:
-        return f"{self.prefix}/mcp/{server}"
 
 
 class Client:
@@ -59,8 +40,11 @@ class Client:
         server: str = "interaction",
         token: str | None = "alice",
         capabilities: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str | None] | None = None,
     ) -> None:
+        """`headers` go with every request, and with the opening of a channel."""
         self.door, self.revision, self.server, self.token = door, revision, server, token
+        self.always = dict(headers or {})
         self.capabilities = dict(EVERYTHING if capabilities is None else capabilities)
         self.session: str | None = None
         self.hello: dict[str, Any] = {}
@@ -68,6 +52,9 @@ class Client:
         self._ids = itertools.count(1)
         self._sent: list[dict[str, Any]] = []
         """The requests so far: their answers may come on other streams."""
+        self.version = f"1.{next(numbers)}"
+        """Tells the client's session from others."""
+        self._line: Line | None = None
 
     def path(self) -> str:
         """The path of the server's endpoint."""
@@ -83,17 +70,33 @@ class Client:
             self.hello = (await self.request("server/discover")).result
             return self
         reply = await self.post({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": self.introduction()})
-        self.hello, self.session = reply.result, reply.headers["mcp-session-id"]
+        self.hello = reply.result
+        if self.door.http:
+            self.session = reply.headers["mcp-session-id"]
         assert self.hello["protocolVersion"] == self.revision
-        assert (await self.notify("notifications/initialized")).status == 202
+        assert (await self.notify("notifications/initialized")).accepted
         return self
+
+    @property
+    def line(self) -> Line:
+        """The client's channel; it opens with the first message."""
+        if self._line is None or self._line.stale:
+            assert isinstance(self.door, ChannelDoor), "over HTTP a client has no channel"
+            self._line = self.door.line(self)
+        return self._line
+
+    def beside(self, revision: str) -> "Client":
+        """Another client of any era, on the same channel."""
+        other = Client(self.door, revision, server=self.server, token=self.token, capabilities=self.capabilities)
+        other._line, other._ids = self.line, self._ids
+        return other
 
     def introduction(self) -> dict[str, Any]:
         """The parameters of `initialize`."""
         return {
             "protocolVersion": self.revision,
             "capabilities": self.capabilities,
-            "clientInfo": {"name": "tests", "version": "1"},
+            "clientInfo": {"name": "tests", "version": self.version},
         }
 
     def headers(self, message: Any) -> dict[str, str]:
@@ -105,6 +108,7 @@ class Client:
         }
         if self.token is not None:
             headers["authorization"] = f"Bearer {self.token}"
+        headers |= self.always
         if self.session is not None:
             headers["mcp-session-id"] = self.session
         if self.stateless:
@@ -123,21 +127,47 @@ class Client:
         self,
         message: Any = None,
         *,
-        method: str = "POST",
-        headers: Mapping[str, str | None] | None = None,
+        routing: Mapping[str, str | None] | None = None,
         body: Iterable[bytes] | bytes | None = None,
+        **http: Any,
+    ) -> Exchange | ChannelExchange:
+        """Send `message`, or `body` as it is. `routing` says what HTTP's routing headers are to be; channels have none.
+
+        The rest is for HTTP alone: `method`, `headers` (one of None is left out), `extra` headers, which may repeat,
+        `path`, and entries of the scope.
+        """
+        chunks = [json.dumps(message).encode()] if body is None else [body] if isinstance(body, bytes) else body
+        assert all(name.startswith("mcp-") for name in routing or ()), routing
+        if self.door.http:
+            http["headers"] = {**(routing or {}), **(http.get("headers") or {})}
+            return self._request(message, chunks, **http)
+        assert not any(http.values()), f"a channel has no {', '.join(http)}: this test is about HTTP, mark it"
+        whole = b"".join(chunks)
+        return self._say(_read(whole) if message is None else message, whole)
+
+    def _request(
+        self,
+        message: Any,
+        chunks: Iterable[bytes],
+        *,
+        method: str = "POST",
+        headers: Mapping[str, str | None],
         extra: Iterable[tuple[str, str]] = (),
         path: str | None = None,
         **scope: Any,
     ) -> Exchange:
-        """Start a request with `message`, or with `body` as it is. A header of None is left out; `extra` may repeat."""
-        chunks = [json.dumps(message).encode()] if body is None else [body] if isinstance(body, bytes) else body
         base = self.headers(message if isinstance(message, dict) else {})
-        merged = {**base, **(headers or {})}
+        merged = {**base, **headers}
         pairs = [*((name, value) for name, value in merged.items() if value is not None), *extra]
         judge = judge_for(self.revision, self._sent if method == "GET" else message)
         target = http_scope(method, path or self.path(), pairs, **scope)
         return Exchange(self.door.app, target, chunks, judge)
+
+    def _say(self, message: Any, body: bytes) -> ChannelExchange:
+        exchange = ChannelExchange(self.line, self.revision, message, body)
+        if isinstance(message, dict) and message.get("method") == CANCELLED:
+            self.line.take_back((message.get("params") or {}).get("requestId"))
+        return exchange
 
     async def post(self, message: Any = None, **how: Any) -> Reply:
         return await self.send(message, **how).reply()
@@ -146,6 +176,18 @@ class Client:
         """GET: open the session's own stream, or go on after the event with the id `last`."""
         headers = {"content-type": None, "accept": "text/event-stream", "last-event-id": last}
         return self.send(method="GET", body=b"", headers={**headers, **how.pop("headers", {})}, **how)
+
+    async def hear(self) -> Exchange | Ear:
+        """What the server says to the session of its own accord: on its own stream, or on the channel."""
+        if not self.door.http:
+            return Ear(self.line)
+        exchange = self.listen()
+        assert (await exchange.started())[0] == 200
+        return exchange
+
+    async def row(self) -> Session:
+        """The session, as the database has it."""
+        return await Session.objects.aget(client_info__version=self.version)
 
     def request_message(
         self,
@@ -167,7 +209,7 @@ class Client:
             message["params"] = whole
         return message
 
-    def begin(self, method: str, params: Mapping[str, Any] | None = None, **how: Any) -> Exchange:
+    def begin(self, method: str, params: Mapping[str, Any] | None = None, **how: Any) -> Exchange | ChannelExchange:
         """Start a request and watch it."""
         about = {name: how.pop(name) for name in ("id", "meta") if name in how}
         self._sent.append(self.request_message(method, params, **about))
@@ -192,8 +234,7 @@ class Client:
         if self.stateless:
             return await self._rounds(method, dict(params), answer)
         exchange = self.begin(method, params)
-        _, headers = await exchange.started()
-        while headers.get("content-type", "").startswith("text/event-stream"):
+        while await exchange.speaks():
             message = await exchange.message()
             if "method" not in message:
                 break
@@ -218,8 +259,15 @@ class Client:
 
     async def answer(self, id: Any, result: Mapping[str, Any]) -> None:
         """Answer a question of the server's (handshake era)."""
-        reply = await self.post({"jsonrpc": "2.0", "id": id, "result": dict(result)})
-        assert (reply.status, reply.body) == (202, b"")
+        assert (await self.post({"jsonrpc": "2.0", "id": id, "result": dict(result)})).accepted
+
+
+def _read(body: bytes) -> Any:
+    """What a body says; None if nobody can tell."""
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError):
+        return None
 
 
 def accept(**content: Any) -> dict[str, Any]:

@@ -1,20 +1,32 @@
 """Doors, revisions and clients as fixtures. Tests that take several of them run for every combination."""
 
+import inspect
+import os
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 import pytest
 from django.core.asgi import get_asgi_application
-from django.core.signals import request_finished, request_started
-from django.db import close_old_connections
 
 from mcp_django.asgi import mount
 from tests.interaction import handlers, lasting, odd, places, questions, samples, singly
-from tests.interaction.clients import HANDSHAKE, REVISIONS, STATELESS, Client, Door
+from tests.interaction.clients import HANDSHAKE, REVISIONS, STATELESS, Client
+from tests.interaction.doors import CHANNELS, DOORS, ChannelDoor, Door
+from tests.interaction.lines import LINES
 from tests.interaction.live import live_server
-from tests.interaction.stage import STAGE
+from tests.interaction.surroundings import _the_test_s_connection_stays_open, serve, stage
 
-__all__ = ["handlers", "lasting", "odd", "places", "questions", "samples", "singly"]
+__all__ = [
+    "_the_test_s_connection_stays_open",
+    "handlers",
+    "lasting",
+    "odd",
+    "places",
+    "questions",
+    "samples",
+    "singly",
+    "stage",
+]
 Connect = Callable[..., Awaitable[Client]]
 SERVERS = {
     "default": {"NAME": "default"},
@@ -41,30 +53,9 @@ SERVERS = {
 
 
 @pytest.fixture(autouse=True)
-def stage() -> Any:
-    """What handlers of this test do, counted from zero."""
-    STAGE.reset()
-    return STAGE
-
-
-@pytest.fixture(autouse=True)
 def _served(settings: Any, db: None) -> None:
     """The servers of these tests, for those whom `people` knows, on loopback."""
-    settings.ALLOWED_HOSTS = ["127.0.0.1", "localhost"]
-    settings.ROOT_URLCONF = "tests.interaction.urls"
-    settings.MIDDLEWARE = []
-    settings.DEBUG = False
-    settings.MCP = {"AUTH": "tests.interaction.people.Tokens", "SERVERS": SERVERS}
-
-
-@pytest.fixture(autouse=True)
-def _the_test_s_connection_stays_open() -> Iterator[None]:
-    """As in Django's test client: a request must not close the connection whose transaction the test runs in."""
-    for signal in (request_started, request_finished):
-        signal.disconnect(close_old_connections)
-    yield
-    for signal in (request_started, request_finished):
-        signal.connect(close_old_connections)
+    serve(settings, SERVERS)
 
 
 @pytest.fixture
@@ -84,12 +75,71 @@ def port() -> Iterator[int]:
         yield port
 
 
-@pytest.fixture(params=["asgi", "view"])
+ERAS = ("revision", "handshake", "either", "version", "victim")
+"""Parameters that say which revision a test speaks."""
+
+
+DOORS_OF_THIS_RUN = [name for name in os.environ.get("MCP_TEST_DOORS", "").split(",") if name]
+"""Those that the environment asks for; empty for all."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "over(*doors, reason): the doors that a test is about, when it is not all")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out the doors that a test is not about, by its mark and by what all tests have in common."""
+    out = [item for item in items if not _is_for_its_door(item)]
+    if out:
+        config.hook.pytest_deselected(items=out)
+        items[:] = [item for item in items if item not in set(out)]
+
+
+def _is_for_its_door(item: pytest.Item) -> bool:
+    params = item.callspec.params if hasattr(item, "callspec") else {}
+    door, mark = params.get("door"), item.get_closest_marker("over")
+    if door is None:
+        return True
+    if mark is not None and door not in mark.args:
+        return False
+    if DOORS_OF_THIS_RUN and door not in DOORS_OF_THIS_RUN:
+        return False
+    revisions = {value for name in ERAS if isinstance(value := params.get(name), str)}
+    if "modern" in getattr(item, "fixturenames", ()):
+        revisions.add(STATELESS)
+    if door == "sse" and STATELESS in revisions:
+        return False  # the transport is older than the era
+    # What revisions have in common on a channel is seen on the first of the channels.
+    return door not in CHANNELS[1:] or not revisions & set(HANDSHAKE[1:-1])
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Iterator[None]:
+    """Clients hang up on the loop of their test."""
+    door, test = pyfuncitem.funcargs.get("door"), pyfuncitem.obj
+    if isinstance(door, ChannelDoor) and inspect.iscoroutinefunction(test):
+
+        async def to_the_end(**values: Any) -> None:
+            try:
+                await test(**values)
+            except BaseException:
+                await door.hang_up()
+                raise
+            await door.close()
+
+        pyfuncitem.obj = to_the_end
+    return (yield)
+
+
+@pytest.fixture(params=DOORS)
 def door(request: pytest.FixtureRequest) -> Door:
-    """Both doors: the ASGI door beside Django, and the view behind it."""
+    """Every door: the ASGI door beside Django, the view behind it, and the channels."""
     if request.param == "asgi":
-        return Door(lambda: mount(get_asgi_application()), "")
-    return Door(get_asgi_application, "/view")
+        return Door(lambda: mount(get_asgi_application()))
+    if request.param == "view":
+        return Door(get_asgi_application, "/view")
+    line, has_headers = LINES[request.param], request.param != "stdio"
+    return ChannelDoor(line, lambda: mount(get_asgi_application()), has_headers=has_headers)
 
 
 @pytest.fixture(params=REVISIONS)

@@ -200,7 +200,7 @@ async def whoami(ctx: Context) -> dict[str, Any]:
         "url": ctx.supports("elicitation.url"),
         "form": ctx.supports("elicitation.form"),
         "session": ctx.session is not None,
-        "path": ctx.request.path,
+        "path": ctx.request and ctx.request.path,
         "agent": ctx.headers.get("user-agent"),
         "authorization": ctx.headers.get("authorization"),
     }

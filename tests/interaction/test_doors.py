@@ -3,8 +3,10 @@
 import pytest
 
 from tests.interaction.clients import Client
+from tests.interaction.doors import over_http
 
 
+@over_http("a channel has one request for all of its messages, or none")
 async def test_a_handler_sees_the_django_request(modern):
     client = modern(token="bob")
     seen = (await client.tool("whoami")).result["structuredContent"]
@@ -12,9 +14,10 @@ async def test_a_handler_sees_the_django_request(modern):
     assert (seen["user"], seen["principal"]) == ("bob", "tests|bob|")
 
 
+@over_http("the path of a request")
 async def test_a_trailing_slash_makes_no_difference(modern):
     client = modern()
-    assert (await client.request("tools/list", path=client.path() + "/")).status == 200
+    assert (await client.request("tools/list", path=client.path() + "/")).served
 
 
 async def test_the_text_of_a_bug_is_shown_only_where_both_switches_are_on(modern, settings):
@@ -32,7 +35,7 @@ async def test_the_text_of_a_bug_is_shown_to_developers_who_ask_for_it(modern, s
 
 async def test_a_timeout_of_a_prompt_is_an_internal_error_that_says_the_limit(either):
     reply = await (await either()).request("prompts/get", {"name": "slow_prompt"})
-    assert reply.verdict == (200, -32603)
+    assert reply.refused(200, -32603)
     assert "0.05" in reply.error["message"]
 
 
@@ -49,6 +52,7 @@ STOCK = [
 ]
 
 
+@over_http("Django's MIDDLEWARE runs for requests to views")
 async def test_django_s_own_middleware_does_no_harm(settings, either):
     settings.MIDDLEWARE = STOCK
     client = await either()
@@ -58,6 +62,7 @@ async def test_django_s_own_middleware_does_no_harm(settings, either):
     assert len(reply.notifications("notifications/progress")) == 50
 
 
+@over_http("the query of a request")
 async def test_a_token_in_the_query_is_not_looked_at(modern):
     client = modern(token=None)
     for name in (b"access_token", b"token"):
@@ -65,15 +70,16 @@ async def test_a_token_in_the_query_is_not_looked_at(modern):
 
 
 @pytest.mark.parametrize("auth", [None, "token"])
+@over_http("a status; who may open a channel is tested with its transport")
 async def test_without_authentication_nobody_is_served(settings, door, auth):
     settings.MCP = {**settings.MCP, "AUTH": auth}
     reply = await Client(door, "2026-07-28", token=None).request("tools/list")
     assert reply.status == (403 if auth is None else 401)
 
 
-async def test_the_local_principal_is_served_from_loopback(settings, door):
+async def test_the_local_principal_is_served_from_loopback(settings, either):
     settings.MCP = {**settings.MCP, "AUTH": "none"}
-    client = Client(door, "2026-07-28", token=None)
+    client = await either(token=None)
     assert (await client.tool("guarded")).result["content"][0]["text"] == "users"
 
 
@@ -87,6 +93,7 @@ async def test_the_local_principal_is_served_from_loopback(settings, door):
         (("127.0.0.1", 1), {"host": "example.com"}),
     ],
 )
+@over_http("headers of a request; who may open a channel is tested with its transport")
 async def test_the_local_principal_is_not_served_from_anywhere_else(settings, door, peer, headers):
     settings.ALLOWED_HOSTS = ["127.0.0.1", "example.com"]
     settings.MCP = {**settings.MCP, "AUTH": "none"}

@@ -15,6 +15,9 @@ Legacy answers have no `resultType`; the stateless era answers with codes of its
 import pytest
 
 from tests.interaction.clients import HANDSHAKE, META, STATELESS, Client
+from tests.interaction.doors import over_http
+
+pytestmark = over_http("the version header; on a channel the body alone names the era")
 
 MODERN_META = {META + "protocolVersion": STATELESS, META + "clientCapabilities": {}}
 HELLO = {"protocolVersion": HANDSHAKE[-1], "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}

@@ -15,8 +15,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.interaction.clients import HANDSHAKE, STATELESS, Client, Door
+from tests.interaction.clients import HANDSHAKE, STATELESS, Client
+from tests.interaction.doors import Door, over_http
 from tests.interaction.live import free_port
+
+pytestmark = over_http("WSGI is HTTP")
 
 THREADS = 8
 PATH = "/view/mcp"

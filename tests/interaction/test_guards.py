@@ -2,6 +2,10 @@
 
 import pytest
 
+from tests.interaction.doors import over_http
+
+pytestmark = over_http("Origin and Host of each request; those of a channel are checked when it is opened")
+
 OWN = ["http://127.0.0.1:8000", "http://localhost:3000", "http://[::1]:6274", "http://localhost"]
 FOREIGN = [
     "https://evil.example",

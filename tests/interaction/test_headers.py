@@ -4,6 +4,10 @@ import base64
 
 import pytest
 
+from tests.interaction.doors import over_http
+
+pytestmark = over_http("a message on a channel has no headers")
+
 ADD = {"a": 1, "b": 2}
 
 

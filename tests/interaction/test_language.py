@@ -17,7 +17,8 @@ from mcp_django.asgi import mount
 from mcp_django.protocol.types import ToolAnnotations
 from mcp_django.schema import form_of
 from mcp_django.transports.http.surroundings import Surroundings
-from tests.interaction.clients import HANDSHAKE, META, STATELESS, Client, Door
+from tests.interaction.clients import HANDSHAKE, META, STATELESS, Client
+from tests.interaction.doors import Door, not_over_stdio, over_http
 
 LOCALE = "django.middleware.locale.LocaleMiddleware"
 GERMAN = {"accept-language": "de-AT, de;q=0.8, en;q=0.5"}
@@ -34,13 +35,14 @@ def translated(settings):
 
 @pytest.fixture
 def speaker(door, revision):
-    """`await speaker()`: a client of every revision, through both doors."""
-    return lambda: Client(door, revision, server="places").open()
+    """`await speaker(headers)`: a client of every revision that sends these headers."""
+    return lambda headers=None: Client(door, revision, server="places", headers=headers).open()
 
 
 @pytest.fixture
 def modern(door):
-    return Client(door, STATELESS, server="places")
+    """`modern(headers)`: a client of the stateless era that sends these headers."""
+    return lambda headers=None: Client(door, STATELESS, server="places", headers=headers)
 
 
 async def say(client, name, **how):
@@ -50,40 +52,44 @@ async def say(client, name, **how):
 
 @pytest.mark.usefixtures("translated")
 @pytest.mark.parametrize("name", AROUND)
+@not_over_stdio("the language is that of the headers, and stdio has none")
 async def test_handlers_speak_the_language_that_the_client_accepts(modern, name):
-    seen = await say(modern, name, headers=GERMAN)
+    seen = await say(modern(GERMAN), name)
     assert (seen["language"], seen["monday"], seen["decimal"]) == ("de", "Montag", ",")
-    seen = await say(modern, name, headers={"accept-language": "xx, fr;q=0.9"})
+    seen = await say(modern({"accept-language": "xx, fr;q=0.9"}), name)
     assert (seen["language"], seen["monday"]) == ("fr", "lundi")
 
 
 @pytest.mark.usefixtures("translated")
+@not_over_stdio("the language is that of the headers, and stdio has none")
 async def test_every_revision_and_method_speaks_it(speaker):
-    client = await speaker()
-    assert (await client.tool("around_a_thread", headers=GERMAN)).result["content"][0]["text"].count("Montag") == 1
-    read = await client.request("resources/read", {"uri": "place://here"}, headers=GERMAN)
+    client = await speaker(GERMAN)
+    assert (await client.tool("around_a_thread")).result["content"][0]["text"].count("Montag") == 1
+    read = await client.request("resources/read", {"uri": "place://here"})
     assert read.result["contents"][0]["text"] == "Montag"
-    said = await client.request("prompts/get", {"name": "say", "arguments": {"day": "1"}}, headers=GERMAN)
+    said = await client.request("prompts/get", {"name": "say", "arguments": {"day": "1"}})
     assert said.result["messages"][0]["content"]["text"] == "Montag"
     about = {"ref": {"type": "ref/prompt", "name": "say"}, "argument": {"name": "day", "value": ""}}
-    completed = await client.request("completion/complete", about, headers=GERMAN)
+    completed = await client.request("completion/complete", about)
     assert completed.result["completion"]["values"] == ["Montag"]
 
 
 @pytest.mark.usefixtures("translated")
+@not_over_stdio("the language is that of the headers, and stdio has none")
 async def test_lazy_texts_of_errors_and_questions_speak_it(modern):
-    failed = await modern.tool("fail_in_words", headers=GERMAN)
+    failed = await modern(GERMAN).tool("fail_in_words")
     assert failed.result["content"][0]["text"] == "Montag"
-    read = await modern.request("resources/read", {"uri": "place://lazily"}, headers=GERMAN)
+    read = await modern(GERMAN).request("resources/read", {"uri": "place://lazily"})
     assert read.result["contents"][0]["text"] == "Montag"
-    asked = (await modern.tool("lazy_tool", headers=GERMAN)).result["inputRequests"]
+    asked = (await modern(GERMAN).tool("lazy_tool")).result["inputRequests"]
     assert [question["params"]["message"] for question in asked.values()] == ["Mittwoch"]
 
 
 @pytest.mark.usefixtures("translated")
+@not_over_stdio("the language is that of the headers, and stdio has none")
 async def test_lazy_texts_told_on_the_way_speak_it(modern):
     meta = {"progressToken": 1, META + "logLevel": "info"}
-    reply = await modern.tool("lazily", headers=GERMAN, meta=meta)
+    reply = await modern(GERMAN).tool("lazily", meta=meta)
     assert reply.notifications("notifications/progress")[0]["message"] == "Dienstag"
     assert reply.notifications("notifications/message")[0]["data"] == "Mittwoch"
     assert reply.result["content"][0]["text"] == "Montag"
@@ -92,19 +98,20 @@ async def test_lazy_texts_told_on_the_way_speak_it(modern):
 @pytest.mark.usefixtures("translated")
 @pytest.mark.parametrize("said", [None, "", "xx", "*", "de;q=broken", "de" * 400, "\xff"])
 async def test_what_no_language_can_be_read_from_is_the_project_s_language(modern, said):
-    seen = await say(modern, "around", headers={"accept-language": said})
+    seen = await say(modern({"accept-language": said}), "around")
     assert (seen["language"], seen["monday"]) == ("en", "Monday")
 
 
 @pytest.mark.usefixtures("translated")
+@not_over_stdio("the language is that of the headers, and stdio has none")
 async def test_a_long_header_is_read_as_far_as_django_reads_it(modern):
-    seen = await say(modern, "around", headers={"accept-language": "de," + "x" * 600})
+    seen = await say(modern({"accept-language": "de," + "x" * 600}), "around")
     assert seen["language"] == "de"
 
 
 async def test_without_locale_middleware_the_project_s_language_is_spoken(settings, modern):
     settings.MIDDLEWARE, settings.LANGUAGE_CODE = [], "fr"
-    seen = await say(modern, "around", headers=GERMAN)
+    seen = await say(modern(GERMAN), "around")
     assert (seen["language"], seen["monday"]) == ("fr", "lundi")
 
 
@@ -118,9 +125,10 @@ class URLs:
 
 
 @pytest.mark.usefixtures("translated")
+@over_http("the URL of a request")
 async def test_a_url_without_a_language_is_in_the_project_s_own(settings, modern):
     settings.ROOT_URLCONF = URLs
-    assert (await say(modern, "around", headers=GERMAN))["language"] == "en"
+    assert (await say(modern(GERMAN), "around"))["language"] == "en"
 
 
 @pytest.mark.usefixtures("translated")
@@ -150,30 +158,30 @@ async def test_the_asgi_door_is_in_the_time_zone_of_the_project(settings):
 @pytest.mark.usefixtures("translated")
 @pytest.mark.parametrize("meddler", MEDDLE)
 @pytest.mark.parametrize("name", AROUND)
+@not_over_stdio("the language is that of the headers, and stdio has none")
 async def test_a_call_leaves_nothing_behind(modern, meddler, name):
-    assert (await say(modern, meddler))["monday"] == "lundi"
-    seen = await say(modern, name)
+    assert (await say(modern(), meddler))["monday"] == "lundi"
+    seen = await say(modern(), name)
     assert (seen["language"], seen["monday"], seen["zone"]) == ("en", "Monday", "UTC")
-    assert (await say(modern, name, headers=GERMAN))["monday"] == "Montag"
-    assert (await say(modern, name))["monday"] == "Monday"
+    assert (await say(modern(GERMAN), name))["monday"] == "Montag"
+    assert (await say(modern(), name))["monday"] == "Monday"
 
 
 @pytest.mark.usefixtures("translated")
+@not_over_stdio("the language is that of the headers, and stdio has none")
 async def test_calls_at_once_do_not_hear_each_other(modern):
     languages = {"de": "Montag", "fr": "lundi", "es": "lunes", "en": "Monday"}
     asked = [(name, language) for name in (*AROUND, *AROUND) for language in languages]
-    answers = await asyncio.gather(
-        *(say(modern, name, headers={"accept-language": language}) for name, language in asked)
-    )
+    answers = await asyncio.gather(*(say(modern({"accept-language": language}), name) for name, language in asked))
     assert [seen["monday"] for seen in answers] == [languages[language] for _, language in asked]
 
 
 @pytest.mark.usefixtures("translated")
 async def test_declarations_are_in_the_project_s_language_whoever_asks_first(speaker, monkeypatch):
     with translation.override("fr"):
-        client = await speaker()
+        client = await speaker(GERMAN)
     for method, field in (("tools/list", "tools"), ("resources/list", "resources"), ("prompts/list", "prompts")):
-        items = (await client.request(method, headers=GERMAN)).result[field]
+        items = (await client.request(method)).result[field]
         titles = {item.get("title") for item in items} | {item.get("description") for item in items}
         assert not titles & {"Montag", "lundi", "Dienstag", "mardi"}
         if client.revision >= "2025-06-18":
@@ -181,10 +189,11 @@ async def test_declarations_are_in_the_project_s_language_whoever_asks_first(spe
 
 
 @pytest.mark.usefixtures("translated")
+@pytest.mark.usefixtures("modern")
 async def test_what_a_server_says_of_itself_is_in_the_project_s_language(door, settings):
-    client = Client(door, STATELESS, server="places")
     for headers in (GERMAN, {}):
-        assert (await client.request("server/discover", headers=headers)).result["instructions"] == "Ask where you are"
+        client = Client(door, STATELESS, server="places", headers=headers)
+        assert (await client.request("server/discover")).result["instructions"] == "Ask where you are"
 
 
 @pytest.mark.usefixtures("translated")

@@ -9,6 +9,8 @@ import pytest
 from mcp_django.runtime.events import Draft
 from mcp_django.server.subscriptions import Subscription
 from mcp_django.wiring import feeds, lifecycle, listens
+from tests.interaction.channel import ChannelExchange
+from tests.interaction.doors import not_over_stdio, over_http
 from tests.interaction.people import SCOPES
 from tests.interaction.wire import Exchange
 
@@ -38,6 +40,8 @@ async def acknowledged(exchange: Exchange) -> dict[str, Any]:
 async def left(exchange: Exchange) -> None:
     exchange.leave()
     await exchange.end()
+    if isinstance(exchange, ChannelExchange):
+        await exchange.hang_up()
     async with asyncio.timeout(10):
         while len(listens()):
             await asyncio.sleep(0)
@@ -51,8 +55,7 @@ def _nothing_stays_open():
 
 async def test_the_first_message_acknowledges_what_was_asked_for(modern):
     exchange = listen(modern(), id=7, **ALL, resourceSubscriptions=["note://static"])
-    status, headers = await exchange.started()
-    assert (status, headers["content-type"]) == (200, "text/event-stream")
+    assert await exchange.speaks()
     assert await exchange.message() == {
         "jsonrpc": "2.0",
         "method": ACKNOWLEDGED,
@@ -168,6 +171,7 @@ async def test_two_clients_may_use_the_same_id_and_are_told_only_what_is_theirs(
 
 
 @pytest.mark.parametrize("accept", ["application/json", "application/json, text/event-stream;q=0.1", "*/*"])
+@over_http("a message on a channel has no headers")
 async def test_the_answer_is_a_stream_whatever_the_client_prefers(modern, accept):
     exchange = listen(modern(), headers={"accept": accept}, toolsListChanged=True)
     _, headers = await exchange.started()
@@ -190,18 +194,20 @@ async def test_the_answer_is_a_stream_whatever_the_client_prefers(modern, accept
     ],
 )
 async def test_a_filter_that_is_none_is_refused(modern, params):
-    assert (await modern().request("subscriptions/listen", params)).verdict == (400, -32602)
+    assert (await modern().request("subscriptions/listen", params)).refused(400, -32602)
 
 
 async def test_a_filter_names_so_many_resources_and_no_more(limits, modern):
     limits(SUBSCRIPTIONS=2)
     uris = [f"note://numbered/{n}" for n in range(3)]
     reply = await modern().request("subscriptions/listen", {"notifications": {"resourceSubscriptions": uris}})
-    assert reply.verdict == (400, -32602)
+    assert reply.refused(400, -32602)
     assert "2 resources at most" in reply.error["message"]
 
 
-async def test_a_slow_reader_is_told_once_what_happened_often(modern):
+@not_over_stdio("a pipe holds more than all of it")
+async def test_a_slow_reader_is_told_once_what_happened_often(limits, modern, door):
+    limits(UNSENT=2)
     exchange = listen(modern(), toolsListChanged=True, resourceSubscriptions=["note://static", "note://both"])
     await acknowledged(exchange)
     exchange.stop_reading()
@@ -214,12 +220,14 @@ async def test_a_slow_reader_is_told_once_what_happened_often(modern):
     while not told or told[-1] != "note://both":
         message = await exchange.message()
         told.append(message["params"].get("uri", message["method"]))
-    assert told.count("notifications/tools/list_changed") <= 2
-    assert told.count("note://static") <= 2
+    most = 2 if door.http else 2 + 2  # and what waits for all of the channel
+    assert told.count("notifications/tools/list_changed") <= most
+    assert told.count("note://static") <= most
     await left(exchange)
 
 
 @pytest.mark.parametrize("when", ["before the acknowledgement", "later"])
+@over_http("the stream of one request; a channel is left as a whole: test_channels")
 async def test_a_client_that_stops_reading_counts_as_gone(limits, modern, door, when):
     if door.prefix:
         pytest.skip("behind the view the server's own patience counts")
@@ -239,30 +247,31 @@ async def test_a_stream_does_not_count_as_a_call_in_flight(limits, modern):
     one, other = listen(client, toolsListChanged=True), listen(client, toolsListChanged=True)
     for exchange in (one, other):
         await acknowledged(exchange)
-    assert (await client.tool("add", {"a": 1, "b": 2})).status == 200
+    assert (await client.tool("add", {"a": 1, "b": 2})).served
     for exchange in (one, other):
         exchange.leave()
         await exchange.end()
 
 
+@over_http("a channel counts as a stream itself: test_channels")
 async def test_more_streams_than_a_process_has_room_for_are_refused_at_once(limits, modern):
     limits(LISTENS=1)
     exchange = listen(modern(token="alice"), toolsListChanged=True)
     await acknowledged(exchange)
     reply = await listen(modern(token="bob"), toolsListChanged=True).reply()
-    assert reply.verdict == (503, -32603)
-    assert int(reply.headers["retry-after"]) > 0
+    assert reply.busy(503)
     await left(exchange)
     exchange = listen(modern(token="bob"), toolsListChanged=True)
     await acknowledged(exchange)
     await left(exchange)
 
 
+@over_http("a channel counts as a stream itself: test_channels")
 async def test_one_principal_may_have_so_many_streams_and_no_more(limits, modern):
     limits(LISTENS_PER_OWNER=1)
     exchange = listen(modern(token="alice"), toolsListChanged=True)
     await acknowledged(exchange)
-    assert (await listen(modern(token="alice"), toolsListChanged=True).reply()).verdict == (429, -32603)
+    assert (await listen(modern(token="alice"), toolsListChanged=True).reply()).refused(429, -32603)
     other = listen(modern(token="bob"), toolsListChanged=True)
     await acknowledged(other)
     other.leave()
@@ -270,6 +279,7 @@ async def test_one_principal_may_have_so_many_streams_and_no_more(limits, modern
     await left(exchange)
 
 
+@over_http("comments of event streams")
 async def test_a_silent_stream_is_kept_alive_with_comments(limits, modern):
     limits(KEEP_ALIVE=0.01)
     exchange = listen(modern(), toolsListChanged=True)
@@ -288,6 +298,7 @@ async def test_a_stream_outlasts_the_time_a_handler_may_take(limits, modern):
     await left(exchange)
 
 
+@over_http("a stream of its own; on a channel everything shares one")
 async def test_progress_and_log_messages_are_not_for_this_stream(modern):
     client = modern()
     meta = {"progressToken": 1, "io.modelcontextprotocol/logLevel": "debug"}
@@ -300,7 +311,7 @@ async def test_progress_and_log_messages_are_not_for_this_stream(modern):
     await left(exchange)
 
 
-async def test_the_end_of_the_process_ends_a_stream_with_its_result(modern):
+async def test_the_end_of_the_process_ends_a_stream_with_its_result(modern, door):
     exchange = listen(modern(), id="last", toolsListChanged=True)
     await acknowledged(exchange)
     await change("list_changed", {"kind": "tools"})
@@ -311,8 +322,8 @@ async def test_the_end_of_the_process_ends_a_stream_with_its_result(modern):
     assert reply.result["resultType"] == "complete"
     assert reply.result["_meta"][ID] == "last"
     assert reply.result["_meta"]["io.modelcontextprotocol/serverInfo"]["name"] == "interaction"
-    refused = await listen(modern(), toolsListChanged=True).reply()
-    assert refused.status == 503
+    if door.http:
+        assert (await listen(modern(), toolsListChanged=True).reply()).status == 503
 
 
 async def test_a_stream_is_one_line_in_the_log_when_it_is_over(modern, caplog):
@@ -328,6 +339,7 @@ async def test_a_stream_is_one_line_in_the_log_when_it_is_over(modern, caplog):
     assert record.mcp_principal == "tests|alice|"
 
 
+@over_http("a channel counts as a stream itself: test_channels")
 async def test_a_refused_stream_is_one_line_in_the_log(limits, modern, caplog):
     limits(LISTENS=1)
     exchange = listen(modern(), toolsListChanged=True)
@@ -369,7 +381,7 @@ async def test_a_change_between_request_and_acknowledgement_is_told_after_it(mod
     await left(exchange)
 
 
-async def test_a_failing_log_is_an_error_and_not_a_stream(modern, monkeypatch):
+async def test_a_failing_log_is_an_error_and_not_a_stream(modern, door, monkeypatch):
     async def fails(self, tell):
         raise RuntimeError("no database")
 
@@ -377,13 +389,14 @@ async def test_a_failing_log_is_an_error_and_not_a_stream(modern, monkeypatch):
     reply = await listen(modern(), toolsListChanged=True).reply()
     assert reply.error["code"] == -32603
     assert "no database" not in reply.error["message"]
-    assert len(listens()) == 0
+    assert len(listens()) == (0 if door.http else 1), "but for the channel"
 
 
+@over_http("a stream ends with its credential; on a channel the channel does: test_channels")
 async def test_a_stream_ends_when_its_credential_is_no_good_any_more(limits, modern, settings, monkeypatch):
     limits(KEEP_ALIVE=0.01)
     settings.MCP = {**settings.MCP, "TOKEN_CACHE_SECONDS": 0}
-    monkeypatch.setattr("mcp_django.transports.http.listen.VERIFY_EVERY", 0.01)
+    monkeypatch.setattr("mcp_django.transports.open_streams.VERIFY_EVERY", 0.01)
     known = ["alice", "bob"]
     monkeypatch.setattr("tests.interaction.people.KNOWN", known)
     revoked, good = listen(modern(token="alice"), toolsListChanged=True), listen(modern(token="bob"))
@@ -396,12 +409,13 @@ async def test_a_stream_ends_when_its_credential_is_no_good_any_more(limits, mod
     await left(good)
 
 
+@over_http("a stream ends with its credential; on a channel the channel does: test_channels")
 async def test_a_stream_ends_when_its_credential_has_lost_a_scope_and_not_when_it_has_won_one(
     limits, modern, settings, monkeypatch
 ):
     limits(KEEP_ALIVE=0.01)
     settings.MCP = {**settings.MCP, "TOKEN_CACHE_SECONDS": 0}
-    monkeypatch.setattr("mcp_django.transports.http.listen.VERIFY_EVERY", 0.01)
+    monkeypatch.setattr("mcp_django.transports.open_streams.VERIFY_EVERY", 0.01)
     less, more = (
         listen(modern(token="writer"), toolsListChanged=True),
         listen(modern(token="carol"), toolsListChanged=True),
@@ -416,10 +430,11 @@ async def test_a_stream_ends_when_its_credential_has_lost_a_scope_and_not_when_i
     await left(more)
 
 
+@over_http("a stream of its own; on a channel every message is verified: test_channels")
 async def test_a_stream_goes_on_while_credentials_cannot_be_verified(limits, modern, settings, monkeypatch):
     limits(KEEP_ALIVE=0.01)
     settings.MCP = {**settings.MCP, "TOKEN_CACHE_SECONDS": 0}
-    monkeypatch.setattr("mcp_django.transports.http.listen.VERIFY_EVERY", 0.01)
+    monkeypatch.setattr("mcp_django.transports.open_streams.VERIFY_EVERY", 0.01)
     exchange = listen(modern(), toolsListChanged=True)
     await acknowledged(exchange)
     asked = asyncio.Event()
@@ -437,6 +452,7 @@ async def test_a_stream_goes_on_while_credentials_cannot_be_verified(limits, mod
     await left(exchange)
 
 
+@over_http("a stream ends with its credential; on a channel the channel does: test_channels")
 async def test_a_stream_ends_when_its_credential_expires(limits, modern, monkeypatch):
     limits(KEEP_ALIVE=0.01)
     exchange = listen(modern(), toolsListChanged=True)

@@ -17,7 +17,10 @@ from django.http import HttpResponse
 from django.urls import include, path
 
 from mcp_django.auth.verifiers import AuthError
-from tests.interaction.clients import HANDSHAKE, STATELESS, Client, Door
+from tests.interaction.clients import HANDSHAKE, STATELESS, Client
+from tests.interaction.doors import Door, over_http
+
+pytestmark = over_http("Django's MIDDLEWARE runs for requests to views")
 
 LAYERS = "tests.interaction.layers."
 SESSIONS = "django.contrib.sessions.middleware.SessionMiddleware"

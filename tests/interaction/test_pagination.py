@@ -2,8 +2,6 @@
 
 import pytest
 
-from tests.interaction.clients import Client
-
 
 async def pages(client, method="tools/list"):
     """All pages of a list."""
@@ -71,6 +69,6 @@ async def test_pages_of_one_list_have_one_cache_scope(modern):
     assert len({page["cacheScope"] for page in found}) == 1
 
 
-async def test_an_endpoint_lists_only_what_was_registered_for_it(door):
-    client = Client(door, "2026-07-28", server="pages")
+async def test_an_endpoint_lists_only_what_was_registered_for_it(either):
+    client = await either(server="pages")
     assert (await client.tool("add", {"a": 1, "b": 2})).error["code"] == -32602

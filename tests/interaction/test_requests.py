@@ -7,7 +7,10 @@ from django.core.asgi import get_asgi_application
 from django.urls import include, path, re_path
 
 from mcp_django.asgi import mount
-from tests.interaction.clients import HANDSHAKE, STATELESS, Client, Door
+from tests.interaction.clients import HANDSHAKE, STATELESS, Client
+from tests.interaction.doors import Door, over_http
+
+pytestmark = over_http("what a Django request of its own says; a channel has one for all, or none")
 
 SCRIPT = "/app"
 

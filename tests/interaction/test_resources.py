@@ -81,7 +81,7 @@ async def test_a_variable_is_converted_to_the_annotated_type(either):
 async def test_what_is_not_there_is_the_error_of_the_revision(connect, revision, uri):
     reply = await read(await connect(), uri)
     status, code = UNKNOWN.get(revision, (200, -32002))
-    assert reply.verdict == (status, code)
+    assert reply.refused(status, code)
     assert reply.error["data"] == {"uri": uri}
 
 
@@ -100,7 +100,7 @@ async def test_reading_without_a_uri_is_invalid_params(either, params):
 
 async def test_a_bug_in_a_resource_is_an_internal_error_that_says_nothing(either):
     reply = await read(await either(), "note://buggy")
-    assert reply.verdict == (200, -32603)
+    assert reply.refused(200, -32603)
     assert b"swordfish" not in reply.body
 
 

@@ -13,6 +13,9 @@ from mcp_django import wiring
 from mcp_django.runtime.relays import CallStreams
 from mcp_django.transports.http.endpoint import get_exchange
 from tests.interaction.clients import HANDSHAKE, accept
+from tests.interaction.doors import over_http
+
+pytestmark = over_http("what is lost of a stream is resumed with Last-Event-ID; a channel that is lost is over")
 
 POLLING = HANDSHAKE[-1]
 

@@ -5,6 +5,7 @@ import time
 import pytest
 
 from tests.interaction.clients import META, Client, accept
+from tests.interaction.doors import not_over_stdio
 
 BAD_STATE = (400, -32602)
 
@@ -42,12 +43,13 @@ async def test_a_round_ends_with_the_question_and_a_state(modern):
 
 async def test_a_question_is_plain_json_when_nothing_was_said_before(modern):
     reply = await modern().tool("ask_name")
-    assert (reply.status, reply.is_stream) == (200, False)
+    assert (reply.served, reply.is_stream, len(reply.messages)) == (True, False, 1)
 
 
 async def test_a_round_may_end_on_a_stream(modern):
     reply = await modern().tool("progress_then_ask", meta={"progressToken": 1})
-    assert reply.is_stream
+    assert reply.is_told_in_full
+    assert len(reply.notifications("notifications/progress")) == 1
     assert reply.result["resultType"] == "input_required"
 
 
@@ -104,7 +106,7 @@ async def test_a_tampered_state_is_refused(modern):
     state = first["requestState"]
     for changed in (state + "x", state[:-6] + "AAAAAA", state[:40], "A" + state, state[::-1]):
         reply = await client.tool("ask_name", inputResponses=every(first, "Al"), requestState=changed)
-        assert reply.verdict == BAD_STATE
+        assert reply.refused(*BAD_STATE)
 
 
 async def test_a_state_with_any_part_of_it_changed_is_refused(modern):
@@ -114,20 +116,20 @@ async def test_a_state_with_any_part_of_it_changed_is_refused(modern):
     for place in (*range(0, len(state), 7), len(state) - 1):
         other = "A" if state[place] != "A" else "B"
         changed = state[:place] + other + state[place + 1 :]
-        assert (await client.tool("ask_name", requestState=changed)).verdict == BAD_STATE
+        assert (await client.tool("ask_name", requestState=changed)).refused(*BAD_STATE)
 
 
 async def test_two_states_do_not_make_a_third(modern):
     client = modern()
     one, two = [(await client.tool("ask_name")).result["requestState"] for _ in range(2)]
     for cut in (8, 30, 50, len(one) - 20):
-        assert (await client.tool("ask_name", requestState=one[:cut] + two[cut:])).verdict == BAD_STATE
+        assert (await client.tool("ask_name", requestState=one[:cut] + two[cut:])).refused(*BAD_STATE)
 
 
 async def test_a_state_that_is_longer_than_any_of_ours_is_refused_unread(limits, modern):
     limits(STATE_BYTES=1024)
     reply = await modern().tool("ask_name", requestState="A" * 1025)
-    assert reply.verdict == BAD_STATE
+    assert reply.refused(*BAD_STATE)
 
 
 async def test_every_refusal_of_a_state_reads_the_same(modern, limits, monkeypatch):
@@ -148,14 +150,16 @@ async def test_every_refusal_of_a_state_reads_the_same(modern, limits, monkeypat
 async def test_a_state_belongs_to_its_principal(modern):
     first = (await modern(token="alice").tool("ask_name")).result
     reply = await ask(modern(token="bob"), "ask_name", first, "Eve")
-    assert reply.verdict == BAD_STATE
+    assert reply.refused(*BAD_STATE)
 
 
 async def test_a_state_belongs_to_its_server(modern):
     state = (await modern().tool("confirm")).result["requestState"]
-    assert (await modern(server="unsessioned").tool("confirm", requestState=state)).verdict == BAD_STATE
+    assert (await modern(server="unsessioned").tool("confirm", requestState=state)).refused(*BAD_STATE)
 
 
+@pytest.mark.usefixtures("modern")
+@not_over_stdio("the tenant is in the URL, and stdio has none")
 async def test_a_state_belongs_to_what_the_url_captured(door):
     class Guest(Client):
         tenant = "acme"
@@ -163,38 +167,37 @@ async def test_a_state_belongs_to_what_the_url_captured(door):
         def path(self):
             return f"{self.door.prefix}/mcp/tenants/{self.tenant}/1"
 
-    client = Guest(door, "2026-07-28", server="tenants")
-    state = (await client.tool("confirm")).result["requestState"]
-    client.tenant = "other"
-    assert (await client.tool("confirm", requestState=state)).verdict == BAD_STATE
-    client.tenant = "acme"
-    assert (await client.tool("confirm", requestState=state)).status == 200
+    acme, other = (Guest(door, "2026-07-28", server="tenants") for _ in range(2))
+    other.tenant = "other"
+    state = (await acme.tool("confirm")).result["requestState"]
+    assert (await other.tool("confirm", requestState=state)).refused(*BAD_STATE)
+    assert (await acme.tool("confirm", requestState=state)).served
 
 
 async def test_a_state_belongs_to_its_tool(modern):
     client = modern()
     first = (await client.tool("ask_twice")).result
     reply = await client.tool("ask_name", requestState=first["requestState"])
-    assert reply.verdict == BAD_STATE
+    assert reply.refused(*BAD_STATE)
 
 
 async def test_a_state_belongs_to_its_arguments(modern):
     client = modern()
     first = (await client.tool("ask_more", {"number": 1})).result
-    assert (await ask(client, "ask_more", first, 1, {"number": 2})).verdict == BAD_STATE
-    assert (await ask(client, "ask_more", first, 1, {"number": 1})).status == 200
+    assert (await ask(client, "ask_more", first, 1, {"number": 2})).refused(*BAD_STATE)
+    assert (await ask(client, "ask_more", first, 1, {"number": 1})).served
 
 
 async def test_a_state_belongs_to_its_kind_of_request(modern):
     client = modern()
     first = (await client.request("prompts/get", {"name": "asking_prompt"})).result
     params = {"uri": "note://asking", "requestState": first["requestState"]}
-    assert (await client.request("resources/read", params)).verdict == BAD_STATE
+    assert (await client.request("resources/read", params)).refused(*BAD_STATE)
 
 
 async def test_a_state_on_a_tool_that_never_asks_is_still_verified(modern):
     reply = await modern().tool("add", {"a": 1, "b": 2}, requestState="made up")
-    assert reply.verdict == BAD_STATE
+    assert reply.refused(*BAD_STATE)
 
 
 async def test_a_state_expires(limits, modern, monkeypatch):
@@ -204,7 +207,7 @@ async def test_a_state_expires(limits, modern, monkeypatch):
     now = time.time()
     monkeypatch.setattr(time, "time", lambda: now + 61)
     reply = await ask(client, "ask_name", first, "Al")
-    assert reply.verdict == BAD_STATE
+    assert reply.refused(*BAD_STATE)
 
 
 async def test_a_state_sealed_under_a_fallback_key_is_still_good(modern, settings, restart):
@@ -220,13 +223,13 @@ async def test_a_state_sealed_under_a_key_that_is_gone_is_refused(modern, settin
     first = (await modern().tool("ask_name")).result
     restart()
     settings.SECRET_KEY, settings.SECRET_KEY_FALLBACKS = "the key now", []
-    assert (await ask(modern(), "ask_name", first, "Al")).verdict == BAD_STATE
+    assert (await ask(modern(), "ask_name", first, "Al")).refused(*BAD_STATE)
 
 
 @pytest.mark.parametrize("bad", [7, None, [], "text", {"user_name": 7}, {"user_name": None}, {"user_name": []}])
 async def test_answers_of_the_wrong_shape_are_invalid_params(modern, bad):
     reply = await modern().tool("ask_name", inputResponses=bad)
-    assert reply.verdict == (400, -32602)
+    assert reply.refused(400, -32602)
 
 
 @pytest.mark.parametrize("bad", [{"action": "maybe"}, {}, accept(value=7), accept(), {"action": "accept"}])
@@ -243,7 +246,7 @@ async def test_an_answer_that_does_not_fit_the_question_is_asked_again(modern, b
 async def test_too_many_answers_are_invalid_params(limits, modern):
     limits(ANSWERS=4)
     many = {f"key-{number}": value(number) for number in range(5)}
-    assert (await modern().tool("ask_name", inputResponses=many)).verdict == (400, -32602)
+    assert (await modern().tool("ask_name", inputResponses=many)).refused(400, -32602)
 
 
 async def test_a_replayed_state_runs_once_again(modern, stage):

@@ -51,7 +51,7 @@ async def test_a_client_without_tools_is_not_sent_any(connect, revision):
     client = await connect(capabilities={"sampling": {} if revision in WITH_TOOLS else {"tools": {}}})
     reply = await client.tool("sample_with_tools")
     if revision == STATELESS:
-        assert reply.verdict == (400, -32021)
+        assert reply.refused(400, -32021)
         assert reply.error["data"] == {"requiredCapabilities": {"sampling": {"tools": {}}}}
     else:
         assert (text(reply), len(reply.messages)) == ("The client does not support sampling.tools", 1)

@@ -218,4 +218,4 @@ def test_calls_run_side_by_side(url: str, mode: str) -> None:
 
 def test_one_handler_asks_loops_samples_and_books_in_both_eras(url: str, mode: str) -> None:
     """What `make clients` tries with the clients of other packages, too."""
-    assert "5 questions answered" in asyncio.run(check(url, {"add_numbers": {"a": 2, "b": 3}}, mode))
+    assert "5 questions answered" in asyncio.run(check("http", url, {"add_numbers": {"a": 2, "b": 3}}, mode))

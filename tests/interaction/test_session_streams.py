@@ -13,7 +13,10 @@ from mcp_django.protocol.errors import TransportRefusal
 from mcp_django.runtime.events import Draft
 from mcp_django.transports.http.endpoint import get_exchange
 from tests.interaction.clients import HANDSHAKE, STATELESS, Client
+from tests.interaction.doors import over_http
 from tests.interaction.people import SCOPES
+
+pytestmark = over_http("the stream that a GET opens; on a channel there is none beside the channel")
 
 POLLING = HANDSHAKE[-1]
 numbers = itertools.count(1)

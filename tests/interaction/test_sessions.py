@@ -5,6 +5,9 @@ from django.db import OperationalError
 
 from mcp_django.wiring import get_server
 from tests.interaction.clients import Client
+from tests.interaction.doors import over_http
+
+pytestmark = over_http("session ids, and the statuses that go with them; the session of a channel has no name")
 
 MESSAGE = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
 

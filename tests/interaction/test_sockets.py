@@ -10,6 +10,9 @@ from collections.abc import Callable
 import pytest
 
 from tests.interaction.clients import META, STATELESS
+from tests.interaction.doors import over_http
+
+pytestmark = over_http("half-open connections and broken HTTP")
 
 BODY = json.dumps(
     {

@@ -7,6 +7,7 @@ import json
 
 import pytest
 
+from tests.interaction.doors import over_http
 from tests.interaction.wire import Exchange, http_scope
 
 
@@ -20,12 +21,14 @@ def text(reply):
     return reply.result["content"][0]["text"]
 
 
+@over_http("JSON or an event stream: the two forms of an HTTP answer")
 async def test_a_quick_answer_is_one_json_body(connect):
     reply = await (await connect()).tool("add", {"a": 1, "b": 2})
     assert reply.headers["content-type"] == "application/json"
     assert int(reply.headers["content-length"]) == len(reply.body)
 
 
+@over_http("JSON or an event stream: the two forms of an HTTP answer")
 async def test_a_slow_answer_becomes_a_stream(quick, either, stage):
     exchange = (await either()).begin("tools/call", {"name": "wait"})
     status, headers = await exchange.started()
@@ -34,6 +37,7 @@ async def test_a_slow_answer_becomes_a_stream(quick, either, stage):
     assert text(await exchange.reply()) == "waited"
 
 
+@over_http("JSON or an event stream: the two forms of an HTTP answer")
 async def test_a_slow_answer_within_the_time_is_one_json_body(either, stage):
     exchange = (await either()).begin("tools/call", {"name": "wait"})
     await stage.until("wait reached")
@@ -48,6 +52,7 @@ async def test_the_first_word_makes_a_stream_at_once(either, stage):
     assert text(await exchange.reply()) == "waited"
 
 
+@over_http("JSON or an event stream: the two forms of an HTTP answer")
 async def test_a_stream_asks_proxies_not_to_buffer_or_keep_it(either):
     reply = await (await either()).tool("steps", {"count": 1}, meta={"progressToken": 1})
     assert reply.headers["x-accel-buffering"] == "no"
@@ -55,6 +60,7 @@ async def test_a_stream_asks_proxies_not_to_buffer_or_keep_it(either):
     assert "content-length" not in reply.headers
 
 
+@over_http("JSON or an event stream: the two forms of an HTTP answer")
 async def test_a_silent_stream_is_kept_alive_with_comments(quick, either, stage):
     exchange = (await either()).begin("tools/call", {"name": "wait"})
     await exchange.started()
@@ -64,6 +70,7 @@ async def test_a_silent_stream_is_kept_alive_with_comments(quick, either, stage)
     assert text(await exchange.reply()) == "waited"
 
 
+@over_http("JSON or an event stream: the two forms of an HTTP answer")
 async def test_events_of_the_stateless_era_have_no_ids(modern):
     reply = await modern().tool("steps", {"count": 2}, meta={"progressToken": 1}, headers={"last-event-id": "5"})
     assert not [line for line in reply.body.splitlines() if line.startswith((b"id:", b"retry:"))]
@@ -95,6 +102,7 @@ async def test_leaving_cancels_a_stateless_call(modern, stage, tool):
     await exchange.end()
 
 
+@over_http("JSON or an event stream: the two forms of an HTTP answer")
 async def test_leaving_a_stream_that_came_of_waiting_cancels_a_stateless_call(quick, modern, stage):
     exchange = modern().begin("tools/call", {"name": "wait"})
     await exchange.started()
@@ -103,6 +111,7 @@ async def test_leaving_a_stream_that_came_of_waiting_cancels_a_stateless_call(qu
     await exchange.end()
 
 
+@over_http("JSON or an event stream: the two forms of an HTTP answer")
 async def test_a_stream_that_cannot_be_sent_has_lost_its_client(quick, door, modern, stage):
     """Servers say that a client is gone in as many ways as there are, and so does what wraps an application."""
     app, told = door.app, asyncio.Event()
@@ -128,6 +137,7 @@ async def test_a_stream_that_cannot_be_sent_has_lost_its_client(quick, door, mod
 
 
 @pytest.mark.parametrize("tool", ["wait", "speak_then_wait"])
+@over_http("a call outlasts its connection; the calls of a channel end with it: test_channels")
 async def test_leaving_does_not_cancel_a_call_of_a_session(legacy, stage, tool):
     exchange = (await legacy()).begin("tools/call", {"name": tool}, meta={"progressToken": 1})
     await stage.until("wait reached")
@@ -138,6 +148,7 @@ async def test_leaving_does_not_cancel_a_call_of_a_session(legacy, stage, tool):
     await stage.until("wait passed")
 
 
+@over_http("a call outlasts its connection; the calls of a channel end with it: test_channels")
 async def test_a_call_left_by_its_client_still_counts_as_in_flight(limits, latest_legacy, stage):
     limits(IN_FLIGHT=1)
     client = await latest_legacy()
@@ -145,7 +156,7 @@ async def test_a_call_left_by_its_client_still_counts_as_in_flight(limits, lates
     await stage.until("wait reached")
     exchange.leave()
     await exchange.end()
-    assert (await client.tool("add", {"a": 1, "b": 2})).status == 429
+    assert (await client.tool("add", {"a": 1, "b": 2})).busy(429)
     stage.gate("wait").set()
     await stage.until("wait passed")
 
@@ -154,7 +165,7 @@ async def test_a_cancelled_notification_cancels_the_call_it_names(legacy, stage)
     client = await legacy()
     exchange = client.begin("tools/call", {"name": "wait"}, id="five")
     await stage.until("wait reached")
-    assert (await client.notify("notifications/cancelled", {"requestId": "five", "reason": "bored"})).status == 202
+    assert (await client.notify("notifications/cancelled", {"requestId": "five", "reason": "bored"})).accepted
     await stage.until("wait cancelled")
     reply = await exchange.reply()
     assert reply.messages == []
@@ -188,7 +199,7 @@ async def test_a_cancellation_of_nothing_is_ignored(latest_legacy, stage, params
     client = await latest_legacy()
     exchange = client.begin("tools/call", {"name": "wait"}, id=5)
     await stage.until("wait reached")
-    assert (await client.notify("notifications/cancelled", params)).status == 202
+    assert (await client.notify("notifications/cancelled", params)).accepted
     stage.gate("wait").set()
     assert text(await exchange.reply()) == "waited"
 
@@ -202,13 +213,12 @@ async def test_nobody_cancels_the_calls_of_another_session(latest_legacy, stage)
     assert text(await exchange.reply()) == "waited"
 
 
+@over_http("closing the stream takes a request back; on a channel a notification does: test_channels")
 async def test_a_cancelled_notification_means_nothing_in_the_stateless_era(modern, stage):
     client = modern()
     exchange = client.begin("tools/call", {"name": "wait"}, id=5)
     await stage.until("wait reached")
-    assert (
-        await client.notify("notifications/cancelled", {"requestId": 5}, headers={"mcp-method": None})
-    ).status == 202
+    assert (await client.notify("notifications/cancelled", {"requestId": 5}, routing={"mcp-method": None})).accepted
     stage.gate("wait").set()
     assert text(await exchange.reply()) == "waited"
 
@@ -246,19 +256,18 @@ async def test_more_calls_in_flight_than_allowed_are_refused_at_once(limits, eit
     exchanges = [client.begin("tools/call", {"name": "wait"}) for _ in range(2)]
     await stage.until("wait reached", 2)
     reply = await client.tool("add", {"a": 1, "b": 2})
-    assert reply.status == 429
-    assert float(reply.headers["retry-after"]) > 0
+    assert reply.busy(429)
     stage.gate("wait").set()
     for exchange in exchanges:
         assert text(await exchange.reply()) == "waited"
-    assert (await client.tool("add", {"a": 1, "b": 2})).status == 200
+    assert (await client.tool("add", {"a": 1, "b": 2})).served
 
 
 async def test_the_limit_of_calls_is_each_principal_s_own(limits, modern, stage):
     limits(IN_FLIGHT=1)
     exchange = modern(token="alice").begin("tools/call", {"name": "wait"})
     await stage.until("wait reached")
-    assert (await modern(token="bob").tool("add", {"a": 1, "b": 2})).status == 200
+    assert (await modern(token="bob").tool("add", {"a": 1, "b": 2})).served
     stage.gate("wait").set()
     await exchange.reply()
 
@@ -271,7 +280,7 @@ async def test_a_client_that_left_makes_room_for_another_call(limits, modern, st
     exchange.leave()
     await stage.until("wait cancelled")
     await exchange.end()
-    assert (await client.tool("add", {"a": 1, "b": 2})).status == 200
+    assert (await client.tool("add", {"a": 1, "b": 2})).served
 
 
 async def test_nothing_is_said_after_the_answer(either, stage):
@@ -286,9 +295,9 @@ async def test_nothing_is_said_after_the_answer(either, stage):
 async def test_a_request_without_an_id_is_a_notification_and_runs_nothing(either, stage):
     client = await either()
     reply = await client.notify(
-        "tools/call", {"name": "add", "arguments": {"a": 1, "b": 2}}, headers={"mcp-name": None}
+        "tools/call", {"name": "add", "arguments": {"a": 1, "b": 2}}, routing={"mcp-name": None}
     )
-    assert (reply.status, reply.body) == (202, b"")
+    assert reply.accepted
     assert stage.counts["add"] == 0
 
 

@@ -8,6 +8,7 @@ from mcp_django.models import ResourceSubscription
 from mcp_django.runtime.events import Draft
 from mcp_django.wiring import feeds
 from tests.interaction.clients import HANDSHAKE, STATELESS, Client, together
+from tests.interaction.doors import over_http
 
 NOTHING = ["note://nowhere", "note://guarded", "note://numbered/seven", "", "note://by/", "note://by/a/b"]
 
@@ -17,7 +18,7 @@ async def subscribe(client, uri, method="resources/subscribe"):
 
 
 async def subscribed_to(client):
-    rows = ResourceSubscription.objects.filter(session__key_prefix=client.session[:8])
+    rows = ResourceSubscription.objects.filter(session=await client.row())
     return sorted([row.uri async for row in rows])
 
 
@@ -68,6 +69,7 @@ async def test_a_session_may_subscribe_to_so_many_resources_and_no_more_however_
     assert "3 resources at most" in refused[0]["message"]
 
 
+@over_http("a DELETE ends a session")
 async def test_the_subscriptions_of_a_session_end_with_it(latest_legacy):
     client = await latest_legacy()
     await subscribe(client, "note://static")
@@ -83,16 +85,10 @@ async def list_changed(kind, server="interaction"):
     await feeds().publish(Draft(f"changes:{server}", "list_changed", {"kind": kind}))
 
 
-def stream(client, **how):
-    """The session's own stream."""
-    return client.send(method="GET", body=b"", headers={"accept": "text/event-stream", **how})
-
-
 async def test_a_session_is_told_on_its_stream_of_what_it_subscribed_to(latest_legacy):
     client = await latest_legacy()
     await subscribe(client, "note://static")
-    exchange = stream(client)
-    assert (await exchange.started())[0] == 200
+    exchange = await client.hear()
     await updated("note://both")
     await updated("note://static")
     assert (await exchange.message())["params"] == {"uri": "note://static"}
@@ -111,8 +107,7 @@ async def test_a_session_is_told_on_its_stream_of_what_it_subscribed_to(latest_l
 async def test_every_revision_is_told_in_its_own_words(legacy):
     client = await legacy()
     await subscribe(client, "note://by/alice")
-    exchange = stream(client)
-    await exchange.started()
+    exchange = await client.hear()
     await updated("note://by/alice")
     await list_changed("prompts")
     assert [(await exchange.message())["method"] for _ in range(2)] == [
@@ -124,6 +119,7 @@ async def test_every_revision_is_told_in_its_own_words(legacy):
 
 
 @pytest.mark.parametrize("era", ["handshake", "stateless"])
+@over_http("the stream that a GET opens")
 async def test_without_streams_of_sessions_nothing_is_promised_to_sessions(settings, door, era):
     servers = settings.MCP["SERVERS"]
     server = {**servers["interaction"], "ENABLE_GET": False}
@@ -133,7 +129,7 @@ async def test_without_streams_of_sessions_nothing_is_promised_to_sessions(setti
     assert ("listChanged" in declared["tools"]) is (era == "stateless")
     if era == "handshake":
         assert declared["resources"] == {}
-        assert (await subscribe(client, "note://static")).verdict == (200, -32601)
+        assert (await subscribe(client, "note://static")).refused(200, -32601)
 
 
 async def test_what_is_told_of_is_declared(connect):
@@ -165,6 +161,6 @@ async def test_what_is_switched_off_is_neither_declared_nor_served(quiet, either
     assert client.hello["capabilities"]["tools"] == {"listChanged": False}
     if client.stateless:
         reply = await client.request("subscriptions/listen", {"notifications": {"toolsListChanged": True}})
-        assert reply.verdict == (404, -32601)
+        assert reply.refused(404, -32601)
     else:
-        assert (await subscribe(client, "note://static")).verdict == (200, -32601)
+        assert (await subscribe(client, "note://static")).refused(200, -32601)

@@ -26,7 +26,8 @@ async def test_progress_is_told_to_a_client_that_asks(connect, revision):
 
 async def test_the_answer_comes_last_on_the_stream(connect):
     reply = await (await connect()).tool("steps", {"count": 2}, meta={"progressToken": 0})
-    assert reply.is_stream
+    assert reply.is_told_in_full
+    assert [message.get("method") for message in reply.messages] == [*["notifications/progress"] * 2, None]
     assert reply.result["content"][0]["text"] == "done"
 
 
@@ -41,7 +42,7 @@ async def test_a_progress_token_comes_back_with_its_type(modern, token):
 @pytest.mark.parametrize("token", [None, [], {}, True, 1.5])
 async def test_a_progress_token_of_another_type_is_invalid_params(modern, token):
     reply = await modern().tool("steps", {"count": 1}, meta={"progressToken": token})
-    assert reply.verdict == (400, -32602)
+    assert reply.refused(400, -32602)
 
 
 async def test_without_a_token_there_is_no_progress_and_no_stream(either):
@@ -74,7 +75,7 @@ async def test_a_level_lasts_for_one_stateless_request_only(modern):
 @pytest.mark.parametrize("level", ["loud", "", 7, "INFO"])
 async def test_an_unknown_level_is_invalid_params(modern, level):
     reply = await modern().tool("chatter", meta={META + "logLevel": level})
-    assert reply.verdict == (400, -32602)
+    assert reply.refused(400, -32602)
 
 
 async def test_a_log_message_may_name_its_logger_and_carry_any_json(modern):
@@ -91,7 +92,7 @@ async def test_a_session_hears_from_the_server_s_level_on_at_first(legacy):
 async def test_a_session_sets_its_level(latest_legacy, level):
     client = await latest_legacy()
     reply = await client.request("logging/setLevel", {"level": level})
-    assert (reply.status, reply.result) == (200, {})
+    assert (reply.served, reply.result) == (True, {})
     expected = [said for said in ("debug", "info", "warning", "error") if LEVELS.index(said) >= LEVELS.index(level)]
     assert await levels_heard(client) == expected
 
@@ -138,5 +139,5 @@ def test_log_records_of_a_plain_function_reach_the_client_that_wants_them(connec
     reply = asyncio.run(run())
     said = [(told["level"], told["data"]) for told in reply.notifications("notifications/message")]
     assert said == [("info", "packing, password=[redacted]"), ("warning", "packed")][2 - heard :]
-    assert reply.is_stream is bool(heard)
+    assert reply.status is None or reply.is_stream is bool(heard)
     assert reply.result["content"][0]["text"] == "done"

@@ -5,7 +5,10 @@ import asyncio
 import pytest
 
 from tests.interaction.clients import Client, accept
+from tests.interaction.doors import not_over_stdio, over_http
 from tests.interaction.tenancy import HEARD, TENANT
+
+pytestmark = not_over_stdio("the tenant is in the URL, and stdio has none")
 
 
 class Guest(Client):
@@ -77,6 +80,7 @@ async def test_a_tenant_is_known_to_notifications_and_the_handshake(guest):
     assert {tenant for _, tenant, _ in HEARD} == {"acme"}
 
 
+@over_http("a message on a channel has no headers")
 async def test_middleware_hears_a_notification_in_the_client_s_language(settings, guest):
     settings.MIDDLEWARE, settings.LANGUAGE_CODE = ["django.middleware.locale.LocaleMiddleware"], "en"
     client = await guest()
@@ -94,11 +98,13 @@ async def test_tenants_do_not_meet(guest):
 
 
 @pytest.mark.parametrize("how", [{"headers": {"x-tenant": "other"}}, {"query_string": b"tenant=other"}])
+@over_http("a message on a channel has no headers")
 async def test_a_header_or_the_request_may_name_the_tenant(guest, how):
     reply = await (await guest()).tool("tenant_in_a_thread", **how)
     assert reply.result["content"][0]["text"] == "other"
 
 
+@pytest.mark.usefixtures("modern")
 async def test_middleware_may_refuse_a_tenant(door):
     client = Guest(door, "2026-07-28", server="tenants")
     client.tenant = "closed"

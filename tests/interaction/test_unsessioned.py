@@ -6,6 +6,9 @@ import pytest
 
 from mcp_django.models import Session
 from tests.interaction.clients import Client
+from tests.interaction.doors import over_http
+
+pytestmark = over_http("a handshake without a session, whose revision is in a header of each request")
 
 MESSAGE = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
 

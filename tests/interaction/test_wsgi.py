@@ -10,8 +10,11 @@ from django.test import Client as DjangoClient
 from django.utils import translation
 
 from mcp_django.signals import call_finished, call_started
-from tests.interaction.clients import HANDSHAKE, META, REVISIONS, STATELESS, Client, Door, accept
+from tests.interaction.clients import HANDSHAKE, META, REVISIONS, STATELESS, Client, accept
+from tests.interaction.doors import Door, over_http
 from tests.interaction.messages import judge_for
+
+pytestmark = over_http("WSGI is HTTP")
 
 HEADERS = {"authorization": "Bearer alice", "host": "127.0.0.1:8000"}
 

@@ -18,9 +18,14 @@ Judge = Callable[[dict[str, Any]], None]
 
 
 class Reply(NamedTuple):
-    """A whole answer."""
+    """A whole answer.
 
-    status: int
+    Status and headers are HTTP's. What holds on channels too is asked with `served`, `accepted`, `refused` and `busy`,
+    which compare the status where there is one.
+    """
+
+    status: int | None
+    """None on a channel, where nothing but messages answers."""
     headers: dict[str, str]
     body: bytes
     messages: list[Any]
@@ -30,6 +35,11 @@ class Reply(NamedTuple):
     def message(self) -> Any:
         """The last message: the response."""
         return self.messages[-1]
+
+    @property
+    def answers(self) -> list[dict[str, Any]]:
+        """The last message, or those of the last batch."""
+        return self.message if isinstance(self.message, list) else [self.message]
 
     @property
     def is_stream(self) -> bool:
@@ -48,9 +58,36 @@ class Reply(NamedTuple):
         return error
 
     @property
-    def verdict(self) -> tuple[int, int]:
+    def verdict(self) -> tuple[int | None, int]:
         """HTTP status and error code."""
         return self.status, self.error["code"]
+
+    @property
+    def served(self) -> bool:
+        """It was answered with a result; over HTTP with status 200."""
+        return self._has(200) and all("result" in answer for answer in self.answers)
+
+    @property
+    def accepted(self) -> bool:
+        """It was taken, and there is nothing to say to it; over HTTP with status 202."""
+        return self._has(202) and self.body == b""
+
+    def refused(self, status: int, code: int) -> bool:
+        """It was answered with this error; over HTTP with this status, too."""
+        return self._has(status) and all(answer.get("error", {}).get("code") == code for answer in self.answers)
+
+    def busy(self, status: int) -> bool:
+        """It was turned away for now; over HTTP with this status, and with the time to come back."""
+        later = self.status is None or float(self.headers.get("retry-after", 0)) > 0
+        return later and self.refused(status, -32603)
+
+    @property
+    def is_told_in_full(self) -> bool:
+        """Could more be said than the answer? Over HTTP it took a stream."""
+        return self.status is None or self.is_stream
+
+    def _has(self, status: int) -> bool:
+        return self.status is None or self.status == status
 
     def notifications(self, method: str) -> list[dict[str, Any]]:
         """The parameters of all notifications of one kind."""
@@ -65,6 +102,8 @@ class Frame(NamedTuple):
     id: str | None = None
     retry: int | None = None
     """Milliseconds."""
+    event: str | None = None
+    """Its type; None where none is named, which is "message"."""
 
 
 class Exchange:
@@ -123,6 +162,11 @@ class Exchange:
             assert self._start["type"] == "http.response.start"
         headers = {name.decode().lower(): value.decode("latin-1") for name, value in self._start["headers"]}
         return self._start["status"], headers
+
+    async def speaks(self) -> bool:
+        """Is it a stream, on which there may be more than the answer?"""
+        _, headers = await self.started()
+        return headers.get("content-type", "").startswith("text/event-stream")
 
     async def _next(self) -> dict[str, Any] | None:
         async with asyncio.timeout(PATIENCE):
@@ -220,12 +264,13 @@ def _frame(block: list[bytes]) -> Frame:
     for line in block:
         name, _, value = line.partition(b":")
         fields.setdefault(name, []).append(value.removeprefix(b" "))
-    data, id, retry = fields.get(b"data"), fields.get(b"id"), fields.get(b"retry")
+    data, id, retry, event = (fields.get(name) for name in (b"data", b"id", b"retry", b"event"))
     return Frame(
         None if data is None else b"\n".join(data),
         None,
         None if id is None else id[-1].decode(),
         None if retry is None else int(retry[-1]),
+        None if event is None else event[-1].decode(),
     )
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import datetime
 import re
+import shlex
 import signal
 import socket
 import subprocess
@@ -114,6 +115,15 @@ def test_the_welcome_names_the_page_the_endpoint_and_a_login_that_works(demo: De
         assert "Airports of the world" in browser.post("/admin/login/", data=form).text
         assert "28,298" in browser.get("/").text
         assert browser.get("/static/admin/css/base.css").status_code == 200
+
+
+def test_the_welcome_and_the_page_name_the_other_ways_in(demo: Demo) -> None:
+    page = httpx.get(demo.site).text
+    (command,) = found(r"stdio +(\S.* manage\.py mcp_stdio)", demo.welcome)
+    subprocess.run([*shlex.split(command), "--help"], cwd=ROOT, stdout=subprocess.DEVNULL, check=True)
+    for way in (f"{demo.endpoint.replace('http', 'ws')}/ws", f"{demo.endpoint}/sse", command):
+        assert way in demo.welcome
+        assert f"<code>{way}</code>" in page
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -23,6 +23,8 @@ LONG = 10.0
 class Call:
     """A call in flight, which lands when told to."""
 
+    is_call = True
+
     def __init__(self, ends: bool = True) -> None:
         self.gate, self.ended, self.answered = asyncio.Event(), "", False
         self.loop = asyncio.get_running_loop()
@@ -102,6 +104,48 @@ def test_the_server_is_told_when_the_calls_are_done() -> None:
         await process.end.wait()
         assert (process.told, call.ended) == ([signal.SIGTERM], "landed")
         assert process.closed == [asyncio.get_running_loop()]
+
+    process.serve(main)
+
+
+@pytest.mark.parametrize(("beside", "said"), [(False, []), (True, ["Shutting down: 1 calls have 10 seconds to end"])])
+def test_streams_are_no_calls_in_the_log(beside: bool, said: list[str], caplog: pytest.LogCaptureFixture) -> None:
+    process = Process()
+
+    async def main() -> None:
+        streams = process.begin()
+        streams.is_call = False
+        calls = [streams, process.begin()] if beside else [streams]
+        signal.raise_signal(signal.SIGTERM)
+        await turns()
+        for call in calls:
+            call.gate.set()
+        await process.end.wait()
+
+    with caplog.at_level("INFO", "mcp_django.lifecycle"):
+        process.serve(main)
+    assert caplog.messages == said
+
+
+@pytest.mark.parametrize("closed", [True, False])
+def test_a_server_is_told_later_while_something_is_open_that_it_would_cut(closed: bool) -> None:
+    process = Process()
+
+    async def main() -> None:
+        await process.lifecycle.open(())
+        release = process.lifecycle.shield()
+        if closed:
+            release()
+        call = process.begin()
+        signal.raise_signal(signal.SIGTERM)
+        await turns()
+        assert process.lifecycle.is_draining()
+        assert process.told == ([signal.SIGTERM] if closed else [])
+        call.gate.set()
+        await process.end.wait()
+        assert process.told == [signal.SIGTERM]
+        assert process.closed == []  # that is for lifespan.shutdown
+        await process.lifecycle.close()
 
     process.serve(main)
 

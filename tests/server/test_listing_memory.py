@@ -1,5 +1,6 @@
 """What lists a session was given, and which of them are not the same any more."""
 
+import gc
 from collections.abc import Mapping
 from typing import Any
 
@@ -7,6 +8,7 @@ from mcp_django import Server
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.revisions import Era
 from mcp_django.server.call import Connection
+from mcp_django.server.listing import TOOLS
 from mcp_django.server.providers import Provider
 from mcp_django.server.session import Session
 from mcp_django.server.streams import Outbox
@@ -55,6 +57,14 @@ def release(memory: Memory, *names: str, **given: Any) -> Server:
 
 def client(server: Server, **given: Any) -> Peer:
     return Peer(server, version=HANDSHAKE, **given)
+
+
+def give(peer: Peer) -> Any:
+    """What a session is given for its `tools/list`, which may be a coroutine."""
+    connection = Connection(peer.principal, session=peer.session)
+    era = peer.pipeline.eras[Era.HANDSHAKE]
+    call = era.open(jsonrpc.Request(1, "tools/list", None), connection, Outbox())
+    return peer.server.listings.give(call, TOOLS)
 
 
 async def stale(peer: Peer) -> list[str]:
@@ -135,3 +145,12 @@ async def test_requests_without_a_session_are_not_remembered() -> None:
     memory = Memory()
     await Peer(release(memory, "one"), version=STATELESS).names()
     assert memory.writes == 0
+
+
+async def test_a_list_that_is_refused_before_it_begins_leaves_nothing_behind() -> None:
+    server = release(Memory(), "one", providers=[Shelf("two")])
+    given = give(client(server))
+    # What it would have begun and nobody awaits is a warning when it is freed, and a warning is an error here.
+    given.close()
+    del given
+    gc.collect()

@@ -82,7 +82,8 @@ class Peer:
         given = ports(changes=self.log, observer=self.watch)
         self.server = Server("tests", "1", ports=given, middleware=middleware, options=options or Options())
         self.pipeline = Pipeline(self.server)
-        self.connection = Connection(somebody("shop.view_order"), headers=headers)
+        in_flight: dict[Any, Any] | None = {} if headers is None else None
+        self.connection = Connection(somebody("shop.view_order"), headers=headers, in_flight=in_flight)
 
         @self.server.resource("note://open")
         async def open_note() -> str:

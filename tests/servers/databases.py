@@ -5,12 +5,13 @@ import functools
 import json
 import os
 import shutil
+import sqlite3
 import subprocess
 import sys
 import tempfile
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +25,12 @@ Database = dict[str, Any]
 
 
 def sqlite(file: Path) -> Database:
-    """The entry of a SQLite file, as docs/howto/deploy.md wants it."""
-    options = {"timeout": 20, "transaction_mode": "IMMEDIATE", "init_command": "PRAGMA journal_mode=WAL;"}
+    """The entry of a SQLite file that is in WAL mode already.
+
+    Without `init_command`: on a new connection, while others use the file, the statement that asks for WAL now and then
+    stays unfinished, and then the connection commits nothing. Servers here open one for each call.
+    """
+    options = {"timeout": 20, "transaction_mode": "IMMEDIATE"}
     return {"ENGINE": "django.db.backends.sqlite3", "NAME": str(file), "OPTIONS": options}
 
 
@@ -88,8 +93,10 @@ def _migrated_file() -> Path:
     directory = tempfile.mkdtemp(prefix="mcp-servers-")
     atexit.register(shutil.rmtree, directory, ignore_errors=True)
     file = Path(directory) / "site.sqlite3"
-    # Without WAL, so that everything is in the one file.
     migrate({"ENGINE": "django.db.backends.sqlite3", "NAME": str(file)})
+    # The mode is kept in the file, and once nobody has it open, everything is in the one file.
+    with closing(sqlite3.connect(file)) as connection:
+        connection.execute("PRAGMA journal_mode=WAL")
     return file
 
 

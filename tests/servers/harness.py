@@ -24,7 +24,8 @@ from urllib.request import urlopen
 
 from tests.servers.databases import ROOT, Database, environment, new_sqlite
 
-APPLICATION = "tests.servers.site.asgi:application"
+ASGI = "tests.servers.site.asgi:application"
+WSGI = "tests.servers.site.wsgi:application"
 DOORS = {"asgi": "/mcp", "view": "/view/mcp"}
 PATIENCE = 30.0
 """Seconds until something that should have happened long ago counts as failed."""
@@ -37,6 +38,12 @@ class _Kind(NamedTuple):
     workers: str | None
     """The option for the number of processes; None when the server has one only."""
     more: tuple[str, ...] = ()
+    application: tuple[str, ...] = (ASGI,)
+    """What it serves; empty when the settings say."""
+    doors: tuple[str, ...] = tuple(DOORS.values())
+    """Where it serves the endpoint."""
+    apps: tuple[str, ...] = ()
+    """What the site's INSTALLED_APPS begin with, for it."""
 
 
 _UVICORN = _Kind("uvicorn", ("--host", "127.0.0.1", "--port", "{port}"), "--workers", ("--log-level", "warning"))
@@ -59,6 +66,17 @@ KINDS = {
     ),
 }
 SERVERS = tuple(KINDS)
+"""The ASGI servers that projects are deployed on; each of them has all of the tests."""
+_RUNSERVER = _Kind("django", ("runserver", "127.0.0.1:{port}"), None, application=())
+_VIEW_ONLY = (DOORS["view"],)
+_GUNICORN = KINDS["gunicorn"]._replace(application=(WSGI,), doors=_VIEW_ONLY)
+KINDS |= {
+    "runserver": _RUNSERVER._replace(doors=_VIEW_ONLY),
+    "runserver-daphne": _RUNSERVER._replace(apps=("daphne",)),
+    "runserver-daphne-noreload": _RUNSERVER._replace(apps=("daphne",), more=("--noreload",)),
+    "gunicorn-sync": _GUNICORN._replace(more=("-k", "sync", "--log-level", "warning")),
+    "gunicorn-gthread": _GUNICORN._replace(more=("-k", "gthread", "--threads", "4", "--log-level", "warning")),
+}
 
 
 class Ended(NamedTuple):
@@ -75,6 +93,7 @@ class Server:
 
     def __init__(self, kind: str, process: "subprocess.Popen[bytes]", port: int, directory: Path, database: Database):
         self.kind, self.process, self.port, self.database = kind, process, port, database
+        self.doors = KINDS[kind].doors
         self._directory = directory
         self._complaints_before = 0
 
@@ -146,7 +165,7 @@ def serve(
     environ: Mapping[str, str] | None = None,
     options: tuple[str, ...] = (),
 ) -> Iterator[Server]:
-    """A server of one of `SERVERS`, which answers when the block begins and is gone when it ends.
+    """A server of one of `KINDS`, which answers when the block begins and is gone when it ends.
 
     Args:
         kind: A key of `KINDS`.
@@ -166,6 +185,7 @@ def serve(
             "SITE_EVENTS": str(directory / "events"),
             "SITE_TOKEN": token,
             "SITE_OWNER": str(os.getpid()),
+            "SITE_APPS": " ".join(KINDS[kind].apps),
             **(environ or {}),
         }
         server = _start(kind, workers, options, env, directory, database)
@@ -207,7 +227,7 @@ def _command(kind: str, port: int, workers: int, options: tuple[str, ...]) -> li
         if how.workers is None:
             raise ValueError(f"{kind} has one process only")
         command += [how.workers, str(workers)]
-    return [*command, *options, APPLICATION]
+    return [*command, *options, *how.application]
 
 
 def _free_port() -> int:

@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 
 from mcp_django import Context, Server
-from mcp_django.transports.http import exchange as module
 from mcp_django.transports.http.asgi import Door
 from mcp_django.transports.http.endpoint import build_exchange, get_exchange
-from mcp_django.transports.http.exchange import _accepted, _is_json
+from mcp_django.transports.http.sides import KNOWN_LENGTH, is_json, known_accepted
 from mcp_django.wiring import ports
 from tests.interaction.clients import META, STATELESS
 
@@ -110,9 +109,9 @@ async def test_a_body_that_comes_byte_by_byte_takes_no_more_room_than_another() 
 
 @pytest.mark.parametrize("name", ["accept", "content-type"])
 async def test_long_headers_are_understood_and_not_remembered(name: str) -> None:
-    cached = _accepted if name == "accept" else _is_json
+    cached = known_accepted if name == "accept" else is_json
     cached.cache_clear()
-    value = "application/json;x=" + "x" * module.KNOWN_LENGTH
+    value = "application/json;x=" + "x" * KNOWN_LENGTH
     for surplus in range(300):
         start, _ = await post(iter([PING]), **{name: value + "y" * surplus})
         assert start["status"] == 200

@@ -31,7 +31,8 @@ def _stated(connection: Connection) -> Revision:
     """The revision of a message without a session: what its header says, else the one that the specification names
     (2025-06-18, basic/transports, protocol version header).
     """
-    version = None if connection.headers is None else connection.headers.get(PROTOCOL_VERSION)
+    headers = connection.own_headers
+    version = None if headers is None else headers.get(PROTOCOL_VERSION)
     if version is None:
         return ASSUMED
     found = REVISIONS.get(version.strip(b" \t").decode("latin-1"))

@@ -59,11 +59,12 @@ class StatelessEra:
             or CLIENT_CAPABILITIES not in meta
         ):
             raise InvalidParams(_MISSING)
-        if connection.headers is not None:
+        headers = connection.own_headers
+        if headers is not None:
             named = NAMED.get(message.method)
             name = params.get(named) if named is not None and params is not None else None
             # A name that is no string is a fault of the params, not of the header.
-            check_routing(connection.headers, version, message.method, name if type(name) is str else None)
+            check_routing(headers, version, message.method, name if type(name) is str else None)
         revision = REVISIONS.get(version)
         if revision is None or version not in self._offered:
             raise UnsupportedProtocolVersion(self._offered, version)

@@ -65,12 +65,14 @@ async def cancelled(call: Call) -> None:
     ignored (basic/utilities/cancellation).
     """
     session, id, reason = call.session, call.params.get("requestId"), call.params.get("reason")
-    streams = call.connection.subscriptions or {}
-    if (session is None and not streams) or not (type(id) is int or type(id) is str):
+    streams, in_flight = call.connection.subscriptions or {}, call.connection.in_flight
+    if (in_flight is None and not streams) or not (type(id) is int or type(id) is str):
         return
     if type(reason) is str:  # both parties SHOULD log it
         logger.debug("The client takes back request %s: %s", label(str(id)), label(reason))
-    if session is not None:
-        await call.server.sessions.cancel(session, id)
-    elif id in streams:
+    if id in streams:
         streams.pop(id).cancel()
+    elif session is not None and not call.connection.shares:
+        await call.server.sessions.cancel(session, id)
+    elif in_flight is not None and id in in_flight:
+        in_flight[id].cancel()

@@ -47,7 +47,7 @@ async def _find_and_call(call: Call, name: str, tool: Tool | None, arguments: di
 
 def _check_headers(call: Call, tool: Tool, arguments: dict[str, Any]) -> None:
     """Only where the revision has them; basic/transports/streamable-http, custom headers."""
-    headers = call.connection.headers
+    headers = call.connection.own_headers
     if headers is not None and call.revision.era is Era.STATELESS:
         check_params(headers, tool.header_params, arguments)
 

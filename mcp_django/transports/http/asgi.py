@@ -4,14 +4,15 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from contextvars import Context
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 from ...protocol.headers import Headers
 from ...runtime.calls import Flight
 from ...server.ports import Principal
 from ..guards import Pairs
-from .exchange import Exchange, Reply, Request, Stream
+from .exchange import Exchange
 from .listen import Listener
+from .sides import Reply, Request, Side, Stream
 from .stream import EventStream
 from .surroundings import Surroundings
 
@@ -25,19 +26,21 @@ class Door:
     """An ASGI application for one endpoint."""
 
     def __init__(
-        self, exchange: Exchange, make_request: MakeRequest | None = None, surroundings: Surroundings | None = None
+        self, side: Side, make_request: MakeRequest | None = None, surroundings: Surroundings | None = None
     ) -> None:
         """`make_request` builds the Django request that handlers may ask for; `surroundings` are what they find
         around them.
         """
-        self._exchange, self._make_request = exchange, make_request
+        self._handle, self._limits, self._make_request = side.handle, side.limits, make_request
+        # No other side answers with flights, for which it is needed.
+        self._exchange = cast(Exchange, side)
         self._surroundings = surroundings or Surroundings()
 
     async def __call__(
         self, scope: Scope, receive: Receive, send: Send, kwargs: Mapping[str, Any] | None = None
     ) -> None:
         headers = Headers(scope["headers"])
-        oversize = self._exchange.declares_too_much(headers)
+        oversize = self._limits.exceeded(headers)
         body = b""
         if not oversize:
             message = await receive()
@@ -53,7 +56,7 @@ class Door:
         context = None
         if root or self._surroundings.matters:
             context = self._surroundings.context(headers, root or "")
-        outcome = await self._exchange.handle(
+        outcome = await self._handle(
             Request(
                 scope["method"],
                 headers,
@@ -82,7 +85,7 @@ class Door:
         went away.
         """
         # Not a list of parts, which a client can send byte by byte: each takes forty times as much.
-        whole, more, limit = bytearray(body), True, self._exchange.limits.body
+        whole, more, limit = bytearray(body), True, self._limits.body
         while more and len(whole) <= limit:
             message = await receive()
             if message["type"] == "http.disconnect":
@@ -120,7 +123,7 @@ class Door:
         listener = _Listener(stream.source.left, receive)
         listener.start()
         try:
-            await _stream(send, stream, self._exchange.limits.keep_alive)
+            await _stream(send, stream, self._limits.keep_alive)
         finally:
             listener.stop()
 

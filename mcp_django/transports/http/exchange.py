@@ -6,17 +6,16 @@ Host, credentials, HTTP method and media types, JSON, shape, era, and then what 
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Coroutine
 from contextvars import Context
-from dataclasses import dataclass
-from functools import lru_cache, partial
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any
 
 from django.db import Error
 
 from ...auth.authenticate import Authenticator
 from ...auth.challenge import insufficient_scope
-from ...auth.principal import LOCAL, is_as_good
+from ...auth.principal import LOCAL
 from ...protocol import jsonrpc
 from ...protocol.errors import InsufficientScope, InternalError, InvalidRequest, MCPError, TransportRefusal
 from ...protocol.headers import PROTOCOL_VERSION, SESSION_ID, Headers
@@ -33,78 +32,30 @@ from ...server.ports import Overloaded, Principal
 from ...server.session import Session
 from ...server.streams import Outbox
 from ...server.work import Receipt, Work
+from ..credential import Credential
 from ..guards import Guard, Pairs
-from .listen import Listeners, Opened
+from ..open_streams import Listeners
+from .listen import Opened
 from .session_streams import SessionStreams
+from .sides import (
+    JSON_TYPE,
+    KNOWN_LENGTH,
+    SSE_HEADERS,
+    HTTPLimits,
+    Reply,
+    Request,
+    Stream,
+    check_accept,
+    check_body,
+    known_accepted,
+    overloaded,
+    refused,
+)
 from .stream import Events, Messages, Source
 
 logger = logging.getLogger("mcp_django.server")
 
-KNOWN_LENGTH = 256
-"""Bytes of headers whose meaning is remembered. Anybody can send what is remembered."""
-JSON_TYPE = (b"content-type", b"application/json")
-TEXT_TYPE = (b"content-type", b"text/plain; charset=utf-8")
-NO_STORE = (b"cache-control", b"no-store")
-SSE_HEADERS = (
-    (b"content-type", b"text/event-stream"),
-    (b"cache-control", b"no-cache, no-transform"),
-    # GZipMiddleware and proxies compress event by event, which most clients cannot read; identity keeps them off.
-    (b"content-encoding", b"identity"),
-    (b"x-accel-buffering", b"no"),
-)
 VERSIONS = {version.encode(): version for version in REVISIONS}
-
-
-class Reply(NamedTuple):
-    """A whole HTTP answer."""
-
-    status: int
-    body: bytes = b""
-    headers: Pairs = ()
-
-
-class Stream(NamedTuple):
-    """An event stream that is the answer to no call."""
-
-    headers: Pairs
-    source: Source
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HTTPLimits:
-    """What one exchange may take."""
-
-    body: int = 4 << 20
-    """Bytes."""
-    nesting: int = 64
-    upgrade_after: float = 5.0
-    """Seconds after which a running call's answer becomes a stream."""
-    keep_alive: float = 15.0
-    """Seconds of silence on a stream before a comment is sent."""
-    unsent: int = 64
-    """Messages that may wait for a slow reader."""
-    unsent_wait: float = 60.0
-    """Seconds that they may do so while the handler waits, too."""
-
-
-class Request(NamedTuple):
-    """What a door hands over."""
-
-    method: str
-    headers: Headers
-    body: bytes
-    peer: str | None = None
-    """The client's address; None when the server does not say."""
-    kwargs: Mapping[str, Any] | None = None
-    """What the URL pattern captured."""
-    make_request: Callable[[Principal], Any] | None = None
-    """Makes the Django request at its first use."""
-    streams: bool = True
-    """Can this door send an event stream?"""
-    oversize: bool = False
-    """Has the door left the body unread, because it is declared to be over the limit?"""
-    context: Context | None = None
-    """Where the project's code runs for this request; None for a clean one."""
 
 
 class Exchange:
@@ -129,7 +80,6 @@ class Exchange:
         self.limits, self._lifecycle, self._session_streams = limits, lifecycle, session_streams
         self._rings = None if session_streams is None else session_streams.streams
         self.listeners = Listeners(lifecycle, every=limits.keep_alive, patience=limits.unsent_wait)
-        self._digits = len(str(limits.body))
         self._pipeline, self._authenticator, self._guard, self._in_flight = pipeline, authenticator, guard, in_flight
         self._server = pipeline.server
         self._keeps_sessions = Era.HANDSHAKE in pipeline.server.eras and pipeline.server.options.require_session
@@ -149,7 +99,11 @@ class Exchange:
                 principal = await self._authenticator.authenticate(headers, peer=request.peer)
             if request.method != "POST":
                 return await self._other(request, principal)  # 3
-            streams = self._check_media(headers, request.oversize or len(request.body) > self.limits.body)
+            check_body(request, self.limits)
+            accept = headers.get(b"accept", b"*/*")
+            json, streams = (known_accepted if len(accept) <= KNOWN_LENGTH else known_accepted.__wrapped__)(accept)
+            if not (json or streams):
+                raise TransportRefusal(406, body=b"Accept must allow application/json or text/event-stream.")
             streams = streams and request.streams
             connection = Connection(
                 principal,
@@ -174,7 +128,7 @@ class Exchange:
                 return Reply(202, b"", self._guard.cors(headers))
             return self._take_off(outcome if streams else outcome._replace(may_stream=False))
         except TransportRefusal as refusal:
-            return self._refused(refusal, headers)
+            return refused(refusal, self._guard.cors(headers))
         except MCPError as problem:
             return self._problem(problem, era.status(problem), pipeline.refuse(era, problem), headers)
         except Overloaded as problem:
@@ -216,12 +170,6 @@ class Exchange:
         body = self._pipeline.decline(work, InternalError(f"{CLOSING}; try again later"))
         return self._overloaded(closing, work.call.connection.headers or Headers(), body)
 
-    def declares_too_much(self, headers: Headers) -> bool:
-        """Does the request announce a body over the limit? Then it need not be read."""
-        length = headers.get(b"content-length", b"")
-        # Most lengths have fewer digits than the limit, and need no arithmetic.
-        return len(length) >= self._digits and length.isdigit() and int(length[:20]) > self.limits.body
-
     def land(self, flight: Flight, landing: Landing) -> Reply:
         """The reply for a call that ended before anything was streamed."""
         call, problem = flight.call, landing.problem
@@ -253,20 +201,10 @@ class Exchange:
         if not subscriptions or landing is None or landing.problem is not None:
             return None
         call = flight.call
-        credential = (call.connection.headers or Headers()).get(b"authorization")
-        verify = None
-        if credential is not None and call.principal.key != LOCAL:
-            verify = partial(self._is_good, credential, call.principal)
+        headers, verify = call.connection.headers or Headers(), None
+        if b"authorization" in headers and call.principal.key != LOCAL:
+            verify = partial(Credential(self._authenticator, headers).is_good, call.principal)
         return Opened(next(iter(subscriptions.values())), verify)
-
-    async def _is_good(self, credential: bytes, before: Principal) -> bool:
-        """Would the credential be accepted now, for as much? Yes, while that cannot be found out."""
-        headers, authenticator = Headers([(b"authorization", credential)]), self._authenticator
-        try:
-            now = authenticator.known(headers) or await authenticator.authenticate(headers, peer=None)
-        except TransportRefusal as refusal:
-            return refusal.status >= 500
-        return is_as_good(now, before)
 
     def stream_headers(self, flight: Flight) -> Pairs:
         """The headers for a call whose answer is a stream."""
@@ -292,8 +230,7 @@ class Exchange:
             return Reply(204, b"", self._guard.cors(headers))
         streams = self._session_streams
         if handshake and request.method == "GET" and self._allow_get and request.streams and streams is not None:
-            if not _accepted.__wrapped__(headers.get(b"accept", b"*/*"))[1]:
-                raise TransportRefusal(406, body=b"Accept must allow text/event-stream.")
+            check_accept(headers)
             session = await self._session(headers, principal, optional=False)
             if session is not None:
                 connection = Connection(
@@ -323,19 +260,6 @@ class Exchange:
         sessions.touch(session)
         return session
 
-    def _check_media(self, headers: Headers, oversize: bool) -> bool:
-        """Does the client take event streams? Raises TransportRefusal for what cannot be read, or answered."""
-        if oversize:
-            raise TransportRefusal(413, body=b"The body is larger than %d bytes." % self.limits.body)
-        kind = headers.get(b"content-type", b"")
-        if kind != b"application/json" and not _is_json(kind[:KNOWN_LENGTH]):
-            raise TransportRefusal(415, body=b"Content-Type must be application/json.")
-        accept = headers.get(b"accept", b"*/*")
-        json, streams = (_accepted if len(accept) <= KNOWN_LENGTH else _accepted.__wrapped__)(accept)
-        if not (json or streams):
-            raise TransportRefusal(406, body=b"Accept must allow application/json or text/event-stream.")
-        return streams
-
     def _problem(self, problem: MCPError, status: int, body: bytes, headers: Headers) -> Reply:
         extra: Pairs = ()
         if isinstance(problem, InsufficientScope):
@@ -343,15 +267,7 @@ class Exchange:
         return Reply(status, body, (JSON_TYPE, *extra, *self._guard.cors(headers)))
 
     def _overloaded(self, problem: Overloaded, headers: Headers, body: bytes) -> Reply:
-        retry = (b"retry-after", b"%d" % max(1, round(problem.retry_after)))
-        return Reply(problem.status, body, (JSON_TYPE, retry, *self._guard.cors(headers)))
-
-    def _refused(self, refusal: TransportRefusal, headers: Headers) -> Reply:
-        said = {name for name, _ in refusal.headers}
-        typed = () if b"content-type" in said or not refusal.body else (TEXT_TYPE,)
-        # A cache may keep some refusals of a GET unless it is told not to (RFC 9110, section 15.1).
-        kept = () if NO_STORE[0] in said else (NO_STORE,)
-        return Reply(refusal.status, refusal.body, (*typed, *kept, *refusal.headers, *self._guard.cors(headers)))
+        return overloaded(problem, body, self._guard.cors(headers))
 
 
 async def _settle(run: Coroutine[Any, Any, None], context: Context | None) -> None:
@@ -364,19 +280,3 @@ def _version(headers: Headers) -> str | None:
     if value is None:
         return None
     return VERSIONS.get(value) or value.strip(b" \t").decode("latin-1")
-
-
-@lru_cache(256)
-def _is_json(content_type: bytes) -> bool:
-    return content_type.partition(b";")[0].strip().lower() == b"application/json"
-
-
-@lru_cache(256)
-def _accepted(accept: bytes) -> tuple[bool, bool]:
-    """Does the client take JSON, and does it take event streams? It must take both, but many say one, or anything."""
-    kinds = {part.partition(b";")[0].strip().lower() for part in accept.split(b",")}
-    anything = b"*/*" in kinds
-    return (
-        anything or not kinds.isdisjoint({b"application/json", b"application/*"}),
-        anything or not kinds.isdisjoint({b"text/event-stream", b"text/*"}),
-    )

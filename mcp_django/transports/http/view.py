@@ -4,7 +4,7 @@ only.
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 from django.contrib.auth.decorators import login_not_required
 from django.core.handlers.asgi import ASGIRequest
@@ -16,10 +16,10 @@ from django.views.decorators.csrf import csrf_exempt
 from ...protocol.headers import Headers
 from ...runtime.calls import Flight
 from ..guards import Pairs
-from .exchange import Exchange, Request, Stream
-from .exchange import Reply as ExchangeReply
+from .exchange import Exchange
 from .listen import ChangeSource
 from .requests import keep_body, with_user
+from .sides import Reply, Request, Side, Stream
 from .stream import EventStream
 from .surroundings import left_by_middleware
 
@@ -46,16 +46,16 @@ class _Answer(HttpResponse):
         super().close()
 
 
-def as_view(find: Callable[[], Exchange]) -> View:
-    """The view of one endpoint. `find` gives its exchange, made at the first request."""
+def as_view(find: Callable[[], Side]) -> View:
+    """The view of one endpoint. `find` gives its HTTP side, made at the first request."""
 
     # What a pattern around `include` captures without a name comes as args, and is nobody's.
     async def view(request: HttpRequest, /, *args: Any, **kwargs: Any) -> HttpResponseBase:
-        exchange = find()
+        side = find()
         streams, headers = isinstance(request, ASGIRequest), _headers(request)
-        oversize = exchange.declares_too_much(headers)
+        oversize = side.limits.exceeded(headers)
         try:
-            body = b"" if oversize else _body(request, exchange.limits.body)
+            body = b"" if oversize else _body(request, side.limits.body)
         except UnreadablePostError:  # the client went away while it was sending
             return HttpResponse(status=400)
         context = left_by_middleware()
@@ -70,11 +70,12 @@ def as_view(find: Callable[[], Exchange]) -> View:
             oversize,
             context,
         )
-        outcome = await exchange.handle(asked)
-        if isinstance(outcome, ExchangeReply):
+        outcome = await side.handle(asked)
+        if isinstance(outcome, Reply):
             return _response(request, outcome)
         if isinstance(outcome, Stream):
-            return _streaming(exchange, outcome)
+            return _streaming(side, outcome)
+        exchange = cast(Exchange, side)  # no other side answers with flights
         outcome.launch(context)
         try:
             landing = await outcome.first(exchange.limits.upgrade_after)
@@ -114,7 +115,7 @@ def _body(request: HttpRequest, limit: int) -> bytes:
     return body
 
 
-def _response(request: HttpRequest, reply: ExchangeReply, flight: Flight | None = None) -> HttpResponseBase:
+def _response(request: HttpRequest, reply: Reply, flight: Flight | None = None) -> HttpResponseBase:
     if reply.status == 404:
         # The client has to see it. LocaleMiddleware would look for a page of this path below a language's prefix, where
         # a project's catch-all finds one, and redirect to it.
@@ -129,8 +130,8 @@ def _response(request: HttpRequest, reply: ExchangeReply, flight: Flight | None 
     return _with(response, ((b"content-length", b"%d" % len(reply.body)), *reply.headers))
 
 
-def _streaming(exchange: Exchange, stream: Stream) -> HttpResponseBase:
-    return _with(StreamingHttpResponse(EventStream(stream.source, exchange.limits.keep_alive)), stream.headers)
+def _streaming(side: Side, stream: Stream) -> HttpResponseBase:
+    return _with(StreamingHttpResponse(EventStream(stream.source, side.limits.keep_alive)), stream.headers)
 
 
 def _with(response: HttpResponseBase, headers: Pairs) -> HttpResponseBase:

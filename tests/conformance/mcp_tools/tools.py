@@ -141,18 +141,6 @@ def touch_watched_resource() -> str:
     return "Touched test://watched-resource"
 
 
-@tool()
-def test_trigger_tool_change() -> str:
-    """Change the list of tools."""
-    return "Mutation triggered"
-
-
-@tool()
-def test_trigger_prompt_change() -> str:
-    """Change the list of prompts."""
-    return "Mutation triggered"
-
-
 JSON_SCHEMA_2020_12: dict[str, Any] = {
     "$schema": "https://json-schema.org/draft/2020-12/schema",
     "type": "object",

@@ -34,6 +34,11 @@ def test_the_home_page_shows_the_endpoint_as_the_reader_reaches_it() -> None:
     assert "testserver" not in page
 
 
+def test_the_home_page_names_no_other_way_in_under_wsgi() -> None:
+    page = Client().get("/", headers={"host": "localhost:8123"}).content.decode()
+    assert "mcp_stdio" not in page
+
+
 def test_the_home_page_shows_everything_that_is_served() -> None:
     page = Client().get("/", headers={"host": "localhost"}).content.decode()
     registry = get_server("default").registry

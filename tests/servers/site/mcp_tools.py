@@ -65,6 +65,26 @@ async def tick(tag: str, ctx: Context, times: int = 100, pause: float = 0.01) ->
 
 
 @tool()
+async def flood(tag: str, ctx: Context, times: int, size: int) -> str:
+    """Say something big, again and again and without a pause."""
+    text = "x" * size
+    with noted(tag):
+        for number in range(times):
+            await ctx.report_progress(number + 1, message=text)
+    return tag
+
+
+@tool()
+def flood_from_thread(tag: str, ctx: Context, times: int, size: int) -> str:
+    """The same, from a thread."""
+    text = "x" * size
+    with noted(tag):
+        for number in range(times):
+            ctx.sync.report_progress(number + 1, message=text)
+    return tag
+
+
+@tool()
 async def stubborn(tag: str, ctx: Context) -> str:
     """Go on talking, and answer, when told to stop."""
     try:

@@ -1,4 +1,6 @@
-"""What is alive in a server's process, as JSON at /probe; answered by the event loop itself, past Django and MCP."""
+"""What is alive in a server's process, as JSON at /probe; answered past Django and MCP, under ASGI by the event loop
+itself.
+"""
 
 import asyncio
 import gc
@@ -26,7 +28,11 @@ WATCH = "watches-the-tests"
 
 
 class Probed:
-    """The site's application, with /probe in front. `?objects=1` counts living objects too, after a collection."""
+    """The site's application, with /probe in front. `?objects=1` counts living objects too, after a collection.
+
+    `?listening=1` looks at no objects: whoever looks holds them for a moment, and a cursor of SQLite's that is held
+    keeps its connection from committing.
+    """
 
     def __init__(self, application: Application) -> None:
         self._application = application
@@ -34,10 +40,24 @@ class Probed:
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] != "http" or scope["path"].removeprefix(scope.get("root_path", "")) != "/probe":
             return await self._application(scope, receive, send)
-        found = look(with_objects=b"objects" in parse_qs(scope["query_string"]))
+        asked = parse_qs(scope["query_string"])
+        found = {"listening": len(listens())} if b"listening" in asked else look(with_objects=b"objects" in asked)
         headers = [(b"content-type", b"application/json"), (b"connection", b"close")]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         await send({"type": "http.response.body", "body": json.dumps(found).encode()})
+
+
+class ProbedWSGI:
+    """The same under WSGI."""
+
+    def __init__(self, application: Callable[[Any, Any], Any]) -> None:
+        self._application = application
+
+    def __call__(self, environ: Any, start_response: Any) -> Any:
+        if environ["PATH_INFO"] != "/probe":
+            return self._application(environ, start_response)
+        start_response("200 OK", [("Content-Type", "application/json")])
+        return [json.dumps(look(with_objects=False)).encode()]
 
 
 def look(*, with_objects: bool) -> dict[str, Any]:
@@ -54,7 +74,7 @@ def look(*, with_objects: bool) -> dict[str, Any]:
         "running": sorted(RUNNING),
         "in_flight": sum(len(o) for o in objects if isinstance(o, InFlight)),
         "listening": len(listens()),
-        "tasks": Counter(_name(task) for task in asyncio.all_tasks() if task is not asyncio.current_task()),
+        "tasks": _tasks(),
         "threads": sorted(threads.values()),
         "connections": Counter(threads.get(o._thread_ident, "(a thread that is gone)") for o in opened),
         "memory": _resident(),
@@ -64,6 +84,14 @@ def look(*, with_objects: bool) -> dict[str, Any]:
         found["objects"] = {kind: n for kind, n in kinds.items() if kind.startswith(OURS)}
         found["all_objects"] = len(objects)
     return found
+
+
+def _tasks() -> Counter[str]:
+    """Those of the loop, without our own."""
+    try:
+        return Counter(_name(task) for task in asyncio.all_tasks() if task is not asyncio.current_task())
+    except RuntimeError:  # no loop runs here
+        return Counter()
 
 
 def _name(task: "asyncio.Task[Any]") -> str:

@@ -10,7 +10,10 @@ ALLOWED_HOSTS = ["127.0.0.1"]
 ROOT_URLCONF = "tests.servers.site.urls"
 USE_TZ = True
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+ASGI_APPLICATION = "tests.servers.site.asgi.application"
+WSGI_APPLICATION = "tests.servers.site.wsgi.application"
 INSTALLED_APPS = [
+    *os.environ.get("SITE_APPS", "").split(),
     "django.contrib.contenttypes",
     "django.contrib.auth",
     "mcp_django",

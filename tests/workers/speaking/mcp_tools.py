@@ -86,3 +86,9 @@ async def number(ctx: Context, tag: str = "number") -> int:
     answer = await ctx.elicit("Which number?", int)
     assert answer.data is not None
     return answer.data
+
+
+@tool()
+async def length(text: str) -> int:
+    """Say how long a text is."""
+    return len(text)

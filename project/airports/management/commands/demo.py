@@ -13,6 +13,7 @@ from django.core.management.base import BaseCommand, CommandError
 from django.urls import reverse
 
 from project.airports.models import Airport
+from project.airports.views import other_ways
 
 HOST = "127.0.0.1"
 
@@ -52,9 +53,11 @@ class Command(BaseCommand):
 
     def welcome(self, site: str, username: str, password: str) -> None:
         """Say where everything is."""
+        endpoint = f"{site}{reverse('mcp_django:default')}"
         for label, value in [
             ("Home page", f"{site}{reverse('home')}"),
-            ("MCP endpoint", f"{site}{reverse('mcp_django:default')}"),
+            ("MCP endpoint", endpoint),
+            *other_ways(endpoint),
             ("Admin", f"{site}{reverse('admin:index')}   user {username}, password {password}"),
         ]:
             self.stdout.write(f"  {label:<13} {self.style.SUCCESS(value)}")

@@ -1,0 +1,176 @@
+"""Tells MCP clients about this project's servers."""
+
+import json
+import os
+import re
+import shlex
+import sys
+from argparse import ArgumentParser
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+
+from ...conf import get_settings
+from ...conf.options import ServerSettings
+from ...wiring import aliases
+from ..clients import jsonc, toml_text
+from ..clients.catalogue import CLIENTS, TOKEN, Client, Local, Remote, Secret, Unsupported
+from ..clients.safe_file import SafeFile
+
+SETTINGS = "DJANGO_SETTINGS_MODULE"
+FORMATS: dict[str, ModuleType] = {"json": jsonc, "toml": toml_text}
+
+
+class Command(BaseCommand):
+    """Prints what to put where; with `--write` puts it there, and changes nothing else in the file.
+
+    A file that cannot be read or changed safely is left as it is (exit code 1). Tokens are written only on demand.
+    """
+
+    help = "Print, or write, the configuration with which an MCP client starts or finds this project's server."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("client", choices=CLIENTS, help="the client")
+        parser.add_argument("--write", action="store_true", help="put it into the client's file; a backup is kept")
+        parser.add_argument("--remove", action="store_true", help="take it out of the client's file again")
+        parser.add_argument("--file", type=Path, help="another file than the client's usual one")
+        parser.add_argument("--name", help="what the client calls the server (default: the server's own name)")
+        parser.add_argument("--transport", choices=("stdio", "http"), default="stdio", help="default: stdio")
+        parser.add_argument("--url", help="where the server is, for http (default: that of runserver)")
+        parser.add_argument("--server", default="default", choices=aliases(), help="the server's alias")
+        parser.add_argument("--user", help="username to act as, for stdio")
+        parser.add_argument("--scope", action="append", dest="scopes", help="hold only this scope, for stdio")
+        parser.add_argument("--module", action="store_true", help="start `python -m mcp_django` instead of manage.py")
+        token = parser.add_mutually_exclusive_group()
+        token.add_argument("--token-env", metavar="NAME", help="the client finds a token in this variable")
+        token.add_argument("--with-token", action="store_true", help=f"write the token that is in {TOKEN} now")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        client, described = CLIENTS[options["client"]], get_settings().servers[options["server"]]
+        name = options["name"] or re.sub(r"[^A-Za-z0-9_-]+", "-", described.name).strip("-") or "django"
+        path: Path | None = options["file"] or client.path(_directory())
+        if options["remove"]:
+            self._remove(client, name, path)
+            return
+        try:
+            entry = client.entry(self._server(described, options), self._secret(options))
+        except Unsupported as problem:
+            raise CommandError(str(problem)) from None
+        if not options["write"]:
+            self._show(client, name, entry, path)
+            return
+        self._write(client, name, entry, path, private=options["with_token"])
+
+    def _server(self, described: ServerSettings, options: dict[str, Any]) -> Local | Remote:
+        if options["transport"] not in described.transports:
+            alias, transport = options["server"], options["transport"]
+            raise CommandError(f'MCP["SERVERS"]["{alias}"]["TRANSPORTS"] does not have "{transport}"')
+        if options["transport"] == "http":
+            if options["user"] or options["scopes"]:
+                raise CommandError("--user and --scope are for stdio; over HTTP it is the token that says who calls")
+            return Remote(url=options["url"] or f"http://127.0.0.1:8000/{described.path}")
+        if options["url"]:
+            raise CommandError("--url is for --transport http")
+        if options["user"] and (options["token_env"] or options["with_token"]):
+            raise CommandError("Name a user or a token, not both")
+        return _local(options)
+
+    def _secret(self, options: dict[str, Any]) -> Secret | None:
+        if options["token_env"]:
+            if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", options["token_env"]):
+                raise CommandError("--token-env takes the name of a variable, not a token")
+            return Secret(variable=options["token_env"])
+        if not options["with_token"]:
+            return None
+        token = os.environ.get(TOKEN, "")
+        if not token:
+            raise CommandError(f"--with-token writes the token that is in {TOKEN}, and there is none")
+        return Secret(value=token)
+
+    def _show(self, client: Client, name: str, entry: dict[str, Any], path: Path | None) -> None:
+        self.stderr.write(f"Put this into {path or 'the file of your client'}, or use --write:", style_func=str)
+        self.stdout.write(FORMATS[client.format].put("", client.section, name, entry).rstrip("\n"))
+        if client is CLIENTS["claude-code"]:
+            self.stderr.write(f"Or, for yourself alone:\n{_claude_mcp_add(name, entry)}", style_func=str)
+
+    def _write(self, client: Client, name: str, entry: dict[str, Any], path: Path | None, *, private: bool) -> None:
+        text = FORMATS[client.format]
+        file = self._open(client, path)
+        try:
+            if text.get(file.text, client.section, name) == entry:
+                self.stderr.write(f"{name} is in {file.path} already", style_func=str)
+                return
+            changed = text.put(file.text, client.section, name, entry)
+        except ValueError as problem:
+            self.stdout.write(text.put("", client.section, name, entry).rstrip("\n"))
+            raise CommandError(f"{file.path} was left as it is: {problem}. Add the above by hand") from None
+        self._replace(file, changed, private=private)
+        self.stderr.write(f"Wrote {name} to {file.path}. {client.after}".rstrip(), style_func=str)
+        if private and file.is_shared():
+            self.stderr.write(f"Others can read the token in {file.path}: the file was there, with its mode")
+
+    def _remove(self, client: Client, name: str, path: Path | None) -> None:
+        file = self._open(client, path)
+        try:
+            changed = FORMATS[client.format].drop(file.text, client.section, name)
+        except ValueError as problem:
+            raise CommandError(f"{file.path} was left as it is: {problem}. Remove {name} by hand") from None
+        if changed == file.text:
+            self.stderr.write(f"{name} is not in {file.path}", style_func=str)
+            return
+        self._replace(file, changed)
+        self.stderr.write(f"Removed {name} from {file.path}", style_func=str)
+
+    def _open(self, client: Client, path: Path | None) -> SafeFile:
+        if path is None:
+            raise CommandError(f"Where is the file of {client.title}? Name it with --file")
+        try:
+            return SafeFile(path)
+        except ValueError:
+            raise CommandError(f"{path} was left as it is: it is no UTF-8") from None
+        except (OSError, RuntimeError) as problem:
+            raise CommandError(f"{path} cannot be read: {problem}") from None
+
+    def _replace(self, file: SafeFile, text: str, *, private: bool = False) -> None:
+        try:
+            backup = file.replace(text, private=private)
+        except OSError as problem:
+            raise CommandError(f"{file.path} was left as it is: {problem}") from None
+        if backup is not None:
+            self.stderr.write(f"What was there before is in {backup}", style_func=str)
+
+
+def _manage() -> Path | None:
+    """The manage.py that was called, if one was."""
+    called = Path(sys.argv[0])
+    return called.resolve() if called.name == "manage.py" and called.is_file() else None
+
+
+def _directory() -> Path:
+    manage = _manage()
+    return manage.parent if manage else Path.cwd()
+
+
+def _local(options: dict[str, Any]) -> Local:
+    manage, settings = _manage(), os.environ.get(SETTINGS, "")
+    directory = _directory()
+    env: dict[str, str] = {}
+    if manage is None or options["module"]:
+        args = ["-m", "mcp_django", "--settings", settings, "--pythonpath", str(directory)]
+    else:
+        args = [str(manage), "mcp_stdio"]
+        if settings not in manage.read_text(encoding="utf-8", errors="replace"):
+            env[SETTINGS] = settings  # not those that it chooses by itself
+    if options["server"] != "default":
+        args += ["--server", options["server"]]
+    if options["user"]:
+        args += ["--user", options["user"]]
+    for scope in options["scopes"] or ():
+        args += ["--scope", scope]
+    return Local(command=sys.executable, args=args, env=env, cwd=str(directory))
+
+
+def _claude_mcp_add(name: str, entry: dict[str, Any]) -> str:
+    return f"claude mcp add-json {shlex.quote(name)} {shlex.quote(json.dumps(entry, ensure_ascii=False))}"

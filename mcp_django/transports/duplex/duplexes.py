@@ -1,0 +1,34 @@
+"""The channels of a server."""
+
+from ...runtime.lifecycle import CLOSING
+from ...server.ports import Overloaded, Principal
+from .duplex import Duplex
+from .shared import Shared
+from .terms import DuplexLimits, Terms
+
+
+class Duplexes:
+    """Opens the channels of one server, whatever transport they are for."""
+
+    def __init__(self, shared: Shared) -> None:
+        self._shared = shared
+        self.guard, self.authenticator = shared.guard, shared.authenticator
+        self.transports = shared.pipeline.server.options.transports
+        """Those that the server has."""
+
+    @property
+    def limits(self) -> DuplexLimits:
+        """What one channel may take."""
+        return self._shared.limits
+
+    def open(self, principal: Principal, terms: Terms | None = None) -> Duplex:
+        """A channel for `principal`, on the running loop. Raises Overloaded."""
+        shared = self._shared
+        if shared.lifecycle.has_drained and shared.lifecycle.is_draining():
+            raise Overloaded(CLOSING)
+        shared.listens.enter(principal.key)
+        try:
+            return Duplex(shared, principal, terms or Terms())
+        except BaseException:
+            shared.listens.leave(principal.key)
+            raise

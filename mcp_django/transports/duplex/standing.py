@@ -1,0 +1,62 @@
+"""Who is at the other end of a channel, for as long as it is open."""
+
+import asyncio
+import contextvars
+from collections.abc import Callable
+from time import time
+
+from ...auth.principal import is_as_good
+from ...protocol.errors import TransportRefusal
+from ...server.ports import Overloaded, Principal
+from ..credential import Credential
+from .terms import Ending
+
+
+class Standing:
+    """The principal of a channel. `lost` is called, at most once, when it must not go on."""
+
+    def __init__(self, principal: Principal, credential: Credential | None, lost: Callable[[Ending], None]) -> None:
+        self.principal, self._credential, self._lost = principal, credential, lost
+        self._expiry: asyncio.TimerHandle | None = None
+        self._await_expiry()
+
+    async def renew(self) -> Principal | None:
+        """Who it is now; None when that is nobody any more. Raises Overloaded when nobody can say."""
+        credential = self._credential
+        if credential is None:
+            return self.principal
+        principal = credential.known()
+        if principal is None:
+            try:
+                principal = await credential.verify()
+            except TransportRefusal as refusal:
+                if refusal.status >= 500:
+                    raise Overloaded("Tokens cannot be verified at the moment; try again later") from None
+                self._end(Ending.REVOKED)
+                return None
+        if principal is not self.principal:
+            if not is_as_good(principal, self.principal):
+                same = principal.key == self.principal.key
+                self._end(Ending.FORBIDDEN if same else Ending.REVOKED)
+                return None
+            self.principal = principal
+            self._await_expiry()
+        return principal
+
+    def stop(self) -> None:
+        """The channel is over."""
+        if self._expiry is not None:
+            self._expiry.cancel()
+            self._expiry = None
+
+    def _await_expiry(self) -> None:
+        self.stop()
+        expires = self.principal.expires_at
+        if expires is not None:
+            self._expiry = asyncio.get_running_loop().call_later(
+                max(0.0, expires - time()), self._end, Ending.REVOKED, context=contextvars.Context()
+            )
+
+    def _end(self, ending: Ending) -> None:
+        self.stop()
+        self._lost(ending)

@@ -1,0 +1,304 @@
+"""HTTP+SSE, the transport of the first revision (2024-11-05, basic/transports), for clients that know no other.
+
+A GET opens the stream on which the server says everything. Its first event, `endpoint`, is the URI that takes the
+client's messages by POST; each is answered with 202, and what comes of it is said on the stream. When the stream ends,
+so does the session. Any revision of the handshake era may be spoken over it.
+"""
+
+import asyncio
+import contextvars
+import logging
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+from urllib.parse import parse_qsl, urlencode
+
+from django.db import Error
+from django.utils.encoding import escape_uri_path
+
+from ..protocol import jsonrpc, sse
+from ..protocol.errors import InternalError, MCPError, TransportRefusal
+from ..protocol.headers import Headers
+from ..protocol.revisions import Era
+from ..runtime.in_flight import InFlight
+from ..runtime.posts import Fate, Posts, ProcessPosts
+from ..runtime.seal import Stamp
+from ..server.ports import Overloaded, Principal
+from ..server.server import Server
+from .credential import Credential
+from .duplex.duplex import Duplex
+from .duplex.duplexes import Duplexes
+from .duplex.terms import Terms
+from .guards import Pairs
+from .http.sides import (
+    JSON_TYPE,
+    SSE_HEADERS,
+    TEXT_TYPE,
+    HTTPLimits,
+    Reply,
+    Request,
+    Stream,
+    check_accept,
+    check_body,
+    overloaded,
+    refused,
+)
+from .open_streams import run_aside
+
+logger = logging.getLogger("mcp_django.server")
+
+PATH = "sse"
+"""Below the path of the endpoint."""
+SESSION = "session_id"
+"""The parameter that names the stream. The clients of the official SDKs take it for the id of their session."""
+LONGEST_QUERY = 2048
+"""Bytes of a query string that are looked through for it."""
+PIECE = 64 * 1024
+"""Bytes, about, that are given to the server at once. A message that is larger goes alone."""
+TAKE_WITHIN = 2.0
+"""Seconds that a message may wait for a client that does not read its stream. Less than another worker waits to hear
+of it, a look at the log on either side included (`runtime/posts.py`).
+"""
+METHODS, GET_ONLY = b"GET, POST, OPTIONS", b"GET, OPTIONS"
+ACCEPTED = b"Accepted"
+NO_STREAM = b"No such stream; open another one with GET."
+GET_FIRST = b"Messages go to the URI of the event named endpoint, which a GET of this URI gives."
+NOT_HERE = b"HTTP+SSE needs an ASGI server. This one speaks Streamable HTTP, at the path without /sse."
+
+
+def serves_legacy_sse(server: Server) -> bool:
+    """Is this a way to the server? It is for the handshake era alone."""
+    return "sse" in server.options.transports and Era.HANDSHAKE in server.eras
+
+
+class LegacySSE:
+    """The HTTP+SSE side of one server, for both doors."""
+
+    def __init__(
+        self,
+        duplexes: Duplexes,
+        *,
+        alias: str,
+        stamp: Stamp,
+        posts: ProcessPosts,
+        limits: HTTPLimits,
+    ) -> None:
+        """`alias` is the server's; `stamp` marks the names of streams, `posts` brings messages to them."""
+        self.limits = limits
+        self._duplexes, self._alias, self._stamp, self._posts = duplexes, alias, stamp, posts
+        self._authenticator, self._guard = duplexes.authenticator, duplexes.guard
+        self._waiting = InFlight(duplexes.limits.in_flight)
+        """POSTs that wait until their message is taken, by the name of the stream."""
+        self._bringing: set[asyncio.Task[Fate]] = set()
+
+    async def handle(self, request: Request) -> Reply | Stream:
+        """The answer, which for a GET is a stream."""
+        headers = request.headers
+        try:
+            self._guard.check(headers)
+            if request.method == "OPTIONS":
+                return Reply(204, b"", self._guard.preflight(headers, METHODS if request.streams else b"OPTIONS"))
+            principal = self._authenticator.known(headers, request.peer)
+            if principal is None:
+                principal = await self._authenticator.authenticate(headers, peer=request.peer)
+            if not request.streams:
+                raise TransportRefusal(405, [(b"allow", b"OPTIONS")], NOT_HERE)
+            if request.method == "GET":
+                return await self._open(request, principal)
+            if request.method == "POST":
+                return await self._post(request, principal)
+            raise TransportRefusal(405, [(b"allow", METHODS)])
+        except TransportRefusal as refusal:
+            return refused(refusal, self._cors(headers))
+        except MCPError as problem:
+            return Reply(400, jsonrpc.error(problem.request_id, problem), (JSON_TYPE, *self._cors(headers)))
+        except Overloaded as problem:
+            return self._overloaded(problem, headers)
+        except Error:
+            logger.exception("The database failed a request of HTTP+SSE")
+            return self._overloaded(Overloaded("The database does not answer; try again later"), headers)
+
+    async def _open(self, request: Request, principal: Principal) -> Stream:
+        headers = request.headers
+        check_accept(headers)
+        opened = _opened(request, principal)
+        terms = Terms(
+            credential=Credential.of(principal, self._authenticator, headers, request.peer),
+            headers=headers,
+            kwargs=request.kwargs,
+            make_request=request.make_request,
+            context=request.context,
+            eras=frozenset({Era.HANDSHAKE}),
+        )
+        channel = Channel(self._duplexes.open(principal, terms), principal.scopes, self.limits.unsent_wait)
+        try:
+            # Before the client knows where to send, nothing may be missed that it sends.
+            name = await channel.join(self._posts.here())
+        except BaseException:
+            channel.left()
+            raise
+        query = urlencode({SESSION: self._stamp.mark(name, self._binding(principal))})
+        channel.greet(f"{path_of(opened)}?{query}")
+        return Stream((*SSE_HEADERS, *self._cors(headers)), channel)
+
+    async def _post(self, request: Request, principal: Principal) -> Reply:
+        given = _named(_opened(request, principal).META.get("QUERY_STRING", ""))
+        if given is None:
+            # Clients of later revisions try a POST first, and take this for what it is: 2025-11-25, basic/transports,
+            # backwards compatibility.
+            raise TransportRefusal(405, [(b"allow", GET_ONLY)], GET_FIRST)
+        name = self._stamp.read(given, self._binding(principal))
+        if name is None:
+            raise TransportRefusal(404, body=NO_STREAM)
+        check_body(request, self.limits)
+        jsonrpc.decode(request.body, max_nesting=self.limits.nesting)
+        if not self._waiting.enter(name):
+            raise Overloaded(f"More than {self._waiting.limit} messages wait to be taken", status=429)
+        # Whoever leaves meanwhile: what is on its way to another worker is there, and counts.
+        work = self._bring(name, request.body, principal.scopes)
+        bringing = asyncio.get_running_loop().create_task(work, context=contextvars.Context())
+        self._bringing.add(bringing)
+        bringing.add_done_callback(self._brought)
+        fate = await asyncio.shield(bringing)
+        if fate is Fate.BUSY:
+            raise Overloaded("The stream is not read fast enough to take more; read it, and try again")
+        if fate is not Fate.TAKEN:
+            raise TransportRefusal(404, body=NO_STREAM)
+        return Reply(202, ACCEPTED, (TEXT_TYPE, *self._cors(request.headers)))
+
+    async def _bring(self, name: str, body: bytes, scopes: frozenset[str]) -> Fate:
+        try:
+            return await self._posts.here().post(name, body, scopes)
+        finally:
+            self._waiting.leave(name)
+
+    def _brought(self, bringing: "asyncio.Task[Fate]") -> None:
+        self._bringing.discard(bringing)
+        if not bringing.cancelled():
+            bringing.exception()  # there may be nobody left to be told
+
+    def _binding(self, principal: Principal) -> str:
+        """Whose a stream is, of which server."""
+        return f"{len(self._alias)}.{self._alias}{principal.key}"
+
+    def _cors(self, headers: Headers) -> Pairs:
+        return self._guard.cors(headers)
+
+    def _overloaded(self, problem: Overloaded, headers: Headers) -> Reply:
+        return overloaded(problem, jsonrpc.error(None, InternalError(str(problem))), self._cors(headers))
+
+
+class Channel:
+    """A client's stream: what it is sent, as a `Source`, and where its messages come in, as an `Inlet`."""
+
+    def __init__(self, duplex: Duplex, scopes: frozenset[str], patience: float) -> None:
+        """`scopes` are those that the stream was opened with; `patience` is the seconds that its client has to read the
+        rest when it ends.
+        """
+        self._duplex, self._scopes, self._patience = duplex, scopes, patience
+        self._alarm: asyncio.TimerHandle | None = None
+        duplex.on_end = self._ended
+        self._greeting: bytes | None = None
+        self._unsent: deque[bytes] = deque()
+        self._part: Callable[[], object] = _nothing
+        self._over = False
+
+    async def join(self, posts: Posts) -> str:
+        """Have messages come in; the name they come to. Raises Overloaded."""
+        name = await posts.add(self)
+        self._part = partial(posts.discard, name)
+        return name
+
+    def greet(self, uri: str) -> None:
+        """Say first where messages go."""
+        self._greeting = sse.event(uri.encode("ascii"), event="endpoint")
+
+    async def read(self, patience: float) -> bytes | None:
+        """The next events, or after `patience` seconds of silence a comment; None at the end."""
+        greeting, self._greeting = self._greeting, None
+        if greeting is not None:
+            return greeting
+        if self._unsent:
+            self._duplex.moved()
+        else:
+            messages = await self._duplex.read(patience)
+            if messages is None:
+                return None
+            self._unsent.extend(messages)
+        return self._piece() if self._unsent else sse.KEEP_ALIVE
+
+    def _piece(self) -> bytes:
+        """The next messages that wait, as events: not all at once, because servers keep copies of what they are given,
+        and because a slow client shows by each piece that it reads.
+        """
+        piece = [sse.event(self._unsent.popleft())]
+        size = len(piece[0])
+        while self._unsent and size + len(self._unsent[0]) <= PIECE:
+            piece.append(sse.event(self._unsent.popleft()))
+            size += len(piece[-1])
+        return b"".join(piece)
+
+    async def take(self, body: bytes, scopes: frozenset[str]) -> Fate:
+        """Take a message in, sent by the stream's owner with a credential of these scopes."""
+        if self._duplex.ending is not None:
+            return Fate.GONE
+        if not scopes >= self._scopes:
+            return Fate.REFUSED
+        try:
+            async with asyncio.timeout(TAKE_WITHIN):
+                await self._duplex.receive(body)
+        except TimeoutError:
+            return self._busy()
+        return Fate.TAKEN
+
+    def _busy(self) -> Fate:
+        return Fate.BUSY if self._duplex.ending is None else Fate.GONE
+
+    def sent(self) -> None:
+        """All has been sent that will be. Called from any thread."""
+
+    def _ended(self) -> None:
+        """The door may be sending to somebody who does not read, and come back never."""
+        ending = self._duplex.ending
+        if ending is None or not ending.sends_rest:
+            self.left()
+        elif not self._over:
+            loop = asyncio.get_running_loop()
+            self._alarm = loop.call_later(self._patience, self.left, context=contextvars.Context())
+
+    def left(self) -> None:
+        """Nobody reads any more, also after the end. May be called more than once."""
+        if not self._over:
+            self._over = True
+            self._part()
+            if self._alarm is not None:
+                self._alarm.cancel()
+            run_aside(self._duplex.close())
+
+
+def _opened(request: Request, principal: Principal) -> Any:
+    """The Django request, which knows its path and query behind both doors."""
+    if request.make_request is None:
+        raise TypeError("HTTP+SSE needs a door that makes requests")
+    return request.make_request(principal)
+
+
+def path_of(request: Any) -> str:
+    """The path of a Django request, as its client wrote it: below what the project is served under."""
+    path = f"{request.script_name.rstrip('/')}/{request.path_info.lstrip('/')}"
+    # Two slashes at the beginning would be another host's name (RFC 3986, section 4.2).
+    return escape_uri_path(f"/{path.lstrip('/')}")
+
+
+def _named(query: str) -> str | None:
+    """The marked name of a stream in a query string; None when there is none."""
+    try:
+        found = parse_qsl(query[:LONGEST_QUERY], keep_blank_values=True)
+    except ValueError:
+        return None
+    return next((value for key, value in found if key == SESSION), None)
+
+
+def _nothing() -> None:
+    """There is nothing to part with yet."""

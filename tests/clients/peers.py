@@ -1,0 +1,168 @@
+"""The peers: what runs each of them against a server, and what it has to be installed with.
+
+A peer is given a way in and its target: a URL, or for stdio the command as it stands in a client's configuration.
+"""
+
+import functools
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tests.conformance.__main__ import say
+from tests.conformance.npm import cache_directory, installed_package, installed_tool
+
+LEGACY = "mcp[ws]==1.30.0"
+INSPECTOR = "@modelcontextprotocol/inspector@2.12.0"
+TYPESCRIPT = {
+    "typescript_v1": "@modelcontextprotocol/sdk@1.32.2",
+    "typescript_v2": "@modelcontextprotocol/client@2.4.0",
+}
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+LIMIT = 120
+"""Seconds for one peer."""
+_installing = threading.Lock()
+
+Calls = dict[str, Any]
+"""Tools, each with its arguments."""
+Target = str | dict[str, Any]
+
+
+class Failed(Exception):
+    """A peer could not do what was asked of it; the text says what it said."""
+
+
+class Peer(NamedTuple):
+    """A client in one of its modes."""
+
+    name: str
+    ways: tuple[str, ...]
+    """The ways in that it knows: `http`, `sse`, `websocket`, `stdio`."""
+    run: Callable[[str, Target, Calls], str]
+    """Runs it, and gives what it says it did. Raises Failed."""
+    modern: tuple[str, ...] = ()
+    """The ways on which it has to agree on the stateless era."""
+
+
+def _legacy(way: str, target: Target, calls: Calls) -> str:
+    return _peer([_legacy_python(), str(HERE / "legacy_client.py"), way, _said(target), json.dumps(calls)])
+
+
+def _modern(mode: str, way: str, target: Target, calls: Calls) -> str:
+    return _peer([sys.executable, str(HERE / "modern_client.py"), way, _said(target), json.dumps(calls), mode])
+
+
+def _typescript(script: str, mode: str, way: str, target: Target, calls: Calls) -> str:
+    node, path = _typescript_script(script)
+    return _peer([node, path, way, _said(target), json.dumps(calls), mode])
+
+
+def _inspector(era: str, way: str, target: Target, calls: Calls) -> str:
+    """List, with the Inspector's report on the schemas, and call."""
+    with tempfile.TemporaryDirectory() as directory:
+        if isinstance(target, str):
+            where = ["--server-url", target, "--transport", way]
+        else:
+            config = Path(directory) / "config.json"
+            config.write_text(json.dumps({"mcpServers": {"tested": target}}))
+            where = ["--config", str(config), "--server", "tested"]
+        base = [*_inspector_tool(), "--cli", *where, "--protocol-era", era, "--format", "json"]
+        listed = json.loads(_peer([*base, "--method", "tools/list", "--strict"]))
+        names = [listed_tool["name"] for listed_tool in _result(listed)["tools"]]
+        name = next((name for name in calls if name in names), None)
+        if name is None:
+            raise Failed(f"none of {', '.join(calls)} is among the tools listed: {', '.join(names)}")
+        arguments = ["--tool-name", name, "--tool-args-json", json.dumps(calls[name])]
+        called = _result(json.loads(_peer([*base, "--method", "tools/call", *arguments])))
+    if called.get("isError") or not called["content"]:
+        raise Failed(f"{name} answered {called}")
+    return f"{len(names)} tools, {name} called"
+
+
+_OLD_WAYS = ("http", "sse", "websocket", "stdio")
+_WAYS = ("http", "sse", "stdio")
+_MODERN_WAYS = ("http", "stdio")
+PEERS = (
+    Peer("mcp 1.30", _OLD_WAYS, _legacy),
+    Peer("mcp 2.3, legacy mode", _WAYS, partial(_modern, "legacy")),
+    Peer("mcp 2.3, auto mode", _WAYS, partial(_modern, "auto"), _MODERN_WAYS),
+    Peer("TypeScript 1.32", _OLD_WAYS, partial(_typescript, "typescript_v1", "legacy")),
+    Peer("TypeScript 2.4, legacy mode", _WAYS, partial(_typescript, "typescript_v2", "legacy")),
+    Peer("TypeScript 2.4, auto mode", _WAYS, partial(_typescript, "typescript_v2", "auto"), _MODERN_WAYS),
+    Peer("Inspector, legacy era", _WAYS, partial(_inspector, "legacy")),
+    Peer("Inspector, modern era", _MODERN_WAYS, partial(_inspector, "modern")),
+)
+
+
+def _legacy_python() -> str:
+    """The interpreter of an environment with the 1.x client in it, made at its first use."""
+    home = cache_directory() / "legacy-client"
+    python, marker = home / "bin" / "python", home / "installed"
+    with _installing:
+        if not (marker.is_file() and marker.read_text() == LEGACY and python.exists()):
+            say(f"Installing {LEGACY} into {home}")
+            output([sys.executable, "-m", "venv", "--clear", str(home)], dict(os.environ))
+            install = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", LEGACY]
+            output(install, dict(os.environ), limit=600)
+            marker.write_text(LEGACY)
+    return str(python)
+
+
+def _typescript_script(script: str) -> tuple[str, str]:
+    """Node, and the script beside the package that it imports: that is where Node looks."""
+    with _installing:
+        return _copied_script(script)
+
+
+@functools.cache
+def _copied_script(script: str) -> tuple[str, str]:
+    home, node = installed_package(script, TYPESCRIPT[script])
+    for name in (script, "traveller"):
+        shutil.copy(HERE / f"{name}.mjs", home)
+    return node, str(home / f"{script}.mjs")
+
+
+def _inspector_tool() -> list[str]:
+    with _installing:
+        return installed_tool("inspector", INSPECTOR, "mcp-inspector")
+
+
+def _said(target: Target) -> str:
+    return target if isinstance(target, str) else json.dumps(target)
+
+
+def _result(printed: dict[str, Any]) -> dict[str, Any]:
+    """The method's result, which the Inspector prints bare or below "result"."""
+    result: dict[str, Any] = printed.get("result", printed)
+    return result
+
+
+def _peer(command: list[str]) -> str:
+    """What a peer printed, in a home of its own: it does not find the settings of whoever runs this."""
+    with tempfile.TemporaryDirectory() as home:
+        return output(command, {**os.environ, "HOME": home})
+
+
+def output(command: list[str], environment: dict[str, str], *, limit: float = LIMIT) -> str:
+    """What a command printed. Raises Failed with what it said when it ended badly."""
+    run = subprocess.run(
+        command,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=limit,
+        cwd=ROOT,
+        env=environment,
+        check=False,
+    )
+    if run.returncode:
+        raise Failed(f"{Path(command[1]).name} ended with {run.returncode}\n{run.stdout}{run.stderr}".strip())
+    return run.stdout.strip()

@@ -1,0 +1,95 @@
+"""The servers that the peers are tried on, and the ways into each."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+
+from tests.clients.peers import PEERS, ROOT, Failed, Peer, Target, output
+from tests.conformance.__main__ import DOORS, fixtures_server, free_port
+from tests.conformance.server import fixtures_database
+
+SECONDS = 60
+"""How long the demo may take to load its airports and come up."""
+
+
+class Place(NamedTuple):
+    """A server, by the ways into it."""
+
+    name: str
+    ways: dict[str, Target]
+    """Way to its target."""
+    peers: tuple[Peer, ...] = PEERS
+    """Who is tried on it."""
+
+
+Opened = Callable[[], AbstractContextManager[Place]]
+
+
+def served_at(name: str, url: str) -> Place:
+    """The ways of the HTTP endpoint at a URL; WebSocket only where the ASGI door is."""
+    address = urlsplit(url)
+    socket = address._replace(scheme={"http": "ws", "https": "wss"}[address.scheme], path=f"{address.path}/ws")
+    return Place(name, {"http": url, "sse": f"{url}/sse", "websocket": socket.geturl()})
+
+
+@contextmanager
+def fixtures(door: str) -> Iterator[Place]:
+    """The fixtures server through one of its doors, on a process of its own: it numbers what is booked."""
+    port = free_port()
+    with fixtures_server(port):
+        place = served_at(f"fixtures{DOORS[door]}", f"http://127.0.0.1:{port}{DOORS[door]}")
+        if door == "view":
+            del place.ways["websocket"]  # Django's own routes end with HTTP
+        yield place
+
+
+@contextmanager
+def installed_fixtures() -> Iterator[Place]:
+    """The fixtures by the configuration that `mcp_install claude` prints for them."""
+    with fixtures_database() as environment:
+        (server,) = installed([sys.executable, "-m", "django"], environment).values()
+        yield Place("fixtures", {"stdio": {**server, "env": {**environment, **server.get("env", {})}}})
+
+
+@contextmanager
+def fixtures_over_stdio() -> Iterator[Place]:
+    """What `make serve-fixtures STDIO=1` runs."""
+    command: Target = {"command": sys.executable, "args": ["-m", "tests.conformance.server", "--stdio"]}
+    yield Place("fixtures, run by make", {"stdio": command}, PEERS[:1])
+
+
+@contextmanager
+def demo() -> Iterator[Place]:
+    """The demo of this checkout, and what `mcp_install claude` prints for it."""
+    port = free_port()
+    command = [sys.executable, "manage.py", "demo", "--port", str(port)]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            # Its last line says how to stop it.
+            if not any("Ctrl-C" in line for line in process.stdout):
+                raise Failed(f"the demo ended with {process.wait(SECONDS)}")
+            place = served_at("demo", f"http://127.0.0.1:{port}/mcp")
+            (place.ways["stdio"],) = installed([sys.executable, "manage.py"]).values()
+            yield place
+        finally:
+            process.terminate()
+            process.communicate()
+
+
+def installed(manage: list[str], environment: dict[str, str] | None = None) -> dict[str, dict[str, Any]]:
+    """The servers in the JSON that `mcp_install claude` prints, by name."""
+    printed = output([*manage, "mcp_install", "claude"], {**os.environ, **(environment or {})})
+    servers: dict[str, dict[str, Any]] = json.loads(printed)["mcpServers"]
+    return servers
+
+
+def everything() -> list[Opened]:
+    """What is tried when nobody names a server."""
+    return [demo, partial(fixtures, "asgi"), partial(fixtures, "view"), installed_fixtures, fixtures_over_stdio]

@@ -1,0 +1,25 @@
+"""The fixtures server over stdio, as a client starts it."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+HELLO = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "tests", "version": "1"}}
+
+
+def test_over_stdio_it_says_nothing_but_messages_and_ends_with_its_client() -> None:
+    message = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": HELLO})
+    command = [sys.executable, "-m", "tests.conformance.server", "--stdio"]
+    run = subprocess.run(command, cwd=ROOT, input=message + "\n", capture_output=True, text=True, timeout=60)
+    assert run.returncode == 0, run.stderr
+    (answer,) = [json.loads(line) for line in run.stdout.splitlines()]
+    assert answer["result"]["serverInfo"]["name"] == "fixtures"
+
+
+def test_make_runs_it_over_stdio_when_it_is_told_to() -> None:
+    for variables, expected in ((["STDIO=1"], "--stdio"), (["STDIO=0"], "--port 8765"), ([], "--port 8765")):
+        command = ["make", "--no-print-directory", "--dry-run", *variables, "serve-fixtures"]
+        said = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=True).stdout
+        assert f"tests.conformance.server {expected}" in said

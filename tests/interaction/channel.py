@@ -1,0 +1,409 @@
+"""A client's own channel, and which of the messages on it belong to what the client sent.
+
+A `Line` sends and receives whole messages; how is its subclasses' matter. What comes back belongs to a request by its
+id, its progress token or its subscription; of the rest nobody can tell, and whoever looks next takes it, in the order
+in which all of it came. Every message is checked as it comes, and what nobody took by the end of the test fails it.
+"""
+
+import asyncio
+import itertools
+import json
+from collections import deque
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import jsonschema_rs
+
+from tests.interaction.messages import judge_for
+from tests.interaction.wire import PATIENCE, Judge, Reply
+
+SUBSCRIPTION = "io.modelcontextprotocol/subscriptionId"
+CANCELLED = "notifications/cancelled"
+BARRIER = "barrier "
+
+
+class Refused(Exception):
+    """The server did not open the channel."""
+
+    def __init__(self, status: int, headers: dict[str, str], body: bytes) -> None:
+        super().__init__(status, headers, body)
+        self.status, self.headers, self.body = status, headers, body
+
+
+class Heard(NamedTuple):
+    """A message that came."""
+
+    owner: "ChannelExchange | None"
+    """Whose it is; None when nobody can tell."""
+    answers: int
+    """How many of the owner's requests it answers."""
+    message: Any
+    raw: bytes
+
+
+def same(one: Any, other: Any) -> bool:
+    """Equal with their types: 1 is not "1", nor is it true."""
+    return type(one) is type(other) and bool(one == other)
+
+
+def parts(message: Any) -> list[Any]:
+    return message if isinstance(message, list) else [message]
+
+
+class Line:
+    """One channel. It opens when the first message is sent."""
+
+    def __init__(self, revision: str) -> None:
+        """`revision` is whose words what belongs to no request is checked against."""
+        self.revision = revision
+        self.stale = False
+        """Does the client open another one for what it says next?"""
+        self.over = False
+        """Has the server ended it?"""
+        self.failure: BaseException | None = None
+        self.pings: list[Any] = []
+        """The ids of the server's own pings. They are answered at once, unless `deaf`."""
+        self.deaf = False
+        self.judge: Judge | None = None
+        """What to check messages with, in place of their schema."""
+        self._exchanges: list[ChannelExchange] = []
+        self._inbox: deque[Heard] = deque()
+        self._changed = asyncio.Event()
+        self._out: asyncio.Queue[tuple[Any, bytes]] = asyncio.Queue()
+        self._barriers = itertools.count(1)
+        self._passed: set[str] = set()
+        self.task = asyncio.ensure_future(self._run())
+
+    # What a transport does.
+
+    async def open(self) -> None:
+        """Open the channel, or raise `Refused`."""
+        raise NotImplementedError
+
+    async def write(self, body: bytes) -> None:
+        """Send one message; wait as long as the server takes no more."""
+        raise NotImplementedError
+
+    async def read(self) -> bytes | None:
+        """The next message as it is; None when the server has ended the channel."""
+        raise NotImplementedError
+
+    async def close(self) -> None:
+        """Hang up, and wait until the server has noticed; an exception of its own fails the test."""
+        raise NotImplementedError
+
+    def stop_reading(self) -> None:
+        """From here on nothing is taken from the server."""
+        raise NotImplementedError
+
+    def read_on(self) -> None:
+        raise NotImplementedError
+
+    # What clients do.
+
+    def send(self, body: bytes, exchange: "ChannelExchange | None" = None) -> None:
+        """Send one message after all before it."""
+        if exchange is not None:
+            self._exchanges.append(exchange)
+        self._out.put_nowait((exchange, body))
+
+    async def take(self, exchange: "ChannelExchange | None") -> Heard | None:
+        """The next message that belongs to `exchange` or to nobody; None when the channel is over."""
+        async with asyncio.timeout(PATIENCE):
+            while True:
+                for heard in self._inbox:
+                    if heard.owner is None or heard.owner is exchange:
+                        self._inbox.remove(heard)
+                        return heard
+                if self.failure is not None:
+                    raise self.failure
+                if self.over:
+                    return None
+                await self._turn()
+
+    def take_all(self, exchange: "ChannelExchange | None", *, common: bool) -> list[Heard]:
+        """Everything that is there and belongs to `exchange` or, with `common`, to nobody."""
+        found, rest = list[Heard](), deque[Heard]()
+        for heard in self._inbox:
+            is_found = heard.owner is exchange or (common and heard.owner is None)
+            (found if is_found else rest).append(heard)
+        self._inbox = rest
+        return found
+
+    async def settle(self) -> None:
+        """Wait until the server has read all that was sent, and said what it says to it at once."""
+        name = f"{BARRIER}{next(self._barriers)}"
+        # No method: it is refused at once, in every era, and seen by nobody as a call.
+        self.send(json.dumps({"jsonrpc": "2.0", "id": name, "method": 0}).encode())
+        async with asyncio.timeout(PATIENCE):
+            while name not in self._passed and not self.over:
+                if self.failure is not None:
+                    raise self.failure
+                await self._turn()
+
+    async def until_over(self) -> None:
+        """Wait until the server has ended the channel."""
+        async with asyncio.timeout(PATIENCE):
+            while not self.over:
+                if self.failure is not None:
+                    raise self.failure
+                await self._turn()
+
+    def left(self) -> list[Any]:
+        """What came for nobody, and nobody took."""
+        return [heard.message for heard in self._inbox if heard.owner is None and self.judge is None]
+
+    def take_back(self, id: Any) -> None:
+        """The client takes the request with this id back, and waits for its answer no more."""
+        for exchange in self._exchanges:
+            exchange.take_back(id)
+
+    async def hang_up(self) -> None:
+        """End the channel as a client that is done with it does."""
+        if not self.task.done():
+            self.task.cancel()
+        await asyncio.wait([self.task])
+        error = None if self.task.cancelled() else self.task.exception()
+        if error is not None and not isinstance(error, Refused):  # which those were told who wanted to speak
+            raise error
+
+    async def _turn(self) -> None:
+        self._changed.clear()
+        await self._changed.wait()
+
+    async def _run(self) -> None:
+        try:
+            await self.open()
+            speaker = asyncio.ensure_future(self._speak())
+            try:
+                while (raw := await self.read()) is not None:
+                    self._hear(raw)
+            finally:
+                speaker.cancel()
+                await self.close()
+        except BaseException as error:
+            self.failure = error
+            raise
+        finally:
+            self.over = True
+            self._changed.set()
+
+    async def _speak(self) -> None:
+        try:
+            while True:
+                _, body = await self._out.get()
+                await self.write(body)
+        except Exception as error:
+            self.failure = error
+            self._changed.set()
+            raise
+
+    def _hear(self, raw: bytes) -> None:
+        message = json.loads(raw)
+        if not self._is_own(message):
+            owner = next((found for one in parts(message) if (found := self._owner(one)) is not None), None)
+            revision, sent = (self.revision, None) if owner is None else (owner.revision, owner.sent)
+            judge = self.judge or judge_for(revision, sent)
+            for one in parts(message):
+                judge(one)
+            answers = 0 if owner is None else sum(owner.answered(one) for one in parts(message))
+            self._inbox.append(Heard(owner, answers, message, raw))
+        self._changed.set()
+
+    def _is_own(self, message: Any) -> bool:
+        """Is it a barrier's answer, or a ping?"""
+        if not isinstance(message, dict):
+            return False
+        id, method = message.get("id"), message.get("method")
+        if method == "ping":
+            self.pings.append(id)
+            if not self.deaf:
+                self.send(json.dumps({"jsonrpc": "2.0", "id": id, "result": {}}).encode())
+            return True
+        if isinstance(id, str) and id.startswith(BARRIER) and method is None:
+            assert message["error"]["code"] == -32600, message
+            self._passed.add(id)
+            return True
+        return False
+
+    def _owner(self, message: dict[str, Any]) -> "ChannelExchange | None":
+        if "method" in message:
+            return next((one for one in self._exchanges if one.is_told(message)), None)
+        if "id" in message:
+            waiting = [one for one in self._exchanges if one.waits_for(message["id"])]
+            waiting = waiting or [one for one in self._exchanges if one.has_withdrawn(message["id"])]
+            if len(waiting) > 1 and message.get("error", {}).get("code") == -32600:
+                return waiting[-1]  # of two calls with one id the second is refused, while the first goes on
+            return next((one for one in waiting if len(waiting) == 1 or one.fits(message)), None)
+        # What answers no id answers what had none that could be read; then what wants no answer if all is well.
+        nameless = [one for one in self._exchanges if one.nameless]
+        unsettled = [one for one in self._exchanges if one.optional]
+        missing = [one for one in self._exchanges if one.missing]
+        return next(iter(nameless or unsettled or missing[::-1]), None)
+
+
+def is_request(one: Any) -> bool:
+    """Is an answer to come? To what is no message at all, too."""
+    if not isinstance(one, dict) or one.get("jsonrpc") != "2.0":
+        return True
+    if "method" in one:
+        return "id" in one or not isinstance(one["method"], str)
+    return not {"result", "error"} & one.keys()
+
+
+def is_name(id: Any) -> bool:
+    """Can an answer name it?"""
+    return isinstance(id, str) or (isinstance(id, int) and not isinstance(id, bool))
+
+
+class ChannelExchange:
+    """Something sent on a channel, and what comes back for it."""
+
+    def __init__(self, line: Line, revision: str, sent: Any, body: bytes) -> None:
+        """`sent` is what `body` says; None when it says nothing that can be read."""
+        self._line, self.revision, self.sent = line, revision, sent
+        requests = [one for one in parts(sent) if is_request(one)] or ([] if parts(sent) else [sent])
+        named = [one["id"] for one in parts(sent) if isinstance(one, dict) and is_name(one.get("id"))]
+        self.ids = named
+        self._open, self._withdrawn = list(named), list[Any]()
+        self.missing = len(requests)
+        """How many answers are to be taken still."""
+        self.nameless = len(requests) > len(named)
+        """Is an answer to come that can name no request?"""
+        self.optional = not requests
+        """May an answer come, if something is wrong with it?"""
+        self._heard: list[Heard] = []
+        self._left = False
+        line.send(body, self)
+
+    def waits_for(self, id: Any) -> bool:
+        """Would a response with this id be the answer?"""
+        return any(same(one, id) for one in self._open)
+
+    def has_withdrawn(self, id: Any) -> bool:
+        """Was it taken back, and might be answered even so?"""
+        return any(same(one, id) for one in self._withdrawn)
+
+    def fits(self, message: dict[str, Any]) -> bool:
+        """May the response be one to this request, by its shape?"""
+        try:
+            judge_for(self.revision, self.sent)(message)
+        except (AssertionError, jsonschema_rs.ValidationError):
+            return False
+        return True
+
+    def is_told(self, message: dict[str, Any]) -> bool:
+        """Is this notification about what was sent?"""
+        params, method = message.get("params") or {}, message["method"]
+        if "id" in message:
+            return False
+        if SUBSCRIPTION in params.get("_meta", {}):
+            return any(same(id, params["_meta"][SUBSCRIPTION]) for id in self.ids)
+        if method == "notifications/progress":
+            return any(same(token, params["progressToken"]) for token in _tokens(self.sent))
+        # The server ends a subscription with the answer to it, and takes its request back then.
+        return method == CANCELLED and any(same(id, params.get("requestId")) for id in self.ids)
+
+    def answered(self, message: dict[str, Any]) -> int:
+        """Note a response; how many requests it answers."""
+        if "method" in message:
+            return 0
+        if "id" not in message:
+            answers, self._open, self.nameless = self.missing, [], False
+            return answers
+        for ids, answers in ((self._open, 1), (self._withdrawn, 0)):
+            for at, one in enumerate(ids):
+                if same(one, message["id"]):
+                    del ids[at]
+                    return answers
+        return 0
+
+    def take_back(self, id: Any) -> None:
+        """It is asked for no more, if it was and there is no answer yet."""
+        for at, one in enumerate(self._open):
+            if same(one, id):
+                self._withdrawn.append(self._open.pop(at))
+                self.missing -= 1
+                return
+
+    async def speaks(self) -> bool:
+        """May there be more than the answer?"""
+        return True
+
+    async def message(self) -> dict[str, Any]:
+        """The next message that is for this, or may be."""
+        heard = await self._line.take(self)
+        assert heard is not None, "the channel is over"
+        return self._note(heard)
+
+    async def reply(self) -> Reply:
+        """Everything, to the last answer. Where none is to come it is everything that came when later things did."""
+        while self.missing > 0 and (heard := await self._line.take(self)) is not None:
+            self._note(heard)
+        if self.optional or self._withdrawn:
+            await self._line.settle()
+            for heard in self._line.take_all(self, common=not self.optional):
+                self._note(heard)
+            self.optional = False
+            self._withdrawn.clear()
+        return Reply(None, {}, b"\n".join(one.raw for one in self._heard), [one.message for one in self._heard])
+
+    def _note(self, heard: Heard) -> Any:
+        self.missing -= heard.answers
+        self._heard.append(heard)
+        return heard.message
+
+    def leave(self) -> None:
+        """The client takes back what it asked for: there is nothing else to leave."""
+        for id in list(self._open):
+            self._line.send(cancellation(id))
+            self._line.take_back(id)
+
+    async def end(self) -> None:
+        """Wait for the answer, or until the server knows that it is not wanted any more."""
+        await self.reply()
+
+    async def hang_up(self) -> None:
+        """The client leaves the whole channel; what it says next opens another."""
+        self._line.stale = True
+        await self._line.hang_up()
+
+    def stop_reading(self) -> None:
+        """The client reads nothing of the whole channel from here on."""
+        self._line.stop_reading()
+
+    def read_on(self) -> None:
+        self._line.read_on()
+
+
+class Ear:
+    """Hears what the server says of its own accord."""
+
+    def __init__(self, line: Line) -> None:
+        self._line = line
+
+    async def message(self) -> dict[str, Any]:
+        """The next message that belongs to no request."""
+        heard = await self._line.take(None)
+        assert heard is not None, "the channel is over"
+        message: dict[str, Any] = heard.message
+        return message
+
+    def leave(self) -> None:
+        """There is nothing to leave but the channel, which others may use."""
+
+    async def end(self) -> None:
+        """There is nothing to wait for."""
+
+
+def cancellation(id: Any) -> bytes:
+    return json.dumps({"jsonrpc": "2.0", "method": CANCELLED, "params": {"requestId": id}}).encode()
+
+
+def _tokens(sent: Any) -> Iterator[Any]:
+    """The progress tokens of requests."""
+    for one in parts(sent):
+        params = one.get("params") if isinstance(one, dict) else None
+        meta = params.get("_meta") if isinstance(params, dict) else None
+        if isinstance(meta, dict) and "progressToken" in meta:
+            yield meta["progressToken"]

@@ -1,0 +1,341 @@
+"""What holds for clients with a channel of their own: eras by message, one session, and an end that ends everything."""
+
+import asyncio
+
+import pytest
+from django.core.asgi import get_asgi_application
+
+from mcp_django.models import Session
+from mcp_django.runtime.events import Draft
+from mcp_django.wiring import executor, feeds, lifecycle, listens
+from tests.interaction.channel import Refused
+from tests.interaction.clients import HANDSHAKE, STATELESS, Client, accept, answers
+from tests.interaction.doors import ChannelDoor, over, over_channels
+from tests.interaction.lines import LINES
+from tests.interaction.people import SCOPES
+
+pytestmark = over_channels("a channel, which HTTP has not")
+CALL = "tools/call"
+WAIT = {"name": "wait"}
+LISTEN = {"notifications": {"toolsListChanged": True}}
+
+
+def text(reply):
+    return reply.result["content"][0]["text"]
+
+
+async def change(kind, payload):
+    await feeds().publish(Draft("changes:interaction", kind, payload))
+
+
+async def over_with(client, code):
+    """The server ends the channel; on a socket with this code."""
+    await client.line.until_over()
+    assert getattr(client.line, "code", code) == code
+
+
+async def nothing_is_open():
+    async with asyncio.timeout(10):
+        while len(listens()):
+            await asyncio.sleep(0)
+
+
+@pytest.mark.usefixtures("modern")
+async def test_each_message_names_its_era(latest_legacy):
+    session = await latest_legacy()
+    stateless = session.beside(STATELESS)
+    for count in (1, 2):
+        assert "resultType" not in (await session.request("tools/list")).result
+        assert (await stateless.request("tools/list")).result["resultType"] == "complete"
+        assert (await session.tool("remember")).result["structuredContent"] == {"result": count}
+        assert (await stateless.tool("remember")).result["structuredContent"] == {"result": 1}
+
+
+@pytest.mark.usefixtures("modern")
+async def test_calls_of_both_eras_run_side_by_side(latest_legacy, stage):
+    session = await latest_legacy()
+    stateless = session.beside(STATELESS)
+    running = [client.begin(CALL, WAIT) for client in (session, stateless)]
+    await stage.until("wait reached", 2)
+    assert text(await stateless.tool("add", {"a": 1, "b": 2})) == "3"
+    stage.gate("wait").set()
+    assert [text(await exchange.reply()) for exchange in running] == ["waited", "waited"]
+
+
+@pytest.mark.usefixtures("modern")
+async def test_an_id_that_one_era_uses_is_taken_for_the_other(latest_legacy, stage):
+    session = await latest_legacy()
+    stateless = session.beside(STATELESS)
+    running = session.begin(CALL, WAIT, id=7)
+    await stage.until("wait reached")
+    assert (await stateless.request(CALL, WAIT, id=7)).refused(400, -32600)
+    stage.gate("wait").set()
+    assert text(await running.reply()) == "waited"
+    assert text(await stateless.request(CALL, WAIT, id=7)) == "waited", "it is free again"
+
+
+async def test_a_request_is_taken_back_by_a_notification_in_both_eras(either, stage):
+    client = await either()
+    exchange = client.begin(CALL, WAIT, id=5)
+    await stage.until("wait reached")
+    for other in ("5", 6):
+        await client.notify("notifications/cancelled", {"requestId": other})
+    assert stage.counts["wait cancelled"] == 0
+    await client.notify("notifications/cancelled", {"requestId": 5})
+    await stage.until("wait cancelled")
+    assert (await exchange.reply()).messages == []
+    stage.gate("wait").set()
+    assert text(await client.request(CALL, WAIT, id=5)) == "waited"
+
+
+@pytest.mark.usefixtures("modern")
+async def test_a_stateless_request_is_taken_back_beside_a_session(latest_legacy, stage):
+    session = await latest_legacy()
+    exchange = session.beside(STATELESS).begin(CALL, WAIT, id=5)
+    await stage.until("wait reached")
+    await session.notify("notifications/cancelled", {"requestId": 5})
+    await stage.until("wait cancelled")
+    assert (await exchange.reply()).messages == []
+
+
+async def test_nobody_takes_back_what_another_channel_asked_for(either, stage):
+    client, other = await either(), await either()
+    exchange = client.begin(CALL, WAIT, id=5)
+    await stage.until("wait reached")
+    await other.notify("notifications/cancelled", {"requestId": 5})
+    stage.gate("wait").set()
+    assert text(await exchange.reply()) == "waited"
+
+
+async def test_a_question_is_taken_back_with_its_call(latest_legacy):
+    client = await latest_legacy()
+    exchange = client.begin(CALL, {"name": "ask_name"}, id=5)
+    question = await exchange.message()
+    await client.notify("notifications/cancelled", {"requestId": 5})
+    taken_back = await exchange.message()
+    assert taken_back["method"] == "notifications/cancelled"
+    assert taken_back["params"]["requestId"] == question["id"]
+    assert text(await client.ask_tool("ask_name", {}, answers([accept(value="Al")]))) == "Hello Al"
+
+
+async def test_a_channel_has_one_session(latest_legacy):
+    client = await latest_legacy()
+    assert (await client.request("initialize", client.introduction())).refused(400, -32600)
+    assert (await client.request("ping")).served
+    assert await Session.objects.acount() == 1
+
+
+async def test_the_session_ends_with_the_channel(legacy):
+    client = await legacy()
+    assert (await client.row()).terminated_at is None
+    await client.line.hang_up()
+    assert (await client.row()).terminated_at is not None
+    await nothing_is_open()
+
+
+async def test_the_channel_ends_with_its_session(latest_legacy, stage):
+    client, other = await latest_legacy(), await latest_legacy()
+    client.begin(CALL, WAIT)
+    await stage.until("wait reached")
+    await executor().run(Session.objects.filter(pk=(await client.row()).pk).end, "admin")
+    await over_with(client, 4404)
+    await stage.until("wait cancelled")
+    assert (await other.request("ping")).served
+
+
+async def test_the_end_of_a_channel_ends_what_runs_on_it(either, stage):
+    client = await either()
+    client.begin(CALL, WAIT)
+    client.begin(CALL, {"name": "speak_then_wait"})
+    await stage.until("wait reached", 2)
+    await client.line.hang_up()
+    await stage.until("wait cancelled", 2)
+    await nothing_is_open()
+
+
+async def test_the_end_of_a_channel_ends_its_questions(latest_legacy):
+    client = await latest_legacy()
+    exchange = client.begin(CALL, {"name": "ask_name"})
+    await exchange.message()
+    await client.line.hang_up()
+    assert (await client.row()).terminated_at is not None
+
+
+async def test_the_end_of_a_channel_ends_its_subscriptions(modern):
+    exchange = modern().begin("subscriptions/listen", LISTEN)
+    await exchange.message()
+    await exchange.hang_up()
+    await nothing_is_open()
+
+
+async def test_a_subscription_that_was_taken_back_tells_nothing_more(modern):
+    client = modern()
+    one, other = (client.begin("subscriptions/listen", LISTEN) for _ in range(2))
+    for exchange in (one, other):
+        assert (await exchange.message())["method"] == "notifications/subscriptions/acknowledged"
+    one.leave()
+    await one.end()
+    await change("list_changed", {"kind": "tools"})
+    assert (await other.message())["method"] == "notifications/tools/list_changed"
+    assert len((await one.reply()).messages) == 1
+    await other.hang_up()
+
+
+async def test_a_subscription_that_the_server_ends_is_answered_and_then_taken_back(modern):
+    client = modern()
+    exchange = client.begin("subscriptions/listen", LISTEN, id="last")
+    await exchange.message()
+    await lifecycle().close()
+    answer, taken_back = await exchange.message(), await exchange.message()
+    assert (answer["id"], answer["result"]["resultType"]) == ("last", "complete")
+    assert taken_back["method"] == "notifications/cancelled"
+    assert taken_back["params"]["requestId"] == "last"
+    await over_with(client, 1001)
+
+
+async def test_what_all_sessions_are_told_is_told_on_their_channels(legacy):
+    clients = [await legacy() for _ in range(2)]
+    ears = [await client.hear() for client in clients]
+    await change("broadcast", {"method": "notifications/acme/news", "params": {"n": 1}})
+    await change("list_changed", {"kind": "tools"})
+    for ear in ears:
+        assert await ear.message() == {"jsonrpc": "2.0", "method": "notifications/acme/news", "params": {"n": 1}}
+        assert (await ear.message())["method"] == "notifications/tools/list_changed"
+
+
+async def test_what_concerns_one_session_is_told_on_its_channel_alone(latest_legacy):
+    client, other = await latest_legacy(), await latest_legacy()
+    ear = await client.hear()
+    for number in (1, 2):
+        message = {"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": number}}
+        await feeds().publish(Draft(f"session:{(await client.row()).pk}", "message", message))
+        assert (await ear.message())["params"]["data"] == number
+    assert (await other.request("ping")).served
+
+
+async def test_without_a_session_nothing_is_told_that_was_not_asked_for(modern):
+    client = modern()
+    exchange = client.begin("subscriptions/listen", LISTEN)
+    await exchange.message()
+    await change("list_changed", {"kind": "prompts"})
+    await change("list_changed", {"kind": "tools"})
+    assert (await exchange.message())["method"] == "notifications/tools/list_changed"
+    await exchange.hang_up()
+
+
+async def test_each_channel_has_its_own_limit_of_calls(limits, either, stage):
+    limits(IN_FLIGHT=1)
+    client, other = await either(), await either()
+    running = [one.begin(CALL, WAIT) for one in (client, other)]
+    await stage.until("wait reached", 2)
+    assert (await client.tool("add", {"a": 1, "b": 2})).busy(429)
+    stage.gate("wait").set()
+    assert [text(await exchange.reply()) for exchange in running] == ["waited", "waited"]
+
+
+@over("websocket", "sse", reason="stdio has one client, which it serves or not")
+@pytest.mark.parametrize(("limit", "status"), [("LISTENS", 503), ("LISTENS_PER_OWNER", 429)])
+async def test_channels_count_as_streams(limits, latest_legacy, limit, status):
+    limits(**{limit: 1})
+    client = await latest_legacy()
+    with pytest.raises(Refused) as refused:
+        await latest_legacy()
+    assert refused.value.status == status
+    assert float(refused.value.headers["retry-after"]) > 0
+    await client.line.hang_up()
+    await nothing_is_open()
+    await latest_legacy()
+
+
+async def test_a_client_that_reads_nothing_is_given_up(limits, either, stage):
+    limits(UNSENT=2, UNSENT_WAIT=0.05, KEEP_ALIVE=0.02)
+    client, other = await either(), await either()
+    meta = {"io.modelcontextprotocol/logLevel": "debug"} if client.stateless else {}
+    exchange = client.begin(CALL, {"name": "flood"}, meta=meta)
+    exchange.stop_reading()
+    await stage.until("flood over")
+    assert stage.counts["flood"] < 1000
+    assert (await other.tool("add", {"a": 1, "b": 2})).served
+    exchange.read_on()
+    await over_with(client, 1013)
+    client.line.take_all(exchange, common=True)
+
+
+async def test_a_process_that_ends_lets_calls_come_to_their_end_and_takes_no_others(either, stage):
+    client = await either()
+    running = client.begin(CALL, WAIT)
+    await stage.until("wait reached")
+    closing = asyncio.ensure_future(lifecycle().close())
+    await asyncio.sleep(0)
+    assert (await client.tool("add", {"a": 1, "b": 2})).busy(503)
+    stage.gate("wait").set()
+    assert text(await running.reply()) == "waited"
+    await closing
+    await over_with(client, 1001)
+
+
+@over("websocket", "stdio", reason="a POST is refused with a status of its own")
+async def test_a_credential_that_is_no_good_any_more_ends_the_channel(settings, either, monkeypatch, stage):
+    settings.MCP = {**settings.MCP, "TOKEN_CACHE_SECONDS": 0}
+    known = ["alice", "bob"]
+    monkeypatch.setattr("tests.interaction.people.KNOWN", known)
+    client, other = await either(token="alice"), await either(token="bob")
+    client.begin(CALL, WAIT)
+    await stage.until("wait reached")
+    known.remove("alice")
+    client.begin("tools/list")
+    await over_with(client, 4401)
+    await stage.until("wait cancelled")
+    assert (await other.request("tools/list")).served
+
+
+@over("websocket", "stdio", reason="a POST is refused with a status of its own")
+async def test_a_credential_that_is_good_for_less_ends_the_channel(settings, either, monkeypatch):
+    settings.MCP = {**settings.MCP, "TOKEN_CACHE_SECONDS": 0}
+    less, more = await either(token="writer"), await either(token="carol")
+    monkeypatch.setitem(SCOPES, "writer", frozenset({"notes:read"}))
+    monkeypatch.setitem(SCOPES, "carol", frozenset({"notes:read", "notes:write"}))
+    less.begin("tools/list")
+    await over_with(less, 4403)
+    assert text(await more.tool("scoped")) == "written"
+
+
+async def test_while_credentials_cannot_be_verified_messages_are_put_off(settings, either, monkeypatch):
+    settings.MCP = {**settings.MCP, "TOKEN_CACHE_SECONDS": 0}
+    client = await either()
+
+    class Down:
+        def __contains__(self, token):
+            raise RuntimeError("the directory is down")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("tests.interaction.people.KNOWN", Down())
+        reply = await client.request("tools/list")
+        assert reply.busy(503)
+        assert b"directory" not in reply.body
+    assert (await client.request("tools/list")).served
+
+
+@over("sse", reason="the transport of one era")
+async def test_the_other_era_is_refused_by_its_versions(latest_legacy):
+    client = await latest_legacy()
+    reply = await client.beside(STATELESS).request("tools/list")
+    assert reply.error["code"] == -32022
+    assert reply.error["data"]["supported"] == list(HANDSHAKE)
+    assert (await client.request("ping")).served
+
+
+@over("sse", reason="the other channels pass no view")
+async def test_the_view_serves_what_the_asgi_door_serves(door, handshake, stage):
+    view = ChannelDoor(LINES["sse"], get_asgi_application, prefix="/view")
+    client = await Client(view, handshake).open()
+    assert text(await client.tool("add", {"a": 1, "b": 2})) == "3"
+    told = await client.tool("steps", {"count": 3}, meta={"progressToken": 1})
+    assert len(told.notifications("notifications/progress")) == 3
+    sample = {"role": "assistant", "content": {"type": "text", "text": "hello"}, "model": "m1"}
+    assert text(await client.ask_tool("ask_model", {}, answers([sample]))) == "hello by m1"
+    client.begin(CALL, WAIT)
+    await stage.until("wait reached")
+    await view.close()
+    await stage.until("wait cancelled")
+    assert (await client.row()).terminated_at is not None

@@ -1,0 +1,79 @@
+"""Who the client of a process is, and for how long."""
+
+from typing import Any
+
+import pytest
+from asgiref.sync import sync_to_async
+from django.contrib.auth import get_user_model
+from django.core.management import CommandError
+from django.test import override_settings
+
+from mcp_django.management.identity import as_user, with_token
+from mcp_django.models import PersonalAccessToken
+from mcp_django.protocol.errors import TransportRefusal
+
+pytestmark = pytest.mark.django_db(transaction=True)
+User = get_user_model()
+
+
+@pytest.fixture
+def ada() -> Any:
+    return User.objects.create_user("ada")
+
+
+async def test_a_user_is_who_it_was_until_it_is_sent_away(ada: Any) -> None:
+    principal, credential = await sync_to_async(as_user)("default", "ada", ["a"])
+    assert (principal.user, principal.scopes) == (ada, {"a"})
+    assert not principal.has_scopes(["b"])
+    assert credential is not None
+    now = await credential.verify()
+    assert (now.key, now.scopes) == (principal.key, principal.scopes)
+    assert await credential.is_good(principal)
+    ada.is_active = False
+    await ada.asave()
+    with pytest.raises(TransportRefusal) as caught:
+        await credential.verify()
+    assert caught.value.status == 401
+    assert not await credential.is_good(principal)
+
+
+async def test_a_user_without_named_scopes_holds_every_one_until_it_is_deleted(ada: Any) -> None:
+    principal, credential = await sync_to_async(as_user)("default", "ada", None)
+    assert principal.has_scopes(["whatever"])
+    assert credential is not None
+    assert (await credential.verify()).has_scopes(["whatever"])
+    await ada.adelete()
+    assert not await credential.is_good(principal)
+
+
+def test_the_local_principal_acts_as_its_user(ada: Any) -> None:
+    with override_settings(MCP={"AUTH": "none", "LOCAL_USER": "ada"}):
+        principal, credential = as_user("default", None, None)
+    assert (principal.key, principal.user, credential) == ("local", ada, None)
+
+
+@pytest.mark.parametrize("username", ["ada", None])
+def test_a_user_who_is_not_active_is_refused(ada: Any, username: str | None) -> None:
+    User.objects.update(is_active=False)
+    with override_settings(MCP={"LOCAL_USER": "ada"}), pytest.raises(CommandError, match="'ada' is not active"):
+        as_user("default", username, None)
+
+
+@pytest.mark.parametrize(("auth", "complaint"), [("none", "takes no tokens"), (None, "not configured")])
+async def test_tokens_are_of_use_where_they_are_taken(ada: Any, auth: str | None, complaint: str) -> None:
+    _, token = await sync_to_async(PersonalAccessToken.issue)(user=ada, name="t", scopes=["a"], expires=None)
+    with override_settings(MCP={"AUTH": "token"}):
+        principal, credential = await with_token("default", token)
+        assert (principal.user, principal.scopes) == (ada, {"a"})
+        assert credential is not None
+        assert await credential.is_good(principal)
+    with override_settings(MCP={"AUTH": auth}), pytest.raises(CommandError, match=complaint) as caught:
+        await with_token("default", token)
+    assert token not in str(caught.value)
+
+
+@pytest.mark.parametrize("token", ["mcp_wrong", "ä", "\udcff", "two words", "x" * 10_000])
+async def test_what_is_no_token_is_refused(token: str) -> None:
+    with override_settings(MCP={"AUTH": "token"}), pytest.raises(CommandError, match="is not accepted") as caught:
+        await with_token("default", token)
+    assert token not in str(caught.value)

@@ -1,0 +1,426 @@
+"""`mcp_install`: what clients are told, and what becomes of the files it is told in."""
+
+import json
+import os
+import stat
+import sys
+import tomllib
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.test import override_settings
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcp_django.management.clients import jsonc, toml_text
+from mcp_django.management.clients.catalogue import CLIENTS
+
+FILES = {
+    "claude": ".config/Claude/claude_desktop_config.json",
+    "claude-code": "site/.mcp.json",
+    "vscode": "site/.vscode/mcp.json",
+    "cursor": "site/.cursor/mcp.json",
+    "windsurf": ".codeium/windsurf/mcp_config.json",
+    "gemini": "site/.gemini/settings.json",
+    "codex": ".codex/config.toml",
+    "zed": ".config/zed/settings.json",
+}
+SECTIONS = {"vscode": "servers", "codex": "mcp_servers", "zed": "context_servers"}
+WRITTEN = sorted(FILES)
+PLACEHOLDERS = {"claude-code": "${KEY}", "vscode": "${env:KEY}", "cursor": "${env:KEY}", "gemini": "${KEY}"}
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Everybody's files, on Linux, and a project in `site` whose manage.py was called."""
+    for name in ("XDG_CONFIG_HOME", "CODEX_HOME", "APPDATA", "MCP_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(Path, "home", lambda: tmp_path)
+    monkeypatch.setattr(sys, "platform", "linux")
+    monkeypatch.setenv("DJANGO_SETTINGS_MODULE", "shop.settings")
+    manage = tmp_path / "site" / "manage.py"
+    manage.parent.mkdir()
+    manage.write_text('os.environ.setdefault("DJANGO_SETTINGS_MODULE", "shop.settings")')
+    monkeypatch.setattr(sys, "argv", [str(manage), "mcp_install"])
+    return tmp_path
+
+
+def install(*arguments: str) -> str:
+    """What is written to stdout."""
+    out, err = StringIO(), StringIO()
+    call_command("mcp_install", *arguments, stdout=out, stderr=err)
+    install.said = err.getvalue()  # type: ignore[attr-defined]
+    return out.getvalue()
+
+
+def loaded(client: str, text: str) -> Any:
+    return tomllib.loads(text) if client == "codex" else json.loads(text)
+
+
+def entry(client: str, *arguments: str, name: str = "django") -> Any:
+    """What it says of the server."""
+    data = loaded(client, install(client, *arguments))
+    assert list(data) == [SECTIONS.get(client, "mcpServers")]
+    return data[SECTIONS.get(client, "mcpServers")][name]
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_every_client_is_told_how_to_start_the_server(client: str, home: Path) -> None:
+    found = entry(client)
+    assert found.pop("type", "stdio") == "stdio"
+    assert found.pop("cwd", str(home / "site")) == str(home / "site")
+    assert found == {"command": sys.executable, "args": [str(home / "site" / "manage.py"), "mcp_stdio"]}
+    assert Path(found["command"]).is_absolute()
+    assert not [path for path in home.rglob("*") if path.is_file() and path.name != "manage.py"]
+
+
+@pytest.mark.parametrize(
+    ("client", "expected"),
+    [
+        ("claude-code", {"type": "http", "url": "https://a.example/mcp"}),
+        ("vscode", {"type": "http", "url": "https://a.example/mcp"}),
+        ("cursor", {"url": "https://a.example/mcp"}),
+        ("windsurf", {"serverUrl": "https://a.example/mcp"}),
+        ("gemini", {"httpUrl": "https://a.example/mcp"}),
+        ("codex", {"url": "https://a.example/mcp"}),
+        ("zed", {"url": "https://a.example/mcp"}),
+        ("generic", {"url": "https://a.example/mcp"}),
+    ],
+)
+def test_every_client_is_told_where_the_server_is_in_its_own_words(client: str, expected: Any) -> None:
+    assert entry(client, "--transport", "http", "--url", "https://a.example/mcp") == expected
+
+
+def test_the_url_is_that_of_runserver_unless_it_is_named() -> None:
+    assert entry("cursor", "--transport", "http") == {"url": "http://127.0.0.1:8000/mcp"}
+
+
+@pytest.mark.parametrize(("client", "placeholder"), PLACEHOLDERS.items())
+def test_tokens_are_named_and_not_written(client: str, placeholder: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KEY", "mcp_secret")
+    assert entry(client, "--token-env", "KEY")["env"] == {"MCP_TOKEN": placeholder}
+    headers = entry(client, "--token-env", "KEY", "--transport", "http")["headers"]
+    assert headers == {"Authorization": f"Bearer {placeholder}"}
+
+
+def test_codex_names_variables_in_its_own_way() -> None:
+    assert entry("codex", "--token-env", "KEY", "--transport", "http")["bearer_token_env_var"] == "KEY"
+    assert entry("codex", "--token-env", "MCP_TOKEN")["env_vars"] == ["MCP_TOKEN"]
+
+
+def test_a_token_is_written_when_that_is_asked_for(monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
+    monkeypatch.setenv("MCP_TOKEN", "mcp_secret")
+    assert "mcp_secret" not in json.dumps(entry("zed"))
+    assert entry("zed", "--with-token")["env"] == {"MCP_TOKEN": "mcp_secret"}
+    install("zed", "--with-token", "--write")
+    assert stat.S_IMODE((home / FILES["zed"]).stat().st_mode) == 0o600
+    assert "can read" not in install.said  # type: ignore[attr-defined]
+
+
+def test_a_token_in_a_file_that_others_can_read_is_pointed_out(monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
+    monkeypatch.setenv("MCP_TOKEN", "mcp_secret")
+    path = home / FILES["zed"]
+    path.parent.mkdir(parents=True)
+    path.write_text("{}")
+    path.chmod(0o644)
+    install("zed", "--write")
+    assert "can read" not in install.said  # type: ignore[attr-defined]
+    install("zed", "--with-token", "--write")
+    assert "Others can read" in install.said  # type: ignore[attr-defined]
+    assert stat.S_IMODE(path.stat().st_mode) == 0o644
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["claude", "--transport", "http"], "add http://127.0.0.1:8000/mcp as a connector"),
+        (["zed", "--token-env", "KEY"], "Zed knows no variables in its file"),
+        (["codex", "--token-env", "KEY"], "put the token into MCP_TOKEN"),
+        (["codex", "--with-token", "--transport", "http"], "and there is none"),
+        (["vscode", "--with-token"], "there is none"),
+        (["vscode", "--token-env", "mcp-secret"], "name of a variable"),
+        (["vscode", "--transport", "http", "--user", "ada"], "--user and --scope are for stdio"),
+        (["vscode", "--user", "ada", "--token-env", "KEY"], "not both"),
+        (["vscode", "--url", "http://a.example"], "--url is for"),
+        (["generic", "--write"], "Name it with --file"),
+        (["vscode", "--server", "web"], '["web"]["TRANSPORTS"] does not have "stdio"'),
+    ],
+)
+def test_what_makes_no_sense_is_refused(arguments: list[str], complaint: str) -> None:
+    servers = {"default": {}, "web": {"TRANSPORTS": ["http"]}}
+    with override_settings(MCP={"SERVERS": servers}), pytest.raises(CommandError) as caught:
+        install(*arguments)
+    assert complaint in str(caught.value)
+
+
+def test_options_and_settings_find_their_way_into_the_command(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DJANGO_SETTINGS_MODULE", "shop.other")
+    with override_settings(MCP={"SERVERS": {"default": {}, "staff": {"NAME": "The staff's"}}}):
+        options = ["--server", "staff", "--user", "ada", "--scope", "a", "--scope", "b"]
+        found = entry("cursor", *options, name="The-staff-s")
+        assert found["args"][2:] == ["--server", "staff", "--user", "ada", "--scope", "a", "--scope", "b"]
+        assert found["env"] == {"DJANGO_SETTINGS_MODULE": "shop.other"}
+    directory = str(home / "site")
+    module = ["-m", "mcp_django", "--settings", "shop.other", "--pythonpath"]
+    assert entry("cursor", "--module")["args"] == [*module, directory]
+    monkeypatch.setattr(sys, "argv", ["/usr/bin/django-admin", "mcp_install"])
+    monkeypatch.chdir(home)
+    assert entry("cursor")["args"] == [*module, str(home)]
+
+
+@pytest.mark.parametrize("client", WRITTEN)
+def test_writing_twice_is_writing_once_and_removing_leaves_the_rest(client: str, home: Path) -> None:
+    path = home / FILES[client]
+    printed = install(client)
+    install(client, "--write")
+    assert path.read_text() == printed
+    install(client, "--write")
+    assert "already" in install.said  # type: ignore[attr-defined]
+    assert [made.name for made in path.parent.iterdir() if made.name.startswith(path.name)] == [path.name]
+    install(client, "--write", "--user", "ada")
+    assert "ada" in path.read_text()
+    assert path.with_name(path.name + ".bak").read_text() == printed
+    install(client, "--remove")
+    data = loaded(client, path.read_text())
+    assert data.get(SECTIONS.get(client, "mcpServers"), {}) == {}
+    install(client, "--remove")
+    assert "is not in" in install.said  # type: ignore[attr-defined]
+
+
+def test_the_command_that_claude_code_has_for_it_is_shown() -> None:
+    install("claude-code")
+    assert "claude mcp add-json django '{" in install.said  # type: ignore[attr-defined]
+    install("claude-code", "--name", "two words")
+    assert "claude mcp add-json 'two words' '{" in install.said  # type: ignore[attr-defined]
+
+
+def test_other_systems_keep_files_elsewhere(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "platform", "darwin")
+    assert CLIENTS["claude"].path(home) == home / "Library/Application Support/Claude/claude_desktop_config.json"
+    assert CLIENTS["zed"].path(home) == home / ".config/zed/settings.json"
+    monkeypatch.setattr(sys, "platform", "win32")
+    monkeypatch.setenv("APPDATA", str(home / "Roaming"))
+    assert CLIENTS["claude"].path(home) == home / "Roaming/Claude/claude_desktop_config.json"
+    assert CLIENTS["zed"].path(home) == home / "Roaming/Zed/settings.json"
+
+
+def test_mode_and_link_stay_and_nothing_is_left_lying_about(home: Path) -> None:
+    real = home / "dotfiles" / "mcp.json"
+    real.parent.mkdir()
+    real.write_text('{"mcpServers": {}}')
+    real.chmod(0o640)
+    link = home / FILES["windsurf"]
+    link.parent.mkdir(parents=True)
+    link.symlink_to(real)
+    install("windsurf", "--write")
+    assert link.is_symlink()
+    assert stat.S_IMODE(real.stat().st_mode) == 0o640
+    assert "django" in json.loads(real.read_text())["mcpServers"]
+    assert sorted(path.name for path in real.parent.iterdir()) == ["mcp.json", "mcp.json.bak"]
+    assert stat.S_IMODE((real.parent / "mcp.json.bak").stat().st_mode) == 0o640
+
+
+HOSTILE = {
+    "no json": b"{",
+    "two values": b"{} {}",
+    "list": b"[]",
+    "section no object": b'{"mcpServers": []}',
+    "twice": b'{"a": 1, "a": 2}',
+    "no utf-8": b'{"a": "\xff"}',
+    "utf-16": '{"a": 1}'.encode("utf-16"),
+    "deep": b"[" * 5000,
+    "comment open": b"{} /*",
+    "single quotes": b"{'a': 1}",
+    "nan": b'{"a": NaN}',
+    "control": b'{"a": "\x01"}',
+}
+
+
+@pytest.mark.parametrize("content", HOSTILE.values(), ids=HOSTILE.keys())
+@pytest.mark.parametrize("how", ["--write", "--remove"])
+def test_a_json_file_that_cannot_be_understood_is_left_alone(home: Path, content: bytes, how: str) -> None:
+    path = home / FILES["cursor"]
+    path.parent.mkdir(parents=True)
+    path.write_bytes(content)
+    out = StringIO()
+    with pytest.raises(CommandError, match="was left as it is"):
+        call_command("mcp_install", "cursor", how, stdout=out, stderr=StringIO())
+    assert path.read_bytes() == content
+    assert [made.name for made in path.parent.iterdir()] == [path.name]
+    if how == "--write" and "utf" not in str(content) and b"\xff" not in content:
+        assert "mcp_stdio" in out.getvalue()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"a = ", b"mcp_servers = 1", b"mcp_servers = {}", b"[[mcp_servers]]", b"a = 1\na = 2", b"a = " + b"[" * 5000],
+)
+def test_a_toml_file_that_cannot_be_changed_is_left_alone(home: Path, content: bytes) -> None:
+    path = home / FILES["codex"]
+    path.parent.mkdir(parents=True)
+    path.write_bytes(content)
+    with pytest.raises(CommandError, match="was left as it is"):
+        install("codex", "--write")
+    assert path.read_bytes() == content
+
+
+def test_what_is_no_file_is_left_alone(home: Path) -> None:
+    for path in (home / "directory", home / "pipe", home / "loop"):
+        if path.name == "directory":
+            path.mkdir()
+        elif path.name == "pipe":
+            os.mkfifo(path)
+        else:
+            path.symlink_to(path)
+        with pytest.raises(CommandError, match="cannot be read"):
+            install("cursor", "--write", "--file", str(path))
+
+
+def test_a_file_that_changes_meanwhile_is_left_alone(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = home / FILES["cursor"]
+    path.parent.mkdir(parents=True)
+    path.write_text("{}")
+    monkeypatch.setattr(jsonc, "put", lambda *arguments: path.write_text('{"theirs": 1}') and "{}")
+    with pytest.raises(CommandError, match="changed by somebody else"):
+        install("cursor", "--write")
+    assert path.read_text() == '{"theirs": 1}'
+    assert [made.name for made in path.parent.iterdir()] == [path.name]
+
+
+COMMENTED = """\
+// My settings
+{
+\t"theme": "dark", // nice
+\t/* servers */
+\t"context_servers": {
+\t\t"other": { "command": "x", "args": [1.0, 1e5] } // the other one
+\t\t// to be continued
+\t},
+\t"last": [
+\t\t"a",
+\t], // and this
+}
+"""
+
+
+def test_comments_and_layout_stay(home: Path) -> None:
+    path = home / FILES["zed"]
+    path.parent.mkdir(parents=True)
+    path.write_text(COMMENTED)
+    install("zed", "--write", "--name", "shop")
+    changed = path.read_text()
+    assert changed == COMMENTED.replace(
+        "] } // the other one\n\t\t// to be continued\n",
+        "] }, // the other one\n\t\t// to be continued\n"
+        f'\t\t"shop": {{\n\t\t\t"command": "{sys.executable}",\n\t\t\t"args": [\n'
+        f'\t\t\t\t"{home}/site/manage.py",\n\t\t\t\t"mcp_stdio"\n\t\t\t]\n\t\t}}\n',
+    )
+    install("zed", "--remove", "--name", "shop")
+    assert path.read_text() == COMMENTED
+
+
+def test_codex_comments_stay(home: Path) -> None:
+    path = home / FILES["codex"]
+    path.parent.mkdir(parents=True)
+    before = 'model = "o9" # mine\n\n[mcp_servers.other]\ncommand = "x"\n'
+    after = '\n# What follows is hers\n[profiles."a.b"]\nx = """\n[mcp_servers.no]\n"""\n'
+    old = '\n[mcp_servers.shop] # ours\ncommand = "old"\n[mcp_servers.shop.env]\nA = "1"\n'
+    path.write_text(before + old + after)
+    install("codex", "--write", "--name", "shop", "--user", 'a"d\\a')
+    changed = path.read_text()
+    assert before in changed
+    assert after in changed
+    assert "old" not in changed
+    assert tomllib.loads(changed)["mcp_servers"]["shop"]["args"][-1] == 'a"d\\a'
+    install("codex", "--remove", "--name", "shop")
+    assert tomllib.loads(path.read_text()) == tomllib.loads(before + after)
+
+
+def test_a_toml_file_in_which_text_looks_like_the_table_is_left_alone(home: Path) -> None:
+    path = home / FILES["codex"]
+    path.parent.mkdir(parents=True)
+    content = '[mcp_servers.shop]\ncommand = "x"\n[other]\nx = """\n[mcp_servers.shop]\n"""\n'
+    path.write_text(content)
+    with pytest.raises(CommandError, match="could not be changed safely"):
+        install("codex", "--write", "--name", "shop")
+    assert path.read_text() == content
+
+
+@pytest.mark.parametrize("newline", ["\n", "\r\n"])
+def test_line_ends_and_marks_stay(home: Path, newline: str) -> None:
+    path = home / FILES["cursor"]
+    path.parent.mkdir(parents=True)
+    path.write_bytes(("\ufeff" + newline.join(["{", '    "a": 1', "}", ""])).encode())
+    install("cursor", "--write")
+    changed = path.read_bytes()
+    assert changed.startswith(b"\xef\xbb\xbf{" + newline.encode() + b'    "a": 1,' + newline.encode())
+    assert changed.count(b"\n") == changed.count(newline.encode())
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("{}", '{\n  "s": {\n    "n": 1\n  }\n}'),
+        ('{"a":1}', '{"a":1,\n  "s": {\n    "n": 1\n  }\n}'),
+        ('{"s":{}}', '{"s":{\n    "n": 1\n  }}'),
+        ('{"s": {"n": 0, "m": 2}}', '{"s": {"n": 1, "m": 2}}'),
+        ("  \n", '{\n  "s": {\n    "n": 1\n  }\n}\n'),
+        ("{ // c\n}", '{ // c\n  "s": {\n    "n": 1\n  }\n}'),
+        ('{\n  "s": {"m": 1,},\n}\n', '{\n  "s": {"m": 1,\n    "n": 1\n  },\n}\n'),
+    ],
+)
+def test_entries_are_put_where_they_belong(before: str, after: str) -> None:
+    assert jsonc.put(before, "s", "n", 1) == after
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ('{"s": {"n": 1}}', '{"s": {}}'),
+        ('{"s": {"m": 1, "n": 1}}', '{"s": {"m": 1 }}'),
+        ('{"s": {"n": 1, "m": 1}}', '{"s": { "m": 1}}'),
+        ('{"s": {\n  "m": 1,\n  "n": 1\n}}', '{"s": {\n  "m": 1\n}}'),
+        ('{"s": {\n  "m": 1,\n  "n": 1,\n}}', '{"s": {\n  "m": 1,\n}}'),
+        ("{}", "{}"),
+        ("", ""),
+    ],
+)
+def test_entries_are_taken_out(before: str, after: str) -> None:
+    assert jsonc.drop(before, "s", "n") == after
+
+
+TEXT = st.text('aä"\\\n\x7f{}[]:,/*#\U0001f600', max_size=6)
+KEYS = st.sampled_from(["s", "n", "m", 'a"b', "ä"])
+DATA = st.dictionaries(
+    KEYS, st.one_of(st.integers(), TEXT, st.lists(st.booleans(), max_size=3), st.dictionaries(KEYS, TEXT, max_size=3))
+)
+
+
+@given(DATA, st.sampled_from([None, 2, "\t"]), st.booleans())
+def test_any_object_keeps_all_the_rest(data: dict[str, Any], indent: Any, ascii: bool) -> None:
+    text = json.dumps(data, indent=indent, ensure_ascii=ascii)
+    if not isinstance(data.get("s", {}), dict):
+        with pytest.raises(ValueError, match="no object"):
+            jsonc.put(text, "s", "n", {"x": ["y"]})
+        return
+    changed = jsonc.put(text, "s", "n", {"x": ["y"]})
+    assert json.loads(changed) == {**data, "s": {**data.get("s", {}), "n": {"x": ["y"]}}}
+    without = json.loads(jsonc.drop(changed, "s", "n"))
+    assert without == {**data, "s": {key: value for key, value in data.get("s", {}).items() if key != "n"}}
+
+
+@given(st.text('{}[]:,"s\\n1-./* \n', max_size=40))
+def test_text_of_any_kind_is_json_or_an_error(text: str) -> None:
+    try:
+        jsonc.put(text, "s", "n", 1)
+    except ValueError:
+        pass
+
+
+@given(st.dictionaries(KEYS, TEXT), TEXT.filter(bool))
+def test_any_name_and_value_can_be_written_as_toml(entry: dict[str, str], name: str) -> None:
+    changed = toml_text.put("a = 1\n", "s", name, dict(entry))
+    assert tomllib.loads(changed) == {"a": 1, "s": {name: entry}}

@@ -1,0 +1,227 @@
+"""Sockets on every server: who gets one, what leaving does to calls and sessions, what the servers add of their own.
+
+Times are taken on the machine's monotonic clock: the client's when it leaves, the handler's when it notices.
+"""
+
+import itertools
+import signal
+import sqlite3
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager
+from typing import Any, NamedTuple
+
+import pytest
+
+from tests.servers.databases import new_sqlite
+from tests.servers.harness import Server, serve, until
+from tests.servers.sockets import STATELESS, Socket
+
+
+class Way(NamedTuple):
+    """A server, and how it speaks WebSocket."""
+
+    kind: str
+    options: tuple[str, ...] = ()
+    denies: bool = True
+    """Can it send an HTTP answer in place of a socket?"""
+    private: bool = False
+    """Does it send no close codes but private ones?"""
+
+
+WAYS = {
+    "uvicorn": Way("uvicorn"),
+    "uvicorn-websockets": Way("uvicorn", ("--ws", "websockets")),
+    "uvicorn-wsproto": Way("uvicorn", ("--ws", "wsproto")),
+    "daphne": Way("daphne", denies=False, private=True),
+    "granian": Way("granian"),
+    "hypercorn": Way("hypercorn"),
+    "gunicorn": Way("gunicorn"),
+}
+SETTINGS = {"MCP": {"AUTH": "tests.servers.site.people.anyone", "LIMITS": {"BODY": 1 << 16, "KEEP_ALIVE": 1}}}
+TOKEN = {"Authorization": "Bearer ann"}
+NOTICED_WITHIN = 1.0
+"""Seconds from the client's leaving to the end of its call."""
+_tags = map("socket-{}".format, itertools.count())
+Start = Callable[[str], Server]
+
+
+@contextmanager
+def served(way: Way) -> Iterator[Server]:
+    """A server in a process of its own.
+
+    Its file is in WAL mode already. `init_command` would say so again on each connection: a statement that writes until
+    its cursor is freed. The probe, which lists all objects of the process, may hold that one for so long that the
+    connection does not commit.
+    """
+    with new_sqlite() as database:
+        options = {name: value for name, value in database["OPTIONS"].items() if name != "init_command"}
+        given = {**database, "OPTIONS": options}
+        with serve(way.kind, settings=SETTINGS, options=way.options, database=given) as server:
+            yield server
+
+
+@pytest.fixture(scope="module")
+def start() -> Iterator[Start]:
+    """The servers of these tests, started when first asked for."""
+    with ExitStack() as stack:
+        running: dict[str, Server] = {}
+
+        def start(name: str) -> Server:
+            if name not in running:
+                way = WAYS[name]
+                running[name] = stack.enter_context(served(way))
+            return running[name]
+
+        yield start
+
+
+@pytest.fixture(params=WAYS)
+def way(request: pytest.FixtureRequest) -> Way:
+    """Every server, and every way that one has."""
+    return WAYS[request.param]
+
+
+@pytest.fixture
+def server(request: pytest.FixtureRequest, start: Start, way: Way) -> Iterator[Server]:
+    """Its process, where afterwards nothing runs, nothing is left of any socket, and nothing went wrong."""
+    server = start(next(name for name, known in WAYS.items() if known is way))
+    yield server
+    server.settle()
+    until(lambda: not server.probe()["listening"], otherwise=server.probe)
+    until(lambda: not live_sessions(server), otherwise=lambda: live_sessions(server))
+    left = [name for name in server.probe()["tasks"] if "transports" in name]
+    assert not left
+
+
+def live_sessions(server: Server) -> int:
+    """Sessions in the database that have not ended."""
+    with closing(sqlite3.connect(server.database["NAME"])) as connection:
+        statement = "SELECT count(*) FROM mcp_django_session WHERE terminated_at IS NULL"
+        count: int = connection.execute(statement).fetchone()[0]
+    return count
+
+
+def opened(server: Server, *, session: bool = False) -> Socket:
+    socket = Socket(server.port, headers=TOKEN)
+    assert socket.status == 101
+    if session:
+        socket.initialize()
+    return socket
+
+
+def refused(server: Server, *args: Any, **kwargs: Any) -> Socket:
+    with Socket(server.port, *args, **kwargs) as socket:
+        return socket
+
+
+def test_who_gets_no_socket_is_told_why_where_the_server_can(server: Server, way: Way) -> None:
+    no_token = refused(server)
+    bad_origin = refused(server, headers={**TOKEN, "Origin": "http://evil.example"})
+    subprotocol = refused(server, headers=TOKEN, subprotocols=["other"])
+    two_tokens = refused(server, headers=TOKEN, subprotocols=["mcp", "mcp.bearer.bob"])
+    elsewhere = refused(server, "/elsewhere", headers=TOKEN)
+    found = [socket.status for socket in (no_token, bad_origin, subprotocol, two_tokens, elsewhere)]
+    assert found == ([401, 403, 400, 400, 404] if way.denies else [403] * 5)
+    if way.denies:
+        assert (no_token.header("WWW-Authenticate") or "").startswith("Bearer ")
+        assert b'"mcp"' in bytes(subprotocol.response.body or b"")
+
+
+def test_a_socket_is_opened_with_either_form_of_token(server: Server) -> None:
+    with Socket(server.port, headers=TOKEN) as socket:
+        assert (socket.status, socket.header("Sec-WebSocket-Protocol")) == (101, None)
+        assert socket.value("fast", {"number": 1}) == 1
+    with Socket(server.port, "/mcp/ws/", subprotocols=["mcp", "mcp.bearer.ann"]) as socket:
+        assert (socket.status, socket.header("Sec-WebSocket-Protocol")) == (101, "mcp")
+        assert "ann" not in str(socket.response.headers)
+        assert socket.value("fast", {"number": 2}) == 2
+
+
+def test_both_eras_are_spoken_and_messages_keep_their_order(server: Server) -> None:
+    with opened(server) as socket:
+        assert socket.initialize()["result"]["serverInfo"]["name"] == "django"
+        assert socket.value("echo_sql", {"number": 5}) == 5
+        socket.revision = STATELESS
+        tag = next(_tags)
+        id = socket.call("tick", {"tag": tag, "times": 20, "pause": 0})
+        said = [socket.message()["params"]["progress"] for _ in range(20)]
+        assert said == list(range(20))
+        assert socket.message()["id"] == id
+
+
+def test_a_cancellation_overtakes_a_long_call(server: Server) -> None:
+    with opened(server) as socket:
+        for tool, event in (("wait", "cancelled"), ("sql", "sql-ended")):
+            tag = next(_tags)
+            id = socket.call(tool, {"tag": tag})
+            server.event(tag, "started" if tool == "wait" else "sql-running")
+            at = time.monotonic()
+            socket.notify("notifications/cancelled", requestId=id)
+            assert server.event(tag, event)["at"] - at < NOTICED_WITHIN
+        assert socket.value("fast", {"number": 3}) == 3  # and nothing was said of the others
+
+
+@pytest.mark.parametrize(
+    ("tool", "how"),
+    [("wait", "close"), ("wait", "reset"), ("poll", "hang up"), ("sql", "close"), ("async_sql", "reset")],
+)
+def test_leaving_ends_calls_and_the_session(server: Server, tool: str, how: str) -> None:
+    socket = opened(server, session=True)
+    tag = next(_tags)
+    socket.call(tool, {"tag": tag})
+    server.event(tag, "sql-running" if "sql" in tool else "started")
+    left = socket.leave(close=how == "close", reset=how == "reset")
+    ended = {"wait": "cancelled", "poll": "noticed"}.get(tool, "sql-ended")
+    assert server.event(tag, ended)["at"] - left < NOTICED_WITHIN
+
+
+def test_a_binary_frame_and_one_that_is_too_large_close_the_socket(server: Server, way: Way) -> None:
+    with opened(server, session=True) as socket:
+        tag = next(_tags)
+        socket.call("wait", {"tag": tag})
+        server.event(tag, "started")
+        socket.binary(b"{}")
+        assert (socket.closed() or (0,))[0] == (4003 if way.private else 1003)
+        assert server.event(tag, "cancelled")
+    with opened(server) as socket:
+        socket.text('"' + "x" * (1 << 16) + '"')
+        assert (socket.closed() or (0,))[0] == (4009 if way.private else 1009)
+
+
+def test_a_thousand_frames_at_once_are_answered_and_hold_up_nobody(server: Server) -> None:
+    with opened(server) as busy, opened(server) as other:
+        first = [busy.request("tools/list") for _ in range(1000)]
+        assert other.value("fast", {"number": 4}) == 4
+        assert [busy.message()["id"] for _ in range(1000)] == first
+
+
+@pytest.mark.parametrize("name", ["uvicorn", "uvicorn-wsproto", "daphne", "granian", "hypercorn", "gunicorn"])
+def test_a_server_that_shuts_down_lets_calls_end_and_closes_sockets(name: str) -> None:
+    way = WAYS[name]
+    with served(way) as server:
+        with opened(server, session=True) as idle, opened(server, session=True) as busy:
+            id = busy.call("wait", {"tag": "last", "seconds": 0.3})
+            server.event("last", "started")
+            server.process.send_signal(signal.SIGTERM)
+            said = None if name == "granian" else busy.message()["id"]
+            if name == "hypercorn" and sys.version_info >= (3, 12):
+                # Its `Server.wait_closed()` waits there for the clients to leave (hypercorn/asyncio/run.py).
+                codes = None
+                for socket in (busy, idle):
+                    socket.leave(close=True)
+            else:
+                codes = [(socket.closed() or (None,))[0] for socket in (busy, idle)]
+            server.process.wait(20)
+        # Granian cuts a socket whose application is still running.
+        assert said == (None if name == "granian" else id)
+        assert server.event("last", "cancelled" if name == "granian" else "ended")
+        if name == "granian":
+            # Now and then an idle one, too, before it was told.
+            assert codes in ([None, 1001], [None, None])
+        else:
+            assert codes in (None, [4001] * 2 if way.private else [1001] * 2)
+        assert not live_sessions(server)
+        # Hypercorn cancels what is still open, and has asyncio log that.
+        assert name == "hypercorn" or not server.complaints()

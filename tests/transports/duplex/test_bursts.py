@@ -1,0 +1,35 @@
+"""More is said to a session at once than its stream holds."""
+
+import pytest
+from asgiref.sync import sync_to_async
+from django.db import transaction
+
+from mcp_django import broadcast
+from mcp_django.transports.duplex.terms import Ending, Terms
+from mcp_django.transports.http.endpoint import get_duplexes
+from tests.transports.duplex.conftest import ALICE
+from tests.transports.duplex.peer import Peer
+
+METHOD = "notifications/acme/row"
+
+
+@transaction.atomic
+def say(count: int) -> None:
+    for number in range(count):
+        broadcast(METHOD, {"number": number})
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("events", [3, 1000])
+async def test_a_client_that_reads_hears_all_of_it_once_and_in_order(settings, events):
+    settings.MCP = {**settings.MCP, "LIMITS": {"EVENTS": events}}
+    client = Peer(get_duplexes("default").open(ALICE, Terms()))
+    try:
+        await client.initialize()
+        count = 2 * events + 1
+        await sync_to_async(say)(count)
+        assert [(await client.next())["params"]["number"] for _ in range(count)] == list(range(count))
+        assert client.duplex.ending is None
+    finally:
+        await client.duplex.close()
+    assert client.duplex.ending is Ending.GONE

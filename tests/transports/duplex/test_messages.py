@@ -1,0 +1,305 @@
+"""A channel: messages come in one by one, whatever goes out shares the way back."""
+
+import asyncio
+
+import pytest
+from asgiref.sync import sync_to_async
+
+from mcp_django.models import EndReason, Session, StreamEvent
+from mcp_django.protocol.revisions import Era
+from mcp_django.transports.duplex.terms import Ending
+from mcp_django.wiring import lifecycle
+from tests.transports.duplex.conftest import ALICE
+from tests.transports.duplex.peer import HANDSHAKE, PATIENCE, call, live_sessions
+
+
+async def test_a_request_of_the_stateless_era_is_answered(peer):
+    async with peer() as client:
+        await client.modern(1, "tools/call", **call("add", a=2, b=3))
+        assert (await client.next())["result"]["structuredContent"] == {"result": 5}
+        assert await live_sessions() == 0
+
+
+async def test_initialize_opens_the_one_session_and_the_end_of_the_channel_ends_it(peer):
+    async with peer() as client:
+        await client.initialize()
+        assert await live_sessions() == 1
+        await client.legacy(1, "tools/call", **call("add", a=2, b=3))
+        assert (await client.next())["result"]["structuredContent"] == {"result": 5}
+        await client.legacy(2, "initialize", protocolVersion=HANDSHAKE, capabilities={}, clientInfo={})
+        assert "already" in (await client.next())["error"]["message"]
+    assert await live_sessions() == 0
+    assert (await Session.objects.aget()).end_reason == EndReason.CLOSED
+
+
+async def test_what_is_sent_on_without_waiting_for_the_session_waits_for_it(peer):
+    async with peer() as client:
+        hello = {"protocolVersion": HANDSHAKE, "capabilities": {}, "clientInfo": {"name": "tests", "version": "1"}}
+        await client.legacy(0, "initialize", **hello)
+        await client.notify("notifications/initialized")
+        await client.legacy(1, "tools/call", **call("add", a=2, b=3))
+        await client.legacy(2, "initialize", **hello)
+        answers = {answer["id"]: answer for answer in [await client.next() for _ in range(3)]}
+        assert answers[0]["result"]["protocolVersion"] == HANDSHAKE
+        assert answers[1]["result"]["structuredContent"] == {"result": 5}
+        assert "already" in answers[2]["error"]["message"]
+        assert client.duplex.session.initialized
+
+
+async def test_both_eras_interleave_on_one_channel(peer):
+    async with peer() as client:
+        await client.initialize()
+        await client.modern(1, "tools/call", **call("add", a=1, b=1))
+        first = await client.next()
+        await client.legacy(2, "tools/call", **call("add", a=1, b=1))
+        second = await client.next()
+        assert "resultType" in first["result"]
+        assert "resultType" not in second["result"]
+
+
+@pytest.mark.parametrize("era", ["modern", "legacy"])
+async def test_a_cancellation_overtakes_the_call_and_nothing_more_is_said_of_it(peer, stage, era):
+    async with peer() as client:
+        await client.initialize()
+        send = getattr(client, era)
+        await send(7, "tools/call", **call("wait"))
+        await stage.begun.wait()
+        await client.notify("notifications/cancelled", requestId=7)
+        await asyncio.wait_for(stage.cancelled.wait(), PATIENCE)
+        await send(8, "tools/call", **call("add", a=0, b=0))
+        assert (await client.next())["id"] == 8
+
+
+async def test_a_stateless_call_can_be_taken_back_without_a_session(peer, stage):
+    async with peer() as client:
+        await client.modern(7, "tools/call", **call("wait"))
+        await stage.begun.wait()
+        await client.notify("notifications/cancelled", requestId=7)
+        await asyncio.wait_for(stage.cancelled.wait(), PATIENCE)
+
+
+async def test_the_end_of_the_channel_cancels_its_calls(peer, stage):
+    async with peer() as client:
+        await client.initialize()
+        await client.legacy(7, "tools/call", **call("wait"))
+        await stage.begun.wait()
+    await asyncio.wait_for(stage.cancelled.wait(), PATIENCE)
+
+
+async def test_a_question_goes_out_and_its_answer_comes_in_on_the_channel(peer):
+    async with peer() as client:
+        await client.initialize(elicitation={"form": {}})
+        await client.legacy(1, "tools/call", **call("confirm"))
+        asked = await client.next()
+        assert asked["method"] == "elicitation/create"
+        result = {"action": "accept", "content": {"value": True}}
+        await client.send({"jsonrpc": "2.0", "id": asked["id"], "result": result})
+        assert (await client.next())["result"]["content"][0]["text"] == "accept"
+
+
+async def test_a_question_is_taken_back_when_its_call_is(peer):
+    async with peer() as client:
+        await client.initialize(elicitation={"form": {}})
+        await client.legacy(1, "tools/call", **call("confirm"))
+        asked = await client.next()
+        await client.notify("notifications/cancelled", requestId=1)
+        taken_back = await client.next()
+        assert taken_back["method"] == "notifications/cancelled"
+        assert taken_back["params"]["requestId"] == asked["id"]
+
+
+async def test_an_id_that_is_in_use_is_refused_whatever_its_era(peer, stage):
+    async with peer() as client:
+        await client.initialize()
+        await client.legacy(7, "tools/call", **call("wait"))
+        await stage.begun.wait()
+        await client.modern(7, "tools/call", **call("wait"))
+        refused = await client.next()
+        assert refused["error"]["message"] == "A request with this id is still running"
+        stage.go.set()
+        assert (await client.next())["result"]["content"][0]["text"] == "done"
+
+
+async def test_over_the_limit_of_calls_the_answer_comes_at_once(peer, stage, settings):
+    settings.MCP = {"LIMITS": {"IN_FLIGHT": 2}}
+    async with peer() as client:
+        for id in (1, 2, 3):
+            await client.modern(id, "tools/call", **call("wait"))
+        refused = await client.next()
+        assert refused["id"] == 3
+        assert "2 calls at once" in refused["error"]["message"]
+        stage.go.set()
+        assert {(await client.next())["id"], (await client.next())["id"]} == {1, 2}
+
+
+@pytest.mark.parametrize("message", [b"{", b"\xff", b"[]", b"3", b'{"jsonrpc": "2.0", "id": 1}', b"[[[[" * 100])
+async def test_garbage_is_answered_with_an_error(peer, message):
+    async with peer() as client:
+        await client.send(message)
+        assert (await client.next())["error"]["code"] in (-32700, -32600)
+
+
+async def test_a_message_over_the_limit_is_answered_with_an_error(peer, settings):
+    settings.MCP = {"LIMITS": {"BODY": 100}}
+    async with peer() as client:
+        await client.send(b" " * 101)
+        assert "100 bytes" in (await client.next())["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    "aside",
+    [
+        {"jsonrpc": "2.0", "method": "notifications/initialized"},
+        {"jsonrpc": "2.0", "method": "notifications/unheard-of", "params": {}},
+        {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": [1]}},
+        {"jsonrpc": "2.0", "id": "never-asked", "result": {}},
+        {"jsonrpc": "2.0", "id": 4, "error": {"code": 1, "message": "no"}},
+    ],
+)
+async def test_what_is_no_request_gets_no_answer(peer, aside):
+    async with peer() as client:
+        await client.send(aside)
+        await client.modern("next", "server/discover")
+        assert (await client.next())["id"] == "next"
+
+
+async def test_a_handler_waits_for_a_client_that_reads_slowly_and_loses_nothing(peer, stage):
+    async with peer() as client:
+        await client.initialize()
+        await client.legacy(1, "tools/call", **call("flood", messages=500))
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert not stage.begun.is_set()
+        heard = [await client.next() for _ in range(501)]
+        assert [m.get("method") for m in heard[:-1]] == ["notifications/message"] * 500
+        assert heard[-1]["id"] == 1
+
+
+async def test_a_client_that_reads_nothing_is_behind_in_the_end(peer, settings):
+    settings.MCP = {"LIMITS": {"UNSENT_WAIT": 0.05}}
+    async with peer() as client:
+        await client.initialize()
+        await client.legacy(1, "tools/call", **call("flood", messages=500))
+        over = asyncio.Event()
+        client.duplex.on_end = over.set
+        await asyncio.wait_for(over.wait(), PATIENCE)
+        assert client.duplex.ending is Ending.BEHIND
+        assert await client.rest() == []
+
+
+async def test_a_thousand_pings_in_one_go_are_answered_one_by_one(peer):
+    async with peer() as client:
+
+        async def ask() -> None:
+            for id in range(1000):
+                await client.legacy(id, "ping")
+
+        asking = asyncio.ensure_future(ask())
+        assert [(await client.next())["id"] for _ in range(1000)] == list(range(1000))
+        await asking
+
+
+@pytest.mark.parametrize("message", [b"{", b"[]", b'{"jsonrpc": "2.0", "id": 1, "method": "ping"}'])
+async def test_a_client_that_does_not_read_is_not_answered_without_end(peer, settings, message):
+    settings.MCP = {"LIMITS": {"UNSENT": 5, "UNSENT_WAIT": 0.05}}
+    async with peer() as client:
+        for _ in range(20):
+            await client.send(message)
+        assert client.duplex.ending is Ending.BEHIND
+
+
+async def test_a_stream_of_changes_ends_with_the_result_and_a_cancellation_when_the_server_does(peer, server):
+    async with peer() as client:
+        await client.modern("l", "subscriptions/listen", notifications={"toolsListChanged": True})
+        assert (await client.next())["method"] == "notifications/subscriptions/acknowledged"
+        client.duplex.end(Ending.CLOSING)
+        result, cancelled = await client.rest()
+        assert result["id"] == "l"
+        assert (cancelled["method"], cancelled["params"]["requestId"]) == ("notifications/cancelled", "l")
+        assert client.duplex.ending is Ending.CLOSING
+
+
+async def test_a_stream_of_changes_can_be_taken_back(peer, server):
+    async with peer() as client:
+        await client.modern("l", "subscriptions/listen", notifications={"toolsListChanged": True})
+        await client.next()
+        await client.notify("notifications/cancelled", requestId="l")
+        await client.modern("l", "subscriptions/listen", notifications={"toolsListChanged": True})
+        assert (await client.next())["method"] == "notifications/subscriptions/acknowledged"
+
+
+async def test_what_runs_is_answered_before_the_server_leaves(peer, stage):
+    async with peer() as client:
+        await client.modern(1, "tools/call", **call("wait"))
+        await stage.begun.wait()
+        client.duplex.end(Ending.CLOSING)
+        await client.modern(2, "tools/call", **call("add", a=1, b=1))
+        assert "shutting down" in (await client.next())["error"]["message"]
+        stage.go.set()
+        (last,) = await client.rest()
+        assert last["id"] == 1
+
+
+async def test_a_call_that_outlasts_the_grace_is_told_so(peer, stage, settings):
+    settings.MCP = {"LIMITS": {"SHUTDOWN_GRACE": 0.05}}
+    async with peer() as client:
+        await client.modern(1, "tools/call", **call("wait"))
+        await stage.begun.wait()
+        closing = asyncio.ensure_future(lifecycle().close())
+        (last,) = await client.rest()
+        assert (last["id"], last["error"]["message"]) == (1, "The server is shutting down")
+        await client.duplex.close()
+        await closing
+
+
+async def test_only_the_eras_of_the_terms_are_spoken(peer):
+    async with peer(eras=frozenset({Era.HANDSHAKE})) as client:
+        await client.modern(1, "tools/list")
+        refused = await client.next()
+        assert (refused["id"], refused["error"]["code"]) == (1, -32022)
+        assert HANDSHAKE in refused["error"]["data"]["supported"]
+
+
+async def test_a_session_that_an_operator_ends_ends_its_channel(peer):
+    async with peer() as client:
+        await client.initialize()
+
+        await sync_to_async(Session.objects.all().end)("by an operator")
+        assert await client.rest() == []
+        assert client.duplex.ending is Ending.OVER
+
+
+async def test_the_key_of_a_session_is_nobody_s(peer, server):
+    async with peer() as client:
+        await client.initialize(elicitation={"form": {}})
+        await client.legacy(1, "tools/call", **call("confirm"))
+        said = [await client.next()]
+        key, row = client.duplex.session.key, await Session.objects.aget()
+        logged = [event.payload async for event in StreamEvent.objects.all()]
+        told = [said, logged, vars(row), client.duplex.session]
+        assert not any(key in str(one) for one in told)
+        for guess in (row.key_hash, row.key_prefix, str(row.pk)):
+            assert await server.sessions.load(guess, ALICE.key) is None
+
+
+@pytest.mark.parametrize("turns", range(6))
+async def test_a_client_that_leaves_while_its_session_is_opened_leaves_no_session(peer, turns):
+    async with peer() as client:
+        info = {"name": "tests", "version": "1"}
+        await client.legacy(1, "initialize", protocolVersion=HANDSHAKE, capabilities={}, clientInfo=info)
+        for _ in range(turns):
+            await asyncio.sleep(0)
+    async with asyncio.timeout(PATIENCE):
+        while lifecycle().flights or await live_sessions():
+            await asyncio.sleep(0.01)
+
+
+async def test_a_batch_that_has_not_begun_ends_with_the_channel(peer, stage):
+    async with peer() as client:
+        await client.initialize("2025-03-26")
+        waits = [{"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": call("wait")} for id in (1, 2)]
+        await client.send(waits)
+        client.duplex.end(Ending.GONE)
+    for _ in range(20):  # turns of the loop, in which it would begin
+        await asyncio.sleep(0)
+    assert not stage.begun.is_set() or stage.cancelled.is_set()

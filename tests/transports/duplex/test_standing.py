@@ -1,0 +1,158 @@
+"""Who is at the other end of a channel, for as long as it is open."""
+
+import asyncio
+from time import time
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from mcp_django.auth.principal import Principal
+from mcp_django.protocol.errors import TransportRefusal
+from mcp_django.server.ports import Overloaded
+from mcp_django.transports.duplex.terms import Ending, Terms
+from mcp_django.transports.http.endpoint import build_duplexes
+from tests.transports.duplex.conftest import ALICE
+from tests.transports.duplex.peer import PATIENCE, Peer, call
+
+
+class Credentials:
+    """A credential that stands for `now`: a principal, or a refusal."""
+
+    def __init__(self) -> None:
+        self.now: Any = ALICE
+
+    def known(self) -> Principal | None:
+        return self.now if self.now is ALICE else None
+
+    async def verify(self) -> Principal:
+        if isinstance(self.now, Exception):
+            raise self.now
+        return self.now
+
+
+def alice(**given: Any) -> Principal:
+    return Principal(issuer="tests", subject="alice", **given)
+
+
+@pytest.mark.parametrize(
+    ("now", "ending"),
+    [
+        (TransportRefusal(401), Ending.REVOKED),
+        (alice(scopes=frozenset()), Ending.FORBIDDEN),
+        (Principal(issuer="tests", subject="bob", scopes=frozenset({"read"})), Ending.REVOKED),
+    ],
+)
+async def test_a_credential_that_is_good_for_less_ends_the_channel_with_the_next_message(peer, now, ending):
+    credential = Credentials()
+    async with peer(credential=credential) as client:
+        await client.modern(1, "tools/call", **call("add", a=1, b=1))
+        assert (await client.next())["id"] == 1
+        credential.now = now
+        await client.modern(2, "tools/call", **call("add", a=1, b=1))
+        assert await client.rest() == []
+        assert client.duplex.ending is ending
+
+
+async def test_a_running_call_ends_with_the_credential(peer, stage):
+    credential = Credentials()
+    async with peer(credential=credential) as client:
+        await client.modern(1, "tools/call", **call("wait"))
+        await stage.begun.wait()
+        credential.now = TransportRefusal(401)
+        assert client.duplex.verify is not None
+        await client.duplex.verify()
+        await asyncio.wait_for(stage.cancelled.wait(), PATIENCE)
+        assert client.duplex.ending is Ending.REVOKED
+
+
+async def test_a_channel_goes_on_while_nobody_can_verify_and_its_requests_are_refused(peer):
+    credential = Credentials()
+    async with peer(credential=credential) as client:
+        credential.now = TransportRefusal(503)
+        await client.modern(1, "tools/list")
+        refused = await client.next()
+        assert (refused["id"], refused["error"]["code"]) == (1, -32603)
+        assert client.duplex.verify is not None
+        await client.duplex.verify()
+        credential.now = ALICE
+        await client.modern(2, "tools/list")
+        assert (await client.next())["result"]["tools"]
+
+
+async def test_what_is_granted_later_counts_for_later_calls(peer):
+    credential = Credentials()
+    async with peer(credential=credential) as client:
+        credential.now = alice(scopes=frozenset({"read", "write"}))
+        await client.modern(1, "tools/call", **call("scopes"))
+        assert (await client.next())["result"]["structuredContent"] == {"result": ["read", "write"]}
+
+
+async def test_each_call_has_a_request_of_its_own_with_the_user_as_verified_last(peer):
+    credential = Credentials()
+
+    def make_request(principal: Principal) -> Any:
+        return SimpleNamespace(user=str(principal.user), notes=[])
+
+    async with peer(credential=credential, make_request=make_request) as client:
+        for id, user in enumerate(("before", "after")):
+            credential.now = alice(user=user, scopes=ALICE.scopes)
+            await client.modern(id, "tools/call", **call("note"))
+            assert (await client.next())["result"]["structuredContent"] == {"result": [user]}
+
+
+async def test_a_channel_ends_in_the_moment_in_which_its_credential_expires(server):
+    duplex = build_duplexes(server).open(alice(expires_at=time() + 0.05), Terms(credential=Credentials()))
+    client = Peer(duplex)
+    try:
+        assert await client.rest() == []
+        assert duplex.ending is Ending.REVOKED
+    finally:
+        await duplex.close()
+
+
+async def test_an_owner_has_so_many_channels(server, settings):
+    settings.MCP = {"LIMITS": {"LISTENS_PER_OWNER": 1}}
+    duplexes = build_duplexes(server)
+    first = duplexes.open(ALICE)
+    with pytest.raises(Overloaded):
+        duplexes.open(ALICE)
+    await first.close()
+    await duplexes.open(ALICE).close()
+
+
+async def test_a_silent_client_of_a_session_is_asked_whether_it_is_there(peer, settings):
+    settings.MCP = {"LIMITS": {"PING": 0.05, "KEEP_ALIVE": 0.05}}
+    async with peer(pings=True) as client:
+        await client.initialize()
+        for _ in range(3):
+            ping = await client.next()
+            assert ping["method"] == "ping"
+            await client.send({"jsonrpc": "2.0", "id": ping["id"], "result": {}})
+        assert client.duplex.ending is None
+
+
+async def test_a_client_that_does_not_answer_a_ping_counts_as_gone(peer, settings, stage):
+    settings.MCP = {"LIMITS": {"PING": 0.4, "KEEP_ALIVE": 0.1}}
+    async with peer(pings=True) as client:
+        await client.initialize()
+        await client.legacy(1, "tools/call", **call("wait"))
+        await client.rest()
+        assert client.duplex.ending is Ending.DEAD
+        await asyncio.wait_for(stage.cancelled.wait(), PATIENCE)
+
+
+async def test_a_client_without_a_session_is_never_asked(peer, settings):
+    settings.MCP = {"LIMITS": {"PING": 0.01, "KEEP_ALIVE": 0.01}}
+    async with peer(pings=True) as client:
+        looked = asyncio.Event()
+        look = client.duplex.look
+
+        def counted(patience: float) -> None:
+            look(patience)
+            looked.set()
+
+        client.duplex.look = counted
+        await asyncio.wait_for(looked.wait(), PATIENCE)
+        await client.modern(1, "server/discover")
+        assert (await client.next())["id"] == 1

@@ -1,0 +1,165 @@
+"""What waits because the client does not read, or its session is being opened."""
+
+import asyncio
+import json
+from collections.abc import Coroutine
+from typing import Any
+
+import pytest
+
+from mcp_django import Server
+from mcp_django.server.call import Call
+from mcp_django.transports.duplex.read_ahead import ReadAhead
+from mcp_django.transports.duplex.terms import Ending
+from mcp_django.transports.http.endpoint import build_duplexes
+from mcp_django.wiring import ports
+from tests.transports.duplex.conftest import ALICE
+from tests.transports.duplex.peer import HANDSHAKE, Peer, call, live_sessions
+
+HELLO = {"protocolVersion": HANDSHAKE, "capabilities": {}, "clientInfo": {"name": "tests", "version": "1"}}
+
+
+@pytest.fixture(autouse=True)
+def _room_for_two(settings: Any) -> None:
+    settings.MCP = {"LIMITS": {"UNSENT": 2}}
+
+
+async def fill(client: Peer) -> None:
+    """Have as much unread as the channel takes."""
+    for id in ("a", "b"):
+        await client.legacy(id, "ping")
+    assert not client.duplex.has_room()
+
+
+def begin(*sending: Coroutine[Any, Any, None]) -> list["asyncio.Task[None]"]:
+    """Send side by side, as transports do while the client does not read."""
+    return [asyncio.ensure_future(one) for one in sending]
+
+
+async def answers(client: Peer, *ids: Any) -> dict[Any, Any]:
+    """The answers to these requests, which are all that is sent."""
+    found = [await client.next() for _ in range(len(ids) + 2)]
+    assert {answer["id"] for answer in found} == {"a", "b", *ids}
+    return {answer["id"]: answer for answer in found}
+
+
+async def test_of_two_openings_that_wait_one_opens_the_session(peer):
+    async with peer() as client:
+        await fill(client)
+        sending = begin(client.legacy(1, "initialize", **HELLO), client.legacy(2, "initialize", **HELLO))
+        await asyncio.sleep(0)
+        found = await answers(client, 1, 2)
+        await asyncio.gather(*sending)
+        assert found[1]["result"]["protocolVersion"] == HANDSHAKE
+        assert "already" in found[2]["error"]["message"]
+        assert await live_sessions() == 1
+    assert await live_sessions() == 0
+
+
+async def test_what_waits_behind_an_opening_that_waits_is_in_its_session(peer):
+    async with peer() as client:
+        await fill(client)
+        sending = begin(
+            client.legacy(1, "initialize", **HELLO), client.legacy(2, "tools/call", **call("add", a=1, b=1))
+        )
+        await asyncio.sleep(0)
+        found = await answers(client, 1, 2)
+        await asyncio.gather(*sending)
+        assert found[2]["result"]["structuredContent"] == {"result": 2}
+
+
+async def test_a_batch_that_is_sent_on_without_waiting_for_the_session_is_in_it(peer):
+    async with peer() as client:
+        await client.legacy(1, "initialize", **{**HELLO, "protocolVersion": "2025-03-26"})
+        await client.send([{"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": call("add", a=1, b=1)}])
+        assert (await client.next())["id"] == 1
+        (answer,) = await client.next()
+        assert answer["result"]["content"][0]["text"] == "2"
+
+
+@pytest.mark.parametrize("era", ["modern", "legacy"])
+async def test_a_request_that_waits_can_be_taken_back(peer, stage, era):
+    async with peer() as client:
+        await client.initialize()
+        await fill(client)
+        send = getattr(client, era)
+        sending = begin(send(7, "tools/call", **call("wait")), send(8, "tools/call", **call("add", a=1, b=1)))
+        await asyncio.sleep(0)
+        await client.notify("notifications/cancelled", requestId=7)
+        found = await answers(client, 8)
+        await asyncio.gather(*sending)
+        assert not stage.begun.is_set()
+        assert found[8]["result"]["structuredContent"] == {"result": 2}
+        await client.modern(7, "tools/call", **call("add", a=1, b=1))
+        assert (await client.next())["id"] == 7  # the id is free again
+
+
+async def test_a_channel_that_closes_does_not_wait_for_what_was_taken_back(peer):
+    async with peer() as client:
+        await fill(client)
+        sending = begin(client.modern(7, "tools/call", **call("wait")))
+        await asyncio.sleep(0)
+        client.duplex.end(Ending.CLOSING)
+        await client.notify("notifications/cancelled", requestId=7)
+        assert {answer["id"] for answer in await client.rest()} == {"a", "b"}
+        await asyncio.gather(*sending)
+        assert client.duplex.ending is Ending.CLOSING
+
+
+async def test_what_comes_when_there_is_room_again_does_not_overtake_what_waits(peer):
+    async with peer() as client:
+        await fill(client)
+        ahead = ReadAhead(client.duplex, 1000)
+        for id in range(3):
+            await ahead.take(ping(id))
+        await asyncio.sleep(0)
+        client.waiting += map(json.loads, await client.duplex.read(1))
+        await ahead.take(ping(3))  # those before are free to go on, and have not done so yet
+        assert [(await client.next())["id"] for _ in range(6)] == ["a", "b", 0, 1, 2, 3]
+
+
+async def test_large_messages_are_not_read_ahead_without_end(peer):
+    async with peer() as client:
+        await fill(client)
+        ahead = ReadAhead(client.duplex, 1000)
+        taken: list[int] = []
+
+        async def read() -> None:
+            for id in range(5):
+                await ahead.take(ping(id, bytes=900))
+                taken.append(id)
+
+        reading = asyncio.ensure_future(read())
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert taken == [0, 1]
+        assert [(await client.next())["id"] for _ in range(7)] == ["a", "b", 0, 1, 2, 3, 4]
+        await reading
+
+
+async def test_notifications_that_take_time_are_not_acted_on_all_at_once(db, settings):
+    settings.MCP = {"LIMITS": {"IN_FLIGHT": 3}}
+    running: list[str] = []
+    go = asyncio.Event()
+
+    async def slow(call: Call, call_next: Any) -> Any:
+        running.append(call.method)
+        await go.wait()
+        return await call_next(call)
+
+    server = Server("slow", "1", alias="slow", middleware=[slow]).bind(ports("slow"))
+    client = Peer(build_duplexes(server).open(ALICE))
+    sending = begin(*(client.notify("notifications/progress", progressToken=1, progress=n) for n in range(10)))
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert len(running) == 3
+    go.set()
+    await asyncio.gather(*sending)
+    assert len(running) == 10
+    await client.duplex.close()
+
+
+def ping(id: int, bytes: int = 0) -> bytes:
+    """A request, with so many bytes and a few more."""
+    params = {"_meta": {"padding": "x" * bytes}}
+    return json.dumps({"jsonrpc": "2.0", "id": id, "method": "ping", "params": params}).encode()

@@ -1,0 +1,52 @@
+"""What the servers of these tests do."""
+
+import functools
+from typing import Any
+
+import mcp_django
+from mcp_django import Context
+from tests.interaction.stage import STAGE
+
+tool = functools.partial(mcp_django.tool, server="posts")
+
+
+@tool()
+async def add(a: int, b: int) -> int:
+    """Add two integers."""
+    return a + b
+
+
+@tool()
+async def wait() -> str:
+    """Wait at a gate."""
+    await STAGE.wait_at("wait")
+    return "waited"
+
+
+@tool()
+async def ask(ctx: Context) -> str:
+    """Ask for a colour."""
+    answer = await ctx.elicit("Which colour?", str)
+    return f"{answer.action}: {answer.data}"
+
+
+@tool()
+async def flood(ctx: Context, messages: int) -> str:
+    """Say more than anybody reads."""
+    for number in range(messages):
+        await ctx.info("x" * 1000)
+        STAGE.note("said" if number else "began")
+    return "flooded"
+
+
+@mcp_django.tool(server="rooms")
+async def whereabouts(ctx: Context) -> dict[str, Any]:
+    """Say what the request says."""
+    request = ctx.request
+    return {
+        "path": request.get_full_path(),
+        "method": request.method,
+        "kwargs": dict(ctx.kwargs),
+        "user": ctx.principal.subject,
+        "name": request.resolver_match.namespaces,
+    }

@@ -1,0 +1,303 @@
+"""HTTP+SSE as a client sees it, through both doors: the stream, and the messages that are POSTed to it."""
+
+import asyncio
+import json
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from asgiref.sync import sync_to_async
+
+from mcp_django.models import Session, StreamEvent
+from mcp_django.runtime.posts import Fate, Posts
+from mcp_django.transports.duplex.terms import Ending
+from mcp_django.transports.legacy_sse import Channel
+from mcp_django.wiring import listens, posts
+from tests.interaction.wire import App
+from tests.transports.legacy_sse.client import PATIENCE, Client, eventually
+
+PING = {"jsonrpc": "2.0", "id": 9, "method": "ping"}
+TOOLS = {"jsonrpc": "2.0", "id": 9, "method": "tools/list"}
+
+
+def nothing_is_open() -> bool:
+    return not len(listens()) and not posts().here()._streams
+
+
+async def flood(client: Client) -> None:
+    """Have more said than the client, which has stopped reading, leaves room for."""
+    assert client.stream is not None
+    client.stream.reading.clear()
+    (channel,) = posts().here()._streams.values()
+    assert isinstance(channel, Channel)
+    await client.send("tools/call", {"name": "flood", "arguments": {"messages": 50}})
+    duplex = channel._duplex
+    # The door is stuck with what it has, so that there is no room for good.
+    await eventually(lambda: duplex.ending is not None or (duplex._since is not None and not duplex.has_room()))
+
+
+async def test_a_client_connects_shakes_hands_and_calls(client: Client) -> None:
+    hello = await client.hello()
+    assert (hello["protocolVersion"], hello["serverInfo"]["name"]) == ("2025-11-25", "posts")
+    assert await client.tool("add", a=2, b=3) == 5
+    await client.leave()
+
+
+async def test_the_first_event_is_the_endpoint_below_the_path_that_was_asked_for(client: Client) -> None:
+    uri = await client.open()
+    assert uri.startswith(f"{client.path}?session_id=")
+    assert client.stream is not None
+    assert client.stream.raw == f"event: endpoint\ndata: {uri}\n\n".encode()
+    await client.leave()
+
+
+async def test_a_stream_is_neither_kept_nor_buffered_nor_compressed_on_its_way(client: Client) -> None:
+    stream = client.get()
+    status, headers = await stream.head()
+    assert (status, headers["content-type"], headers["x-accel-buffering"]) == (200, "text/event-stream", "no")
+    assert headers["cache-control"].startswith("no-cache")
+    await stream.leave()
+
+
+@pytest.mark.parametrize("revision", ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"])
+async def test_every_revision_of_the_handshake_era_may_be_spoken(client: Client, revision: str) -> None:
+    await client.open()
+    params = {"protocolVersion": revision, "capabilities": {}, "clientInfo": {"name": "tests", "version": "1"}}
+    await client.post({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params})
+    assert client.stream is not None
+    event = await client.stream.event()
+    assert event is not None
+    assert json.loads(event.data)["result"]["protocolVersion"] == revision
+    await client.leave()
+
+
+async def test_a_question_is_asked_on_the_stream_and_answered_by_a_post(client: Client) -> None:
+    await client.hello({"elicitation": {}})
+    id = await client.send("tools/call", {"name": "ask", "arguments": {}})
+    question = await client.message()
+    assert question["method"] == "elicitation/create"
+    answer = {"action": "accept", "content": {"value": "red"}}
+    name = next(iter(question["params"]["requestedSchema"]["properties"]))
+    answer["content"] = {name: "red"}
+    assert (await client.post({"jsonrpc": "2.0", "id": question["id"], "result": answer})).status == 202
+    final = await client.message()
+    assert (final["id"], final["result"]["structuredContent"]) == (id, {"result": "accept: red"})
+    await client.leave()
+
+
+async def test_a_cancellation_overtakes_the_call(client: Client, stage: Any) -> None:
+    await client.hello()
+    id = await client.send("tools/call", {"name": "wait", "arguments": {}})
+    await stage.until("wait reached")
+    await client.post({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": id}})
+    await stage.until("wait cancelled")
+    assert await client.tool("add", a=1, b=1) == 2
+    await client.leave()
+
+
+async def test_the_end_of_the_stream_is_the_end_of_the_session_and_its_calls(client: Client, stage: Any) -> None:
+    await client.hello()
+    await client.send("tools/call", {"name": "wait", "arguments": {}})
+    await stage.until("wait reached")
+    await client.leave()
+    await stage.until("wait cancelled")
+    await eventually(nothing_is_open)
+    row = await Session.objects.aget()
+    assert row.terminated_at is not None
+    reply = await client.post(PING)
+    assert (reply.status, reply.body) == (404, b"No such stream; open another one with GET.")
+
+
+async def test_a_client_that_leaves_before_it_shakes_hands_leaves_nothing(client: Client) -> None:
+    await client.open()
+    await client.leave()
+    await eventually(nothing_is_open)
+    assert not await Session.objects.aexists()
+
+
+async def test_no_row_is_written_for_a_post_that_comes_to_the_worker_of_the_stream(client: Client) -> None:
+    await client.hello()
+    before = await StreamEvent.objects.acount()
+    for _ in range(3):
+        assert await client.tool("add", a=1, b=1) == 2
+    assert await StreamEvent.objects.acount() == before
+    await client.leave()
+
+
+async def test_messages_of_the_stateless_era_are_told_where_they_belong(client: Client) -> None:
+    await client.hello()
+    meta = {"io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {}}
+    message = {"jsonrpc": "2.0", "id": 5, "method": "tools/list", "params": {"_meta": meta}}
+    assert (await client.post(message)).status == 202
+    assert client.stream is not None
+    event = await client.stream.event()
+    assert event is not None
+    error = json.loads(event.data)["error"]
+    assert error["code"] == -32022
+    assert "2025-11-25" in error["data"]["supported"]
+    await client.leave()
+
+
+async def test_a_silent_stream_is_kept_alive(client: Client, limits: Any) -> None:
+    limits(KEEP_ALIVE=0.01)
+    await client.open()
+    assert client.stream is not None
+    sent = await client.stream.next()
+    assert sent is not None
+    assert sent["body"] == b": keep-alive\n"
+    await client.leave()
+
+
+async def test_handlers_see_the_request_that_opened_the_stream(client: Client, prefix: str) -> None:
+    client.path = f"{prefix}/mcp/main/rooms/sse"
+    await client.hello(query_string=b"a=1")
+    assert await client.tool("whereabouts") == {
+        "path": f"{client.path}?a=1",
+        "method": "GET",
+        "kwargs": {"house": "main"},
+        "user": "alice",
+        "name": ["mcp_django"],
+    }
+    assert client.uri.startswith(f"{client.path}?session_id=")
+    await client.leave()
+
+
+async def test_with_a_slash_at_the_end_it_is_the_same(client: Client) -> None:
+    client.path += "/"
+    await client.hello()
+    assert client.uri.startswith(f"{client.path}?")
+    assert await client.tool("add", a=1, b=1) == 2
+    await client.leave()
+
+
+@pytest.mark.parametrize("server", ["modern", "streamable"])
+async def test_where_it_is_no_way_in_there_is_nothing(app: App, prefix: str, server: str) -> None:
+    reply = await Client(app, f"{prefix}/mcp/{server}/sse").get().reply()
+    assert reply.status == 404
+
+
+async def test_it_may_be_the_only_way_in(app: App, prefix: str) -> None:
+    client = Client(app, f"{prefix}/mcp/only/sse")
+    await client.hello()
+    await client.leave()
+    client.path = f"{prefix}/mcp/only"
+    assert (await client.post(TOOLS, uri=client.path)).status == 404
+
+
+async def test_a_client_that_reads_too_slowly_is_ended_and_its_stream_given_back(
+    client: Client, limits: Any, stage: Any
+) -> None:
+    limits(UNSENT=4, UNSENT_WAIT=0.1)
+    await client.hello()
+    await flood(client)
+    await eventually(nothing_is_open)
+    assert stage.counts["said"] < 50
+    assert (await client.post(PING)).status == 404
+    await client.leave()
+
+
+async def test_a_session_that_is_ended_ends_the_stream(client: Client) -> None:
+    await client.hello()
+    await sync_to_async(Session.objects.all().end)("by hand")
+    assert client.stream is not None
+    assert await client.stream.event() is None
+    await eventually(nothing_is_open)
+    assert (await client.post(PING)).status == 404
+
+
+async def test_a_stream_that_is_over_is_not_kept_for_a_client_that_does_not_read_its_rest(
+    client: Client, limits: Any
+) -> None:
+    limits(UNSENT=4)
+    await client.hello()
+    await flood(client)
+    (channel,) = posts().here()._streams.values()
+    assert isinstance(channel, Channel)
+    channel._patience = 0.05
+    channel._duplex.end(Ending.REVOKED)
+    assert len(listens()) == 1
+    await eventually(nothing_is_open)
+    await client.leave()
+
+
+async def test_much_is_sent_in_pieces_each_of_which_shows_that_the_client_reads() -> None:
+    waiting, moved = [b"x" * 30_000, b"y" * 30_000, b"z" * 30_000, b"!" * 100_000, b"last"], list[None]()
+
+    async def read(patience: float) -> list[bytes] | None:
+        messages = waiting[:]
+        waiting.clear()
+        return messages or None
+
+    duplex: Any = SimpleNamespace(on_end=None, ending=None, read=read, moved=lambda: moved.append(None))
+    channel, pieces = Channel(duplex, frozenset(), 60.0), list[bytes]()
+    while (piece := await channel.read(1.0)) is not None:
+        pieces.append(piece)
+    assert [piece.count(b"event: message") for piece in pieces] == [2, 1, 1, 1]
+    assert [piece[21:22] for piece in pieces] == [b"x", b"z", b"!", b"l"]
+    assert len(moved) == 3
+
+
+async def test_a_post_that_waits_for_a_client_which_does_not_read_is_answered_in_bounded_time(
+    client: Client, limits: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mcp_django.transports.legacy_sse.TAKE_WITHIN", 0.05)
+    limits(UNSENT=4)
+    await client.hello()
+    await flood(client)
+    reply = await client.post(TOOLS)
+    assert (reply.status, reply.headers["retry-after"]) == (503, "1")
+    assert "read" in reply.error["message"]
+    # It was not taken: when the client reads on there is no answer to it.
+    assert client.stream is not None
+    client.stream.reading.set()
+    while (message := await client.message()).get("id") is None:
+        pass
+    assert message["result"]["structuredContent"] == {"result": "flooded"}
+    assert await client.tool("add", a=1, b=1) == 2
+    assert 9 not in [message.get("id") for message in client.messages]
+    await client.leave()
+
+
+async def test_more_streams_than_allowed_are_refused_at_once(client: Client, limits: Any) -> None:
+    limits(LISTENS_PER_OWNER=1)
+    await client.open()
+    reply = await client.get().reply()
+    assert (reply.status, reply.headers["retry-after"]) == (429, "10")
+    await client.leave()
+
+
+async def test_a_post_whose_client_has_left_counts_until_its_message_is_taken(
+    client: Client, limits: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, go = asyncio.Event(), asyncio.Event()
+
+    async def post(*given: Any) -> Fate:
+        begun.set()
+        await go.wait()
+        return Fate.TAKEN
+
+    limits(IN_FLIGHT=1)
+    await client.open()
+    monkeypatch.setattr(Posts, "post", post)
+    leaving = client.begin_post(TOOLS)
+    await begun.wait()
+    leaving.task.cancel()  # as Django and daphne do
+    await asyncio.wait([leaving.task])
+    assert (await client.post(TOOLS)).status == 429
+    go.set()
+    async with asyncio.timeout(PATIENCE):
+        while (await client.post(TOOLS)).status != 202:
+            pass
+    await client.leave()
+
+
+async def test_more_posts_at_once_than_allowed_are_refused_at_once(
+    client: Client, limits: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mcp_django.transports.legacy_sse.TAKE_WITHIN", 0.2)
+    limits(UNSENT=4, IN_FLIGHT=3)
+    await client.hello()
+    await flood(client)
+    replies = await asyncio.gather(*(client.post(TOOLS) for _ in range(5)))
+    assert sorted(reply.status for reply in replies) == [429, 429, 503, 503, 503]
+    await client.leave()

@@ -1,0 +1,294 @@
+"""stdio in one process: a client with pipes, and the server beside it."""
+
+import asyncio
+import json
+import os
+import threading
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from django.test import override_settings
+
+from mcp_django import Context, Server
+from mcp_django.auth.principal import Principal
+from mcp_django.models import Session
+from mcp_django.transports.duplex.duplex import Duplex
+from mcp_django.transports.duplex.duplexes import Duplexes
+from mcp_django.transports.duplex.terms import Ending
+from mcp_django.transports.http.endpoint import build_duplexes
+from mcp_django.transports.lines import LineReader, LineWriter
+from mcp_django.transports.standard_streams import Streams
+from mcp_django.transports.stdio import Stdio
+from mcp_django.wiring import ports
+
+pytestmark = pytest.mark.django_db(transaction=True)
+STATELESS, HANDSHAKE = "2026-07-28", "2025-11-25"
+META = "io.modelcontextprotocol/"
+ALICE = Principal(issuer="tests", subject="alice")
+PATIENCE = 30.0
+
+
+class Client:
+    """The other ends of the pipes."""
+
+    def __init__(self, sink: int, source: int, serving: "asyncio.Task[Ending]") -> None:
+        self.writer, self.reader, self.serving = LineWriter(sink), LineReader(source, 1 << 24), serving
+        self.sink, self.waiting = sink, list[dict[str, Any]]()
+
+    async def send(self, message: Any) -> None:
+        await self.writer.write([message if isinstance(message, bytes) else json.dumps(message).encode()])
+
+    async def next(self) -> dict[str, Any]:
+        async with asyncio.timeout(PATIENCE):
+            while not self.waiting:
+                lines = await self.reader.read()
+                assert lines is not None, "the server has closed its side"
+                self.waiting += map(json.loads, lines)
+        return self.waiting.pop(0)
+
+    async def rest(self) -> list[dict[str, Any]]:
+        async with asyncio.timeout(PATIENCE):
+            while (lines := await self.reader.read()) is not None:
+                self.waiting += map(json.loads, lines)
+        return self.waiting
+
+    async def modern(self, id: Any, method: str, **params: Any) -> None:
+        meta = {META + "protocolVersion": STATELESS, META + "clientCapabilities": {}}
+        await self.send({"jsonrpc": "2.0", "id": id, "method": method, "params": {**params, "_meta": meta}})
+
+    async def flood(self) -> None:
+        meta = {META + "protocolVersion": STATELESS, META + "clientCapabilities": {}, "progressToken": 1}
+        params = {"name": "flood", "arguments": {}, "_meta": meta}
+        await self.send({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params})
+
+    async def initialize(self, **capabilities: Any) -> None:
+        info = {"name": "tests", "version": "1"}
+        params = {"protocolVersion": HANDSHAKE, "capabilities": capabilities, "clientInfo": info}
+        await self.send({"jsonrpc": "2.0", "id": "hello", "method": "initialize", "params": params})
+        assert (await self.next())["result"]["protocolVersion"] == HANDSHAKE
+        await self.send({"jsonrpc": "2.0", "method": "notifications/initialized"})
+
+    def close(self) -> None:
+        """Say nothing more."""
+        self.writer.close()
+
+
+class Stage:
+    """What handlers tell the test."""
+
+    def __init__(self) -> None:
+        self.begun, self.cancelled, self.go = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+
+@pytest.fixture
+def stage() -> Stage:
+    return Stage()
+
+
+@pytest.fixture
+def server(stage: Stage) -> Server:
+    server = Server("stdio", ports=ports())
+
+    @server.tool
+    async def wait(ctx: Context) -> str:
+        stage.begun.set()
+        try:
+            await stage.go.wait()
+        except asyncio.CancelledError:
+            stage.cancelled.set()
+            raise
+        return "waited"
+
+    @server.tool
+    async def echo(text: str) -> str:
+        return text
+
+    @server.tool
+    async def flood(ctx: Context) -> str:
+        stage.begun.set()
+        try:
+            for number in range(1000):
+                await ctx.report_progress(number, 1000, "x" * 1000)
+        except asyncio.CancelledError:
+            stage.cancelled.set()
+            raise
+        return "flooded"
+
+    @server.tool
+    async def greet(ctx: Context) -> str:
+        answer = await ctx.elicit("Who?", str)
+        return f"Hello, {answer.data}"
+
+    return server
+
+
+@pytest.fixture
+def _small() -> Iterator[None]:
+    """Limits that are reached soon."""
+    with override_settings(MCP={"AUTH": "none", "LIMITS": {"BODY": 1024, "UNSENT": 2, "UNSENT_WAIT": 0.2}}):
+        yield
+
+
+@asynccontextmanager
+async def connected(server: Server) -> AsyncIterator[Client]:
+    (theirs, sink), (source, ours) = os.pipe(), os.pipe()
+    stdio = Stdio(build_duplexes(server), Streams(theirs, ours))
+    serving = asyncio.create_task(stdio.serve(ALICE))
+    client = Client(sink, source, serving)
+    try:
+        async with asyncio.timeout(PATIENCE):
+            yield client
+    finally:
+        client.close()
+        serving.cancel()
+        await asyncio.wait([serving])
+        client.reader.close()
+
+
+async def test_both_eras_are_served_on_one_channel(server: Server) -> None:
+    async with connected(server) as client:
+        await client.modern(1, "tools/call", name="echo", arguments={"text": "ä\n\u2028"})
+        assert (await client.next())["result"]["content"][0]["text"] == "ä\n\u2028"
+        await client.initialize()
+        await client.send({"jsonrpc": "2.0", "id": 2, "method": "ping"})
+        assert await client.next() == {"jsonrpc": "2.0", "id": 2, "result": {}}
+        client.close()
+        assert await client.rest() == []
+        assert await client.serving is Ending.CLOSING
+    assert await Session.objects.filter(terminated_at=None).acount() == 0
+
+
+async def test_a_cancellation_overtakes_the_call(server: Server, stage: Stage) -> None:
+    async with connected(server) as client:
+        await client.modern(1, "tools/call", name="wait", arguments={})
+        await stage.begun.wait()
+        await client.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}})
+        await stage.cancelled.wait()
+        await client.modern(2, "tools/call", name="echo", arguments={"text": "on"})
+        assert (await client.next())["id"] == 2
+
+
+async def test_questions_go_out_and_answers_come_in(server: Server) -> None:
+    async with connected(server) as client:
+        await client.initialize(elicitation={})
+        params = {"name": "greet", "arguments": {}}
+        await client.send({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params})
+        question = await client.next()
+        assert question["method"] == "elicitation/create"
+        content = dict.fromkeys(question["params"]["requestedSchema"]["properties"], "Ada")
+        answer = {"action": "accept", "content": content}
+        await client.send({"jsonrpc": "2.0", "id": question["id"], "result": answer})
+        assert (await client.next())["result"]["content"][0]["text"] == "Hello, Ada"
+
+
+async def test_what_is_no_message_is_answered_and_nothing_is_lost(server: Server) -> None:
+    async with connected(server) as client:
+        for garbage in (b"\xff\xfe", b"{", b"[]", b"12"):
+            await client.send(garbage)
+            answer = await client.next()
+            assert answer["error"]["code"] in (-32700, -32600)
+            assert answer.get("id") is None
+        await client.send(b"")
+        await client.send(b" \r")
+        await client.modern(1, "tools/call", name="echo", arguments={"text": "still here"})
+        assert (await client.next())["id"] == 1
+
+
+@pytest.mark.usefixtures("_small")
+async def test_a_line_that_is_too_long_is_refused_before_its_end(server: Server) -> None:
+    async with connected(server) as client:
+        os.write(client.sink, b"x" * 2000)  # it goes on
+        refused = await client.next()
+        assert "1024 bytes" in refused["error"]["message"]
+        await client.send(b"y" * 100_000)  # and on, to its end
+        await client.modern(1, "tools/call", name="echo", arguments={"text": "next"})
+        assert (await client.next())["id"] == 1
+
+
+async def test_calls_that_run_when_the_client_has_said_all_are_answered(server: Server, stage: Stage) -> None:
+    async with connected(server) as client:
+        await client.modern(1, "tools/call", name="wait", arguments={})
+        await stage.begun.wait()
+        client.close()
+        stage.go.set()
+        assert [message["id"] for message in await client.rest()] == [1]
+        assert await client.serving is Ending.CLOSING
+        assert not stage.cancelled.is_set()
+
+
+async def test_nobody_waits_for_answers_of_a_client_that_has_said_all(server: Server) -> None:
+    async with connected(server) as client:
+        await client.initialize(elicitation={})
+        params = {"name": "greet", "arguments": {}}
+        await client.send({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params})
+        assert (await client.next())["method"] == "elicitation/create"
+        client.close()
+        (answer,) = await client.rest()
+        assert answer["result"]["isError"]
+        assert answer["result"]["content"][0]["text"] == "The client says nothing more"
+        assert await client.serving is Ending.CLOSING
+
+
+async def test_a_client_that_stops_reading_is_told_to_nobody_and_ends_its_calls(server: Server, stage: Stage) -> None:
+    async with connected(server) as client:
+        await client.modern(1, "tools/call", name="wait", arguments={})
+        await stage.begun.wait()
+        client.reader.close()
+        await client.modern(2, "tools/call", name="echo", arguments={"text": "nobody reads this"})
+        assert await client.serving is Ending.GONE
+        await stage.cancelled.wait()
+
+
+async def test_a_client_that_does_not_read_can_take_its_call_back(
+    server: Server, stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[Duplex] = []
+    opens = Duplexes.open
+    monkeypatch.setattr(Duplexes, "open", lambda *given: opened.append(opens(*given)) or opened[0])
+    async with connected(server) as client:
+        await client.flood()
+        while not opened or opened[0].has_room():
+            await asyncio.sleep(0.01)  # until the pipe is full, and then the queue
+        await client.modern(2, "tools/call", name="echo", arguments={"text": "later"})
+        await client.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}})
+        await stage.cancelled.wait()
+        while "id" not in (answer := await client.next()):
+            assert answer["method"] == "notifications/progress"
+        assert answer["id"] == 2
+
+
+@pytest.mark.usefixtures("_small")
+async def test_a_client_that_is_behind_for_too_long_is_given_up(server: Server, stage: Stage) -> None:
+    async with connected(server) as client:
+        await client.flood()
+        await stage.begun.wait()
+        assert await client.serving is Ending.BEHIND
+
+
+async def test_whoever_has_no_time_cancels_and_nothing_is_left(server: Server, stage: Stage) -> None:
+    async with connected(server) as client:
+        await client.initialize()
+        params = {"name": "wait", "arguments": {}}
+        await client.send({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params})
+        await stage.begun.wait()
+        client.serving.cancel()
+        await stage.cancelled.wait()
+        assert await client.rest() == []
+        await asyncio.wait([client.serving])
+    assert await Session.objects.filter(terminated_at=None).acount() == 0
+
+
+async def test_many_clients_leave_no_thread_behind(server: Server) -> None:
+    async with connected(server) as client:
+        await client.initialize()
+    before = {thread for thread in threading.enumerate() if thread.name.startswith("mcp-stdio")}
+    for _ in range(5):
+        async with connected(server) as client:
+            await client.modern(1, "tools/call", name="echo", arguments={"text": "x" * 100_000})
+            assert (await client.next())["id"] == 1
+    for thread in threading.enumerate():
+        if thread.name.startswith("mcp-stdio") and thread not in before:
+            await asyncio.to_thread(thread.join, 10)
+            assert not thread.is_alive()

@@ -1,0 +1,198 @@
+"""Lines on descriptors: however they are split, whatever is in them, and whatever the descriptor is."""
+
+import asyncio
+import itertools
+import os
+import threading
+import tty
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcp_django.transports.lines import LineReader, Lines, LineWriter
+
+MOST = 8
+
+
+@pytest.fixture
+def pipe() -> tuple[int, int]:
+    """The ends of a pipe to read from and to write to. Whoever is given one closes it, once: the number is soon that of
+    something else.
+    """
+    return os.pipe()
+
+
+def cut(*chunks: bytes, most: int = MOST) -> list[bytes]:
+    lines = Lines(most)
+    found = [line for chunk in chunks for line in lines.feed(chunk)]
+    return found + lines.finish()
+
+
+@pytest.mark.parametrize(
+    ("sent", "found"),
+    [
+        (b'{"a":1}\n{"b":2}\n', [b'{"a":1}', b'{"b":2}']),
+        (b'{"a":1}\r\n', [b'{"a":1}']),
+        (b"\n\r\n  \n{}\n\n", [b"{}"]),
+        (b"{}\n[]", [b"{}", b"[]"]),
+        (b"\xef\xbb\xbf{}\n", [b"{}"]),
+        (b"{}\n\xef\xbb\xbf{}\n", [b"{}", b"\xef\xbb\xbf{}"]),
+        (b"\xff\xfe\n", [b"\xff\xfe"]),
+        (b"", []),
+        (b"\n", []),
+    ],
+    ids=["lines", "crlf", "blank", "last without end", "mark", "mark inside", "no utf-8", "nothing", "one blank"],
+)
+def test_lines_come_out_as_they_were_sent(sent: bytes, found: list[bytes]) -> None:
+    assert cut(sent) == found
+
+
+def test_a_line_of_the_greatest_length_is_whole() -> None:
+    assert cut(b"x" * MOST + b"\n") == [b"x" * MOST]
+    assert cut(b"x" * MOST + b"\r\n") == [b"x" * MOST]
+    assert cut(b"\xef\xbb\xbf" + b"x" * MOST + b"\r\n") == [b"x" * MOST]
+
+
+def test_a_line_that_is_too_long_shows_it_and_the_next_is_whole() -> None:
+    assert cut(b"x" * (MOST + 1) + b"\n{}\n") == [b"x" * (MOST + 1), b"{}"]
+    assert cut(b"x" * 1000 + b"\n{}\n") == [b"x" * (MOST + 1), b"{}"]
+    assert cut(b"x" * 1000) == [b"x" * (MOST + 1)]
+
+
+def test_what_is_too_long_is_told_before_its_end_and_not_kept() -> None:
+    lines = Lines(MOST)
+    assert lines.feed(b"x" * 1000) == [b"x" * (MOST + 1)]
+    for _ in range(100):
+        assert lines.feed(b"y" * 1000) == []
+    assert not lines._begun
+    assert lines.feed(b"\n{}\n") == [b"{}"]
+
+
+@given(
+    st.lists(st.binary(max_size=14).filter(lambda line: b"\n" not in line), max_size=8),
+    st.lists(st.integers(0, 120), max_size=12),
+    st.booleans(),
+)
+def test_where_the_bytes_are_split_makes_no_difference(sent: list[bytes], cuts: list[int], ended: bool) -> None:
+    whole = b"\n".join(sent) + b"\n" * ended
+    places = sorted({min(place, len(whole)) for place in cuts} | {0, len(whole)})
+    parts = [whole[start:end] for start, end in itertools.pairwise(places)]
+    assert cut(*parts) == cut(whole)
+    assert cut(*[whole[place : place + 1] for place in range(len(whole))]) == cut(whole)
+
+
+async def test_a_reader_gives_lines_and_then_the_end(pipe: tuple[int, int]) -> None:
+    source, client = pipe
+    reader = LineReader(source, MOST)
+    os.write(client, b"{}\n[")
+    assert await reader.read() == [b"{}"]
+    os.write(client, b"1]\n2")
+    assert await reader.read() == [b"[1]"]
+    os.close(client)
+    assert await reader.read() == [b"2"]
+    assert await reader.read() is None
+    assert await reader.read() is None
+    reader.close()
+
+
+async def test_files_and_dev_null_can_be_read(tmp_path: Path) -> None:
+    file = tmp_path / "messages"
+    file.write_bytes(b"{}\n")
+    reader = LineReader(os.open(file, os.O_RDONLY), MOST)
+    assert await reader.read() == [b"{}"]
+    assert await reader.read() is None
+    reader.close()
+    nothing = LineReader(os.open(os.devnull, os.O_RDONLY), MOST)
+    assert await nothing.read() is None
+    nothing.close()
+
+
+async def test_terminals_can_be_read_and_written_and_hung_up() -> None:
+    person, terminal = os.openpty()
+    tty.setraw(terminal)
+    reader, writer = LineReader(os.dup(terminal), MOST), LineWriter(terminal)
+    os.write(person, b"{}\n")
+    assert await reader.read() == [b"{}"]
+    await writer.write([b"[]"])
+    assert os.read(person, 100) == b"[]\n"
+    waiting = asyncio.ensure_future(reader.read())
+    await asyncio.sleep(0)
+    os.close(person)
+    assert await waiting is None
+    reader.close()
+    writer.close()
+
+
+async def test_descriptors_that_do_not_block_are_waited_for(pipe: tuple[int, int]) -> None:
+    source, sink = pipe
+    os.set_blocking(source, False)
+    os.set_blocking(sink, False)
+    reader, writer = LineReader(source, 1 << 20), LineWriter(sink)
+    message = b"x" * 300_000
+    writing = asyncio.ensure_future(writer.write([message]))
+    assert await reader.read() == [message]
+    await writing
+    reader.close()
+    writer.close()
+
+
+async def test_a_writer_waits_for_its_reader_and_the_loop_does_not(pipe: tuple[int, int]) -> None:
+    source, sink = pipe
+    writer = LineWriter(sink)
+    message = b"x" * 300_000
+    writing = asyncio.ensure_future(writer.write([message, b"{}"]))
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert not writing.done()
+    reader = LineReader(source, 1 << 20)
+    found: list[bytes] = []
+    while len(found) < 2:
+        found += await reader.read() or []
+    assert found == [message, b"{}"]
+    await writing
+    writer.close()
+    reader.close()
+
+
+async def test_a_writer_learns_that_nobody_reads(pipe: tuple[int, int]) -> None:
+    source, sink = pipe
+    os.close(source)
+    writer = LineWriter(sink)
+    with pytest.raises(BrokenPipeError):
+        await writer.write([b"{}"])
+    writer.close()
+
+
+async def test_the_threads_end_with_what_they_serve(pipe: tuple[int, int]) -> None:
+    source, sink = pipe
+    before = set(threading.enumerate())
+    reader, writer = LineReader(source, MOST), LineWriter(sink)
+    threads = set(threading.enumerate()) - before
+    assert len(threads) == 2
+    assert all(thread.daemon for thread in threads)
+    waiting = asyncio.ensure_future(reader.read())
+    await asyncio.sleep(0)
+    waiting.cancel()
+    reader.close()
+    writer.close()  # which ends the read that has begun
+    for thread in threads:
+        await asyncio.to_thread(thread.join, 10)
+        assert not thread.is_alive()
+
+
+async def test_a_descriptor_is_closed_once(pipe: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    source, sink = pipe
+    closed: list[int] = []
+    close = os.close
+    monkeypatch.setattr(os, "close", lambda descriptor: closed.append(descriptor) or close(descriptor))
+    before = set(threading.enumerate())
+    reader, writer = LineReader(source, MOST), LineWriter(sink)
+    threads = set(threading.enumerate()) - before
+    for _ in range(2):  # the number may be that of something else by then
+        writer.close()
+        reader.close()
+    for thread in threads:
+        await asyncio.to_thread(thread.join, 10)
+    assert sorted(closed) == sorted(pipe)

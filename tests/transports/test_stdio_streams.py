@@ -1,0 +1,87 @@
+"""The standard streams of a process, taken away from everything else in it."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def run(code: str, *, unbuffered: bool = False, redirected: str = "") -> subprocess.CompletedProcess[str]:
+    """Run `code` after `take`, with a line on stdin; `redirected` is for the shell."""
+    begin = (
+        "import os, subprocess, sys\n"
+        "{before}\n"
+        "from mcp_django.transports.standard_streams import take\n"
+        "streams = take()\n"
+        "assert take() is streams\n"
+    )
+    before, _, after = code.rpartition("---\n")
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    environment.pop("PYTHONUNBUFFERED", None)
+    if unbuffered:
+        environment["PYTHONUNBUFFERED"] = "1"
+    command = f'exec "$0" -c "$1" {redirected}'
+    return subprocess.run(
+        ["sh", "-c", command, sys.executable, begin.format(before=before) + after],
+        cwd=ROOT,
+        env=environment,
+        input="from the client\n",
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+
+@pytest.mark.parametrize("unbuffered", [False, True])
+def test_nothing_but_what_is_meant_to_reaches_stdout(unbuffered: bool) -> None:
+    said = run(
+        "import ctypes\n"
+        "print('print')\n"
+        "os.write(1, b'descriptor\\n')\n"
+        "sys.__stdout__.write('original\\n')\n"
+        "libc = ctypes.CDLL(None); libc.puts(b'from C'); libc.fflush(None)\n"
+        "subprocess.run(['echo', 'child'], check=True)\n"
+        "os.write(streams.sink, b'protocol\\n')\n",
+        unbuffered=unbuffered,
+    )
+    assert said.stdout == "protocol\n"
+    assert set(said.stderr.split("\n")) == {"print", "descriptor", "original", "from C", "child", ""}
+
+
+def test_stdin_is_at_its_end_for_everybody_else() -> None:
+    said = run(
+        "assert sys.stdin.read() == ''\n"
+        "assert subprocess.run(['cat'], capture_output=True, check=True).stdout == b''\n"
+        "os.write(streams.sink, os.read(streams.source, 100))\n"
+    )
+    assert (said.stdout, said.stderr) == ("from the client\n", "")
+
+
+def test_what_was_printed_before_and_waits_in_a_buffer_goes_to_stderr() -> None:
+    said = run("print('settings are imported')\n---\nos.write(streams.sink, b'protocol\\n')\n")
+    assert (said.stdout, said.stderr) == ("protocol\n", "settings are imported\n")
+
+
+def test_children_do_not_hold_the_client_s_ends_open() -> None:
+    said = run(
+        "code = 'import os, sys; [os.fstat(int(number)) for number in sys.argv[1:]]'\n"
+        "child = subprocess.run([sys.executable, '-c', code, *map(str, streams)], capture_output=True)\n"
+        "assert child.returncode == 1 and b'Bad file descriptor' in child.stderr, child\n"
+    )
+    assert (said.returncode, said.stderr) == (0, "")
+
+
+def test_prints_go_nowhere_when_stderr_is_closed() -> None:
+    said = run("print('lost')\nos.write(streams.sink, b'protocol\\n')\n", redirected="2>&-")
+    assert (said.returncode, said.stdout) == (0, "protocol\n")
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-"])
+def test_a_stream_that_is_closed_is_an_error(closed: str) -> None:
+    said = run("", redirected=closed)
+    assert said.returncode == 1
+    assert "OSError: [Errno 9] Bad file descriptor" in said.stderr

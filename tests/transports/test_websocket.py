@@ -1,0 +1,413 @@
+"""A socket that is open: frames, cancellation, limits, and every way in which it ends."""
+
+import asyncio
+import logging
+from typing import Any
+
+import pytest
+from asgiref.sync import sync_to_async
+
+from mcp_django import Context, Server
+from mcp_django.asgi import mount
+from mcp_django.models import Session
+from mcp_django.transports import websocket
+from mcp_django.wiring import lifecycle, listens
+from tests.transports.sockets import STATELESS, Socket
+
+PEOPLE = "tests.interaction.people.Tokens"
+
+
+class Told:
+    """A server, and what its handlers did."""
+
+    def __init__(self) -> None:
+        self.server = Server("told", alias="told")
+        self.events: list[str] = []
+        self._changed = asyncio.Event()
+        self.gate = asyncio.Event()
+        self.server.tool(self.add)
+        self.server.tool(self.wait)
+        self.server.tool(self.flood)
+        self.server.tool(self.ask)
+        self.app = mount(_inner, servers={"mcp": self.server})
+
+    def note(self, what: str) -> None:
+        self.events.append(what)
+        self._changed.set()
+
+    async def until(self, what: str) -> None:
+        async with asyncio.timeout(30):
+            while what not in self.events:
+                self._changed.clear()
+                await self._changed.wait()
+
+    async def add(self, a: int, b: int) -> int:
+        return a + b
+
+    async def wait(self, name: str = "call") -> str:
+        """Wait at the gate."""
+        self.note(f"{name} runs")
+        try:
+            await self.gate.wait()
+        except asyncio.CancelledError:
+            self.note(f"{name} cancelled")
+            raise
+        self.note(f"{name} done")
+        return name
+
+    async def flood(self, ctx: Context, times: int, size: int = 10) -> str:
+        """Say something again and again."""
+        self.note("flood runs")
+        try:
+            for _ in range(times):
+                await ctx.info("x" * size)
+        except BaseException as problem:
+            self.note("flood ended")
+            raise problem
+        self.note("flood done")
+        return "done"
+
+    async def ask(self, ctx: Context) -> str:
+        answer = await ctx.elicit("Go on?")
+        return answer.action
+
+
+async def _inner(scope: Any, receive: Any, send: Any) -> None:
+    raise AssertionError("not for the application")
+
+
+@pytest.fixture(autouse=True)
+def _open(settings: Any, db: None) -> None:
+    settings.ALLOWED_HOSTS = ["127.0.0.1"]
+    settings.MCP = {"AUTH": "none"}
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_left() -> Any:
+    yield
+    assert not len(listens())
+    assert not lifecycle().flights
+
+
+async def opened(told: Told, *args: Any, **scope: Any) -> Socket:
+    socket = Socket(told.app, "/mcp/ws", *args, **scope)
+    await socket.accepted()
+    return socket
+
+
+async def left(socket: Socket) -> None:
+    socket.leave()
+    await socket.end()
+
+
+async def begun_shutdown() -> "asyncio.Future[None]":
+    """The process shuts down; the rest of that."""
+    closing = asyncio.ensure_future(lifecycle().close())
+    while not lifecycle().is_draining():
+        await asyncio.sleep(0)
+    return closing
+
+
+def limit(settings: Any, **limits: Any) -> None:
+    settings.MCP = {**settings.MCP, "LIMITS": limits}
+
+
+# Frames
+
+
+async def test_both_eras_are_spoken_on_one_socket() -> None:
+    socket = await opened(Told())
+    assert await socket.value("add", a=1, b=2) == 3
+    hello = await socket.handshake()
+    assert hello["protocolVersion"] == "2025-11-25"
+    assert await socket.value("add", a=2, b=3) == 5
+    socket.revision = STATELESS
+    assert await socket.value("add", a=3, b=4) == 7
+    await left(socket)
+
+
+async def test_a_frame_that_is_no_json_gets_an_error_and_the_socket_goes_on() -> None:
+    socket = await opened(Told())
+    for text in ("", "nonsense", "{", '{"id": 1}}', '"\ud800"', "\ufeff{}", "null", "1"):
+        socket.put(text=text)
+        assert (await socket.message())["error"]["code"] in (-32700, -32600), text
+    assert await socket.value("add", a=1, b=2) == 3
+    await left(socket)
+
+
+async def test_an_array_is_no_message() -> None:
+    socket = await opened(Told())
+    socket.put(text="[]")
+    assert (await socket.message())["error"]["code"] == -32600
+    await left(socket)
+
+
+async def test_a_frame_with_both_keys_is_text() -> None:
+    socket = await opened(Told())
+    socket.put(text="", bytes=None)
+    assert (await socket.message())["error"]["code"] == -32700
+    await left(socket)
+
+
+@pytest.mark.parametrize("frame", [{"bytes": b"{}"}, {"bytes": b"", "text": None}])
+async def test_a_binary_frame_closes_the_socket(frame: dict[str, Any]) -> None:
+    told = Told()
+    socket = await opened(told)
+    socket.call("wait")
+    await told.until("call runs")
+    socket.put(**frame)
+    assert (await socket.closed())[0] == 1003
+    await told.until("call cancelled")
+
+
+@pytest.mark.parametrize("text", ["x" * 1025, "ü" * 513])
+async def test_a_frame_over_the_limit_closes_the_socket(settings: Any, text: str) -> None:
+    limit(settings, BODY=1024)
+    socket = await opened(Told())
+    socket.put(text=text)
+    socket.call("add", a=1, b=2)
+    assert (await socket.closed())[0] == 1009
+
+
+async def test_frames_that_came_with_the_handshake_are_served() -> None:
+    told = Told()
+    socket = Socket(told.app)
+    socket.call("add", a=1, b=2)
+    await socket.accepted()
+    assert (await socket.message())["result"]["structuredContent"] == {"result": 3}
+    await left(socket)
+
+
+async def test_thousands_of_frames_at_once_leave_room_for_others() -> None:
+    told = Told()
+    busy, other = await opened(told), await opened(told)
+    for _ in range(3000):
+        busy.put(text='{"jsonrpc": "2.0", "id": 1, "method": "ping"}')
+    assert await other.value("add", a=1, b=2) == 3
+    assert busy._coming.qsize() > 1000
+    await left(other)
+    await left(busy)
+
+
+async def test_calls_in_one_instant_are_not_too_many_when_they_are_quick() -> None:
+    socket = await opened(Told())
+    for _ in range(200):
+        socket.call("add", a=1, b=2)
+    for _ in range(200):
+        assert (await socket.message())["result"]["structuredContent"] == {"result": 3}
+    await left(socket)
+
+
+async def test_calls_do_not_wait_for_one_another() -> None:
+    told = Told()
+    socket = await opened(told)
+    slow = socket.call("wait")
+    await told.until("call runs")
+    quick = socket.call("add", a=1, b=2)
+    assert (await socket.message())["id"] == quick
+    told.gate.set()
+    assert (await socket.message())["id"] == slow
+    await left(socket)
+
+
+async def test_a_cancellation_overtakes_its_call() -> None:
+    told = Told()
+    socket = await opened(told)
+    slow = socket.call("wait")
+    await told.until("call runs")
+    socket.notify("notifications/cancelled", requestId=slow)
+    await told.until("call cancelled")
+    assert await socket.value("add", a=1, b=2) == 3  # nothing was said of the other
+    await left(socket)
+
+
+async def test_a_cancellation_overtakes_requests_that_wait_for_a_slow_reader(settings: Any) -> None:
+    limit(settings, UNSENT=2)
+    told = Told()
+    socket = await opened(told)
+    slow = socket.call("wait")
+    await told.until("call runs")
+    socket.stop_reading()
+    for number in range(10):
+        socket.call("add", a=number, b=0)
+    await socket.stuck.wait()
+    socket.notify("notifications/cancelled", requestId=slow)
+    await told.until("call cancelled")
+    socket.read_on()
+    assert [(await socket.message())["result"]["structuredContent"]["result"] for _ in range(10)] == list(range(10))
+    await left(socket)
+
+
+async def test_one_call_too_many_gets_an_error_at_once(settings: Any) -> None:
+    limit(settings, IN_FLIGHT=2)
+    told = Told()
+    socket = await opened(told)
+    for name in "ab":
+        socket.call("wait", name=name)
+        await told.until(f"{name} runs")
+    refused = socket.call("add", a=1, b=2)
+    error = await socket.message()
+    assert (error["id"], error["error"]["code"]) == (refused, -32603)
+    await left(socket)
+
+
+# Ends
+
+
+@pytest.mark.parametrize("code", [1000, 1005, 1006])
+async def test_a_client_that_leaves_ends_its_calls_and_its_session(code: int) -> None:
+    told = Told()
+    socket = await opened(told)
+    await socket.handshake()
+    session = await Session.objects.aget()
+    assert session.terminated_at is None
+    socket.call("wait")
+    await told.until("call runs")
+    socket.leave(code)
+    await socket.end()
+    await told.until("call cancelled")
+    await session.arefresh_from_db()
+    assert session.terminated_at is not None
+
+
+async def test_a_disconnect_is_noticed_while_send_is_stuck(settings: Any) -> None:
+    limit(settings, UNSENT=2)
+    told = Told()
+    socket = await opened(told)
+    await socket.handshake()
+    socket.call("flood", times=100)
+    await told.until("flood runs")
+    socket.stop_reading()
+    await socket.stuck.wait()
+    for number in range(5):
+        socket.call("add", a=number, b=0)  # they wait as well
+    socket.say_gone()  # and `send` stays where it is
+    await socket.end()
+    await told.until("flood ended")
+
+
+@pytest.mark.parametrize(
+    "problem", [ConnectionResetError(), RuntimeError("after sending 'websocket.close'"), OSError()]
+)
+async def test_a_send_that_raises_ends_calls(problem: Exception, caplog: pytest.LogCaptureFixture) -> None:
+    told = Told()
+    socket = await opened(told)
+    socket.call("wait")
+    await told.until("call runs")
+    socket.failure = problem
+    socket.call("add", a=1, b=2)
+    await socket.end()
+    await told.until("call cancelled")
+    assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
+
+
+async def test_a_server_that_cancels_the_application_ends_calls_and_sessions() -> None:
+    told = Told()
+    socket = await opened(told)
+    await socket.handshake()
+    socket.call("wait")
+    await told.until("call runs")
+    socket.task.cancel()
+    said = await socket.event()
+    assert said is not None
+    assert (said["type"], said["code"]) == ("websocket.close", 1001)
+    with pytest.raises(asyncio.CancelledError):
+        await socket.task
+    await told.until("call cancelled")
+    assert not await Session.objects.filter(terminated_at=None).aexists()
+
+
+async def test_a_client_that_reads_nothing_is_closed(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    limit(settings, UNSENT=2, UNSENT_WAIT=0.05, KEEP_ALIVE=0.05)
+    monkeypatch.setattr(websocket, "LAST_WORDS", 0.05)
+    told = Told()
+    socket = await opened(told)
+    await socket.handshake()
+    socket.call("flood", times=1000)
+    await told.until("flood runs")
+    socket.stop_reading()
+    await told.until("flood ended")
+    await socket.end()
+
+
+async def test_a_client_that_reads_again_is_told_that_it_was_too_slow(settings: Any) -> None:
+    limit(settings, UNSENT=2, UNSENT_WAIT=0.05, KEEP_ALIVE=0.05)
+    told = Told()
+    socket = await opened(told)
+    await socket.handshake()
+    socket.call("flood", times=1000)
+    await told.until("flood runs")
+    socket.stop_reading()
+    await told.until("flood ended")
+    socket.read_on()
+    assert (await socket.closed())[0] == 1013
+
+
+async def test_a_shutdown_lets_calls_end_and_says_going_away() -> None:
+    told = Told()
+    socket = await opened(told)
+    slow = socket.call("wait")
+    await told.until("call runs")
+    closing = await begun_shutdown()
+    try:
+        socket.call("add", a=1, b=2)
+        assert (await socket.message())["error"]["code"] == -32603
+        told.gate.set()
+        assert (await socket.message())["id"] == slow
+        assert (await socket.closed())[0] == 1001
+        await closing
+    finally:
+        await lifecycle().open([])
+
+
+async def test_a_shutdown_ends_listens_with_their_result() -> None:
+    told = Told()
+    socket = await opened(told)
+    listen = socket.begin("subscriptions/listen", {"notifications": {"toolsListChanged": True}})
+    assert (await socket.message())["method"] == "notifications/subscriptions/acknowledged"
+    closing = await begun_shutdown()
+    try:
+        assert (await socket.message())["id"] == listen
+        assert (await socket.closed())[0] == 1001
+        await closing
+    finally:
+        await lifecycle().open([])
+
+
+async def test_a_session_that_an_operator_ends_closes_the_socket() -> None:
+    told = Told()
+    socket = await opened(told)
+    await socket.handshake()
+    await sync_to_async(Session.objects.all().end)("by an operator")
+    assert (await socket.closed())[0] == 4404
+
+
+async def test_a_token_that_is_taken_back_closes_the_socket(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings.MCP = {"AUTH": PEOPLE, "TOKEN_CACHE_SECONDS": 0}
+    told = Told()
+    socket = await opened(told, {"authorization": "Bearer alice"})
+    assert await socket.value("add", a=1, b=2) == 3
+    socket.call("wait")
+    await told.until("call runs")
+    monkeypatch.setattr("tests.interaction.people.KNOWN", ())
+    socket.call("add", a=1, b=2)
+    assert (await socket.closed())[0] == 4401
+    await told.until("call cancelled")
+
+
+async def test_a_token_that_loses_scopes_closes_the_socket(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings.MCP = {"AUTH": PEOPLE, "TOKEN_CACHE_SECONDS": 0}
+    told = Told()
+    socket = await opened(told, {"authorization": "Bearer writer"})
+    monkeypatch.setattr("tests.interaction.people.SCOPES", {})
+    socket.call("add", a=1, b=2)
+    assert (await socket.closed())[0] == 4403
+
+
+async def test_a_client_that_answers_no_pings_is_closed(settings: Any) -> None:
+    limit(settings, PING=0.4, KEEP_ALIVE=0.1)
+    told = Told()
+    socket = await opened(told)
+    await socket.handshake()
+    assert (await socket.message())["method"] == "ping"
+    assert (await socket.closed())[0] == 1001

@@ -1,0 +1,273 @@
+"""Who gets a socket: Host and Origin, subprotocol, credential, room; and what those are told who get none."""
+
+import json
+import logging
+from typing import Any
+
+import pytest
+from asgiref.sync import sync_to_async
+from django.contrib.auth import get_user_model
+
+from mcp_django import Context, Server
+from mcp_django.asgi import mount
+from mcp_django.auth.principal import Principal
+from mcp_django.auth.verifiers import AuthError
+from mcp_django.models import PersonalAccessToken
+from mcp_django.wiring import lifecycle, listens
+from tests.transports.sockets import Socket
+
+PEOPLE = "tests.transports.test_websocket_handshake.known"
+NOBODY = "tests.transports.test_websocket_handshake.nobody"
+
+
+async def known(token: str, *, server: str) -> Principal:
+    """A verifier to whom a token is "secret-" and the bearer's name."""
+    name = token.removeprefix("secret-")
+    if name not in ("alice", "bob"):
+        raise AuthError("invalid_token", "Nobody is called that")
+    return Principal(issuer="tests", subject=name)
+
+
+async def nobody(token: str, *, server: str) -> Any:
+    """A verifier whose backend is down."""
+    raise RuntimeError("no backend")
+
+
+@pytest.fixture(autouse=True)
+def _open(settings: Any, db: None) -> None:
+    settings.ALLOWED_HOSTS = ["127.0.0.1", "mcp.example"]
+    settings.MCP = {"AUTH": PEOPLE}
+
+
+async def inner(scope: Any, receive: Any, send: Any) -> None:
+    raise AssertionError("not for the application")
+
+
+def a_server() -> Server:
+    server = Server("told")
+
+    @server.tool
+    async def who(ctx: Context) -> dict[str, Any]:
+        return {
+            "subject": ctx.principal.subject,
+            "headers": dict(ctx.headers),
+            "request": dict(ctx.request.headers),
+            "listed": ctx.request.scope["subprotocols"],
+            "user": ctx.request.user.get_username() if ctx.request.user.is_authenticated else None,
+        }
+
+    return server
+
+
+def knock(headers: Any = (), **scope: Any) -> Socket:
+    return Socket(mount(inner, servers={"mcp": a_server()}), "/mcp/ws", headers, **scope)
+
+
+def bearer(token: str) -> dict[str, str]:
+    return {"authorization": f"Bearer secret-{token}"}
+
+
+def offer(*protocols: str) -> dict[str, str]:
+    return {"sec-websocket-protocol": ", ".join(protocols)}
+
+
+async def test_a_token_in_the_header_opens_a_socket() -> None:
+    socket = knock(bearer("alice"))
+    assert await socket.accepted() is None
+    assert (await socket.value("who"))["subject"] == "alice"
+    socket.leave()
+    await socket.end()
+
+
+@pytest.mark.parametrize("offered", [["mcp"], ["mcp", "other"], ["v1.other", "mcp"]])
+async def test_the_subprotocol_is_selected_when_it_is_offered(offered: list[str]) -> None:
+    socket = knock(bearer("alice") | offer(*offered))
+    assert await socket.accepted() == "mcp"
+    socket.leave()
+    await socket.end()
+
+
+async def test_subprotocols_that_only_the_scope_lists_count() -> None:
+    socket = knock(bearer("alice"), subprotocols=["mcp"])
+    assert await socket.accepted() == "mcp"
+    socket.leave()
+    await socket.end()
+
+
+@pytest.mark.parametrize("offered", [["other"], ["MCP"], ["mcp.bearer.secret-alice"], ["mcp2", "graphql-ws"]])
+async def test_a_client_that_offers_other_subprotocols_only_is_refused(offered: list[str]) -> None:
+    denial = await knock(offer(*offered)).denied()
+    assert denial.status == 400
+    assert b'"mcp"' in denial.body
+    assert b"secret" not in denial.body
+
+
+async def test_a_token_among_the_subprotocols_opens_a_socket_and_is_seen_nowhere(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    socket = knock(offer("mcp", "mcp.bearer.secret-alice"))
+    assert await socket.accepted() == "mcp"
+    seen = await socket.value("who")
+    assert seen["subject"] == "alice"
+    assert "secret" not in json.dumps(seen["headers"])
+    assert seen["headers"]["sec-websocket-protocol"] == "mcp"
+    assert seen["request"]["Sec-Websocket-Protocol"] == "mcp"
+    assert seen["request"]["Authorization"] == "Bearer secret-alice"  # as it is where it came as a header
+    assert seen["listed"] == ["mcp"]
+    socket.leave()
+    await socket.end()
+    assert "secret" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {**bearer("alice"), **offer("mcp", "mcp.bearer.secret-alice")},
+        offer("mcp", "mcp.bearer.secret-alice", "mcp.bearer.secret-bob"),
+        [*offer("mcp", "mcp.bearer.secret-alice").items(), *offer("mcp.bearer.secret-bob").items()],
+        [("authorization", "Bearer secret-alice"), ("authorization", "Bearer secret-bob")],
+    ],
+)
+async def test_two_tokens_are_refused(headers: Any) -> None:
+    denial = await knock(headers).denied()
+    assert denial.status == 400
+    assert 'error="invalid_request"' in denial.headers["www-authenticate"]
+    assert json.loads(denial.body)["error"]["code"] == -32600
+    assert b"secret" not in denial.body
+
+
+@pytest.mark.parametrize("headers", [{}, offer("mcp"), {"cookie": "sessionid=secret-alice"}])
+async def test_without_a_token_a_socket_is_refused_with_a_challenge(headers: dict[str, str]) -> None:
+    denial = await knock(headers).denied()
+    assert denial.status == 401
+    assert denial.headers["www-authenticate"].startswith("Bearer ")
+    assert denial.headers["cache-control"] == "no-store"
+    assert denial.headers["content-length"] == str(len(denial.body))
+
+
+@pytest.mark.parametrize("headers", [bearer("mallory"), offer("mcp", "mcp.bearer.secret-mallory"), bearer("ü")])
+async def test_a_token_that_is_not_good_is_refused(headers: dict[str, str]) -> None:
+    denial = await knock(headers).denied()
+    assert denial.status == 401
+    assert 'error="invalid_token"' in denial.headers["www-authenticate"]
+    assert b"mallory" not in denial.body
+
+
+async def test_a_token_in_the_query_is_never_looked_at() -> None:
+    denial = await knock(query_string=b"access_token=secret-alice").denied()
+    assert denial.status == 401
+
+
+async def test_a_backend_that_is_down_is_no_bad_token(settings: Any) -> None:
+    settings.MCP = {"AUTH": NOBODY}
+    denial = await knock(bearer("alice")).denied()
+    assert denial.status == 503
+    assert int(denial.headers["retry-after"]) >= 1
+
+
+@pytest.mark.parametrize("headers", [{"host": "evil.example"}, {"origin": "https://evil.example"}, {"origin": "null"}])
+async def test_host_and_origin_are_looked_at_before_the_token(headers: dict[str, str]) -> None:
+    denial = await knock({**bearer("mallory"), **headers}).denied()
+    assert denial.status == 403
+    assert "www-authenticate" not in denial.headers
+
+
+@pytest.mark.parametrize("origin", ["https://mcp.example", "http://localhost:3000"])
+async def test_pages_of_the_site_and_of_this_machine_get_a_socket(origin: str) -> None:
+    socket = knock({"host": "mcp.example", "origin": origin, **offer("mcp", "mcp.bearer.secret-alice")})
+    assert await socket.accepted() == "mcp"
+    socket.leave()
+    await socket.end()
+
+
+async def test_where_a_server_cannot_send_an_answer_the_socket_is_closed() -> None:
+    assert (await knock(extensions={}).denied()).status == 403
+    assert (await knock(extensions=None).denied()).status == 403
+
+
+async def test_a_caller_through_a_proxy_is_not_of_this_machine(settings: Any) -> None:
+    settings.MCP = {"AUTH": "none"}
+    denial = await knock({"x-forwarded-for": "10.0.0.1"}).denied()
+    assert denial.status == 403
+    denial = await knock(client=("10.0.0.1", 1)).denied()
+    assert denial.status == 403
+    socket = knock()
+    assert await socket.accepted() is None
+    socket.leave()
+    await socket.end()
+
+
+async def test_sockets_count_as_streams_of_their_owner(settings: Any) -> None:
+    settings.MCP = {"AUTH": PEOPLE, "LIMITS": {"LISTENS_PER_OWNER": 1}}
+    first = knock(bearer("alice"))
+    await first.accepted()
+    second = await knock(bearer("alice")).denied()
+    assert second.status in (429, 503)
+    assert int(second.headers["retry-after"]) >= 1
+    assert json.loads(second.body)["error"]["code"] == -32603
+    other = knock(bearer("bob"))
+    await other.accepted()
+    first.leave()
+    await first.end()
+    third = knock(bearer("alice"))
+    await third.accepted()
+    for socket in (other, third):
+        socket.leave()
+        await socket.end()
+    assert not len(listens())
+
+
+async def test_a_process_that_shuts_down_takes_no_socket() -> None:
+    await lifecycle().close()
+    try:
+        denial = await knock(bearer("alice")).denied()
+    finally:
+        await lifecycle().open([])
+    assert denial.status == 503
+    assert "retry-after" in denial.headers
+
+
+async def test_a_client_that_left_before_its_socket_was_accepted_leaves_nothing() -> None:
+    socket = knock(bearer("alice"))
+    socket.leave()
+    await socket.end()
+    assert not len(listens())
+
+
+async def test_a_personal_token_opens_a_socket(settings: Any) -> None:
+    settings.MCP = {"AUTH": "token"}
+    user = await get_user_model().objects.acreate_user("ann")
+    _, secret = await sync_to_async(PersonalAccessToken.issue)(user=user, name="laptop", expires=None)
+    socket = knock(offer("mcp", f"mcp.bearer.{secret}"))
+    assert await socket.accepted() == "mcp"
+    seen = await socket.value("who")
+    assert (seen["subject"], seen["user"]) == (str(user.pk), "ann")
+    socket.leave()
+    await socket.end()
+
+
+async def test_the_user_whom_callers_of_this_machine_act_as_is_looked_at_again(settings: Any) -> None:
+    settings.MCP = {"AUTH": "none", "LOCAL_USER": "ann"}
+    user = await get_user_model().objects.acreate_user("ann")
+    socket = knock()
+    assert await socket.accepted() is None
+    assert (await socket.value("who"))["user"] == "ann"
+    user.is_active = False
+    await user.asave()
+    refused = await socket.request("tools/call", {"name": "who", "arguments": {}})
+    assert "cannot be verified" in refused["error"]["message"]
+    user.is_active = True
+    await user.asave()
+    assert (await socket.value("who"))["user"] == "ann"
+    socket.leave()
+    await socket.end()
+
+
+async def test_what_is_refused_is_refused_although_the_client_is_gone() -> None:
+    async def send(event: Any) -> None:
+        raise RuntimeError("closed")
+
+    socket = knock()
+    socket._send = send  # type: ignore[method-assign]
+    await socket.end()

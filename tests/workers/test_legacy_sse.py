@@ -1,0 +1,144 @@
+"""HTTP+SSE where the POSTs come to another worker than the one with the stream."""
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+from tests.servers.harness import until
+from tests.servers.legacy_client import LegacyClient
+from tests.workers.harness import Workers
+from tests.workers.layers import Fate
+
+PATH = "/mcp/sse"
+PING = {"jsonrpc": "2.0", "id": 0, "method": "ping"}
+BOUND = 8.0
+"""Seconds in which every POST is answered, on a machine that has much to do."""
+
+
+def apart(workers: Workers) -> LegacyClient:
+    """A client whose stream is at one worker and whose POSTs go to another."""
+    here, there = workers.ports
+    return LegacyClient(here, PATH, posts_to=there)
+
+
+def answered(client: LegacyClient, port: int | None = None) -> tuple[int, float]:
+    """The status of a POST, and after how many seconds it came."""
+    began = time.monotonic()
+    return client.post(PING, port=port).status, time.monotonic() - began
+
+
+def calls(client: LegacyClient, many: int, *, at_once: int) -> None:
+    """So many calls, each answered once by the worker of the stream."""
+    with ThreadPoolExecutor(at_once) as pool:
+        sent = [pool.submit(client.call, "pid") for _ in range(many)]
+        answers = [client.message() for _ in range(many)]
+        ids = [one.result() for one in sent]
+    assert sorted(answer["id"] for answer in answers) == sorted(ids)
+    assert len({answer["result"]["structuredContent"]["result"] for answer in answers}) == 1
+    # Nothing comes twice: what is sent last is answered next.
+    assert client.request("ping")["result"] == {}
+
+
+def test_500_calls_through_the_other_worker_are_answered_once_each(waking: Workers) -> None:
+    with apart(waking) as client:
+        holder = client.tool("pid")
+        assert holder == waking.pid(client.port)
+        assert holder != waking.pid(client.posts_to)
+        calls(client, 500, at_once=8)
+
+
+def test_without_wakes_they_are_answered_a_little_later(pair: Workers) -> None:
+    pair.wakes(Fate(lost=1))
+    with apart(pair) as client:
+        calls(client, 40, at_once=40)
+
+
+def test_either_worker_may_take_the_next_message(waking: Workers) -> None:
+    here, there = waking.ports
+    with apart(waking) as client:
+        for number in range(40):
+            client.posts_to = (here, there)[number % 2]
+            assert client.tool("length", {"text": "x" * number}) == number
+
+
+def test_a_message_larger_than_any_wake_arrives_whole(waking: Workers) -> None:
+    with apart(waking) as client:
+        text = "ä" * 500_000
+        assert client.tool("length", {"text": text}) == len(text)
+
+
+def test_a_question_is_answered_through_the_other_worker(waking: Workers) -> None:
+    with apart(waking) as client:
+        id = client.call("number")
+        question = client.message()
+        assert question["method"] == "elicitation/create"
+        (name,) = question["params"]["requestedSchema"]["properties"]
+        result = {"action": "accept", "content": {name: 7}}
+        assert client.post({"jsonrpc": "2.0", "id": question["id"], "result": result}).status == 202
+        final = client.message()
+        assert (final["id"], final["result"]["structuredContent"]["result"]) == (id, 7)
+
+
+def test_a_call_is_cancelled_through_the_other_worker(waking: Workers) -> None:
+    with apart(waking) as client:
+        tag = f"cancelled {client.uri}"
+        id = client.call("linger", {"tag": tag})
+        waking.event(tag, "started")
+        client.post({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": id}})
+        waking.event(tag, "cancelled")
+
+
+def test_where_the_worker_of_the_stream_was_killed_a_post_is_answered_in_bounded_time(fresh: Workers) -> None:
+    holder, other = fresh.servers
+    with apart(fresh) as client:
+        assert client.request("ping")["result"] == {}
+        fresh.stop(holder, kill=True)
+        status, seconds = answered(client, other.port)
+        assert (status, seconds < BOUND) == (404, True)
+        # Whoever tries again at once is told at once, however often.
+        with ThreadPoolExecutor(8) as pool:
+            again = list(pool.map(lambda _: answered(client, other.port), range(40)))
+        assert {status for status, _ in again} == {404}
+        assert max(seconds for _, seconds in again) < 2
+
+
+def test_where_the_worker_of_the_stream_was_stopped_the_stream_ends_first(fresh: Workers) -> None:
+    holder, other = fresh.servers
+    with apart(fresh) as client:
+        fresh.stop(holder, kill=False)
+        assert client.is_over()
+        status, seconds = answered(client, other.port)
+        assert (status, seconds < BOUND) == (404, True)
+
+
+def test_a_client_that_leaves_leaves_nothing_behind(pair: Workers) -> None:
+    here, there = pair.ports
+    live = "from mcp_django.models import Session; print(Session.objects.filter(terminated_at=None).count())"
+    before = pair.run(live)
+    with apart(pair) as client:
+        tag = f"left {client.uri}"
+        client.call("linger", {"tag": tag})
+        pair.event(tag, "started")
+        client.leave()
+        pair.event(tag, "cancelled")
+        for port in (there, here):
+            until(lambda port=port: answered(client, port)[0] == 404)
+    until(lambda: pair.run(live) == before)
+    for server in pair.servers:
+        until(lambda server=server: not (found := server.probe())["listening"] and not found["in_flight"])
+
+
+def test_a_session_that_is_ended_elsewhere_ends_its_stream(pair: Workers) -> None:
+    with apart(pair) as client:
+        pair.run("from mcp_django.models import Session; Session.objects.filter(terminated_at=None).end('by hand')")
+        assert client.is_over()
+        assert answered(client)[0] == 404
+
+
+def test_a_flood_of_posts_for_a_stream_that_is_gone_writes_nothing(waking: Workers) -> None:
+    with apart(waking) as client:
+        client.leave()
+        until(lambda: answered(client)[0] == 404)
+        rows = "from mcp_django.models import StreamEvent; print(StreamEvent.objects.filter(kind='post').count())"
+        before = waking.run(rows)
+        assert {answered(client)[0] for _ in range(20)} == {404}
+        assert waking.run(rows) == before
