@@ -7,8 +7,8 @@ import os
 import sys
 from pathlib import Path
 
-from benchmarks import peers, report, rounds
-from benchmarks.subjects import CELLS, SHORT_CELLS, subjects
+from benchmarks import peers, report, rounds, websocket
+from benchmarks.subjects import CELLS, SHORT_CELLS, Subject, subjects
 
 
 def _options(arguments: list[str] | None) -> argparse.Namespace:
@@ -40,23 +40,27 @@ def main(arguments: list[str] | None = None) -> int:
         except peers.Unavailable as error:
             rounds.say_to_stderr(f"without FastMCP: {error}")
     before = None if options.before is None else options.before.resolve()
-    rows = [row for row in subjects(python, before) if row.short or not options.short]
-    if options.only:
-        rows = [row for row in rows if any(text.lower() in row.label.lower() for text in options.only)]
+    rows = [row for row in subjects(python, before) if _chosen(row, options)]
     cells = SHORT_CELLS if options.short else CELLS
-    results = rounds.run(
-        rows,
-        cells,
-        rounds=options.rounds or (4 if options.short else 9),
-        seconds=options.seconds or (0.2 if options.short else 0.35),
-        say=rounds.say_to_stderr,
-    )
+    number, seconds = options.rounds or (4 if options.short else 9), options.seconds or (0.2 if options.short else 0.35)
+    results = rounds.run(rows, cells, rounds=number, seconds=seconds, say=rounds.say_to_stderr)
     print(report.markdown(results, rows, cells, python))
     if options.json:
         options.json.write_text(report.as_json(results, rows, cells, python))
-    for line in results.failures():
+    failures = [*results.failures()]
+    if sockets := [row for row in websocket.subjects("uvicorn") if _chosen(row, options)]:
+        found = websocket.measure(sockets, number=number, seconds=seconds)
+        print(websocket.markdown(found, sockets))
+        failures += found.failures()
+    for line in failures:
         rounds.say_to_stderr(f"FAILED {line}")
-    return 1 if any(results.failures()) else 0
+    return 1 if failures else 0
+
+
+def _chosen(row: Subject, options: argparse.Namespace) -> bool:
+    if options.short and not row.short:
+        return False
+    return not options.only or any(text.lower() in row.label.lower() for text in options.only)
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ _CHUNKED = re.compile(rb"\r\ntransfer-encoding: *chunked", re.IGNORECASE)
 _HEAD_END = b"\r\n\r\n"
 _CHUNKS_END = b"\r\n0\r\n\r\n"
 _READ = 1 << 18
-_PATIENCE = 30.0
+PATIENCE = 30.0
 
 
 class WrongAnswer(Exception):
@@ -44,6 +44,26 @@ class Reading:
     p99_us: float
     """Latency as the client sees it."""
     requests: int
+
+
+def reading(latencies: list[float], *, cpu: int, wall: float) -> Reading:
+    """The figures of one measurement.
+
+    Args:
+        latencies: Seconds, one for each request.
+        cpu: Nanoseconds that the server worked.
+        wall: Seconds that it took.
+    """
+    latencies.sort()
+    total = len(latencies)
+    return Reading(
+        cpu_us=cpu / 1000 / total,
+        busy=cpu / 1e9 / wall,
+        per_second=total / wall,
+        p50_us=latencies[total // 2] * 1e6,
+        p99_us=latencies[total * 99 // 100] * 1e6,
+        requests=total,
+    )
 
 
 def cpu_clock(pid: int) -> int:
@@ -67,7 +87,7 @@ class Connection:
     __slots__ = ("_answer", "_body_at", "_chunked", "_whole_at", "expected", "sent_at", "session", "socket")
 
     def __init__(self, port: int) -> None:
-        self.socket = socket.create_connection(("127.0.0.1", port), timeout=_PATIENCE)
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.session = ""
         self.expected = Expected(())
@@ -184,19 +204,11 @@ class Load:
         Raises:
             WrongAnswer: an answer is not the right one, or none came for 30 seconds.
         """
-        with _no_collector():
+        with no_collector():
             cpu, start = cpu_clock(self._pid), time.perf_counter()
             latencies = self._run(total)
             wall, cpu = time.perf_counter() - start, cpu_clock(self._pid) - cpu
-        latencies.sort()
-        return Reading(
-            cpu_us=cpu / 1000 / total,
-            busy=cpu / 1e9 / wall,
-            per_second=total / wall,
-            p50_us=latencies[total // 2] * 1e6,
-            p99_us=latencies[total * 99 // 100] * 1e6,
-            requests=total,
-        )
+        return reading(latencies, cpu=cpu, wall=wall)
 
     def _run(self, total: int) -> list[float]:
         latencies: list[float] = []
@@ -209,9 +221,9 @@ class Load:
                 connection.send(*requests.make())
             unsent = total - len(waiting)
             while len(latencies) < total:
-                ready = poll.poll(_PATIENCE)
+                ready = poll.poll(PATIENCE)
                 if not ready:
-                    raise WrongAnswer(f"no answer within {_PATIENCE:.0f} seconds")
+                    raise WrongAnswer(f"no answer within {PATIENCE:.0f} seconds")
                 for number, _ in ready:
                     connection, requests = waiting[number]
                     if not connection.receive():
@@ -225,7 +237,7 @@ class Load:
 
 
 @contextmanager
-def _no_collector() -> Iterator[None]:
+def no_collector() -> Iterator[None]:
     """The client's own pauses are not the server's latency."""
     gc.collect()
     gc.disable()

@@ -47,6 +47,7 @@ def as_json(results: Results, rows: Sequence[Subject], cells: Sequence[Cell], fa
             "family": row.family.value,
             "work": cell.work.value,
             "connections": cell.connections,
+            "in_flight": cell.in_flight,
             "tools": cell.tools,
             "failure": figures.failure or None,
             "readings": [asdict(reading) for reading in figures.readings],
@@ -79,12 +80,14 @@ def _machine() -> dict[str, object]:
     return {"system": platform.platform(), "processor": platform.machine(), "cores": os.cpu_count()}
 
 
-def _table(heading: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+def table(heading: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+    """A table in markdown; numbers at the right."""
     rule = ["---", *("--:" for _ in heading[1:])]
     return "\n".join("| " + " | ".join(line) + " |" for line in (heading, rule, *lines))
 
 
-def _spread(figures: Figures | None) -> str:
+def spread(figures: Figures | None) -> str:
+    """A cell of CPU time: the median, and from the least to the most."""
     if figures is None:
         return ""
     costs = figures.all("cpu_us")
@@ -95,9 +98,9 @@ def _cpu_table(results: Results, rows: Sequence[Subject], cells: Sequence[Cell])
     lines = []
     for row in rows:
         memory = results.memory_mb.get(row)
-        costs = [_spread(results.of(row, cell)) for cell in cells]
+        costs = [spread(results.of(row, cell)) for cell in cells]
         lines.append([row.label, *costs, f"{memory:.0f}" if memory else ""])
-    return _table(["", *(cell.label for cell in cells), "memory MB"], lines) if lines else ""
+    return table(["", *(cell.label for cell in cells), "memory MB"], lines) if lines else ""
 
 
 def _ratio_table(results: Results, rows: Sequence[Subject], cells: Sequence[Cell]) -> str:
@@ -122,7 +125,7 @@ def _ratio_table(results: Results, rows: Sequence[Subject], cells: Sequence[Cell
             many, few = results.cpu(row, ADD_AMONG_MANY), results.cpu(row, ADD_MANY)
             line.append(f"{many / few:.2f}" if many and few else "")
         lines.append(line)
-    return _table(heading, lines) if lines else ""
+    return table(heading, lines) if lines else ""
 
 
 def _client_table(results: Results, rows: Sequence[Subject]) -> str:
@@ -141,7 +144,7 @@ def _client_table(results: Results, rows: Sequence[Subject]) -> str:
                 ]
             )
     heading = ["add", "p50 us, c=1", "p99 us, c=1", "per second, c=32", "p99 ms, c=32", "server busy %, c=32"]
-    return _table(heading, lines) if lines else ""
+    return table(heading, lines) if lines else ""
 
 
 def _fraction(ratio: float | None) -> str:
@@ -177,7 +180,7 @@ def _bar(results: Results, rows: Sequence[Subject], cells: Sequence[Cell]) -> st
         few, many = results.cpu(row, ADD_MANY), results.cpu(row, ADD_AMONG_MANY)
         if few and many:
             lines.append(_line(row, ADD_AMONG_MANY, "as with 5 tools", f"{many / few:.2f}x", many <= few * 1.1))
-    return _table(["", "column", "aim", "measured", ""], lines) if lines else ""
+    return table(["", "column", "aim", "measured", ""], lines) if lines else ""
 
 
 def _view_lines(results: Results, rows: Sequence[Subject], row: Subject) -> list[list[str]]:

@@ -14,7 +14,8 @@ from dataclasses import dataclass, field, replace
 
 from benchmarks.load import Load, Reading, WrongAnswer, memory_mb
 from benchmarks.processes import Command, NotStarted, Running, cores, on_core, start, stop, wait
-from benchmarks.subjects import Cell, Subject
+from benchmarks.socket_load import SocketLoad
+from benchmarks.subjects import Cell, Subject, Transport
 from benchmarks.wire import Target
 
 FEWEST, MOST = 32, 20_000
@@ -115,7 +116,7 @@ def run(subjects: Sequence[Subject], cells: Sequence[Cell], *, rounds: int, seco
         say: Told of the progress, a line at a time.
     """
     results = Results()
-    pairs = [(subject, cell) for cell in cells for subject in subjects if cell.work in subject.only]
+    pairs = [(subject, cell) for cell in cells for subject in subjects if subject.can(cell)]
     sizes: dict[tuple[Subject, Cell], int] = {}
     with serving([_place(*pair) for pair in pairs]) as servers, on_core(cores()[1]):
         for number in range(rounds):
@@ -144,20 +145,27 @@ def _measure(
     subject: Subject, cell: Cell, server: Running, sizes: dict[tuple[Subject, Cell], int], seconds: float
 ) -> Reading:
     """One measurement. The first of a pair finds out how many requests fill the time."""
-    path = subject.path_for(cell.work)
-    target = Target(port=server.port, path=path, dialect=subject.dialect, headers=server.headers)
-    pid = server.process.pid
-    load = Load(target, cell.work, connections=cell.connections, tools=cell.tools, pid=pid)
+    load = _load(subject, cell, server)
     try:
         key = (subject, cell)
         if key not in sizes:
             load.measure(FEWEST)
-            speed = load.measure(max(FEWEST, 4 * cell.connections)).per_second
-            sizes[key] = max(FEWEST, 2 * cell.connections, min(MOST, round(speed * seconds)))
+            at_once = cell.connections * cell.in_flight
+            speed = load.measure(max(FEWEST, 4 * at_once)).per_second
+            sizes[key] = max(FEWEST, 2 * at_once, min(MOST, round(speed * seconds)))
         load.measure(max(cell.connections, sizes[key] // 8))
         return load.measure(sizes[key])
     finally:
         load.close()
+
+
+def _load(subject: Subject, cell: Cell, server: Running) -> Load | SocketLoad:
+    path = subject.path_for(cell.work)
+    target = Target(port=server.port, path=path, dialect=subject.dialect, headers=server.headers)
+    pid = server.process.pid
+    if subject.transport is Transport.WEBSOCKET:
+        return SocketLoad(target, connections=cell.connections, in_flight=cell.in_flight, pid=pid)
+    return Load(target, cell.work, connections=cell.connections, tools=cell.tools, pid=pid)
 
 
 def say_to_stderr(line: str) -> None:

@@ -24,6 +24,13 @@ class Family(Enum):
     FASTMCP = "FastMCP"
 
 
+class Transport(Enum):
+    """What a subject is reached by."""
+
+    HTTP = "HTTP"
+    WEBSOCKET = "WebSocket"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
     """One column: the kind of request, how many connections send it, and how many tools the server has."""
@@ -31,12 +38,15 @@ class Cell:
     work: Work
     connections: int
     tools: int = 5
+    in_flight: int = 1
+    """Requests that are unanswered on each connection at any time. HTTP/1.1 takes one."""
 
     @property
     def label(self) -> str:
         """The column's heading."""
         tools = f", {self.tools} tools" if self.tools != 5 else ""
-        return f"{self.work.value}, c={self.connections}{tools}"
+        in_flight = f", {self.in_flight} in flight" if self.in_flight != 1 else ""
+        return f"{self.work.value}, c={self.connections}{in_flight}{tools}"
 
 
 ADD_ONE = Cell(work=Work.ADD, connections=1)
@@ -57,17 +67,23 @@ class Subject:
     command: Command
     path: str = "/mcp"
     dialect: Dialect = Dialect.STATELESS
+    transport: Transport = Transport.HTTP
     only: frozenset[Work] = frozenset(Work)
     """The kinds of work it can do."""
     short: bool = False
     """Whether the short form has it."""
 
+    def can(self, cell: Cell) -> bool:
+        """Whether it can be measured in this column."""
+        return cell.work in self.only and (cell.in_flight == 1 or self.transport is Transport.WEBSOCKET)
+
     def path_for(self, work: Work) -> str:
-        """Constants have a path for each kind of work."""
-        return f"{self.path}/{work.value}" if self.dialect is Dialect.CONSTANT else self.path
+        """Constants have a path for each kind of work, those that answer to HTTP."""
+        constant = self.dialect is Dialect.CONSTANT and self.transport is Transport.HTTP
+        return f"{self.path}/{work.value}" if constant else self.path
 
 
-def _ours(*options: str, greets: bool = False) -> Command:
+def served(*options: str, greets: bool = False) -> Command:
     return Command(arguments=("-m", "benchmarks.serve", "--port", "{port}", *options), greets=greets)
 
 
@@ -89,9 +105,9 @@ def _empty_view(label: str, command: Command) -> Subject:
 
 
 def _own_subjects() -> list[Subject]:
-    plain, token = _ours(), _ours("--auth", "token", greets=True)
-    logged = _ours("--auth", "token", "--log", greets=True)
-    stock, daphne = _ours("--middleware", "stock"), _ours("--server", "daphne")
+    plain, token = served(), served("--auth", "token", greets=True)
+    logged = served("--auth", "token", "--log", greets=True)
+    stock, daphne = served("--middleware", "stock"), served("--server", "daphne")
     handshake = Dialect.HANDSHAKE
     ours = Family.OURS
     return [

@@ -70,7 +70,7 @@ class Target:
 
     def post(self, message: dict[str, Any], headers: dict[str, str] | None = None) -> bytes:
         """The whole HTTP request for `message`, a JSON-RPC object."""
-        body = json.dumps(message, separators=(",", ":")).encode()
+        body = to_json(message)
         lines = [
             f"POST {self.path} HTTP/1.1",
             f"Host: 127.0.0.1:{self.port}",
@@ -86,6 +86,11 @@ class Target:
         lines = [f"DELETE {self.path} HTTP/1.1", f"Host: 127.0.0.1:{self.port}", "Content-Length: 0"]
         lines += [f"{name}: {value}" for name, value in {**self.headers, **session_headers(session)}.items()]
         return "\r\n".join(lines).encode() + b"\r\n\r\n"
+
+
+def to_json(message: dict[str, Any]) -> bytes:
+    """A JSON-RPC message as bytes."""
+    return json.dumps(message, separators=(",", ":")).encode()
 
 
 def session_headers(session: str) -> dict[str, str]:
@@ -112,17 +117,15 @@ class Requests:
 
     def __init__(self, target: Target, work: Work, *, session: str = "", tools: int = 5) -> None:
         self._work, self._tools, self._constant = work, tools, target.dialect is Dialect.CONSTANT
-        message = _message(work)
+        message = _message(work, target.dialect)
         headers = {"Mcp-Method": message["method"]}
         if target.dialect is Dialect.HANDSHAKE:
             headers = session_headers(session)
         else:
             headers["MCP-Protocol-Version"] = STATELESS_VERSION
-            message["params"].setdefault("_meta", {}).update(_stateless_meta())
             if "name" in message["params"]:
                 headers["Mcp-Name"] = message["params"]["name"]
-        whole = target.post(message, headers).replace(b"%", b"%%")
-        self._template = whole.replace(b"%d" % _ID, b"%d").replace(b"%d" % _TERM, b"%d")
+        self._template = _template(target.post(message, headers))
         self._numbers = {Work.ADD: 2, Work.LIST: 1, Work.PROGRESS: 2}[work]
         self._next = 0
 
@@ -145,7 +148,33 @@ class Requests:
         return Expected((b'"result"',) if self._constant else (identifier, b"%d" % (term + 7)))
 
 
-def _message(work: Work) -> dict[str, Any]:
+class Frames:
+    """An endless series of calls of "add" on one WebSocket, a text frame each; ids and terms as in `Requests`."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        message = to_json(_message(Work.ADD, dialect))
+        self._template, self._echoed, self._next = _template(frame(message)), dialect is Dialect.CONSTANT, 0
+
+    def make(self) -> tuple[int, bytes, bytes]:
+        """The next request: its id, its frame, and what its answer must hold."""
+        number, self._next = self._next, self._next + 1
+        identifier, term = _FIRST_ID + number, _FIRST_TERM + number % _TERMS
+        return identifier, self._template % (identifier, term), b"%d" % (term if self._echoed else term + 7)
+
+
+def frame(message: bytes) -> bytes:
+    """A client's text frame (RFC 6455, section 5.2), under a mask of zeros: the server works as for any other."""
+    size = len(message)
+    if size < 126:
+        return bytes([0x81, 0x80 | size]) + bytes(4) + message
+    return b"\x81\xfe" + size.to_bytes(2, "big") + bytes(4) + message
+
+
+def _template(request: bytes) -> bytes:
+    return request.replace(b"%", b"%%").replace(b"%d" % _ID, b"%d").replace(b"%d" % _TERM, b"%d")
+
+
+def _message(work: Work, dialect: Dialect) -> dict[str, Any]:
     if work is Work.LIST:
         method, params = "tools/list", dict[str, Any]()
     elif work is Work.PROGRESS:
@@ -153,6 +182,8 @@ def _message(work: Work) -> dict[str, Any]:
         params["_meta"] = {"progressToken": _TERM}
     else:
         method, params = "tools/call", {"name": "add", "arguments": {"a": _TERM, "b": 7}}
+    if dialect is not Dialect.HANDSHAKE:
+        params.setdefault("_meta", {}).update(_stateless_meta())
     return {"jsonrpc": "2.0", "id": _ID, "method": method, "params": params}
 
 

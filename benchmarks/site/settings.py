@@ -39,7 +39,7 @@ DATABASES = {
 MCP = {
     "AUTH": os.environ.get("BENCH_AUTH", "none"),
     "SERVERS": {"default": {"NAME": "benchmarks", "VERSION": "1", "PAGE_SIZE": 1000}},
-    "LIMITS": {"SESSIONS_PER_OWNER": 100, "IN_FLIGHT": 64, "LISTENS": 5000, "LISTENS_PER_OWNER": 5000},
+    "LIMITS": {"SESSIONS_PER_OWNER": 5000, "IN_FLIGHT": 64, "LISTENS": 5000, "LISTENS_PER_OWNER": 5000},
 }
 if os.environ.get("BENCH_LOG"):
     LOGGING = {
