@@ -161,6 +161,13 @@ class Later(Air):
             ctx.background(work)
             return "left"
 
+        @self.server.tool
+        async def wait_and_leave(ctx: Context) -> str:
+            self.reached.set()
+            await self.gate.wait()
+            ctx.background(work)
+            return "left"
+
 
 def on_a_loop_of_its_own(main: Any) -> None:
     """Not inline, where nothing comes after the answer."""
@@ -203,11 +210,18 @@ def test_it_begins_when_the_door_has_sent_the_answer_and_not_before(version: str
 def test_the_end_of_the_process_waits_for_it_also_when_its_call_has_not_ended() -> None:
     async def main() -> None:
         there = Later()
-        running = there.flight("leave")
+        running = there.flight("wait_and_leave")
         running.launch()
+        await there.reached.wait()
+        closing = asyncio.create_task(there.lifecycle.close())
+        await turns()
+        there.gate.set()
         running.answered = True
+        await there.begun.wait()
+        await turns()
+        assert not closing.done()
         there.let.set()
-        await there.lifecycle.close()
+        await closing
         assert there.ended == "done"
 
     on_a_loop_of_its_own(main)
