@@ -119,6 +119,18 @@ async def test_it_is_not_left_after_the_answer() -> None:
         kept[0].background(print)
 
 
+async def test_what_cannot_be_called_is_refused_at_once() -> None:
+    server = make_server()
+
+    @server.tool
+    async def it(ctx: Context) -> str:
+        with pytest.raises(TypeError, match="not NoneType"):
+            ctx.background(print("sent"))  # type: ignore[func-returns-value, arg-type]  # noqa: T201
+        return "fine"
+
+    assert await Peer(server).text("it") == "fine"
+
+
 async def test_places_are_counted_and_given_back() -> None:
     places = CountedPlaces(lambda: 1)
     server = Server("tests", "1", ports=ports(background=places), options=Options())
