@@ -31,6 +31,10 @@ _TEXTUAL = dict.fromkeys(("iexact", "contains", "icontains", "startswith", "ista
 _ORDERED = {**dict.fromkeys(("gt", "gte", "lt", "lte"), "value"), "range": "pair"}
 _DATED = dict.fromkeys(("year", "month", "day"), "integer")
 _ISNULL = {"isnull": "boolean"}
+LOOKUPS = frozenset({*_EQUAL, *_TEXTUAL, *_ORDERED, *_DATED, "date"})
+"""Every lookup that some field has."""
+COMPARED = ("exact", "gt", "gte", "lt", "lte")
+"""The lookups of a metric."""
 NUMBERS = frozenset({"count", "sum", "avg", "min", "max"})
 COUNTED = frozenset({"count"})
 BOUNDED = frozenset({"count", "min", "max"})

@@ -10,7 +10,7 @@ from django.utils.text import smart_split, unescape_string_literal
 from ..protocol.errors import ToolError
 from .caps import CONDITIONS, DEPTH, VALUES, WORDS
 from .exposure import ExposedField, Purpose
-from .fields import as_boolean, as_date, as_integer, as_text
+from .fields import LOOKUPS, as_boolean, as_date, as_integer, as_text
 from .scope import Scope
 
 _BRANCHES = ("and", "or", "not")
@@ -54,15 +54,15 @@ class Filters:
         return self.compare(item, lookup, wanted)
 
     def _resolved(self, name: str) -> tuple[ExposedField, str]:
-        """The field and the lookup that a name means: the whole is a field, or its last segment a lookup."""
-        names = self._scope.toolset.exposure.filters
-        path, separator, lookup = name.rpartition(LOOKUP_SEP)
-        if name in names or not separator or path not in names:
+        """The field and the lookup that a name means: all of it is a field, or its last segment a lookup."""
+        path, _, lookup = name.rpartition(LOOKUP_SEP)
+        if lookup not in LOOKUPS or name in self._scope.toolset.exposure.filters:
             return self._scope.resolve(name, Purpose.FILTER), "exact"
         item = self._scope.resolve(path, Purpose.FILTER)
-        if item.codec is None or lookup not in item.codec.lookups:
-            known = "" if item.codec is None else ", ".join(item.codec.lookups)
-            raise ToolError(f"filters: {path} cannot be compared with {lookup[:60]!r}; it can with {known}")
+        assert item.codec is not None  # filters are columns
+        if lookup not in item.codec.lookups:
+            known = ", ".join(item.codec.lookups)
+            raise ToolError(f"filters: {path} cannot be compared with {lookup}; it can with {known}")
         return item, lookup
 
     def compare(self, item: ExposedField, lookup: str, value: Any) -> Q:
