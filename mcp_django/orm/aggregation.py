@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 from django.db import models
 from django.db.models import Avg, Count, F, Max, Min, OrderBy, Q, QuerySet, Sum
@@ -132,7 +132,7 @@ class Aggregation:
         if having:
             found = found.filter(*(self._having(name, value) for name, value in having.items()))
         found = found.order_by(*order)
-        return cast("QuerySet[Any, Any]", found.values_list(*columns, *labels, *metrics))
+        return found.values_list(*columns, *labels, *metrics)
 
     def _ordering(self, name: str) -> OrderBy:
         plain = name.removeprefix("-")

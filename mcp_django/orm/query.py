@@ -29,9 +29,14 @@ class Filters:
         """Every entry must hold. Raises ToolError for what is unknown, of the wrong type, or too much."""
         if depth > DEPTH:
             raise ToolError(f"filters are nested deeper than {DEPTH} levels of and, or and not; flatten them")
+        if not filters:
+            raise ToolError("filters: an object without conditions; leave it out")
         return Q(*(self._entry(name, value, depth) for name, value in filters.items()))
 
     def _entry(self, name: str, value: Any, depth: int) -> Q:
+        self._conditions += 1
+        if self._conditions > CONDITIONS:
+            raise ToolError(f"filters hold more than {CONDITIONS} conditions; ask in several calls")
         if name not in _BRANCHES:
             return self._comparison(name, value)
         if name == "not":
@@ -44,9 +49,6 @@ class Filters:
         return Q(*parts, _connector=Q.OR if name == "or" else Q.AND)
 
     def _comparison(self, name: str, value: Any) -> Q:
-        self._conditions += 1
-        if self._conditions > CONDITIONS:
-            raise ToolError(f"filters hold more than {CONDITIONS} comparisons; ask in several calls")
         item, lookup = self._resolved(name)
         if value is None and lookup == "exact":
             lookup, value = "isnull", True
@@ -71,7 +73,7 @@ class Filters:
             return self._with_many(item, lookup, value)
         if self._scope.is_plain(item):
             return Q(**{f"{item.source}{LOOKUP_SEP}{lookup}": value})
-        alias = f"_mcp_{len(self.aliases)}"
+        alias = self._scope.alias()
         self.aliases[alias] = self._scope.expression(item)
         return Q(**{f"{alias}{LOOKUP_SEP}{lookup}": value})
 
