@@ -30,15 +30,17 @@ from .server.call import Call
 from .server.context import Context
 from .server.current import current_call
 from .server.decorators import completion, prompt, resource, tool
-from .server.handlers import Depends
+from .server.injection import Depends
 from .server.lowlevel import Handlers
 from .server.outcome import Outcome
 from .server.ports import Principal
 from .server.primitives import Completion
 from .server.providers import Provider
+from .server.request_headers import Header
 from .server.results import PromptResult, ResourceResult, ToolResult
 from .server.sampling import Sample
 from .server.server import Server
+from .server.tool_stream import ToolStream
 from .server.toolset import Toolset, register
 
 if TYPE_CHECKING:
@@ -63,6 +65,7 @@ __all__ = [
     "Depends",
     "EmbeddedResource",
     "Handlers",
+    "Header",
     "Icon",
     "ImageContent",
     "MCPError",
@@ -83,6 +86,7 @@ __all__ = [
     "ToolError",
     "ToolResult",
     "ToolResultContent",
+    "ToolStream",
     "ToolUseContent",
     "Toolset",
     "TraceContext",

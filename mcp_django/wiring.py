@@ -27,6 +27,7 @@ from .exceptions import translate
 from .forms.questions import form_question
 from .protocol.revisions import Era
 from .protocol.types import Implementation
+from .runtime.afterwards import CountedPlaces
 from .runtime.call_streams import ProcessStreams
 from .runtime.event_ids import EventIds
 from .runtime.executor import LaneExecutor
@@ -139,6 +140,12 @@ def _close(loop: asyncio.AbstractEventLoop) -> None:
 
 
 @functools.cache
+def background_places() -> CountedPlaces:
+    """The places of this process for work after the answer. Kept whatever the settings: work hangs on it."""
+    return CountedPlaces(lambda: conf.get_settings().limits.background)
+
+
+@functools.cache
 def log_executor() -> LaneExecutor:
     """Lanes for the event log alone. On those of calls it would wait for handlers, of which some wait for the log."""
     return LaneExecutor(lanes=LOG_LANES, interrupt=False, name="mcp-log")
@@ -211,6 +218,7 @@ def _make_ports(alias: str) -> Ports:
         replies=LoggedReplies(feeds, Stamp(conf.secret_keys(), purpose="question"), wait=limits.question_wait),
         translate=translate,
         observer=CallObserver(executor(), find_tracing()),
+        background=background_places(),
         changes=LoggedChanges(alias, feeds=feeds(), executor=executor(), listens=listens(), most=limits.subscriptions),
         lists=SessionLists(executor()),
         forms=form_question,

@@ -58,7 +58,7 @@ DOORS = {
     "cryptography": ("runtime/",),
     "daphne": ("management/",),
     "docstring_parser": ("schema/",),
-    "httpx": ("client/",),
+    "httpx": ("client/", "providers/fetching"),
     "jsonschema_rs": ("schema/",),
     "mcp": ("client/",),
     "msgspec": ("schema/",),

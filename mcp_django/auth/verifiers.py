@@ -15,7 +15,7 @@ from django.db.models import Q
 from django.utils import timezone
 
 from ..models import PersonalAccessToken
-from ..server.handlers import is_async
+from ..server.execution import is_async
 from .principal import Principal
 
 logger = logging.getLogger("mcp_django.auth")

@@ -97,6 +97,9 @@ class Limits:
     waiting_threads: Annotated[int, integer(0)] = 256
     """Sync handlers that may wait for a client's answer (`ctx.sync`). They keep their thread, and count as no lane
     meanwhile. One more is refused at once."""
+    background: Annotated[int, integer(0)] = 256
+    """Pieces of work left for after the answer (`ctx.background`) that may wait or run in a process. A call that leaves
+    one more is refused at once."""
     shutdown_grace: SecondsOrZero = 10.0
     """Seconds that running calls have to end once the process is told to. Then each is ended, and its client told."""
 
