@@ -1,0 +1,1 @@
+"""Sources of primitives besides the decorators."""
