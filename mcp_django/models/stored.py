@@ -44,14 +44,14 @@ class StoredQuerySet(models.QuerySet[M]):
 
     def update(self, **kwargs: Any) -> int:
         self._for_write = True
-        with transaction.atomic(using=self.db):
+        with transaction.atomic(using=self.db, savepoint=False):
             changed = super().update(**kwargs)
             StoredState.objects.using(self.db).touch()
         return changed
 
     def bulk_create(self, objs: Iterable[Any], *args: Any, **kwargs: Any) -> list[Any]:
         self._for_write = True
-        with transaction.atomic(using=self.db):
+        with transaction.atomic(using=self.db, savepoint=False):
             made = super().bulk_create(objs, *args, **kwargs)
             StoredState.objects.using(self.db).touch()
         return made
@@ -64,7 +64,9 @@ class StoredRow(models.Model):
         abstract = True
 
     def save(self, *args: Any, **kwargs: Any) -> None:
-        with transaction.atomic(using=kwargs.get("using") or router.db_for_write(type(self), instance=self)):
+        using = kwargs.get("using") or router.db_for_write(type(self), instance=self)
+        # Without a savepoint, as Django saves, so that what one transaction tells of is told once.
+        with transaction.atomic(using=using, savepoint=False):
             super().save(*args, **kwargs)
 
 
@@ -137,7 +139,7 @@ class Stored(StoredRow):
         does it, in nobody's name, before it changes the row the next time.
         """
         versions: Any = getattr(self, "versions")  # noqa: B009  each subclass has them, which mypy cannot know
-        with transaction.atomic(using=self._state.db):
+        with transaction.atomic(using=self._state.db, savepoint=False):
             StoredState.objects.using(self._state.db).touch()  # one at a time, because versions are numbered
             last = versions.order_by("-number").first()
             data = self.snapshot()

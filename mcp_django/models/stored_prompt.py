@@ -74,7 +74,7 @@ class StoredPrompt(Stored):
         }
 
     def take(self, data: dict[str, Any]) -> None:
-        with transaction.atomic(using=self._state.db):
+        with transaction.atomic(using=self._state.db, savepoint=False):
             super().take(data)
             for model, name in ((StoredArgument, "arguments"), (StoredMessage, "messages")):
                 getattr(self, name).all().delete()
@@ -106,7 +106,7 @@ class StoredArgument(StoredRow):
     SNAPSHOT: ClassVar[tuple[str, ...]] = ("name", "title", "description", "required", "default", "choices")
 
     prompt = models.ForeignKey(StoredPrompt, on_delete=models.CASCADE, related_name="arguments")
-    position = models.PositiveSmallIntegerField(_("position"), default=0)
+    position = models.PositiveSmallIntegerField(_("position"), default=0, help_text=_("At 0 it comes last."))
     name = models.CharField(
         _("name"),
         max_length=64,
@@ -199,7 +199,7 @@ class StoredMessage(StoredRow):
     SNAPSHOT: ClassVar[tuple[str, ...]] = ("role", "kind", "text", "uri")
 
     prompt = models.ForeignKey(StoredPrompt, on_delete=models.CASCADE, related_name="messages")
-    position = models.PositiveSmallIntegerField(_("position"), default=0)
+    position = models.PositiveSmallIntegerField(_("position"), default=0, help_text=_("At 0 it comes last."))
     role = models.CharField(_("role"), max_length=16, choices=MessageRole, default=MessageRole.USER)
     kind = models.CharField(_("what"), max_length=16, choices=MessageKind, default=MessageKind.TEXT)
     text = models.TextField(

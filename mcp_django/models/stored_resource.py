@@ -90,7 +90,7 @@ class StoredResource(Stored):
         help_text=_("From 0, which may be left out, to 1, which is needed."),
     )
     text = models.TextField(_("text"), blank=True, validators=[MaxLengthValidator(TEXT)])
-    data = models.BinaryField(_("file"), null=True, blank=True, editable=True)
+    data = models.BinaryField(_("file"), null=True, blank=True)
     size = models.PositiveIntegerField(_("bytes"), default=0, editable=False)
 
     objects = PrimaryManager.from_queryset(StoredResourceQuerySet)()
