@@ -92,7 +92,9 @@ def _ask(server: Server, user: Any, method: str, params: dict[str, Any]) -> dict
     who = Principal(issuer="admin", subject=str(user.pk), user=user, scopes=EVERY_SCOPE, kind="admin")
     try:
         return async_to_sync(Caller(server, who).request)(method, params)
-    except (MCPError, Overloaded) as problem:
+    except MCPError as problem:
+        return str(problem) if not problem.data else f"{problem} {json.dumps(problem.data)}"
+    except Overloaded as problem:
         return str(problem)
 
 

@@ -102,9 +102,13 @@ class StoredAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # it takes none 
 
     def save_related(self, request: HttpRequest, form: Any, formsets: Any, change: bool) -> None:
         super().save_related(request, form, formsets, change)
+        self.settle(form.instance)
         form.instance.record(request.user)
         for warning in self.warnings(form.instance):
             self.message_user(request, warning, messages.WARNING)
+
+    def settle(self, row: Any) -> None:
+        """Put in order what was saved, before it is a version."""
 
     def warnings(self, row: Any) -> Iterator[str]:
         """What whoever has saved it should know."""

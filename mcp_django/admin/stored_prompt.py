@@ -168,6 +168,9 @@ class StoredPromptAdmin(StoredAdmin):
             _put_in_order(formset)
         super().save_related(request, form, formsets, change)
 
+    def settle(self, row: StoredPrompt) -> None:
+        row.renumber()
+
     def warnings(self, row: StoredPrompt) -> Iterator[str]:
         yield from super().warnings(row)
         used = {name for message in _messages(row) for text in (message.text, message.uri) for name in names_in(text)}
