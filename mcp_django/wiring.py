@@ -27,6 +27,7 @@ from .exceptions import translate
 from .forms.questions import form_question
 from .protocol.revisions import Era
 from .protocol.types import Implementation
+from .providers.stored import StoredProvider
 from .runtime.afterwards import CountedPlaces
 from .runtime.call_streams import ProcessStreams
 from .runtime.event_ids import EventIds
@@ -105,7 +106,7 @@ def _make_server(alias: str) -> Server:
         instructions=described.instructions,
         eras=tuple(Era(name) for name in described.eras),
         registry=registry_for(alias),
-        providers=[_provider(path) for path in described.providers],
+        providers=[*map(_provider, described.providers), *([StoredProvider(alias)] if described.stored else [])],
         middleware=[import_string(path) for path in described.middleware],
         lifespan=import_string(described.lifespan) if described.lifespan else None,
         options=options,

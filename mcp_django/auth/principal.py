@@ -87,6 +87,17 @@ class Principal:
 _has_perm = sync_to_async(Principal.has_perm, thread_sensitive=True)
 
 
+class _EveryScope(frozenset[str]):
+    """Holds any scope."""
+
+    def issuperset(self, other: Iterable[object]) -> bool:
+        return True
+
+
+EVERY_SCOPE: Final = _EveryScope()
+"""What a user holds who is no client's: nothing was delegated, so nothing is held back."""
+
+
 def local_principal(user: Any = None) -> Principal:
     """The principal who comes from this machine and may do everything; handlers see it act as `user`."""
     return Principal(issuer=LOCAL, subject=LOCAL, user=user, kind=LOCAL)

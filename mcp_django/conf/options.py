@@ -142,6 +142,8 @@ class ServerSettings:
     """Dotted paths of middleware, outermost first."""
     providers: DottedPaths = ()
     """Dotted paths of providers, asked after the registered declarations."""
+    stored: Flag = True
+    """Serve the prompts and resources that are written in the admin? They come after everything else."""
     lifespan: OptionalDotted = None
     """Dotted path of a function of the server that returns an async context manager, entered once per process; handlers
     see its value as `ctx.lifespan`."""
