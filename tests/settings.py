@@ -59,6 +59,7 @@ INSTALLED_APPS = [
     "channels",
     "mcp_django",
     "tests.testapp",
+    "tests.library",
 ]
 
 MIDDLEWARE = [
