@@ -60,6 +60,7 @@ INSTALLED_APPS = [
     "mcp_django",
     "tests.shop",
     "tests.testapp",
+    "tests.library",
 ]
 
 MIDDLEWARE = [

@@ -58,6 +58,7 @@ DOORS = {
     "cryptography": ("runtime/",),
     "daphne": ("management/",),
     "docstring_parser": ("schema/",),
+    "drf_spectacular": ("rest/openapi",),
     "httpx": ("client/", "providers/fetching"),
     "jsonschema_rs": ("schema/",),
     "mcp": ("client/",),
