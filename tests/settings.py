@@ -58,6 +58,7 @@ INSTALLED_APPS = [
     "django.contrib.messages",
     "channels",
     "mcp_django",
+    "mcp_django.memory",
     "tests.testapp",
 ]
 
@@ -88,4 +89,5 @@ _OWN = _POSTGRES if os.environ.get("MCP_TEST_DATABASE") != "sqlite" else ""
 DATABASES = {"default": postgres(_OWN) if _OWN else sqlite()}
 CHANNEL_LAYERS = {"default": {"BACKEND": "channels.layers.InMemoryChannelLayer"}}
 
-MCP: dict[str, Any] = {"AUTH": "none"}
+# The memory's tools have a server of their own, so that lists of the default one are the tests' own.
+MCP: dict[str, Any] = {"AUTH": "none", "MEMORY": {"SERVER": "memory"}, "SERVERS": {"default": {}, "memory": {}}}
