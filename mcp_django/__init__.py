@@ -6,7 +6,7 @@
     def order_status(number: int) -> str: ...
 
 These names are the public API; importing them needs neither Django's settings nor its app registry. The notifications
-and ModelToolset, which need both, are imported at their first use.
+and ModelToolset, which need both, `owner_of` and `register_settings` are imported at their first use.
 """
 
 from importlib import import_module
@@ -44,6 +44,8 @@ from .server.tool_stream import ToolStream
 from .server.toolset import Toolset, register
 
 if TYPE_CHECKING:
+    from .auth.principal import owner_of
+    from .conf import register_settings
     from .notifications import (
         abroadcast,
         anotify_list_changed,
@@ -98,34 +100,34 @@ __all__ = [
     "current_call",
     "notify_list_changed",
     "notify_resource_updated",
+    "owner_of",
     "prompt",
     "publish_changes",
     "register",
+    "register_settings",
     "resource",
     "tool",
 ]
 
-_NOTIFICATIONS = frozenset(
-    {
-        "abroadcast",
-        "anotify_list_changed",
-        "anotify_resource_updated",
-        "broadcast",
-        "notify_list_changed",
-        "notify_resource_updated",
-        "publish_changes",
-    }
-)
-_ORM = frozenset({"ModelToolset"})
+_LAZY = {
+    "ModelToolset": "orm",
+    "abroadcast": "notifications",
+    "anotify_list_changed": "notifications",
+    "anotify_resource_updated": "notifications",
+    "broadcast": "notifications",
+    "notify_list_changed": "notifications",
+    "notify_resource_updated": "notifications",
+    "owner_of": "auth.principal",
+    "publish_changes": "notifications",
+    "register_settings": "conf",
+}
 
 
 def __getattr__(name: str) -> Any:
-    if name in _NOTIFICATIONS:
-        return getattr(import_module(f"{__name__}.notifications"), name)
-    if name in _ORM:
-        return getattr(import_module(f"{__name__}.orm"), name)
+    if name in _LAZY:
+        return getattr(import_module(f"{__name__}.{_LAZY[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_NOTIFICATIONS, *_ORM})
+    return sorted({*globals(), *_LAZY})
