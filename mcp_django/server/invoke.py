@@ -28,7 +28,7 @@ from .context import Context
 from .handlers import Handler, run
 from .outcome import Fate, Outcome
 from .ports import ALLOW, HIDDEN, Overloaded
-from .primitives import Primitive, Tool
+from .primitives import Primitive, Resource, ResourceTemplate, Tool
 from .results import tool_error, tool_result
 
 if TYPE_CHECKING:
@@ -168,6 +168,28 @@ async def _filled_in(call: Call, handler: Handler, values: dict[str, Any], conte
     if handler.has_dependencies:
         await handler.resolve(values, context)
     return await handler.run(call.server.executor, values)
+
+
+async def is_there(call: Call, primitive: Resource | ResourceTemplate, values: dict[str, Any]) -> bool:
+    """Is there such a resource for the caller, which may use the primitive? Only those to `probe` are asked.
+
+    Raises Overloaded, and whatever is a bug of the handler's.
+    """
+    if not primitive.probe:
+        return True
+    lease = call.server.executor.enter()
+    try:
+        async with asyncio.timeout(_limit(call, primitive)):
+            return await run_handler(call, primitive.handler, dict(values), Context(call, primitive)) is not None
+    except Overloaded:
+        raise
+    except Exception as problem:
+        told = problem if isinstance(problem, ToolError) else call.server.ports.translate(problem)
+        if isinstance(told, ToolError | NotFound | ResourceNotFound):
+            return False
+        raise
+    finally:
+        lease.close()
 
 
 async def permit(call: Call, primitive: Primitive, unknown: MCPError) -> None:
