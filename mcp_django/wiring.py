@@ -25,6 +25,7 @@ from .conf.options import Limits
 from .conf.project import middleware
 from .exceptions import translate
 from .forms.questions import form_question
+from .orm.generic import GenericTools
 from .protocol.revisions import Era
 from .protocol.types import Implementation
 from .runtime.call_streams import ProcessStreams
@@ -104,12 +105,17 @@ def _make_server(alias: str) -> Server:
         instructions=described.instructions,
         eras=tuple(Era(name) for name in described.eras),
         registry=registry_for(alias),
-        providers=[_provider(path) for path in described.providers],
+        providers=[*_generic_tools(alias), *(_provider(path) for path in described.providers)],
         middleware=[import_string(path) for path in described.middleware],
         lifespan=import_string(described.lifespan) if described.lifespan else None,
         options=options,
         ports=ports(alias),
     )
+
+
+def _generic_tools(alias: str) -> list[Provider]:
+    """What serves the verbs of model toolsets that are no tools by themselves."""
+    return [GenericTools(registry_for(alias))] if conf.orm_style() == "generic" else []
 
 
 @functools.cache

@@ -153,6 +153,7 @@ def _reference(item: ExposedField, place: int | None, visible: bool) -> Step:
     """A related row as primary key, label and URI; where its model is hidden from the caller, the key alone."""
     key, shown, target = item.name, item.codec.shown if item.codec is not None else _same, item.target
     assert target is not None
+    linked = target.serves_rows
 
     def step(row: Row, values: Sequence[Any]) -> None:
         value = row[key]
@@ -163,7 +164,9 @@ def _reference(item: ExposedField, place: int | None, visible: bool) -> Step:
             row[key] = {"pk": pk}
             return
         label = str(pk) if place is None else values[place]
-        row[key] = {"pk": pk, "label": str(pk) if label is None else label, "uri": target.uri(pk)}
+        row[key] = {"pk": pk, "label": str(pk) if label is None else label}
+        if linked:
+            row[key]["uri"] = target.uri(pk)
 
     return step
 
@@ -193,7 +196,9 @@ def _add_many(scope: Scope, item: ExposedField, found: Sequence[Row], keys: Sequ
             if item.is_relation and target is not None:
                 pk = {"pk": pk}
                 if visible:
-                    pk |= {"label": str(label[0]) if label else str(pk["pk"]), "uri": target.uri(pk["pk"])}
+                    pk["label"] = str(label[0]) if label else str(pk["pk"])
+                    if target.serves_rows:
+                        pk["uri"] = target.uri(pk["pk"])
             lists[key].append(pk)
     for row, key in zip(found, keys, strict=True):
         row[item.name] = lists[key]

@@ -29,7 +29,7 @@ from .handlers import Handler, run
 from .outcome import Fate, Outcome
 from .ports import ALLOW, HIDDEN, Overloaded
 from .primitives import Primitive, Resource, ResourceTemplate, Tool
-from .results import tool_error, tool_result
+from .results import ToolResult, tool_error, tool_result
 
 if TYPE_CHECKING:
     from .server import Server
@@ -108,6 +108,21 @@ async def call_within(call: Call, tool: Tool, arguments: dict[str, Any], convers
             return tool_error(sorted_out(call, f"tool {tool.name!r}", problem))
         except MCPError as told:
             return tool_error(str(told))
+
+
+async def pass_on(context: Context, tool: Tool, arguments: dict[str, Any]) -> Any:
+    """The value of `tool`, which the tool that runs stands for: as if the client had called it, with its permission,
+    checks, guards, timeout and transactions. The conversation, and what the client called, stay the same.
+
+    Raises what the tool raises, ArgumentError, InsufficientScope, and ToolError where the caller may not use it.
+    """
+    call = context._call
+    await permit(call, tool, InvalidParams(f"Unknown tool: {tool.name}"))
+    tool.parameters.check(arguments)
+    values = tool.parameters.convert(arguments)
+    context._primitive = tool
+    value = await _timed(call, tool, _begin(call, tool, values)(context))
+    return value if tool.output is None or type(value) is ToolResult else tool.output.structured(value)
 
 
 async def run_primitive(
