@@ -50,8 +50,8 @@ def _problems(toolset: ModelToolset) -> Iterator[CheckMessage]:
         left_out = toolset.exposure.problems
         for verb in toolset.tools:
             _ = toolset.verb(verb).wire
-    except DeclarationError as problem:
-        text = str(problem) if toolset.source in str(problem) else f"{toolset.source}: {problem}"
+    except DeclarationError as wrong:
+        text = str(wrong) if toolset.source in str(wrong) else f"{toolset.source}: {wrong}"
         yield Error(text, hint="Mend the declaration: it is not served.", id="mcp_django.E004")
         return
     for problem in left_out:
@@ -81,8 +81,8 @@ def _unreadable(toolset: ModelToolset) -> Iterator[CheckMessage]:
             relation = relation_of(model, segment)
             if relation is None or is_many(relation):
                 yield Error(
-                    f"{toolset.source}: list_select_related names {path!r}, but {segment!r} leads to no single row from "
-                    f"{model._meta.label}.",
+                    f"{toolset.source}: list_select_related names {path!r}, but {segment!r} leads from "
+                    f"{model._meta.label} to no single row.",
                     hint="It takes foreign keys and one-to-one relations, and paths of them.",
                     id="mcp_django.E009",
                 )
@@ -112,11 +112,14 @@ def _unindexed(toolset: ModelToolset) -> str | None:
     if toolset.overrides("get_ordering"):
         return None
     options = toolset.model._meta
-    names = [name for name in (toolset.ordering or options.ordering) if isinstance(name, str)]
+    names = [name for name in (toolset.ordering or options.ordering or ()) if isinstance(name, str)]
     if not names or names[0] == "?":
         return None
     name = names[0].removeprefix("-")
-    item = toolset.exposure.ordering.get(name)
+    try:
+        item = toolset.exposure.ordering.get(name)
+    except DeclarationError:
+        return None  # reported by itself
     if item is None or item.source == toolset.exposure.pk.source:
         return None
     return None if LOOKUP_SEP not in item.source and item.source in set(_indexed(options)) else name
@@ -138,4 +141,4 @@ def _indexed(options: Any) -> Iterator[str]:
 def _column(expression: Any) -> str:
     """The column that an expression of an index is, if it is one: `F("created")`, or that in an order."""
     inner = getattr(expression, "expression", expression)
-    return inner.name if isinstance(inner, F) else ""
+    return str(getattr(inner, "name", "")) if isinstance(inner, F) else ""
