@@ -5,8 +5,9 @@ hidden from the caller is no more known to it than one that does not exist. A ca
 model, with everything that stands around that: permission, guards, timeouts, transactions.
 """
 
+import logging
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
 from ..server.context import Context
@@ -19,6 +20,7 @@ from .merging import arguments_of, result_of
 from .toolset import ModelToolset
 
 PREFIX = "models_"
+logger = logging.getLogger("mcp_django.server")
 DESCRIBE = "describe"
 KEPT = 256
 """Tools that are kept, of a server: one for each verb and each set of models that somebody may see."""
@@ -81,10 +83,7 @@ class GenericTools(Provider):
         return verbs
 
     async def _tool(self, verb: str, ctx: Context) -> Tool | None:
-        tools = self._verbs()[verb]
-        authorizer = ctx.server.authorizer
-        hidden = await authorizer.hidden(ctx.principal, [tool for tool in tools.values() if authorizer.guards(tool)])
-        models = tuple(label for label, tool in tools.items() if tool.key not in hidden)
+        models = await self._models(verb, ctx)
         if not models:
             return None
         tool = self._kept.get((verb, models))
@@ -93,6 +92,21 @@ class GenericTools(Provider):
             if len(self._kept) > KEPT:
                 self._kept.popitem(last=False)
         return tool
+
+    async def _models(self, verb: str, ctx: Context) -> tuple[str, ...]:
+        """The models on which the caller may use a verb. Hooks of the project's are asked, as each call asks them."""
+        tools, authorizer = self._verbs()[verb], ctx.server.authorizer
+        hidden = await authorizer.hidden(ctx.principal, [tool for tool in tools.values() if authorizer.guards(tool)])
+        shown = {label: tool for label, tool in tools.items() if tool.key not in hidden}
+        hooks = {
+            label: getattr(self._known[2][label], hook)
+            for label, tool in shown.items()
+            if self._known[2][label].overrides(hook := f"has_{tool.metadata['action']}_permission")
+        }
+        if hooks:
+            refused = await ctx.server.executor.run(_refused, hooks, ctx)
+            shown = {label: tool for label, tool in shown.items() if label not in refused}
+        return tuple(shown)
 
     def _make(self, verb: str, models: Sequence[str]) -> Tool:
         tools = {label: self._verbs()[verb][label] for label in models}
@@ -122,18 +136,28 @@ class GenericTools(Provider):
     async def _summaries(self, ctx: Context, described: Verbs) -> list[dict[str, Any]]:
         """What there is for the caller: models, and the verbs that may be used on each."""
         verbs: dict[str, list[str]] = {label: [] for label in described}
-        authorizer = ctx.server.authorizer
-        for verb, tools in self._verbs().items():
-            hidden = await authorizer.hidden(
-                ctx.principal, [tool for tool in tools.values() if authorizer.guards(tool)]
-            )
-            for label, tool in tools.items():
-                if label in verbs and tool.key not in hidden:
+        for verb in self._verbs():
+            for label in await self._models(verb, ctx):
+                if label in verbs:
                     verbs[label].append(f"{PREFIX}{verb}")
         return [{"model": label, "title": self._title(label), "tools": names} for label, names in verbs.items()]
 
     def _title(self, label: str) -> str:
         return str(self._known[2][label].model._meta.verbose_name_plural)
+
+
+def _refused(hooks: Mapping[str, Callable[[Context], bool]], ctx: Context) -> set[str]:
+    """Those that say no. One that fails is a bug, and permits nothing."""
+    refused: set[str] = set()
+    for label, hook in hooks.items():
+        try:
+            allowed = hook(ctx)
+        except Exception:
+            logger.exception("%s of the toolset of %s failed, so the model is hidden", hook.__name__, label)
+            allowed = False
+        if not allowed:
+            refused.add(label)
+    return refused
 
 
 def _input(verb: str, tools: Verbs) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from django.contrib.contenttypes.models import ContentType
 
 from mcp_django import Context, ModelToolset
 from mcp_django.orm.resources import RowUri
-from mcp_django.protocol.errors import InvalidParams, ResourceNotFound
+from mcp_django.protocol.errors import InternalError, InvalidParams, ResourceNotFound
 from tests.orm.toolsets import Categories, Orders, Products, Tags, peer, principal
 from tests.server.engine import Peer
 from tests.shop.models import Category, Order, Product, Tag
@@ -114,7 +114,7 @@ async def test_guards_of_a_toolset_stand_before_its_resources() -> None:
 
     tag = await Tag.objects.acreate(name="hot")
     for uri in (f"shop.tag://{tag.pk}", "shop.tag://"):
-        with pytest.raises(Exception, match="may not be used here"):
+        with pytest.raises(InternalError, match="may not be used here"):
             await peer(Guarded).request("resources/read", {"uri": uri})
 
 
@@ -131,8 +131,8 @@ async def test_a_page_is_read_by_filters_search_and_cursor() -> None:
     assert [row["name"] for row in (await read(client, "shop.product://?search=bread"))["items"]] == ["Bread"]
     assert len((await read(client, "shop.product://?category=drinks&stock=1"))["items"]) == 15
     assert [row["name"] for row in (await read(client, "shop.product://?is_new=true"))["items"]] == ["Tea 07"]
-    for wrong in ("stock=x", "is_new=perhaps", "stock=1&stock=2", "cost=1", "blob=a"):
-        with pytest.raises((ResourceNotFound, InvalidParams, Exception)):
+    for wrong in ("stock=x", "is_new=perhaps", "stock=1&stock=2", "cost=1"):
+        with pytest.raises(ResourceNotFound):
             await client.request("resources/read", {"uri": f"shop.product://?{wrong}"})
 
 
