@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ...server.primitives import Tool
+from .aggregate import build as build_aggregate
 from .count import build as build_count
 from .describe import build as build_describe
 from .get import build as build_get
@@ -22,5 +23,6 @@ VERBS: "dict[str, Callable[[ModelToolset], Tool]]" = {
     "list": build_list,
     "get": build_get,
     "count": build_count,
+    "aggregate": build_aggregate,
 }
 """By name, as `tools` of a toolset lists them."""
