@@ -109,6 +109,8 @@ class _EveryScope(frozenset[str]):
 
 EVERY_SCOPE: Final = _EveryScope()
 """What a user holds who is no client's: nothing was delegated, so nothing is held back."""
+
+
 def owner_of(user: Any) -> str | None:
     """The `Principal.owner` of a Django user who comes with a token of this project, or through one of its commands.
     None for nobody: None, AnonymousUser, a user without a row.

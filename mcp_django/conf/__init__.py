@@ -115,6 +115,13 @@ def servers() -> Mapping[str, ServerSettings]:
     return _read().settings.servers
 
 
+def orm_style() -> str:
+    """`ORM_STYLE`. Read while the project's modules are imported, so wrong values elsewhere are left for the system
+    checks to report.
+    """
+    return _read()[0].orm_style
+
+
 def debug() -> bool:
     """Is DEBUG on?"""
     return bool(django_settings.DEBUG)

@@ -21,6 +21,7 @@ from .readers import (
     OptionalSeconds,
     OptionalText,
     Origins,
+    OrmStyle,
     Seconds,
     SecondsOrZero,
     Text,
@@ -180,6 +181,9 @@ class Settings:
     """Origins of pages that may read the answers too (CORS); with DEBUG, pages from loopback may."""
     autodiscover_modules: Modules = ("mcp_tools",)
     """Modules looked for in every installed app when the project starts."""
+    orm_style: OrmStyle = "per_model"
+    """The tools of model toolsets. "per_model": each verb of each model is a tool, such as `airport_list`. "generic":
+    each verb is one tool for all of a server's models, such as `models_list`, which takes the model as an argument."""
     expose_internal_errors: Flag = False
     """With DEBUG: send the text of an unexpected exception to the client. Without DEBUG it is never sent."""
     interrupt_sql: Flag = True

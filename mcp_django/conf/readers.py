@@ -15,6 +15,7 @@ Reader = Callable[[Any], Any]
 
 AUTH_NAMES = ("none", "token")
 ERAS = ("handshake", "stateless")
+ORM_STYLES = ("per_model", "generic")
 LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 
 DOTTED = r"[^\W\d]\w*(\.[^\W\d]\w*)+"
@@ -174,5 +175,6 @@ OptionalSeconds = Annotated[float | None, optional(seconds())]
 OptionalLevel = Annotated[str | None, optional(one_of(LEVELS))]
 Eras = Annotated[tuple[str, ...], some_of(ERAS, "era")]
 Transports = Annotated[tuple[str, ...], some_of(TRANSPORTS, "transport")]
+OrmStyle = Annotated[str, one_of(ORM_STYLES)]
 Auth = Annotated[tuple[str, ...], auth]
 Entries = Annotated[Mapping[str, Any], mapping]

@@ -32,7 +32,7 @@ from .execution import run
 from .handlers import Handler
 from .outcome import Fate, Outcome
 from .ports import ALLOW, HIDDEN, Overloaded
-from .primitives import Primitive, Tool
+from .primitives import Primitive, Resource, ResourceTemplate, Tool
 from .results import ToolResult, tool_error, tool_result
 from .tool_stream import STREAMS, collected
 
@@ -116,6 +116,21 @@ async def call_within(call: Call, tool: Tool, arguments: dict[str, Any], convers
             return tool_error(sorted_out(call, f"tool {tool.name!r}", problem))
         except MCPError as told:
             return tool_error(str(told))
+
+
+async def pass_on(context: Context, tool: Tool, arguments: dict[str, Any]) -> Any:
+    """The value of `tool`, which the tool that runs stands for: as if the client had called it, with its permission,
+    checks, guards, timeout and transactions. The conversation, and what the client called, stay the same.
+
+    Raises what the tool raises, ArgumentError, InsufficientScope, and ToolError where the caller may not use it.
+    """
+    call = context._call
+    await permit(call, tool, InvalidParams(f"Unknown tool: {tool.name}"))
+    tool.parameters.check(arguments)
+    values = tool.parameters.convert(arguments)
+    context._primitive = tool
+    value = await _timed(call, tool, _begin(call, tool, values)(context))
+    return value if tool.output is None or type(value) is ToolResult else tool.output.structured(value)
 
 
 async def run_primitive(
@@ -209,6 +224,28 @@ async def _value(call: Call, handler: Handler, values: dict[str, Any], context: 
 
 def _is_result(piece: Any) -> bool:
     return type(piece) is ToolResult
+
+
+async def is_there(call: Call, primitive: Resource | ResourceTemplate, values: dict[str, Any]) -> bool:
+    """Is there such a resource for the caller, which may use the primitive? Only those to `probe` are asked.
+
+    Raises Overloaded, and whatever is a bug of the handler's.
+    """
+    if not primitive.probe:
+        return True
+    lease = call.server.executor.enter()
+    try:
+        async with asyncio.timeout(_limit(call, primitive)):
+            return await run_handler(call, primitive.handler, dict(values), Context(call, primitive)) is not None
+    except Overloaded:
+        raise
+    except Exception as problem:
+        told = problem if isinstance(problem, ToolError) else call.server.ports.translate(problem)
+        if isinstance(told, ToolError | NotFound | ResourceNotFound):
+            return False
+        raise
+    finally:
+        lease.close()
 
 
 async def permit(call: Call, primitive: Primitive, unknown: MCPError) -> None:

@@ -164,6 +164,8 @@ class Resource(Primitive):
     mime_type: str | None = None
     size: int | None = None
     annotations: Annotations | None = None
+    probe: bool = False
+    """See ResourceTemplate."""
 
     @property
     def key(self) -> str:
@@ -194,6 +196,10 @@ class ResourceTemplate(Primitive):
     """The template's variables to keyword arguments. Raises ArgumentError."""
     mime_type: str | None = None
     annotations: Annotations | None = None
+    probe: bool = False
+    """Is its handler run to find out whether a URI that fits stands for anything that the caller may read: before a
+    subscription, and before each update? Otherwise every URI that fits does.
+    """
 
     @property
     def key(self) -> str:

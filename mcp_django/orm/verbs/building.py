@@ -74,6 +74,7 @@ def build_verb(
         parameters=Arguments(lambda: arguments(toolset), where),
         output=None if result is None else Result(lambda: result(toolset), where),
         annotations=annotations,
+        metadata={"model": toolset.model._meta.label, "verb": name, "action": action},
     )
 
 
