@@ -123,8 +123,9 @@ class _Mallinfo(ctypes.Structure):
 
 
 def _allocated() -> int:
-    """Bytes that somebody has asked for and not given back, about: Python's small blocks, which are all taken for as big
-    as most are, and everything that came from glibc. Unlike what is resident, it says nothing of what allocators keep.
+    """Bytes that somebody has asked for and not given back, about: Python's small blocks, which are all taken for as
+    big as most are, and everything that came from glibc. Unlike what is resident, it says nothing of what allocators
+    keep.
     """
     blocks = sys.getallocatedblocks() * BLOCK
     try:
