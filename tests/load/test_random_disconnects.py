@@ -13,7 +13,7 @@ from tests.servers.client import HANDSHAKE, STATELESS, Client
 from tests.servers.harness import DOORS, Server, serve, until
 
 CLIENTS = 16
-CUTS = 600
+CUTS = 320
 LANES = 4
 LANE_NAMES = {f"mcp-lane-{number}" for number in range(LANES)} | {f"mcp-log-{number}" for number in range(LOG_LANES)}
 FOLLOWS = "mcp_django.runtime.feed.Feed._follow_log"
