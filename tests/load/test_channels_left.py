@@ -258,7 +258,7 @@ def leave_many(server: Server, channel: str, cuts: int, *, first: int = 0) -> Co
 
 def resting(server: Server) -> dict[str, Any]:
     """What is alive once nothing runs, no channel is open, and no session."""
-    until(lambda: not server.probe()["listening"], within=60, otherwise=server.probe)
+    until(lambda: not server.listening(), within=60, otherwise=server.probe)
     at_rest(server)
     until(lambda: not open_sessions(server), otherwise=lambda: open_sessions(server))
     return server.probe(objects=True)

@@ -216,4 +216,4 @@ def test_a_client_that_floods_and_reads_nothing_costs_no_memory(what: str) -> No
 
 def open_channels(server: Server) -> int:
     """Channels of clients that the server still keeps."""
-    return int(server.probe()["listening"])
+    return server.listening()
