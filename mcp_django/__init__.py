@@ -5,8 +5,8 @@
     @tool(permission="shop.view_order")
     def order_status(number: int) -> str: ...
 
-These names are the public API; importing them needs neither Django's settings nor its app registry. The notifications,
-which need both, are imported at their first use.
+These names are the public API; importing them needs neither Django's settings nor its app registry. The notifications
+and ModelToolset, which need both, are imported at their first use.
 """
 
 from importlib import import_module
@@ -51,6 +51,7 @@ if TYPE_CHECKING:
         notify_resource_updated,
         publish_changes,
     )
+    from .orm import ModelToolset
 
 __all__ = [
     "Annotations",
@@ -65,6 +66,7 @@ __all__ = [
     "Icon",
     "ImageContent",
     "MCPError",
+    "ModelToolset",
     "Outcome",
     "Principal",
     "PromptMessage",
@@ -110,13 +112,16 @@ _NOTIFICATIONS = frozenset(
         "publish_changes",
     }
 )
+_ORM = frozenset({"ModelToolset"})
 
 
 def __getattr__(name: str) -> Any:
     if name in _NOTIFICATIONS:
         return getattr(import_module(f"{__name__}.notifications"), name)
+    if name in _ORM:
+        return getattr(import_module(f"{__name__}.orm"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_NOTIFICATIONS})
+    return sorted({*globals(), *_NOTIFICATIONS, *_ORM})

@@ -58,6 +58,7 @@ INSTALLED_APPS = [
     "django.contrib.messages",
     "channels",
     "mcp_django",
+    "tests.shop",
     "tests.testapp",
 ]
 

@@ -1,0 +1,199 @@
+"""Rows as JSON, by a plan that is made once for each selection of fields and used for every row.
+
+Where all fields are columns, rows are tuples (`values_list`) and become dicts without a model instance in between.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from django.db.models import F, QuerySet
+
+from ..protocol.errors import ToolError
+from .caps import RELATED
+from .exposure import ExposedField
+from .scope import Scope
+
+if TYPE_CHECKING:
+    from .toolset import ModelToolset
+
+Step = Callable[[dict[str, Any], Sequence[Any]], None]
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Plan:
+    """How rows of one selection of fields are read and shown."""
+
+    columns: tuple[tuple[ExposedField, str], ...]
+    """Field and ORM path of what the database is asked for: first one for each key, then labels."""
+    keys: tuple[str, ...]
+    steps: tuple[Step, ...]
+    many: tuple[ExposedField, ...]
+    computed: tuple[ExposedField, ...]
+
+    def row(self, values: Sequence[Any]) -> Row:
+        """One row of the columns' values as JSON."""
+        row = dict(zip(self.keys, values, strict=False))
+        for step in self.steps:
+            step(row, values)
+        return row
+
+
+def plan_of(toolset: "ModelToolset", scope: Scope, names: Collection[str] | None) -> Plan:
+    """The plan for these fields, or for all, as far as the caller may see them. The primary key is always there.
+
+    `names` have been resolved: they are fields of the exposure.
+    """
+    exposure = toolset.exposure
+    wanted = [item for item in exposure.fields.values() if (names is None or item.name in names) and scope.sees(item)]
+    labelled = tuple(item.target is not None and scope.may_view(item.target) for item in wanted)
+    key = (tuple(item.name for item in wanted), labelled)
+    plan: Plan | None = exposure.plans.get(key)
+    if plan is None:
+        plan = exposure.plans[key] = _compile(exposure.pk, wanted, labelled)
+    return plan
+
+
+def read(
+    scope: Scope, rows: "QuerySet[Any, Any]", plan: Plan, extra: Sequence[Any] = ()
+) -> tuple[list[Row], list[Sequence[Any]]]:
+    """The rows as JSON, and what the database gave for each: the plan's columns, then the `extra` ones.
+
+    One statement, and one more for each relation to many.
+    """
+    columns = [path if scope.is_plain(item) else _masked(scope, item, path) for item, path in plan.columns]
+    if plan.computed:
+        found, values = _instances(scope, rows, plan, [*columns, *extra])
+    else:
+        # A name that comes twice would be given once.
+        once = [F(name) if name in columns[:place] else name for place, name in enumerate(columns)]
+        values = list(rows.values_list(*once, *extra))
+        found = [plan.row(row) for row in values]
+    for item in plan.many:
+        _add_many(scope, item, found, [row[0] for row in values])
+    if plan.many or plan.computed:
+        # In the order declared.
+        names = {*plan.keys, *(item.name for item in (*plan.many, *plan.computed))}
+        order = [name for name in ("pk", *scope.toolset.exposure.fields) if name in names]
+        found = [{name: row[name] for name in order} for row in found]
+    return found, values
+
+
+def _instances(
+    scope: Scope, rows: "QuerySet[Any, Any]", plan: Plan, columns: Sequence[Any]
+) -> tuple[list[Row], list[Sequence[Any]]]:
+    """Rows whose methods or properties are shown: the same columns, on instances."""
+    related = scope.toolset.list_select_related
+    if related:
+        rows = rows.select_related() if related is True else rows.select_related(*related)
+    own = {field.attname for field in scope.toolset.model._meta.concrete_fields}
+    names: list[str] = []
+    added: dict[str, Any] = {}
+    for number, column in enumerate(columns):
+        if isinstance(column, str) and column in own:
+            names.append(column)
+        else:
+            names.append(f"_mcp_column_{number}")
+            added[names[-1]] = F(column) if isinstance(column, str) else column
+    found: list[Row] = []
+    values: list[Sequence[Any]] = []
+    for instance in rows.annotate(**added):
+        state = vars(instance)
+        value = [state[name] if name in state else getattr(instance, name) for name in names]
+        row = plan.row(value)
+        for item in plan.computed:
+            assert item.computed is not None
+            row[item.name] = item.computed.value(instance, scope.ctx)
+        found.append(row)
+        values.append(value)
+    return found, values
+
+
+def _masked(scope: Scope, item: ExposedField, path: str) -> Any:
+    return scope.expression(item, None if path == item.source else path)
+
+
+def _compile(pk: ExposedField, wanted: Iterable[ExposedField], labelled: Sequence[bool]) -> Plan:
+    columns, keys, steps = [(pk, pk.source)], ["pk"], []
+    if pk.codec is not None and pk.codec.encode is not None:
+        steps.append(_encoding("pk", pk.codec.encode))
+    many, computed, relations = [], [], []
+    for item, with_label in zip(wanted, labelled, strict=True):
+        if item.computed is not None:
+            computed.append(item)
+        elif item.many:
+            many.append(item)
+        else:
+            columns.append((item, item.source))
+            keys.append(item.name)
+            if item.is_relation and item.target is not None:
+                relations.append((item, with_label))
+            elif item.codec is not None and item.codec.encode is not None:
+                steps.append(_encoding(item.name, item.codec.encode))
+    for item, with_label in relations:
+        place = None
+        if with_label and item.label is not None:
+            place = len(columns)
+            columns.append((item, item.label))
+        steps.append(_reference(item, place, with_label))
+    return Plan(tuple(columns), tuple(keys), tuple(steps), tuple(many), tuple(computed))
+
+
+def _encoding(key: str, encode: Callable[[Any], Any]) -> Step:
+    def step(row: Row, values: Sequence[Any]) -> None:
+        value = row[key]
+        if value is not None:
+            row[key] = encode(value)
+
+    return step
+
+
+def _reference(item: ExposedField, place: int | None, visible: bool) -> Step:
+    """A related row as primary key, label and URI; where its model is hidden from the caller, the key alone."""
+    key, shown, target = item.name, item.codec.shown if item.codec is not None else _same, item.target
+    assert target is not None
+
+    def step(row: Row, values: Sequence[Any]) -> None:
+        value = row[key]
+        if value is None:
+            return
+        pk = shown(value)
+        if not visible:
+            row[key] = {"pk": pk}
+            return
+        label = str(pk) if place is None else values[place]
+        row[key] = {"pk": pk, "label": str(pk) if label is None else label, "uri": target.uri(pk)}
+
+    return step
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _add_many(scope: Scope, item: ExposedField, found: Sequence[Row], keys: Sequence[Any]) -> None:
+    """Add the values of a relation to many, read for all rows at once."""
+    target = item.target
+    visible = target is not None and scope.may_view(target)
+    lists: dict[Any, list[Any]] = {key: [] for key in keys}
+    if keys:
+        columns = ["pk", item.source, *([item.label] if visible and item.label is not None else [])]
+        rows = scope.toolset.model._base_manager.using(scope.database).filter(
+            *scope.conditions(item), pk__in=keys, **{f"{item.source}__isnull": False}
+        )
+        related = list(rows.order_by("pk", item.source).values_list(*columns)[: RELATED + 1])
+        if len(related) > RELATED:
+            raise ToolError(
+                f"{item.name}: more than {RELATED} related rows on this page; ask for fewer rows, or for other fields"
+            )
+        shown = item.codec.shown if item.codec is not None else _same
+        for key, value, *label in related:
+            pk: Any = shown(value)
+            if item.is_relation and target is not None:
+                pk = {"pk": pk}
+                if visible:
+                    pk |= {"label": str(label[0]) if label else str(pk["pk"]), "uri": target.uri(pk["pk"])}
+            lists[key].append(pk)
+    for row, key in zip(found, keys, strict=True):
+        row[item.name] = lists[key]

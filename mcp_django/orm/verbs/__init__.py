@@ -1,0 +1,26 @@
+"""The verbs: what a ModelToolset can do with its model. Each is a function of a toolset that builds a Tool.
+
+    VERBS["list"](toolset) -> Tool
+
+A verb of a project's own is a method marked with `@tool` in the toolset's class.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from ...server.primitives import Tool
+from .count import build as build_count
+from .describe import build as build_describe
+from .get import build as build_get
+from .list import build as build_list
+
+if TYPE_CHECKING:
+    from ..toolset import ModelToolset
+
+VERBS: "dict[str, Callable[[ModelToolset], Tool]]" = {
+    "describe": build_describe,
+    "list": build_list,
+    "get": build_get,
+    "count": build_count,
+}
+"""By name, as `tools` of a toolset lists them."""
