@@ -12,10 +12,9 @@ from typing import Any
 from django import forms
 from django.core.exceptions import NON_FIELD_ERRORS, ValidationError
 from django.db.models import Model
-from django.forms.models import BaseModelForm
 
 from ...server.context import Context
-from .forms import Fillable
+from .forms import Fillable, FormClass
 
 Errors = dict[str, list[str]]
 
@@ -29,7 +28,7 @@ class Filled:
         self._kind = _tolerant(fillable.form)
         self._kept: list[str] = []
         self._limited: list[str] = []
-        self.form: BaseModelForm[Any]
+        self.form: forms.ModelForm[Any]
 
     def bind(self, instance: Model | None, fixed: Mapping[str, Any] | None = None) -> "Filled":
         """Validate for a row that is there, or for a new one (None, or an unsaved instance). `fixed` are fields that
@@ -72,7 +71,7 @@ class Filled:
             self._keep(name, field)
             return
         if isinstance(field, forms.MultiValueField):
-            value = field.widget.decompress(value)  # type: ignore[attr-defined]
+            value = field.widget.decompress(value)
         if isinstance(field, forms.ModelChoiceField):
             self._limit(name, field)
         field.widget = _Given()
@@ -81,13 +80,14 @@ class Filled:
 
     def _leave(self, name: str, field: forms.Field, data: dict[str, Any]) -> None:
         """What the client does not mention: the row's value, or of a new row what an empty form offers."""
-        if self.form.instance.pk is not None and not self.form.instance._state.adding:
+        extra = name in self.fillable.values and name not in self.fillable.fields
+        if not extra and not self.form.instance._state.adding:
             self._keep(name, field)
             return
         initial = self.form.get_initial_for_field(field, name)
         if initial is None or initial == "" or isinstance(field, forms.ModelChoiceField | forms.MultiValueField):
             if isinstance(field, forms.MultiValueField):
-                initial = field.widget.decompress(initial)  # type: ignore[attr-defined]
+                initial = field.widget.decompress(initial)
             elif initial is not None:
                 initial = field.prepare_value(initial)
             field.widget = _Given()
@@ -135,7 +135,8 @@ class Filled:
             field: Any = self.form.fields[name]
             if isinstance(field, forms.ModelMultipleChoiceField):
                 there = getattr(self.form.instance, name).using(self.using)
-                unseen = there.exclude(pk__in=field.queryset.order_by().values("pk"))
+                seen: Any = field.queryset
+                unseen = there.exclude(pk__in=seen.order_by().values("pk"))
                 self.form.cleaned_data[name] = [*self.form.cleaned_data[name], *unseen]
 
 
@@ -165,11 +166,11 @@ def _itself(value: Any) -> Any:
 
 
 def _value_of(instance: Model, name: str) -> Any:
-    value = getattr(instance, name, None)
+    value: Any = getattr(instance, name, None)
     return value.all() if hasattr(value, "get_queryset") and hasattr(value, "all") else value
 
 
-def _tolerant(kind: type[BaseModelForm[Any]]) -> type[BaseModelForm[Any]]:
+def _tolerant(kind: FormClass) -> FormClass:
     """The form, with a place for what a model's `clean()` says about fields that the form does not have: Django takes
     that for a mistake, but here the form has only what clients may see.
     """

@@ -1,4 +1,4 @@
-"""What a deletion takes with it, found out without deleting: Django's own collector says it, as it does for the admin."""
+"""What a deletion takes with it, found out without deleting: by Django's own collector, as the admin does."""
 
 from collections import Counter
 from collections.abc import Collection, Container
@@ -24,7 +24,7 @@ class Consequences:
 
 
 def consequences(obj: Model, *, using: str, wanted: Container[type[Model]] = ()) -> Consequences:
-    """Work out what deleting `obj` does. Rows of the models in `wanted` are read, others counted where that suffices."""
+    """Work out what deleting `obj` does. Rows of the models in `wanted` are read, others counted where that will do."""
     found = Consequences()
     collector = _Collector(using, wanted)
     try:
@@ -44,10 +44,14 @@ def consequences(obj: Model, *, using: str, wanted: Container[type[Model]] = ())
             found.deleted[queryset.model] += number
     for (relation, _), updates in collector.field_updates.items():
         # Where constraints cannot be deferred a cascade sets to NULL what it is about to delete.
-        if relation.remote_field.on_delete is not CASCADE:
-            number = sum(rows.count() if isinstance(rows, QuerySet) else len(rows) for rows in updates)
+        if relation.remote_field is not None and relation.remote_field.on_delete is not CASCADE:
+            number = _count(updates)
             found.changed.update({relation.model: number} if number else {})
     return found
+
+
+def _count(updates: Any) -> int:
+    return sum(int(rows.count() if isinstance(rows, QuerySet) else len(rows)) for rows in updates)
 
 
 def _is_parent(row: Model, obj: Model) -> bool:

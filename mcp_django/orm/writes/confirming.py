@@ -18,14 +18,12 @@ _LINES = 30
 
 
 def confirmed(toolset: "ModelToolset", ctx: Context, name: str, message: str, about: Iterable[str] = ()) -> None:
-    """Ask, where the toolset wants `name` (a verb or an action) to be confirmed; come back when the person agrees.
+    """Ask about `name`, a verb or an action; come back when the person agrees.
 
     `about` are the versions of the rows in question: a person who answers after they changed is asked again.
 
     Raises ToolError when the person does not agree, and when the client cannot ask.
     """
-    if name not in toolset.confirm:
-        return
     if toolset.confirm_fallback == "proceed" and not ctx.supports("elicitation.form"):
         return
     key = "-".join(["confirm", name, *about])

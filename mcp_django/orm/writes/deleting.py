@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 from django.db.models import Model
 
 from ...protocol.errors import ToolError
+from . import journal
 from .cascades import Consequences, consequences
-from .rows import find, label_of, refuse
+from .rows import find, label_of
 from .versions import require_version
 from .write import Write
 
@@ -28,7 +29,7 @@ class Delete(Write):
         """See Write."""
         row = self._row(lock=False)
         found = self._consequences(row)
-        text = f"Delete {label_of(self.toolset, row)}?"
+        text = f"Delete {label_of(self.toolset, self.ctx, row)}?"
         if also := _listed(self._names(found.deleted)):
             text += f"\nDeleted with it: {also}"
         if also := _listed(self._names(found.changed)):
@@ -44,28 +45,28 @@ class Delete(Write):
         codec = toolset.exposure.pk.codec
         result = {
             "pk": row.pk if codec is None else codec.shown(row.pk),
-            "label": label_of(toolset, row),
+            "label": label_of(toolset, ctx, row),
             "deleted": dict(self._names(found.deleted)),
             "changed": dict(self._names(found.changed)),
             "dry_run": self.dry_run,
         }
         if not self.dry_run:
-            toolset.log_deletion(ctx, row)  # while it has a primary key
+            toolset.log_write(ctx, [row], journal.DELETION, "")  # while it has a primary key
         toolset.delete_model(ctx, row)
         return result
 
     def _row(self, *, lock: bool) -> Model:
         toolset, ctx = self.toolset, self.ctx
-        (row,) = find(toolset, ctx, [self.arguments["pk"]], using=self.using, lock=lock)
-        if not toolset.has_delete_permission(ctx, row):
-            raise refuse(toolset, "delete")
+        may = toolset.has_delete_permission
+        row: Model
+        (row,) = find(toolset, ctx, [self.arguments["pk"]], using=self.using, may=may, lock=lock)
         require_version(toolset, row, self.arguments.get("if_match"))
         return row
 
     def _consequences(self, row: Model) -> Consequences:
         """What it takes along. Raises ToolError when that is forbidden."""
         found = consequences(row, using=self.using, wanted=_Exposed(self.toolset))
-        label = label_of(self.toolset, row)
+        label = label_of(self.toolset, self.ctx, row)
         if found.keeping:
             raise ToolError(
                 f"{label} cannot be deleted: {_listed(self._names(found.keeping))} refer to it and forbid that. Delete "

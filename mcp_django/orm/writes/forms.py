@@ -1,10 +1,10 @@
 """The form that validates a toolset's writes, and what of it clients may fill in: compiled once for each form class."""
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from django import forms
 from django.db import models
-from django.forms.models import BaseModelForm, ModelChoiceField, modelform_factory
+from django.forms.models import ModelChoiceField, modelform_factory
 
 from ...forms.fields import property_of
 from ...schema import DeclarationError
@@ -14,7 +14,7 @@ from .values import Value, value_of
 if TYPE_CHECKING:
     from ..toolset import ModelToolset
 
-FormClass = type[BaseModelForm[Any]]
+FormClass: TypeAlias = "type[forms.ModelForm[Any]]"
 
 
 class Fillable(NamedTuple):
@@ -39,7 +39,9 @@ def form_class_of(toolset: "ModelToolset", fixed: tuple[str, ...] = ()) -> FormC
         for name in writable(toolset)
         if name in declared or (name not in left_out and (named in (None, "__all__") or name in named))
     ]
-    return modelform_factory(toolset.model, form=base, fields=[*names, *(name for name in fixed if name not in names)])
+    names += [name for name in fixed if name not in names]
+    callback = getattr(meta, "formfield_callback", None) or _form_field
+    return modelform_factory(toolset.model, form=base, fields=names, formfield_callback=callback)
 
 
 def fillable_of(toolset: "ModelToolset", form: FormClass) -> Fillable:
@@ -66,6 +68,13 @@ def writable(toolset: "ModelToolset") -> dict[str, ExposedField]:
         for name, item in toolset.exposure.writable.items()
         if not item.sensitive and not isinstance(item.model_field, models.FileField) and not _has_own_table(item)
     }
+
+
+def _form_field(field: "models.Field[Any, Any]", **given: Any) -> Any:
+    if isinstance(field, models.URLField):
+        # Django 5.2 warns where nobody says which.
+        given.setdefault("assume_scheme", "https")
+    return field.formfield(**given)
 
 
 def _has_own_table(item: ExposedField) -> bool:

@@ -39,7 +39,7 @@ def added(what: Model | None = None) -> Message:
 
 
 def changed(fields: Sequence[Any], what: Model | None = None) -> Message:
-    """These fields of the row were changed; or those of `what`, one of its inlines. `fields` are form fields' labels."""
+    """These fields of the row were changed, named by their forms' labels; or those of `what`, one of its inlines."""
     with override(None):
         labels = [str(label) for label in fields]
         return [{"changed": {**({} if what is None else _named(what)), "fields": labels}}]

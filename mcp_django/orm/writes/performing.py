@@ -1,7 +1,9 @@
 """The transaction of a write: all of it or nothing, on trial or for good, and once where the client gave it a key."""
 
+import contextlib
 import logging
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 from django.db import DataError, IntegrityError, connections, transaction
@@ -18,24 +20,27 @@ CONFLICT = (
 )
 
 
-def perform(work: Callable[[], Any], *, using: str, dry_run: bool = False, repeat: Repeat | None = None) -> Any:
+def perform(
+    work: Callable[[], Any], *, using: str, dry_run: bool = False, repeat: Repeat | None = None, atomic: bool = True
+) -> Any:
     """The result of `work`, as JSON, done in one transaction on the database `using`.
 
-    A dry run is rolled back: what it wrote is gone, and functions that wait for the commit are never called. With a
-    `repeat` the work is done once for its key.
+    Without `atomic` there is no transaction. A dry run is rolled back: what it wrote is gone, and functions that wait
+    for the commit are never called. With a `repeat` the work is done once for its key.
 
     Raises what `work` raises, and ToolError for what the database refuses.
     """
     try:
         if dry_run:
             return _tried(work, using)
-        if repeat is None:
-            with transaction.atomic(using=using):
-                return to_json(work())
-        if repeat.using == using:
+        if atomic and repeat is not None and repeat.using == using:
             with transaction.atomic(using=using):
                 return within(repeat, work)
-        return _apart(repeat, work, using)
+        around = transaction.atomic(using=using) if atomic else contextlib.nullcontext()
+        if repeat is not None:
+            return _apart(repeat, work, around, atomic)
+        with around:
+            return to_json(work())
     except (ProtectedError, RestrictedError):
         raise ToolError("Other rows refer to this one and forbid that. Nothing was changed") from None
     except (IntegrityError, DataError) as problem:
@@ -54,17 +59,17 @@ def _tried(work: Callable[[], Any], using: str) -> Any:
     return value
 
 
-def _apart(repeat: Repeat, work: Callable[[], Any], using: str) -> Any:
-    """The key is in another database than the rows."""
+def _apart(repeat: Repeat, work: Callable[[], Any], around: AbstractContextManager[Any], atomic: bool) -> Any:
+    """The key is not part of the transaction: in another database than the rows, or there is none."""
     if not repeat.claim():
         return repeat.first()
-    worked = False
+    may_be_done = not atomic
     try:
-        with transaction.atomic(using=using):
+        with around:
             value = to_json(work())
-            worked = True
+            may_be_done = True
     except BaseException:
-        if not worked:
+        if not may_be_done:
             repeat.release()
         raise
     repeat.settle(value)

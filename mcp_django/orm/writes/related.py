@@ -89,7 +89,9 @@ class _Writing:
         except ValueError:
             row = None
         if row is None or not inline.has_view_permission(self.ctx, row):
-            self.errors[f"{inline.name}.{place}"] = [f"There is no {inline.model._meta.verbose_name} with pk {pk!s:.100}."]
+            self.errors[f"{inline.name}.{place}"] = [
+                f"There is no {inline.model._meta.verbose_name} with pk {pk!s:.100}."
+            ]
             return None
         return row
 

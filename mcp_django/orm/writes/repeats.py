@@ -1,8 +1,9 @@
 """Idempotency keys: the same write, asked for twice, is done once and answered alike.
 
-The key is a row with a unique name, and the answer is in it. Where it lives in the database that is written to it is part
-of the same transaction, so that both are there or neither: what failed is forgotten, and may be tried again under its key.
-Elsewhere it is claimed before and settled afterwards; a process that dies in between leaves an outcome that nobody knows.
+The key is a row with a unique name, and the answer is in it. Where it lives in the database that is written to it is
+part of the same transaction, so that both are there or neither: what failed is forgotten, and may be tried again under
+its key. Elsewhere it is claimed before and settled afterwards; a process that dies in between leaves an outcome that
+nobody knows.
 """
 
 import hashlib
@@ -54,9 +55,7 @@ class Repeat:
             return None
         known = row.result or {}
         if known.get("payload") != self._payload:
-            raise ToolError(
-                "This idempotency_key was used before with other arguments; use a new key for a new write"
-            )
+            raise ToolError("This idempotency_key was used before with other arguments; use a new key for a new write")
         if "value" not in known:
             raise OutcomeUnknown(_UNKNOWN)
         return jsonrpc.loads(known["value"])

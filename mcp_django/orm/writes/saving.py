@@ -7,18 +7,17 @@ from django.db.models import Model
 
 from ...exceptions import invalid
 from ...protocol.errors import ToolError
-from ...server.context import Context
 from . import journal
 from .binding import Filled
 from .confirming import lines
 from .related import save_related
-from .rows import find, label_of, refuse
+from .rows import find, label_of
 from .shown import shown
 from .versions import require_version
 from .write import Write
 
 if TYPE_CHECKING:
-    from ..toolset import ModelToolset
+    pass
 
 
 class Create(Write):
@@ -45,7 +44,7 @@ class Create(Write):
                 if result["item"] is not None:
                     result["item"]["pk"] = None
         else:
-            toolset.log_addition(ctx, row, [*journal.added(), *told])
+            toolset.log_write(ctx, [row], journal.ADDITION, [*journal.added(), *told])
         return {**result, "dry_run": self.dry_run}
 
     def _filled(self) -> Filled:
@@ -63,7 +62,7 @@ class Update(Write):
     def question(self) -> tuple[str, Sequence[Model]]:
         """See Write."""
         row = self._row(lock=False)
-        label = label_of(self.toolset, row)
+        label = label_of(self.toolset, self.ctx, row)
         self._filled(row)
         return f"Change {label}?\n{lines(self.arguments.get('values', {}))}{_below(self.arguments)}", (
             self._row(lock=False),
@@ -83,14 +82,15 @@ class Update(Write):
         result = shown(toolset, ctx, row, using=self.using) | ({"inlines": counts} if counts else {})
         if not self.dry_run:
             labels = [filled.form.fields[name].label or name for name in names]
-            toolset.log_change(ctx, row, [*(journal.changed(labels) if names or not told else []), *told])
+            own = journal.changed(labels) if labels else []
+            toolset.log_write(ctx, [row], journal.CHANGE, [*own, *told])
         return {**result, "changed": names, "dry_run": self.dry_run}
 
     def _row(self, *, lock: bool) -> Model:
         toolset, ctx = self.toolset, self.ctx
-        (row,) = find(toolset, ctx, [self.arguments["pk"]], using=self.using, lock=lock)
-        if not toolset.has_change_permission(ctx, row):
-            raise refuse(toolset, "change")
+        may = toolset.has_change_permission
+        row: Model
+        (row,) = find(toolset, ctx, [self.arguments["pk"]], using=self.using, may=may, lock=lock)
         require_version(toolset, row, self.arguments.get("if_match"))
         if not self.arguments.get("values") and not self.arguments.get("inlines"):
             raise ToolError("Nothing to change: give values, or inlines")

@@ -58,7 +58,8 @@ def values_schema(toolset: "ModelToolset", *, new: bool) -> Schema:
     fillable = toolset.declared_fillable
     pk = toolset.model._meta.pk.name
     properties = {name: value.schema for name, value in fillable.values.items() if new or name != pk}
-    required = tuple(name for name, value in fillable.values.items() if new and value.required)
+    extra = fillable.values.keys() - fillable.fields.keys()
+    required = tuple(name for name, value in fillable.values.items() if value.required and (new or name in extra))
     text = "Values by field" if new else "The values to change, by field; others stay as they are"
     return {**object_schema(properties, required), "description": text}
 

@@ -1,5 +1,6 @@
 """A row after it was written, as `get` shows it: as far as its writer may see it."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from django.db.models import Model
@@ -7,7 +8,7 @@ from django.db.models import Model
 from ...server.context import Context
 from ..scope import Scope
 from ..serialize import plan_of, read
-from .versions import VERSION, columns_of, is_versioned, version
+from .versions import VERSION, is_versioned, version, version_columns
 
 if TYPE_CHECKING:
     from ..toolset import ModelToolset
@@ -22,22 +23,27 @@ def shown(toolset: "ModelToolset", ctx: Context, row: Model, *, using: str) -> d
     if toolset.has_view_permission(ctx, row):
         scope = Scope(toolset, ctx, using)
         plan = plan_of(toolset, scope, None)
-        columns = columns_of(toolset) if is_versioned(toolset) else ()
-        items, values = read(scope, rows[:1], plan, columns)
+        items, values = read(scope, rows[:1], plan, version_columns(toolset))
         if items:
-            item = completed(toolset, ctx, items[0], values[0], width=len(plan.columns), using=using)
+            item = completed(toolset, ctx, items[0], row.pk, values[0][len(plan.columns) :], using=using)
     return {"pk": pk, "item": item}
 
 
 def completed(
-    toolset: "ModelToolset", ctx: Context, item: dict[str, Any], values: Any, *, width: int, using: str
+    toolset: "ModelToolset",
+    ctx: Context,
+    item: dict[str, Any],
+    pk: Any,
+    values: Sequence[Any],
+    *,
+    using: str,
+    whole: bool = True,
 ) -> dict[str, Any]:
-    """A row with its version and its inlines. `values` are those it was made of; from `width` on they are the
-    version's.
-    """
-    for inline in toolset.inline_toolsets:
-        if inline.has_view_permission(ctx):
-            item[inline.name] = inline.shown_below(ctx, values[0], using)
+    """A row with its version, made of `values`, and with its inlines if it is to be `whole`."""
+    if whole:
+        for inline in toolset.inline_toolsets:
+            if inline.has_view_permission(ctx):
+                item[inline.name] = inline.shown_below(ctx, pk, using)
     if is_versioned(toolset):
-        item[VERSION] = version(toolset, values[0], values[width:])
+        item[VERSION] = version(toolset, pk, values)
     return item

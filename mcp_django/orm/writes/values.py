@@ -98,7 +98,7 @@ def _bounds(field: Any) -> dict[str, Any]:
     schema: dict[str, Any] = {}
     for check in field.validators:
         limit = getattr(check, "limit_value", None)
-        if type(limit) not in (int, float):
+        if not isinstance(limit, int | float) or isinstance(limit, bool):
             continue
         if type(check) is validators.MinValueValidator:
             schema["minimum"] = max(limit, schema.get("minimum", limit))

@@ -1,13 +1,13 @@
 """The version of a row: what a client gives back as `if_match`, to change only what it has seen.
 
-A keyed digest of what the toolset shows of the row itself, or of its `version_field`. The key keeps anybody from trying out
-which values make a digest; what is not shown takes no part, so that nothing of it can be noticed.
+A keyed digest of what the toolset shows of the row itself, or of its `version_field`. The key keeps anybody from trying
+out which values make a digest; what is not shown takes no part, so that nothing of it can be noticed.
 """
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from django.db.models import Model
+from django.db.models import F, Model
 from django.utils.crypto import salted_hmac
 
 from ...protocol import jsonrpc
@@ -27,6 +27,11 @@ _LENGTH = 24
 def is_versioned(toolset: "ModelToolset") -> bool:
     """Can clients change rows, so that it matters which version they have seen?"""
     return any(verb in toolset.tools for verb in ("update", "delete")) or bool(toolset.action_tools)
+
+
+def version_columns(toolset: "ModelToolset") -> list[Any]:
+    """What `serialize.read` is asked for besides, to make the version of a row; nothing where there is none."""
+    return [F(name) for name in columns_of(toolset)] if is_versioned(toolset) else []
 
 
 def columns_of(toolset: "ModelToolset") -> tuple[str, ...]:

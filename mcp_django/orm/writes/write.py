@@ -45,6 +45,8 @@ class Write(ABC):
         self.toolset, self.ctx, self.arguments = toolset, ctx, arguments
         self.using = database_of(toolset)
         self.dry_run = bool(arguments.get("dry_run"))
+        self.atomic = True
+        self.confirm = getattr(self, "name", None) in toolset.confirm
         self._agreed: tuple[str, ...] | None = None
 
     @abstractmethod
@@ -62,12 +64,12 @@ class Write(ABC):
         repeat = self._repeat()
         if repeat is not None and (earlier := repeat.earlier()) is not None:
             return earlier
-        if not self.dry_run and self.name in self.toolset.confirm:
+        if not self.dry_run and self.confirm:
             message, rows = self.question()
             versions = tuple(version_of(self.toolset, row) for row in rows)
             confirmed(self.toolset, self.ctx, self.name, message, versions)
             self._agreed = versions
-        return perform(self.work, using=self.using, dry_run=self.dry_run, repeat=repeat)
+        return perform(self.work, using=self.using, dry_run=self.dry_run, repeat=repeat, atomic=self.atomic)
 
     def require_agreed(self, rows: Sequence[Model]) -> None:
         """Raise ToolError when the rows are not what the person was asked about."""
