@@ -55,7 +55,7 @@ if TYPE_CHECKING:
         notify_resource_updated,
         publish_changes,
     )
-    from .orm import ModelToolset
+    from .orm import ModelInline, ModelToolset, action
 
 __all__ = [
     "Annotations",
@@ -71,6 +71,7 @@ __all__ = [
     "Icon",
     "ImageContent",
     "MCPError",
+    "ModelInline",
     "ModelToolset",
     "Outcome",
     "Principal",
@@ -93,6 +94,7 @@ __all__ = [
     "Toolset",
     "TraceContext",
     "abroadcast",
+    "action",
     "anotify_list_changed",
     "anotify_resource_updated",
     "broadcast",
@@ -110,8 +112,10 @@ __all__ = [
 ]
 
 _LAZY = {
+    "ModelInline": "orm",
     "ModelToolset": "orm",
     "abroadcast": "notifications",
+    "action": "orm",
     "anotify_list_changed": "notifications",
     "anotify_resource_updated": "notifications",
     "broadcast": "notifications",

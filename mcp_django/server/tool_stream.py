@@ -77,7 +77,9 @@ class _Result(NamedTuple):
     value: Any
 
 
-async def collected(value: Any, context: "Context", output: "ToolOutput | None", is_result: Callable[[Any], bool]) -> Any:
+async def collected(
+    value: Any, context: "Context", output: "ToolOutput | None", is_result: Callable[[Any], bool]
+) -> Any:
     """The result of a stream, whose pieces are told as progress of the call. `is_result` knows a piece that is one.
 
     Raises what the generator raises, and ToolError above its limit.
