@@ -37,7 +37,7 @@ class ArgumentForm(forms.ModelForm):  # type: ignore[type-arg]  # it takes none 
         required=False,
         label=_("Choices"),
         help_text=_("One on each line. Suggested to people; nothing else is taken."),
-        widget=forms.Textarea(attrs={"rows": 3, "cols": 14}),
+        widget=forms.Textarea(attrs={"rows": 3, "cols": 12}),
     )
 
     class Meta:
@@ -45,8 +45,8 @@ class ArgumentForm(forms.ModelForm):  # type: ignore[type-arg]  # it takes none 
         fields = ["name", "title", "description", "required", "default", "choices", "position"]
         widgets = {
             "name": forms.TextInput(attrs={"size": 12}),
-            "title": forms.TextInput(attrs={"size": 14}),
-            "description": forms.Textarea(attrs={"rows": 3, "cols": 22}),
+            "title": forms.TextInput(attrs={"size": 11}),
+            "description": forms.Textarea(attrs={"rows": 3, "cols": 18}),
             "default": forms.Textarea(attrs={"rows": 3, "cols": 12}),
             "position": forms.NumberInput(attrs={"min": 0, "style": "width: 4em"}),
         }
