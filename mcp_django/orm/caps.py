@@ -12,7 +12,7 @@ from ..server.context import Context
 DEPTH = 4
 """Levels of `and`, `or` and `not` in filters."""
 CONDITIONS = 50
-"""Comparisons in one call's filters."""
+"""Comparisons in one call's filters, and, or and not counted."""
 VALUES = 200
 """Values of one `in`."""
 ORDERS = 5

@@ -54,7 +54,7 @@ class Order:
         self.name = ",".join(f"{'-' if key.descending else ''}{key.item.name}" for key in self.keys)
 
     def _add(self, item: ExposedField, descending: bool) -> None:
-        self.keys.append(Key(item, descending, f"_mcp_order_{len(self.keys)}"))
+        self.keys.append(Key(item, descending, self._scope.alias()))
 
     def apply(self, rows: "QuerySet[Any, Any]", after: Sequence[Any] | None = None) -> "QuerySet[Any, Any]":
         """Order the rows, and leave out those up to where a cursor was made."""
@@ -116,11 +116,15 @@ class Order:
 
     def open(self, question: bytes, cursor: str) -> list[Any]:
         """The values in a cursor. Raises InvalidParams for one that was not made for this question."""
-        payload = self._scope.ctx.server.cursor_sealer.open(cursor, self._binding(question))
-        return [
-            None if value is None or key.item.codec is None else key.item.codec.decode(value)
-            for key, value in zip(self.keys, payload["after"], strict=True)
-        ]
+        sealer = self._scope.ctx.server.cursor_sealer
+        payload = sealer.open(cursor, self._binding(question))
+        try:
+            return [
+                None if value is None or key.item.codec is None else key.item.codec.decode(value)
+                for key, value in zip(self.keys, payload["after"], strict=True)
+            ]
+        except ValueError:  # the field has changed since
+            raise sealer.refused() from None
 
     def _binding(self, question: bytes) -> bytes:
         ctx = self._scope.ctx
@@ -131,16 +135,15 @@ class Order:
 def default_order(scope: Scope) -> list[str]:
     """The order of a list that asks for none: the toolset's, or the model's as far as it is shown."""
     toolset = scope.toolset
-    names = list(toolset.get_ordering(scope.ctx))
-    if names:
-        return names
     known = toolset.exposure.ordering
-    found = []
-    for name in toolset.model._meta.ordering or ():
-        if not isinstance(name, str) or name.removeprefix("-") not in known:
-            break
-        found.append(name)
-    return [name for name in found if scope.sees(known[name.removeprefix("-")])]
+    names = [str(name) for name in toolset.get_ordering(scope.ctx)]
+    if not names:
+        for name in toolset.model._meta.ordering or ():
+            if not isinstance(name, str) or name.removeprefix("-") not in known:
+                break
+            names.append(name)
+    plain = ((name, known.get(name.removeprefix("-"))) for name in names)
+    return [name for name, item in plain if item is not None and scope.sees(item)]
 
 
 def digest_of(question: Mapping[str, Any]) -> bytes:

@@ -110,7 +110,7 @@ class Exposure:
                 return {item.name: item for item, _ in self.search}
             case Purpose.WRITE:
                 return self.writable
-        return self.fields
+        return {"pk": self.pk, **self.fields}
 
     @property
     def writable(self) -> Mapping[str, ExposedField]:
@@ -260,7 +260,8 @@ class _Compiler:
         other = relation.related_model
         target = self.toolset.beside(other)
         many = is_many(relation)
-        forward = relation.concrete and not many
+        # A key that points at another unique column than the primary key is followed to it.
+        forward = relation.concrete and not many and relation.target_field.primary_key
         label = None if target is None or target.label_path is None else f"{name}{LOOKUP_SEP}{target.label_path}"
         return ExposedField(
             name=name,

@@ -26,11 +26,17 @@ from ..schema import to_json
 TEXT = 1000
 """Characters of a text to compare with."""
 _INT = 1 << 63
+_LONGEST = dt.timedelta(days=100_000 * 366)
+"""Databases without intervals keep microseconds in 64 bits."""
 _EQUAL = {"exact": "value", "in": "list", "isnull": "boolean"}
 _TEXTUAL = dict.fromkeys(("iexact", "contains", "icontains", "startswith", "istartswith"), "text")
 _ORDERED = {**dict.fromkeys(("gt", "gte", "lt", "lte"), "value"), "range": "pair"}
 _DATED = dict.fromkeys(("year", "month", "day"), "integer")
 _ISNULL = {"isnull": "boolean"}
+LOOKUPS = frozenset({*_EQUAL, *_TEXTUAL, *_ORDERED, *_DATED, "date"})
+"""Every lookup that some field has."""
+COMPARED = ("exact", "gt", "gte", "lt", "lte")
+"""The lookups of a metric."""
 NUMBERS = frozenset({"count", "sum", "avg", "min", "max"})
 COUNTED = frozenset({"count"})
 BOUNDED = frozenset({"count", "min", "max"})
@@ -243,22 +249,35 @@ def as_date(value: Any) -> dt.date:
 
 
 def _time(field: Any) -> Codec:
+    def decode(value: Any) -> dt.time:
+        wanted = "give a time of day such as '14:30', without a time zone"
+        found: dt.time = _parsed(parse_time, value, wanted)
+        if found.tzinfo is not None:
+            raise ValueError(wanted)
+        return found
+
     return Codec(
         kind="time",
         schema={"type": "string", "description": "a time of day, such as 14:30:00"},
         encode=dt.time.isoformat,
-        decode=lambda value: _parsed(parse_time, value, "give a time of day such as '14:30'"),
+        decode=decode,
         lookups=_EQUAL | _ORDERED,
         aggregates=BOUNDED,
     )
 
 
 def _duration(field: Any) -> Codec:
+    def decode(value: Any) -> dt.timedelta:
+        found: dt.timedelta = _parsed(parse_duration, value, "give a duration such as 'P1DT2H' or '02:30:00'")
+        if abs(found) > _LONGEST:
+            raise ValueError("out of range")
+        return found
+
     return Codec(
         kind="duration",
         schema={"type": "string", "description": "a duration (ISO 8601), such as P1DT02H30M00S"},
         encode=duration_iso_string,
-        decode=lambda value: _parsed(parse_duration, value, "give a duration such as 'P1DT2H' or '02:30:00'"),
+        decode=decode,
         lookups=_EQUAL | _ORDERED,
         aggregates=NUMBERS,
     )

@@ -10,7 +10,7 @@ from django.utils.text import smart_split, unescape_string_literal
 from ..protocol.errors import ToolError
 from .caps import CONDITIONS, DEPTH, VALUES, WORDS
 from .exposure import ExposedField, Purpose
-from .fields import as_boolean, as_date, as_integer, as_text
+from .fields import LOOKUPS, as_boolean, as_date, as_integer, as_text
 from .scope import Scope
 
 _BRANCHES = ("and", "or", "not")
@@ -29,9 +29,14 @@ class Filters:
         """Every entry must hold. Raises ToolError for what is unknown, of the wrong type, or too much."""
         if depth > DEPTH:
             raise ToolError(f"filters are nested deeper than {DEPTH} levels of and, or and not; flatten them")
+        if not filters:
+            raise ToolError("filters: an object without conditions; leave it out")
         return Q(*(self._entry(name, value, depth) for name, value in filters.items()))
 
     def _entry(self, name: str, value: Any, depth: int) -> Q:
+        self._conditions += 1
+        if self._conditions > CONDITIONS:
+            raise ToolError(f"filters hold more than {CONDITIONS} conditions; ask in several calls")
         if name not in _BRANCHES:
             return self._comparison(name, value)
         if name == "not":
@@ -44,9 +49,6 @@ class Filters:
         return Q(*parts, _connector=Q.OR if name == "or" else Q.AND)
 
     def _comparison(self, name: str, value: Any) -> Q:
-        self._conditions += 1
-        if self._conditions > CONDITIONS:
-            raise ToolError(f"filters hold more than {CONDITIONS} comparisons; ask in several calls")
         item, lookup = self._resolved(name)
         if value is None and lookup == "exact":
             lookup, value = "isnull", True
@@ -54,15 +56,15 @@ class Filters:
         return self.compare(item, lookup, wanted)
 
     def _resolved(self, name: str) -> tuple[ExposedField, str]:
-        """The field and the lookup that a name means: the whole is a field, or its last segment a lookup."""
-        names = self._scope.toolset.exposure.filters
-        path, separator, lookup = name.rpartition(LOOKUP_SEP)
-        if name in names or not separator or path not in names:
+        """The field and the lookup that a name means: all of it is a field, or its last segment a lookup."""
+        path, _, lookup = name.rpartition(LOOKUP_SEP)
+        if lookup not in LOOKUPS or name in self._scope.toolset.exposure.filters:
             return self._scope.resolve(name, Purpose.FILTER), "exact"
         item = self._scope.resolve(path, Purpose.FILTER)
-        if item.codec is None or lookup not in item.codec.lookups:
-            known = "" if item.codec is None else ", ".join(item.codec.lookups)
-            raise ToolError(f"filters: {path} cannot be compared with {lookup[:60]!r}; it can with {known}")
+        assert item.codec is not None  # filters are columns
+        if lookup not in item.codec.lookups:
+            known = ", ".join(item.codec.lookups)
+            raise ToolError(f"filters: {path} cannot be compared with {lookup}; it can with {known}")
         return item, lookup
 
     def compare(self, item: ExposedField, lookup: str, value: Any) -> Q:
@@ -71,7 +73,7 @@ class Filters:
             return self._with_many(item, lookup, value)
         if self._scope.is_plain(item):
             return Q(**{f"{item.source}{LOOKUP_SEP}{lookup}": value})
-        alias = f"_mcp_{len(self.aliases)}"
+        alias = self._scope.alias()
         self.aliases[alias] = self._scope.expression(item)
         return Q(**{f"{alias}{LOOKUP_SEP}{lookup}": value})
 

@@ -4,6 +4,7 @@ A value behind a relation whose target hands out only some of its rows is read t
 the row on the way is not among them. Reading, ordering and grouping use that one expression, so that they agree.
 """
 
+import itertools
 from typing import TYPE_CHECKING, Any
 
 from django.db import models
@@ -21,12 +22,13 @@ if TYPE_CHECKING:
 class Scope:
     """One call's view of a toolset and its neighbours. Each question is asked once."""
 
-    __slots__ = ("_rows", "_viewable", "ctx", "database", "toolset")
+    __slots__ = ("_aliases", "_rows", "_viewable", "ctx", "database", "toolset")
 
     def __init__(self, toolset: "ModelToolset", ctx: Context, database: str) -> None:
         self.toolset, self.ctx, self.database = toolset, ctx, database
         self._viewable: dict[ModelToolset, bool] = {}
         self._rows: dict[ModelToolset, QuerySet[Any, Any] | None] = {}
+        self._aliases = itertools.count()
 
     def may_view(self, target: "ModelToolset") -> bool:
         """May the caller view rows of a neighbour at all?"""
@@ -69,6 +71,10 @@ class Scope:
             When(Q(*conditions), then=F(path)), default=None, output_field=value_field(item, labelled=bool(source))
         )
 
+    def alias(self) -> str:
+        """A name for an expression, unlike any other in the call's statements."""
+        return f"_mcp_{next(self._aliases)}"
+
     def is_plain(self, item: ExposedField) -> bool:
         """Is its path all that it takes?"""
         return not any(hop.target.is_scoped for hop in item.hops) and not (
@@ -88,8 +94,8 @@ def value_field(item: ExposedField, *, labelled: bool = False) -> Any:
     found = item.model_field
     if labelled and item.target is not None:
         return item.target.model._meta.get_field(str(item.target.label_path))
-    if item.is_relation and not isinstance(found, models.ForeignKey):
-        return found.related_model._meta.pk
+    if item.is_relation and not (isinstance(found, models.ForeignKey) and found.target_field.primary_key):
+        found = found.related_model._meta.pk
     while isinstance(found, models.ForeignKey):
         found = found.target_field
     return found

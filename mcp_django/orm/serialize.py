@@ -17,8 +17,9 @@ from .scope import Scope
 if TYPE_CHECKING:
     from .toolset import ModelToolset
 
-Step = Callable[[dict[str, Any], Sequence[Any]], None]
 Row = dict[str, Any]
+Step = Callable[[list[Row], Sequence[Sequence[Any]]], None]
+"""Turns one key of all rows, which holds what the database gave, into JSON. It is given the rows' values as well."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -32,12 +33,13 @@ class Plan:
     many: tuple[ExposedField, ...]
     computed: tuple[ExposedField, ...]
 
-    def row(self, values: Sequence[Any]) -> Row:
-        """One row of the columns' values as JSON."""
-        row = dict(zip(self.keys, values, strict=False))
+    def shown(self, values: Sequence[Sequence[Any]]) -> list[Row]:
+        """Rows of the columns' values as JSON."""
+        keys = self.keys
+        rows = [dict(zip(keys, row, strict=False)) for row in values]
         for step in self.steps:
-            step(row, values)
-        return row
+            step(rows, values)
+        return rows
 
 
 def plan_of(toolset: "ModelToolset", scope: Scope, names: Collection[str] | None) -> Plan:
@@ -69,7 +71,7 @@ def read(
         # A name that comes twice would be given once.
         once = [F(name) if name in columns[:place] else name for place, name in enumerate(columns)]
         values = list(rows.values_list(*once, *extra))
-        found = [plan.row(row) for row in values]
+        found = plan.shown(values)
     for item in plan.many:
         _add_many(scope, item, found, [row[0] for row in values])
     if plan.many or plan.computed:
@@ -96,18 +98,20 @@ def _instances(
         else:
             names.append(f"_mcp_column_{number}")
             added[names[-1]] = F(column) if isinstance(column, str) else column
-    found: list[Row] = []
-    values: list[Sequence[Any]] = []
-    for instance in rows.annotate(**added):
-        state = vars(instance)
-        value = [state[name] if name in state else getattr(instance, name) for name in names]
-        row = plan.row(value)
+    instances = list(rows.annotate(**added))
+    values = [_values(instance, names) for instance in instances]
+    found = plan.shown(values)
+    for instance, row in zip(instances, found, strict=True):
         for item in plan.computed:
             assert item.computed is not None
             row[item.name] = item.computed.value(instance, scope.ctx)
-        found.append(row)
-        values.append(value)
     return found, values
+
+
+def _values(instance: Any, names: Sequence[str]) -> Sequence[Any]:
+    # Not getattr: the descriptor of a file field makes an object of a name. What a manager deferred is not there.
+    state = vars(instance)
+    return [state[name] if name in state else getattr(instance, name) for name in names]
 
 
 def _masked(scope: Scope, item: ExposedField, path: str) -> Any:
@@ -141,10 +145,11 @@ def _compile(pk: ExposedField, wanted: Iterable[ExposedField], labelled: Sequenc
 
 
 def _encoding(key: str, encode: Callable[[Any], Any]) -> Step:
-    def step(row: Row, values: Sequence[Any]) -> None:
-        value = row[key]
-        if value is not None:
-            row[key] = encode(value)
+    def step(rows: list[Row], values: Sequence[Sequence[Any]]) -> None:
+        for row in rows:
+            value = row[key]
+            if value is not None:
+                row[key] = encode(value)
 
     return step
 
@@ -154,18 +159,27 @@ def _reference(item: ExposedField, place: int | None, visible: bool) -> Step:
     key, shown, target = item.name, item.codec.shown if item.codec is not None else _same, item.target
     assert target is not None
 
-    def step(row: Row, values: Sequence[Any]) -> None:
-        value = row[key]
-        if value is None:
-            return
-        pk = shown(value)
-        if not visible:
-            row[key] = {"pk": pk}
-            return
-        label = str(pk) if place is None else values[place]
-        row[key] = {"pk": pk, "label": str(pk) if label is None else label, "uri": target.uri(pk)}
+    def step(rows: list[Row], values: Sequence[Sequence[Any]]) -> None:
+        # Rows of a page point at few others.
+        known: dict[Any, Any] = {None: None}
+        for row, columns in zip(rows, values, strict=True):
+            value = row[key]
+            reference = known.get(value, known)
+            if reference is known:
+                pk = shown(value)
+                reference = _referred(target, pk, None if place is None else columns[place]) if visible else {"pk": pk}
+                known[value] = reference
+            row[key] = reference
 
     return step
+
+
+def _referred(target: "ModelToolset", pk: Any, label: Any) -> Row:
+    """A related row that the caller may view; its URI where it can be read there."""
+    reference = {"pk": pk, "label": str(pk if label is None else label)}
+    if target.serves_rows:
+        reference["uri"] = target.uri(pk)
+    return reference
 
 
 def _same(value: Any) -> Any:
@@ -191,9 +205,7 @@ def _add_many(scope: Scope, item: ExposedField, found: Sequence[Row], keys: Sequ
         for key, value, *label in related:
             pk: Any = shown(value)
             if item.is_relation and target is not None:
-                pk = {"pk": pk}
-                if visible:
-                    pk |= {"label": str(label[0]) if label else str(pk["pk"]), "uri": target.uri(pk["pk"])}
+                pk = _referred(target, pk, label[0] if label else None) if visible else {"pk": pk}
             lists[key].append(pk)
     for row, key in zip(found, keys, strict=True):
         row[item.name] = lists[key]

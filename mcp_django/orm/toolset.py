@@ -2,22 +2,26 @@
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from urllib.parse import quote
 
 from django.db import models
 from django.db.models.manager import BaseManager
 
+from .. import conf
 from ..schema import DeclarationError
 from ..server.context import Context
 from ..server.handlers import source_of
-from ..server.primitives import Completer, Primitive
+from ..server.primitives import Completer, Primitive, Tool
 from ..server.registry import Registry
 from ..server.toolset import Toolset
+from ..signals import model_registered
 from .actions import ActionOptions, actions_of, build_action
 from .declaration import check_declaration, names_of
 from .exposure import Exposure, expose, field_of
 from .fields import codec_of
+from .resources import Declaration, resources_of
 from .verbs import VERBS
 from .writes import journal
 from .writes.declaration import check_confirm, check_writing, inlines_of
@@ -27,6 +31,8 @@ if TYPE_CHECKING:
     from .inlines import ModelInline
 
 Names = Sequence[str]
+GENERIC_PREFIX = "models_"
+"""What the names of tools begin with that serve all models."""
 
 
 class ModelToolset(Toolset):
@@ -83,6 +89,13 @@ class ModelToolset(Toolset):
     queryset: ClassVar[Any] = None
     """Where reading begins: a queryset or a manager. By default the model's default manager."""
 
+    resources: ClassVar[bool] = True
+    """Are rows resources too: `shop.order://7` as `get` gives it, `shop.order://{?customer,search,cursor}` as `list`
+    does?"""
+    publish_changes: ClassVar[bool] = True
+    """Are clients that subscribed to a row told when it is saved or deleted? Each transaction that does costs an append
+    to the event log."""
+
     registry: Registry
 
     def __init__(self) -> None:
@@ -95,6 +108,11 @@ class ModelToolset(Toolset):
         """The actions by name."""
         self._exposure: Exposure | None = None
         self._neighbours: dict[type[models.Model], ModelToolset] = {}
+        self._verbs: dict[str, Tool] = {}
+        self.is_generic = conf.orm_style() == "generic"
+        """Are its verbs parts of tools that serve all models?"""
+        self.uri_scheme = f"{self.model._meta.app_label}.{self.model._meta.model_name}".replace("_", "-")
+        """The scheme of the URIs of its rows; RFC 3986 allows no underscore in one."""
         self.is_scoped = _is_scoped(self)
         """May there be rows of the model that some callers are not given?"""
 
@@ -140,18 +158,31 @@ class ModelToolset(Toolset):
             # What was compiled without this one may see more now.
             other._neighbours[self.model] = self
             other._exposure = None
+        if self.is_generic:
+            for name in self.tools:
+                self.verb(name)
+        model_registered.send(self.model, toolset=self, server=registry.name)
 
     def declarations(self) -> list[tuple[Callable[[], Primitive | Completer], str]]:
-        """The verbs, and what marked methods declare."""
-        verbs = [(self._verb(name), f"{self.source}, {name}") for name in dict.fromkeys(self.tools)]
-        actions = [
+        """The verbs, the actions, the rows, and what marked methods declare."""
+        names = () if self.is_generic else dict.fromkeys(self.tools)
+        verbs: list[Declaration] = [(partial(self.verb, name), f"{self.source}, {name}") for name in names]
+        actions: list[Declaration] = [
             (self._action(name, *action), f"{self.source}, {name}") for name, action in self.action_tools.items()
         ]
-        return [*verbs, *actions, *super().declarations()]
+        return [*verbs, *actions, *resources_of(self), *super().declarations()]
 
-    def _verb(self, name: str) -> Callable[[], Primitive | Completer]:
-        build = VERBS[name]
-        return lambda: self._build(lambda _: build(self), None)
+    def verb(self, name: str) -> Tool:
+        """The tool of a verb, with what the class says. Raises DeclarationError."""
+        if name not in self._verbs:
+            tool = self._build(lambda _: VERBS[name](self), None)
+            assert isinstance(tool, Tool)
+            self._verbs[name] = tool
+        return self._verbs[name]
+
+    def tool_name(self, verb: str) -> str:
+        """What clients call a verb by."""
+        return f"{GENERIC_PREFIX if self.is_generic else self.prefix}{verb}"
 
     def _action(self, name: str, fn: Callable[..., Any], options: ActionOptions) -> Callable[[], Primitive | Completer]:
         return lambda: self._build(lambda _: build_action(self, name, fn, options), None)
@@ -194,13 +225,13 @@ class ModelToolset(Toolset):
         return None
 
     @property
-    def uri_scheme(self) -> str:
-        """The scheme of the URIs of its rows."""
-        return f"{self.model._meta.app_label}.{self.model._meta.model_name}".replace("_", "-")
+    def serves_rows(self) -> bool:
+        """Can a row be read by its URI?"""
+        return self.resources and "get" in self.tools
 
     def uri(self, pk: Any) -> str:
         """The URI of a row."""
-        return f"{self.uri_scheme}://{quote(str(pk), safe='')}"
+        return f"{self.uri_scheme}://{pk if type(pk) is int else quote(str(pk), safe='')}"
 
     @property
     def description(self) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ...server.primitives import Tool
+from .aggregate import build as build_aggregate
 from .count import build as build_count
 from .create import build as build_create
 from .delete import build as build_delete
@@ -26,6 +27,7 @@ VERBS: "dict[str, Callable[[ModelToolset], Tool]]" = {
     "list": build_list,
     "get": build_get,
     "count": build_count,
+    "aggregate": build_aggregate,
     "create": build_create,
     "update": build_update,
     "delete": build_delete,
