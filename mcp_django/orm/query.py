@@ -75,7 +75,9 @@ class Filters:
             return Q(**{f"{item.source}{LOOKUP_SEP}{lookup}": value})
         alias = self._scope.alias()
         self.aliases[alias] = self._scope.expression(item)
-        return Q(**{f"{alias}{LOOKUP_SEP}{lookup}": value})
+        found = Q(**{f"{alias}{LOOKUP_SEP}{lookup}": value})
+        # Of a column Django knows that it may be null, and negates accordingly; of an expression it does not.
+        return found if lookup == "isnull" else Q(**{f"{alias}{LOOKUP_SEP}isnull": False}) & found
 
     def _with_many(self, item: ExposedField, lookup: str, value: Any) -> Q:
         """Is there such a row on the other side, among those in sight? With isnull: is there none with a value?
