@@ -68,10 +68,7 @@ def read(
     if plan.computed:
         found, values = _instances(scope, rows, plan, [*columns, *extra])
     else:
-        once = [
-            F(name) if isinstance(name, str) and name in columns[:place] else name for place, name in enumerate(columns)
-        ]
-        values = list(rows.values_list(*once, *extra))
+        values = list(rows.values_list(*_once(columns), *extra))
         found = plan.shown(values)
     for item in plan.many:
         _add_many(scope, item, found, [row[0] for row in values])
