@@ -157,6 +157,8 @@ MCP: dict[str, Any] = {
     "CORS_ALLOWED_ORIGINS": [],  # default
     # The module looked for in every installed app.
     "AUTODISCOVER_MODULES": ["mcp_tools"],  # default
+    # One tool for each verb of each model (`airport_list`), or "generic": one for each verb (`models_list`).
+    "ORM_STYLE": "per_model",  # default
     # With DEBUG, show the text of an unexpected exception to the client; without DEBUG it is never shown.
     "EXPOSE_INTERNAL_ERRORS": True,
     # Stop the SQL of a call that was cancelled or timed out.

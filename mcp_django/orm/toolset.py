@@ -2,24 +2,37 @@
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, Literal
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from urllib.parse import quote
 
 from django.db import models
 from django.db.models.manager import BaseManager
 
+from .. import conf
 from ..schema import DeclarationError
 from ..server.context import Context
 from ..server.handlers import source_of
-from ..server.primitives import Completer, Primitive
+from ..server.primitives import Completer, Primitive, Tool
 from ..server.registry import Registry
 from ..server.toolset import Toolset
+from ..signals import model_registered
+from .actions import ActionOptions, actions_of, build_action
 from .declaration import check_declaration, names_of
 from .exposure import Exposure, expose, field_of
 from .fields import codec_of
+from .resources import Declaration, resources_of
 from .verbs import VERBS
+from .writes import journal
+from .writes.declaration import check_confirm, check_writing, inlines_of
+from .writes.forms import Fillable, FormClass, fillable_of, form_class_of
+
+if TYPE_CHECKING:
+    from .inlines import ModelInline
 
 Names = Sequence[str]
+GENERIC_PREFIX = "models_"
+"""What the names of tools begin with that serve all models."""
 
 
 class ModelToolset(Toolset):
@@ -59,12 +72,29 @@ class ModelToolset(Toolset):
     """Seconds that one statement of a reading verb may take on PostgreSQL. None: as long as the call may."""
     tools: ClassVar[Names] = ("describe", "list", "get", "count")
     """The verbs served."""
-    actions: ClassVar[Sequence[Any]] = ()
+    actions: ClassVar[Sequence[Callable[..., Any]]] = ()
+    """Functions that are actions besides the methods marked with `@action`; they are given the toolset first."""
     inlines: ClassVar[Sequence[Any]] = ()
+    """ModelInline classes: rows shown by `get`, and written, with the row that they belong to."""
+    form: ClassVar["FormClass | None"] = None
+    """The ModelForm that validates what is written; by default one of what `fields` shows and lets be edited."""
+    confirm: ClassVar[Names] = ()
+    """Verbs and actions about which the person in front of the client is asked first, such as ["delete"]."""
+    confirm_fallback: ClassVar[Literal["refuse", "proceed"]] = "refuse"
+    """What happens where the client cannot ask anybody: nothing, or the write without a question."""
+    version_field: ClassVar[str | None] = None
+    """The column that tells versions of a row apart, which changes with each save. By default all that is shown."""
     using: ClassVar[str | None] = None
     """The database to read from, by alias; None to ask the routers."""
     queryset: ClassVar[Any] = None
     """Where reading begins: a queryset or a manager. By default the model's default manager."""
+
+    resources: ClassVar[bool] = True
+    """Are rows resources too: `shop.order://7` as `get` gives it, `shop.order://{?customer,search,cursor}` as `list`
+    does?"""
+    publish_changes: ClassVar[bool] = True
+    """Are clients that subscribed to a row told when it is saved or deleted? Each transaction that does costs an append
+    to the event log."""
 
     registry: Registry
 
@@ -72,8 +102,17 @@ class ModelToolset(Toolset):
         if not isinstance(getattr(self, "model", None), type) or not issubclass(self.model, models.Model):
             raise DeclarationError(f"{self.source}: say for which model it is: @register(Model), or model = Model")
         self.prefix = f"{(type(self).prefix or str(self.model._meta.model_name)).rstrip('_')}_"
+        self.inline_toolsets: tuple[ModelInline, ...] = ()
+        """The `inlines`, ready for use."""
+        self.action_tools: dict[str, tuple[Callable[..., Any], ActionOptions]] = {}
+        """The actions by name."""
         self._exposure: Exposure | None = None
         self._neighbours: dict[type[models.Model], ModelToolset] = {}
+        self._verbs: dict[str, Tool] = {}
+        self.is_generic = conf.orm_style() == "generic"
+        """Are its verbs parts of tools that serve all models?"""
+        self.uri_scheme = f"{self.model._meta.app_label}.{self.model._meta.model_name}".replace("_", "-")
+        """The scheme of the URIs of its rows; RFC 3986 allows no underscore in one."""
         self.is_scoped = _is_scoped(self)
         """May there be rows of the model that some callers are not given?"""
 
@@ -110,21 +149,43 @@ class ModelToolset(Toolset):
                 )
         self.registry = registry
         check_declaration(self)
-        self._neighbours = {self.model: self}
+        check_writing(self)
+        self._neighbours = {self.model: self, **{other.model: other for other in others}}
+        self.inline_toolsets = inlines_of(self)
+        self.action_tools = actions_of(self)
+        check_confirm(self)
         for other in others:
             # What was compiled without this one may see more now.
             other._neighbours[self.model] = self
-            self._neighbours[other.model] = other
             other._exposure = None
+        if self.is_generic:
+            for name in self.tools:
+                self.verb(name)
+        model_registered.send(self.model, toolset=self, server=registry.name)
 
     def declarations(self) -> list[tuple[Callable[[], Primitive | Completer], str]]:
-        """The verbs, and what marked methods declare."""
-        verbs = [(self._verb(name), f"{self.source}, {name}") for name in dict.fromkeys(self.tools)]
-        return [*verbs, *super().declarations()]
+        """The verbs, the actions, the rows, and what marked methods declare."""
+        names = () if self.is_generic else dict.fromkeys(self.tools)
+        verbs: list[Declaration] = [(partial(self.verb, name), f"{self.source}, {name}") for name in names]
+        actions: list[Declaration] = [
+            (self._action(name, *action), f"{self.source}, {name}") for name, action in self.action_tools.items()
+        ]
+        return [*verbs, *actions, *resources_of(self), *super().declarations()]
 
-    def _verb(self, name: str) -> Callable[[], Primitive | Completer]:
-        build = VERBS[name]
-        return lambda: self._build(lambda _: build(self), None)
+    def verb(self, name: str) -> Tool:
+        """The tool of a verb, with what the class says. Raises DeclarationError."""
+        if name not in self._verbs:
+            tool = self._build(lambda _: VERBS[name](self), None)
+            assert isinstance(tool, Tool)
+            self._verbs[name] = tool
+        return self._verbs[name]
+
+    def tool_name(self, verb: str) -> str:
+        """What clients call a verb by."""
+        return f"{GENERIC_PREFIX if self.is_generic else self.prefix}{verb}"
+
+    def _action(self, name: str, fn: Callable[..., Any], options: ActionOptions) -> Callable[[], Primitive | Completer]:
+        return lambda: self._build(lambda _: build_action(self, name, fn, options), None)
 
     # What is exposed
 
@@ -164,13 +225,13 @@ class ModelToolset(Toolset):
         return None
 
     @property
-    def uri_scheme(self) -> str:
-        """The scheme of the URIs of its rows."""
-        return f"{self.model._meta.app_label}.{self.model._meta.model_name}".replace("_", "-")
+    def serves_rows(self) -> bool:
+        """Can a row be read by its URI?"""
+        return self.resources and "get" in self.tools
 
     def uri(self, pk: Any) -> str:
         """The URI of a row."""
-        return f"{self.uri_scheme}://{quote(str(pk), safe='')}"
+        return f"{self.uri_scheme}://{pk if type(pk) is int else quote(str(pk), safe='')}"
 
     @property
     def description(self) -> str:
@@ -214,6 +275,52 @@ class ModelToolset(Toolset):
     ) -> "models.QuerySet[Any, Any] | None":
         """The rows of `queryset` that a search finds; None for the search over `search_fields`."""
         return None
+
+    def get_form_class(self, ctx: Context) -> "FormClass":
+        """The form that validates what the caller writes. One that has fewer fields narrows what may be written; the
+        tools' schemas show what `form` has.
+        """
+        return self.default_form
+
+    def save_model(self, ctx: Context, obj: Any, form: Any, change: bool) -> None:
+        """Save a row that its form has validated, inside the transaction. `change` is False for a new one."""
+        obj.save()
+
+    def delete_model(self, ctx: Context, obj: Any) -> None:
+        """Delete a row, inside the transaction."""
+        obj.delete()
+
+    def log_write(self, ctx: Context, rows: Sequence[models.Model], flag: int, message: Any) -> None:
+        """Note a write in the admin's log, where the admin is installed and the caller is a user. `flag` and `message`
+        are those of LogEntry.
+        """
+        journal.write(ctx, rows, flag, message)
+
+    # What of it clients may write
+
+    @property
+    def default_form(self) -> "FormClass":
+        """The form of `form` and `fields`."""
+        return self.declared_fillable.form
+
+    @property
+    def declared_fillable(self) -> "Fillable":
+        """What clients may give to it."""
+        plans = self.exposure.plans
+        if "fillable" not in plans:
+            plans["fillable"] = fillable_of(self, form_class_of(self, self.fixed_fields))
+        found: Fillable = plans["fillable"]
+        return found
+
+    def fillable(self, ctx: Context) -> "Fillable":
+        """What the caller may give to the form of this call."""
+        form, known = self.get_form_class(ctx), self.declared_fillable
+        return known if form is known.form else fillable_of(self, form)
+
+    @property
+    def fixed_fields(self) -> tuple[str, ...]:
+        """Fields of the form that are the server's to fill."""
+        return ()
 
     def overrides(self, hook: str) -> bool:
         """Does the project's class define this hook itself?"""

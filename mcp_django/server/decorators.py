@@ -11,7 +11,7 @@ import inspect
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypedDict, TypeVar, Unpack, get_type_hints, overload
+from typing import Any, TypedDict, TypeVar, Unpack, get_origin, get_type_hints, overload
 
 from ..protocol.content import is_content_type
 from ..protocol.meta import is_valid_key
@@ -25,10 +25,12 @@ from ..schema import (
     prompt_parameters_of,
     uri_parameters_of,
 )
-from .handlers import Atomic, Handler, injected_parameters, is_injected, source_of
+from .handlers import Atomic, Handler, source_of
+from .injection import injected_parameters, is_injected
 from .primitives import Completer, Permission, Primitive, Prompt, Resource, ResourceTemplate, Tool
 from .registry import METHODS, Registry, registry_for
 from .results import ToolResult
+from .tool_stream import ToolStream
 
 F = TypeVar("F", bound=Callable[..., Any])
 Build = Callable[[Any], Primitive | Completer]
@@ -71,6 +73,7 @@ class ResourceOptions(PrimitiveOptions, total=False):
     mime_type: str
     size: int
     annotations: Annotations
+    probe: bool
 
 
 def build_tool(fn: Callable[..., Any], name: str | None = None, **options: Unpack[ToolOptions]) -> Tool:
@@ -114,6 +117,7 @@ def build_resource(fn: Callable[..., Any], uri: str, **options: Unpack[ResourceO
         "source": source_of(fn),
         "mime_type": options.get("mime_type"),
         "annotations": options.get("annotations"),
+        "probe": bool(options.get("probe", False)),
     }
     if template.is_static:
         return Resource(**common, uri=uri, size=options.get("size"))
@@ -177,7 +181,11 @@ def tool(fn: Any = None, *, name: str | None = None, server: str = "default", **
 
 
 def resource(uri: str, *, server: str = "default", **options: Unpack[ResourceOptions]) -> Callable[[F], F]:
-    """Register a function as the resource at `uri`, or as a template when `uri` has variables such as `{code}`."""
+    """Register a function as the resource at `uri`, or as a template when `uri` has variables such as `{code}`.
+
+    With `probe` the function is also run before a client subscribes, and before it is told of each update: where it
+    returns None, or raises what means so, there is no such resource for the caller. Without, all URIs that fit are.
+    """
     decorator: Callable[[F], F] = register_resource(registry_for(server), uri, options)
     return decorator
 
@@ -307,4 +315,6 @@ def _common(fn: Callable[..., Any], options: PrimitiveOptions, kind: type[Primit
 
 def _is_content(annotation: Any) -> bool:
     """Does a return annotation say content blocks instead of data?"""
+    if annotation is ToolStream or get_origin(annotation) is ToolStream:
+        return True  # what becomes of its pieces is known when they are there
     return annotation in (ToolResult, bytes) or is_content_type(annotation) or hasattr(annotation, "_repr_png_")

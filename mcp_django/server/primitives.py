@@ -134,9 +134,7 @@ class Tool(Primitive):
     @cached_property
     def is_direct(self) -> bool:
         """An async handler that nothing stands around and that wants nothing injected: most tools, and the fast way."""
-        handler = self.handler
-        injected = handler.contexts or handler.principals or handler.has_dependencies
-        return handler.is_async and not injected and not self.is_guarded
+        return self.handler.is_async and self.handler.injected is None and not self.is_guarded
 
     @property
     def header_params(self) -> tuple[HeaderParam, ...]:
@@ -166,6 +164,8 @@ class Resource(Primitive):
     mime_type: str | None = None
     size: int | None = None
     annotations: Annotations | None = None
+    probe: bool = False
+    """See ResourceTemplate."""
 
     @property
     def key(self) -> str:
@@ -196,6 +196,10 @@ class ResourceTemplate(Primitive):
     """The template's variables to keyword arguments. Raises ArgumentError."""
     mime_type: str | None = None
     annotations: Annotations | None = None
+    probe: bool = False
+    """Is its handler run to find out whether a URI that fits stands for anything that the caller may read: before a
+    subscription, and before each update? Otherwise every URI that fits does.
+    """
 
     @property
     def key(self) -> str:

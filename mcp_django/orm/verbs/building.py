@@ -8,7 +8,8 @@ from django.db import models
 from ...protocol.errors import InvalidParams
 from ...protocol.types import ToolAnnotations
 from ...server.context import Context
-from ...server.handlers import Handler, is_async
+from ...server.execution import is_async
+from ...server.handlers import Handler
 from ...server.primitives import Tool
 from ..caps import bounded
 from ..schema import Arguments, Result, Schema
@@ -74,6 +75,7 @@ def build_verb(
         parameters=Arguments(lambda: arguments(toolset), where),
         output=None if result is None else Result(lambda: result(toolset), where),
         annotations=annotations,
+        metadata={"model": toolset.model._meta.label, "verb": name, "action": action},
     )
 
 

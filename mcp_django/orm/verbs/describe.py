@@ -83,7 +83,7 @@ def describe_model(toolset: "ModelToolset", ctx: Context, arguments: dict[str, A
         "ordering": default_order(scope),
         "page_size": toolset.page_size,
         "max_limit": toolset.max_limit,
-        "tools": [f"{toolset.prefix}{name}" for name in toolset.tools],
+        "tools": [toolset.tool_name(name) for name in toolset.tools],
     }
 
 
