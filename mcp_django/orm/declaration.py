@@ -7,6 +7,7 @@ from django.db import models
 from django.db.models.constants import LOOKUP_SEP
 
 from ..schema import DeclarationError
+from .computed import computed_of
 from .exposure import field_of, relation_of, search_lookup
 from .verbs import VERBS
 
@@ -87,14 +88,10 @@ def _check_name(toolset: "ModelToolset", name: Any) -> None:
             f"{where}: {name!r} looks like a secret. Take it out of fields (or into exclude); if clients and their "
             "models are really to read it, name it in sensitive_fields as well"
         )
-    if not _is_path(toolset, name):
-        if toolset.own_method(name) is None and not hasattr(toolset.model, name):
-            raise DeclarationError(
-                f"{where}: {name!r} is neither a field of {toolset.model._meta.label} nor a method or property of it "
-                "or of the toolset"
-            )
-        return
-    _check_path(toolset, name)
+    if _is_path(toolset, name):
+        _check_path(toolset, name)
+    elif toolset.own_method(name) is not None or field_of(toolset.model, name) is None:
+        computed_of(toolset, name)
 
 
 def _check_paths(toolset: "ModelToolset") -> None:

@@ -18,7 +18,7 @@ from django.core.exceptions import SuspiciousOperation
 from django.db import models
 from django.db.backends.utils import format_number
 from django.utils import timezone
-from django.utils.dateparse import parse_date, parse_datetime, parse_duration, parse_time
+from django.utils.dateparse import parse_date, parse_datetime, parse_duration
 from django.utils.duration import duration_iso_string
 
 from ..schema import to_json
@@ -251,7 +251,7 @@ def as_date(value: Any) -> dt.date:
 def _time(field: Any) -> Codec:
     def decode(value: Any) -> dt.time:
         wanted = "give a time of day such as '14:30', without a time zone"
-        found: dt.time = _parsed(parse_time, value, wanted)
+        found: dt.time = _parsed(dt.time.fromisoformat, value, wanted)
         if found.tzinfo is not None:
             raise ValueError(wanted)
         return found

@@ -52,6 +52,10 @@ class Filters:
         item, lookup = self._resolved(name)
         if value is None and lookup == "exact":
             lookup, value = "isnull", True
+        assert item.codec is not None  # filters are columns
+        if lookup not in item.codec.lookups:
+            known = ", ".join(item.codec.lookups)
+            raise ToolError(f"filters: {item.name} cannot be compared with {lookup}; it can with {known}")
         wanted = converted(item, lookup, value, f"filters: {name}")
         return self.compare(item, lookup, wanted)
 
@@ -60,12 +64,7 @@ class Filters:
         path, _, lookup = name.rpartition(LOOKUP_SEP)
         if lookup not in LOOKUPS or name in self._scope.toolset.exposure.filters:
             return self._scope.resolve(name, Purpose.FILTER), "exact"
-        item = self._scope.resolve(path, Purpose.FILTER)
-        assert item.codec is not None  # filters are columns
-        if lookup not in item.codec.lookups:
-            known = ", ".join(item.codec.lookups)
-            raise ToolError(f"filters: {path} cannot be compared with {lookup}; it can with {known}")
-        return item, lookup
+        return self._scope.resolve(path, Purpose.FILTER), lookup
 
     def compare(self, item: ExposedField, lookup: str, value: Any) -> Q:
         """One comparison, with a converted value."""
@@ -75,7 +74,9 @@ class Filters:
             return Q(**{f"{item.source}{LOOKUP_SEP}{lookup}": value})
         alias = self._scope.alias()
         self.aliases[alias] = self._scope.expression(item)
-        return Q(**{f"{alias}{LOOKUP_SEP}{lookup}": value})
+        found = Q(**{f"{alias}{LOOKUP_SEP}{lookup}": value})
+        # Of a column Django knows that it may be null, and negates accordingly; of an expression it does not.
+        return found if lookup == "isnull" else Q(**{f"{alias}{LOOKUP_SEP}isnull": False}) & found
 
     def _with_many(self, item: ExposedField, lookup: str, value: Any) -> Q:
         """Is there such a row on the other side, among those in sight? With isnull: is there none with a value?

@@ -69,7 +69,9 @@ def read(
         found, values = _instances(scope, rows, plan, [*columns, *extra])
     else:
         # A name that comes twice would be given once.
-        once = [F(name) if name in columns[:place] else name for place, name in enumerate(columns)]
+        once = [
+            F(name) if isinstance(name, str) and name in columns[:place] else name for place, name in enumerate(columns)
+        ]
         values = list(rows.values_list(*once, *extra))
         found = plan.shown(values)
     for item in plan.many:

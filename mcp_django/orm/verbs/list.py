@@ -39,7 +39,7 @@ def arguments_schema(toolset: "ModelToolset") -> Schema:
         "fields": fields_schema(toolset),
         "limit": {"type": "integer", "minimum": 1, "maximum": toolset.max_limit, "default": toolset.page_size},
         "cursor": {"type": "string", "description": "next_cursor of the page before"},
-        "with_total": {"type": "boolean", "description": "Count all rows that fit, which costs a statement more"},
+        "with_total": {"type": "boolean", "description": "Count all rows that fit too, with a statement more"},
     }
     return object_schema(properties)
 
