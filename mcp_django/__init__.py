@@ -51,7 +51,7 @@ if TYPE_CHECKING:
         notify_resource_updated,
         publish_changes,
     )
-    from .orm import ModelToolset
+    from .orm import ModelInline, ModelToolset, action
 
 __all__ = [
     "Annotations",
@@ -66,6 +66,7 @@ __all__ = [
     "Icon",
     "ImageContent",
     "MCPError",
+    "ModelInline",
     "ModelToolset",
     "Outcome",
     "Principal",
@@ -87,6 +88,7 @@ __all__ = [
     "Toolset",
     "TraceContext",
     "abroadcast",
+    "action",
     "anotify_list_changed",
     "anotify_resource_updated",
     "broadcast",
@@ -112,7 +114,7 @@ _NOTIFICATIONS = frozenset(
         "publish_changes",
     }
 )
-_ORM = frozenset({"ModelToolset"})
+_ORM = frozenset({"ModelInline", "ModelToolset", "action"})
 
 
 def __getattr__(name: str) -> Any:

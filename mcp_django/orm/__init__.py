@@ -6,6 +6,8 @@ class Airports(ModelToolset):
     list_filter = ["country"]
 """
 
+from .actions import action
+from .inlines import ModelInline
 from .toolset import ModelToolset
 
-__all__ = ["ModelToolset"]
+__all__ = ["ModelInline", "ModelToolset", "action"]

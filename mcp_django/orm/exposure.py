@@ -8,7 +8,6 @@ only to fields that this one shows, only for callers whom it lets view, and only
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from django.core.exceptions import FieldDoesNotExist
@@ -95,7 +94,7 @@ class Exposure:
     plans: dict[Any, Any] = field(default_factory=dict)
     """Kept by `serialize`: how selections of fields are read."""
 
-    @cached_property
+    @property
     def aggregates(self) -> Mapping[str, ExposedField]:
         """What may be grouped and summed up."""
         return self.ordering
@@ -113,7 +112,7 @@ class Exposure:
                 return self.writable
         return {"pk": self.pk, **self.fields}
 
-    @cached_property
+    @property
     def writable(self) -> Mapping[str, ExposedField]:
         """The model's own fields that are shown, can be edited, and are not read-only."""
         readonly = set(self.toolset.readonly_fields)

@@ -3,7 +3,7 @@
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from urllib.parse import quote
 
 from django.db import models
@@ -17,11 +17,18 @@ from ..server.primitives import Completer, Primitive, Tool
 from ..server.registry import Registry
 from ..server.toolset import Toolset
 from ..signals import model_registered
+from .actions import ActionOptions, actions_of, build_action
 from .declaration import check_declaration, names_of
 from .exposure import Exposure, expose, field_of
 from .fields import codec_of
 from .resources import Declaration, resources_of
 from .verbs import VERBS
+from .writes import journal
+from .writes.declaration import check_confirm, check_writing, inlines_of
+from .writes.forms import Fillable, FormClass, fillable_of, form_class_of
+
+if TYPE_CHECKING:
+    from .inlines import ModelInline
 
 Names = Sequence[str]
 GENERIC_PREFIX = "models_"
@@ -65,8 +72,18 @@ class ModelToolset(Toolset):
     """Seconds that one statement of a reading verb may take on PostgreSQL. None: as long as the call may."""
     tools: ClassVar[Names] = ("describe", "list", "get", "count")
     """The verbs served."""
-    actions: ClassVar[Sequence[Any]] = ()
+    actions: ClassVar[Sequence[Callable[..., Any]]] = ()
+    """Functions that are actions besides the methods marked with `@action`; they are given the toolset first."""
     inlines: ClassVar[Sequence[Any]] = ()
+    """ModelInline classes: rows shown by `get`, and written, with the row that they belong to."""
+    form: ClassVar["FormClass | None"] = None
+    """The ModelForm that validates what is written; by default one of what `fields` shows and lets be edited."""
+    confirm: ClassVar[Names] = ()
+    """Verbs and actions about which the person in front of the client is asked first, such as ["delete"]."""
+    confirm_fallback: ClassVar[Literal["refuse", "proceed"]] = "refuse"
+    """What happens where the client cannot ask anybody: nothing, or the write without a question."""
+    version_field: ClassVar[str | None] = None
+    """The column that tells versions of a row apart, which changes with each save. By default all that is shown."""
     using: ClassVar[str | None] = None
     """The database to read from, by alias; None to ask the routers."""
     queryset: ClassVar[Any] = None
@@ -85,6 +102,10 @@ class ModelToolset(Toolset):
         if not isinstance(getattr(self, "model", None), type) or not issubclass(self.model, models.Model):
             raise DeclarationError(f"{self.source}: say for which model it is: @register(Model), or model = Model")
         self.prefix = f"{(type(self).prefix or str(self.model._meta.model_name)).rstrip('_')}_"
+        self.inline_toolsets: tuple[ModelInline, ...] = ()
+        """The `inlines`, ready for use."""
+        self.action_tools: dict[str, tuple[Callable[..., Any], ActionOptions]] = {}
+        """The actions by name."""
         self._exposure: Exposure | None = None
         self._neighbours: dict[type[models.Model], ModelToolset] = {}
         self._verbs: dict[str, Tool] = {}
@@ -128,11 +149,14 @@ class ModelToolset(Toolset):
                 )
         self.registry = registry
         check_declaration(self)
-        self._neighbours = {self.model: self}
+        check_writing(self)
+        self._neighbours = {self.model: self, **{other.model: other for other in others}}
+        self.inline_toolsets = inlines_of(self)
+        self.action_tools = actions_of(self)
+        check_confirm(self)
         for other in others:
             # What was compiled without this one may see more now.
             other._neighbours[self.model] = self
-            self._neighbours[other.model] = other
             other._exposure = None
         if self.is_generic:
             for name in self.tools:
@@ -140,10 +164,12 @@ class ModelToolset(Toolset):
         model_registered.send(self.model, toolset=self, server=registry.name)
 
     def declarations(self) -> list[tuple[Callable[[], Primitive | Completer], str]]:
-        """The verbs, the rows, and what marked methods declare."""
+        """The verbs, the actions, the rows, and what marked methods declare."""
         names = () if self.is_generic else dict.fromkeys(self.tools)
-        verbs: list[Declaration] = [(partial(self.verb, name), f"{self.source}, {name}") for name in names]
-        return [*verbs, *resources_of(self), *super().declarations()]
+        declared: list[Declaration] = [(partial(self.verb, name), f"{self.source}, {name}") for name in names]
+        for name, action in self.action_tools.items():
+            declared.append((self._action(name, *action), f"{self.source}, {name}"))
+        return [*declared, *resources_of(self), *super().declarations()]
 
     def verb(self, name: str) -> Tool:
         """The tool of a verb, with what the class says. Raises DeclarationError."""
@@ -156,6 +182,9 @@ class ModelToolset(Toolset):
     def tool_name(self, verb: str) -> str:
         """What clients call a verb by."""
         return f"{GENERIC_PREFIX if self.is_generic else self.prefix}{verb}"
+
+    def _action(self, name: str, fn: Callable[..., Any], options: ActionOptions) -> Callable[[], Primitive | Completer]:
+        return lambda: self._build(lambda _: build_action(self, name, fn, options), None)
 
     # What is exposed
 
@@ -245,6 +274,52 @@ class ModelToolset(Toolset):
     ) -> "models.QuerySet[Any, Any] | None":
         """The rows of `queryset` that a search finds; None for the search over `search_fields`."""
         return None
+
+    def get_form_class(self, ctx: Context) -> "FormClass":
+        """The form that validates what the caller writes. One that has fewer fields narrows what may be written; the
+        tools' schemas show what `form` has.
+        """
+        return self.default_form
+
+    def save_model(self, ctx: Context, obj: Any, form: Any, change: bool) -> None:
+        """Save a row that its form has validated, inside the transaction. `change` is False for a new one."""
+        obj.save()
+
+    def delete_model(self, ctx: Context, obj: Any) -> None:
+        """Delete a row, inside the transaction."""
+        obj.delete()
+
+    def log_write(self, ctx: Context, rows: Sequence[models.Model], flag: int, message: Any) -> None:
+        """Note a write in the admin's log, where the admin is installed and the caller is a user. `flag` and `message`
+        are those of LogEntry.
+        """
+        journal.write(ctx, rows, flag, message)
+
+    # What of it clients may write
+
+    @property
+    def default_form(self) -> "FormClass":
+        """The form of `form` and `fields`."""
+        return self.declared_fillable.form
+
+    @property
+    def declared_fillable(self) -> "Fillable":
+        """What clients may give to it."""
+        plans = self.exposure.plans
+        if "fillable" not in plans:
+            plans["fillable"] = fillable_of(self, form_class_of(self, self.fixed_fields))
+        found: Fillable = plans["fillable"]
+        return found
+
+    def fillable(self, ctx: Context) -> "Fillable":
+        """What the caller may give to the form of this call."""
+        form, known = self.get_form_class(ctx), self.declared_fillable
+        return known if form is known.form else fillable_of(self, form)
+
+    @property
+    def fixed_fields(self) -> tuple[str, ...]:
+        """Fields of the form that are the server's to fill."""
+        return ()
 
     def overrides(self, hook: str) -> bool:
         """Does the project's class define this hook itself?"""

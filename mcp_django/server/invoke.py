@@ -66,7 +66,7 @@ async def call_tool(call: Call, tool: Tool, arguments: dict[str, Any]) -> dict[s
             raise InvalidParams(str(problem)) from None
         return tool_error(str(problem))
     except ToolError as problem:
-        return tool_error(str(problem) or "The tool failed")
+        return tool_error(problem)
     except URLElicitationRequired as problem:
         if _knows_url_errors(call):
             raise
@@ -99,8 +99,10 @@ async def call_within(call: Call, tool: Tool, arguments: dict[str, Any], convers
         raise
     except URLElicitationRequired as problem:
         return tool_error(_pages(problem))
-    except (ArgumentError, ToolError, TimedOut, MCPError) as problem:
-        return tool_error(str(problem) or "The tool failed")
+    except ToolError as problem:
+        return tool_error(problem)
+    except (ArgumentError, TimedOut, MCPError) as problem:
+        return tool_error(str(problem))
     except BaseException as problem:
         if is_suspension(problem):
             raise
@@ -144,7 +146,7 @@ async def run_primitive(
     except (ToolError, TimedOut) as problem:
         raise InternalError(str(problem)) from None
     except BaseException as problem:
-        raise InternalError(sorted_out(call, f"{primitive.kind} {primitive.key!r}", problem)) from None
+        raise InternalError(str(sorted_out(call, f"{primitive.kind} {primitive.key!r}", problem))) from None
 
 
 def _knows_url_errors(call: Call) -> bool:
@@ -221,8 +223,8 @@ async def permit(call: Call, primitive: Primitive, unknown: MCPError) -> None:
         raise InsufficientScope(decision.scopes)
 
 
-def sorted_out(call: Call, what: str, problem: BaseException) -> str:
-    """What the client is told of an exception: its text if the server's table knows it, else a bug's reference.
+def sorted_out(call: Call, what: str, problem: BaseException) -> str | ToolError:
+    """What the client is told of an exception: what the server's table makes of it, else a bug's reference.
 
     Raises the MCPError that the table makes of it, and whatever is no failure of the code.
     """
@@ -233,7 +235,9 @@ def sorted_out(call: Call, what: str, problem: BaseException) -> str:
         raise translated from None
     if isinstance(translated, NotFound) and call.method == READING:
         raise ResourceNotFound(call.params["uri"]) from None
-    return report(call.server, what, problem, call.fate) if translated is None else str(translated)
+    if translated is None:
+        return report(call.server, what, problem, call.fate)
+    return translated if isinstance(translated, ToolError) else str(translated)
 
 
 def is_bug(problem: BaseException) -> bool:

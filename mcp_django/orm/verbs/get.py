@@ -6,8 +6,11 @@ from ...protocol.errors import NotFound
 from ...server.context import Context
 from ...server.primitives import Tool
 from ..exposure import Purpose
-from ..schema import Schema, fields_schema, object_schema, row_schema, value_schema
+from ..schema import Schema, fields_schema, object_schema, value_schema
 from ..serialize import plan_of, read
+from ..writes.schema import full_row_schema
+from ..writes.shown import completed
+from ..writes.versions import version_columns
 from .building import Reading, build_verb, named
 
 if TYPE_CHECKING:
@@ -37,8 +40,8 @@ def pk_schema(toolset: "ModelToolset") -> Schema:
 
 
 def result_schema(toolset: "ModelToolset") -> Schema:
-    """What `get` gives: the row."""
-    row, definitions = row_schema(toolset)
+    """What `get` gives: the row, with its inlines, and its version where it can be written."""
+    row, definitions = full_row_schema(toolset)
     return {**row, "$defs": definitions} if definitions else row
 
 
@@ -54,10 +57,12 @@ def get_row(toolset: "ModelToolset", ctx: Context, arguments: dict[str, Any]) ->
             obj = rows.first()
             if obj is None or not toolset.has_view_permission(ctx, obj):
                 raise absent(toolset, arguments["pk"])
-        items, _ = read(scope, rows.order_by()[:1], plan_of(toolset, scope, names))
-    if not items:
-        raise absent(toolset, arguments["pk"])
-    return items[0]
+        plan = plan_of(toolset, scope, names)
+        items, values = read(scope, rows.order_by()[:1], plan, version_columns(toolset))
+        if not items:
+            raise absent(toolset, arguments["pk"])
+        own = values[0][len(plan.columns) :]
+        return completed(toolset, ctx, items[0], values[0][0], own, using=reading.database, whole=names is None)
 
 
 def key_of(toolset: "ModelToolset", value: Any) -> Any:

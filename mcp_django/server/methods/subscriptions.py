@@ -56,7 +56,7 @@ async def _is_there(call: Call, primitive: Resource | ResourceTemplate, values: 
     except (MCPError, Overloaded):
         raise
     except BaseException as problem:
-        raise InternalError(sorted_out(call, f"{primitive.kind} {primitive.key!r}", problem)) from None
+        raise InternalError(str(sorted_out(call, f"{primitive.kind} {primitive.key!r}", problem))) from None
 
 
 async def unsubscribe(call: Call) -> dict[str, Any]:
