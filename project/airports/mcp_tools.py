@@ -15,7 +15,18 @@ from django.db import transaction
 from django.db.models import Avg, Count, Q
 from pydantic import Field
 
-from mcp_django import Context, ModelToolset, ToolError, completion, prompt, publish_changes, register, resource, tool
+from mcp_django import (
+    Context,
+    ModelInline,
+    ModelToolset,
+    ToolError,
+    completion,
+    prompt,
+    publish_changes,
+    register,
+    resource,
+    tool,
+)
 from project.airports.models import Airport, AirportQuerySet, Country, Region, Stop, Trip
 from project.airports.shapes import (
     AirportInfo,
@@ -198,11 +209,23 @@ class Airports(ModelToolset):
         return rows.matching(search_term)
 
 
+class Stops(ModelInline):
+    """Where a trip touches down on its way."""
+
+    model = Stop
+    fields = ["position", "airport"]
+    ordering = ["position"]
+
+
+# Writing is asked for by name, takes the permission to add, change or delete, and goes through a ModelForm.
 @register(Trip)
 class Trips(ModelToolset):
     """The trips that the user has saved."""
 
     fields = ["name", "origin", "destination", "depart_on", "created"]
+    inlines = [Stops]
+    tools = ["describe", "list", "get", "count", "create", "update", "delete"]
+    confirm = ["delete"]
     search_fields = ["name", "origin__name", "destination__name"]
     list_filter = ["origin", "destination", "depart_on", "origin__country", "destination__country"]
     ordering = ["-created"]
@@ -210,6 +233,13 @@ class Trips(ModelToolset):
     def get_queryset(self, ctx: Context) -> Any:
         """Those of who asks: whatever a client says, other people's are not there."""
         return super().get_queryset(ctx).filter(owner=ctx.user)
+
+    def save_model(self, ctx: Context, obj: Trip, form: Any, change: bool) -> None:
+        """The owner is who asks, never what a client says."""
+        if ctx.user is None:
+            raise ToolError("A trip belongs to a user, and nobody is logged in.")
+        obj.owner = ctx.user
+        obj.save()
 
 
 # Resources: what a client may read, by URI. A dict is served as JSON.

@@ -11,7 +11,7 @@ from django.test import override_settings
 
 from mcp_django import Context, ModelToolset
 from tests.orm.test_resources import offered, read
-from tests.orm.toolsets import Categories, Products, Tags, peer
+from tests.orm.toolsets import Categories, Products, Tags, peer, principal
 from tests.server.engine import Peer
 from tests.shop.models import Category, Line, Order, Product, Tag
 
@@ -84,6 +84,21 @@ async def test_without_a_word_the_routers_say_where_to_read(asked: list[str]) ->
     with override_settings(DATABASE_ROUTERS=[Reader()]):
         await everything(peer())
     assert set(asked) == {"replica"}
+
+
+async def test_what_is_written_is_read_and_written_where_writes_go(asked: list[str], admin_user: Any) -> None:
+    class Replicated(Tags):
+        using = "replica"
+        tools = ["list", "create", "update", "delete", "history"]
+
+    client = peer(Replicated, principal=principal(admin_user))
+    made = (await client.call("tag_create", values={"name": "hot"}))["structuredContent"]
+    changed = await client.call("tag_update", pk=made["pk"], values={"name": "cold"})
+    assert changed["structuredContent"]["item"]["name"] == "cold"
+    await client.call("tag_delete", pk=made["pk"])
+    assert set(asked) == {"default"}
+    await client.call("tag_list")
+    assert set(asked) == {"default", "replica"}
 
 
 class Houses(ModelToolset):

@@ -37,6 +37,18 @@ class Client:
         assert not result.get("isError"), result
         return result["structuredContent"]
 
+    def written(self, tool: str, **arguments: Any) -> Any:
+        """The structured result of a tool that writes."""
+        result = async_to_sync(self._caller.call_tool)(tool, arguments)
+        assert not result["isError"], result
+        return result["structuredContent"]
+
+    def refused(self, tool: str, **arguments: Any) -> str:
+        """The text of a tool's error."""
+        result = async_to_sync(self._caller.call_tool)(tool, arguments)
+        assert result["isError"], result
+        return str(result["content"][0]["text"])
+
     def read(self, uri: str) -> Any:
         """The JSON of a resource."""
         result = async_to_sync(self._caller.request)("resources/read", {"uri": uri})
@@ -134,3 +146,19 @@ def test_trips_are_those_of_who_asks() -> None:
     assert found[0]["origin"]["uri"] == "airports.airport://LSZH"
     assert client.call("trip_count", search="Secret") == {"count": 0}
     assert client.read(f"airports.trip://{mine.pk}")["name"] == "South"
+
+
+def test_a_trip_is_written_for_who_asks_with_its_stops() -> None:
+    ada, bob = [User.objects.create_superuser(name) for name in ("ada", "bob")]
+    mine = Client(Principal(issuer="tests", subject="ada", user=ada))
+    values = {"name": "South", "origin": "LSZH", "destination": "NZAA", "depart_on": "2030-05-01"}
+    stops = {"stops": {"add": [{"position": 1, "airport": "NFFN"}]}}
+    made = mine.written("trip_create", values=values, inlines=stops)
+    trip = Trip.objects.get(pk=made["pk"])
+    assert (trip.owner, [airport.icao for airport in trip.route]) == (ada, ["LSZH", "NFFN", "NZAA"])
+    assert mine.written("trip_update", pk=trip.pk, values={"name": "Far south"})["changed"] == ["name"]
+    assert "owner" in mine.refused("trip_update", pk=trip.pk, values={"owner": bob.pk})
+    assert mine.refused("trip_create", values={**values, "name": "Far south"})
+    theirs = Client(Principal(issuer="tests", subject="bob", user=bob))
+    assert "There is no trip" in theirs.refused("trip_update", pk=trip.pk, values={"name": "Mine"})
+    assert Trip.objects.get().name == "Far south"
