@@ -59,7 +59,9 @@ INSTALLED_APPS = [
     "channels",
     "mcp_django",
     "tests.shop",
+    "mcp_django.memory",
     "tests.testapp",
+    "tests.library",
 ]
 
 MIDDLEWARE = [
@@ -89,4 +91,5 @@ _OWN = _POSTGRES if os.environ.get("MCP_TEST_DATABASE") != "sqlite" else ""
 DATABASES = {"default": postgres(_OWN) if _OWN else sqlite()}
 CHANNEL_LAYERS = {"default": {"BACKEND": "channels.layers.InMemoryChannelLayer"}}
 
-MCP: dict[str, Any] = {"AUTH": "none"}
+# The memory's tools have a server of their own, so that lists of the default one are the tests' own.
+MCP: dict[str, Any] = {"AUTH": "none", "MEMORY": {"SERVER": "memory"}, "SERVERS": {"default": {}, "memory": {}}}

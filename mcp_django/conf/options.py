@@ -98,6 +98,9 @@ class Limits:
     waiting_threads: Annotated[int, integer(0)] = 256
     """Sync handlers that may wait for a client's answer (`ctx.sync`). They keep their thread, and count as no lane
     meanwhile. One more is refused at once."""
+    background: Annotated[int, integer(0)] = 256
+    """Pieces of work left for after the answer (`ctx.background`) that may wait or run in a process. A call that leaves
+    one more is refused at once."""
     shutdown_grace: SecondsOrZero = 10.0
     """Seconds that running calls have to end once the process is told to. Then each is ended, and its client told."""
 
@@ -140,6 +143,8 @@ class ServerSettings:
     """Dotted paths of middleware, outermost first."""
     providers: DottedPaths = ()
     """Dotted paths of providers, asked after the registered declarations."""
+    stored: Flag = True
+    """Serve the prompts and resources that are written in the admin? They come after everything else."""
     lifespan: OptionalDotted = None
     """Dotted path of a function of the server that returns an async context manager, entered once per process; handlers
     see its value as `ctx.lifespan`."""

@@ -3,9 +3,10 @@
 import difflib
 import math
 import re
+import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Annotated, Any
+from typing import Annotated, Any, Union, get_args, get_origin
 
 from ..server.server import TRANSPORTS
 
@@ -102,6 +103,35 @@ def some_of(known: tuple[str, ...], what: str) -> Reader:
         return named
 
     return read
+
+
+def number(raw: Any) -> float:
+    if not isinstance(raw, int | float) or isinstance(raw, bool) or not math.isfinite(raw):
+        raise WrongValue("must be a number")
+    return float(raw)
+
+
+def whole(raw: Any) -> int:
+    if not isinstance(raw, int) or isinstance(raw, bool):
+        raise WrongValue("must be a whole number")
+    return raw
+
+
+def reader_of(hint: Any, name: str) -> Reader:
+    """What reads an option of the type `hint`: the function it is annotated with, or that of the type. Raises
+    TypeError, naming the option, when there is none.
+    """
+    if get_origin(hint) is Annotated:
+        found = next((extra for extra in hint.__metadata__ if callable(extra)), None)
+        return reader_of(get_args(hint)[0], name) if found is None else found
+    if get_origin(hint) in (Union, types.UnionType):
+        given = [part for part in get_args(hint) if part is not type(None)]
+        if len(given) == 1:
+            return optional(reader_of(given[0], name))
+    known: dict[Any, Reader] = {bool: flag, int: whole, float: number, str: word, tuple[str, ...]: several(word)}
+    if hint not in known:
+        raise TypeError(f"{name} is of the type {hint}; give it Annotated with a function that reads it")
+    return known[hint]
 
 
 def mapping(raw: Any) -> Mapping[str, Any]:

@@ -166,10 +166,11 @@ class ModelToolset(Toolset):
     def declarations(self) -> list[tuple[Callable[[], Primitive | Completer], str]]:
         """The verbs, the actions, the rows, and what marked methods declare."""
         names = () if self.is_generic else dict.fromkeys(self.tools)
-        declared: list[Declaration] = [(partial(self.verb, name), f"{self.source}, {name}") for name in names]
-        for name, action in self.action_tools.items():
-            declared.append((self._action(name, *action), f"{self.source}, {name}"))
-        return [*declared, *resources_of(self), *super().declarations()]
+        verbs: list[Declaration] = [(partial(self.verb, name), f"{self.source}, {name}") for name in names]
+        actions: list[Declaration] = [
+            (self._action(name, *action), f"{self.source}, {name}") for name, action in self.action_tools.items()
+        ]
+        return [*verbs, *actions, *resources_of(self), *super().declarations()]
 
     def verb(self, name: str) -> Tool:
         """The tool of a verb, with what the class says. Raises DeclarationError."""

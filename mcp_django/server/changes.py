@@ -86,7 +86,12 @@ class Update(NamedTuple):
 
 
 def concerns(payload: Mapping[str, Any], principal: Principal) -> bool:
-    """Is a changed list one that `principal` sees? When the rights of one user change, it is that user's alone."""
+    """Is what changed something that `principal` sees? When the rights of one user change, that user's lists alone do;
+    and a resource may have changed for its `owner` only.
+    """
+    owner = payload.get("owner")
+    if owner is not None and owner != principal.owner:
+        return False
     user = payload.get("user")
     if user is None:
         return True

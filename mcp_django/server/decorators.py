@@ -11,7 +11,7 @@ import inspect
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypedDict, TypeVar, Unpack, get_type_hints, overload
+from typing import Any, TypedDict, TypeVar, Unpack, get_origin, get_type_hints, overload
 
 from ..protocol.content import is_content_type
 from ..protocol.meta import is_valid_key
@@ -25,10 +25,12 @@ from ..schema import (
     prompt_parameters_of,
     uri_parameters_of,
 )
-from .handlers import Atomic, Handler, injected_parameters, is_injected, source_of
+from .handlers import Atomic, Handler, source_of
+from .injection import injected_parameters, is_injected
 from .primitives import Completer, Permission, Primitive, Prompt, Resource, ResourceTemplate, Tool
 from .registry import METHODS, Registry, registry_for
 from .results import ToolResult
+from .tool_stream import ToolStream
 
 F = TypeVar("F", bound=Callable[..., Any])
 Build = Callable[[Any], Primitive | Completer]
@@ -313,4 +315,6 @@ def _common(fn: Callable[..., Any], options: PrimitiveOptions, kind: type[Primit
 
 def _is_content(annotation: Any) -> bool:
     """Does a return annotation say content blocks instead of data?"""
+    if annotation is ToolStream or get_origin(annotation) is ToolStream:
+        return True  # what becomes of its pieces is known when they are there
     return annotation in (ToolResult, bytes) or is_content_type(annotation) or hasattr(annotation, "_repr_png_")

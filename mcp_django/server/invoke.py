@@ -8,6 +8,7 @@ import asyncio
 import logging
 import secrets
 from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
 
 from ..protocol.errors import (
@@ -23,13 +24,17 @@ from ..protocol.errors import (
 )
 from ..schema import ArgumentError
 from .ask import Conversation, InputRequired, Suspended, is_suspension
+from .background import Job
 from .call import Call
 from .context import Context
-from .handlers import Handler, run
+from .dependencies import Dependencies
+from .execution import run
+from .handlers import Handler
 from .outcome import Fate, Outcome
 from .ports import ALLOW, HIDDEN, Overloaded
 from .primitives import Primitive, Resource, ResourceTemplate, Tool
 from .results import ToolResult, tool_error, tool_result
+from .tool_stream import STREAMS, collected
 
 if TYPE_CHECKING:
     from .server import Server
@@ -38,6 +43,7 @@ logger = logging.getLogger("mcp_django.server")
 
 
 READING = "resources/read"
+_NOTHING: Any = object()
 
 
 class TimedOut(Exception):
@@ -56,6 +62,8 @@ async def call_tool(call: Call, tool: Tool, arguments: dict[str, Any]) -> dict[s
         values = tool.parameters.convert(arguments)
         if tool.is_direct and conversation is None and _is_unbound(call, tool):
             value = await tool.handler.fn(**values)
+            if type(value) in STREAMS:
+                value = await collected(value, Context(call, tool), tool.output, _is_result)
         else:
             value = await _suspendable(call, tool, Context(call, tool, conversation), _begin(call, tool, values))
             if type(value) is InputRequired:
@@ -162,6 +170,18 @@ def _pages(problem: URLElicitationRequired) -> str:
 
 async def run_handler(call: Call, handler: Handler, values: dict[str, Any], context: Context) -> Any:
     """Fill in what the server provides, and run; dependencies and handler are one transaction where that is wanted."""
+    jobs: list[Job] = []
+    context.jobs = jobs
+    try:
+        value = await _in_transaction(call, handler, values, context)
+    finally:
+        context.jobs = None
+    if jobs:
+        call.fate.leave(jobs)
+    return value
+
+
+async def _in_transaction(call: Call, handler: Handler, values: dict[str, Any], context: Context) -> Any:
     databases = handler.databases(call.server.options.atomic)
     if not databases:
         return await _filled_in(call, handler, values, context)
@@ -178,13 +198,34 @@ async def run_handler(call: Call, handler: Handler, values: dict[str, Any], cont
 
 
 async def _filled_in(call: Call, handler: Handler, values: dict[str, Any], context: Context) -> Any:
-    for name in handler.contexts:
-        values[name] = context
-    for name in handler.principals:
-        values[name] = call.principal
-    if handler.has_dependencies:
-        await handler.resolve(values, context)
-    return await handler.run(call.server.executor, values)
+    if handler.injected is not None:
+        handler.injected.fill(values, call, context)
+        if handler.dependencies is not None:
+            return await _with_dependencies(call, handler, handler.dependencies, values, context)
+    return await _value(call, handler, values, context)
+
+
+async def _with_dependencies(
+    call: Call, handler: Handler, dependencies: Dependencies, values: dict[str, Any], context: Context
+) -> Any:
+    value: Any = _NOTHING
+    async with AsyncExitStack() as stack:
+        await dependencies.fill(values, call, context, stack)
+        value = await _value(call, handler, values, context)
+    if value is _NOTHING:
+        raise RuntimeError("A dependency swallowed the exception of what depends on it; raise it again after clean-up")
+    return value
+
+
+async def _value(call: Call, handler: Handler, values: dict[str, Any], context: Context) -> Any:
+    value = await handler.run(call.server.executor, values)
+    if type(value) in STREAMS and (tool := context.tool) is not None:
+        return await collected(value, context, tool.output, _is_result)
+    return value
+
+
+def _is_result(piece: Any) -> bool:
+    return type(piece) is ToolResult
 
 
 async def is_there(call: Call, primitive: Resource | ResourceTemplate, values: dict[str, Any]) -> bool:

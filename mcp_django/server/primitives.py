@@ -134,9 +134,7 @@ class Tool(Primitive):
     @cached_property
     def is_direct(self) -> bool:
         """An async handler that nothing stands around and that wants nothing injected: most tools, and the fast way."""
-        handler = self.handler
-        injected = handler.contexts or handler.principals or handler.has_dependencies
-        return handler.is_async and not injected and not self.is_guarded
+        return self.handler.is_async and self.handler.injected is None and not self.is_guarded
 
     @property
     def header_params(self) -> tuple[HeaderParam, ...]:

@@ -18,6 +18,7 @@ from mcp_django.protocol import jsonrpc, meta
 from mcp_django.protocol.revisions import REVISIONS, Era
 from mcp_django.runtime.executor import LaneExecutor
 from mcp_django.runtime.seal import Seal
+from mcp_django.server.background import run_jobs
 from mcp_django.server.call import Connection
 from mcp_django.server.pipeline import Pipeline
 from mcp_django.server.server import Options, Ports
@@ -204,6 +205,8 @@ class Peer:
         outcome = self._handle({"jsonrpc": "2.0", "id": next(self._ids), "method": method, "params": params}, outbox)
         assert not isinstance(outcome, Receipt)
         body = outcome if isinstance(outcome, bytes) else await self._run(outcome.run, outbox)
+        if not isinstance(outcome, bytes):
+            await run_jobs(outcome.calls)
         result: dict[str, Any] = jsonrpc.loads(body)["result"]
         return result
 

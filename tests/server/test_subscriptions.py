@@ -431,6 +431,17 @@ def test_a_part_of_a_resource_is_what_comes_below_it_after_a_slash(uri, under, i
     assert (under in covering(uri)) is is_told
 
 
+async def test_what_changed_for_one_owner_is_told_to_that_owner() -> None:
+    peer = Peer()
+    stream = await peer.listen(resourceSubscriptions=["note://open"])
+    await stream.take()
+    for owner in ("tests|nobody", "tests|somebody|", "somebody"):
+        peer.log.tell("updated", uri="note://open", owner=owner)
+    assert await stream.take() == []
+    peer.log.tell("updated", uri="note://open", owner="tests|somebody")
+    assert len(await stream.take() or ()) == 1
+
+
 async def test_a_resource_that_is_probed_is_there_for_whom_its_handler_has_something():
     peer = Peer()
     rows = {"a": "somebody", "b": "else", "c": "somebody"}

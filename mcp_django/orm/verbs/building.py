@@ -8,7 +8,8 @@ from django.db import models
 from ...protocol.errors import InvalidParams
 from ...protocol.types import ToolAnnotations
 from ...server.context import Context
-from ...server.handlers import Handler, is_async
+from ...server.execution import is_async
+from ...server.handlers import Handler
 from ...server.primitives import Tool
 from ..caps import bounded
 from ..schema import Arguments, Result, Schema
