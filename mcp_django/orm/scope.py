@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from django.db import models
 from django.db.models import Case, F, Q, QuerySet, When
+from django.db.models.functions import NullIf
 
 from ..protocol.errors import ToolError
 from ..schema.wording import unknown
@@ -67,9 +68,11 @@ class Scope:
         conditions = self.conditions(item)
         if not conditions:
             return F(path)
-        return Case(
-            When(Q(*conditions), then=F(path)), default=None, output_field=value_field(item, labelled=bool(source))
-        )
+        # Null, and not the constant: where no row can be in sight at all nothing else is left of the expression, and
+        # PostgreSQL neither orders nor groups by constants.
+        nothing = NullIf(F(path), F(path))
+        column = value_field(item, labelled=bool(source))
+        return Case(When(Q(*conditions), then=F(path)), default=nothing, output_field=column)
 
     def alias(self) -> str:
         """A name for an expression, unlike any other in the call's statements."""

@@ -68,11 +68,7 @@ def read(
     if plan.computed:
         found, values = _instances(scope, rows, plan, [*columns, *extra])
     else:
-        # A name that comes twice would be given once.
-        once = [
-            F(name) if isinstance(name, str) and name in columns[:place] else name for place, name in enumerate(columns)
-        ]
-        values = list(rows.values_list(*once, *extra))
+        values = list(rows.values_list(*_once(columns), *extra))
         found = plan.shown(values)
     for item in plan.many:
         _add_many(scope, item, found, [row[0] for row in values])
@@ -114,6 +110,12 @@ def _values(instance: Any, names: Sequence[str]) -> Sequence[Any]:
     # Not getattr: the descriptor of a file field makes an object of a name. What a manager deferred is not there.
     state = vars(instance)
     return [state[name] if name in state else getattr(instance, name) for name in names]
+
+
+def _once(columns: Sequence[Any]) -> list[Any]:
+    """The columns as `values_list` takes them: a name that comes twice it would give once."""
+    again = [isinstance(name, str) and name in columns[:place] for place, name in enumerate(columns)]
+    return [F(name) if twice else name for name, twice in zip(columns, again, strict=True)]
 
 
 def _masked(scope: Scope, item: ExposedField, path: str) -> Any:
