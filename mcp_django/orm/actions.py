@@ -17,7 +17,9 @@ from ..protocol.errors import InvalidParams
 from ..protocol.types import ToolAnnotations
 from ..schema import DeclarationError, describe, output_of, parameters_of
 from ..server.context import Context
-from ..server.handlers import is_async, is_injected, source_of
+from ..server.execution import is_async
+from ..server.handlers import source_of
+from ..server.injection import is_injected
 from ..server.ports import Principal
 from ..server.primitives import Tool
 from .schema import Schema, object_schema
