@@ -97,7 +97,9 @@ MCP: dict[str, Any] = {
             # Given to the model when it connects.
             "INSTRUCTIONS": (
                 "Airports go by IATA or ICAO codes; search_airports finds them. Coordinates are degrees, distances "
-                "kilometres, elevations feet. plan_trip asks the user before it saves anything."
+                "kilometres, elevations feet. plan_trip asks the user before it saves anything. The tools airport_…, "
+                "country_…, region_… and trip_… answer any other question about the rows: …_describe says what they "
+                "can be filtered, ordered and summed up by."
             ),
             "WEBSITE_URL": None,  # default
             "PATH": "mcp",  # default: below the place of mcp_django.urls
