@@ -5,8 +5,8 @@
     @tool(permission="shop.view_order")
     def order_status(number: int) -> str: ...
 
-These names are the public API; importing them needs neither Django's settings nor its app registry. The notifications,
-which need both, are imported at their first use.
+These names are the public API; importing them needs neither Django's settings nor its app registry. The notifications
+and ModelToolset, which need both, `owner_of` and `register_settings` are imported at their first use.
 """
 
 from importlib import import_module
@@ -44,6 +44,8 @@ from .server.tool_stream import ToolStream
 from .server.toolset import Toolset, register
 
 if TYPE_CHECKING:
+    from .auth.principal import owner_of
+    from .conf import register_settings
     from .notifications import (
         abroadcast,
         anotify_list_changed,
@@ -53,6 +55,7 @@ if TYPE_CHECKING:
         notify_resource_updated,
         publish_changes,
     )
+    from .orm import ModelInline, ModelToolset, action
 
 __all__ = [
     "Annotations",
@@ -68,6 +71,8 @@ __all__ = [
     "Icon",
     "ImageContent",
     "MCPError",
+    "ModelInline",
+    "ModelToolset",
     "Outcome",
     "Principal",
     "PromptMessage",
@@ -89,6 +94,7 @@ __all__ = [
     "Toolset",
     "TraceContext",
     "abroadcast",
+    "action",
     "anotify_list_changed",
     "anotify_resource_updated",
     "broadcast",
@@ -96,31 +102,36 @@ __all__ = [
     "current_call",
     "notify_list_changed",
     "notify_resource_updated",
+    "owner_of",
     "prompt",
     "publish_changes",
     "register",
+    "register_settings",
     "resource",
     "tool",
 ]
 
-_NOTIFICATIONS = frozenset(
-    {
-        "abroadcast",
-        "anotify_list_changed",
-        "anotify_resource_updated",
-        "broadcast",
-        "notify_list_changed",
-        "notify_resource_updated",
-        "publish_changes",
-    }
-)
+_LAZY = {
+    "ModelInline": "orm",
+    "ModelToolset": "orm",
+    "abroadcast": "notifications",
+    "action": "orm",
+    "anotify_list_changed": "notifications",
+    "anotify_resource_updated": "notifications",
+    "broadcast": "notifications",
+    "notify_list_changed": "notifications",
+    "notify_resource_updated": "notifications",
+    "owner_of": "auth.principal",
+    "publish_changes": "notifications",
+    "register_settings": "conf",
+}
 
 
 def __getattr__(name: str) -> Any:
-    if name in _NOTIFICATIONS:
-        return getattr(import_module(f"{__name__}.notifications"), name)
+    if name in _LAZY:
+        return getattr(import_module(f"{__name__}.{_LAZY[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_NOTIFICATIONS})
+    return sorted({*globals(), *_LAZY})

@@ -21,12 +21,14 @@ from .auth.authenticate import Authenticator
 from .auth.policy import Policy
 from .auth.principal import FRESH, forget_rights
 from .auth.verifiers import PersonalTokenVerifier, Verifier, as_verifier
-from .conf.options import Limits
+from .conf.options import Limits, ServerSettings
 from .conf.project import middleware
 from .exceptions import translate
 from .forms.questions import form_question
+from .orm.generic import GenericTools
 from .protocol.revisions import Era
 from .protocol.types import Implementation
+from .providers.stored import StoredProvider
 from .runtime.afterwards import CountedPlaces
 from .runtime.call_streams import ProcessStreams
 from .runtime.event_ids import EventIds
@@ -105,12 +107,19 @@ def _make_server(alias: str) -> Server:
         instructions=described.instructions,
         eras=tuple(Era(name) for name in described.eras),
         registry=registry_for(alias),
-        providers=[_provider(path) for path in described.providers],
+        providers=_providers(alias, described),
         middleware=[import_string(path) for path in described.middleware],
         lifespan=import_string(described.lifespan) if described.lifespan else None,
         options=options,
         ports=ports(alias),
     )
+
+
+def _providers(alias: str, described: ServerSettings) -> list[Provider]:
+    """The verbs of model toolsets that are no tools by themselves, what the settings name, and stored rows."""
+    generic: list[Provider] = [GenericTools(registry_for(alias))] if conf.orm_style() == "generic" else []
+    stored: list[Provider] = [StoredProvider(alias)] if described.stored else []
+    return [*generic, *map(_provider, described.providers), *stored]
 
 
 @functools.cache

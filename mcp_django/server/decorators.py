@@ -74,6 +74,7 @@ class ResourceOptions(PrimitiveOptions, total=False):
     mime_type: str
     size: int
     annotations: Annotations
+    probe: bool
 
 
 def build_tool(fn: Callable[..., Any], name: str | None = None, **options: Unpack[ToolOptions]) -> Tool:
@@ -114,6 +115,7 @@ def build_resource(fn: Callable[..., Any], uri: str, **options: Unpack[ResourceO
         "source": source_of(fn),
         "mime_type": options.get("mime_type"),
         "annotations": options.get("annotations"),
+        "probe": bool(options.get("probe", False)),
     }
     if template.is_static:
         return Resource(**common, uri=uri, size=options.get("size"))
@@ -177,7 +179,11 @@ def tool(fn: Any = None, *, name: str | None = None, server: str = "default", **
 
 
 def resource(uri: str, *, server: str = "default", **options: Unpack[ResourceOptions]) -> Callable[[F], F]:
-    """Register a function as the resource at `uri`, or as a template when `uri` has variables such as `{code}`."""
+    """Register a function as the resource at `uri`, or as a template when `uri` has variables such as `{code}`.
+
+    With `probe` the function is also run before a client subscribes, and before it is told of each update: where it
+    returns None, or raises what means so, there is no such resource for the caller. Without, all URIs that fit are.
+    """
     decorator: Callable[[F], F] = register_resource(registry_for(server), uri, options)
     return decorator
 

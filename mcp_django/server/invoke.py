@@ -32,7 +32,7 @@ from .handlers import Handler
 from .hooks import admit, guarded
 from .outcome import Fate, Outcome
 from .ports import ALLOW, HIDDEN, Overloaded
-from .primitives import Primitive, Tool
+from .primitives import Primitive, Resource, ResourceTemplate, Tool
 from .results import ToolResult, tool_error, tool_result
 from .tool_stream import STREAMS, collected
 
@@ -74,7 +74,7 @@ async def call_tool(call: Call, tool: Tool, arguments: dict[str, Any]) -> dict[s
             raise InvalidParams(str(problem)) from None
         return tool_error(str(problem))
     except ToolError as problem:
-        return tool_error(str(problem) or "The tool failed")
+        return tool_error(problem)
     except URLElicitationRequired as problem:
         if _knows_url_errors(call):
             raise
@@ -106,8 +106,10 @@ async def call_within(call: Call, tool: Tool, arguments: dict[str, Any], convers
         raise
     except URLElicitationRequired as problem:
         return tool_error(_pages(problem))
-    except (ArgumentError, ToolError, TimedOut, MCPError) as problem:
-        return tool_error(str(problem) or "The tool failed")
+    except ToolError as problem:
+        return tool_error(problem)
+    except (ArgumentError, TimedOut, MCPError) as problem:
+        return tool_error(str(problem))
     except BaseException as problem:
         if is_suspension(problem):
             raise
@@ -115,6 +117,21 @@ async def call_within(call: Call, tool: Tool, arguments: dict[str, Any], convers
             return tool_error(sorted_out(call, f"tool {tool.name!r}", problem))
         except MCPError as told:
             return tool_error(str(told))
+
+
+async def pass_on(context: Context, tool: Tool, arguments: dict[str, Any]) -> Any:
+    """The value of `tool`, which the tool that runs stands for: as if the client had called it, with its permission,
+    checks, guards, timeout and transactions. The conversation, and what the client called, stay the same.
+
+    Raises what the tool raises, ArgumentError, InsufficientScope, and ToolError where the caller may not use it.
+    """
+    call = context._call
+    await permit(call, tool, InvalidParams(f"Unknown tool: {tool.name}"))
+    tool.parameters.check(arguments)
+    values = tool.parameters.convert(arguments)
+    context._primitive = tool
+    value = await _timed(call, tool, _begin(call, tool, values)(context))
+    return value if tool.output is None or type(value) is ToolResult else tool.output.structured(value)
 
 
 async def run_primitive(
@@ -136,7 +153,7 @@ async def run_primitive(
     except (ToolError, TimedOut) as problem:
         raise InternalError(str(problem)) from None
     except BaseException as problem:
-        raise InternalError(sorted_out(call, f"{primitive.kind} {primitive.key!r}", problem)) from None
+        raise InternalError(str(sorted_out(call, f"{primitive.kind} {primitive.key!r}", problem))) from None
 
 
 def _knows_url_errors(call: Call) -> bool:
@@ -210,6 +227,28 @@ def _is_result(piece: Any) -> bool:
     return type(piece) is ToolResult
 
 
+async def is_there(call: Call, primitive: Resource | ResourceTemplate, values: dict[str, Any]) -> bool:
+    """Is there such a resource for the caller, which may use the primitive? Only those to `probe` are asked.
+
+    Raises Overloaded, and whatever is a bug of the handler's.
+    """
+    if not primitive.probe:
+        return True
+    lease = call.server.executor.enter()
+    try:
+        async with asyncio.timeout(_limit(call, primitive)):
+            return await run_handler(call, primitive.handler, dict(values), Context(call, primitive)) is not None
+    except Overloaded:
+        raise
+    except Exception as problem:
+        told = problem if isinstance(problem, ToolError) else call.server.ports.translate(problem)
+        if isinstance(told, ToolError | NotFound | ResourceNotFound):
+            return False
+        raise
+    finally:
+        lease.close()
+
+
 async def permit(call: Call, primitive: Primitive, unknown: MCPError) -> None:
     """The permission decision. Raises `unknown` when the primitive is hidden, InsufficientScope when a step-up would
     do.
@@ -224,8 +263,8 @@ async def permit(call: Call, primitive: Primitive, unknown: MCPError) -> None:
         raise InsufficientScope(decision.scopes)
 
 
-def sorted_out(call: Call, what: str, problem: BaseException) -> str:
-    """What the client is told of an exception: its text if the server's table knows it, else a bug's reference.
+def sorted_out(call: Call, what: str, problem: BaseException) -> str | ToolError:
+    """What the client is told of an exception: what the server's table makes of it, else a bug's reference.
 
     Raises the MCPError that the table makes of it, and whatever is no failure of the code.
     """
@@ -236,7 +275,9 @@ def sorted_out(call: Call, what: str, problem: BaseException) -> str:
         raise translated from None
     if isinstance(translated, NotFound) and call.method == READING:
         raise ResourceNotFound(call.params["uri"]) from None
-    return report(call.server, what, problem, call.fate) if translated is None else str(translated)
+    if translated is None:
+        return report(call.server, what, problem, call.fate)
+    return translated if isinstance(translated, ToolError) else str(translated)
 
 
 def is_bug(problem: BaseException) -> bool:

@@ -14,7 +14,7 @@ from ..protocol.meta import TAGS
 from ..protocol.revisions import Revision
 from ..protocol.types import Annotations, Icon, ToolAnnotations
 from ..protocol.uri import UriTemplate
-from ..schema import Output, Parameters, natively
+from ..schema import natively
 from .handlers import Handler
 
 Permission = str | Callable[[Any], Any] | Sequence[str | Callable[[Any], Any]]
@@ -88,14 +88,47 @@ class Primitive(ABC):
         """Its list entry as `revision` defines it."""
 
 
+class ToolParameters(Protocol):
+    """A tool's arguments: `schema.Parameters`, or what makes its schema at the first look."""
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        """The JSON Schema clients see; its root is an object."""
+
+    @property
+    def header_params(self) -> tuple[HeaderParam, ...]:
+        """Arguments that are mirrored into request headers."""
+
+    def check(self, arguments: dict[str, Any]) -> None:
+        """Check JSON arguments against the schema. Raises ArgumentError."""
+
+    def convert(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Checked arguments as keyword arguments of the handler, in a new dict. Raises ArgumentError."""
+
+
+class ToolOutput(Protocol):
+    """A tool's structured result: `schema.Output`, or what makes its schema at the first look."""
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        """The JSON Schema clients see; its root is an object."""
+
+    @property
+    def wrapped(self) -> bool:
+        """Is the value put under "result"?"""
+
+    def structured(self, value: Any) -> Any:
+        """A result as `structuredContent`. Raises OutputError when it does not fit the schema."""
+
+
 @dataclass(kw_only=True, eq=False)
 class Tool(Primitive):
     """Something a model may call (server/tools)."""
 
     kind: ClassVar[str] = "tool"
 
-    parameters: Parameters
-    output: Output | None = None
+    parameters: ToolParameters
+    output: ToolOutput | None = None
     """Its structured result; None when it returns content only."""
     annotations: ToolAnnotations | None = None
     single_use_state: bool = False
@@ -134,6 +167,8 @@ class Resource(Primitive):
     mime_type: str | None = None
     size: int | None = None
     annotations: Annotations | None = None
+    probe: bool = False
+    """See ResourceTemplate."""
 
     @property
     def key(self) -> str:
@@ -164,6 +199,10 @@ class ResourceTemplate(Primitive):
     """The template's variables to keyword arguments. Raises ArgumentError."""
     mime_type: str | None = None
     annotations: Annotations | None = None
+    probe: bool = False
+    """Is its handler run to find out whether a URI that fits stands for anything that the caller may read: before a
+    subscription, and before each update? Otherwise every URI that fits does.
+    """
 
     @property
     def key(self) -> str:

@@ -19,11 +19,12 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, TypeVar
 from ..protocol import jsonrpc
 from ..protocol.content import TextContent
 from ..protocol.errors import ToolError
-from ..schema import Output, to_json
+from ..schema import to_json
 
 if TYPE_CHECKING:
     from .context import Context
     from .ports import Executor
+    from .primitives import ToolOutput
 
 logger = logging.getLogger("mcp_django.server")
 T = TypeVar("T")
@@ -76,7 +77,9 @@ class _Result(NamedTuple):
     value: Any
 
 
-async def collected(value: Any, context: "Context", output: Output | None, is_result: Callable[[Any], bool]) -> Any:
+async def collected(
+    value: Any, context: "Context", output: "ToolOutput | None", is_result: Callable[[Any], bool]
+) -> Any:
     """The result of a stream, whose pieces are told as progress of the call. `is_result` knows a piece that is one.
 
     Raises what the generator raises, and ToolError above its limit.
@@ -103,7 +106,7 @@ async def collected(value: Any, context: "Context", output: Output | None, is_re
     return _made(kept, accumulate)
 
 
-def _wanted(output: Output | None) -> Accumulate | None:
+def _wanted(output: "ToolOutput | None") -> Accumulate | None:
     """What the result has to be, to fit the schema; None where anything fits."""
     if output is None:
         return None
