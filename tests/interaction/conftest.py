@@ -46,7 +46,7 @@ SERVERS = {
         "PROVIDERS": ["tests.interaction.tenancy.rooms"],
     },
     "places": {"NAME": "places", "INSTRUCTIONS": "Ask where you are"},
-    "unsessioned": {"NAME": "unsessioned", "REQUIRE_SESSION": False},
+    "unsessioned": {"NAME": "unsessioned", "REQUIRE_SESSION": False, "STORED": False},
     "modern": {"NAME": "modern", "ERAS": ["stateless"]},
     "legacy": {"NAME": "legacy", "ERAS": ["handshake"]},
 }
