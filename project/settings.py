@@ -97,7 +97,9 @@ MCP: dict[str, Any] = {
             # Given to the model when it connects.
             "INSTRUCTIONS": (
                 "Airports go by IATA or ICAO codes; search_airports finds them. Coordinates are degrees, distances "
-                "kilometres, elevations feet. plan_trip asks the user before it saves anything."
+                "kilometres, elevations feet. plan_trip asks the user before it saves anything. The tools airport_…, "
+                "country_…, region_… and trip_… answer any other question about the rows: …_describe says what they "
+                "can be filtered, ordered and summed up by."
             ),
             "WEBSITE_URL": None,  # default
             "PATH": "mcp",  # default: below the place of mcp_django.urls
@@ -110,6 +112,7 @@ MCP: dict[str, Any] = {
             "CACHE_TTL": 60,  # default: seconds for which clients may keep a list
             "MIDDLEWARE": [],  # default: dotted paths, outermost first
             "PROVIDERS": [],  # default: dotted paths of providers of further tools, resources and prompts
+            "STORED": True,  # default: the prompts and resources that are written in the admin are served
             "LIFESPAN": None,  # default: dotted path of an async context manager, entered once per process
             "ENABLE_GET": True,  # default: sessions have a stream for what changes, and lost streams can be resumed
             "ALLOW_DELETE": True,  # default: clients may end their sessions

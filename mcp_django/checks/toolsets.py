@@ -47,7 +47,9 @@ def _toolsets() -> Iterator[ModelToolset]:
 
 def _problems(toolset: ModelToolset) -> Iterator[CheckMessage]:
     try:
-        left_out = toolset.exposure.problems
+        left_out = [*toolset.exposure.problems]
+        for inline in toolset.inline_toolsets:
+            left_out += [f"{problem} (in {inline.source})" for problem in inline.exposure.problems]
         for verb in toolset.tools:
             _ = toolset.verb(verb).wire
     except DeclarationError as wrong:

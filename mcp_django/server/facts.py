@@ -1,6 +1,7 @@
 """What a handler can read of its call: who asks, by what request, of which server, with what client."""
 
 import asyncio
+import copy
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
 
@@ -85,6 +86,11 @@ class Facts:
     def call_id(self) -> jsonrpc.Id | None:
         """The request's id, as the client chose it."""
         return self._call.id
+
+    @property
+    def arguments(self) -> Mapping[str, Any]:
+        """The arguments of the tool or prompt as the client gave them, for guards and interceptors; a copy."""
+        return copy.deepcopy(self._call.params.get("arguments") or {})
 
     @property
     def metadata(self) -> Mapping[str, Any]:

@@ -11,15 +11,27 @@ from mcp_django import ModelToolset, register
 from mcp_django.notifications import rows
 from mcp_django.protocol.errors import ResourceNotFound
 from mcp_django.runtime.events import EventLog
-from mcp_django.server.call import Call
+from mcp_django.server.call import Call, Connection
+from mcp_django.server.pipeline import Pipeline
 from mcp_django.server.registry import Registry
 from mcp_django.server.server import Server
 from tests.orm.toolsets import Orders, Tags, principal
 from tests.server.engine import HANDSHAKE, Peer, ports
-from tests.server.test_subscriptions import Log
+from tests.server.test_subscriptions import Log, taken
+from tests.server.test_subscriptions import Peer as Listening
 from tests.shop.models import Order, Tag
 
 pytestmark = pytest.mark.django_db
+
+
+class Listener(Listening):
+    """A client that listens to orders."""
+
+    def __init__(self, who: Any) -> None:
+        self.log = Log()
+        self.server = Server("tests", "1", ports=ports(changes=self.log), toolsets=[Orders()])
+        self.pipeline = Pipeline(self.server)
+        self.connection = Connection(who, in_flight={})
 
 
 class Proxied(Tag):
@@ -77,6 +89,19 @@ def test_the_clients_of_the_server_that_serves_it_are_told_and_no_others() -> No
     register(Tag, server="nowhere")(Tags)
     Server("own", "1", registry=Registry("default"), toolsets=[Tags()], ports=ports())
     assert [topic for topic, *_ in told(lambda: Tag.objects.create(name="hot"))] == ["changes:staff"]
+
+
+async def test_who_subscribed_to_all_rows_is_told_of_those_that_they_can_read() -> None:
+    ada, bob = [await User.objects.acreate(username=name, is_superuser=True) for name in ("ada", "bob")]
+    mine, theirs = [await Order.objects.acreate(owner=owner, reference="1") for owner in (ada, bob)]
+    client = Listener(principal(ada))
+    uris = [f"shop.order://{order.pk}" for order in (mine, theirs)]
+    stream = await client.listen(1, resourceSubscriptions=["shop.order://", uris[1]])
+    [acknowledged] = await taken(stream) or []
+    assert acknowledged["params"]["notifications"] == {"resourceSubscriptions": ["shop.order://"]}
+    for uri in uris:
+        client.log.tell("updated", uri=uri)
+    assert [message["params"]["uri"] for message in await taken(stream) or []] == [uris[0]]
 
 
 async def test_a_row_can_be_subscribed_to_by_those_who_can_read_it() -> None:

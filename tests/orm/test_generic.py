@@ -12,9 +12,10 @@ from mcp_django.orm.merging import arguments_of, result_of
 from mcp_django.protocol.errors import InsufficientScope, InvalidParams
 from mcp_django.server.registry import Registry, registry_for
 from mcp_django.wiring import get_server
+from tests.official_schema import validator
 from tests.orm.test_resources import read, user
 from tests.orm.toolsets import Categories, Orders, Products, Tags, principal
-from tests.server.engine import HANDSHAKE, Peer, make_server, somebody
+from tests.server.engine import HANDSHAKE, STATELESS, Peer, accept, make_server, somebody
 from tests.shop.models import Category, Order, Product, Tag
 
 pytestmark = pytest.mark.django_db
@@ -185,3 +186,29 @@ def test_one_schema_is_true_of_all() -> None:
         "properties": {"b": number},
         "required": ["b"],
     }
+
+
+async def test_rows_are_written_with_the_questions_and_permissions_of_their_model(admin_user: Any) -> None:
+    class Written(Tags):
+        tools = ["list", "create", "delete"]
+        confirm = ["delete"]
+
+    client = peer(
+        Written, Categories, principal=principal(admin_user), answer=lambda method, params: accept(value=True)
+    )
+    assert await models(client, "models_create") == ["shop.Tag"]
+    made = (await client.call("models_create", model="shop.Tag", values={"name": "hot"}))["structuredContent"]
+    assert made["item"]["name"] == "hot"
+    gone = await client.call("models_delete", model="shop.Tag", pk=made["pk"])
+    assert not gone["isError"], gone
+    assert client.rounds == 1
+    assert not await Tag.objects.aexists()
+    hints = {tool["name"]: tool["annotations"] for tool in (await client.request("tools/list"))["tools"]}
+    assert [hints[name]["readOnlyHint"] for name in ("models_create", "models_list")] == [False, True]
+    seen = peer(Written, Categories, principal=principal(await sync_to_async(user)("ada", "view_tag")))
+    assert "models_create" not in await seen.names()
+
+
+@pytest.mark.parametrize("version", [HANDSHAKE, STATELESS])
+async def test_the_lists_fit_the_official_schema(version: str) -> None:
+    validator(version, "ListToolsResult")(await peer(version=version).request("tools/list"))

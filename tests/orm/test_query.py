@@ -188,7 +188,7 @@ async def test_paths_to_many_rows_ask_for_one_that_fits_all(stock: None, admin_u
         model = Line
         fields = ["quantity", "product", "product__category__name"]
         list_filter = ["product__category__name"]
-        tools = ["list"]
+        tools = ["list", "get"]
 
     tea = await Product.objects.aget(stock=3)
     order = await Order.objects.acreate(owner=admin_user, reference="1")

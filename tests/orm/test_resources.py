@@ -11,8 +11,9 @@ from django.contrib.contenttypes.models import ContentType
 from mcp_django import Context, ModelToolset
 from mcp_django.orm.resources import RowUri
 from mcp_django.protocol.errors import InternalError, InvalidParams, ResourceNotFound
+from tests.official_schema import validator
 from tests.orm.toolsets import Categories, Orders, Products, Tags, peer, principal
-from tests.server.engine import Peer
+from tests.server.engine import HANDSHAKE, STATELESS, Peer
 from tests.shop.models import Category, Order, Product, Tag
 
 pytestmark = pytest.mark.django_db
@@ -81,6 +82,15 @@ async def test_rows_of_others_and_hidden_models_are_as_unknown_as_rows_that_are_
                 await client.request("resources/read", {"uri": uri})
             errors.append((problem.value.code, problem.value.message, problem.value.data == {"uri": uri}))
         assert errors[0] == errors[1]
+
+
+@pytest.mark.parametrize("version", [HANDSHAKE, STATELESS])
+async def test_templates_and_contents_fit_the_official_schema(version: str) -> None:
+    client = peer(version=version)
+    tag = await Tag.objects.acreate(name="hot")
+    listed = await client.request("resources/templates/list")
+    validator(version, "ListResourceTemplatesResult")(listed)
+    validator(version, "ReadResourceResult")(await client.request("resources/read", {"uri": f"shop.tag://{tag.pk}"}))
 
 
 async def test_templates_are_listed_for_those_who_may_view_the_model() -> None:

@@ -17,7 +17,7 @@ from ...protocol import jsonrpc
 from ...schema import DeclarationError
 from ...server.context import Context
 from ...server.primitives import Tool
-from ..fields import shown_moment
+from ..moments import shown_moment
 from ..schema import Schema, object_schema
 from ..writes.journal import ADDITION, CHANGE, DELETION, log_entries
 from ..writes.rows import find
