@@ -18,6 +18,7 @@ from mcp_django.auth.principal import Principal
 from mcp_django.auth.verifiers import PersonalTokenVerifier
 from mcp_django.protocol.errors import InvalidParams
 from mcp_django.protocol.revisions import LATEST, Era
+from mcp_django.providers.stored import StoredProvider
 from mcp_django.runtime.events import Draft
 from mcp_django.server.registry import registry_for
 from mcp_django.transports.http.endpoint import get_exchange
@@ -101,12 +102,18 @@ def test_a_server_is_what_its_setting_says() -> None:
         ask = options.ask
         assert (ask.wait, ask.answers, ask.rounds, ask.stale_rounds, ask.ttl) == (1, 2, 3, 4, 5)
         assert server.middleware == (middleware,)
-        assert [type(provider) for provider in server.providers] == [Handlers, Shelf, Shelf]
+        assert [type(provider) for provider in server.providers] == [Handlers, Shelf, Shelf, StoredProvider]
         assert server.providers[0] is handlers
         assert server.providers[2] is shelf
         assert server.has_lifespan
         assert server.capabilities(LATEST)["experimental"] == {"x": {}}
         assert server.registry is registry_for("hotel")
+
+
+@override_settings(MCP={"SERVERS": {"default": {}, "bare": {"STORED": False}}})
+def test_a_server_has_what_is_stored_unless_it_says_otherwise() -> None:
+    assert [type(provider) for provider in wiring.get_server().providers] == [StoredProvider]
+    assert wiring.get_server("bare").providers == ()
 
 
 @override_settings(MCP={"SERVERS": {"default": {"PROVIDERS": [f"{HERE}.not_a_provider"]}}})

@@ -20,26 +20,14 @@ from django.utils.translation import ngettext
 from ..conf import get_settings
 from ..models import PersonalAccessToken
 from ..models.token import DEFAULT_DAYS, check_scopes
-
-
-class ScopesField(forms.CharField):
-    """A list of scopes, written as words with spaces between them."""
-
-    def to_python(self, value: Any) -> Any:
-        return sorted(set(str(value or "").replace(",", " ").split()))
-
-    def prepare_value(self, value: Any) -> Any:
-        return " ".join(value) if isinstance(value, list) else value
-
-    def validate(self, value: Any) -> None:
-        super().validate(value)
-        check_scopes(value)
+from .words import WordsField
 
 
 class TokenForm(forms.ModelForm):  # type: ignore[type-arg]  # it takes none at run time
     """What the maker of a token decides."""
 
-    scopes = ScopesField(
+    scopes = WordsField(
+        check=check_scopes,
         required=False,
         label=_("Scopes"),
         help_text=_("What it may be used for: words with spaces between them. The user's permissions limit it too."),

@@ -6,7 +6,7 @@ from typing import Any
 from django.contrib.auth import get_user_model
 from django.core.management.base import CommandError
 
-from ..auth.principal import Principal, local_principal
+from ..auth.principal import EVERY_SCOPE, ISSUER, Principal, local_principal
 from ..conf import get_settings
 
 
@@ -22,8 +22,9 @@ def acting_as(username: str | None, scopes: Iterable[str] | None) -> Principal:
         name = get_settings().local_user
         return local_principal(_user(name, ', whom MCP["LOCAL_USER"] names') if name else None)
     user = _user(username)
-    held = frozenset(scopes) if scopes is not None else _EVERY
-    return Principal(issuer="command", subject=str(user.pk), user=user, scopes=held, kind="command")
+    held = frozenset(scopes) if scopes is not None else EVERY_SCOPE
+    # The user and nobody else: what they own is theirs here too. The client keeps sessions apart.
+    return Principal(issuer=ISSUER, subject=str(user.pk), client_id="command", user=user, scopes=held, kind="command")
 
 
 def _user(username: str, whence: str = "") -> Any:
@@ -32,13 +33,3 @@ def _user(username: str, whence: str = "") -> Any:
         return model._default_manager.get_by_natural_key(username)
     except model.DoesNotExist:
         raise CommandError(f"There is no user {username!r}{whence}") from None
-
-
-class _Every(frozenset[str]):
-    """Holds any scope."""
-
-    def issuperset(self, other: Iterable[object]) -> bool:
-        return True
-
-
-_EVERY = _Every()

@@ -5,6 +5,10 @@ from .resource_subscription import ResourceSubscription
 from .session import EndReason, Session
 from .session_count import SessionCount
 from .spent_state import SpentState
+from .stored_prompt import StoredArgument, StoredMessage, StoredPrompt
+from .stored_resource import StoredResource
+from .stored_state import StoredState
+from .stored_version import StoredPromptVersion, StoredResourceVersion
 from .stream_event import EventSequence, StreamEvent
 from .token import PersonalAccessToken
 
@@ -17,5 +21,12 @@ __all__ = [
     "Session",
     "SessionCount",
     "SpentState",
+    "StoredArgument",
+    "StoredMessage",
+    "StoredPrompt",
+    "StoredPromptVersion",
+    "StoredResource",
+    "StoredResourceVersion",
+    "StoredState",
     "StreamEvent",
 ]

@@ -95,6 +95,6 @@ def _tell(using: str, users: Collection[Any] | None = None) -> None:
 def _guarded_kinds(alias: str) -> list[str]:
     """The kinds of lists of a server that differ between users."""
     server = wiring.get_server(alias)
-    offered = {name for provider in server.providers for name in provider.offers}
-    kinds = [kind.capability for kind in KINDS if kind.capability in offered or server.listings.guarded(kind)]
+    provided = {name for provider in server.providers for name in provider.guarded()}
+    kinds = [kind.capability for kind in KINDS if kind.capability in provided or server.listings.guarded(kind)]
     return list(dict.fromkeys(kinds))

@@ -117,7 +117,7 @@ class ListWatch:
             before, seen.version, seen.collections = seen.collections, server.registry.version, _collections(server)
             changed = [kind for kind in KINDS if before[kind] != seen.collections[kind]]
             self._begin(self._say(alias, *({"kind": kind} for kind in changed)))
-        if server.providers and alias not in self._reading:
+        if alias not in self._reading and any(provider.is_watched for provider in server.providers):
             self._reading.add(alias)
             self._begin(self._look_at_providers(alias, server, seen))
 
@@ -130,7 +130,7 @@ class ListWatch:
         before, seen.provided = seen.provided, found
         if before is None or before == found or self._heard.get(alias) == found:
             return
-        offered = {name for provider in server.providers for name in provider.offers}
+        offered = {name for provider in server.providers if provider.is_watched for name in provider.offers}
         await self._say(alias, *({"kind": kind, "version": found} for kind in KINDS if kind in offered))
 
     async def _say(self, alias: str, *payloads: dict[str, Any]) -> None:
@@ -162,5 +162,5 @@ def _collections(server: Server) -> dict[str, tuple[Any, ...]]:
 
 def _version(server: Server) -> str:
     """The versions of all providers, in one word that is the same in every process."""
-    versions = [provider.version for provider in server.providers]
+    versions = [provider.version for provider in server.providers if provider.is_watched]
     return blake2b(repr(versions).encode(), digest_size=8).hexdigest()

@@ -1,14 +1,15 @@
 """The four lists: gathered, filtered by permission, cut into pages, and kept encoded while nothing changes.
 
 A list that looks the same for everybody is encoded once for each revision and page. Where permissions decide, it is
-encoded once for each set of primitives that somebody may see. Lists with provided primitives are gathered anew.
+encoded once for each set of primitives that somebody may see. Lists with provided primitives are gathered anew, and
+encoded anew unless every provider gives the very tuple that it gave before.
 
 What a session is given is remembered by its digest, so that it can be told of what changed while it had no stream.
 """
 
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterable
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -57,12 +58,24 @@ class Encoded(NamedTuple):
         return value
 
 
+class _Gathered(NamedTuple):
+    """A page, and the tuples that providers gave for it: what holds them does not change."""
+
+    sources: "list[Iterable[Primitive]]"
+    page: Encoded
+
+
+def _are_same(some: "list[Iterable[Primitive]]", others: "list[Iterable[Primitive]]") -> bool:
+    return len(some) == len(others) and all(one is other for one, other in zip(some, others, strict=True))
+
+
 class Listings:
     """The lists of one server."""
 
     def __init__(self, server: "Server") -> None:
         self._server = server
         self._pages: OrderedDict[tuple[Any, ...], Encoded] = OrderedDict()
+        self._provided_pages: OrderedDict[tuple[Any, ...], _Gathered] = OrderedDict()
         self._guarded: dict[str, tuple[int, list[Primitive]]] = {}
 
     def give(self, call: Call, kind: Kind) -> Encoded | Coroutine[Any, Any, Encoded]:
@@ -138,16 +151,30 @@ class Listings:
 
     async def _gathered(self, call: Call, kind: Kind, after: str | None) -> Encoded:
         context = Context(call)
+        registry = self._server.registry
+        sources: list[Iterable[Primitive]] = [
+            await getattr(provider, kind.collection)(context)
+            for provider in self._server.providers
+            if kind.capability in provider.offers
+        ]
         found: dict[str, Primitive] = {}
-        for provider in self._server.providers:
-            if kind.capability in provider.offers:
-                for item in await getattr(provider, kind.collection)(context):
-                    found.setdefault(item.key, item)
-        found |= {item.key: item for item in getattr(self._server.registry, kind.collection)}
-        authorizer = self._server.authorizer
+        for source in sources:
+            for item in source:
+                found.setdefault(item.key, item)
+        found |= {item.key: item for item in getattr(registry, kind.collection)}
+        version, authorizer = registry.version, self._server.authorizer
         hidden = await authorizer.hidden(call.principal, [item for item in found.values() if authorizer.guards(item)])
+        key = kind.collection, call.revision.version, after, hidden, call.principal.key, version
+        known = self._provided_pages.get(key)
+        if known is not None and _are_same(known.sources, sources):
+            return known.page
         items = [found[key] for key in sorted(found) if key not in hidden]
-        return self._encode(call, kind, after, items, private=True)
+        page = self._encode(call, kind, after, items, private=True)
+        if all(type(source) is tuple for source in sources):
+            self._provided_pages[key] = _Gathered(sources, page)
+            if len(self._provided_pages) > KEPT:
+                self._provided_pages.popitem(last=False)
+        return page
 
     def _kept(self, call: Call, kind: Kind, after: str | None, hidden: frozenset[str]) -> Encoded:
         server, size = self._server, self._server.options.page_size

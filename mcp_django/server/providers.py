@@ -26,6 +26,17 @@ class Provider:
         """
         return 0
 
+    @property
+    def is_watched(self) -> bool:
+        """Does it have a `version` of its own to look at? Without one nobody looks."""
+        return type(self).version is not Provider.version
+
+    def guarded(self) -> frozenset[str]:
+        """The capabilities whose lists may differ with Django's permissions: when those change, who listens is told of
+        these lists. Asked on a thread.
+        """
+        return self.offers
+
     async def tools(self, ctx: Context) -> Iterable[Tool]:
         """Every tool."""
         return ()

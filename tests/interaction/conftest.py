@@ -38,7 +38,7 @@ SERVERS = {
         "WEBSITE_URL": "https://example.com",
         "INSTRUCTIONS": "Call the tools",
     },
-    "pages": {"NAME": "pages", "PAGE_SIZE": 2},
+    "pages": {"NAME": "pages", "PAGE_SIZE": 2, "STORED": False},
     "tenants": {
         "NAME": "tenants",
         "PATH": "mcp/tenants/<slug:tenant>/<int:floor>",

@@ -3,13 +3,14 @@
 from collections.abc import Coroutine
 from typing import Any
 
-from ...protocol.errors import InvalidParams, ResourceNotFound
+from ...protocol.content import BlobResourceContents, ResourceContents, TextResourceContents
+from ...protocol.errors import InvalidParams, NotFound, ResourceNotFound
 from ...protocol.uri import MAX_LENGTH
 from ...schema import ArgumentError
 from ..ask import InputRequired
 from ..call import Call
 from ..context import Context
-from ..invoke import permit, run_primitive
+from ..invoke import permit, run_handler, run_primitive
 from ..listing import RESOURCES, TEMPLATES, Encoded
 from ..primitives import Resource, ResourceTemplate
 from ..results import read_result
@@ -66,3 +67,30 @@ async def find_resource(call: Call, uri: str) -> tuple[Resource | ResourceTempla
             if resource is not None:
                 return resource, {}
     raise ResourceNotFound(uri)
+
+
+async def contents_of(uri: str, context: Context) -> list[ResourceContents]:
+    """The contents of the resource at `uri`, for another handler's result: what the caller would read there, under the
+    same decision, as part of the call that `context` belongs to.
+
+    Raises ResourceNotFound, in the same words for what does not exist and what the caller may not see.
+    """
+    call = context._call
+    primitive, values = await find_resource(call, uri)
+    await permit(call, primitive, ResourceNotFound(uri))
+    try:
+        value = await run_handler(call, primitive.handler, values, context)
+    except Exception as problem:
+        if isinstance(call.server.ports.translate(problem), NotFound):
+            raise ResourceNotFound(uri) from None
+        raise
+    if value is None:
+        raise ResourceNotFound(uri)
+    return [_embeddable(found) for found in read_result(uri, primitive.mime_type, value)["contents"]]
+
+
+def _embeddable(wire: dict[str, Any]) -> ResourceContents:
+    uri, mime_type, meta = wire["uri"], wire.get("mimeType"), wire.get("_meta")
+    if "text" in wire:
+        return TextResourceContents(wire["text"], uri, mime_type, meta)
+    return BlobResourceContents(wire["blob"], uri, mime_type, meta)

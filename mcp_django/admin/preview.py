@@ -1,0 +1,129 @@
+"""What a client would get: a stored row, asked for through the engine by the user who looks at it."""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from asgiref.sync import async_to_sync
+from django.utils.translation import gettext as _
+
+from .. import wiring
+from ..auth.principal import EVERY_SCOPE, Principal
+from ..models import StoredPrompt, StoredResource
+from ..protocol.errors import MCPError
+from ..providers.stored import build_prompt, build_resource
+from ..server.context import Context
+from ..server.ports import Overloaded
+from ..server.primitives import Prompt, Resource
+from ..server.providers import Provider
+from ..server.registry import Registry
+from ..server.server import Server
+from ..transports.inprocess import Caller
+
+SHOWN = 50_000
+"""Characters of a text, and of the whole result, that the page shows."""
+
+
+class Block(NamedTuple):
+    """A message or content, for the page."""
+
+    label: str
+    text: str
+
+
+class Preview(NamedTuple):
+    """What came back."""
+
+    blocks: list[Block]
+    raw: str
+    """The result as JSON, cut where it is long."""
+    error: str
+
+
+def preview_prompt(row: StoredPrompt, arguments: Mapping[str, str], *, alias: str, user: Any) -> Preview:
+    """Get a prompt from the server `alias`, whether it is enabled or not. Resources that it embeds are read as `user`
+    may read them.
+    """
+    # No prompt that is registered has such a name, so that this one is found.
+    prompt = replace(build_prompt(row), name=f"preview of {row.pk}", permission=None, scopes=())
+    server = wiring.get_server(alias)
+    alone = _copy(server, server.registry, [_Only(prompts=(prompt,)), *server.providers])
+    found = _ask(alone, user, "prompts/get", {"name": prompt.name, "arguments": dict(arguments)})
+    return _shown(found, "messages", _message)
+
+
+def preview_resource(row: StoredResource, *, alias: str, user: Any) -> Preview:
+    """Read a resource on the server `alias`, whether it is enabled or not."""
+    resource = replace(build_resource(row), permission=None, scopes=())
+    alone = _copy(wiring.get_server(alias), Registry(alias), [_Only(resources=(resource,))])
+    return _shown(_ask(alone, user, "resources/read", {"uri": row.uri}), "contents", _contents)
+
+
+class _Only(Provider):
+    """Has what it is given."""
+
+    def __init__(self, prompts: Iterable[Prompt] = (), resources: Iterable[Resource] = ()) -> None:
+        self._prompts, self._resources = prompts, resources
+
+    async def prompts(self, ctx: Context) -> Iterable[Prompt]:
+        return self._prompts
+
+    async def resources(self, ctx: Context) -> Iterable[Resource]:
+        return self._resources
+
+
+def _copy(server: Server, registry: Registry, providers: Iterable[Provider]) -> Server:
+    copy = Server(
+        server.info,
+        alias=server.alias,
+        registry=registry,
+        providers=tuple(providers),
+        middleware=server.middleware,
+        options=server.options,
+        ports=server.ports,
+    )
+    copy.lifespan, copy.has_lifespan = server.lifespan, server.has_lifespan
+    return copy
+
+
+def _ask(server: Server, user: Any, method: str, params: dict[str, Any]) -> dict[str, Any] | str:
+    """The result, or what is wrong."""
+    who = Principal(issuer="admin", subject=str(user.pk), user=user, scopes=EVERY_SCOPE, kind="admin")
+    try:
+        return async_to_sync(Caller(server, who).request)(method, params)
+    except MCPError as problem:
+        return str(problem) if not problem.data else f"{problem} {json.dumps(problem.data)}"
+    except Overloaded as problem:
+        return str(problem)
+
+
+def _shown(found: dict[str, Any] | str, field: str, block: Any) -> Preview:
+    if isinstance(found, str):
+        return Preview([], "", found)
+    if field not in found:
+        return Preview([], "", _("A resource of it asks its client something, which cannot be answered here."))
+    raw = json.dumps(found, indent=2, ensure_ascii=False)
+    return Preview([block(one) for one in found[field]], _cut(raw), "")
+
+
+def _message(message: dict[str, Any]) -> Block:
+    content, role = message["content"], message["role"]
+    match content["type"]:
+        case "text":
+            return Block(role, _cut(content["text"]))
+        case "resource_link":
+            return Block(f"{role}: {_('link')}", f"{content['name']}\n{content['uri']}")
+    shown = _contents(content["resource"])
+    return Block(f"{role}: {shown.label}", shown.text)
+
+
+def _contents(contents: dict[str, Any]) -> Block:
+    label = f"{contents['uri']} ({contents.get('mimeType', '?')})"
+    if "text" in contents:
+        return Block(label, _cut(contents["text"]))
+    return Block(label, _("%d bytes") % (len(contents["blob"].rstrip("=")) * 3 // 4))
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= SHOWN else f"{text[:SHOWN]}…"

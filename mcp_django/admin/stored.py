@@ -1,0 +1,262 @@
+"""What the admin's pages of stored prompts and of stored resources have in common: warnings, versions, previews."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import django
+from django import forms
+from django.contrib import admin, messages
+from django.contrib.admin.utils import unquote
+from django.contrib.auth.models import Permission
+from django.core.exceptions import PermissionDenied, ValidationError
+from django.db import router, transaction
+from django.db.models import QuerySet
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, HttpResponseRedirect
+from django.template.response import TemplateResponse
+from django.urls import URLPattern, path, reverse
+from django.utils.text import capfirst
+from django.utils.translation import gettext_lazy as _
+from django.utils.translation import ngettext
+
+from .. import wiring
+from ..conf import get_settings
+from ..models.stored import Stored, check_tags
+from ..models.token import check_scopes
+from ..server.primitives import Primitive
+from .preview import Preview
+from .versions import compared
+from .words import SuggestingInput, WordsField
+
+
+def _permissions() -> list[str]:
+    """All permissions there are, as "app.codename"."""
+    found = Permission.objects.order_by("content_type__app_label", "codename")
+    return [f"{label}.{name}" for label, name in found.values_list("content_type__app_label", "codename")]
+
+
+class StoredForm(forms.ModelForm):  # type: ignore[type-arg]  # it takes none at run time
+    """The fields that prompts and resources share."""
+
+    server = forms.ChoiceField(required=False, label=_("Server"))
+    permission = forms.CharField(required=False, label=_("Permission"), widget=SuggestingInput(_permissions))
+    scopes = WordsField(
+        check=check_scopes,
+        required=False,
+        label=_("Scopes"),
+        help_text=_("What has to be delegated to the caller's client: words with spaces between them."),
+    )
+    tags = WordsField(check=check_tags, required=False, label=_("Tags"), help_text=_("Words, for clients that sort."))
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        server = self.fields.get("server")
+        if isinstance(server, forms.ChoiceField):
+            now = self.instance.server
+            aliases = [*wiring.aliases(), *([now] if now and now not in get_settings().servers else [])]
+            server.choices = [("", _("All servers")), *((alias, alias) for alias in aliases)]
+        if "permission" in self.fields:
+            self.fields["permission"].help_text = self._meta.model._meta.get_field("permission").help_text
+
+
+class StoredAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # it takes none at run time
+    """Writes rows, keeps their versions, and shows what clients get. Each change is a version with its author."""
+
+    change_form_template = "mcp_django/admin/stored_change_form.html"
+    list_filter = ["enabled", "server"]
+    actions = ["enable", "disable"]
+
+    def serving(self, row: Any) -> list[str]:
+        """The servers that it is for, and that serve what is stored."""
+        found = get_settings().servers
+        return [name for name in wiring.aliases() if found[name].stored and row.server in ("", name)]
+
+    def taken_by(self, row: Any, alias: str) -> Primitive | None:
+        """What a server has registered in its place."""
+        raise NotImplementedError
+
+    def preview(self, row: Any, alias: str, request: HttpRequest) -> tuple[forms.Form | None, Preview | None]:
+        """What callers have to say, and what a client gets."""
+        raise NotImplementedError
+
+    @admin.display(description=_("served by"))
+    def state(self, row: Any) -> str:
+        """The servers that have it, or why none has."""
+        if not row.enabled:
+            return str(_("not enabled"))
+        aliases = [alias for alias in self.serving(row) if self.taken_by(row, alias) is None]
+        if not aliases:
+            return str(_("served nowhere"))
+        return ", ".join(aliases)
+
+    # Saving
+
+    def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
+        if change:
+            # What code has made of it since the last version would otherwise be forgotten.
+            type(obj).objects.get(pk=obj.pk).record()
+        super().save_model(request, obj, form, change)
+
+    def save_related(self, request: HttpRequest, form: Any, formsets: Any, change: bool) -> None:
+        super().save_related(request, form, formsets, change)
+        self.settle(form.instance)
+        form.instance.record(request.user)
+        for warning in self.warnings(form.instance):
+            self.message_user(request, warning, messages.WARNING)
+
+    def settle(self, row: Any) -> None:
+        """Put in order what was saved, before it is a version."""
+
+    def warnings(self, row: Any) -> Iterator[str]:
+        """What whoever has saved it should know."""
+        unknown = set(row.permission.split()).difference(_permissions())
+        if unknown:
+            text = _("There is no permission %s, so nobody but superusers gets this.")
+            yield text % ", ".join(sorted(unknown))
+        for alias in self.serving(row):
+            taken = self.taken_by(row, alias)
+            if taken is not None:
+                text = _("The server “%(server)s” serves %(source)s in its place.")
+                yield text % {"server": alias, "source": taken.source}
+        for other in type(row)._default_manager.exclude(pk=row.pk).exclude(server=row.server):
+            if other.key == row.key and "" in (row.server, other.server):
+                text = _("The one for the server “%s” alone is served there in place of the one for all servers.")
+                yield text % (row.server or other.server)
+
+    @admin.action(description=_("Enable what is selected"), permissions=["change"])
+    def enable(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
+        """Serve it."""
+        self._switch(request, queryset, enabled=True)
+
+    @admin.action(description=_("Disable what is selected"), permissions=["change"])
+    def disable(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
+        """Serve it no more."""
+        self._switch(request, queryset, enabled=False)
+
+    def _switch(self, request: HttpRequest, queryset: QuerySet[Any], *, enabled: bool) -> None:
+        rows = list(queryset.exclude(enabled=enabled))
+        with transaction.atomic(using=router.db_for_write(self.model)):
+            for row in rows:
+                row.record()
+                row.enabled = enabled
+                row.save()
+                row.record(request.user)
+                self.log_change(request, row, [{"changed": {"fields": [str(_("enabled"))]}}])
+        text = ngettext("%d was changed.", "%d were changed.", len(rows)) % len(rows)
+        self.message_user(request, text, messages.SUCCESS if rows else messages.WARNING)
+
+    # Pages
+
+    def get_urls(self) -> list[URLPattern]:
+        name = f"{self.opts.app_label}_{self.opts.model_name}"
+        wrap = self.admin_site.admin_view
+        return [
+            path("<path:object_id>/preview/", wrap(self.preview_view), name=f"{name}_preview"),
+            path("<path:object_id>/versions/", wrap(self.versions_view), name=f"{name}_versions"),
+            path("<path:object_id>/versions/<int:number>/", wrap(self.version_view), name=f"{name}_version"),
+            *super().get_urls(),
+        ]
+
+    def render_change_form(self, request: HttpRequest, context: Any, *args: Any, **kwargs: Any) -> HttpResponse:
+        row = kwargs.get("obj")
+        if row is not None:
+            context |= {name: self._url(name, row.pk) for name in ("preview", "versions")}
+        return super().render_change_form(request, context, *args, **kwargs)
+
+    def preview_view(self, request: HttpRequest, object_id: str) -> HttpResponseBase:
+        """What a client gets."""
+        row = self._seen(request, object_id)
+        aliases = [row.server] if row.server in get_settings().servers else list(wiring.aliases())
+        asked = request.POST.get("_server")
+        alias = str(asked) if asked in aliases else aliases[0]
+        form, found = self.preview(row, alias, request)
+        more = {"form": form, "preview": found, "aliases": aliases, "alias": alias}
+        return self._page(request, "preview", row, _("Preview"), **more)
+
+    def versions_view(self, request: HttpRequest, object_id: str) -> HttpResponseBase:
+        """All versions."""
+        row = self._seen(request, object_id)
+        versions = row.versions.select_related("user").defer("data")
+        listed = [(version, self._url("version", row.pk, version.number)) for version in versions]
+        return self._page(request, "versions", row, _("Versions"), versions=listed)
+
+    def version_view(self, request: HttpRequest, object_id: str, number: int) -> HttpResponseBase:
+        """One version: what it changed, and what restoring it would change."""
+        row = self._seen(request, object_id)
+        version = row.versions.filter(number=number).first()
+        if version is None:
+            raise Http404
+        if request.method == "POST":
+            return self._restore(request, row, version)
+        now = row.snapshot()
+        before = row.versions.filter(number__lt=number).order_by("-number").first()
+        return self._page(
+            request,
+            "version",
+            row,
+            str(version),
+            version=version,
+            before=before,
+            change=compared({} if before is None else before.data, version.data),
+            is_now=now == version.data,
+            undone=compared(now, version.data),
+            may_restore=self.has_change_permission(request, row),
+            versions_url=self._url("versions", row.pk),
+        )
+
+    def _restore(self, request: HttpRequest, row: Any, version: Any) -> HttpResponse:
+        if not self.has_change_permission(request, row):
+            raise PermissionDenied
+        there = HttpResponseRedirect(self._url("change", row.pk))
+        try:
+            with transaction.atomic(using=router.db_for_write(self.model)):
+                made = row.restore(version, request.user, str(_("Restored from version %d") % version.number))
+                if made is not None:
+                    self.log_change(request, row, str(made.note))
+        except ValidationError as problem:
+            text = _("This cannot be restored: %s") % " ".join(problem.messages)
+            self.message_user(request, text, messages.ERROR)
+            return HttpResponseRedirect(self._url("version", row.pk, version.number))
+        if made is None:
+            self.message_user(request, _("It is like that already."), messages.WARNING)
+            return there
+        self.message_user(request, _("Version %d is restored.") % version.number, messages.SUCCESS)
+        for warning in self.warnings(row):
+            self.message_user(request, warning, messages.WARNING)
+        return there
+
+    def _seen(self, request: HttpRequest, object_id: str) -> Any:
+        """The row, for those who may look at it."""
+        row: Stored | None = self.get_object(request, unquote(object_id))
+        if not self.has_view_permission(request, row):
+            raise PermissionDenied
+        if row is None:
+            raise Http404
+        return row
+
+    def _url(self, name: str, *args: Any) -> str:
+        view = f"{self.admin_site.name}:{self.opts.app_label}_{self.opts.model_name}_{name}"
+        return reverse(view, args=args)
+
+    def _page(self, request: HttpRequest, name: str, row: Any, title: Any, **more: Any) -> TemplateResponse:
+        site = request.current_app = self.admin_site.name
+        crumbs: Iterable[tuple[str, Any]] = [
+            (reverse(f"{site}:index"), _("Home")),
+            (
+                reverse(f"{self.admin_site.name}:app_list", args=[self.opts.app_label]),
+                self.opts.app_config.verbose_name,
+            ),
+            (self._url("changelist"), capfirst(self.opts.verbose_name_plural)),
+            (self._url("change", row.pk), row),
+            *([(more["versions_url"], _("Versions"))] if "versions_url" in more else []),
+        ]
+        context = {
+            **self.admin_site.each_context(request),
+            "title": title,
+            "subtitle": str(row),
+            "opts": self.opts,
+            "original": row,
+            "crumbs": crumbs,
+            "crumbs_are_a_list": django.VERSION >= (6,),
+            **more,
+        }
+        return TemplateResponse(request, f"mcp_django/admin/{name}.html", context)

@@ -1,0 +1,230 @@
+"""Prompts in the admin: written with their arguments and messages, tried out, and looked back at."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from django import forms
+from django.contrib import admin
+from django.contrib.admin.options import InlineModelAdmin
+from django.db.models import QuerySet
+from django.forms.models import BaseInlineFormSet
+from django.http import HttpRequest
+from django.utils.translation import gettext_lazy as _
+
+from .. import wiring
+from ..models import StoredArgument, StoredMessage, StoredPrompt
+from ..models.placeholders import names_in
+from ..models.stored_prompt import ARGUMENTS, MESSAGES
+from ..schema.wording import unknown
+from ..server.primitives import Primitive
+from .preview import Preview, preview_prompt
+from .stored import StoredAdmin, StoredForm
+from .words import LinesField
+
+
+class PromptForm(StoredForm):
+    """A prompt."""
+
+    class Meta:
+        model = StoredPrompt
+        fields = ["name", "title", "description", "server", "enabled", "permission", "scopes", "tags"]
+
+
+class ArgumentForm(forms.ModelForm):  # type: ignore[type-arg]  # it takes none at run time
+    """An argument."""
+
+    choices = LinesField(
+        required=False,
+        label=_("Choices"),
+        help_text=_("One on each line. Suggested to people; nothing else is taken."),
+        widget=forms.Textarea(attrs={"rows": 3, "cols": 12}),
+    )
+
+    class Meta:
+        model = StoredArgument
+        fields = ["name", "title", "description", "required", "default", "choices", "position"]
+        widgets = {
+            "name": forms.TextInput(attrs={"size": 12}),
+            "title": forms.TextInput(attrs={"size": 11}),
+            "description": forms.Textarea(attrs={"rows": 3, "cols": 18}),
+            "default": forms.Textarea(attrs={"rows": 3, "cols": 12}),
+            "position": forms.NumberInput(attrs={"min": 0, "style": "width: 4em"}),
+        }
+
+
+class MessageForm(forms.ModelForm):  # type: ignore[type-arg]  # it takes none at run time
+    """A message."""
+
+    class Meta:
+        model = StoredMessage
+        fields = ["role", "kind", "position", "text", "uri"]
+        widgets = {
+            "text": forms.Textarea(attrs={"rows": 8, "cols": 100}),
+            "uri": forms.TextInput(attrs={"size": 80}),
+        }
+
+
+class ArgumentFormSet(BaseInlineFormSet):  # type: ignore[type-arg]  # it takes none at run time
+    """The arguments, which Django checks before the messages."""
+
+    def clean(self) -> None:
+        super().clean()
+        self.instance.arguments_meant = [data["name"] for data in _kept(self) if data.get("name")]
+
+
+class MessageFormSet(BaseInlineFormSet):  # type: ignore[type-arg]  # it takes none at run time
+    """The messages, whose placeholders are arguments."""
+
+    def clean(self) -> None:
+        super().clean()
+        known = getattr(self.instance, "arguments_meant", [])
+        kept = 0
+        for form in self.forms:
+            data = getattr(form, "cleaned_data", {})
+            if data.get("DELETE") or (self._is_empty(form) and not form.errors):
+                continue
+            kept += 1
+            for field in ("text", "uri"):
+                for name in names_in(data.get(field) or ""):
+                    if name not in known:
+                        said = unknown(name, known, "argument")
+                        form.add_error(field, _("$%(name)s is no placeholder: %(why)s.") % {"name": name, "why": said})
+        if kept == 0 and not self.non_form_errors():
+            raise forms.ValidationError(_("A prompt has a message at least."))
+
+    def _is_empty(self, form: Any) -> bool:
+        return bool(form.empty_permitted and not form.has_changed())
+
+
+def _kept(formset: Any) -> Iterator[dict[str, Any]]:
+    for form in formset.forms:
+        data = getattr(form, "cleaned_data", {})
+        if not data.get("DELETE"):
+            yield data
+
+
+class PartInline(InlineModelAdmin):  # type: ignore[type-arg]  # it takes none at run time
+    """Who may change a prompt may change its parts: they have no permissions of their own."""
+
+    extra = 0
+    ordering = ["position", "pk"]
+
+    def get_formset(self, request: HttpRequest, obj: Any = None, **kwargs: Any) -> Any:
+        return super().get_formset(request, obj, validate_max=True, **kwargs)
+
+    def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return self._may(request, "view") or self._may(request, "change")
+
+    def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return self._may(request, "change" if obj is not None else "add")
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return self.has_add_permission(request, obj)
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return self.has_add_permission(request, obj)
+
+    def _may(self, request: HttpRequest, action: str) -> bool:
+        user: Any = request.user
+        return bool(user.has_perm(f"mcp_django.{action}_storedprompt"))
+
+
+class ArgumentInline(PartInline):
+    """What callers give."""
+
+    template = "admin/edit_inline/tabular.html"
+
+    model = StoredArgument
+    form, formset = ArgumentForm, ArgumentFormSet
+    max_num = ARGUMENTS
+
+
+class MessageInline(PartInline):
+    """What clients get."""
+
+    template = "admin/edit_inline/stacked.html"
+
+    model = StoredMessage
+    form, formset = MessageForm, MessageFormSet
+    max_num = MESSAGES
+    fields = [("role", "kind"), "text", "uri", "position"]
+
+    def get_extra(self, request: HttpRequest, obj: Any = None, **kwargs: Any) -> int:
+        return 1 if obj is None else 0
+
+
+@admin.register(StoredPrompt)
+class StoredPromptAdmin(StoredAdmin):
+    """Writes prompts."""
+
+    form = PromptForm
+    inlines = [ArgumentInline, MessageInline]
+    list_display = ["name", "title", "state", "permission", "updated"]
+    search_fields = ["name", "title", "description"]
+    fieldsets = [
+        (None, {"fields": ["name", "title", "description", "tags"]}),
+        (_("Who gets it"), {"fields": ["server", "enabled", "permission", "scopes"]}),
+    ]
+
+    def taken_by(self, row: StoredPrompt, alias: str) -> Primitive | None:
+        return wiring.get_server(alias).registry.prompts.get(row.name)
+
+    def save_related(self, request: HttpRequest, form: Any, formsets: Any, change: bool) -> None:
+        for formset in formsets:
+            _put_in_order(formset)
+        super().save_related(request, form, formsets, change)
+
+    def settle(self, row: StoredPrompt) -> None:
+        row.renumber()
+
+    def warnings(self, row: StoredPrompt) -> Iterator[str]:
+        yield from super().warnings(row)
+        used = {name for message in _messages(row) for text in (message.text, message.uri) for name in names_in(text)}
+        unused = [argument.name for argument in _arguments(row) if argument.name not in used]
+        if unused:
+            yield _("No message uses %s.") % ", ".join(f"${name}" for name in unused)
+
+    def preview(self, row: StoredPrompt, alias: str, request: HttpRequest) -> tuple[forms.Form | None, Preview | None]:
+        arguments = list(_arguments(row))
+        form = SampleForm(arguments, request.POST if request.method == "POST" else None)
+        given = form.samples()
+        return (form if arguments else None), preview_prompt(row, given, alias=alias, user=request.user)
+
+
+class SampleForm(forms.Form):
+    """Values to try a prompt with. Whether they will do is the server's to say, as it would to a client."""
+
+    def __init__(self, arguments: "list[StoredArgument]", data: Any = None) -> None:
+        super().__init__(data, prefix="argument")
+        for one in arguments:
+            label, sample = one.title or one.name, one.default or (one.choices[0] if one.choices else f"«{one.name}»")
+            field = forms.CharField(label=label, required=False, help_text=one.description, initial=sample, strip=False)
+            field.widget = forms.Textarea(attrs={"rows": 2, "cols": 60})
+            if one.choices:
+                options = [("", "—"), *((choice, choice) for choice in one.choices)]
+                field.widget = forms.Select(choices=options)
+            self.fields[one.name] = field
+
+    def samples(self) -> dict[str, str]:
+        """Argument to value; what is left empty is not given."""
+        if not self.is_bound:
+            return {name: str(field.initial) for name, field in self.fields.items()}
+        values = {name: self[name].data for name in self.fields}
+        return {name: str(value).replace("\r\n", "\n") for name, value in values.items() if value}
+
+
+def _put_in_order(formset: Any) -> None:
+    """Those without a position come after those that have one, as they stand on the page."""
+    last = max((form.instance.position or 0 for form in formset.forms), default=0)
+    for form in formset.extra_forms:
+        if not form.instance.position:
+            last += 1
+            form.instance.position = last
+
+
+def _arguments(row: StoredPrompt) -> "QuerySet[StoredArgument]":
+    return StoredArgument.objects.filter(prompt=row)
+
+
+def _messages(row: StoredPrompt) -> "QuerySet[StoredMessage]":
+    return StoredMessage.objects.filter(prompt=row)

@@ -1,0 +1,132 @@
+"""Resources in the admin: written or uploaded, looked at as clients read them, and looked back at."""
+
+import mimetypes
+from typing import Any
+
+from django import forms
+from django.contrib import admin
+from django.http import HttpRequest
+from django.template.defaultfilters import filesizeformat
+from django.utils.translation import gettext_lazy as _
+
+from .. import wiring
+from ..models import StoredResource
+from ..models.stored_resource import DATA, TEXT
+from ..server.primitives import Primitive
+from .preview import Preview, preview_resource
+from .stored import StoredAdmin, StoredForm
+
+_TEXTS = ("application/json", "application/xml", "application/yaml", "application/toml")
+
+
+class ResourceForm(StoredForm):
+    """A resource. A file that is a text is kept as a text."""
+
+    upload = forms.FileField(
+        required=False,
+        label=_("Upload a file"),
+        help_text=_("In place of what is there. Up to %d MiB.") % (DATA // 1024**2),
+    )
+    remove_file = forms.BooleanField(required=False, label=_("Remove the file"))
+
+    class Meta:
+        model = StoredResource
+        fields = [
+            "uri",
+            "name",
+            "title",
+            "description",
+            "server",
+            "enabled",
+            "permission",
+            "scopes",
+            "tags",
+            "mime_type",
+            "audience",
+            "priority",
+            "text",
+        ]
+        widgets = {
+            "uri": forms.TextInput(attrs={"size": 80}),
+            "text": forms.Textarea(attrs={"rows": 16, "cols": 100}),
+        }
+
+    def clean_upload(self) -> Any:
+        upload = self.cleaned_data["upload"]
+        if upload is not None and upload.size > DATA:
+            raise forms.ValidationError(_("This file is too large."), code="size")
+        return upload
+
+    def clean(self) -> Any:
+        data: dict[str, Any] = super().clean() or self.cleaned_data
+        if data.get("remove_file"):
+            self.instance.data = None
+        upload = data.get("upload")
+        if upload is None:
+            return data
+        content = upload.read()
+        mime_type = data.get("mime_type") or mimetypes.guess_type(upload.name)[0] or ""
+        text = _text_of(content, mime_type)
+        self.instance.data = content if text is None else None
+        data |= {"text": "" if text is None else text, "mime_type": mime_type}
+        return data
+
+
+def _text_of(content: bytes, mime_type: str) -> str | None:
+    """The file's text, if that is what it is."""
+    if len(content) > TEXT or not (mime_type.startswith("text/") or mime_type in _TEXTS):
+        return None
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return None
+    return None if "\0" in text else text
+
+
+@admin.register(StoredResource)
+class StoredResourceAdmin(StoredAdmin):
+    """Writes resources."""
+
+    form = ResourceForm
+    list_display = ["uri", "name", "state", "mime_type", "bytes", "permission", "updated"]
+    search_fields = ["uri", "name", "title", "description"]
+    readonly_fields = ["file"]
+
+    def get_queryset(self, request: HttpRequest) -> Any:
+        found = super().get_queryset(request)
+        # The list shows neither.
+        match = request.resolver_match
+        is_list = match is not None and str(match.url_name).endswith("_changelist")
+        return found.defer("text", "data") if is_list else found
+
+    def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
+        may_change = self.has_change_permission(request, obj) if obj else self.has_add_permission(request)
+        has_file = obj is not None and obj.data is not None
+        content = ["mime_type", "file" if has_file else "text"]
+        if may_change:
+            content = ["mime_type", "file", "remove_file", "upload", "text"]
+            content = content if has_file else ["mime_type", "text", "upload"]
+        return [
+            (None, {"fields": ["uri", "name", "title", "description", "tags"]}),
+            (_("Content"), {"fields": content}),
+            (_("Who gets it"), {"fields": ["server", "enabled", "permission", "scopes"]}),
+            (_("Hints for clients"), {"fields": ["audience", "priority"]}),
+        ]
+
+    def taken_by(self, row: StoredResource, alias: str) -> Primitive | None:
+        registry = wiring.get_server(alias).registry
+        found = registry.match(row.uri)
+        return registry.resources.get(row.uri) or (None if found is None else found[0])
+
+    def preview(self, row: StoredResource, alias: str, request: HttpRequest) -> tuple[forms.Form | None, Preview]:
+        return None, preview_resource(row, alias=alias, user=request.user)
+
+    @admin.display(description=_("file"))
+    def file(self, row: StoredResource) -> str:
+        """How large it is."""
+        return filesizeformat(row.size) if row.data is not None else "-"
+
+    @admin.display(description=_("size"), ordering="size")
+    def bytes(self, row: StoredResource) -> str:
+        """How large it is."""
+        return filesizeformat(row.size)

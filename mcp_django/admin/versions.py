@@ -1,0 +1,83 @@
+"""What is different between two versions, line by line."""
+
+import base64
+import difflib
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from hashlib import sha256
+from itertools import islice
+from typing import Any, NamedTuple
+
+COMPARED = 2000
+"""Lines that two versions may differ in. Comparing more takes too long for a page."""
+SHOWN = 5000
+"""Lines that a page shows."""
+AROUND = 3
+"""Lines that are the same, shown around each difference."""
+_ORDER = (
+    *("role", "kind", "uri", "name", "title", "description", "required", "default", "choices"),
+    *("server", "enabled", "permission", "scopes", "tags", "mime_type", "audience", "priority", "text", "data"),
+    *("arguments", "messages"),
+)
+"""How fields follow one another. PostgreSQL has an order of its own for what is in a JSON object."""
+_KINDS = {"+": "added", "-": "removed", "@": "place", " ": "same"}
+
+
+class Line(NamedTuple):
+    """One line of a comparison."""
+
+    kind: str
+    """`added`, `removed`, `same`, or `place` between two places."""
+    text: str
+
+
+def written(data: Mapping[str, Any]) -> list[str]:
+    """A snapshot as lines for people to read."""
+    lines: list[str] = []
+    for name, value in _ordered(data):
+        if isinstance(value, list) and value and isinstance(value[0], dict):
+            for number, part in enumerate(value, start=1):
+                lines.append(f"{name} {number}:")
+                lines += [f"    {line}" for key, inner in _ordered(part) for line in _field(key, inner)]
+        elif name == "data" and isinstance(value, str):
+            content = base64.b64decode(value)
+            lines.append(f"file: {len(content)} bytes, SHA-256 {sha256(content).hexdigest()}")
+        else:
+            lines += _field(name, value)
+    return lines
+
+
+def _ordered(data: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    rank = {name: number for number, name in enumerate(_ORDER)}
+    return sorted(data.items(), key=lambda item: rank.get(item[0], len(rank)))
+
+
+def _field(name: str, value: Any) -> Iterator[str]:
+    if isinstance(value, str) and ("\n" in value or len(value) > 100):
+        yield f"{name}:"
+        for line in value.splitlines():
+            yield f"    {line}"
+    elif value not in ("", None, []):
+        yield f"{name}: {value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)}"
+
+
+def compared(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Line] | None:
+    """How `after` differs from `before`; nothing when it does not, None when it does in too many lines."""
+    old, new = written(before), written(after)
+    # What is equal at both ends costs nothing then: comparing takes the product of what is left.
+    start = _same(old, new)
+    end = _same(reversed(old[start:]), reversed(new[start:]))
+    if max(len(old), len(new)) - start - end > COMPARED:
+        return None
+    start, end = max(start - AROUND, 0), max(end - AROUND, 0)
+    found = difflib.unified_diff(old[start : len(old) - end], new[start : len(new) - end], lineterm="", n=AROUND)
+    return [Line(_KINDS[line[0]], line if line[0] == "@" else line[1:]) for line in islice(found, 2, SHOWN)]
+
+
+def _same(some: Iterable[str], others: Iterable[str]) -> int:
+    count = 0
+    for one, other in zip(some, others, strict=False):
+        if one != other:
+            break
+        count += 1
+    return count

@@ -1,0 +1,238 @@
+"""Stored prompts and resources: what the admin writes, served beside what code registers.
+
+Every server has this provider, unless its `STORED` is False; it comes last, so that nothing that is stored stands in
+front of something that is programmed. It offers no tools and is not asked for any.
+
+What lists need is kept in the process. Each request that needs it reads one row, the mark, and the rest only when the
+mark is another: so what is saved is there at the next request, on every worker. Messages and contents, which may be
+large, are read when somebody wants them. Who listens is told when something is saved (`notifications.stored`), which is
+why `version` need not say it and nobody looks every second.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from django.db import router, transaction
+
+from ..models import StoredArgument, StoredMessage, StoredPrompt, StoredResource, StoredState
+from ..models.placeholders import fill, fill_uri, filled_length
+from ..models.stored_prompt import MessageKind
+from ..protocol.content import BlobResourceContents, EmbeddedResource, PromptMessage, ResourceLink, TextContent
+from ..protocol.errors import InvalidParams
+from ..protocol.types import Annotations
+from ..schema import ArgumentError
+from ..schema.wording import choices, echo, missing, unknown
+from ..server.context import Context
+from ..server.handlers import Handler
+from ..server.methods.resources import contents_of
+from ..server.primitives import Completion, Permission, Primitive, Prompt, Resource, ResourceTemplate
+from ..server.providers import Provider
+
+RENDERED = 2_000_000
+"""Characters of all messages of a prompt, with arguments filled in and resources embedded. A text may use an argument
+many times, and callers choose how long arguments are."""
+_CHOICES = "mcp_django.stored.choices"
+_SHOWN = 5
+
+
+class StoredProvider(Provider):
+    """The stored prompts and resources of one server."""
+
+    offers = frozenset({"prompts", "resources", "completions"})
+
+    def __init__(self, alias: str) -> None:
+        self._alias = alias
+        self._shelf = _Shelf()
+
+    def guarded(self) -> frozenset[str]:
+        # In a savepoint, because a caller's transaction must go on where the tables are not there yet.
+        with transaction.atomic(using=router.db_for_write(StoredState)):
+            shelf = self._look()
+        lists: dict[str, Sequence[Primitive]] = {"prompts": shelf.prompts, "resources": shelf.resources}
+        return frozenset(kind for kind, rows in lists.items() if any(row.permission for row in rows))
+
+    async def prompts(self, ctx: Context) -> Iterable[Prompt]:
+        return (await self._current(ctx)).prompts
+
+    async def prompt(self, name: str, ctx: Context) -> Prompt | None:
+        return (await self._current(ctx)).prompts_by_name.get(name)
+
+    async def resources(self, ctx: Context) -> Iterable[Resource]:
+        return (await self._current(ctx)).resources
+
+    async def resource(self, uri: str, ctx: Context) -> Resource | None:
+        return (await self._current(ctx)).resources_by_uri.get(uri)
+
+    async def templates(self, ctx: Context) -> Iterable[ResourceTemplate]:
+        return ()
+
+    async def complete(
+        self, target: str, argument: str, value: str, arguments: Mapping[str, str], ctx: Context
+    ) -> Completion | Sequence[str] | None:
+        # Of the prompt that the caller was let through to, which need not be ours.
+        known: Mapping[str, Sequence[str]] = ctx.metadata.get(_CHOICES, {})
+        return _matching(known[argument], value) if argument in known else None
+
+    async def _current(self, ctx: Context) -> "_Shelf":
+        return await ctx.server.executor.run(self._look)
+
+    def _look(self) -> "_Shelf":
+        """On a lane. The mark is read first: rows that are newer than it are read again next time, never kept."""
+        mark = StoredState.objects.mark()
+        shelf = self._shelf
+        if mark != shelf.mark:
+            shelf = self._shelf = _read(self._alias, mark)
+        return shelf
+
+
+class _Shelf(NamedTuple):
+    """What was read under one mark."""
+
+    mark: str | None = None
+    prompts: tuple[Prompt, ...] = ()
+    resources: tuple[Resource, ...] = ()
+    prompts_by_name: Mapping[str, Prompt] = {}
+    resources_by_uri: Mapping[str, Resource] = {}
+
+
+def _read(alias: str, mark: str) -> _Shelf:
+    # A row for this server comes after one for all servers, and in its place.
+    served: dict[str, Any] = {"enabled": True, "server__in": ["", alias]}
+    prompts = StoredPrompt.objects.filter(**served).order_by("server").prefetch_related("arguments")
+    resources = StoredResource.objects.filter(**served).order_by("server").defer("text", "data")
+    by_name = {row.name: build_prompt(row) for row in prompts}
+    by_uri = {row.uri: build_resource(row) for row in resources}
+    return _Shelf(mark, tuple(by_name.values()), tuple(by_uri.values()), by_name, by_uri)
+
+
+def build_prompt(row: StoredPrompt) -> Prompt:
+    """The prompt of a row. Its messages are read when somebody gets it."""
+    pk, arguments = row.pk, _Arguments.of(row)
+
+    async def get(ctx: Context, values: dict[str, str]) -> list[PromptMessage]:
+        rows = await ctx.server.executor.run(_messages, pk)
+        return [message for found in _measured(rows, values) for message in await _filled(found, values, ctx)]
+
+    return Prompt(
+        name=row.name,
+        title=row.title or None,
+        description=row.description or row.title or row.name.replace("_", " ").capitalize(),
+        tags=tuple(row.tags),
+        permission=_permission(row),
+        scopes=tuple(row.scopes),
+        metadata={_CHOICES: {name: found for name, found in arguments.choices.items() if found}},
+        handler=Handler(get, {"ctx": Context}, atomic=()),
+        source=f"stored prompt {row}",
+        parameters=arguments,
+    )
+
+
+def build_resource(row: StoredResource) -> Resource:
+    """The resource of a row. Its content is read when somebody reads it."""
+    pk = row.pk
+
+    def read() -> Any:
+        found = StoredResource.objects.filter(pk=pk).first()
+        return None if found is None else found.content
+
+    annotations = Annotations(
+        audience=row.audience.split() or None, priority=row.priority, last_modified=row.updated.isoformat()
+    )
+    return Resource(
+        uri=row.uri,
+        name=row.name,
+        title=row.title or None,
+        description=row.description or None,
+        mime_type=row.mime_type or None,
+        size=row.size,
+        annotations=annotations,
+        tags=tuple(row.tags),
+        permission=_permission(row),
+        scopes=tuple(row.scopes),
+        handler=Handler(read, atomic=()),
+        source=f"stored resource {row}",
+    )
+
+
+def _permission(row: StoredPrompt | StoredResource) -> Permission | None:
+    return row.permission.split() or None
+
+
+def _messages(prompt: int) -> list[StoredMessage]:
+    return list(StoredMessage.objects.filter(prompt=prompt))
+
+
+@dataclass(frozen=True, slots=True)
+class _Arguments:
+    """The arguments of a prompt, and what may be said for them."""
+
+    arguments: list[dict[str, Any]]
+    choices: Mapping[str, Sequence[str]]
+    defaults: Mapping[str, str]
+
+    @classmethod
+    def of(cls, row: StoredPrompt) -> "_Arguments":
+        found: Sequence[StoredArgument] = sorted(
+            getattr(row, "arguments").all(),  # noqa: B009  the relation, of which mypy does not know
+            key=lambda one: (one.position, one.pk),
+        )
+        return cls(
+            [_entry(one) for one in found],
+            {one.name: tuple(one.choices) for one in found},
+            {one.name: one.default for one in found},
+        )
+
+    def convert(self, values: dict[str, Any]) -> dict[str, Any]:
+        """The value of every argument: given, the default, or nothing. Raises ArgumentError."""
+        problems = [unknown(name, self.defaults, "argument") for name in values if name not in self.defaults]
+        problems += [missing(one["name"], "argument") for one in self.arguments if _is_missing(one, values)]
+        for name, value in values.items():
+            allowed = self.choices.get(name)
+            if allowed and value not in allowed:
+                problems.append(f"{name}: {echo(value)} must be one of {choices(allowed)}")
+        if problems:
+            raise ArgumentError("; ".join(problems[:_SHOWN]))
+        return {"values": {**self.defaults, **values}}
+
+
+def _is_missing(argument: dict[str, Any], values: dict[str, Any]) -> bool:
+    return argument["required"] and argument["name"] not in values
+
+
+def _entry(row: StoredArgument) -> dict[str, Any]:
+    said = {"name": row.name, "title": row.title, "description": row.description}
+    return {key: value for key, value in said.items() if value} | {"required": row.required}
+
+
+def _matching(known: Sequence[str], value: str) -> list[str]:
+    """Those that begin with `value`, then those that have it elsewhere; capital letters make no difference."""
+    typed = value.casefold()
+    folded = [(one, one.casefold()) for one in known]
+    first = [one for one, text in folded if text.startswith(typed)]
+    return first + [one for one, text in folded if typed in text and not text.startswith(typed)]
+
+
+def _measured(rows: list[StoredMessage], values: Mapping[str, str]) -> list[StoredMessage]:
+    """The same rows, if they do not become too long. Raises InvalidParams before anything is made of them."""
+    # A character of a URI may become twelve.
+    length = sum(filled_length(row.text, values) + 12 * filled_length(row.uri, values) for row in rows)
+    _require_room(length)
+    return rows
+
+
+def _require_room(length: int) -> None:
+    if length > RENDERED:
+        raise InvalidParams(f"With these arguments the prompt is longer than {RENDERED} characters; shorten them")
+
+
+async def _filled(row: StoredMessage, values: Mapping[str, str], ctx: Context) -> list[PromptMessage]:
+    """The messages that a row becomes: one, or one for each content of a resource."""
+    if row.kind == MessageKind.TEXT:
+        return [PromptMessage(row.role, TextContent(fill(row.text, values)))]
+    uri = fill_uri(row.uri, values)
+    if row.kind == MessageKind.LINK:
+        return [PromptMessage(row.role, ResourceLink(uri, fill(row.text, values) or uri))]
+    found = await contents_of(uri, ctx)
+    _require_room(sum(len(one.data if isinstance(one, BlobResourceContents) else one.text) for one in found))
+    return [PromptMessage(row.role, EmbeddedResource(one)) for one in found]

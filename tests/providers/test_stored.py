@@ -1,0 +1,381 @@
+"""Stored prompts and resources as clients get them."""
+
+from typing import Any
+
+import pytest
+from asgiref.sync import async_to_sync
+from django.db import transaction
+
+from mcp_django.models import StoredArgument, StoredMessage, StoredPrompt, StoredResource
+from mcp_django.protocol.errors import InsufficientScope, InvalidParams, ResourceNotFound
+from mcp_django.providers.stored import RENDERED, StoredProvider
+from mcp_django.server.server import Server
+from tests.official_schema import validator
+from tests.server.engine import HANDSHAKE, STATELESS, Peer, make_server, somebody
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def server() -> Server:
+    return make_server(providers=[StoredProvider("default")])
+
+
+@pytest.fixture
+def peer(server: Server) -> Peer:
+    return Peer(server)
+
+
+def ask(peer: Peer, method: str, **params: Any) -> dict[str, Any]:
+    return async_to_sync(peer.request)(method, params)
+
+
+def get(peer: Peer, name: str = "greet", /, **arguments: str) -> list[str]:
+    """The texts of a prompt."""
+    found = ask(peer, "prompts/get", name=name, arguments=arguments)["messages"]
+    return [message["content"]["text"] for message in found]
+
+
+def read(peer: Peer, uri: str) -> dict[str, Any]:
+    (contents,) = ask(peer, "resources/read", uri=uri)["contents"]
+    return dict(contents)
+
+
+def complete(peer: Peer, name: str, argument: str, value: str) -> list[str]:
+    params = {"ref": {"type": "ref/prompt", "name": name}, "argument": {"name": argument, "value": value}}
+    values: list[str] = ask(peer, "completion/complete", **params)["completion"]["values"]
+    return values
+
+
+def names(peer: Peer) -> list[str]:
+    return [entry["name"] for entry in ask(peer, "prompts/list")["prompts"]]
+
+
+def uris(peer: Peer) -> list[str]:
+    return [entry["uri"] for entry in ask(peer, "resources/list")["resources"]]
+
+
+def prompt(*texts: str, name: str = "greet", arguments: Any = (), **fields: Any) -> StoredPrompt:
+    """A prompt with messages, and arguments that are names or fields."""
+    row = StoredPrompt.objects.create(name=name, **fields)
+    for position, said in enumerate(arguments, start=1):
+        more = {"name": said} if isinstance(said, str) else said
+        StoredArgument.objects.create(prompt=row, position=position, **more)
+    for position, text in enumerate(texts, start=1):
+        StoredMessage.objects.create(prompt=row, position=position, text=text)
+    return row
+
+
+def message(row: StoredPrompt, **fields: Any) -> StoredMessage:
+    return StoredMessage.objects.create(prompt=row, position=99, **fields)
+
+
+def resource(uri: str = "docs://a", **fields: Any) -> StoredResource:
+    return StoredResource.objects.create(uri=uri, **{"name": "a", "text": "text", **fields})
+
+
+# Lists
+
+
+@pytest.mark.parametrize("version", [STATELESS, HANDSHAKE])
+def test_what_is_listed_is_what_the_specification_says(server: Server, version: str) -> None:
+    prompt("Hi", arguments=["who", {"name": "tone", "required": False, "title": "Tone"}], title="Greet", tags=["x"])
+    resource(description="A.", mime_type="text/markdown", audience="user assistant", priority=0.5, title="T")
+    peer = Peer(server, version=version)
+    prompts, resources = ask(peer, "prompts/list"), ask(peer, "resources/list")
+    validator(version, "ListPromptsResult").validate(prompts)
+    validator(version, "ListResourcesResult").validate(resources)
+    (listed,) = prompts["prompts"]
+    assert listed["arguments"] == [
+        {"name": "who", "required": True},
+        {"name": "tone", "title": "Tone", "required": False},
+    ]
+    (found,) = resources["resources"]
+    assert (found["size"], found["mimeType"], found["annotations"]["audience"]) == (
+        4,
+        "text/markdown",
+        ["user", "assistant"],
+    )
+    assert found["annotations"]["lastModified"].startswith("20")
+
+
+def test_an_empty_server_declares_both_lists_so_that_clients_hear_of_the_first_row(server: Server, peer: Peer) -> None:
+    assert {"prompts", "resources", "completions"} <= server.offers
+    assert (names(peer), uris(peer)) == ([], [])
+
+
+def test_a_list_costs_one_statement_and_tools_none(peer: Peer, django_assert_num_queries: Any) -> None:
+    prompt("Hi", arguments=["who"])
+    resource()
+
+    @peer.server.tool
+    async def add() -> str:
+        return "done"
+
+    assert names(peer) == ["greet"]
+    for method in ("prompts/list", "resources/list"):
+        with django_assert_num_queries(1):
+            ask(peer, method)
+    with django_assert_num_queries(0):
+        ask(peer, "tools/list")
+        ask(peer, "tools/call", name="add", arguments={})
+        ask(peer, "resources/templates/list")
+
+
+def test_a_list_is_encoded_once_while_nothing_changes(peer: Peer, monkeypatch: pytest.MonkeyPatch) -> None:
+    prompt("Hi")
+    names(peer)
+    monkeypatch.setattr(peer.server.listings, "_encode", None)
+    assert names(peer) == ["greet"]
+
+
+def test_what_is_saved_is_there_at_the_next_request_in_every_process(peer: Peer) -> None:
+    other = Peer(make_server(providers=[StoredProvider("default")]))
+    assert (names(peer), names(other)) == ([], [])
+    row = prompt("Hi")
+    assert (names(peer), names(other)) == (["greet"], ["greet"])
+    row.name = "welcome"
+    row.save()
+    assert (names(peer), names(other)) == (["welcome"], ["welcome"])
+    row.delete()
+    assert (names(peer), names(other)) == ([], [])
+
+
+def test_what_is_rolled_back_is_not_remembered(peer: Peer) -> None:
+    for name in ("one", "two"):
+        with transaction.atomic():
+            prompt("Hi", name=name)
+            assert names(peer) == [name]
+            transaction.set_rollback(True)
+        assert names(peer) == []
+
+
+def test_bulk_changes_are_seen_too(peer: Peer) -> None:
+    StoredPrompt.objects.bulk_create([StoredPrompt(name="one"), StoredPrompt(name="two")])
+    assert names(peer) == ["one", "two"]
+    StoredPrompt.objects.filter(name="one").update(enabled=False)
+    assert names(peer) == ["two"]
+
+
+def test_what_is_not_enabled_is_unknown(peer: Peer) -> None:
+    prompt("Hi", enabled=False)
+    resource(enabled=False)
+    assert (names(peer), uris(peer)) == ([], [])
+    with pytest.raises(InvalidParams, match="Unknown prompt: greet"):
+        get(peer)
+    with pytest.raises(ResourceNotFound):
+        read(peer, "docs://a")
+
+
+def test_a_row_for_one_server_is_on_no_other_and_wins_over_one_for_all(peer: Peer) -> None:
+    prompt("all")
+    prompt("mine", server="default")
+    prompt("theirs", name="foreign", server="staff")
+    staff = Peer(make_server(providers=[StoredProvider("staff")]))
+    assert (names(peer), get(peer)) == (["greet"], ["mine"])
+    assert (names(staff), get(staff)) == (["foreign", "greet"], ["all"])
+
+
+def test_what_code_registers_wins(peer: Peer) -> None:
+    prompt("stored", arguments=[{"name": "who", "choices": ["secret"]}])
+    resource()
+
+    @peer.server.prompt
+    def greet(who: str) -> str:
+        return "registered"
+
+    @peer.server.resource("docs://{name}")
+    def doc(name: str) -> str:
+        return f"registered {name}"
+
+    assert get(peer, who="x") == ["registered"]
+    assert read(peer, "docs://a")["text"] == "registered a"
+    assert complete(peer, "greet", "who", "") == []
+
+
+# Getting prompts
+
+
+def test_arguments_are_filled_in(peer: Peer) -> None:
+    prompt("Hi $who, ${who}s and $$5 to $Who", "{who} {{ who }} %(who)s", arguments=["who"])
+    assert get(peer, who="Ada") == ["Hi Ada, Adas and $5 to $Who", "{who} {{ who }} %(who)s"]
+
+
+def test_roles_links_and_resources_are_what_the_specification_says(peer: Peer) -> None:
+    row = prompt("Hi $who", arguments=["who"])
+    message(row, kind="link", uri="docs://$who", text="About $who", role="assistant")
+    message(row, kind="link", uri="docs://$who")
+    message(row, kind="resource", uri="docs://a")
+    resource(mime_type="text/markdown")
+    for version in (STATELESS, HANDSHAKE, "2024-11-05"):
+        result = ask(Peer(peer.server, version=version), "prompts/get", name="greet", arguments={"who": "a/../b c"})
+        validator(version, "GetPromptResult").validate(result)
+    found = ask(peer, "prompts/get", name="greet", arguments={"who": "a/../b c"})["messages"]
+    link = {"type": "resource_link", "uri": "docs://a%2F..%2Fb%20c", "name": "About a/../b c"}
+    assert found[1] == {"role": "assistant", "content": link}
+    assert found[2]["content"]["name"] == "docs://a%2F..%2Fb%20c"
+    contents = {"uri": "docs://a", "mimeType": "text/markdown", "text": "text"}
+    assert found[3]["content"] == {"type": "resource", "resource": contents}
+
+
+def test_what_is_left_out_is_the_default_or_nothing(peer: Peer) -> None:
+    optional = [{"name": "tone", "required": False, "default": "kind"}, {"name": "to", "required": False}]
+    prompt("[$tone][$to]", arguments=optional)
+    assert get(peer) == ["[kind][]"]
+    assert get(peer, tone="", to="x") == ["[][x]"]
+
+
+@pytest.mark.parametrize(
+    ("given", "complaint"),
+    [
+        ({}, "missing argument 'who'"),
+        ({"who": "x", "whom": "x"}, "unknown argument 'whom'; did you mean 'who'"),
+        ({"who": "x", "tone": "rude"}, 'tone: "rude" must be one of "kind", "curt"'),
+    ],
+)
+def test_wrong_arguments_are_told(peer: Peer, given: dict[str, str], complaint: str) -> None:
+    prompt("$who", arguments=["who", {"name": "tone", "required": False, "choices": ["kind", "curt"]}])
+    with pytest.raises(InvalidParams, match=complaint):
+        get(peer, **given)
+
+
+def test_choices_are_completed(peer: Peer) -> None:
+    prompt("$who", arguments=["who", {"name": "tone", "choices": ["unkind", "Kind", "curt"]}])
+    assert complete(peer, "greet", "tone", "ki") == ["Kind", "unkind"]
+    assert complete(peer, "greet", "who", "") == []
+    assert complete(peer, "greet", "nobody", "") == []
+
+
+ATTACKS = [
+    "$who",
+    "$secret ${secret} $$",
+    "{{ settings.SECRET_KEY }}{% debug %}",
+    "{0.__class__}{who.__init__.__globals__}",
+    "%(who)s %s",
+    "$$who",
+    "\\g<0> \\1",
+    "<script>alert(1)</script>",
+    "\ud83d\ude00".encode("utf-16", "surrogatepass").decode("utf-16"),
+]
+
+
+@pytest.mark.parametrize("value", ATTACKS)
+def test_what_a_caller_says_is_put_in_as_it_is_and_never_looked_at_again(peer: Peer, value: str) -> None:
+    hidden = {"name": "secret", "required": False, "default": "top secret"}
+    prompt("<$who|$secret|$who>", arguments=["who", hidden])
+    assert get(peer, who=value) == [f"<{value}|top secret|{value}>"]
+
+
+def test_placeholders_that_no_form_has_checked_stay_as_they_are(peer: Peer) -> None:
+    prompt("$nobody ${nobody} $5 $", arguments=["who"])
+    assert get(peer, who="x") == ["$nobody ${nobody} $5 $"]
+
+
+def test_a_short_prompt_cannot_be_made_to_fill_the_memory(peer: Peer) -> None:
+    prompt("$who" * 1000, arguments=["who"])
+    with pytest.raises(InvalidParams, match=f"longer than {RENDERED} characters"):
+        get(peer, who="x" * 1_000_000)
+
+
+def test_what_is_embedded_counts_too(peer: Peer) -> None:
+    message(prompt("Hi"), kind="resource", uri="docs://a")
+    resource(data=b"x" * RENDERED)
+    with pytest.raises(InvalidParams, match="longer than"):
+        get(peer)
+
+
+# Reading resources
+
+
+def test_a_text_and_a_file_are_read_as_what_they_are(peer: Peer) -> None:
+    resource("docs://text", text="ä$who{{ x }}")
+    resource("docs://file", text="", data=b"\x00\xff", mime_type="image/png")
+    resource("docs://any", text="", data=b"\x00")
+    assert read(peer, "docs://text") == {"uri": "docs://text", "mimeType": "text/plain", "text": "ä$who{{ x }}"}
+    assert read(peer, "docs://file") == {"uri": "docs://file", "mimeType": "image/png", "blob": "AP8="}
+    assert read(peer, "docs://any")["mimeType"] == "application/octet-stream"
+
+
+def test_contents_are_read_when_somebody_reads_and_not_for_lists(peer: Peer, django_assert_num_queries: Any) -> None:
+    resource()
+    with django_assert_num_queries(3) as captured:
+        uris(peer)
+    assert not any('"text"' in query["sql"] and "stored" in query["sql"] for query in captured.captured_queries)
+    with django_assert_num_queries(2):
+        read(peer, "docs://a")
+
+
+# Who may
+
+
+def test_without_the_permission_a_prompt_answers_as_one_that_does_not_exist(server: Server) -> None:
+    prompt("$who", arguments=[{"name": "who", "choices": ["secret"]}], permission="shop.view_order shop.view_item")
+    some, all_ = somebody("shop.view_order"), somebody("shop.view_order", "shop.view_item", name="all")
+    peer = Peer(server, some)
+    assert names(peer) == []
+    for name in ("greet", "nobody"):
+        with pytest.raises(InvalidParams, match=f"^Unknown prompt: {name}$"):
+            get(peer, name)
+        with pytest.raises(InvalidParams, match=f"^Unknown prompt: {name}$"):
+            complete(peer, name, "who", "")
+    allowed = Peer(server, all_)
+    assert (names(allowed), get(allowed, who="secret")) == (["greet"], ["secret"])
+    assert complete(allowed, "greet", "who", "s") == ["secret"]
+
+
+def test_without_the_permission_a_resource_answers_as_one_that_does_not_exist(server: Server) -> None:
+    resource(permission="shop.view_order")
+    peer = Peer(server, somebody())
+    assert uris(peer) == []
+    told = []
+    for uri in ("docs://a", "docs://b"):
+        with pytest.raises(ResourceNotFound) as refused:
+            read(peer, uri)
+        told.append(str(refused.value).replace(uri, ""))
+    assert told[0] == told[1]
+    assert read(Peer(server, somebody("shop.view_order")), "docs://a")["text"] == "text"
+
+
+def test_a_scope_that_is_missing_is_named(server: Server) -> None:
+    prompt("Hi", scopes=["prompts"])
+    peer = Peer(server, somebody())
+    assert names(peer) == ["greet"]
+    with pytest.raises(InsufficientScope):
+        get(peer)
+    assert get(Peer(server, somebody(scopes=["prompts"], name="other"))) == ["Hi"]
+
+
+def test_a_prompt_embeds_nothing_that_its_caller_may_not_read(server: Server) -> None:
+    message(prompt("Hi", arguments=["which"]), kind="resource", uri="docs://$which")
+    resource("docs://secret", permission="shop.view_order", text="secret")
+    resource("docs://off", enabled=False)
+    server.resource("docs://code", permission="shop.view_order")(lambda: "secret")
+    told = set()
+    for which in ("secret", "off", "code", "nobody"):
+        with pytest.raises(ResourceNotFound) as refused:
+            get(Peer(server, somebody()), which=which)
+        told.add(str(refused.value).replace(which, ""))
+    assert len(told) == 1
+    found = ask(Peer(server, somebody("shop.view_order")), "prompts/get", name="greet", arguments={"which": "secret"})
+    assert found["messages"][1]["content"]["resource"]["text"] == "secret"
+
+
+def test_lists_of_two_callers_are_not_mixed_up(server: Server) -> None:
+    prompt("Hi", name="secret", permission="shop.view_order")
+    prompt("Hi", name="open")
+    boss, guest = Peer(server, somebody("shop.view_order", name="boss")), Peer(server, somebody())
+    for _ in range(2):
+        assert (names(boss), names(guest)) == (["open", "secret"], ["open"])
+
+
+def test_the_lists_that_permissions_decide_about_are_known(server: Server) -> None:
+    (provider,) = server.providers
+    assert provider.guarded() == frozenset()
+    prompt("Hi", permission="shop.view_order")
+    assert provider.guarded() == {"prompts"}
+    resource(permission="shop.view_order")
+    assert provider.guarded() == {"prompts", "resources"}
+
+
+def test_nobody_looks_every_second_for_what_is_told_when_it_is_saved(server: Server) -> None:
+    assert not server.providers[0].is_watched
