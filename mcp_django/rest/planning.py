@@ -50,7 +50,7 @@ def make_plan(subject: Subject, action: Action, wishes: Wishes) -> Plan:
     callback = make_callback(subject, actions, initkwargs)
     _refuse_decorated(subject, action, route, callback, wishes)
     view, request = pretend(subject, action, actions, initkwargs)
-    operation = operation_of(view, _openapi_path(route, subject, action), action.method)
+    operation = operation_of(view, action.function, _openapi_path(route, subject, action), action.method)
     serializer = _serializer(view, action)
     parsers = _read(view, "parsers", view.get_parsers, [parser() for parser in view.parser_classes])
     anything: Schema | None = {}
