@@ -112,6 +112,7 @@ MCP: dict[str, Any] = {
             "CACHE_TTL": 60,  # default: seconds for which clients may keep a list
             "MIDDLEWARE": [],  # default: dotted paths, outermost first
             "PROVIDERS": [],  # default: dotted paths of providers of further tools, resources and prompts
+            "STORED": True,  # default: the prompts and resources that are written in the admin are served
             "LIFESPAN": None,  # default: dotted path of an async context manager, entered once per process
             "ENABLE_GET": True,  # default: sessions have a stream for what changes, and lost streams can be resumed
             "ALLOW_DELETE": True,  # default: clients may end their sessions

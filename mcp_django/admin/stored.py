@@ -14,6 +14,7 @@ from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
+from django.utils.text import capfirst
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext
 
@@ -77,20 +78,15 @@ class StoredAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # it takes none 
         """What callers have to say, and what a client gets."""
         raise NotImplementedError
 
-    @admin.display(description=_("state"))
+    @admin.display(description=_("served by"))
     def state(self, row: Any) -> str:
-        """Where it is served, or why it is not."""
+        """The servers that have it, or why none has."""
         if not row.enabled:
             return str(_("not enabled"))
         aliases = [alias for alias in self.serving(row) if self.taken_by(row, alias) is None]
         if not aliases:
             return str(_("served nowhere"))
-        return str(_("served")) if row.server else ", ".join(aliases)
-
-    @admin.display(description=_("server"), ordering="server")
-    def where(self, row: Any) -> str:
-        """The only server it is for."""
-        return row.server or str(_("all"))
+        return ", ".join(aliases)
 
     # Saving
 
@@ -191,6 +187,7 @@ class StoredAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # it takes none 
             raise Http404
         if request.method == "POST":
             return self._restore(request, row, version)
+        now = row.snapshot()
         before = row.versions.filter(number__lt=number).order_by("-number").first()
         return self._page(
             request,
@@ -200,7 +197,8 @@ class StoredAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # it takes none 
             version=version,
             before=before,
             change=compared({} if before is None else before.data, version.data),
-            undone=compared(row.snapshot(), version.data),
+            is_now=now == version.data,
+            undone=compared(now, version.data),
             may_restore=self.has_change_permission(request, row),
             versions_url=self._url("versions", row.pk),
         )
@@ -247,7 +245,7 @@ class StoredAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # it takes none 
                 reverse(f"{self.admin_site.name}:app_list", args=[self.opts.app_label]),
                 self.opts.app_config.verbose_name,
             ),
-            (self._url("changelist"), self.opts.verbose_name_plural),
+            (self._url("changelist"), capfirst(self.opts.verbose_name_plural)),
             (self._url("change", row.pk), row),
             *([(more["versions_url"], _("Versions"))] if "versions_url" in more else []),
         ]

@@ -34,15 +34,21 @@ class ArgumentForm(forms.ModelForm):  # type: ignore[type-arg]  # it takes none 
     """An argument."""
 
     choices = LinesField(
-        required=False, label=_("Choices"), help_text=_("One on each line. Suggested to people; nothing else is taken.")
+        required=False,
+        label=_("Choices"),
+        help_text=_("One on each line. Suggested to people; nothing else is taken."),
+        widget=forms.Textarea(attrs={"rows": 3, "cols": 12}),
     )
 
     class Meta:
         model = StoredArgument
         fields = ["name", "title", "description", "required", "default", "choices", "position"]
         widgets = {
-            "description": forms.Textarea(attrs={"rows": 3, "cols": 40}),
-            "default": forms.Textarea(attrs={"rows": 3, "cols": 20}),
+            "name": forms.TextInput(attrs={"size": 12}),
+            "title": forms.TextInput(attrs={"size": 11}),
+            "description": forms.Textarea(attrs={"rows": 3, "cols": 18}),
+            "default": forms.Textarea(attrs={"rows": 3, "cols": 12}),
+            "position": forms.NumberInput(attrs={"min": 0, "style": "width: 4em"}),
         }
 
 
@@ -141,7 +147,7 @@ class MessageInline(PartInline):
     model = StoredMessage
     form, formset = MessageForm, MessageFormSet
     max_num = MESSAGES
-    fields = [("role", "kind", "position"), "text", "uri"]
+    fields = [("role", "kind"), "text", "uri", "position"]
 
     def get_extra(self, request: HttpRequest, obj: Any = None, **kwargs: Any) -> int:
         return 1 if obj is None else 0
@@ -153,7 +159,7 @@ class StoredPromptAdmin(StoredAdmin):
 
     form = PromptForm
     inlines = [ArgumentInline, MessageInline]
-    list_display = ["name", "title", "where", "state", "permission", "updated"]
+    list_display = ["name", "title", "state", "permission", "updated"]
     search_fields = ["name", "title", "description"]
     fieldsets = [
         (None, {"fields": ["name", "title", "description", "tags"]}),

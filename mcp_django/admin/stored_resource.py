@@ -48,7 +48,7 @@ class ResourceForm(StoredForm):
         ]
         widgets = {
             "uri": forms.TextInput(attrs={"size": 80}),
-            "text": forms.Textarea(attrs={"rows": 20, "cols": 100}),
+            "text": forms.Textarea(attrs={"rows": 16, "cols": 100}),
         }
 
     def clean_upload(self) -> Any:
@@ -88,7 +88,7 @@ class StoredResourceAdmin(StoredAdmin):
     """Writes resources."""
 
     form = ResourceForm
-    list_display = ["uri", "name", "where", "state", "mime_type", "bytes", "permission", "updated"]
+    list_display = ["uri", "name", "state", "mime_type", "bytes", "permission", "updated"]
     search_fields = ["uri", "name", "title", "description"]
     readonly_fields = ["file"]
 
@@ -102,9 +102,10 @@ class StoredResourceAdmin(StoredAdmin):
     def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
         may_change = self.has_change_permission(request, obj) if obj else self.has_add_permission(request)
         has_file = obj is not None and obj.data is not None
-        content = ["mime_type", *(["file"] if has_file else ["text"])]
+        content = ["mime_type", "file" if has_file else "text"]
         if may_change:
-            content = ["mime_type", "text", *(["file", "remove_file"] if has_file else []), "upload"]
+            content = ["mime_type", "file", "remove_file", "upload", "text"]
+            content = content if has_file else ["mime_type", "text", "upload"]
         return [
             (None, {"fields": ["uri", "name", "title", "description", "tags"]}),
             (_("Content"), {"fields": content}),

@@ -14,6 +14,12 @@ SHOWN = 5000
 """Lines that a page shows."""
 AROUND = 3
 """Lines that are the same, shown around each difference."""
+_ORDER = (
+    *("role", "kind", "uri", "name", "title", "description", "required", "default", "choices"),
+    *("server", "enabled", "permission", "scopes", "tags", "mime_type", "audience", "priority", "text", "data"),
+    *("arguments", "messages"),
+)
+"""How fields follow one another. PostgreSQL has an order of its own for what is in a JSON object."""
 _KINDS = {"+": "added", "-": "removed", "@": "place", " ": "same"}
 
 
@@ -28,17 +34,22 @@ class Line(NamedTuple):
 def written(data: Mapping[str, Any]) -> list[str]:
     """A snapshot as lines for people to read."""
     lines: list[str] = []
-    for name, value in data.items():
+    for name, value in _ordered(data):
         if isinstance(value, list) and value and isinstance(value[0], dict):
             for number, part in enumerate(value, start=1):
                 lines.append(f"{name} {number}:")
-                lines += [f"    {line}" for key, inner in part.items() for line in _field(key, inner)]
+                lines += [f"    {line}" for key, inner in _ordered(part) for line in _field(key, inner)]
         elif name == "data" and isinstance(value, str):
             content = base64.b64decode(value)
             lines.append(f"file: {len(content)} bytes, SHA-256 {sha256(content).hexdigest()}")
         else:
             lines += _field(name, value)
     return lines
+
+
+def _ordered(data: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    rank = {name: number for number, name in enumerate(_ORDER)}
+    return sorted(data.items(), key=lambda item: rank.get(item[0], len(rank)))
 
 
 def _field(name: str, value: Any) -> Iterator[str]:

@@ -32,7 +32,7 @@ class WordsField(forms.CharField):
 class LinesField(forms.CharField):
     """A list of texts, one on each line, each once and in the order that they have."""
 
-    widget = forms.Textarea(attrs={"rows": 3, "cols": 30})
+    widget = forms.Textarea
 
     def to_python(self, value: Any) -> Any:
         lines = (line.strip() for line in str(value or "").splitlines())

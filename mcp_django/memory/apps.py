@@ -7,7 +7,9 @@ from django.utils.translation import gettext_lazy as _
 
 
 class MemoryConfig(AppConfig):
-    """Erases what is kept of users who are deleted. The tools come from `mcp_tools`, as those of any app do."""
+    """Registers the system check, and erases what is kept of users who are deleted. The tools come from `mcp_tools`, as
+    those of any app do.
+    """
 
     name = "mcp_django.memory"
     label = "mcp_memory"
@@ -15,6 +17,7 @@ class MemoryConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
+        from . import checks  # noqa: F401
         from .privacy import erase_with_user
 
         pre_delete.connect(erase_with_user, sender=get_user_model(), dispatch_uid="mcp_django.memory")

@@ -130,7 +130,13 @@ def _put(row: Conversation, messages: list[dict[str, Any]], mode: Mode) -> int:
         row.messages = messages
         return len(messages)
     known = {message["id"] for message in row.messages if "id" in message}
-    new = [message for message in messages if message.get("id") not in known]
+    new: list[dict[str, Any]] = []
+    for message in messages:
+        if "id" not in message:
+            new.append(message)
+        elif message["id"] not in known:
+            known.add(message["id"])
+            new.append(message)
     row.messages = [*row.messages, *new]
     return len(new)
 

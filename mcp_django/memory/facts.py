@@ -62,7 +62,7 @@ class Facts(Keeper):
     def page(
         self, *, category: str | None = None, tag: str | None = None, size: int = 20, cursor: str | None = None
     ) -> Page:
-        """The facts, the latest first; those of a category, or with a tag. Raises ValidationError for a wrong cursor."""
+        """The facts, the latest first: of a category, or with a tag. Raises ValidationError for a wrong cursor."""
         rows, filters = self._filtered(category, tag)
         cursors = Cursor(self.owner, "facts", *filters)
         found = rows.page(size, cursors.row(cursor))

@@ -102,7 +102,7 @@ def claim(owner: Owner, row: Entry, most: int) -> None:
         bytes_kept += found["size"] or 0
         if isinstance(row, model) and found["count"] >= most:
             raise MemoryFull(
-                f"{most} {model._meta.verbose_name_plural} are kept, and no more may be. Delete one that is not needed."
+                f"No more than {most} {model._meta.verbose_name_plural} may be kept. Delete what is not needed first."
             )
     if bytes_kept > options.bytes_per_owner:
         raise MemoryFull(

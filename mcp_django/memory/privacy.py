@@ -20,9 +20,11 @@ class Erased(NamedTuple):
 
 
 def owners_of(user: Any) -> models.QuerySet[Owner]:
-    """Those whose user this is: one for each issuer that vouches for them."""
-    own = models.Q(key_hash=Owner.hash(owner_of(user) or ""))
-    return Owner.objects.filter(models.Q(user=user.pk) | own).order_by("pk")
+    """Those whose user this is: one for each issuer that vouches for them. None for nobody."""
+    key = owner_of(user)
+    if key is None:
+        return Owner.objects.none()
+    return Owner.objects.filter(models.Q(user=user.pk) | models.Q(key_hash=Owner.hash(key))).order_by("pk")
 
 
 def owners_with_key(key: str) -> models.QuerySet[Owner]:

@@ -103,6 +103,9 @@ def messages_of(given: Iterable[Any]) -> list[dict[str, Any]]:
             raise ValidationError(f"Message {number} has no role: {', '.join(ROLES)}.")
         if not isinstance(kept.get("content"), str | list):
             raise ValidationError(f"Message {number} has no content: a text, or a list of content blocks.")
+        for key in ("id", "name", "time"):
+            if not isinstance(kept.get(key, ""), str):
+                raise ValidationError(f"The {key} of message {number} is no text.")
         messages.append(kept)
     plain: list[dict[str, Any]] = _plain(messages, "messages")
     return plain

@@ -144,7 +144,7 @@ class Stored(StoredRow):
             last = versions.order_by("-number").first()
             data = self.snapshot()
             before = {} if last is None else last.data
-            changes = [name for name in {**before, **data} if before.get(name) != data.get(name)]
+            changes = [name for name in {**data, **before} if before.get(name) != data.get(name)]
             if last is not None and not changes:
                 return None
             number = 1 if last is None else last.number + 1

@@ -201,7 +201,7 @@ class StoredMessage(StoredRow):
     prompt = models.ForeignKey(StoredPrompt, on_delete=models.CASCADE, related_name="messages")
     position = models.PositiveSmallIntegerField(_("position"), default=0, help_text=_("At 0 it comes last."))
     role = models.CharField(_("role"), max_length=16, choices=MessageRole, default=MessageRole.USER)
-    kind = models.CharField(_("what"), max_length=16, choices=MessageKind, default=MessageKind.TEXT)
+    kind = models.CharField(_("kind"), max_length=16, choices=MessageKind, default=MessageKind.TEXT)
     text = models.TextField(
         _("text"),
         blank=True,

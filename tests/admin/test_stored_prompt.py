@@ -264,6 +264,14 @@ def test_versions_that_differ_in_too_much_are_not_compared(browser: Client, monk
     assert "too many differences" in browser.get(url("version", row.pk, 2)).content.decode()
 
 
+def test_the_order_that_a_database_gives_fields_makes_no_difference() -> None:
+    data = stored("Hi\nthere").snapshot()
+    other = dict(reversed(data.items()))
+    other["messages"] = [dict(reversed(message.items())) for message in data["messages"]]
+    assert versions.compared(data, other) == []
+    assert versions.written(other)[0] == "name: greet"
+
+
 # Preview
 
 

@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import User
 
-from mcp_django.memory.options import get_settings
 from mcp_django.runtime.events import EventLog
 from tests.memory.people import Client, user_client
 
@@ -21,14 +20,15 @@ def bob(db: None) -> Client:
     return user_client(User.objects.create_user("bob"))
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def options(settings: Any) -> Callable[..., None]:
     """Sets options of the memory."""
 
     def change(**options: Any) -> None:
-        settings.MCP = {**settings.MCP, "MEMORY": {"SERVER": "memory", **options}}
-        get_settings()
+        servers: dict[str, Any] = {"default": {}, "memory": {}}
+        settings.MCP = {"AUTH": "none", "SERVERS": servers, "MEMORY": {"SERVER": "memory", **options}}
 
+    change()
     return change
 
 

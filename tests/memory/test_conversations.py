@@ -4,7 +4,10 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
+from django.core.exceptions import ValidationError
 
+from mcp_django.memory.conversations import Conversations
+from mcp_django.memory.facts import Facts
 from mcp_django.memory.models import Conversation
 from tests.memory.people import Client, said, user_client
 from tests.official_schema import validator
@@ -43,7 +46,7 @@ async def test_to_replace_twice_is_to_replace_once(ada: Client) -> None:
 async def test_to_append_leaves_out_what_is_there_under_the_same_id(ada: Client) -> None:
     one, two = ({"role": "user", "content": text, "id": text} for text in ("one", "two"))
     await ada.ok("save_conversation", id="trip", mode="append", messages=[one])
-    again = await ada.ok("save_conversation", id="trip", mode="append", messages=[one, two])
+    again = await ada.ok("save_conversation", id="trip", mode="append", messages=[one, two, two])
     assert (again["added"], again["message_count"]) == (1, 2)
     unnamed = await ada.ok("save_conversation", id="trip", mode="append", messages=said("one", "one"))
     assert (unnamed["added"], unnamed["message_count"]) == (2, 4)
@@ -132,6 +135,7 @@ async def test_to_delete_twice_is_no_error(ada: Client) -> None:
         ({"messages": [{"role": "king", "content": "x"}]}, "role"),
         ({"messages": [{"role": "user"}]}, "content"),
         ({"messages": [{"role": "user", "content": "x", "user_id": 7}]}, "user_id"),
+        ({"messages": [{"role": "user", "content": "x", "id": 7}]}, "id"),
         ({"messages": [], "user_id": 7}, "user_id"),
         ({"messages": [], "owner": "django|1"}, "owner"),
         ({"messages": [], "principal": {"owner": "django|1"}}, "principal"),
@@ -147,6 +151,38 @@ async def test_to_delete_twice_is_no_error(ada: Client) -> None:
 async def test_what_cannot_be_kept_is_refused_in_words(ada: Client, arguments: dict[str, Any], complaint: str) -> None:
     assert complaint in await ada.error("save_conversation", **arguments)
     assert not await Conversation.objects.aexists()
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"role": "user", "content": "x", "id": [1]},
+        {"role": "user", "content": None},
+        {"role": "king", "content": "x"},
+        {"role": "user", "content": "x", "other": 1},
+        {"role": "user", "content": [float("nan")]},
+        {"role": "user", "content": [object()]},
+    ],
+)
+def test_python_callers_are_told_as_well_what_is_no_message(db: None, message: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError):
+        Conversations("as|1").save([message])
+
+
+def test_reading_takes_one_statement_and_a_list_two(db: None, django_assert_num_queries: Any) -> None:
+    conversations, facts = Conversations("as|1"), Facts("as|1")
+    for number in range(3):
+        conversations.save(said(f"{number}"), id=f"c{number}", tags=["t"])
+        facts.save(f"Fact {number}", tags=["t"])
+    with django_assert_num_queries(1):
+        assert conversations.get("c1")
+    for page in (
+        lambda: conversations.page(query="1", tag="t"),
+        lambda: facts.page(tag="t"),
+        lambda: facts.search("fact"),
+    ):
+        with django_assert_num_queries(2):
+            assert all(row.tag_list == ["t"] for row in page().rows)
 
 
 async def test_a_cursor_is_good_for_its_own_list_only(ada: Client) -> None:

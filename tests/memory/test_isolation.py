@@ -4,10 +4,13 @@ else's are those for what is not there, word for word.
 
 import importlib.util
 from collections.abc import Callable
+from io import StringIO
 from typing import Any
 
 import pytest
+from asgiref.sync import async_to_sync
 from django.contrib.auth.models import AnonymousUser, Permission, User
+from django.core.management import call_command
 
 from mcp_django.auth.principal import ISSUER, Principal, local_principal
 from mcp_django.memory import mcp_tools
@@ -175,6 +178,16 @@ async def test_the_local_principal_has_the_memory_of_its_user() -> None:
     ada = await User.objects.acreate(username="ada")
     await keep(client_of(local_principal(ada)))
     assert (await user_client(ada).ok("get_user_facts"))["total"] == 1
+
+
+@pytest.mark.django_db
+def test_a_command_that_acts_as_the_user_has_the_memory_of_the_user() -> None:
+    ada = User.objects.create(username="ada")
+    out = StringIO()
+    arguments = ["save_user_fact", '{"text": "Likes tea.", "id": "tea"}', "--user", "ada", "--server", "memory"]
+    call_command("mcp_call", *arguments, stdout=out, stderr=StringIO())
+    assert "Likes tea." in out.getvalue()
+    assert async_to_sync(user_client(ada).ok)("get_user_facts")["facts"][0]["id"] == "tea"
 
 
 def register_again(monkeypatch: pytest.MonkeyPatch) -> None:

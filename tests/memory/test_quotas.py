@@ -25,9 +25,9 @@ async def test_rows_of_each_kind_are_limited(ada: Client, bob: Client, options: 
     options(CONVERSATIONS_PER_OWNER=2, FACTS_PER_OWNER=1)
     for number in range(2):
         await ada.ok("save_conversation", id=f"c{number}", messages=[])
-    assert "2 conversations are kept" in await ada.error("save_conversation", messages=[])
+    assert "No more than 2 conversations may be kept" in await ada.error("save_conversation", messages=[])
     await ada.ok("save_user_fact", text="One", id="one")
-    assert "1 facts are kept" in await ada.error("save_user_fact", text="Two")
+    assert "No more than 1 facts may be kept" in await ada.error("save_user_fact", text="Two")
     await ada.ok("save_conversation", id="c1", messages=said("more"))
     await ada.ok("save_user_fact", text="Two", id="one")
     await bob.ok("save_user_fact", text="Bob's")

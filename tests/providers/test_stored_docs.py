@@ -1,0 +1,50 @@
+"""What docs/topics/stored.md shows, done."""
+
+from typing import Any
+
+import pytest
+from django.test import override_settings
+
+from mcp_django import wiring
+from mcp_django.models import StoredPrompt, stored, stored_prompt, stored_resource
+from mcp_django.providers.stored import RENDERED
+from tests.test_repository import ROOT, python_blocks
+
+PAGE = ROOT / "docs" / "topics" / "stored.md"
+
+
+@pytest.mark.django_db
+def test_the_example_writes_a_prompt_and_versions() -> None:
+    block = next(block for block in python_blocks(PAGE) if "StoredPrompt" in block)
+    names: dict[str, Any] = {}
+    exec(compile(block, PAGE.name, "exec"), names)
+    row = StoredPrompt.objects.get()
+    assert (names["version"].note, names["version"].data) == ("Set up", row.snapshot())
+
+
+def test_the_example_switches_it_off() -> None:
+    block = next(block for block in python_blocks(PAGE) if "STORED" in block)
+    names: dict[str, Any] = {}
+    exec(compile(block, PAGE.name, "exec"), names)
+    with override_settings(MCP=names["MCP"]):
+        assert wiring.get_server().providers
+        assert not wiring.get_server("internal").providers
+
+
+@pytest.mark.parametrize(
+    ("what", "limit"),
+    [
+        ("A URI |", stored_resource.URI),
+        ("A description |", stored.DESCRIPTION),
+        ("Arguments of a prompt |", stored_prompt.ARGUMENTS),
+        ("with", stored_prompt.CHOICES),
+        ("Messages of a prompt |", stored_prompt.MESSAGES),
+        ("with", stored_prompt.TEXT),
+        ("embedded resources included |", RENDERED),
+        ("A resource's text |", stored_resource.TEXT),
+        ("A resource's file |", stored_resource.DATA // 1024**2),
+        ("Versions of a row |", stored.VERSIONS),
+    ],
+)
+def test_the_limits_are_those_of_the_page(what: str, limit: int) -> None:
+    assert f"{what} {limit:,}" in PAGE.read_text().replace(" 1048576", " 1,048,576")
