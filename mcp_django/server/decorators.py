@@ -26,6 +26,7 @@ from ..schema import (
     uri_parameters_of,
 )
 from .handlers import Atomic, Handler, source_of
+from .hooks import declared_hooks
 from .injection import injected_parameters, is_injected
 from .primitives import Completer, Permission, Primitive, Prompt, Resource, ResourceTemplate, Tool
 from .registry import METHODS, Registry, registry_for
@@ -52,6 +53,9 @@ class PrimitiveOptions(TypedDict, total=False):
     timeout: float | None
     atomic: bool | str | Sequence[str] | None
     metadata: Mapping[str, Any]
+    guards: Sequence[Callable[..., Any]]
+    interceptors: Sequence[Callable[..., Any]]
+    exception_handlers: Mapping[type[Exception], Callable[..., Any]]
 
 
 class ToolOptions(PrimitiveOptions, total=False):
@@ -60,9 +64,6 @@ class ToolOptions(PrimitiveOptions, total=False):
     annotations: ToolAnnotations | Mapping[str, Any]
     input_schema: dict[str, Any]
     output_schema: Any
-    guards: Sequence[Callable[..., Any]]
-    interceptors: Sequence[Callable[..., Any]]
-    exception_handlers: Mapping[type[Exception], Callable[..., Any]]
     single_use_state: bool
 
 
@@ -91,9 +92,6 @@ def build_tool(fn: Callable[..., Any], name: str | None = None, **options: Unpac
         parameters=parameters,
         output=output,
         annotations=ToolAnnotations.of(options.get("annotations")),
-        guards=tuple(options.get("guards", ())),
-        interceptors=tuple(options.get("interceptors", ())),
-        exception_handlers=dict(options.get("exception_handlers", {})),
         single_use_state=bool(options.get("single_use_state", False)),
     )
 
@@ -310,6 +308,7 @@ def _common(fn: Callable[..., Any], options: PrimitiveOptions, kind: type[Primit
     common: dict[str, Any] = {key: given[key] for key in ("title", "permission") if key in given}
     common["timeout"] = timeout_of(fn, given.get("timeout"))
     common |= {key: tuple(given.get(key, ())) for key in ("icons", "tags", "scopes")}
+    common |= declared_hooks(given, source_of(fn))
     return common | {key: dict(given.get(key, {})) for key in ("meta", "metadata")}
 
 

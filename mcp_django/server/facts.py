@@ -1,6 +1,7 @@
 """What a handler can read of its call: who asks, by what request, of which server, with what client."""
 
 import asyncio
+import copy
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
 
@@ -18,12 +19,17 @@ if TYPE_CHECKING:
 class Facts:
     """The part of a Context that only looks."""
 
-    __slots__ = ("_call", "_loop", "_primitive", "_state")
+    __slots__ = ("_arguments", "_call", "_loop", "_primitive", "_state")
 
     def __init__(self, call: Call, primitive: "Primitive | None") -> None:
         self._call, self._primitive = call, primitive
         self._loop = asyncio.get_running_loop()
         self._state: dict[str, Any] | None = None
+        self._arguments: Mapping[str, Any] | None = None
+
+    def stand_for(self, tool: "Tool", arguments: Mapping[str, Any]) -> None:
+        """From here on it is this tool that runs, though the client called something else that stands for it."""
+        self._primitive, self._arguments = tool, arguments
 
     @property
     def principal(self) -> Principal:
@@ -85,6 +91,12 @@ class Facts:
     def call_id(self) -> jsonrpc.Id | None:
         """The request's id, as the client chose it."""
         return self._call.id
+
+    @property
+    def arguments(self) -> Mapping[str, Any]:
+        """The arguments of the tool or prompt as the client gave them, for guards and interceptors; a copy."""
+        given = self._call.params.get("arguments") if self._arguments is None else self._arguments
+        return copy.deepcopy(given or {})
 
     @property
     def metadata(self) -> Mapping[str, Any]:

@@ -28,8 +28,8 @@ from .background import Job
 from .call import Call
 from .context import Context
 from .dependencies import Dependencies
-from .execution import run
 from .handlers import Handler
+from .hooks import admit, guarded
 from .outcome import Fate, Outcome
 from .ports import ALLOW, HIDDEN, Overloaded
 from .primitives import Primitive, Resource, ResourceTemplate, Tool
@@ -88,8 +88,7 @@ async def call_tool(call: Call, tool: Tool, arguments: dict[str, Any]) -> dict[s
 
 
 def _begin(call: Call, tool: Tool, values: dict[str, Any]) -> Callable[[Context], Awaitable[Any]]:
-    start = _guarded if tool.is_guarded else _handled
-    return lambda context: start(call, tool, values, context)
+    return lambda context: _run(call, tool, tool.handler, values, context)
 
 
 async def call_within(call: Call, tool: Tool, arguments: dict[str, Any], conversation: Conversation) -> dict[str, Any]:
@@ -124,13 +123,13 @@ async def pass_on(context: Context, tool: Tool, arguments: dict[str, Any]) -> An
     """The value of `tool`, which the tool that runs stands for: as if the client had called it, with its permission,
     checks, guards, timeout and transactions. The conversation, and what the client called, stay the same.
 
-    Raises what the tool raises, ArgumentError, InsufficientScope, and ToolError where the caller may not use it.
+    Raises what the tool raises, ArgumentError, InsufficientScope, and InvalidParams where the caller may not use it.
     """
     call = context._call
     await permit(call, tool, InvalidParams(f"Unknown tool: {tool.name}"))
     tool.parameters.check(arguments)
     values = tool.parameters.convert(arguments)
-    context._primitive = tool
+    context.stand_for(tool, arguments)
     value = await _timed(call, tool, _begin(call, tool, values)(context))
     return value if tool.output is None or type(value) is ToolResult else tool.output.structured(value)
 
@@ -144,7 +143,7 @@ async def run_primitive(
     runs = handler or primitive.handler
     context = Context(call, primitive, call.era.resume(call))
     try:
-        return await _suspendable(call, primitive, context, lambda c: run_handler(call, runs, values, c))
+        return await _suspendable(call, primitive, context, lambda c: _run(call, primitive, runs, values, c))
     except URLElicitationRequired as problem:
         if _knows_url_errors(call):
             raise
@@ -238,7 +237,7 @@ async def is_there(call: Call, primitive: Resource | ResourceTemplate, values: d
     lease = call.server.executor.enter()
     try:
         async with asyncio.timeout(_limit(call, primitive)):
-            return await run_handler(call, primitive.handler, dict(values), Context(call, primitive)) is not None
+            return await _run(call, primitive, primitive.handler, dict(values), Context(call, primitive)) is not None
     except Overloaded:
         raise
     except Exception as problem:
@@ -302,8 +301,14 @@ def report(server: "Server", what: str, problem: BaseException, fate: Fate | Non
     return f"Internal error (reference {reference})"
 
 
-async def _handled(call: Call, tool: Tool, values: dict[str, Any], context: Context) -> Any:
-    return await run_handler(call, tool.handler, values, context)
+async def _run(call: Call, primitive: Primitive, handler: Handler, values: dict[str, Any], context: Context) -> Any:
+    """Run a handler with what stands around it: all of it around the primitive's own, the guards before completions."""
+    if not primitive.is_guarded:
+        return await run_handler(call, handler, values, context)
+    if handler is primitive.handler:
+        return await guarded(primitive, context, lambda: run_handler(call, handler, dict(values), context))
+    await admit(primitive, context)
+    return await run_handler(call, handler, values, context)
 
 
 async def _suspendable(
@@ -355,35 +360,3 @@ async def _timed(call: Call, primitive: Primitive, work: Awaitable[Any]) -> Any:
         call.cancelled = True
         call.fate.failed(Outcome.TIMEOUT)
         raise TimedOut(f"The {primitive.kind} took longer than {limit:g} seconds and was stopped") from None
-
-
-async def _guarded(call: Call, tool: Tool, values: dict[str, Any], context: Context) -> Any:
-    """Guards, then interceptors around the handler; exception handlers see what comes out."""
-    executor = call.server.executor
-
-    async def innermost() -> Any:
-        return await run_handler(call, tool.handler, values, context)
-
-    proceed: Callable[[], Awaitable[Any]] = innermost
-    for interceptor in reversed(tool.interceptors):
-        proceed = _around(interceptor, context, proceed)
-    try:
-        for guard in tool.guards:
-            if await run(guard, executor, context) is False:
-                raise ToolError(f"The tool {tool.name!r} may not be used here")
-        return await proceed()
-    except Exception as problem:
-        for kind in type(problem).__mro__:
-            handle = tool.exception_handlers.get(kind)
-            if handle is not None:
-                return await run(handle, executor, problem, context)
-        raise
-
-
-def _around(
-    interceptor: Callable[..., Any], context: Context, inner: Callable[[], Awaitable[Any]]
-) -> Callable[[], Awaitable[Any]]:
-    async def proceed() -> Any:
-        return await interceptor(context, inner)
-
-    return proceed

@@ -42,6 +42,12 @@ class Primitive(ABC):
     """Seconds it may run; None for the server's default."""
     metadata: Mapping[str, Any] = field(default_factory=dict)
     """For guards, interceptors and handlers; never on the wire."""
+    guards: Sequence[Callable[..., Any]] = ()
+    """Functions of the Context that are asked first; False stops the call."""
+    interceptors: Sequence[Callable[..., Any]] = ()
+    """Functions of the Context and of what runs inside them, the outermost first."""
+    exception_handlers: Mapping[type[Exception], Callable[..., Any]] = field(default_factory=dict)
+    """Functions of an exception and the Context, whose value is the result."""
     handler: Handler
     source: str = ""
     """Where it was declared, for messages about it."""
@@ -50,6 +56,11 @@ class Primitive(ABC):
     def key(self) -> str:
         """What makes it unique among its kind, and what lists are ordered by."""
         return self.name
+
+    @property
+    def is_guarded(self) -> bool:
+        """Does anything stand around the handler?"""
+        return bool(self.guards or self.interceptors or self.exception_handlers)
 
     @cached_property
     def wire(self) -> dict[str, Any]:
@@ -120,16 +131,8 @@ class Tool(Primitive):
     output: ToolOutput | None = None
     """Its structured result; None when it returns content only."""
     annotations: ToolAnnotations | None = None
-    guards: Sequence[Callable[..., Any]] = ()
-    interceptors: Sequence[Callable[..., Any]] = ()
-    exception_handlers: Mapping[type[Exception], Callable[..., Any]] = field(default_factory=dict)
     single_use_state: bool = False
     """May each `requestState` of its questions be brought back only once?"""
-
-    @property
-    def is_guarded(self) -> bool:
-        """Does anything stand around the handler?"""
-        return bool(self.guards or self.interceptors or self.exception_handlers)
 
     @cached_property
     def is_direct(self) -> bool:

@@ -23,7 +23,8 @@ from typing import Any, ClassVar, TypeVar, overload
 from ..schema import DeclarationError
 from .decorators import atomic_of, declarations_of, timeout_of
 from .handlers import source_of
-from .primitives import Completer, Permission, Primitive, Tool
+from .hooks import declared_hooks
+from .primitives import Completer, Permission, Primitive
 from .registry import METHODS, Problem, Registry, registry_for
 
 C = TypeVar("C", bound="type[Toolset]")
@@ -88,10 +89,13 @@ class Toolset:
         item.tags = tuple(dict.fromkeys((*self.tags, *item.tags)))
         item.metadata = {**self.metadata, **item.metadata}
         item.timeout = timeout_of(type(self), self.timeout) if item.timeout is None else item.timeout
-        if isinstance(item, Tool):
-            item.guards = (*self.guards, *item.guards)
-            item.interceptors = (*self.interceptors, *item.interceptors)
-            item.exception_handlers = {**self.exception_handlers, **item.exception_handlers}
+        hooks = declared_hooks(
+            {name: getattr(self, name) for name in ("guards", "interceptors", "exception_handlers")},
+            source_of(type(self)),
+        )
+        item.guards = (*hooks["guards"], *item.guards)
+        item.interceptors = (*hooks["interceptors"], *item.interceptors)
+        item.exception_handlers = {**hooks["exception_handlers"], **item.exception_handlers}
         return item
 
     def _permission(self) -> Permission | None:

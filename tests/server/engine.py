@@ -15,6 +15,7 @@ from mcp_django.auth.policy import Policy
 from mcp_django.auth.principal import Principal, local_principal
 from mcp_django.exceptions import translate
 from mcp_django.protocol import jsonrpc, meta
+from mcp_django.protocol.headers import Headers
 from mcp_django.protocol.revisions import REVISIONS, Era
 from mcp_django.runtime.executor import LaneExecutor
 from mcp_django.runtime.seal import Seal
@@ -134,6 +135,7 @@ class Peer:
     answer: Answer | None = None
     log_level: str | None = None
     kwargs: Mapping[str, Any] | None = None
+    headers: Mapping[str, str] | None = None
 
     def __post_init__(self) -> None:
         self.pipeline = Pipeline(self.server)
@@ -211,7 +213,10 @@ class Peer:
         return result
 
     def _handle(self, message: dict[str, Any], outbox: Outbox) -> Any:
+        pairs = None if self.headers is None else [(k.lower().encode(), v.encode()) for k, v in self.headers.items()]
+        headers = None if pairs is None else Headers(pairs)
         connection = Connection(self.principal, session=self.session, kwargs=self.kwargs)
+        connection.headers = headers
         era = self.pipeline.eras[REVISIONS[self.version].era]
         return self.pipeline.handle(era, jsonrpc.loads(jsonrpc.dumps(message)), connection, outbox)
 
