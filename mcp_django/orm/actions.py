@@ -19,7 +19,7 @@ from ..schema import DeclarationError, describe, output_of, parameters_of
 from ..server.context import Context
 from ..server.execution import is_async
 from ..server.handlers import source_of
-from ..server.injection import is_injected
+from ..server.injection import injection, is_injected
 from ..server.ports import Principal
 from ..server.primitives import Tool
 from .schema import Schema, object_schema
@@ -146,11 +146,10 @@ def _compile(toolset: "ModelToolset", name: str, fn: Callable[..., Any], options
     if len(rows) > 1:
         raise DeclarationError(f"{where}: an action takes queryset or obj, not both")
     parameters = parameters_of(fn, is_injected=is_injected, skip=rows)
-    injected = {}
-    for parameter, kind in parameters.injected.items():
-        if not (isinstance(kind, type) and issubclass(kind, Context | Principal)):
+    injected = {parameter: injection(annotation) for parameter, annotation in parameters.injected.items()}
+    for parameter, kind in injected.items():
+        if kind not in (Context, Principal):
             raise DeclarationError(f"{where}: an action is given Context and Principal; {parameter!r} asks for more")
-        injected[parameter] = kind
     for own in _OWN:
         if own in parameters.schema["properties"]:
             raise DeclarationError(f"{where}: the parameter {own!r} is the tool's own; choose another name")

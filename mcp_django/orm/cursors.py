@@ -1,8 +1,9 @@
 """Pages of a list: the order made total, and cursors that say after which row to go on (keyset pagination).
 
-A cursor holds the values that the last row was ordered by, sealed for one server, tool, caller, order and set of
-filters: it cannot be read, changed, or used for another question. Rows that are added or deleted meanwhile make no
-other row come twice or never. Null counts as greater than every value, as PostgreSQL orders it.
+A cursor holds the values that the last row was ordered by, all of them of fields that the caller may see. It is signed
+for one server, toolset, caller, order and set of filters: it cannot be changed, or used for another question. Rows that
+are added or deleted meanwhile make no other row come twice or never. Null counts as greater than every value, as
+PostgreSQL orders it.
 """
 
 import hashlib
@@ -11,16 +12,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from django.core.signing import BadSignature, Signer
 from django.db.models import F, OrderBy, Q, QuerySet
 
 from ..protocol.errors import ToolError
-from ..server.ports import StateTooLarge
 from .exposure import ExposedField, Purpose
 from .fields import TEXT
 from .scope import Scope
 
-TTL = 24 * 3600.0
-"""Seconds for which a cursor can be used."""
+LONGEST = 16_384
+"""Characters of a cursor."""
 _TOO_LARGE = "there is no next page in this order, whose values are too large for a cursor; order by another field"
 
 
@@ -91,7 +92,12 @@ class Order:
                 found.append(equal & beyond)
             path = self._path(key)
             equal &= Q(**{f"{path}__isnull": True}) if value is None else Q(**{path: value})
-        return Q(*found, _connector=Q.OR)
+        first, value = self.keys[0], values[0]
+        after = Q(*found, _connector=Q.OR)
+        if len(found) > 1 and value is not None and not first.item.nullable:
+            # Said once more for the database's index.
+            after &= Q(**{f"{self._path(first)}__{'lte' if first.descending else 'gte'}": value})
+        return after
 
     def _beyond(self, key: Key, value: Any) -> Q | None:
         """That a key comes after a value; None when nothing does."""
@@ -103,33 +109,33 @@ class Order:
         greater = Q(**{f"{path}__gt": value})
         return greater | Q(**{f"{path}__isnull": True}) if key.item.nullable else greater
 
-    def seal(self, question: bytes, values: Sequence[Any]) -> str:
+    def sign(self, question: bytes, values: Sequence[Any]) -> str:
         """The cursor after a row with these values of `columns`. Raises ToolError when they are too large."""
         shown = [key.item.codec.shown(value) for key, value in zip(self.keys, values, strict=True) if key.item.codec]
         if any(type(value) is str and len(value) > TEXT for value in shown):
             raise ToolError(_TOO_LARGE)
-        try:
-            sealer = self._scope.ctx.server.cursor_sealer
-            return sealer.seal({"after": shown}, self._binding(question), ttl=TTL)
-        except StateTooLarge:
-            raise ToolError(_TOO_LARGE) from None
+        return self._signer(question).sign_object(shown)
 
-    def open(self, question: bytes, cursor: str) -> list[Any]:
-        """The values in a cursor. Raises InvalidParams for one that was not made for this question."""
-        sealer = self._scope.ctx.server.cursor_sealer
-        payload = sealer.open(cursor, self._binding(question))
+    def read(self, question: bytes, cursor: str) -> list[Any]:
+        """The values in a cursor. Raises ToolError for one that was not made for this question."""
         try:
+            if len(cursor) > LONGEST:
+                raise ValueError
+            values = self._signer(question).unsign_object(cursor)
             return [
                 None if value is None or key.item.codec is None else key.item.codec.decode(value)
-                for key, value in zip(self.keys, payload["after"], strict=True)
+                for key, value in zip(self.keys, values, strict=True)
             ]
-        except ValueError:  # the field has changed since
-            raise sealer.refused() from None
+        except (BadSignature, ValueError):  # foreign, invented, or of a field that has changed since
+            raise ToolError(
+                "cursor: this is none for these filters, this search and this order; begin again without a cursor"
+            ) from None
 
-    def _binding(self, question: bytes) -> bytes:
+    def _signer(self, question: bytes) -> Signer:
         ctx = self._scope.ctx
-        parts = ("orm", ctx.server.alias, self._scope.toolset.prefix, ctx.principal.key, self.name)
-        return b"\0".join([*(part.encode() for part in parts), question])
+        parts = ("mcp_django.orm", ctx.server.alias, self._scope.toolset.prefix, ctx.principal.key, self.name)
+        binding = hashlib.blake2b("\0".join(parts).encode() + question, digest_size=16)
+        return Signer(salt=binding.hexdigest())
 
 
 def default_order(scope: Scope) -> list[str]:

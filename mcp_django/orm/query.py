@@ -10,7 +10,8 @@ from django.utils.text import smart_split, unescape_string_literal
 from ..protocol.errors import ToolError
 from .caps import CONDITIONS, DEPTH, VALUES, WORDS
 from .exposure import ExposedField, Purpose
-from .fields import LOOKUPS, as_boolean, as_date, as_integer, as_text
+from .fields import LOOKUPS, as_boolean, as_integer, as_text
+from .moments import as_date
 from .scope import Scope
 
 _BRANCHES = ("and", "or", "not")

@@ -12,6 +12,7 @@ from django.db.models import F, QuerySet
 from ..protocol.errors import ToolError
 from .caps import RELATED
 from .exposure import ExposedField
+from .fields import Codec
 from .scope import Scope
 
 if TYPE_CHECKING:
@@ -125,7 +126,7 @@ def _masked(scope: Scope, item: ExposedField, path: str) -> Any:
 def _compile(pk: ExposedField, wanted: Iterable[ExposedField], labelled: Sequence[bool]) -> Plan:
     columns, keys, steps = [(pk, pk.source)], ["pk"], []
     if pk.codec is not None and pk.codec.encode is not None:
-        steps.append(_encoding("pk", pk.codec.encode))
+        steps.append(_encoding("pk", pk.codec))
     many, computed, relations = [], [], []
     for item, with_label in zip(wanted, labelled, strict=True):
         if item.computed is not None:
@@ -138,7 +139,7 @@ def _compile(pk: ExposedField, wanted: Iterable[ExposedField], labelled: Sequenc
             if item.is_relation and item.target is not None:
                 relations.append((item, with_label))
             elif item.codec is not None and item.codec.encode is not None:
-                steps.append(_encoding(item.name, item.codec.encode))
+                steps.append(_encoding(item.name, item.codec))
     for item, with_label in relations:
         place = None
         if with_label and item.label is not None:
@@ -148,8 +149,12 @@ def _compile(pk: ExposedField, wanted: Iterable[ExposedField], labelled: Sequenc
     return Plan(tuple(columns), tuple(keys), tuple(steps), tuple(many), tuple(computed))
 
 
-def _encoding(key: str, encode: Callable[[Any], Any]) -> Step:
+def _encoding(key: str, codec: Codec) -> Step:
+    encode, encoder = codec.encode, codec.encoder
+    make: Any = (lambda: encode) if encoder is None else encoder
+
     def step(rows: list[Row], values: Sequence[Sequence[Any]]) -> None:
+        encode = make()
         for row in rows:
             value = row[key]
             if value is not None:

@@ -70,9 +70,9 @@ class PrincipalAuthentication(BaseAuthentication):  # type: ignore[misc]
             return None
         principal = request.META[PRINCIPAL]
         user = principal.user
-        if user is None or user.is_anonymous:
+        if user is None or getattr(user, "is_anonymous", False):
             return None if principal.is_local else (AnonymousUser(), Delegation(principal))
-        if not user.is_active:
+        if not getattr(user, "is_active", True):
             raise exceptions.AuthenticationFailed(_("User inactive or deleted."))
         return fresh(user), Delegation(principal)
 

@@ -30,7 +30,8 @@ def _lines(data: Any, path: str) -> Iterator[str]:
     if isinstance(data, Mapping):
         for key, value in data.items():
             own = key == api_settings.NON_FIELD_ERRORS_KEY or (key == "detail" and not path)
-            yield from _lines(value, path if own else f"{path}.{key}" if path else str(key))
+            inner = f"{path}[{key}]" if isinstance(key, int) else f"{path}.{key}" if path else str(key)
+            yield from _lines(value, path if own else inner)
     elif isinstance(data, list | tuple) and any(isinstance(item, Mapping | list | tuple) for item in data):
         for number, item in enumerate(data):
             yield from _lines(item, f"{path}[{number}]")

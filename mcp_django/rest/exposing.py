@@ -13,7 +13,9 @@ from ..server.handlers import Handler
 from ..server.primitives import Permission, Tool
 from ..server.registry import Registry, registry_for
 from ..server.server import Server
+from ..server.toolset import both
 from .actions import Action, Subject, actions_of, default_prefix, select, view_name
+from .checks import EXPOSED
 from .planning import UNSAID, Wishes
 from .tools import Arguments, Exposed, ViewTool
 
@@ -37,6 +39,7 @@ class ExposeOptions(TypedDict, total=False):
     version: str
     host: str
     decorated: bool
+    hide_denied: bool
     permission: Permission | Mapping[str, Permission]
     scopes: Sequence[str] | Mapping[str, Sequence[str]]
     icons: Sequence[Icon]
@@ -77,7 +80,8 @@ def expose(view: Any = None, *, server: str | Server = "default", **options: Unp
     values, or functions of the Context. `version` is the API version of all calls, `host` the host that links point
     to. `decorated` accepts that decorators around the routed view do not run for calls.
 
-    `permission` and `scopes` are asked for before the view's own permissions, and may be given by action; the rest is
+    `permission` and `scopes` are asked for before the view's own permissions, and may be given by action.
+    `hide_denied` hides a tool from those whom the view's permission classes refuse before they see a row. The rest is
     as for `@tool`.
     """
 
@@ -126,7 +130,7 @@ def _check(subject: Subject, options: ExposeOptions) -> None:
         near = difflib.get_close_matches(name, known, n=1)
         hint = f"; did you mean {near[0]!r}?" if near else ""
         raise DeclarationError(f"{subject.name}: there is no option {name!r}{hint}")
-    size = options.get("page_size", 1)
+    size: Any = options.get("page_size", 1)
     if not isinstance(size, int) or isinstance(size, bool) or size < 1:
         raise DeclarationError(f"{subject.name}: page_size={size!r} is no number of rows")
 
@@ -145,6 +149,7 @@ def _maker(subject: Subject, action: Action, chosen: Sequence[Action], options: 
 
 def _tool(subject: Subject, action: Action, chosen: Sequence[Action], options: ExposeOptions) -> Tool:
     exposed = Exposed(subject, action, _wishes(action, options), kwargs=options.get("kwargs"), host=options.get("host"))
+    EXPOSED.add(exposed)
     described = _of(action, options.get("descriptions"), None)
 
     def handle(context: Context, arguments: dict[str, Any]) -> Any:
@@ -156,6 +161,8 @@ def _tool(subject: Subject, action: Action, chosen: Sequence[Action], options: E
         wanted = _of(action, wanted, None) if isinstance(wanted, Mapping) else wanted
         if wanted is not None:
             given[name] = wanted
+    if options.get("hide_denied"):
+        given["permission"] = both(given.get("permission"), exposed.admits)
     tool = build_tool(
         _nothing,
         _of(action, options.get("names"), None) or _name(subject, action, chosen, options),
@@ -212,7 +219,8 @@ def _description(subject: Subject, action: Action) -> str:
     model = subject.model
     one = str(model._meta.verbose_name) if model is not None else view_name(subject).replace("_", " ")
     many = str(model._meta.verbose_name_plural) if model is not None else f"{one} rows"
-    return {
+    about = _paragraphs(str(vars(subject.cls).get("__doc__") or "")).partition("\n\n")[0]
+    said = {
         "list": f"List {many}.",
         "create": f"Create a {one}.",
         "retrieve": f"Get one {one}.",
@@ -220,6 +228,7 @@ def _description(subject: Subject, action: Action) -> str:
         "partial_update": f"Change a {one}: fields left out stay as they are.",
         "destroy": f"Delete a {one}.",
     }.get(action.key, f"{action.key.replace('_', ' ').capitalize()}: {one}.")
+    return f"{said} {about}" if about else said
 
 
 def _paragraphs(text: str) -> str:

@@ -112,7 +112,9 @@ def _returned(field: Any, nested: Callable[[Any], Schema]) -> Schema:
         return {"type": "array"}
     if isinstance(field, serializers.ChoiceField):
         # A row may hold what is no choice any more, and comes back as it is.
-        return {"description": text} if (text := _labels(field)) else {}
+        kinds = {type(value) for value in field.choices}
+        schema: Schema = {"type": "string"} if kinds == {str} else {"type": "integer"} if kinds == {int} else {}
+        return {**schema, "description": text} if (text := _labels(field)) else schema
     if isinstance(field, serializers.DecimalField):
         as_text = getattr(field, "coerce_to_string", api_settings.COERCE_DECIMAL_TO_STRING) or field.localize
         return {"type": "string" if as_text else "number"}
@@ -165,7 +167,8 @@ def _relation(field: Any) -> Schema:
         column = _column(model, field.slug_field.replace("__", "."))
         return {**({} if column is None else column_schema(column)), "description": f"{field.slug_field}: {name}"}
     if isinstance(field, serializers.HyperlinkedRelatedField):
-        return {"type": "string", "format": "uri", "description": f"Address of the {name}"}
+        address: Schema = {"type": "string", "format": "uri"}
+        return {**address, "description": f"Address of the {name}"} if name else address
     return {"type": "string"} if isinstance(field, serializers.StringRelatedField) else {}
 
 
@@ -266,7 +269,7 @@ def _told(field: Any, schema: Schema, *, default: bool = True) -> Schema:
 
 
 def _may_be_null(field: Any) -> bool:
-    if isinstance(field, serializers.SerializerMethodField):
+    if isinstance(field, serializers.SerializerMethodField | serializers.ReadOnlyField):
         return False  # its annotation says it
     if isinstance(field, serializers.ManyRelatedField):
         return False

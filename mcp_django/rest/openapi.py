@@ -18,10 +18,11 @@ try:
     from drf_spectacular.drainage import GENERATOR_STATS
     from drf_spectacular.openapi import AutoSchema
     from drf_spectacular.plumbing import ComponentRegistry
-except ImportError:
-    AutoSchema = None
 
-_KIND: Any = AutoSchema
+    KINDS: tuple[type[Any], ...] = (AutoSchema,)
+except ImportError:
+    KINDS = ()
+
 logger = logging.getLogger("mcp_django.rest")
 DEPTH = 12
 """Schemas inside each other that are described; deeper ones are anything."""
@@ -61,7 +62,7 @@ def operation_of(view: Any, path: str, method: str) -> Operation | None:
 
     `path` is as OpenAPI writes it: "/books/{id}/". The view is set up as for a request.
     """
-    if _KIND is None or not isinstance(view.schema, _KIND):
+    if not isinstance(view.schema, KINDS):
         return None
     schema = copy.copy(view.schema)  # the view's own keeps what it works on
     schema.view = view

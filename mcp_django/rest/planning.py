@@ -1,15 +1,16 @@
 """Plans, made: what a view, its serializers, its filters and its route say, put together."""
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from django.core.exceptions import ImproperlyConfigured
 from rest_framework import serializers
 from rest_framework.request import Request
 
 from .actions import Action, Subject
-from .bodies import BodyWriter
+from .bodies import JSON, BodyWriter
 from .fields import FILE, Schema, column_schema
 from .openapi import Operation, operation_of
 from .pages import page_answer, page_size_parameter
@@ -20,6 +21,8 @@ from .serializers import answer_of, body_of
 from .versions import version_of
 from .views import actions_of_view, initkwargs_of, make_callback, pretend
 
+logger = logging.getLogger("mcp_django.rest")
+T = TypeVar("T")
 UNSAID: Any = object()
 
 
@@ -49,12 +52,17 @@ def make_plan(subject: Subject, action: Action, wishes: Wishes) -> Plan:
     view, request = pretend(subject, action, actions, initkwargs)
     operation = operation_of(view, _openapi_path(route, subject, action), action.method)
     serializer = _serializer(view, action)
-    body = _body(view, action, serializer, operation, wishes)
+    parsers = _read(view, "parsers", view.get_parsers, [parser() for parser in view.parser_classes])
+    anything: Schema | None = {}
+    body = _read(view, "input", lambda: _body(parsers, action, serializer, operation, wishes), anything)
     version = version_of(view, wishes.version)
     path = _path(subject, action, route, wishes, version.param if version.place == "path" else "")
     schemas = {argument: _path_schema(view, name, route, subject) for argument, name in path.items()}
-    query = _query(view, request, action, operation, wishes)
-    query = {name: one for name, one in query.items() if name != version.param or not version.place}
+    nothing: dict[str, Parameter] = {}
+    query = _read(view, "filters", lambda: _query(view, request, action, operation), nothing)
+    query |= {name: Parameter(name, dict(schema)) for name, schema in wishes.parameters.items()}
+    own = {*path, *([version.param] if version.place else [])}
+    query = {name: one for name, one in query.items() if name not in own}
     taken = {*path, *query, *([version.param] if version.is_asked else [])}
     return Plan(
         subject=subject,
@@ -67,9 +75,9 @@ def make_plan(subject: Subject, action: Action, wishes: Wishes) -> Plan:
         version=version,
         body=body,
         is_flat=_is_flat(body, taken),
-        writer=BodyWriter(view.get_parsers(), _fields(serializer)),
-        media_types=media_types_of(view.get_renderers()),
-        answer=_answer(view, action, serializer, operation, wishes),
+        writer=BodyWriter(parsers, _fields(serializer)),
+        media_types=_read(view, "renderers", lambda: media_types_of(view.get_renderers()), (JSON,)),
+        answer=_read(view, "output", lambda: _answer(view, action, serializer, operation, wishes), None),
         description=operation.description if operation is not None else "",
         defaults=_defaults(view, action, wishes),
     )
@@ -124,17 +132,21 @@ def _path_schema(view: Any, name: str, route: Route | None, subject: Subject) ->
     return known or {"type": "string"}
 
 
-def _query(
-    view: Any, request: Request, action: Action, operation: Operation | None, wishes: Wishes
-) -> dict[str, Parameter]:
-    found: dict[str, Parameter] = {}
+def _read(view: Any, what: str, read: Callable[[], T], otherwise: T) -> T:
+    """What a view says of itself outside a request. One that only knows in the middle of one is served without it."""
+    try:
+        return read()
+    except Exception:
+        logger.warning("%s does not tell its %s outside a request", type(view).__qualname__, what, exc_info=True)
+        return otherwise
+
+
+def _query(view: Any, request: Request, action: Action, operation: Operation | None) -> dict[str, Parameter]:
     if operation is not None:
-        found = dict(operation.query)
-    elif action.is_reading and (action.key == "list" or (action.is_extra and action.detail is False)):
-        found = parameters_of(view, request)
-    for name, schema in wishes.parameters.items():
-        found[name] = Parameter(name, dict(schema))
-    return found
+        return dict(operation.query)
+    if action.is_reading and (action.key == "list" or (action.is_extra and action.detail is False)):
+        return parameters_of(view, request)
+    return {}
 
 
 def _serializer(view: Any, action: Action) -> Any:
@@ -165,7 +177,9 @@ def _has_own(view: Any, action: Action) -> bool:
         view.action = action.name
 
 
-def _body(view: Any, action: Action, serializer: Any, operation: Operation | None, wishes: Wishes) -> Schema | None:
+def _body(
+    parsers: list[Any], action: Action, serializer: Any, operation: Operation | None, wishes: Wishes
+) -> Schema | None:
     if wishes.input is not UNSAID:
         return _told(wishes.input, body_of)
     if action.method not in ("post", "put", "patch"):
@@ -174,8 +188,7 @@ def _body(view: Any, action: Action, serializer: Any, operation: Operation | Non
         return operation.body
     if serializer is not None:
         return body_of(serializer)
-    writer = BodyWriter(view.get_parsers(), {})
-    if writer.is_file:
+    if BodyWriter(parsers, {}).is_file:
         return {"type": "object", "properties": {"file": dict(FILE)}, "required": ["file"]}
     return {}
 
@@ -187,7 +200,8 @@ def _answer(view: Any, action: Action, serializer: Any, operation: Operation | N
         return operation.answer
     if serializer is None or not action.is_stock or action.method == "delete":
         return None
-    one = answer_of(serializer)
+    is_many = isinstance(serializer, serializers.ListSerializer) and action.key == "list"
+    one = answer_of(serializer.child if is_many else serializer)
     return page_answer(view, one, wishes.page_size) if action.key == "list" else one or None
 
 

@@ -16,7 +16,7 @@ from .actions import Action, Subject
 from .bodies import Body, BodyWriter, is_json, uploads
 from .fields import FILE, Schema
 from .query import Parameter
-from .routes import Route, namespaces
+from .routes import Route, namespaces, path_text
 from .versions import Version
 
 BODY = "body"
@@ -138,17 +138,18 @@ class Plan:
         if self.version.place == "namespace" and version is not None:
             route = namespaces(self.subject, self.action).get(version, route)
         if route is None:
-            return self._made_up(kwargs), {name: str(value) for name, value in kwargs.items()}, None
+            kwargs = {name: path_text(value) for name, value in kwargs.items()}
+            return self._made_up(kwargs), kwargs, None
         path, match = route.match(kwargs)
         return path, match.kwargs, _checked(match)
 
     def _version(self, arguments: Mapping[str, Any]) -> str | None:
         return self.version.chosen(arguments.get(self.version.param)) if self.version.place else None
 
-    def _made_up(self, kwargs: Mapping[str, Any]) -> str:
+    def _made_up(self, kwargs: Mapping[str, str]) -> str:
         """A path for a view that has no route: links in its answers lead nowhere, as the view itself does."""
-        parts = [self.subject.cls.__name__.lower(), *(str(value) for value in kwargs.values())]
-        if any("/" in part for part in parts):
+        parts = [self.subject.cls.__name__.lower(), *kwargs.values()]
+        if any("/" in part or not part for part in parts):
             raise Http404("Not found.")
         return f"/{'/'.join(parts)}/"
 

@@ -102,7 +102,8 @@ def _orderings(backend: Any, view: Any, request: Request) -> list[str]:
 def _filterset(filterset: Any) -> Iterator[Parameter]:
     for name, declared in {} if filterset is None else filterset.base_filters.items():
         field = declared.field
-        label = str(declared.extra.get("help_text") or declared.extra.get("label") or declared.label or "")
+        is_joined = hasattr(declared, "base_field_class")
+        label = str((not is_joined and declared.extra.get("help_text")) or declared.label or "")
         told = {"description": label} if label and label != "[invalid name]" else {}
         required = bool(declared.extra.get("required"))
         suffixes = getattr(field.widget, "suffixes", None)
@@ -110,7 +111,7 @@ def _filterset(filterset: Any) -> Iterator[Parameter]:
             # A range, or a value with its lookup: one parameter for each of its fields.
             for suffix, part in zip(suffixes, field.fields, strict=False):
                 yield Parameter(f"{name}_{suffix}" if suffix else name, {**_form_field(part), **told}, False)
-        elif hasattr(field, "base_field_class"):
+        elif is_joined:
             items = {key: value for key, value in _form_field(field).items() if key == "enum"}
             yield Parameter(
                 name, {"type": "array", "items": items or {"type": "string"}, **told}, required, joined=True

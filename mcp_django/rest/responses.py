@@ -110,7 +110,7 @@ def _content(response: HttpResponseBase) -> bytes:
     if not response.streaming:
         content: bytes = getattr(response, "content", b"")
         return content
-    return _collected(getattr(response, "streaming_content", ()))
+    return _collected(iter(response))
 
 
 def _collected(parts: Iterable[bytes]) -> bytes:

@@ -58,7 +58,7 @@ class Route:
 
         Raises Http404 where no request over HTTP with these values comes to this route.
         """
-        given = {name: str(value) for name, value in kwargs.items()}
+        given = {name: path_text(value) for name, value in kwargs.items()}
         for template, names in _templates(self.chain):
             if set(names) != given.keys():
                 continue
@@ -70,6 +70,11 @@ class Route:
             if found.func is self.callback:
                 return path, found
         raise Http404("Not found.")
+
+
+def path_text(value: Any) -> str:
+    """A value as a path has it; JSON writes some integers as 1.0."""
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
 def _templates(chain: tuple[Any, ...]) -> list[tuple[str, list[str]]]:

@@ -13,10 +13,11 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from django.core.exceptions import ImproperlyConfigured
+from django.core.exceptions import ImproperlyConfigured, PermissionDenied
 from django.db import connections
-from django.http import HttpRequest
+from django.http import Http404, HttpRequest
 from django.urls import URLResolver, get_resolver, get_urlconf
+from rest_framework.exceptions import APIException
 
 from .. import conf
 from ..protocol.headers import HeaderParam
@@ -33,6 +34,7 @@ from .planning import Wishes, make_plan
 from .plans import Plan, with_uploads
 from .requests import make_request
 from .responses import close, refusal, result_of
+from .views import pretend
 
 logger = logging.getLogger("mcp_django.rest")
 T = TypeVar("T")
@@ -83,7 +85,23 @@ class Exposed:
             return self.compiled()
         except ImproperlyConfigured as problem:
             logger.error("%r cannot be used: %s", self, problem)
-            return None
+        except Exception:
+            logger.exception("%r cannot be used", self)
+        return None
+
+    def admits(self, principal: Any) -> bool:
+        """Do the view's permission classes let the principal through, as far as they look at no row?
+
+        One that fails without what only a request has refuses.
+        """
+        plan = self.compiled().plan
+        actions: Mapping[str, str] = getattr(plan.callback, "actions", {})
+        view, request = pretend(self.subject, self.action, actions, plan.callback.initkwargs, principal)  # type: ignore[attr-defined]
+        try:
+            view.check_permissions(request)
+        except (APIException, PermissionDenied, Http404):
+            return False
+        return True
 
     def _compile(self) -> "Compiled":
         return Compiled(repr(self), make_plan(self.subject, self.action, self.wishes))

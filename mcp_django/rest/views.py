@@ -8,7 +8,7 @@ from django.http import HttpRequest
 from rest_framework.request import Request
 
 from .actions import Action, Subject
-from .authentication import stand_in
+from .authentication import PRINCIPAL, stand_in
 from .routes import NAMING, Route
 
 _ABSENT: Any = object()
@@ -56,25 +56,30 @@ def make_callback(subject: Subject, actions: Mapping[str, str], initkwargs: Mapp
 
 
 def pretend(
-    subject: Subject, action: Action, actions: Mapping[str, str], initkwargs: Mapping[str, Any]
+    subject: Subject,
+    action: Action,
+    actions: Mapping[str, str],
+    initkwargs: Mapping[str, Any],
+    principal: Any = None,
 ) -> tuple[Any, Request]:
-    """A view as it is in the middle of a request by nobody, for serializers and filters to be read from.
-
-    `swagger_fake_view` is set on it, which views know from generators of OpenAPI.
+    """A view as it is in the middle of a request by the principal, for its permissions to be asked; or by nobody, for
+    serializers and filters to be read from. Then `swagger_fake_view` is set on it, which views know from generators of
+    OpenAPI.
     """
     view = subject.cls(**initkwargs)
-    view.swagger_fake_view = True
+    view.swagger_fake_view = principal is None
     if subject.is_viewset:
         view.action_map = dict(actions)
         for method, name in actions.items():
             setattr(view, method, getattr(view, name))
     http = HttpRequest()
     http.method = action.method.upper()
-    http.META.update(SERVER_NAME="localhost", SERVER_PORT="80")
+    http.META.update({"SERVER_NAME": "localhost", "SERVER_PORT": "80", PRINCIPAL: principal})
     view.args, view.kwargs, view.format_kwarg, view.request = (), {}, None, http
     view.headers = {}
     request = view.initialize_request(http)
-    request.user, request.auth, request._authenticator = AnonymousUser(), None, None
+    if principal is None:
+        request.user, request.auth, request._authenticator = AnonymousUser(), None, None
     request.version, request.versioning_scheme = None, None
     renderer = next(iter(view.get_renderers()), None)
     request.accepted_renderer = renderer

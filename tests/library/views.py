@@ -213,7 +213,7 @@ class BookViewSet(viewsets.ModelViewSet):
         raise SuspiciousOperation("secret text")
 
     @action(detail=False, throttle_classes=[BurstThrottle])
-    def throttled(self, request: Any) -> Response:
+    def limited(self, request: Any) -> Response:
         return Response({"ok": True})
 
     @action(detail=False)

@@ -8,12 +8,14 @@ import pytest
 from asgiref.sync import sync_to_async
 
 from mcp_django import Context, ModelToolset
-from mcp_django.protocol.errors import InvalidParams
 from tests.orm.toolsets import Categories, Orders, Products, Tags, data, peer, principal
 from tests.server.engine import Peer, make_server
 from tests.shop.models import Category, Order, Product
 
 pytestmark = pytest.mark.django_db
+
+
+OTHER = "cursor: this is none for these filters, this search and this order"
 
 
 class Rows(ModelToolset):
@@ -133,8 +135,7 @@ def client(rows: None) -> Peer:
 )
 async def test_a_cursor_is_for_the_question_it_was_made_for(client: Peer, other: dict[str, Any]) -> None:
     page = await data(client, "product_list", order_by=["stock"], limit=2)
-    with pytest.raises(InvalidParams, match="Invalid or expired cursor"):
-        await client.call("product_list", **{"order_by": ["stock"], **other}, cursor=page["next_cursor"])
+    assert OTHER in await client.error("product_list", **{"order_by": ["stock"], **other}, cursor=page["next_cursor"])
     # What changes nothing about the question may change.
     again = await client.call("product_list", order_by=["stock"], limit=9, fields=["name"], cursor=page["next_cursor"])
     assert not again["isError"]
@@ -149,30 +150,19 @@ async def test_a_cursor_is_for_the_caller_and_the_tool_it_was_made_for(client: P
     superuser = await sync_to_async(django_user_model.objects.create_superuser)("root")
     for stranger, tool in ((elsewhere, "item_list"), (Peer(client.server, principal(superuser)), "product_list")):
         assert (await data(stranger, tool, limit=2))["next_cursor"]
-        with pytest.raises(InvalidParams, match="Invalid or expired cursor"):
-            await stranger.call(tool, cursor=page["next_cursor"], limit=2)
+        assert OTHER in await stranger.error(tool, cursor=page["next_cursor"], limit=2)
 
 
 @pytest.mark.parametrize("change", ["", "x", "A" * 200, "\0", "é", "=" * 8, "A" * 100_000])
 async def test_an_invented_cursor_opens_nothing(client: Peer, change: str) -> None:
-    with pytest.raises(InvalidParams, match="Invalid or expired cursor"):
-        await client.call("product_list", cursor=change)
+    assert OTHER in await client.error("product_list", cursor=change)
 
 
 async def test_no_character_of_a_cursor_can_be_changed(client: Peer) -> None:
     cursor = (await data(client, "product_list", limit=2))["next_cursor"]
     for at in itertools.islice(range(len(cursor)), 0, None, 7):
         changed = cursor[:at] + ("A" if cursor[at] != "A" else "B") + cursor[at + 1 :]
-        with pytest.raises(InvalidParams, match="Invalid or expired cursor"):
-            await client.call("product_list", cursor=changed)
-
-
-async def test_a_cursor_says_nothing_of_the_values_in_it(client: Peer) -> None:
-    await Product.objects.acreate(name="AAAhunter2")
-    await Product.objects.acreate(name="AAB")
-    cursor = (await data(client, "product_list", order_by=["name"], limit=1))["next_cursor"]
-    assert "hunter2" not in cursor
-    assert len(cursor) < 400
+        assert OTHER in await client.error("product_list", cursor=changed)
 
 
 async def test_an_order_by_large_texts_has_no_next_page(rows: None) -> None:

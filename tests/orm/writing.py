@@ -16,6 +16,7 @@ WRITING = ("get", "create", "update", "delete", "history")
 class Categories(ModelToolset):
     model = Category
     fields = ["slug", "name", "parent"]
+    label_field = "name"
     tools = WRITING
 
 

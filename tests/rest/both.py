@@ -2,10 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 from django.contrib.auth.models import AnonymousUser, Permission, User
-from django.core.cache import cache
+from django.core.cache import cache as kept
 from rest_framework.test import APIClient
 
 from mcp_django import Server
@@ -31,7 +32,7 @@ class Shelf:
 
 def fill() -> Shelf:
     """The rows of every test."""
-    cache.clear()
+    kept.clear()
     ada, bob = (User.objects.create_user(name) for name in ("ada", "bob"))
     staff = User.objects.create_user("staff", is_staff=True)
     ada.user_permissions.set(Permission.objects.filter(codename="view_author"))
@@ -53,6 +54,7 @@ def fill() -> Shelf:
     return shelf
 
 
+@cache
 def api() -> Server:
     """A server with the whole API."""
     server = make_server()

@@ -17,7 +17,7 @@ from ...protocol import jsonrpc
 from ...schema import DeclarationError
 from ...server.context import Context
 from ...server.primitives import Tool
-from ..fields import shown_moment
+from ..moments import shown_moment
 from ..schema import Schema, object_schema
 from ..writes.journal import ADDITION, CHANGE, DELETION, log_entries
 from ..writes.rows import find
@@ -128,11 +128,9 @@ class _Told:
         text = entry.change_message
         if text in self._actions:
             return {**item, "action": text}
-        if entry.action_flag != CHANGE:
-            return item
         parts, hidden = _parts(text), False
         inlines = []
-        for part in parts:
+        for part in parts or ():
             for kind, what in part.items():
                 name = what.get("name")
                 if name is None:
@@ -145,9 +143,8 @@ class _Told:
                     hidden = True
         if inlines:
             item["inlines"] = inlines
-        if not item["fields"] and not inlines and (hidden or (text and not parts)):
-            return None
-        return item
+        nothing = not item["fields"] and not inlines and (hidden or parts is None)
+        return None if nothing and entry.action_flag == CHANGE else item
 
     def name_users(self, page: list[tuple[dict[str, Any], Any]]) -> None:
         """Add to each item who did it: the caller, or somebody whose name is told where the caller may see users."""
@@ -165,13 +162,13 @@ class _Told:
                 item["by"]["label"] = str(getattr(labels[entry.user_id], str(target.label_path)))
 
 
-def _parts(text: str) -> list[dict[str, Any]]:
-    """A message as LogEntry structures it; nothing for free text."""
+def _parts(text: str) -> list[dict[str, Any]] | None:
+    """A message as LogEntry structures it; None for free text."""
     try:
-        parts = jsonrpc.loads(text.encode()) if text.startswith("[") else []
+        parts = jsonrpc.loads(text.encode()) if text else []
     except ValueError:
-        return []
+        return None
     well_formed = isinstance(parts, list) and all(
         isinstance(part, dict) and all(isinstance(what, dict) for what in part.values()) for part in parts
     )
-    return parts if well_formed else []
+    return parts if well_formed else None

@@ -68,7 +68,7 @@ def list_rows(toolset: "ModelToolset", ctx: Context, arguments: dict[str, Any]) 
         order = Order(scope, given("order_by"))
         question = digest_of({"filters": given("filters"), "search": given("search")})
         cursor = given("cursor")
-        after = None if cursor is None else order.open(question, cursor)
+        after = None if cursor is None else order.read(question, cursor)
         rows = searched(scope, filtered(scope, reading.rows, given("filters")), given("search"))
         total = rows.order_by().count() if given("with_total") else None
         items, values = read(scope, order.apply(rows, after)[: limit + 1], plan, order.columns)
@@ -76,4 +76,4 @@ def list_rows(toolset: "ModelToolset", ctx: Context, arguments: dict[str, Any]) 
         if more:
             items.pop()
         key = values[limit - 1][len(plan.columns) :] if more else ()
-        return {"items": items, "next_cursor": order.seal(question, key) if more else None, "total": total}
+        return {"items": items, "next_cursor": order.sign(question, key) if more else None, "total": total}

@@ -31,7 +31,8 @@ class Acting:
     rows: str | None
     """The parameter for its rows: "queryset", "obj" or none."""
     parameters: Parameters
-    injected: Mapping[str, type]
+    injected: Mapping[str, Any]
+    """Parameters for the Context and the Principal."""
     output: Output | None
     atomic: bool
     confirm: bool
@@ -76,7 +77,7 @@ class Act(Write):
         self.require_agreed(rows)
         values = dict(self._values)
         for name, kind in acting.injected.items():
-            values[name] = ctx if issubclass(kind, Context) else ctx.principal
+            values[name] = ctx if kind is Context else ctx.principal
         if acting.rows == "obj":
             values["obj"] = rows[0]
         elif acting.rows == "queryset":

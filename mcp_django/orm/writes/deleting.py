@@ -69,8 +69,8 @@ class Delete(Write):
         label = label_of(self.toolset, self.ctx, row)
         if found.keeping:
             raise ToolError(
-                f"{label} cannot be deleted: {_listed(self._names(found.keeping))} refer to it and forbid that. Delete "
-                "or move them first"
+                f"{label} cannot be deleted, because rows that refer to it forbid that: "
+                f"{_listed(self._names(found.keeping))}. Delete or move them first"
             )
         for model, rows in found.loaded.items():
             for other in self._toolsets(model):
@@ -79,7 +79,9 @@ class Delete(Write):
                     names = {"rows that you may not delete": len(rows)}
                     if other.has_view_permission(self.ctx):
                         names = {f"{model._meta.verbose_name_plural} that you may not delete": len(rows)}
-                    raise ToolError(f"{label} cannot be deleted: that would delete {_listed(names)} as well")
+                    raise ToolError(
+                        f"{label} cannot be deleted, because more would be deleted with it: {_listed(names)}"
+                    )
         return found
 
     def _toolsets(self, model: type[Model]) -> "list[ModelToolset]":
@@ -109,4 +111,4 @@ class _Exposed:
 
 
 def _listed(names: Mapping[str, int]) -> str:
-    return ", ".join(f"{number} {name}" for name, number in names.items())
+    return ", ".join(f"{name} ({number})" for name, number in names.items())

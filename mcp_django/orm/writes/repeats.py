@@ -35,12 +35,12 @@ _UNKNOWN = (
 class Repeat:
     """One write under the key that its client gave it.
 
-    The key counts for the caller, the server, what the URL captured, and the tool.
+    The key counts for the caller, the server, what the URL captured, and `what`: a model and a verb.
     """
 
-    def __init__(self, ctx: Context, key: str, arguments: dict[str, Any]) -> None:
-        where = [ctx.server.alias, ctx.principal.key, ctx.tool_name, {name: str(v) for name, v in ctx.kwargs.items()}]
-        self._name = _digest(["idempotency key", *where, key])
+    def __init__(self, ctx: Context, key: str, what: str, arguments: dict[str, Any]) -> None:
+        where = [ctx.server.alias, ctx.principal.key, {name: str(value) for name, value in ctx.kwargs.items()}]
+        self._name = _digest(["idempotency key", *where, what, key])
         self._payload = _digest(to_json(arguments))
         self._owner = ctx.principal.key
         self.using: str = OnceResult.objects.all().db

@@ -65,4 +65,4 @@ def label_of(toolset: "ModelToolset", ctx: Context, row: Model) -> str:
         except (AttributeError, ObjectDoesNotExist):
             value = None
     name = str(toolset.model._meta.verbose_name)
-    return f"{name} {row.pk}" if value in (None, "") else f"{name} {value!s} ({row.pk})"
+    return f"{name} {row.pk}" if value in (None, "", row.pk) else f"{name} {value!s} ({row.pk})"

@@ -80,4 +80,5 @@ class Write(ABC):
         key = self.arguments.get("idempotency_key")
         if key is None or self.dry_run:
             return None
-        return Repeat(self.ctx, key, {name: v for name, v in self.arguments.items() if name != "idempotency_key"})
+        what = f"{self.toolset.model._meta.label} {self.name}"
+        return Repeat(self.ctx, key, what, {name: v for name, v in self.arguments.items() if name != "idempotency_key"})
