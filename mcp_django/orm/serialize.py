@@ -88,24 +88,25 @@ def selected(
 
 
 def read(
-    scope: Scope, rows: "QuerySet[Any, Any]", plan: Plan, extra: Sequence[Any] = ()
+    scope: Scope, rows: "QuerySet[Any, Any]", plan: Plan, extra: Sequence[Any] = (), *, limit: int | None = None
 ) -> tuple[list[Row], list[Sequence[Any]]]:
-    """The rows as JSON, and what the database gave for each: the plan's columns, then the `extra` ones.
+    """The rows as JSON, the first `limit` of them, and what the database gave for each row: the plan's columns, then
+    the `extra` ones.
 
     One statement, and one more for each relation to many.
     """
     if getattr(rows, "_fields", None) is not None:
         values = list(rows)  # by `selected`
-        found = plan.shown(values)
+        found = plan.shown(values[:limit])
     else:
         columns = [path if item.is_plain else _masked(scope, item, path) for item, path in plan.columns]
         if plan.computed:
-            found, values = _instances(scope, rows, plan, [*columns, *extra])
+            found, values = _instances(scope, rows, plan, [*columns, *extra], limit)
         else:
             values = list(rows.values_list(*_once(columns), *extra))
-            found = plan.shown(values)
+            found = plan.shown(values[:limit])
     for item in plan.many:
-        _add_many(scope, item, found, [row[0] for row in values])
+        _add_many(scope, item, found, [row[0] for row in values[:limit]])
     if plan.many or plan.computed:
         # In the order declared.
         names = {*plan.keys, *(item.name for item in (*plan.many, *plan.computed))}
@@ -115,7 +116,7 @@ def read(
 
 
 def _instances(
-    scope: Scope, rows: "QuerySet[Any, Any]", plan: Plan, columns: Sequence[Any]
+    scope: Scope, rows: "QuerySet[Any, Any]", plan: Plan, columns: Sequence[Any], limit: int | None
 ) -> tuple[list[Row], list[Sequence[Any]]]:
     """Rows whose methods or properties are shown: the same columns, on instances."""
     related = scope.toolset.list_select_related
@@ -132,8 +133,8 @@ def _instances(
             added[names[-1]] = F(column) if isinstance(column, str) else column
     instances = list(rows.annotate(**added))
     values = [_values(instance, names) for instance in instances]
-    found = plan.shown(values)
-    for instance, row in zip(instances, found, strict=True):
+    found = plan.shown(values[:limit])
+    for instance, row in zip(instances, found, strict=False):
         for item in plan.computed:
             assert item.computed is not None
             row[item.name] = item.computed.value(instance, scope.ctx)

@@ -81,10 +81,8 @@ def list_rows(toolset: "ModelToolset", ctx: Context, arguments: dict[str, Any]) 
             rows = _fitting(scope, selected(scope, reading.rows, plan, columns, order=order), arguments)
         if after is not None:
             rows = rows.filter(order.after(after))
-        items, values = read(scope, rows[: limit + 1], plan, columns)
-        more = len(items) > limit
-        if more:
-            items.pop()
+        items, values = read(scope, rows[: limit + 1], plan, columns, limit=limit)
+        more = len(values) > limit
         key = values[limit - 1][len(plan.columns) :] if more else ()
         return {"items": items, "next_cursor": order.sign(question, key) if more else None, "total": total}
 
