@@ -12,15 +12,19 @@ import shutil
 import subprocess
 import sys
 import venv
+from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 
 FASTMCP = "fastmcp==4.1.6"
+DJANGO_MCP_SERVER = "django-mcp-server==0.5.7"
 OVERRIDES = "certifi\n"
 """FastMCP asks for a newer certifi than every index has; any will do for requests on loopback."""
 
 SHARED = ("uvicorn", "uvloop", "httptools")
 """The same server for all, in the version that is installed here."""
+DJANGO = ("django", "djangorestframework")
+"""For the peers that are apps of Django."""
 
 
 class Unavailable(Exception):
@@ -34,14 +38,28 @@ def cache_directory() -> Path:
 
 
 def fastmcp_python() -> str:
-    """The interpreter of an environment that has FastMCP; made when it is not there.
+    """The interpreter of an environment that has FastMCP; made when it is not there. Raises Unavailable."""
+    return _python(FASTMCP, SHARED)
 
-    Raises:
-        Unavailable: it cannot be made, with the reason.
+
+def django_mcp_server_python() -> str:
+    """The interpreter of an environment that has django-mcp-server; made when it is not there. Raises Unavailable.
+
+    It says that it takes every `mcp` from 1.8 on, and imports what version 2 has moved.
     """
-    wanted = [FASTMCP, *(f"{name}=={version(name)}" for name in SHARED)]
+    return _python(DJANGO_MCP_SERVER, (*SHARED, *DJANGO), "mcp>=1.8,<2")
+
+
+def _python(peer: str, shared: Sequence[str], *more: str) -> str:
+    """
+    Args:
+        peer: The requirement, pinned.
+        shared: What has the version that is installed here.
+        more: Further requirements.
+    """
+    wanted = [peer, *more, *(f"{name}=={version(name)}" for name in shared)]
     digest = hashlib.sha256("\n".join([sys.version, OVERRIDES, *wanted]).encode()).hexdigest()[:12]
-    directory = cache_directory() / f"{FASTMCP.replace('==', '-')}-{digest}"
+    directory = cache_directory() / f"{peer.replace('==', '-')}-{digest}"
     python = directory / "bin" / "python"
     finished = directory / "finished"
     if not finished.exists():
@@ -50,7 +68,7 @@ def fastmcp_python() -> str:
             _install(directory, python, wanted)
         except (OSError, subprocess.CalledProcessError) as error:
             detail = getattr(error, "stderr", None) or str(error)
-            raise Unavailable(f"{FASTMCP} could not be installed: {detail.strip()[-400:]}") from error
+            raise Unavailable(f"{peer} could not be installed: {detail.strip()[-400:]}") from error
         finished.touch()
     return str(python)
 

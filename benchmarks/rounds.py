@@ -161,7 +161,7 @@ def _measure(
 
 def _load(subject: Subject, cell: Cell, server: Running) -> Load | SocketLoad:
     path = subject.path_for(cell.work)
-    target = Target(port=server.port, path=path, dialect=subject.dialect, headers=server.headers)
+    target = Target(port=server.port, path=path, dialect=subject.dialect, headers=server.headers, asks=subject.asks)
     pid = server.process.pid
     if subject.transport is Transport.WEBSOCKET:
         return SocketLoad(target, connections=cell.connections, in_flight=cell.in_flight, pid=pid)

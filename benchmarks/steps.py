@@ -64,14 +64,15 @@ def before_the_call(exchange: Exchange, token: bytes) -> list[Step]:
     from mcp_django.server.eras import select
     from mcp_django.transports.http import exchange as module
     from mcp_django.transports.http.endpoint import get_exchange
+    from mcp_django.transports.http.sides import Request, check_body
 
     ours, headers, body = get_exchange("default"), Headers(exchange.headers), exchange.body
-    raw = jsonrpc.loads(body)
+    raw, request = jsonrpc.loads(body), Request("POST", headers, body)
     steps: list[Step] = [
         ("headers to a dict", lambda: Headers(exchange.headers)),
         ("Host and Origin", lambda: ours._guard.check(headers)),
         ("local principal", lambda: ours._authenticator.known(headers, PEER)),
-        ("size and media types", lambda: ours._check_media(headers, False)),
+        ("size and media type", lambda: check_body(request, ours.limits)),
         ("decode", lambda: jsonrpc.decode(body)),
         ("  of which orjson", lambda: jsonrpc.loads(body)),
         ("era", lambda: select(module._version(headers), raw)),

@@ -8,7 +8,7 @@ from enum import Enum
 from pathlib import Path
 
 from benchmarks.processes import Command
-from benchmarks.wire import Dialect, Work
+from benchmarks.wire import Ask, Dialect, Work
 
 MANY_TOOLS = 200
 _SERVERS = Path(__file__).resolve().parent / "servers"
@@ -21,6 +21,8 @@ class Family(Enum):
     OURS = "mcp_django"
     EMPTY_VIEW = "empty view"
     SDK = "mcp SDK"
+    DRF = "Django REST framework"
+    DJANGO_MCP_SERVER = "django-mcp-server"
     FASTMCP = "FastMCP"
 
 
@@ -70,6 +72,8 @@ class Subject:
     transport: Transport = Transport.HTTP
     only: frozenset[Work] = frozenset(Work)
     """The kinds of work it can do."""
+    asks: tuple[Ask, ...] = ()
+    """What its kinds of work are, where they differ from those of the others."""
     short: bool = False
     """Whether the short form has it."""
 

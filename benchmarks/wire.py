@@ -37,6 +37,8 @@ class Work(Enum):
     ADD = "add"
     LIST = "list"
     PROGRESS = "progress"
+    ROWS = "list of 100"
+    ROW = "get"
 
 
 class Expected(NamedTuple):
@@ -59,6 +61,19 @@ class Expected(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Ask:
+    """What a kind of work is on a server that has a name of its own for it."""
+
+    work: Work
+    tool: str = ""
+    arguments: str = "{}"
+    """Of the tool, in JSON."""
+    path: str = ""
+    """Instead of a tool: what is got from here."""
+    expected: Expected
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
     """Where the requests go: one endpoint, in one dialect."""
 
@@ -67,6 +82,16 @@ class Target:
     dialect: Dialect
     headers: dict[str, str] = field(default_factory=dict)
     """Sent with each request besides those of the dialect."""
+    asks: tuple[Ask, ...] = ()
+
+    def ask(self, work: Work) -> Ask | None:
+        """What `work` is here, unless it is the same everywhere."""
+        return next((ask for ask in self.asks if ask.work is work), None)
+
+    def get(self, path: str) -> bytes:
+        """The whole HTTP request for what is at `path`."""
+        lines = [f"GET {path} HTTP/1.1", f"Host: 127.0.0.1:{self.port}", "Accept: application/json"]
+        return "\r\n".join(lines).encode() + b"\r\n\r\n"
 
     def post(self, message: dict[str, Any], headers: dict[str, str] | None = None) -> bytes:
         """The whole HTTP request for `message`, a JSON-RPC object."""
@@ -117,7 +142,11 @@ class Requests:
 
     def __init__(self, target: Target, work: Work, *, session: str = "", tools: int = 5) -> None:
         self._work, self._tools, self._constant = work, tools, target.dialect is Dialect.CONSTANT
-        message = _message(work, target.dialect)
+        self._ask, self._next = target.ask(work), 0
+        if self._ask is not None and self._ask.path:
+            self._template, self._numbers = target.get(self._ask.path), 0
+            return
+        message = _message(work, target.dialect, self._ask)
         headers = {"Mcp-Method": message["method"]}
         if target.dialect is Dialect.HANDSHAKE:
             headers = session_headers(session)
@@ -126,20 +155,23 @@ class Requests:
             if "name" in message["params"]:
                 headers["Mcp-Name"] = message["params"]["name"]
         self._template = _template(target.post(message, headers))
-        self._numbers = {Work.ADD: 2, Work.LIST: 1, Work.PROGRESS: 2}[work]
-        self._next = 0
+        self._numbers = 2 if work in (Work.ADD, Work.PROGRESS) else 1
 
     def make(self) -> tuple[bytes, Expected]:
         """The next request, and what its answer must hold."""
         number, self._next = self._next, self._next + 1
         identifier, term = _FIRST_ID + number, _FIRST_TERM + number % _TERMS
-        if self._numbers == 1:
+        if not self._numbers:
+            request = self._template
+        elif self._numbers == 1:
             request = self._template % identifier
         else:
             request = self._template % (identifier, term)
         return request, self._expected(b"%d" % identifier, term)
 
     def _expected(self, identifier: bytes, term: int) -> Expected:
+        if self._ask is not None:
+            return self._ask.expected
         if self._work is Work.LIST:
             return Expected((b'"tools"',) if self._constant else (identifier,), b'"inputSchema"', self._tools)
         if self._work is Work.PROGRESS:
@@ -174,8 +206,10 @@ def _template(request: bytes) -> bytes:
     return request.replace(b"%", b"%%").replace(b"%d" % _ID, b"%d").replace(b"%d" % _TERM, b"%d")
 
 
-def _message(work: Work, dialect: Dialect) -> dict[str, Any]:
-    if work is Work.LIST:
+def _message(work: Work, dialect: Dialect, ask: Ask | None = None) -> dict[str, Any]:
+    if ask is not None:
+        method, params = "tools/call", {"name": ask.tool, "arguments": json.loads(ask.arguments)}
+    elif work is Work.LIST:
         method, params = "tools/list", dict[str, Any]()
     elif work is Work.PROGRESS:
         method, params = "tools/call", {"name": "countdown", "arguments": {"steps": STEPS}}

@@ -5,8 +5,8 @@
     @tool(permission="shop.view_order")
     def order_status(number: int) -> str: ...
 
-These names are the public API; importing them needs neither Django's settings nor its app registry. The notifications,
-which need both, are imported at their first use.
+These names are the public API; importing them needs neither Django's settings nor its app registry. The notifications
+and ModelToolset, which need both, `owner_of` and `register_settings` are imported at their first use.
 """
 
 from importlib import import_module
@@ -30,18 +30,22 @@ from .server.call import Call
 from .server.context import Context
 from .server.current import current_call
 from .server.decorators import completion, prompt, resource, tool
-from .server.handlers import Depends
+from .server.injection import Depends
 from .server.lowlevel import Handlers
 from .server.outcome import Outcome
 from .server.ports import Principal
 from .server.primitives import Completion
 from .server.providers import Provider
+from .server.request_headers import Header
 from .server.results import PromptResult, ResourceResult, ToolResult
 from .server.sampling import Sample
 from .server.server import Server
+from .server.tool_stream import ToolStream
 from .server.toolset import Toolset, register
 
 if TYPE_CHECKING:
+    from .auth.principal import owner_of
+    from .conf import register_settings
     from .notifications import (
         abroadcast,
         anotify_list_changed,
@@ -51,6 +55,7 @@ if TYPE_CHECKING:
         notify_resource_updated,
         publish_changes,
     )
+    from .orm import ModelInline, ModelToolset, action
 
 __all__ = [
     "Annotations",
@@ -62,9 +67,12 @@ __all__ = [
     "Depends",
     "EmbeddedResource",
     "Handlers",
+    "Header",
     "Icon",
     "ImageContent",
     "MCPError",
+    "ModelInline",
+    "ModelToolset",
     "Outcome",
     "Principal",
     "PromptMessage",
@@ -81,10 +89,12 @@ __all__ = [
     "ToolError",
     "ToolResult",
     "ToolResultContent",
+    "ToolStream",
     "ToolUseContent",
     "Toolset",
     "TraceContext",
     "abroadcast",
+    "action",
     "anotify_list_changed",
     "anotify_resource_updated",
     "broadcast",
@@ -92,31 +102,36 @@ __all__ = [
     "current_call",
     "notify_list_changed",
     "notify_resource_updated",
+    "owner_of",
     "prompt",
     "publish_changes",
     "register",
+    "register_settings",
     "resource",
     "tool",
 ]
 
-_NOTIFICATIONS = frozenset(
-    {
-        "abroadcast",
-        "anotify_list_changed",
-        "anotify_resource_updated",
-        "broadcast",
-        "notify_list_changed",
-        "notify_resource_updated",
-        "publish_changes",
-    }
-)
+_LAZY = {
+    "ModelInline": "orm",
+    "ModelToolset": "orm",
+    "abroadcast": "notifications",
+    "action": "orm",
+    "anotify_list_changed": "notifications",
+    "anotify_resource_updated": "notifications",
+    "broadcast": "notifications",
+    "notify_list_changed": "notifications",
+    "notify_resource_updated": "notifications",
+    "owner_of": "auth.principal",
+    "publish_changes": "notifications",
+    "register_settings": "conf",
+}
 
 
 def __getattr__(name: str) -> Any:
-    if name in _NOTIFICATIONS:
-        return getattr(import_module(f"{__name__}.notifications"), name)
+    if name in _LAZY:
+        return getattr(import_module(f"{__name__}.{_LAZY[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_NOTIFICATIONS})
+    return sorted({*globals(), *_LAZY})

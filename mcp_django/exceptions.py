@@ -1,9 +1,12 @@
 """Django's exceptions as the engine's: what a handler may raise and the model may read."""
 
+from collections.abc import Mapping, Sequence
+
 from django.core.exceptions import NON_FIELD_ERRORS, ObjectDoesNotExist, PermissionDenied, ValidationError
 from django.http import Http404
 
 from .protocol.errors import MCPError, NotFound, ToolError, URLElicitationRequired
+from .protocol.meta import ERRORS
 from .server.once import OutcomeUnknown
 
 __all__ = ["MCPError", "OutcomeUnknown", "ToolError", "URLElicitationRequired", "translate"]
@@ -13,7 +16,7 @@ def translate(problem: Exception) -> Exception | None:
     """The ToolError that an exception of Django's means, with a text for the model; None when it is a bug."""
     match problem:
         case ValidationError():
-            return ToolError(_readable(problem))
+            return invalid(errors_of(problem))
         case PermissionDenied():
             return ToolError(str(problem) or "Permission denied")
         case Http404() | ObjectDoesNotExist():
@@ -21,11 +24,15 @@ def translate(problem: Exception) -> Exception | None:
     return None
 
 
-def _readable(problem: ValidationError) -> str:
-    if not hasattr(problem, "error_dict"):
-        return " ".join(problem.messages)
-    lines = []
-    for field, messages in problem.message_dict.items():
-        text = " ".join(messages)
-        lines.append(text if field == NON_FIELD_ERRORS else f"{field}: {text}")
-    return "\n".join(lines)
+def errors_of(problem: ValidationError) -> dict[str, list[str]]:
+    """What is wrong, by field; under `"__all__"` what concerns no single one."""
+    return problem.message_dict if hasattr(problem, "error_dict") else {NON_FIELD_ERRORS: problem.messages}
+
+
+def invalid(errors: Mapping[str, Sequence[str]]) -> ToolError:
+    """The ToolError that says what is wrong with each field: a line for each, and the same as `_meta` for programs."""
+    told = {field: [str(text) for text in texts] for field, texts in errors.items()}
+    lines = [
+        " ".join(texts) if field == NON_FIELD_ERRORS else f"{field}: {' '.join(texts)}" for field, texts in told.items()
+    ]
+    return ToolError("\n".join(lines), meta={ERRORS: told})

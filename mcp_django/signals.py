@@ -44,3 +44,8 @@ unsubscribed = Signal()
 """A client is told no more of a resource, because it said so, its stream ended or its session did. Sent as
 `subscribed` is, once for each time that was; a worker that is killed sends none for its streams.
 """
+
+model_registered = Signal()
+"""A ModelToolset was registered. The sender is its model. Sent with `toolset`, the instance, and `server`, the alias of
+the server.
+"""

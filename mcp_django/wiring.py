@@ -21,13 +21,15 @@ from .auth.authenticate import Authenticator
 from .auth.policy import Policy
 from .auth.principal import FRESH, forget_rights
 from .auth.verifiers import PersonalTokenVerifier, Verifier, as_verifier
-from .conf.options import Limits
+from .conf.options import Limits, ServerSettings
 from .conf.project import middleware
 from .exceptions import translate
 from .forms.questions import form_question
+from .orm.generic import GenericTools
 from .protocol.revisions import Era
 from .protocol.types import Implementation
 from .providers.stored import StoredProvider
+from .runtime.afterwards import CountedPlaces
 from .runtime.call_streams import ProcessStreams
 from .runtime.event_ids import EventIds
 from .runtime.executor import LaneExecutor
@@ -105,12 +107,19 @@ def _make_server(alias: str) -> Server:
         instructions=described.instructions,
         eras=tuple(Era(name) for name in described.eras),
         registry=registry_for(alias),
-        providers=[*map(_provider, described.providers), *([StoredProvider(alias)] if described.stored else [])],
+        providers=_providers(alias, described),
         middleware=[import_string(path) for path in described.middleware],
         lifespan=import_string(described.lifespan) if described.lifespan else None,
         options=options,
         ports=ports(alias),
     )
+
+
+def _providers(alias: str, described: ServerSettings) -> list[Provider]:
+    """The verbs of model toolsets that are no tools by themselves, what the settings name, and stored rows."""
+    generic: list[Provider] = [GenericTools(registry_for(alias))] if conf.orm_style() == "generic" else []
+    stored: list[Provider] = [StoredProvider(alias)] if described.stored else []
+    return [*generic, *map(_provider, described.providers), *stored]
 
 
 @functools.cache
@@ -137,6 +146,12 @@ def _close(loop: asyncio.AbstractEventLoop) -> None:
     feeds().close(loop)
     log_executor().close(loop)
     executor().close(loop)
+
+
+@functools.cache
+def background_places() -> CountedPlaces:
+    """The places of this process for work after the answer. Kept whatever the settings: work hangs on it."""
+    return CountedPlaces(lambda: conf.get_settings().limits.background)
 
 
 @functools.cache
@@ -212,6 +227,7 @@ def _make_ports(alias: str) -> Ports:
         replies=LoggedReplies(feeds, Stamp(conf.secret_keys(), purpose="question"), wait=limits.question_wait),
         translate=translate,
         observer=CallObserver(executor(), find_tracing()),
+        background=background_places(),
         changes=LoggedChanges(alias, feeds=feeds(), executor=executor(), listens=listens(), most=limits.subscriptions),
         lists=SessionLists(executor()),
         forms=form_question,

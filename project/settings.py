@@ -97,7 +97,9 @@ MCP: dict[str, Any] = {
             # Given to the model when it connects.
             "INSTRUCTIONS": (
                 "Airports go by IATA or ICAO codes; search_airports finds them. Coordinates are degrees, distances "
-                "kilometres, elevations feet. plan_trip asks the user before it saves anything."
+                "kilometres, elevations feet. plan_trip asks the user before it saves anything. The tools airport_…, "
+                "country_…, region_… and trip_… answer any other question about the rows: …_describe says what they "
+                "can be filtered, ordered and summed up by."
             ),
             "WEBSITE_URL": None,  # default
             "PATH": "mcp",  # default: below the place of mcp_django.urls
@@ -158,6 +160,8 @@ MCP: dict[str, Any] = {
     "CORS_ALLOWED_ORIGINS": [],  # default
     # The module looked for in every installed app.
     "AUTODISCOVER_MODULES": ["mcp_tools"],  # default
+    # One tool for each verb of each model (`airport_list`), or "generic": one for each verb (`models_list`).
+    "ORM_STYLE": "per_model",  # default
     # With DEBUG, show the text of an unexpected exception to the client; without DEBUG it is never shown.
     "EXPOSE_INTERNAL_ERRORS": True,
     # Stop the SQL of a call that was cancelled or timed out.

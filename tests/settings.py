@@ -58,7 +58,10 @@ INSTALLED_APPS = [
     "django.contrib.messages",
     "channels",
     "mcp_django",
+    "tests.shop",
+    "mcp_django.memory",
     "tests.testapp",
+    "tests.library",
 ]
 
 MIDDLEWARE = [
@@ -88,4 +91,6 @@ _OWN = _POSTGRES if os.environ.get("MCP_TEST_DATABASE") != "sqlite" else ""
 DATABASES = {"default": postgres(_OWN) if _OWN else sqlite()}
 CHANNEL_LAYERS = {"default": {"BACKEND": "channels.layers.InMemoryChannelLayer"}}
 
-MCP: dict[str, Any] = {"AUTH": "none"}
+# The memory's tools are for a server that its own tests add, so that others know one server and what is on it.
+# (Commands that run the system checks under these settings take --skip-checks.)
+MCP: dict[str, Any] = {"AUTH": "none", "MEMORY": {"SERVER": "memory"}}

@@ -32,6 +32,7 @@ LAYERS = (
 )
 # The doors between rooms of one line.
 SIDEWAYS = {
+    ("orm", "forms"),  # a form's own fields are asked for as in a question
     ("apps", "checks"),  # AppConfig.ready() registers them
     ("asgi", "routing"),  # mount() serves the project's socket routes
     ("management", "testing"),  # mcp_call talks to the server in process
@@ -39,8 +40,8 @@ SIDEWAYS = {
 }
 # Rooms that may import less than their line allows.
 ONLY = {
-    # Importing the package never needs settings; notifications come through __getattr__.
-    "__init__": {"protocol", "schema", "server", "notifications"},
+    # Importing the package never needs settings; what needs them comes through __getattr__.
+    "__init__": {"protocol", "schema", "server", "conf", "auth", "notifications", "orm"},
     "client": {"protocol", "schema", "conf", "models", "signals"},  # client and server never meet
     "memory": {"__init__"},  # a guest: what it needs is public
 }
@@ -58,7 +59,8 @@ DOORS = {
     "cryptography": ("runtime/",),
     "daphne": ("management/",),
     "docstring_parser": ("schema/",),
-    "httpx": ("client/",),
+    "drf_spectacular": ("rest/openapi",),
+    "httpx": ("client/", "providers/fetching"),
     "jsonschema_rs": ("schema/",),
     "mcp": ("client/",),
     "msgspec": ("schema/",),
@@ -66,7 +68,7 @@ DOORS = {
     "opentelemetry": ("runtime/tracing",),
     "orjson": ("protocol/",),
     "psycopg": ("runtime/",),
-    "pydantic": ("schema/",),
+    "pydantic": ("schema/", "memory/mcp_tools"),  # the guest declares its tools as projects do
     "rest_framework": ("rest/",),
     "websockets": ("client/",),
 }

@@ -1,13 +1,15 @@
 import re
+from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import User
 from django.core.checks import CheckMessage, run_checks
 from django.test import override_settings
 
-from mcp_django import checks
+from mcp_django import ModelToolset, checks, register
 from mcp_django.server import registry
 from mcp_django.server.decorators import register_completer, register_tool
 
@@ -18,7 +20,7 @@ pytestmark = pytest.mark.django_db  # since Django 6.1 a check of JSONField asks
 @pytest.fixture(autouse=True)
 def nothing_declared(monkeypatch: pytest.MonkeyPatch) -> None:
     """Other tests declare things for servers of their own."""
-    monkeypatch.setattr(registry, "REGISTRIES", {"default": registry.Registry("default")})
+    monkeypatch.setattr(registry, "REGISTRIES", {"default": registry.Registry("default", strict=False)})
     monkeypatch.setattr(registry, "METHODS", registry.Methods())
 
 
@@ -160,3 +162,92 @@ def test_a_transaction_on_a_database_that_does_not_exist_is_reported_with_those_
     assert "'elsewhere'" in found[0].msg
     assert "'nowhere'" in found[1].msg
     assert "It has: default." in str(found[0].hint)
+
+
+class Shown(ModelToolset):
+    """Users, by name."""
+
+    fields = ["username"]
+    ordering = ["username"]
+
+
+def declared(toolset: type[ModelToolset], model: Any = User) -> list[CheckMessage]:
+    """What is said of a toolset of the default server."""
+    register(model)(toolset)
+    return [message for message in run_checks(include_deployment_checks=True) if toolset.__name__ in message.msg]
+
+
+@override_settings(MCP={"AUTH": "token"})
+def test_a_sound_toolset_has_nothing_to_report() -> None:
+    assert declared(Shown) == []
+
+
+@pytest.mark.parametrize(
+    ("attributes", "said"),
+    [
+        ({"fields": []}, "fields is empty"),
+        ({"fields": "__all__"}, "takes an exclude"),
+        ({"fields": ["usrname"]}, "neither a field"),
+        ({"fields": ["username", "password"]}, "looks like a secret"),
+        ({"list_filter": ["email"]}, "list_filter names 'email'"),
+        ({"search_fields": ["email"]}, "search_fields names 'email'"),
+        ({"ordering": ["email"]}, "ordering names 'email'"),
+        ({"tools": ["list", "purge"]}, "no verb 'purge'"),
+    ],
+)
+@override_settings(MCP={"AUTH": "token"})
+def test_a_toolset_that_shows_what_it_should_not_is_not_served(attributes: dict[str, Any], said: str) -> None:
+    toolset = type("Broken", (Shown,), attributes)
+    assert [(m.id, said in m.msg) for m in declared(toolset)] == [("mcp_django.E004", True)]
+    assert not registry.registry_for("default").toolsets
+
+
+@override_settings(MCP={"AUTH": "token"})
+def test_a_result_that_has_no_schema_is_reported_before_somebody_asks_for_it() -> None:
+    class Strange(Shown):
+        fields = ["username", "strange"]
+
+        def strange(self, obj: Any) -> Callable[[], None]:
+            return lambda: None
+
+    assert [message.id for message in declared(Strange)] == ["mcp_django.E004"]
+
+
+@override_settings(MCP={"AUTH": "token"})
+def test_a_toolset_that_reads_from_where_nothing_is_is_reported() -> None:
+    class Elsewhere(Shown):
+        using = "replica"
+        list_select_related = ["groups"]
+
+    found = declared(Elsewhere)
+    assert [message.id for message in found] == ["mcp_django.E009"] * 2
+    assert "'replica'" in found[0].msg
+    assert "'groups'" in found[1].msg
+
+
+@override_settings(MCP={"AUTH": "token"})
+def test_a_path_to_a_model_that_is_not_served_is_reported() -> None:
+    class Members(Shown):
+        fields = ["username", "groups", "groups__name"]
+
+    [message] = declared(Members)
+    assert message.id == "mcp_django.W009"
+    assert "'groups__name' is left out" in message.msg
+
+
+@override_settings(MCP={"AUTH": "token"})
+def test_a_permission_that_nobody_can_be_given_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(User._meta, "default_permissions", ("add", "change", "delete"))
+    [message] = declared(Shown)
+    assert (message.id, "'auth.view_user'" in message.msg) == ("mcp_django.W010", True)
+
+
+@override_settings(MCP={"AUTH": "token"})
+def test_an_order_without_an_index_is_mentioned_before_it_is_deployed() -> None:
+    class Late(Shown):
+        fields = ["username", "last_name"]
+        ordering = ["-last_name"]
+
+    [message] = declared(Late)
+    assert (message.id, "'last_name'" in message.msg) == ("mcp_django.I003", True)
+    assert "mcp_django.I003" not in ids()

@@ -2,13 +2,15 @@ import ast
 import dataclasses
 import inspect
 import re
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Annotated, Any, get_type_hints
 
 import pytest
 from django.core.exceptions import ImproperlyConfigured
 from django.test import override_settings
 
+import mcp_django
 from mcp_django import conf
 
 SECTIONS = [conf.Limits, conf.ServerSettings, conf.Settings]
@@ -228,3 +230,83 @@ def test_the_page_about_limits_lists_every_one_with_its_default() -> None:
     listed = {key.lower(): int(number.replace(",", "")) * units[unit] for key, number, unit in rows}
     assert len(listed) == len(rows)
     assert listed == dataclasses.asdict(conf.Limits())
+
+
+def even(raw: Any) -> int:
+    if not isinstance(raw, int) or raw % 2:
+        raise ValueError("must be even")
+    return raw
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ShopSettings:
+    most: Annotated[int, even] = 10
+    name: str = "shop"
+    rate: float | None = None
+    tags: tuple[str, ...] = ()
+    is_open: bool = True
+    floors: int = 1
+
+
+@pytest.fixture
+def shop(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], ShopSettings]]:
+    monkeypatch.setattr(conf, "_SECTIONS", {})
+    yield mcp_django.register_settings("SHOP", ShopSettings)
+    conf.forget()
+
+
+class TestSectionsOfApps:
+    def test_one_is_read_like_the_rest_of_the_setting(self, shop: Callable[[], ShopSettings], settings: Any) -> None:
+        assert shop() == ShopSettings()
+        settings.MCP = {"SHOP": {"MOST": 4, "NAME": "x", "RATE": 1, "TAGS": ["a"], "IS_OPEN": False, "FLOORS": 2}}
+        assert shop() == ShopSettings(most=4, name="x", rate=1.0, tags=("a",), is_open=False, floors=2)
+        settings.MCP = {}
+        assert shop() == ShopSettings()
+
+    @pytest.mark.parametrize(
+        ("key", "value", "complaint"),
+        [
+            ("MOST", 3, "must be even, not 3"),
+            ("NAME", "", "must be a string that is not empty, not ''"),
+            ("RATE", "1", "must be a number, not '1'"),
+            ("TAGS", "a", "must be a list, not 'a'"),
+            ("IS_OPEN", 1, "must be True or False, not 1"),
+            ("FLOORS", 1.5, "must be a whole number, not 1.5"),
+        ],
+    )
+    def test_a_wrong_value_stops_the_project_by_name(
+        self, shop: Callable[[], ShopSettings], settings: Any, key: str, value: Any, complaint: str
+    ) -> None:
+        settings.MCP = {"SHOP": {key: value}}
+        with pytest.raises(ImproperlyConfigured) as caught:
+            conf.get_settings()
+        assert str(caught.value) == f'MCP["SHOP"]["{key}"] {complaint}'
+        assert shop() == ShopSettings()
+
+    def test_a_key_that_it_does_not_have_is_a_problem_with_a_suggestion(self, shop: Any) -> None:
+        [problem] = problems_of({"SHOP": {"MOTS": 4}})
+        assert (problem.path, problem.suggestion, problem.unknown) == ('MCP["SHOP"]["MOTS"]', "MOST", True)
+
+    def test_without_its_app_it_is_no_option(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(conf, "_SECTIONS", {})
+        [problem] = problems_of({"SHOP": {"MOST": 4}})
+        assert (problem.path, problem.unknown) == ('MCP["SHOP"]', True)
+
+    @pytest.mark.parametrize("key", ["AUTH", "SERVERS", "SHOP", "shop", ""])
+    def test_a_key_that_is_taken_or_no_key_is_refused(self, shop: Any, key: str) -> None:
+        @dataclasses.dataclass
+        class Other:
+            most: int = 1
+
+        with pytest.raises(ValueError, match=r"key|meaning"):
+            mcp_django.register_settings(key, Other)
+
+    def test_an_option_that_nothing_reads_is_refused(self, shop: Any) -> None:
+        @dataclasses.dataclass
+        class Other:
+            when: dict[str, int] = dataclasses.field(default_factory=dict)
+
+        with pytest.raises(TypeError, match=r"Other\.when is of the type"):
+            mcp_django.register_settings("OTHER", Other)
+        with pytest.raises(TypeError, match="is no dataclass"):
+            mcp_django.register_settings("OTHER", int)

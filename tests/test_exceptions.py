@@ -11,6 +11,7 @@ from django.utils.translation import gettext_lazy as _
 
 from mcp_django.exceptions import translate
 from mcp_django.protocol.errors import MCPError, NotFound, ToolError
+from mcp_django.protocol.meta import ERRORS
 
 
 @pytest.mark.parametrize(
@@ -65,3 +66,10 @@ def test_everything_else_is_a_bug(problem: Any) -> None:
 def test_errors_of_the_protocol_need_no_translation() -> None:
     assert translate(MCPError("x")) is None
     assert translate(ToolError("x")) is None
+
+
+def test_what_is_wrong_with_each_field_is_told_to_programs_too() -> None:
+    translated = translate(ValidationError({"name": ["is taken", "is long"], "__all__": _("No such pair")}))
+    assert isinstance(translated, ToolError)
+    assert translated.meta == {ERRORS: {"name": ["is taken", "is long"], "__all__": ["No such pair"]}}
+    assert type(translated.meta[ERRORS]["__all__"][0]) is str

@@ -13,7 +13,7 @@ from typing import Any, Protocol, cast
 from asgiref.sync import sync_to_async
 
 from ..server import ports
-from ..server.handlers import is_async
+from ..server.execution import is_async
 from ..server.ports import ALLOW, HIDDEN, Decision, Executor, Overloaded, step_up
 from .principal import Principal
 

@@ -16,6 +16,8 @@ from ..server import ports
 
 LOCAL: Final = "local"
 """The kind, and the key, of the local principal."""
+ISSUER: Final = "django"
+"""The issuer of what this project vouches for by itself; its subjects are primary keys of users."""
 FRESH = 10.0
 """Seconds for which a permission that was asked for is not asked for again."""
 _NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
@@ -59,6 +61,17 @@ class Principal:
         return f"<Principal {self.key} ({self.kind}), scopes: {' '.join(sorted(self.scopes)) or 'none'}>"
 
     @property
+    def owner(self) -> str | None:
+        """`issuer|subject`: whose lasting data it may see, whichever client is used.
+
+        The local principal is the user that it acts as. None for nobody in particular, who owns nothing: the local
+        principal without a user, or a subject without a name.
+        """
+        if self.kind == LOCAL:
+            return owner_of(self.user)
+        return f"{_escaped(self.issuer)}|{_escaped(self.subject)}" if self.subject else None
+
+    @property
     def is_local(self) -> bool:
         """Is this the local principal, who may do everything?"""
         return self.kind == LOCAL
@@ -96,6 +109,16 @@ class _EveryScope(frozenset[str]):
 
 EVERY_SCOPE: Final = _EveryScope()
 """What a user holds who is no client's: nothing was delegated, so nothing is held back."""
+
+
+def owner_of(user: Any) -> str | None:
+    """The `Principal.owner` of a Django user who comes with a token of this project, or through one of its commands.
+    None for nobody: None, AnonymousUser, a user without a row.
+
+    With it views, tasks and tests find what handlers keep for the user.
+    """
+    pk = getattr(user, "pk", None)
+    return None if pk is None else f"{ISSUER}|{_escaped(str(pk))}"
 
 
 def local_principal(user: Any = None) -> Principal:

@@ -15,8 +15,8 @@ from django.db.models import Q
 from django.utils import timezone
 
 from ..models import PersonalAccessToken
-from ..server.handlers import is_async
-from .principal import Principal
+from ..server.execution import is_async
+from .principal import ISSUER, Principal
 
 logger = logging.getLogger("mcp_django.auth")
 
@@ -32,8 +32,6 @@ INVALID = "The access token is unknown, expired, revoked, or not for this server
 """The one text for every cause: which one it was is nobody's business but the owner's."""
 USED_EVERY = timedelta(minutes=1)
 """How often the use of a token is written down at most."""
-ISSUER = "django"
-"""The issuer of this project's own tokens; their subjects are primary keys of users."""
 
 
 class AuthError(Exception):

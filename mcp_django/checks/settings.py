@@ -17,7 +17,10 @@ def check_settings(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[Che
     for problem in conf.problems():
         hint = f"Did you mean {problem.suggestion!r}?" if problem.suggestion else None
         if problem.unknown and hint is None:
-            hint = "The keys are described in mcp_django/conf/options.py."
+            hint = (
+                "The keys are described in mcp_django/conf/options.py. That of an app is known where the app is in "
+                "INSTALLED_APPS."
+            )
         id = "mcp_django.E002" if problem.unknown else "mcp_django.E003"
         found.append(Error(f"{problem.path} {problem.message}.", hint=hint, id=id))
     return found

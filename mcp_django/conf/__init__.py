@@ -9,10 +9,10 @@ here.
 import functools
 import re
 import reprlib
-from collections.abc import Mapping
-from dataclasses import fields
+from collections.abc import Callable, Mapping
+from dataclasses import fields, is_dataclass
 from types import MappingProxyType
-from typing import Any, NamedTuple, TypeVar, get_type_hints
+from typing import Any, NamedTuple, TypeVar, cast, get_type_hints
 
 from django.conf import settings as django_settings
 from django.core.exceptions import ImproperlyConfigured
@@ -20,9 +20,9 @@ from django.core.signals import setting_changed
 from django.dispatch import receiver
 
 from .options import Limits, ServerSettings, Settings
-from .readers import ALIAS, Reader, WrongValue, closest
+from .readers import ALIAS, WrongValue, closest, reader_of
 
-S = TypeVar("S", Limits, ServerSettings, Settings)
+S = TypeVar("S")
 
 
 class Problem(NamedTuple):
@@ -38,19 +38,66 @@ class Problem(NamedTuple):
     """A key that means nothing, as against a value that cannot be used."""
 
 
+class _Reading(NamedTuple):
+    """The setting with every wrong value replaced by its default, and what was wrong."""
+
+    settings: Settings
+    sections: Mapping[str, Any]
+    """Those of other apps, by key."""
+    problems: tuple[Problem, ...]
+
+
+_SECTIONS: dict[str, type[Any]] = {}
+
+
 @functools.cache
 def get_settings() -> Settings:
     """The `MCP` setting. Raises ImproperlyConfigured, naming every value that cannot be used."""
-    settings, found = _read()
-    wrong = [f"{problem.path} {problem.message}" for problem in found if not problem.unknown]
+    reading = _read()
+    wrong = [f"{problem.path} {problem.message}" for problem in reading.problems if not problem.unknown]
     if wrong:
         raise ImproperlyConfigured("\n".join(wrong))
-    return settings
+    return reading.settings
+
+
+def register_settings(key: str, section: type[S]) -> Callable[[], S]:
+    """Give an app a section of the setting: `MCP[key]`, a dict, is read into the dataclass `section`. Returns what
+    gives its present value; call it when an option is needed.
+
+        @dataclass(frozen=True, kw_only=True)
+        class ShopSettings:
+            currency: str = "EUR"
+            most: Annotated[int, positive] = 10
+
+        get_settings = register_settings("SHOP", ShopSettings)  # MCP = {"SHOP": {"MOST": 20}}
+
+    Each field is a key, in capitals, and has a default. Its type says what is taken: bool, int, float, str,
+    `tuple[str, ...]` (a list of them), each `| None`; or `Annotated` with a function that takes what was written and
+    returns the value, or raises a ValueError whose text is read after the option's name ("must be above 0"). System
+    checks report what is wrong and misspelt, as for the other options; while a value is wrong, nothing is served, and
+    the default stands in for it here.
+
+    Call it once, where the app's models are. Raises ValueError for a key that is taken or no word in capitals,
+    TypeError for a section that is no such dataclass.
+    """
+    if not re.fullmatch(r"[A-Z][A-Z0-9_]*", key):
+        raise ValueError(f"{key!r} is no key for a section: it is a word in capitals")
+    taken = _SECTIONS.get(key, section)
+    if key.lower() in {option.name for option in fields(Settings)} or taken.__qualname__ != section.__qualname__:
+        raise ValueError(f"MCP[{key!r}] has a meaning already")
+    if not is_dataclass(section):
+        raise TypeError(f"{section!r} is no dataclass")
+    for name, hint in get_type_hints(section, include_extras=True).items():
+        reader_of(hint, f"{section.__qualname__}.{name}")
+    section()  # each field has a default
+    _SECTIONS[key] = section
+    forget()
+    return lambda: cast(S, _read().sections[key])
 
 
 def problems() -> list[Problem]:
     """Everything wrong with the setting, unknown keys included, in the order it is written."""
-    return list(_read()[1])
+    return list(_read().problems)
 
 
 def is_usable() -> bool:
@@ -60,12 +107,19 @@ def is_usable() -> bool:
 
 def autodiscover_modules() -> tuple[str, ...]:
     """`AUTODISCOVER_MODULES`. Read at startup, so wrong values elsewhere are left for the system checks to report."""
-    return _read()[0].autodiscover_modules
+    return _read().settings.autodiscover_modules
 
 
 def servers() -> Mapping[str, ServerSettings]:
     """`SERVERS` for the URLconf, which the system checks read: wrong values are left for them to report."""
-    return _read()[0].servers
+    return _read().settings.servers
+
+
+def orm_style() -> str:
+    """`ORM_STYLE`. Read while the project's modules are imported, so wrong values elsewhere are left for the system
+    checks to report.
+    """
+    return _read()[0].orm_style
 
 
 def debug() -> bool:
@@ -122,15 +176,17 @@ def user_model_name() -> str:
 
 
 @functools.cache
-def _read() -> tuple[Settings, tuple[Problem, ...]]:
-    """The setting with every wrong value replaced by its default, and what was wrong."""
+def _read() -> _Reading:
     found: list[Problem] = []
     raw = _dict(getattr(django_settings, "MCP", {}), "MCP", found)
     nested = {
         "limits": _section(Limits, raw.get("LIMITS", {}), 'MCP["LIMITS"]', found),
         "servers": _servers(raw.get("SERVERS", {}), found),
     }
-    return _section(Settings, raw, "MCP", found, **nested), tuple(found)
+    sections = {key: _section(cls, raw.get(key, {}), f'MCP["{key}"]', found) for key, cls in _SECTIONS.items()}
+    rest = {key: value for key, value in raw.items() if key not in sections}
+    settings = _section(Settings, rest, "MCP", found, **nested)
+    return _Reading(settings, MappingProxyType(sections), tuple(found))
 
 
 def _servers(raw: Any, found: list[Problem]) -> Mapping[str, ServerSettings]:
@@ -159,7 +215,7 @@ def _servers(raw: Any, found: list[Problem]) -> Mapping[str, ServerSettings]:
 
 def _section(cls: type[S], raw: Any, path: str, found: list[Problem], **nested: Any) -> S:
     options = _dict(raw, path, found)
-    names = {option.name.upper(): option.name for option in fields(cls)}
+    names = {option.name.upper(): option.name for option in fields(cast(Any, cls))}
     hints = get_type_hints(cls, include_extras=True)
     values = dict(nested)
     for key, value in options.items():
@@ -168,12 +224,11 @@ def _section(cls: type[S], raw: Any, path: str, found: list[Problem], **nested: 
         if name is None:
             found.append(Problem(where, "is not an option", closest(key, names), unknown=True))
         elif name not in nested:
-            reader: Reader = hints[name].__metadata__[0]
             try:
-                values[name] = reader(value)
-            except WrongValue as wrong:
-                message = f"{wrong.message}, not {reprlib.repr(value)}"
-                found.append(Problem(where, message, wrong.suggestion))
+                values[name] = reader_of(hints[name], name)(value)
+            except ValueError as wrong:
+                suggestion = wrong.suggestion if isinstance(wrong, WrongValue) else None
+                found.append(Problem(where, f"{wrong}, not {reprlib.repr(value)}", suggestion))
     return cls(**values)
 
 

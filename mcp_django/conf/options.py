@@ -21,6 +21,7 @@ from .readers import (
     OptionalSeconds,
     OptionalText,
     Origins,
+    OrmStyle,
     Seconds,
     SecondsOrZero,
     Text,
@@ -97,6 +98,9 @@ class Limits:
     waiting_threads: Annotated[int, integer(0)] = 256
     """Sync handlers that may wait for a client's answer (`ctx.sync`). They keep their thread, and count as no lane
     meanwhile. One more is refused at once."""
+    background: Annotated[int, integer(0)] = 256
+    """Pieces of work left for after the answer (`ctx.background`) that may wait or run in a process. A call that leaves
+    one more is refused at once."""
     shutdown_grace: SecondsOrZero = 10.0
     """Seconds that running calls have to end once the process is told to. Then each is ended, and its client told."""
 
@@ -177,6 +181,9 @@ class Settings:
     """Origins of pages that may read the answers too (CORS); with DEBUG, pages from loopback may."""
     autodiscover_modules: Modules = ("mcp_tools",)
     """Modules looked for in every installed app when the project starts."""
+    orm_style: OrmStyle = "per_model"
+    """The tools of model toolsets. "per_model": each verb of each model is a tool, such as `airport_list`. "generic":
+    each verb is one tool for all of a server's models, such as `models_list`, which takes the model as an argument."""
     expose_internal_errors: Flag = False
     """With DEBUG: send the text of an unexpected exception to the client. Without DEBUG it is never sent."""
     interrupt_sql: Flag = True

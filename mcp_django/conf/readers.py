@@ -3,9 +3,10 @@
 import difflib
 import math
 import re
+import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Annotated, Any
+from typing import Annotated, Any, Union, get_args, get_origin
 
 from ..server.server import TRANSPORTS
 
@@ -14,6 +15,7 @@ Reader = Callable[[Any], Any]
 
 AUTH_NAMES = ("none", "token")
 ERAS = ("handshake", "stateless")
+ORM_STYLES = ("per_model", "generic")
 LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 
 DOTTED = r"[^\W\d]\w*(\.[^\W\d]\w*)+"
@@ -103,6 +105,35 @@ def some_of(known: tuple[str, ...], what: str) -> Reader:
     return read
 
 
+def number(raw: Any) -> float:
+    if not isinstance(raw, int | float) or isinstance(raw, bool) or not math.isfinite(raw):
+        raise WrongValue("must be a number")
+    return float(raw)
+
+
+def whole(raw: Any) -> int:
+    if not isinstance(raw, int) or isinstance(raw, bool):
+        raise WrongValue("must be a whole number")
+    return raw
+
+
+def reader_of(hint: Any, name: str) -> Reader:
+    """What reads an option of the type `hint`: the function it is annotated with, or that of the type. Raises
+    TypeError, naming the option, when there is none.
+    """
+    if get_origin(hint) is Annotated:
+        found = next((extra for extra in hint.__metadata__ if callable(extra)), None)
+        return reader_of(get_args(hint)[0], name) if found is None else found
+    if get_origin(hint) in (Union, types.UnionType):
+        given = [part for part in get_args(hint) if part is not type(None)]
+        if len(given) == 1:
+            return optional(reader_of(given[0], name))
+    known: dict[Any, Reader] = {bool: flag, int: whole, float: number, str: word, tuple[str, ...]: several(word)}
+    if hint not in known:
+        raise TypeError(f"{name} is of the type {hint}; give it Annotated with a function that reads it")
+    return known[hint]
+
+
 def mapping(raw: Any) -> Mapping[str, Any]:
     if not isinstance(raw, Mapping) or not all(isinstance(key, str) for key in raw):
         raise WrongValue("must be a dict with strings as keys")
@@ -144,5 +175,6 @@ OptionalSeconds = Annotated[float | None, optional(seconds())]
 OptionalLevel = Annotated[str | None, optional(one_of(LEVELS))]
 Eras = Annotated[tuple[str, ...], some_of(ERAS, "era")]
 Transports = Annotated[tuple[str, ...], some_of(TRANSPORTS, "transport")]
+OrmStyle = Annotated[str, one_of(ORM_STYLES)]
 Auth = Annotated[tuple[str, ...], auth]
 Entries = Annotated[Mapping[str, Any], mapping]

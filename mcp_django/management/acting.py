@@ -6,7 +6,7 @@ from typing import Any
 from django.contrib.auth import get_user_model
 from django.core.management.base import CommandError
 
-from ..auth.principal import EVERY_SCOPE, Principal, local_principal
+from ..auth.principal import EVERY_SCOPE, ISSUER, Principal, local_principal
 from ..conf import get_settings
 
 
@@ -23,7 +23,8 @@ def acting_as(username: str | None, scopes: Iterable[str] | None) -> Principal:
         return local_principal(_user(name, ', whom MCP["LOCAL_USER"] names') if name else None)
     user = _user(username)
     held = frozenset(scopes) if scopes is not None else EVERY_SCOPE
-    return Principal(issuer="command", subject=str(user.pk), user=user, scopes=held, kind="command")
+    # The user and nobody else: what they own is theirs here too. The client keeps sessions apart.
+    return Principal(issuer=ISSUER, subject=str(user.pk), client_id="command", user=user, scopes=held, kind="command")
 
 
 def _user(username: str, whence: str = "") -> Any:

@@ -75,5 +75,10 @@ class _Active:
         if user is None or not user.is_active:
             raise AuthError("invalid_token", INVALID)
         return Principal(
-            issuer=before.issuer, subject=before.subject, user=user, scopes=before.scopes, kind=before.kind
+            issuer=before.issuer,
+            subject=before.subject,
+            client_id=before.client_id,
+            user=user,
+            scopes=before.scopes,
+            kind=before.kind,
         )

@@ -19,18 +19,22 @@ FROM_ASYNC = "You cannot call this from an async context; await the function of 
 
 
 @async_unsafe(FROM_ASYNC)
-def notify_resource_updated(uri: str, *, server: str | None = None, using: str | None = None) -> None:
+def notify_resource_updated(
+    uri: str, *, owner: str | None = None, server: str | None = None, using: str | None = None
+) -> None:
     """Tell the clients that subscribed to the resource at `uri` that it changed: `notifications/resources/updated`.
 
     Said when the transaction on the database `using` commits, by default the one that has this app's tables; at once
     when there is none. One transaction says the same thing once. Only clients that may read the resource are told.
 
-    `server` is the alias of one server; None stands for all of them. Raises ValueError when `uri` cannot be one, and
-    ImproperlyConfigured for an unknown alias. (Specification: server/resources, subscriptions.)
+    `owner` is a `Principal.owner` whose resource changed, for a URI under which everybody reads their own: only the
+    clients of that principal are told. `server` is the alias of one server; None stands for all of them. Raises
+    ValueError when `uri` cannot be one, and ImproperlyConfigured for an unknown alias. (Specification:
+    server/resources, subscriptions.)
     """
     if not uri or len(uri) > MAX_LENGTH or "\0" in uri:
         raise ValueError(f"A resource's URI is a text of 1 to {MAX_LENGTH} characters")
-    _publish("updated", {"uri": uri}, server, using)
+    _publish("updated", {"uri": uri} if owner is None else {"uri": uri, "owner": owner}, server, using)
 
 
 @async_unsafe(FROM_ASYNC)
@@ -65,9 +69,11 @@ def broadcast(
     _publish("broadcast", payload, server, using)
 
 
-async def anotify_resource_updated(uri: str, *, server: str | None = None, using: str | None = None) -> None:
+async def anotify_resource_updated(
+    uri: str, *, owner: str | None = None, server: str | None = None, using: str | None = None
+) -> None:
     """`notify_resource_updated` for async code. Inside a call it waits for the commit of the call's transaction."""
-    await sync_to_async(notify_resource_updated)(uri, server=server, using=using)
+    await sync_to_async(notify_resource_updated)(uri, owner=owner, server=server, using=using)
 
 
 async def anotify_list_changed(kind: str, *, server: str | None = None, using: str | None = None) -> None:

@@ -165,7 +165,17 @@ class InsufficientScope(MCPError):
 
 
 class ToolError(Exception):
-    """Raised by a tool to tell the model what went wrong; becomes a result with ``isError``."""
+    """Raised by a tool to tell the model what went wrong; becomes a result with ``isError``.
+
+    ``meta`` is the result's ``_meta``, for the program around the model.
+    """
+
+    meta: Mapping[str, Any] = {}
+
+    def __init__(self, *args: object, meta: Mapping[str, Any] | None = None) -> None:
+        super().__init__(*args)
+        if meta:
+            self.meta = dict(meta)
 
 
 class NotFound(ToolError):

@@ -20,6 +20,11 @@ BAGGAGE = "baggage"
 TAGS = "mcp-django/tags"
 """Where the tags of a tool, resource or prompt travel: an array of strings."""
 
+ERRORS = "mcp-django/errors"
+"""Where a tool error tells what is wrong with which value: an object of arrays of strings, by field. Not the structured
+content, which has to fit the tool's output schema whatever happened (server/tools).
+"""
+
 LONGEST_PROGRESS_TOKEN = 1024
 """Characters. Each progress notification repeats the token, so a long one makes a long answer to a short request."""
 

@@ -16,11 +16,14 @@ from typing import NamedTuple, Protocol, cast
 from ..protocol.errors import InternalError, MCPError
 from ..protocol.jsonrpc import Request
 from ..protocol.revisions import Era
+from ..server.background import run_jobs
 from ..server.eras.handshake import OPENING
 from ..server.ports import Overloaded
 from ..server.session import Session
 from ..server.streams import Outbox, Track
 from ..server.work import Work
+from .afterwards import Afterwards
+from .executor import is_inline
 from .in_flight import InFlight
 from .lifecycle import CLOSING, Lifecycle
 from .rings import Reader, Ring
@@ -49,7 +52,9 @@ class Flight:
 
     is_call = True
     __slots__ = (
+        "_after",
         "_alarm",
+        "_answered",
         "_begun",
         "_decline",
         "_in_flight",
@@ -61,7 +66,6 @@ class Flight:
         "_rings",
         "_settled",
         "_work",
-        "answered",
         "call",
         "gone",
         "loop",
@@ -97,8 +101,8 @@ class Flight:
         """Cancelled: there will be no answer."""
         self.gone = False
         """The client is."""
-        self.answered = False
-        """The door has sent all that it will send."""
+        self._answered = False
+        self._after: Afterwards | None = None
         self._landing: Landing | None = None
         self._settled: asyncio.Future[None] | None = None
         self._alarm: asyncio.Handle | None = None
@@ -132,7 +136,7 @@ class Flight:
     def share(self, track: Track, *, answers: bool) -> None:
         """Say everything on a way that is open already, the answer too if it `answers` there. Before `launch`."""
         self._outbox.hand_over(track)
-        self.streaming, self.answered = answers, True
+        self.streaming, self._answered = answers, True
 
     async def first(self, timeout: float, waiting: Callable[[], None] | None = None) -> Landing | None:
         """The landing, if it comes first and within `timeout` seconds; None when the reply must be a stream.
@@ -199,8 +203,33 @@ class Flight:
             self._land(Landing(b"", InternalError()))
             raise
         finally:
+            for one in self._work.calls:
+                if one.fate.jobs is not None:
+                    await self._afterwards()
+                    break
             self._leave()
         self._land(landing)
+
+    async def _afterwards(self) -> None:
+        """See to what was left for when the call is answered: now, where nothing can come after the answer."""
+        if is_inline():
+            await run_jobs(self._work.calls)
+            return
+        self._after = Afterwards(self._work.calls, self._lifecycle)
+        if self._answered:
+            self._after.begin()
+
+    @property
+    def answered(self) -> bool:
+        """Has the door sent all that it will send?"""
+        return self._answered
+
+    @answered.setter
+    def answered(self, answered: bool) -> None:
+        # Said from whatever thread.
+        self._answered = answered
+        if answered and self._after is not None:
+            self._after.begin()
 
     def _leave(self) -> None:
         in_flight = self.call.connection.in_flight

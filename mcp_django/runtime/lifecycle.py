@@ -229,14 +229,21 @@ class Lifecycle:
 
     async def _land(self, loop: Loop) -> None:
         """Wait for the calls of a loop; at the end of the grace end them. Never raises for what a call does."""
-        flights = {flight.task: flight for flight in list(self.flights) if flight.loop is loop and flight.task}
+        flights = waiting = self._aboard(loop)
         if not flights:
             return
         grace = self._grace()
+        until = loop.time() + grace
         if calls := _count(flights.values()):
             logger.info("Shutting down: %d calls have %g seconds to end", calls, grace)
-        _, late = await asyncio.wait(flights, timeout=grace)
+        late: set[asyncio.Task[None]] = set()
+        while waiting and not late:
+            _, late = await asyncio.wait(waiting, timeout=max(0.0, until - loop.time()))
+            # What calls have left for when they are answered came into the air meanwhile.
+            waiting = self._aboard(loop)
+            flights |= waiting
         if late:
+            late |= waiting.keys()
             if calls := _count(flights[task] for task in late):
                 logger.warning("Shutting down: %d calls took longer than SHUTDOWN_GRACE and were ended", calls)
             else:
@@ -248,6 +255,11 @@ class Lifecycle:
             if all(flight.answered for flight in flights.values()):
                 return
             await asyncio.sleep(UNWIND / LOOKS)  # Django says so from a thread, which wakes nobody
+
+    def _aboard(self, loop: Loop) -> dict[asyncio.Task[None], Airborne]:
+        """What is in the air on a loop."""
+        found = [flight for flight in list(self.flights) if flight.loop is loop]
+        return {flight.task: flight for flight in found if flight.task is not None and not flight.task.done()}
 
     async def _finish(
         self, loop: Loop, attended: _Attended, landing: asyncio.Task[None], tell: Callable[[], None] | None

@@ -262,7 +262,7 @@ class View:
                 self._sink(event.seq, jsonrpc.dumps(event.payload))
             case "updated":
                 uri = event.payload["uri"]
-                if self._wants(event.seq, uri):
+                if self._wants(event.seq, uri) and concerns(event.payload, self._call.principal):
                     if not is_free(self._call.server, uri):
                         return False
                     self._say(event.seq, RESOURCE_UPDATED, {"uri": uri})

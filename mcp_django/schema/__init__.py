@@ -4,6 +4,7 @@ The one door to pydantic, jsonschema-rs, docstring-parser and msgspec: what else
 It knows no server, no transport and no Django.
 """
 
+from .callables import shape_of
 from .choices import Choice
 from .docstrings import Description, describe
 from .errors import ArgumentError, DeclarationError, OutputError
@@ -11,7 +12,7 @@ from .forms import Form, form_of
 from .jsonable import is_lazy, to_json
 from .native import natively
 from .output import Output, output_of
-from .prompts import PromptParameters, prompt_parameters_of, uri_parameters_of
+from .prompts import PromptParameters, prompt_parameters_of, text_reader, uri_parameters_of
 from .reading import Reading, reading_of
 from .signature import Parameters, parameters_of
 
@@ -34,6 +35,8 @@ __all__ = [
     "parameters_of",
     "prompt_parameters_of",
     "reading_of",
+    "shape_of",
+    "text_reader",
     "to_json",
     "uri_parameters_of",
 ]

@@ -4,13 +4,24 @@ The schema's root is always an object, for every revision: what is no object by 
 `{"result": ...}`. NamedTuples are lists in pydantic's JSON form, so they are wrapped as well.
 """
 
-from collections.abc import Awaitable, Callable, Coroutine
+import inspect
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterable,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Generator,
+    Iterable,
+    Iterator,
+)
 from math import isfinite
 from typing import Annotated, Any, Never, NoReturn, get_args, get_origin
 
 from pydantic_core import PydanticSerializationError
 
-from .callables import MISSING, name_of, returns_of
+from .callables import MISSING, name_of, returns_of, unwrap
 from .errors import OutputError
 from .generation import INT_MAX, INT_MIN, Compiled, compile_type
 from .handwritten import check_schema
@@ -94,7 +105,7 @@ def output_of(
     if isinstance(output_schema, dict):
         checker = check_schema(output_schema, f"{where}: output_schema")
         return Output(output_schema, checker, to_json, wrapped=False, where=where)
-    annotation = _settled(returns_of(fn) if output_schema is None else output_schema)
+    annotation = _settled(_result_of(fn) if output_schema is None else output_schema)
     if any(annotation is nothing for nothing in _UNDESCRIBED) or _holds_content(annotation, is_content):
         return None
     return _compiled(compile_type(annotation, f"{where}: the return value", mode="serialization"), annotation, where)
@@ -134,6 +145,20 @@ def _is_exact(value: Any) -> bool:
     if type(value) is int:
         return INT_MIN <= value <= INT_MAX
     return type(value) is not float or isfinite(value)
+
+
+def _result_of(fn: Callable[..., Any]) -> Any:
+    """The type of the result: of what comes piece by piece, that of all pieces, texts joined and others listed."""
+    annotation = returns_of(fn)
+    origin, given = get_origin(annotation) or annotation, get_args(annotation)
+    plain = inspect.isgeneratorfunction(unwrap(fn)) and origin in (Iterator, Iterable)
+    if not plain and origin not in (AsyncGenerator, AsyncIterator, AsyncIterable, Generator):
+        return annotation
+    if origin is Generator and len(given) == 3 and given[2] not in (None, type(None), Any):
+        return given[2]
+    if not given or given[0] is Any:
+        return MISSING
+    return str if given[0] is str else list[given[0]]  # type: ignore[valid-type]
 
 
 def _settled(annotation: Any) -> Any:

@@ -122,6 +122,23 @@ def _compiled(
     )
 
 
+def text_reader(annotation: Any, where: str) -> Callable[[str], Any]:
+    """A function from a text to the annotated type, which raises ArgumentError for one that does not fit.
+
+    Raises:
+        DeclarationError: when the type cannot be written as text.
+    """
+    read = _reader(annotation, where)
+
+    def convert(text: str) -> Any:
+        try:
+            return read(text)
+        except ValidationError as error:
+            raise explain(error, text) from None
+
+    return convert
+
+
 def _reader(annotation: Any, where: str) -> Read:
     """A function from text to the annotated type."""
     if annotation is Any or annotation is str:

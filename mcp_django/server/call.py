@@ -221,19 +221,20 @@ def readable(headers: Headers | None) -> dict[str, str]:
     return (
         {}
         if headers is None
-        else {k.decode("latin-1"): v.decode("latin-1") for k, v in headers.items() if k not in _CREDENTIALS}
+        else {k.decode("latin-1"): v.decode("latin-1") for k, v in headers.items() if k not in CREDENTIALS}
     )
 
 
 def credentials(headers: Headers | None) -> Iterator[str]:
     """The secrets in headers, without what stands around them: schemes, names of cookies."""
-    for name in _CREDENTIALS | {b"mcp-session-id"}:
+    for name in CREDENTIALS | {b"mcp-session-id"}:
         value = "" if headers is None else headers.get(name, b"").decode("latin-1")
         for part in value.split(";") if name == b"cookie" else [value]:
             yield (part.partition("=") if name == b"cookie" else part.rpartition(" "))[2].strip()
 
 
-_CREDENTIALS = frozenset({b"authorization", b"cookie", b"proxy-authorization"})
+CREDENTIALS = frozenset({b"authorization", b"cookie", b"proxy-authorization"})
+"""Headers that prove who asks; no handler sees them."""
 
 
 def _dotted(needed: Mapping[str, Any]) -> str:

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ..protocol.errors import InvalidParams, MCPError
 from ..protocol.uri import MAX_LENGTH
 from .call import Call
+from .invoke import is_there
 from .methods.resources import find_resource
 from .ports import Overloaded, Principal
+from .primitives import Resource, ResourceTemplate
 
 if TYPE_CHECKING:
     from .server import Server
@@ -84,7 +86,12 @@ class Update(NamedTuple):
 
 
 def concerns(payload: Mapping[str, Any], principal: Principal) -> bool:
-    """Is a changed list one that `principal` sees? When the rights of one user change, it is that user's alone."""
+    """Is what changed something that `principal` sees? When the rights of one user change, that user's lists alone do;
+    and a resource may have changed for its `owner` only.
+    """
+    owner = payload.get("owner")
+    if owner is not None and owner != principal.owner:
+        return False
     user = payload.get("user")
     if user is None:
         return True
@@ -95,11 +102,11 @@ def concerns(payload: Mapping[str, Any], principal: Principal) -> bool:
 def is_free(server: "Server", uri: str) -> bool:
     """Is this a registered resource, or one of a registered template, that everybody may read?"""
     registry = server.registry
-    found = registry.resources.get(uri)
-    if found is not None:
-        return not server.authorizer.guards(found)
-    matched = registry.match(uri)
-    return matched is not None and not server.authorizer.guards(matched[0])
+    found: Resource | ResourceTemplate | None = registry.resources.get(uri)
+    if found is None:
+        matched = registry.match(uri)
+        found = None if matched is None else matched[0]
+    return found is not None and not found.probe and not server.authorizer.guards(found)
 
 
 async def may_read(call: Call, uri: str) -> bool:
@@ -107,9 +114,11 @@ async def may_read(call: Call, uri: str) -> bool:
     if len(uri) > MAX_LENGTH:
         return False
     try:
-        primitive, _ = await find_resource(call, uri)
+        primitive, values = await find_resource(call, uri)
         authorizer = call.server.authorizer
-        return not authorizer.guards(primitive) or (await authorizer.decide(call.principal, primitive)).allowed
+        if authorizer.guards(primitive) and not (await authorizer.decide(call.principal, primitive)).allowed:
+            return False
+        return await is_there(call, primitive, values)
     except Overloaded:
         raise
     except MCPError:

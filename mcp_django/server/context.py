@@ -8,161 +8,52 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..protocol import jsonrpc
 from ..protocol.sampling import Said
-from ..protocol.trace import TraceContext
 from ..schema import to_json
 from .answers import Answer, Root, roots_question
 from .ask import ASKED_IN_TRANSACTION, Conversation, Question, Replay, Unanswered, gather
+from .background import Job
 from .call import Call
 from .elicitation import form_question, is_address, page_question, url_question
+from .facts import Facts
 from .once import ONCE_IN_TRANSACTION
-from .ports import Principal
 from .sampling import MAX_ITERATIONS, MAX_TOKENS, Sample, prepared
-from .session import Session
 from .sync import SyncContext
 from .telling import LOGGED, log_params, progress_params, require_notification
 
 if TYPE_CHECKING:
     from .primitives import Primitive
-    from .server import Server
     from .toolbox import Offered
 
 T = TypeVar("T")
 
 
-class Context:
+class Context(Facts):
     """One per call. Declare a parameter of this type, under any name, and it is filled in; it never shows in a schema.
 
     Handlers written with `def` use the same names on `ctx.sync`, which wait in the handler's own thread.
     """
 
     __slots__ = (
-        "_call",
         "_conversation",
-        "_loop",
         "_pages",
-        "_primitive",
         "_progress",
         "_samples",
-        "_state",
         "in_transaction",
+        "jobs",
     )
 
     def __init__(
         self, call: Call, primitive: "Primitive | None" = None, conversation: Conversation | None = None
     ) -> None:
-        self._call, self._primitive, self._conversation = call, primitive, conversation
-        self._loop = asyncio.get_running_loop()
+        super().__init__(call, primitive)
+        self._conversation = conversation
         self._progress: float | None = None
-        self._state: dict[str, Any] | None = None
         self._samples: Counter[str] | None = None
         self._pages: Counter[str] | None = None
         self.in_transaction = False
         """Is the handler running as one transaction of the call's?"""
-
-    @property
-    def principal(self) -> Principal:
-        """Who asks, with scopes and claims."""
-        return self._call.connection.principal
-
-    @property
-    def user(self) -> Any:
-        """The Django user, or None when nobody is logged in."""
-        return self._call.connection.principal.user
-
-    @property
-    def request(self) -> Any:
-        """The Django HttpRequest, on both doors; None on transports without HTTP."""
-        return self._call.request
-
-    @property
-    def headers(self) -> Mapping[str, str]:
-        """The request's headers by lower-case name, credentials left out; empty on transports without them."""
-        return self._call.headers
-
-    @property
-    def session(self) -> Session | None:
-        """The session (handshake era), or None (stateless era)."""
-        return self._call.connection.session
-
-    @property
-    def server(self) -> "Server":
-        return self._call.server
-
-    @property
-    def revision(self) -> str:
-        """The protocol revision of this call, as on the wire."""
-        return self._call.revision.version
-
-    @property
-    def kwargs(self) -> Mapping[str, Any]:
-        """What the URL pattern captured, such as a tenant's slug."""
-        return self._call.kwargs
-
-    @property
-    def name(self) -> str | None:
-        """The name of the tool, prompt or resource that runs."""
-        return None if self._primitive is None else self._primitive.name
-
-    @property
-    def tool_name(self) -> str | None:
-        """The tool's name; None in a resource, prompt or completion."""
-        primitive = self._primitive
-        return primitive.name if primitive is not None and primitive.kind == "tool" else None
-
-    @property
-    def call_id(self) -> jsonrpc.Id | None:
-        """The request's id, as the client chose it."""
-        return self._call.id
-
-    @property
-    def metadata(self) -> Mapping[str, Any]:
-        """The `metadata=` that the tool and its toolset were registered with."""
-        return {} if self._primitive is None else self._primitive.metadata
-
-    @property
-    def meta(self) -> Mapping[str, Any]:
-        """The request's `_meta`."""
-        return self._call.meta
-
-    @property
-    def trace(self) -> TraceContext | None:
-        """The trace that the client says this call belongs to (W3C Trace Context); None when it names none."""
-        return self._call.trace
-
-    @property
-    def state(self) -> dict[str, Any]:
-        """Scratch space: the session's in the handshake era (in this process), this call's in the stateless era."""
-        if self._state is None:
-            session = self._call.connection.session
-            self._state = {} if session is None else session.state
-        return self._state
-
-    @property
-    def lifespan(self) -> Any:
-        """What the server's lifespan yielded."""
-        return self._call.server.lifespan.state(self._loop)
-
-    @property
-    def client_info(self) -> Mapping[str, Any]:
-        """The client's name and version, as it says; may be empty."""
-        return self._call.client_info
-
-    @property
-    def client_capabilities(self) -> Mapping[str, Any]:
-        """What the client declared it can do."""
-        return self._call.capabilities
-
-    def supports(self, capability: str) -> bool:
-        """Can the client do this? A dotted path, such as `"sampling"` or `"elicitation.url"`."""
-        needed: dict[str, Any] = {}
-        for part in reversed(capability.split(".")):
-            needed = {part: needed}
-        return self._call.supports(needed)
-
-    @property
-    def cancelled(self) -> bool:
-        """Was this call given up? For loops in threads, which nothing can interrupt."""
-        return self._call.cancelled
+        self.jobs: list[Job] | None = None
+        """What the handler that runs leaves for when it has succeeded; None around it."""
 
     async def report_progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
         """Tell the client how far the call is; nothing happens when it did not ask.
@@ -208,6 +99,26 @@ class Context:
         """Send a notification of your own on this call's stream. `method` starts with `notifications/`."""
         require_notification(method)
         await self._emit(method, params or {})
+
+    def background(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> None:
+        """Have `fn` run after the answer was sent, on the event loop if it is async, else on a lane. From any thread.
+
+        Left by a handler, it runs only if that returns, and its transaction commits. What one call leaves is run one
+        after the other. A failure is logged. Where nothing can come after the answer (WSGI, management commands), it
+        runs just before.
+
+        Raises Overloaded when too much waits in this process, RuntimeError once the call is answered, TypeError for
+        what cannot be called.
+        """
+        if not callable(fn):
+            raise TypeError(f"background() takes a function and its arguments, not {type(fn).__name__}")
+        if self._call.outcome is not None:
+            raise RuntimeError("The call was answered before this background work was left")
+        job = Job(fn, args, kwargs, self._call.server.ports.background.take())
+        if self.jobs is None:
+            self._call.fate.leave([job])
+        else:
+            self.jobs.append(job)
 
     async def close_stream(self, *, retry: float = 1.0) -> bool:
         """Close the connection on which the client waits, and ask it to come back after `retry` seconds for what is

@@ -11,7 +11,7 @@ import inspect
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypedDict, TypeVar, Unpack, get_type_hints, overload
+from typing import Any, TypedDict, TypeVar, Unpack, get_origin, get_type_hints, overload
 
 from ..protocol.content import is_content_type
 from ..protocol.meta import is_valid_key
@@ -25,10 +25,13 @@ from ..schema import (
     prompt_parameters_of,
     uri_parameters_of,
 )
-from .handlers import Atomic, Handler, injected_parameters, is_injected, source_of
+from .handlers import Atomic, Handler, source_of
+from .hooks import declared_hooks
+from .injection import injected_parameters, is_injected
 from .primitives import Completer, Permission, Primitive, Prompt, Resource, ResourceTemplate, Tool
 from .registry import METHODS, Registry, registry_for
 from .results import ToolResult
+from .tool_stream import ToolStream
 
 F = TypeVar("F", bound=Callable[..., Any])
 Build = Callable[[Any], Primitive | Completer]
@@ -50,6 +53,9 @@ class PrimitiveOptions(TypedDict, total=False):
     timeout: float | None
     atomic: bool | str | Sequence[str] | None
     metadata: Mapping[str, Any]
+    guards: Sequence[Callable[..., Any]]
+    interceptors: Sequence[Callable[..., Any]]
+    exception_handlers: Mapping[type[Exception], Callable[..., Any]]
 
 
 class ToolOptions(PrimitiveOptions, total=False):
@@ -58,9 +64,6 @@ class ToolOptions(PrimitiveOptions, total=False):
     annotations: ToolAnnotations | Mapping[str, Any]
     input_schema: dict[str, Any]
     output_schema: Any
-    guards: Sequence[Callable[..., Any]]
-    interceptors: Sequence[Callable[..., Any]]
-    exception_handlers: Mapping[type[Exception], Callable[..., Any]]
     single_use_state: bool
 
 
@@ -71,6 +74,7 @@ class ResourceOptions(PrimitiveOptions, total=False):
     mime_type: str
     size: int
     annotations: Annotations
+    probe: bool
 
 
 def build_tool(fn: Callable[..., Any], name: str | None = None, **options: Unpack[ToolOptions]) -> Tool:
@@ -88,9 +92,6 @@ def build_tool(fn: Callable[..., Any], name: str | None = None, **options: Unpac
         parameters=parameters,
         output=output,
         annotations=ToolAnnotations.of(options.get("annotations")),
-        guards=tuple(options.get("guards", ())),
-        interceptors=tuple(options.get("interceptors", ())),
-        exception_handlers=dict(options.get("exception_handlers", {})),
         single_use_state=bool(options.get("single_use_state", False)),
     )
 
@@ -114,6 +115,7 @@ def build_resource(fn: Callable[..., Any], uri: str, **options: Unpack[ResourceO
         "source": source_of(fn),
         "mime_type": options.get("mime_type"),
         "annotations": options.get("annotations"),
+        "probe": bool(options.get("probe", False)),
     }
     if template.is_static:
         return Resource(**common, uri=uri, size=options.get("size"))
@@ -177,7 +179,11 @@ def tool(fn: Any = None, *, name: str | None = None, server: str = "default", **
 
 
 def resource(uri: str, *, server: str = "default", **options: Unpack[ResourceOptions]) -> Callable[[F], F]:
-    """Register a function as the resource at `uri`, or as a template when `uri` has variables such as `{code}`."""
+    """Register a function as the resource at `uri`, or as a template when `uri` has variables such as `{code}`.
+
+    With `probe` the function is also run before a client subscribes, and before it is told of each update: where it
+    returns None, or raises what means so, there is no such resource for the caller. Without, all URIs that fit are.
+    """
     decorator: Callable[[F], F] = register_resource(registry_for(server), uri, options)
     return decorator
 
@@ -302,9 +308,12 @@ def _common(fn: Callable[..., Any], options: PrimitiveOptions, kind: type[Primit
     common: dict[str, Any] = {key: given[key] for key in ("title", "permission") if key in given}
     common["timeout"] = timeout_of(fn, given.get("timeout"))
     common |= {key: tuple(given.get(key, ())) for key in ("icons", "tags", "scopes")}
+    common |= declared_hooks(given, source_of(fn))
     return common | {key: dict(given.get(key, {})) for key in ("meta", "metadata")}
 
 
 def _is_content(annotation: Any) -> bool:
     """Does a return annotation say content blocks instead of data?"""
+    if annotation is ToolStream or get_origin(annotation) is ToolStream:
+        return True  # what becomes of its pieces is known when they are there
     return annotation in (ToolResult, bytes) or is_content_type(annotation) or hasattr(annotation, "_repr_png_")

@@ -8,6 +8,7 @@ import asyncio
 import logging
 import secrets
 from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
 
 from ..protocol.errors import (
@@ -23,13 +24,17 @@ from ..protocol.errors import (
 )
 from ..schema import ArgumentError
 from .ask import Conversation, InputRequired, Suspended, is_suspension
+from .background import Job
 from .call import Call
 from .context import Context
-from .handlers import Handler, run
+from .dependencies import Dependencies
+from .handlers import Handler
+from .hooks import admit, guarded
 from .outcome import Fate, Outcome
 from .ports import ALLOW, HIDDEN, Overloaded
-from .primitives import Primitive, Tool
-from .results import tool_error, tool_result
+from .primitives import Primitive, Resource, ResourceTemplate, Tool
+from .results import ToolResult, tool_error, tool_result
+from .tool_stream import STREAMS, collected
 
 if TYPE_CHECKING:
     from .server import Server
@@ -38,6 +43,7 @@ logger = logging.getLogger("mcp_django.server")
 
 
 READING = "resources/read"
+_NOTHING: Any = object()
 
 
 class TimedOut(Exception):
@@ -56,6 +62,8 @@ async def call_tool(call: Call, tool: Tool, arguments: dict[str, Any]) -> dict[s
         values = tool.parameters.convert(arguments)
         if tool.is_direct and conversation is None and _is_unbound(call, tool):
             value = await tool.handler.fn(**values)
+            if type(value) in STREAMS:
+                value = await collected(value, Context(call, tool), tool.output, _is_result)
         else:
             value = await _suspendable(call, tool, Context(call, tool, conversation), _begin(call, tool, values))
             if type(value) is InputRequired:
@@ -66,7 +74,7 @@ async def call_tool(call: Call, tool: Tool, arguments: dict[str, Any]) -> dict[s
             raise InvalidParams(str(problem)) from None
         return tool_error(str(problem))
     except ToolError as problem:
-        return tool_error(str(problem) or "The tool failed")
+        return tool_error(problem)
     except URLElicitationRequired as problem:
         if _knows_url_errors(call):
             raise
@@ -80,8 +88,7 @@ async def call_tool(call: Call, tool: Tool, arguments: dict[str, Any]) -> dict[s
 
 
 def _begin(call: Call, tool: Tool, values: dict[str, Any]) -> Callable[[Context], Awaitable[Any]]:
-    start = _guarded if tool.is_guarded else _handled
-    return lambda context: start(call, tool, values, context)
+    return lambda context: _run(call, tool, tool.handler, values, context)
 
 
 async def call_within(call: Call, tool: Tool, arguments: dict[str, Any], conversation: Conversation) -> dict[str, Any]:
@@ -99,8 +106,10 @@ async def call_within(call: Call, tool: Tool, arguments: dict[str, Any], convers
         raise
     except URLElicitationRequired as problem:
         return tool_error(_pages(problem))
-    except (ArgumentError, ToolError, TimedOut, MCPError) as problem:
-        return tool_error(str(problem) or "The tool failed")
+    except ToolError as problem:
+        return tool_error(problem)
+    except (ArgumentError, TimedOut, MCPError) as problem:
+        return tool_error(str(problem))
     except BaseException as problem:
         if is_suspension(problem):
             raise
@@ -108,6 +117,21 @@ async def call_within(call: Call, tool: Tool, arguments: dict[str, Any], convers
             return tool_error(sorted_out(call, f"tool {tool.name!r}", problem))
         except MCPError as told:
             return tool_error(str(told))
+
+
+async def pass_on(context: Context, tool: Tool, arguments: dict[str, Any]) -> Any:
+    """The value of `tool`, which the tool that runs stands for: as if the client had called it, with its permission,
+    checks, guards, timeout and transactions. The conversation, and what the client called, stay the same.
+
+    Raises what the tool raises, ArgumentError, InsufficientScope, and InvalidParams where the caller may not use it.
+    """
+    call = context._call
+    await permit(call, tool, InvalidParams(f"Unknown tool: {tool.name}"))
+    tool.parameters.check(arguments)
+    values = tool.parameters.convert(arguments)
+    context.stand_for(tool, arguments)
+    value = await _timed(call, tool, _begin(call, tool, values)(context))
+    return value if tool.output is None or type(value) is ToolResult else tool.output.structured(value)
 
 
 async def run_primitive(
@@ -119,7 +143,7 @@ async def run_primitive(
     runs = handler or primitive.handler
     context = Context(call, primitive, call.era.resume(call))
     try:
-        return await _suspendable(call, primitive, context, lambda c: run_handler(call, runs, values, c))
+        return await _suspendable(call, primitive, context, lambda c: _run(call, primitive, runs, values, c))
     except URLElicitationRequired as problem:
         if _knows_url_errors(call):
             raise
@@ -129,7 +153,7 @@ async def run_primitive(
     except (ToolError, TimedOut) as problem:
         raise InternalError(str(problem)) from None
     except BaseException as problem:
-        raise InternalError(sorted_out(call, f"{primitive.kind} {primitive.key!r}", problem)) from None
+        raise InternalError(str(sorted_out(call, f"{primitive.kind} {primitive.key!r}", problem))) from None
 
 
 def _knows_url_errors(call: Call) -> bool:
@@ -145,6 +169,18 @@ def _pages(problem: URLElicitationRequired) -> str:
 
 async def run_handler(call: Call, handler: Handler, values: dict[str, Any], context: Context) -> Any:
     """Fill in what the server provides, and run; dependencies and handler are one transaction where that is wanted."""
+    jobs: list[Job] = []
+    context.jobs = jobs
+    try:
+        value = await _in_transaction(call, handler, values, context)
+    finally:
+        context.jobs = None
+    if jobs:
+        call.fate.leave(jobs)
+    return value
+
+
+async def _in_transaction(call: Call, handler: Handler, values: dict[str, Any], context: Context) -> Any:
     databases = handler.databases(call.server.options.atomic)
     if not databases:
         return await _filled_in(call, handler, values, context)
@@ -161,13 +197,56 @@ async def run_handler(call: Call, handler: Handler, values: dict[str, Any], cont
 
 
 async def _filled_in(call: Call, handler: Handler, values: dict[str, Any], context: Context) -> Any:
-    for name in handler.contexts:
-        values[name] = context
-    for name in handler.principals:
-        values[name] = call.principal
-    if handler.has_dependencies:
-        await handler.resolve(values, context)
-    return await handler.run(call.server.executor, values)
+    if handler.injected is not None:
+        handler.injected.fill(values, call, context)
+        if handler.dependencies is not None:
+            return await _with_dependencies(call, handler, handler.dependencies, values, context)
+    return await _value(call, handler, values, context)
+
+
+async def _with_dependencies(
+    call: Call, handler: Handler, dependencies: Dependencies, values: dict[str, Any], context: Context
+) -> Any:
+    value: Any = _NOTHING
+    async with AsyncExitStack() as stack:
+        await dependencies.fill(values, call, context, stack)
+        value = await _value(call, handler, values, context)
+    if value is _NOTHING:
+        raise RuntimeError("A dependency swallowed the exception of what depends on it; raise it again after clean-up")
+    return value
+
+
+async def _value(call: Call, handler: Handler, values: dict[str, Any], context: Context) -> Any:
+    value = await handler.run(call.server.executor, values)
+    if type(value) in STREAMS and (tool := context.tool) is not None:
+        return await collected(value, context, tool.output, _is_result)
+    return value
+
+
+def _is_result(piece: Any) -> bool:
+    return type(piece) is ToolResult
+
+
+async def is_there(call: Call, primitive: Resource | ResourceTemplate, values: dict[str, Any]) -> bool:
+    """Is there such a resource for the caller, which may use the primitive? Only those to `probe` are asked.
+
+    Raises Overloaded, and whatever is a bug of the handler's.
+    """
+    if not primitive.probe:
+        return True
+    lease = call.server.executor.enter()
+    try:
+        async with asyncio.timeout(_limit(call, primitive)):
+            return await _run(call, primitive, primitive.handler, dict(values), Context(call, primitive)) is not None
+    except Overloaded:
+        raise
+    except Exception as problem:
+        told = problem if isinstance(problem, ToolError) else call.server.ports.translate(problem)
+        if isinstance(told, ToolError | NotFound | ResourceNotFound):
+            return False
+        raise
+    finally:
+        lease.close()
 
 
 async def permit(call: Call, primitive: Primitive, unknown: MCPError) -> None:
@@ -184,8 +263,8 @@ async def permit(call: Call, primitive: Primitive, unknown: MCPError) -> None:
         raise InsufficientScope(decision.scopes)
 
 
-def sorted_out(call: Call, what: str, problem: BaseException) -> str:
-    """What the client is told of an exception: its text if the server's table knows it, else a bug's reference.
+def sorted_out(call: Call, what: str, problem: BaseException) -> str | ToolError:
+    """What the client is told of an exception: what the server's table makes of it, else a bug's reference.
 
     Raises the MCPError that the table makes of it, and whatever is no failure of the code.
     """
@@ -196,7 +275,9 @@ def sorted_out(call: Call, what: str, problem: BaseException) -> str:
         raise translated from None
     if isinstance(translated, NotFound) and call.method == READING:
         raise ResourceNotFound(call.params["uri"]) from None
-    return report(call.server, what, problem, call.fate) if translated is None else str(translated)
+    if translated is None:
+        return report(call.server, what, problem, call.fate)
+    return translated if isinstance(translated, ToolError) else str(translated)
 
 
 def is_bug(problem: BaseException) -> bool:
@@ -220,8 +301,14 @@ def report(server: "Server", what: str, problem: BaseException, fate: Fate | Non
     return f"Internal error (reference {reference})"
 
 
-async def _handled(call: Call, tool: Tool, values: dict[str, Any], context: Context) -> Any:
-    return await run_handler(call, tool.handler, values, context)
+async def _run(call: Call, primitive: Primitive, handler: Handler, values: dict[str, Any], context: Context) -> Any:
+    """Run a handler with what stands around it: all of it around the primitive's own, the guards before completions."""
+    if not primitive.is_guarded:
+        return await run_handler(call, handler, values, context)
+    if handler is primitive.handler:
+        return await guarded(primitive, context, lambda: run_handler(call, handler, dict(values), context))
+    await admit(primitive, context)
+    return await run_handler(call, handler, values, context)
 
 
 async def _suspendable(
@@ -273,35 +360,3 @@ async def _timed(call: Call, primitive: Primitive, work: Awaitable[Any]) -> Any:
         call.cancelled = True
         call.fate.failed(Outcome.TIMEOUT)
         raise TimedOut(f"The {primitive.kind} took longer than {limit:g} seconds and was stopped") from None
-
-
-async def _guarded(call: Call, tool: Tool, values: dict[str, Any], context: Context) -> Any:
-    """Guards, then interceptors around the handler; exception handlers see what comes out."""
-    executor = call.server.executor
-
-    async def innermost() -> Any:
-        return await run_handler(call, tool.handler, values, context)
-
-    proceed: Callable[[], Awaitable[Any]] = innermost
-    for interceptor in reversed(tool.interceptors):
-        proceed = _around(interceptor, context, proceed)
-    try:
-        for guard in tool.guards:
-            if await run(guard, executor, context) is False:
-                raise ToolError(f"The tool {tool.name!r} may not be used here")
-        return await proceed()
-    except Exception as problem:
-        for kind in type(problem).__mro__:
-            handle = tool.exception_handlers.get(kind)
-            if handle is not None:
-                return await run(handle, executor, problem, context)
-        raise
-
-
-def _around(
-    interceptor: Callable[..., Any], context: Context, inner: Callable[[], Awaitable[Any]]
-) -> Callable[[], Awaitable[Any]]:
-    async def proceed() -> Any:
-        return await interceptor(context, inner)
-
-    return proceed

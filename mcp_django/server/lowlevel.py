@@ -18,7 +18,8 @@ from ..protocol.uri import UriTemplate
 from ..schema import ArgumentError
 from .context import Context
 from .decorators import build_tool
-from .handlers import Handler, run, source_of
+from .execution import run
+from .handlers import Handler, source_of
 from .primitives import Completion, Prompt, Resource, ResourceTemplate, Tool
 from .providers import Provider
 

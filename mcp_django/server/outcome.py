@@ -1,12 +1,15 @@
 """How a call ends, and what is noted of it on the way there."""
 
 from enum import StrEnum
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from weakref import ReferenceType
 
 from ..protocol.errors import MCPError
 from ..protocol.trace import TraceContext
 from .ports import Overloaded
+
+if TYPE_CHECKING:
+    from .background import Job
 
 
 class Outcome(StrEnum):
@@ -52,12 +55,33 @@ class Fate:
     """Its questions, in the era where a handler repeats itself."""
     forwarded: int = 0
     """Log records that were sent to the client."""
+    around: "Fate | None" = None
+    """That of the call in which a tool is used by the client's model."""
+    jobs: "list[Job] | None" = None
+    """What is to be done when the call is answered."""
+    answered: bool = False
+    """Were they taken?"""
 
     @property
     def replaying(self) -> bool:
         """Does the handler repeat what the client has heard in an earlier round?"""
         talk = None if self.conversation is None else self.conversation()
         return talk is not None and talk.replaying
+
+    def leave(self, jobs: "list[Job]") -> None:
+        """Have `jobs` done when the call is answered. Raises RuntimeError when they were taken already."""
+        if self.around is not None:
+            self.around.leave(jobs)
+        elif self.answered:
+            raise RuntimeError("The call was answered before this background work was left")
+        else:
+            self.jobs = [*(self.jobs or ()), *jobs]
+
+    def take_jobs(self) -> "list[Job]":
+        """What is to be done now. Asked once."""
+        self.answered = True
+        jobs, self.jobs = self.jobs, None
+        return jobs or []
 
     def failed(self, failure: Outcome, reference: str | None = None) -> None:
         """Note what lies behind the error that will be the answer."""

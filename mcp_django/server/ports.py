@@ -45,7 +45,13 @@ class Principal(Protocol):
 
     @property
     def key(self) -> str:
-        """`issuer|subject|client`: what rows, sealed states and limits are bound to."""
+        """`issuer|subject|client`: what sessions, sealed states and limits are bound to."""
+
+    @property
+    def owner(self) -> str | None:
+        """`issuer|subject`: whose lasting data it may see, whichever client is used. None for nobody in particular, who
+        owns nothing.
+        """
 
     @property
     def user(self) -> Any:
@@ -304,8 +310,8 @@ class Changes(Protocol):
     async def follow(self, tell: Callable[[str, Any], None]) -> Callable[[], None]:
         """Have `tell` called on the running loop for each change from now on; returns, once that holds, what ends it.
 
-        It is given `"updated"` and `{"uri": ...}`, or `"list_changed"` and `{"kind": "tools"}` (or prompts, resources);
-        other kinds may be ignored. It must neither block nor raise.
+        It is given `"updated"` and `{"uri": ...}`, with an `"owner"` if it concerns one alone, or `"list_changed"` and
+        `{"kind": "tools"}` (or prompts, resources); other kinds may be ignored. It must neither block nor raise.
         """
 
     async def subscribe(self, call: "Call", uri: str) -> None:

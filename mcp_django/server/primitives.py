@@ -14,7 +14,7 @@ from ..protocol.meta import TAGS
 from ..protocol.revisions import Revision
 from ..protocol.types import Annotations, Icon, ToolAnnotations
 from ..protocol.uri import UriTemplate
-from ..schema import Output, Parameters, natively
+from ..schema import natively
 from .handlers import Handler
 
 Permission = str | Callable[[Any], Any] | Sequence[str | Callable[[Any], Any]]
@@ -42,6 +42,12 @@ class Primitive(ABC):
     """Seconds it may run; None for the server's default."""
     metadata: Mapping[str, Any] = field(default_factory=dict)
     """For guards, interceptors and handlers; never on the wire."""
+    guards: Sequence[Callable[..., Any]] = ()
+    """Functions of the Context that are asked first; False stops the call."""
+    interceptors: Sequence[Callable[..., Any]] = ()
+    """Functions of the Context and of what runs inside them, the outermost first."""
+    exception_handlers: Mapping[type[Exception], Callable[..., Any]] = field(default_factory=dict)
+    """Functions of an exception and the Context, whose value is the result."""
     handler: Handler
     source: str = ""
     """Where it was declared, for messages about it."""
@@ -50,6 +56,11 @@ class Primitive(ABC):
     def key(self) -> str:
         """What makes it unique among its kind, and what lists are ordered by."""
         return self.name
+
+    @property
+    def is_guarded(self) -> bool:
+        """Does anything stand around the handler?"""
+        return bool(self.guards or self.interceptors or self.exception_handlers)
 
     @cached_property
     def wire(self) -> dict[str, Any]:
@@ -77,33 +88,56 @@ class Primitive(ABC):
         """Its list entry as `revision` defines it."""
 
 
+class ToolParameters(Protocol):
+    """A tool's arguments: `schema.Parameters`, or what makes its schema at the first look."""
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        """The JSON Schema clients see; its root is an object."""
+
+    @property
+    def header_params(self) -> tuple[HeaderParam, ...]:
+        """Arguments that are mirrored into request headers."""
+
+    def check(self, arguments: dict[str, Any]) -> None:
+        """Check JSON arguments against the schema. Raises ArgumentError."""
+
+    def convert(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Checked arguments as keyword arguments of the handler, in a new dict. Raises ArgumentError."""
+
+
+class ToolOutput(Protocol):
+    """A tool's structured result: `schema.Output`, or what makes its schema at the first look."""
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        """The JSON Schema clients see; its root is an object."""
+
+    @property
+    def wrapped(self) -> bool:
+        """Is the value put under "result"?"""
+
+    def structured(self, value: Any) -> Any:
+        """A result as `structuredContent`. Raises OutputError when it does not fit the schema."""
+
+
 @dataclass(kw_only=True, eq=False)
 class Tool(Primitive):
     """Something a model may call (server/tools)."""
 
     kind: ClassVar[str] = "tool"
 
-    parameters: Parameters
-    output: Output | None = None
+    parameters: ToolParameters
+    output: ToolOutput | None = None
     """Its structured result; None when it returns content only."""
     annotations: ToolAnnotations | None = None
-    guards: Sequence[Callable[..., Any]] = ()
-    interceptors: Sequence[Callable[..., Any]] = ()
-    exception_handlers: Mapping[type[Exception], Callable[..., Any]] = field(default_factory=dict)
     single_use_state: bool = False
     """May each `requestState` of its questions be brought back only once?"""
-
-    @property
-    def is_guarded(self) -> bool:
-        """Does anything stand around the handler?"""
-        return bool(self.guards or self.interceptors or self.exception_handlers)
 
     @cached_property
     def is_direct(self) -> bool:
         """An async handler that nothing stands around and that wants nothing injected: most tools, and the fast way."""
-        handler = self.handler
-        injected = handler.contexts or handler.principals or handler.has_dependencies
-        return handler.is_async and not injected and not self.is_guarded
+        return self.handler.is_async and self.handler.injected is None and not self.is_guarded
 
     @property
     def header_params(self) -> tuple[HeaderParam, ...]:
@@ -133,6 +167,8 @@ class Resource(Primitive):
     mime_type: str | None = None
     size: int | None = None
     annotations: Annotations | None = None
+    probe: bool = False
+    """See ResourceTemplate."""
 
     @property
     def key(self) -> str:
@@ -163,6 +199,10 @@ class ResourceTemplate(Primitive):
     """The template's variables to keyword arguments. Raises ArgumentError."""
     mime_type: str | None = None
     annotations: Annotations | None = None
+    probe: bool = False
+    """Is its handler run to find out whether a URI that fits stands for anything that the caller may read: before a
+    subscription, and before each update? Otherwise every URI that fits does.
+    """
 
     @property
     def key(self) -> str:

@@ -19,6 +19,7 @@ from ..protocol.content import (
     TextResourceContents,
     is_content,
 )
+from ..protocol.errors import ToolError
 from ..schema import is_lazy, to_json
 from .primitives import Completion, Prompt, Tool
 
@@ -88,9 +89,12 @@ def _explicit(tool: Tool, result: ToolResult) -> dict[str, Any]:
     return body
 
 
-def tool_error(text: str) -> dict[str, Any]:
+def tool_error(problem: str | ToolError) -> dict[str, Any]:
     """A CallToolResult that tells the model what went wrong."""
-    return {"content": [{"type": "text", "text": text}], "isError": True}
+    body: dict[str, Any] = {"content": [{"type": "text", "text": str(problem) or "The tool failed"}], "isError": True}
+    if isinstance(problem, ToolError) and problem.meta:
+        body["_meta"] = dict(problem.meta)
+    return body
 
 
 def blocks(value: Any) -> list[dict[str, Any]]:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, Unpack
 from ..protocol.revisions import Era, Revision
 from ..protocol.types import Implementation
 from .ask import AskLimits
+from .background import Places, Unlimited
 from .call import Call
 from .changes import LISTS
 from .decorators import (
@@ -70,6 +71,8 @@ class Ports:
     """None where there is no site."""
     replies: Replies = field(default_factory=InProcess)
     lists: ListMemory = field(default_factory=Forgetful)
+    background: Places = field(default_factory=Unlimited)
+    """What work after the answer may take."""
     changes: Changes | None = None
     """Where the server learns what changed; None when nobody tells it, so that it offers no subscriptions."""
 

@@ -275,9 +275,10 @@ class Board:
                 if concerns(payload, subscription.principal):
                     subscription.list_changed(payload["kind"])
         elif kind == "updated" and self._uris:
-            self._tell_update(payload["uri"])
+            self._tell_update(payload)
 
-    def _tell_update(self, uri: str) -> None:
+    def _tell_update(self, payload: Any) -> None:
+        uri: str = payload["uri"]
         told: set[Subscription] = set()
         free: bool | None = None
         for under in covering(uri):
@@ -287,7 +288,8 @@ class Board:
                     free = is_free(self._server, uri)
                 update = Update(uri, under, free)
                 for subscription in interested - told:
-                    subscription.updated(update)
+                    if concerns(payload, subscription.principal):
+                        subscription.updated(update)
                 told |= interested
 
 

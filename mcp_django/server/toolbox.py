@@ -116,7 +116,9 @@ def _inner(call: Call, tool: Tool, arguments: dict[str, Any]) -> Call:
     """The call as the tool sees it. Its failures are not those of the call around it, and its progress is nobody's."""
     message = jsonrpc.Request(call.id or 0, "tools/call", {"name": tool.name, "arguments": arguments})
     meta = {key: value for key, value in call.meta.items() if key != PROGRESS_TOKEN}
-    return replace(call, message=message, meta=meta, fate=Fate())
+    fate = Fate()
+    fate.around = call.fate
+    return replace(call, message=message, meta=meta, fate=fate)
 
 
 async def _may_use(call: Call, tool: Tool) -> bool:

@@ -17,14 +17,15 @@ import contextlib
 import functools
 import inspect
 import types
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, TypeVar, overload
 
 from ..schema import DeclarationError
 from .decorators import atomic_of, declarations_of, timeout_of
 from .handlers import source_of
-from .primitives import Completer, Permission, Primitive, Tool
-from .registry import METHODS, Registry, registry_for
+from .hooks import declared_hooks
+from .primitives import Completer, Permission, Primitive
+from .registry import METHODS, Problem, Registry, registry_for
 
 C = TypeVar("C", bound="type[Toolset]")
 
@@ -32,7 +33,7 @@ C = TypeVar("C", bound="type[Toolset]")
 class Toolset:
     """A class of tools, resources, prompts and completions."""
 
-    prefix: ClassVar[str] = ""
+    prefix: str = ""
     """Put before the name of every tool and prompt."""
     permission: ClassVar[Permission | None] = None
     scopes: ClassVar[Sequence[str]] = ()
@@ -49,6 +50,16 @@ class Toolset:
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         METHODS.claim(cls)
+
+    @classmethod
+    def bound_to(cls, subject: Any) -> "Toolset":
+        """The instance that `@register(subject)` registers. Raises DeclarationError: plain toolsets have no subject."""
+        raise DeclarationError(
+            f"{source_of(cls)}: only a ModelToolset is registered for something, such as a model; write @register"
+        )
+
+    def attach(self, registry: Registry) -> None:
+        """Called once, before what it declares is built. Raises DeclarationError when it cannot be registered there."""
 
     @contextlib.asynccontextmanager
     async def lifespan(self) -> AsyncIterator[None]:
@@ -78,10 +89,13 @@ class Toolset:
         item.tags = tuple(dict.fromkeys((*self.tags, *item.tags)))
         item.metadata = {**self.metadata, **item.metadata}
         item.timeout = timeout_of(type(self), self.timeout) if item.timeout is None else item.timeout
-        if isinstance(item, Tool):
-            item.guards = (*self.guards, *item.guards)
-            item.interceptors = (*self.interceptors, *item.interceptors)
-            item.exception_handlers = {**self.exception_handlers, **item.exception_handlers}
+        hooks = declared_hooks(
+            {name: getattr(self, name) for name in ("guards", "interceptors", "exception_handlers")},
+            source_of(type(self)),
+        )
+        item.guards = (*hooks["guards"], *item.guards)
+        item.interceptors = (*hooks["interceptors"], *item.interceptors)
+        item.exception_handlers = {**hooks["exception_handlers"], **item.exception_handlers}
         return item
 
     def _permission(self) -> Permission | None:
@@ -103,23 +117,41 @@ def both(first: Permission | None, second: Permission | None) -> Permission | No
 
 
 @overload
-def register(toolset: C) -> C: ...
+def register(subject: C) -> C: ...
 @overload
-def register(toolset: None = None, *, server: str = "default") -> Callable[[C], C]: ...
-def register(toolset: Any = None, *, server: str = "default") -> Any:
-    """Register a Toolset class: `@register`, or `@register(server="internal")`."""
+def register(subject: Any = None, *, server: str = "default") -> Callable[[C], C]: ...
+def register(subject: Any = None, *, server: str = "default") -> Any:
+    """Register a Toolset class: `@register`, `@register(server="internal")`, or for a model: `@register(Airport)`."""
 
     def decorate(cls: C) -> C:
         if not issubclass(cls, Toolset):
             raise DeclarationError(f"{source_of(cls)}: register() takes a subclass of Toolset")
-        add_toolset(registry_for(server), cls())
+        registry = registry_for(server)
+        with reported(registry, cls):
+            add_toolset(registry, cls() if subject is None else cls.bound_to(subject))
         return cls
 
-    return decorate if toolset is None else decorate(toolset)
+    # A model is known by its `_meta`: the engine knows no Django. Anything else is a class that should be a toolset.
+    if subject is None or hasattr(subject, "_meta"):
+        return decorate
+    toolset, subject = subject, None
+    return decorate(toolset)
 
 
 def add_toolset(registry: Registry, toolset: Toolset) -> None:
     """Register everything that a toolset declares."""
+    toolset.attach(registry)
     registry.toolsets.append(toolset)
     for declare, source in toolset.declarations():
         registry.add(declare, source)
+
+
+@contextlib.contextmanager
+def reported(registry: Registry, declared: Any) -> Iterator[None]:
+    """Note a DeclarationError as a problem of the registry, unless that is strict."""
+    try:
+        yield
+    except DeclarationError as problem:
+        if registry.strict:
+            raise
+        registry.problems.append(Problem(str(problem), source_of(declared)))

@@ -16,6 +16,7 @@ from ..protocol import jsonrpc
 from ..protocol.errors import InternalError
 from ..protocol.meta import CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL, PROTOCOL_VERSION
 from ..protocol.revisions import LATEST
+from ..server.background import run_jobs
 from ..server.call import Connection
 from ..server.pipeline import Pipeline
 from ..server.ports import Overloaded, Principal
@@ -77,6 +78,8 @@ class Caller:
         if isinstance(outcome, Receipt):
             raise InternalError("A request was taken for a notification")
         body = outcome if isinstance(outcome, bytes) else await self._run(outcome.run, outbox)
+        if not isinstance(outcome, bytes):
+            await run_jobs(outcome.calls)
         result: dict[str, Any] = jsonrpc.loads(body)["result"]
         return result
 

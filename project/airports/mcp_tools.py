@@ -12,11 +12,22 @@ from typing import Annotated, Any
 
 from asgiref.sync import sync_to_async
 from django.db import transaction
-from django.db.models import Avg, Count, Q
+from django.db.models import Avg, Count, Prefetch, Q
 from pydantic import Field
 
-from mcp_django import Context, ToolError, completion, prompt, publish_changes, resource, tool
-from project.airports.models import Airport, Country, Stop, Trip
+from mcp_django import (
+    Context,
+    ModelInline,
+    ModelToolset,
+    ToolError,
+    completion,
+    prompt,
+    publish_changes,
+    register,
+    resource,
+    tool,
+)
+from project.airports.models import Airport, AirportQuerySet, Country, Region, Stop, Trip
 from project.airports.shapes import (
     AirportInfo,
     CountryStatistics,
@@ -151,7 +162,86 @@ async def plan_trip(origin: str, destination: str, ctx: Context, stops: list[str
 def list_trips(ctx: Context) -> list[TripInfo]:
     """List the trips that the user has saved, the newest first."""
     trips = Trip.objects.filter(owner=ctx.user).select_related("origin", "destination")
-    return [TripInfo.of(trip) for trip in trips.prefetch_related("stops__airport")]
+    return [
+        TripInfo.of(trip) for trip in trips.prefetch_related(Prefetch("stops", Stop.objects.select_related("airport")))
+    ]
+
+
+# Models: what a client may ask of their rows, declared as one declares a ModelAdmin. `airport_list` filters, searches,
+# orders and pages, `airport_aggregate` groups and sums up; `airports.airport://LSZH` is a row. All of it takes Django's
+# permission to view the model, and nothing is shown or compared that is not named here.
+
+
+@register(Country)
+class Countries(ModelToolset):
+    """Countries of ISO 3166-1."""
+
+    fields = ["code", "alpha_3", "name", "official_name", "flag"]
+    search_fields = ["=code", "=alpha_3", "name", "official_name"]
+    list_filter = ["name", "alpha_3"]
+    label_field = "name"
+
+
+@register(Region)
+class Regions(ModelToolset):
+    """Cantons, states, prefectures: the parts of countries, by ISO 3166-2."""
+
+    fields = ["code", "name", "type", "country"]
+    search_fields = ["=code", "name"]
+    list_filter = ["name", "type", "country", "country__name"]
+    label_field = "name"
+
+
+@register(Airport)
+class Airports(ModelToolset):
+    """Airports and landing strips. Elevations are feet, coordinates degrees north and east."""
+
+    fields = ["icao", "iata", "name", "city", "country", "region", "latitude", "longitude", "elevation", "timezone"]
+    search_fields = ["name", "city", "iata", "icao"]
+    list_filter = [
+        *("iata", "name", "city", "country", "region", "latitude", "longitude", "elevation", "timezone"),
+        *("country__name", "region__name", "region__type"),
+    ]
+    label_field = "name"
+    tools = ["describe", "list", "get", "count", "aggregate"]
+
+    def get_search_results(self, ctx: Context, queryset: Any, search_term: str) -> AirportQuerySet:
+        """Search as the site does: every word, accents ignored."""
+        rows: AirportQuerySet = queryset
+        return rows.matching(search_term)
+
+
+class Stops(ModelInline):
+    """Where a trip touches down on its way."""
+
+    model = Stop
+    fields = ["position", "airport"]
+    ordering = ["position"]
+
+
+# Writing is asked for by name, takes the permission to add, change or delete, and goes through a ModelForm.
+@register(Trip)
+class Trips(ModelToolset):
+    """The trips that the user has saved."""
+
+    fields = ["name", "origin", "destination", "depart_on", "created"]
+    inlines = [Stops]
+    tools = ["describe", "list", "get", "count", "create", "update", "delete"]
+    confirm = ["delete"]
+    search_fields = ["name", "origin__name", "destination__name"]
+    list_filter = ["origin", "destination", "depart_on", "origin__country", "destination__country"]
+    ordering = ["-created"]
+
+    def get_queryset(self, ctx: Context) -> Any:
+        """Those of who asks: whatever a client says, other people's are not there."""
+        return super().get_queryset(ctx).filter(owner=ctx.user)
+
+    def save_model(self, ctx: Context, obj: Trip, form: Any, change: bool) -> None:
+        """The owner is who asks, never what a client says."""
+        if ctx.user is None:
+            raise ToolError("A trip belongs to a user, and nobody is logged in.")
+        obj.owner = ctx.user
+        obj.save()
 
 
 # Resources: what a client may read, by URI. A dict is served as JSON.

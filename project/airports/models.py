@@ -65,14 +65,17 @@ class AirportQuerySet(models.QuerySet["Airport"]):
         An airport of exactly that code leads, then those with scheduled-traffic (IATA) codes, larger fields as a rule.
         """
         code = text.strip().upper()
-        found = [Q(search_text__contains=word) for word in fold(text).split()]
         rank = Case(
             When(Q(iata=code) | Q(icao=code), then=Value(0)),
             When(Q(city__iexact=text.strip()) & ~Q(iata=""), then=Value(1)),
             When(~Q(iata=""), then=Value(2)),
             default=Value(3),
         )
-        return self.filter(*found).order_by(rank, "name", "icao")
+        return self.matching(text).order_by(rank, "name", "icao")
+
+    def matching(self, text: str) -> AirportQuerySet:
+        """Airports with every word of `text` in code, name or city, accents ignored."""
+        return self.filter(*(Q(search_text__contains=word) for word in fold(text).split()))
 
     def within(self, box: Box) -> AirportQuerySet:
         """Airports inside a box, which may lie across the antimeridian."""

@@ -9,7 +9,7 @@ from django.contrib.auth.models import AnonymousUser, Permission, User
 from django.utils.functional import SimpleLazyObject
 
 from mcp_django.auth import principal as module
-from mcp_django.auth.principal import Principal, local_principal
+from mcp_django.auth.principal import Principal, local_principal, owner_of
 
 VIEW, ADD = "auth.view_group", "auth.add_group"
 
@@ -54,6 +54,29 @@ class TestKey:
     def test_nobody_can_have_the_key_of_the_local_principal(self) -> None:
         assert local_principal().key == "local"
         assert Principal(issuer="local", subject="", client_id="").key != "local"
+
+
+class TestOwner:
+    def test_it_is_the_same_through_every_client(self) -> None:
+        owners = {Principal(issuer="https://as", subject="7", client_id=client).owner for client in ("", "cli", "web")}
+        assert owners == {"https://as|7"}
+
+    def test_two_principals_cannot_share_one_by_clever_names(self) -> None:
+        names = [("a", "b|c"), ("a|b", "c"), ("a", "b%7Cc"), ("a%7Cb", "c")]
+        assert len({Principal(issuer=issuer, subject=subject).owner for issuer, subject in names}) == 4
+
+    def test_the_local_principal_owns_what_its_user_owns_through_a_token(self) -> None:
+        alice = User(pk=1, username="alice")
+        assert local_principal(alice).owner == principal().owner == owner_of(alice) == "django|1"
+
+    @pytest.mark.parametrize("user", [None, AnonymousUser(), User(username="unsaved")])
+    def test_nobody_owns_nothing(self, user: Any) -> None:
+        assert owner_of(user) is None
+        assert local_principal(user).owner is None
+        assert Principal(issuer="as", subject="", user=user).owner is None
+
+    def test_a_machine_without_a_user_owns_what_is_its_subject_s(self) -> None:
+        assert Principal(issuer="as", subject="robot").owner == "as|robot"
 
 
 class TestLocal:

@@ -1,31 +1,46 @@
-"""What the load tests run on. MCP_TEST_LOAD=1 has them run on every server, and longer."""
+"""What the load tests run on. MCP_TEST_LOAD=1 has them run on every server, and has those run that take longer."""
 
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
 
 import pytest
 
 from tests.servers.databases import Database, new_postgres, new_sqlite
-from tests.servers.harness import SERVERS
+from tests.servers.harness import MOST_DIFFERENT, PLACES
 
 AT_LENGTH = bool(os.environ.get("MCP_TEST_LOAD"))
-MOST_DIFFERENT = ("uvicorn", "daphne")
-"""Servers that differ most: in their event loop, their flow control, and what they do to a call that is left."""
+
+
+class Place(NamedTuple):
+    """Where a test runs."""
+
+    kind: str
+    database: Database
+
+
+@contextmanager
+def new_database(vendor: str) -> Iterator[Database]:
+    """An empty one, gone afterwards."""
+    if vendor == "postgresql" and not os.environ.get("MCP_TEST_POSTGRES"):
+        pytest.skip("needs PostgreSQL: set MCP_TEST_POSTGRES")
+    with new_sqlite() if vendor == "sqlite" else new_postgres() as database:
+        yield database
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def database(request: pytest.FixtureRequest) -> Iterator[Database]:
     """An empty database of each vendor."""
-    if request.param == "postgresql" and not os.environ.get("MCP_TEST_POSTGRES"):
-        pytest.skip("needs PostgreSQL: set MCP_TEST_POSTGRES")
-    with new_sqlite() if request.param == "sqlite" else new_postgres() as database:
+    with new_database(request.param) as database:
         yield database
 
 
-@pytest.fixture(params=SERVERS)
-def kind(request: pytest.FixtureRequest) -> str:
-    """Every kind of server, if there is time."""
-    if not AT_LENGTH and request.param not in MOST_DIFFERENT:
+@pytest.fixture(params=PLACES, ids="-".join)
+def place(request: pytest.FixtureRequest) -> Iterator[Place]:
+    """Every kind of server, if there is time, and both databases."""
+    kind, vendor = request.param
+    if not AT_LENGTH and kind not in MOST_DIFFERENT:
         pytest.skip("takes its time: set MCP_TEST_LOAD")
-    name: str = request.param
-    return name
+    with new_database(vendor) as database:
+        yield Place(kind, database)

@@ -53,7 +53,7 @@ def unharmed(server: Server) -> Iterator[None]:
         yield
         assert bystander.value("fast", {"number": 11}) == 11
         bystander.leave("close frame and wait")
-    until(lambda: not server.probe()["listening"], otherwise=server.probe)
+    until(lambda: not server.listening(), otherwise=server.probe)
 
 
 @pytest.mark.parametrize("what", BROKEN)

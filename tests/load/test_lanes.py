@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
+from tests.load.conftest import Place
 from tests.servers.client import STATELESS, Client
 from tests.servers.databases import Database, activity
 from tests.servers.harness import DOORS, Server, serve, until
@@ -17,7 +18,7 @@ SECONDS = 0.01
 """How long each that is served works in the database."""
 REFUSED_WITHIN = 0.05
 """Seconds, by the median."""
-CANCELS = 300
+CANCELS = 160
 LIMITS = {"LANES": LANES, "LANE_QUEUE": QUEUE, "IN_FLIGHT": 1000}
 SETTINGS = {"MCP": {"AUTH": "tests.servers.site.people.anyone", "LIMITS": LIMITS}}
 
@@ -76,14 +77,14 @@ def connections_watched(server: Server) -> Iterator[list[int]]:
         thread.join()
 
 
-def test_interrupting_one_call_never_fails_another(database: Database, kind: str) -> None:
-    with serve(kind, settings=SETTINGS, database=database) as server:
+def test_interrupting_one_call_never_fails_another(place: Place) -> None:
+    with serve(place.kind, settings=SETTINGS, database=place.database) as server:
         with ThreadPoolExecutor(8) as pool:
             list(pool.map(lambda number: leave_and_stay(server, number), range(CANCELS)))
         server.settle()
         statements = server.events(what="sql-ended")
         interrupted = [statement for statement in statements if statement["problem"] is not None]
-        print(f"{kind}: {CANCELS} left, {len(statements)} statements, {len(interrupted)} interrupted")
+        print(f"{place.kind}: {CANCELS} left, {len(statements)} statements, {len(interrupted)} interrupted")
         assert len(interrupted) > CANCELS // 10
         assert {statement["thread"] for statement in statements} <= {f"mcp-lane-{number}" for number in range(LANES)}
 

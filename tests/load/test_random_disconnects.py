@@ -8,12 +8,12 @@ from contextlib import ExitStack
 from typing import Any
 
 from mcp_django.wiring import LOG_LANES
+from tests.load.conftest import Place
 from tests.servers.client import HANDSHAKE, STATELESS, Client
-from tests.servers.databases import Database
 from tests.servers.harness import DOORS, Server, serve, until
 
 CLIENTS = 16
-CUTS = 600
+CUTS = 320
 LANES = 4
 LANE_NAMES = {f"mcp-lane-{number}" for number in range(LANES)} | {f"mcp-log-{number}" for number in range(LOG_LANES)}
 FOLLOWS = "mcp_django.runtime.feed.Feed._follow_log"
@@ -85,9 +85,9 @@ class Leaver:
         assert self.random.choice(self.clients).call(tool, {"number": number}).answer().value == number
 
 
-def test_random_disconnects_leave_nothing_behind(kind: str, database: Database) -> None:
+def test_random_disconnects_leave_nothing_behind(place: Place) -> None:
     settings = {"MCP": {"AUTH": "tests.servers.site.people.anyone", "LIMITS": LIMITS}}
-    with serve(kind, settings=settings, database=database) as server:
+    with serve(place.kind, settings=settings, database=place.database) as server:
         with ExitStack() as stack:
             leavers = [Leaver(server, number, stack) for number in range(CLIENTS)]
             for leaver in leavers:
@@ -99,7 +99,7 @@ def test_random_disconnects_leave_nothing_behind(kind: str, database: Database) 
             after = at_rest(server, before)
             took = time.monotonic() - began
         outcomes = Counter(event["what"] for event in server.events())
-        print(f"{kind}: {seen.total()} left in {left:.1f} s, gone after {took:.1f} s; {dict(outcomes)}")
+        print(f"{place.kind}: {seen.total()} left in {left:.1f} s, gone after {took:.1f} s; {dict(outcomes)}")
         assert seen.total() >= CUTS
         assert after["tasks"].get(FOLLOWS, 0) <= 1
         assert set(after["threads"]) <= set(before["threads"]) | LANE_NAMES

@@ -24,6 +24,7 @@ def ada() -> Any:
 async def test_a_user_is_who_it_was_until_it_is_sent_away(ada: Any) -> None:
     principal, credential = await sync_to_async(as_user)("default", "ada", ["a"])
     assert (principal.user, principal.scopes) == (ada, {"a"})
+    assert (principal.owner, principal.kind) == (f"django|{ada.pk}", "command")
     assert not principal.has_scopes(["b"])
     assert credential is not None
     now = await credential.verify()

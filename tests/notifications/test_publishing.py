@@ -48,6 +48,17 @@ def test_an_update_is_said_to_every_server(two_servers: None, committed: Any, sa
     assert said() == [("changes:default", *update), ("changes:staff", *update)]
 
 
+def test_an_update_can_be_one_owner_s_alone(committed: Any, said: Any) -> None:
+    with committed(), transaction.atomic():
+        for owner in ("django|1", "django|1", "django|2", None):
+            notify_resource_updated("memory://facts", owner=owner)
+    assert [payload for _, _, payload in said()] == [
+        {"uri": "memory://facts", "owner": "django|1"},
+        {"uri": "memory://facts", "owner": "django|2"},
+        {"uri": "memory://facts"},
+    ]
+
+
 def test_a_server_can_be_named(two_servers: None, committed: Any, said: Any) -> None:
     with committed():
         notify_list_changed("tools", server="staff")

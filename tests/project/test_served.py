@@ -158,6 +158,37 @@ def test_tools_answer_with_rows_of_the_database(demo: Demo) -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
+def test_questions_about_rows_are_answered_by_filters_joins_groups_and_pages(demo: Demo, mode: str) -> None:
+    async def ask() -> None:
+        async with Client(demo.endpoint, mode=mode) as client:
+
+            async def rows(tool: str, **arguments: Any) -> Any:
+                result = await client.call_tool(tool, arguments)
+                assert not result.is_error, result
+                return result.structured_content
+
+            nepal = {"country__name": "Nepal", "not": {"iata": ""}}
+            highest = (await rows("airport_list", filters=nepal, order_by=["-elevation"], limit=1))["items"]
+            assert [row["country"]["label"] for row in highest] == ["Nepal"]
+            groups = await rows("airport_aggregate", group_by=["country__name"], order_by=["-count"], limit=3)
+            assert groups["groups"][0]["country__name"] == "United States"
+            page = await rows("airport_list", filters={"country": "IS"}, limit=50, fields=["icao"], with_total=True)
+            seen, total = [row["pk"] for row in page["items"]], page["total"]
+            while page["next_cursor"]:
+                more = {"limit": 50, "fields": ["icao"], "cursor": page["next_cursor"]}
+                page = await rows("airport_list", filters={"country": "IS"}, **more)
+                seen += [row["pk"] for row in page["items"]]
+            assert len(seen) == len(set(seen)) == total > 50
+            country: Any = await client.read_resource(highest[0]["country"]["uri"])
+            assert '"Nepal"' in country.contents[0].text
+            reference = types.ResourceTemplateReference(type="ref/resource", uri="airports.airport://{pk}")
+            offered = await client.complete(reference, {"name": "pk", "value": "kathmandu"})
+            assert offered.completion.values == ["VNKT"]
+
+    asyncio.run(ask())
+
+
+@pytest.mark.parametrize("mode", MODES)
 def test_a_wrong_argument_is_answered_with_what_to_do(demo: Demo, mode: str) -> None:
     unknown = call(demo, mode, "country_statistics", {"country": "Atlantis"})
     assert unknown.is_error

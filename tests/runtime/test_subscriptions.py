@@ -287,6 +287,21 @@ def test_a_list_that_changed_for_one_user_is_told_to_that_user() -> None:
     run(main)
 
 
+def test_a_resource_that_changed_for_one_owner_is_told_to_that_owner() -> None:
+    async def main(stage: Stage) -> None:
+        session = await stage.session()
+        await stage.changes.subscribe(stage.call(session), "note://open")
+        stream = await stage.open(session)
+        for owner in ("tests|nobody", "tests|somebody"):
+            await stage.publish("updated", {"uri": "note://open", "owner": owner})
+        await stage.publish("list_changed", {"kind": "tools"})
+        await eventually(lambda: len(stream) == 2)
+        assert stream.methods == ["notifications/resources/updated", "notifications/tools/list_changed"]
+        assert stream.messages[0]["params"] == {"uri": "note://open"}
+
+    run(main)
+
+
 def test_a_fresh_stream_says_first_which_lists_are_not_what_the_session_was_given() -> None:
     class Memory:
         def keep(self, session: Session) -> None: ...

@@ -15,9 +15,11 @@ from mcp_django.auth.policy import Policy
 from mcp_django.auth.principal import Principal, local_principal
 from mcp_django.exceptions import translate
 from mcp_django.protocol import jsonrpc, meta
+from mcp_django.protocol.headers import Headers
 from mcp_django.protocol.revisions import REVISIONS, Era
 from mcp_django.runtime.executor import LaneExecutor
 from mcp_django.runtime.seal import Seal
+from mcp_django.server.background import run_jobs
 from mcp_django.server.call import Connection
 from mcp_django.server.pipeline import Pipeline
 from mcp_django.server.server import Options, Ports
@@ -133,6 +135,7 @@ class Peer:
     answer: Answer | None = None
     log_level: str | None = None
     kwargs: Mapping[str, Any] | None = None
+    headers: Mapping[str, str] | None = None
 
     def __post_init__(self) -> None:
         self.pipeline = Pipeline(self.server)
@@ -204,11 +207,16 @@ class Peer:
         outcome = self._handle({"jsonrpc": "2.0", "id": next(self._ids), "method": method, "params": params}, outbox)
         assert not isinstance(outcome, Receipt)
         body = outcome if isinstance(outcome, bytes) else await self._run(outcome.run, outbox)
+        if not isinstance(outcome, bytes):
+            await run_jobs(outcome.calls)
         result: dict[str, Any] = jsonrpc.loads(body)["result"]
         return result
 
     def _handle(self, message: dict[str, Any], outbox: Outbox) -> Any:
+        pairs = None if self.headers is None else [(k.lower().encode(), v.encode()) for k, v in self.headers.items()]
+        headers = None if pairs is None else Headers(pairs)
         connection = Connection(self.principal, session=self.session, kwargs=self.kwargs)
+        connection.headers = headers
         era = self.pipeline.eras[REVISIONS[self.version].era]
         return self.pipeline.handle(era, jsonrpc.loads(jsonrpc.dumps(message)), connection, outbox)
 

@@ -94,7 +94,7 @@ def test_a_completer_takes_the_text_and_perhaps_the_arguments() -> None:
     [
         (lambda **o: build_tool(hello, **o), "permisson"),
         (lambda **o: build_tool(hello, **o), "mime_type"),
-        (lambda **o: build_prompt(hello, **o), "guards"),
+        (lambda **o: build_prompt(hello, **o), "input_schema"),
         (lambda **o: build_resource(lambda: "x", "test://x", **o), "scope"),
     ],
 )

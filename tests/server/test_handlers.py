@@ -7,7 +7,8 @@ from typing import Annotated, Any
 import pytest
 
 from mcp_django import Context, Depends, Principal, ToolError, Toolset, tool
-from mcp_django.server.handlers import injection, source_of
+from mcp_django.server.handlers import source_of
+from mcp_django.server.injection import injection
 from tests.server.engine import HANDSHAKE, Peer, make_server, somebody
 
 

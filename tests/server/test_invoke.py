@@ -80,6 +80,16 @@ async def test_what_the_model_may_read_is_a_tool_error(tool: str, problem: Excep
     assert await failing(problem).error(tool) == text
 
 
+@pytest.mark.parametrize("tool", ["plain", "coroutine", "guarded"])
+async def test_a_tool_error_carries_its_meta(tool: str) -> None:
+    peer = failing(ToolError("no", meta={"example/code": 7}))
+    result = await peer.call(tool)
+    assert (result["isError"], result["_meta"]["example/code"]) == (True, 7)
+    assert "example/code" not in (await failing(ToolError("no")).call(tool)).get("_meta", {})
+    result = await failing(ValidationError({"name": ["is taken"]})).call(tool)
+    assert result["_meta"]["mcp-django/errors"] == {"name": ["is taken"]}
+
+
 PAGES = URLElicitationRequired(
     [{"mode": "url", "message": "Link your account", "url": "https://pay.example/link", "elicitationId": "7"}]
 )

@@ -5,9 +5,18 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from django.core.exceptions import ObjectDoesNotExist
 
+from mcp_django import Principal
 from mcp_django.protocol import jsonrpc, meta
-from mcp_django.protocol.errors import InternalError, InvalidParams, InvalidRequest, MCPError, MethodNotFound
+from mcp_django.protocol.errors import (
+    InternalError,
+    InvalidParams,
+    InvalidRequest,
+    MCPError,
+    MethodNotFound,
+    ResourceNotFound,
+)
 from mcp_django.protocol.headers import Headers
 from mcp_django.server.call import Call, Connection
 from mcp_django.server.changes import Wanted, covering
@@ -19,6 +28,7 @@ from mcp_django.server.streams import Outbox
 from mcp_django.server.subscriptions import WAITING, Subscription
 from mcp_django.server.work import Receipt, Work
 from tests.server.engine import STATELESS, ports, somebody
+from tests.server.engine import Peer as EnginePeer
 
 ID = "io.modelcontextprotocol/subscriptionId"
 
@@ -419,3 +429,70 @@ def test_a_filter_says_what_it_was_read_from():
 )
 def test_a_part_of_a_resource_is_what_comes_below_it_after_a_slash(uri, under, is_told):
     assert (under in covering(uri)) is is_told
+
+
+async def test_what_changed_for_one_owner_is_told_to_that_owner() -> None:
+    peer = Peer()
+    stream = await peer.listen(resourceSubscriptions=["note://open"])
+    await stream.take()
+    for owner in ("tests|nobody", "tests|somebody|", "somebody"):
+        peer.log.tell("updated", uri="note://open", owner=owner)
+    assert await stream.take() == []
+    peer.log.tell("updated", uri="note://open", owner="tests|somebody")
+    assert len(await stream.take() or ()) == 1
+
+
+async def test_a_resource_that_is_probed_is_there_for_whom_its_handler_has_something():
+    peer = Peer()
+    rows = {"a": "somebody", "b": "else", "c": "somebody"}
+
+    @peer.server.resource("row://{key}", probe=True)
+    def row(key: str, principal: Principal) -> str | None:
+        if key == "broken":
+            raise KeyError(key)
+        return key if principal.subject == rows[key] else None  # type: ignore[attr-defined]
+
+    asked = [f"row://{key}" for key in (*rows, "broken")]
+    subscription = await peer.listen(1, resourceSubscriptions=asked)
+    [acknowledged] = await taken(subscription) or []
+    assert acknowledged["params"]["notifications"] == {"resourceSubscriptions": ["row://a", "row://c"]}
+    rows["a"] = "else"
+    for uri in asked:
+        peer.log.tell("updated", uri=uri)
+    assert [told["params"]["uri"] for told in await taken(subscription) or []] == ["row://c"]
+
+
+async def test_a_session_subscribes_to_what_is_there_for_it_and_to_nothing_else():
+    changes = Log()
+    server = Server("tests", "1", ports=ports(changes=changes))
+    taken_up: list[str] = []
+
+    async def subscribe(call: Call, uri: str) -> None:
+        taken_up.append(uri)
+
+    changes.subscribe = subscribe  # type: ignore[method-assign]
+
+    @server.resource("row://{key}", probe=True)
+    async def row(key: str) -> str | None:
+        if key == "busy":
+            raise Overloaded
+        if key == "broken":
+            raise KeyError(key)
+        if key == "gone":
+            raise ObjectDoesNotExist
+        return key if key == "mine" else None
+
+    @server.resource("closed://{key}", probe=True, guards=[lambda ctx: False])
+    async def closed(key: str) -> str:
+        return key
+
+    peer = EnginePeer(server, version="2025-11-25")
+    await peer.request("resources/subscribe", {"uri": "row://mine"})
+    for uri in ("row://yours", "row://gone", "closed://mine"):
+        with pytest.raises(ResourceNotFound):
+            await peer.request("resources/subscribe", {"uri": uri})
+    with pytest.raises(InternalError):
+        await peer.request("resources/subscribe", {"uri": "row://broken"})
+    with pytest.raises(Overloaded):
+        await peer.request("resources/subscribe", {"uri": "row://busy"})
+    assert taken_up == ["row://mine"]

@@ -52,9 +52,8 @@ def new_postgres() -> Iterator[Database]:
     url = os.environ["MCP_TEST_POSTGRES"]
     name = f"mcp_servers_{uuid.uuid4().hex[:12]}"
     entry = {**postgres(url), "NAME": name, "OPTIONS": {"application_name": name}}
-    _on_postgres(f"CREATE DATABASE {name}")
+    _on_postgres(f"CREATE DATABASE {name} TEMPLATE {_migrated_template(url)}")
     try:
-        migrate(entry)
         yield entry
     finally:
         _on_postgres(f"DROP DATABASE {name} WITH (FORCE)")
@@ -98,6 +97,16 @@ def _migrated_file() -> Path:
     with closing(sqlite3.connect(file)) as connection:
         connection.execute("PRAGMA journal_mode=WAL")
     return file
+
+
+@functools.cache
+def _migrated_template(url: str) -> str:
+    """A database that nobody connects to, because those that are copied from must have no connections."""
+    name = f"mcp_servers_{uuid.uuid4().hex[:12]}"
+    _on_postgres(f"CREATE DATABASE {name}")
+    atexit.register(_on_postgres, f"DROP DATABASE {name} WITH (FORCE)")
+    migrate({**postgres(url), "NAME": name})
+    return name
 
 
 def _on_postgres(statement: str, values: Any = None) -> list[tuple[Any, ...]]:

@@ -67,6 +67,12 @@ KINDS = {
 }
 SERVERS = tuple(KINDS)
 """The ASGI servers that projects are deployed on; each of them has all of the tests."""
+MOST_DIFFERENT = ("uvicorn", "daphne")
+"""Servers that differ most: in their event loop, their flow control, and what they do to a call that is left."""
+PLACES = [*((kind, "sqlite") for kind in SERVERS), *((kind, "postgresql") for kind in MOST_DIFFERENT)]
+"""What the servers do to a call that is left, and the databases to a statement that is interrupted, meet in code that
+knows neither: every server works on one database, and the two on the other.
+"""
 _RUNSERVER = _Kind("django", ("runserver", "127.0.0.1:{port}"), None, application=())
 _VIEW_ONLY = (DOORS["view"],)
 _GUNICORN = KINDS["gunicorn"]._replace(application=(WSGI,), doors=_VIEW_ONLY)
@@ -103,6 +109,11 @@ class Server:
         with urlopen(f"http://127.0.0.1:{self.port}/probe{query}", timeout=PATIENCE) as answer:
             found: dict[str, Any] = json.load(answer)
         return found
+
+    def listening(self) -> int:
+        """How many channels and other streams are open, in the server or in one of its workers. Costs it little."""
+        with urlopen(f"http://127.0.0.1:{self.port}/probe?listening=1", timeout=PATIENCE) as answer:
+            return int(json.load(answer)["listening"])
 
     def events(self, tag: str | None = None, what: str | None = None) -> list[dict[str, Any]]:
         """What handlers noted, in all workers and also after the end: see `site.events`."""
@@ -255,8 +266,10 @@ def until(
 
     Raises AssertionError, with what `otherwise` gives, when it takes too long.
     """
-    end = time.monotonic() + within
+    began = time.monotonic()
     while not condition():
-        assert time.monotonic() < end, "it never happened" if otherwise is None else otherwise()
-        time.sleep(0.002)
+        waited = time.monotonic() - began
+        assert waited < within, "it never happened" if otherwise is None else otherwise()
+        # What takes long is asked about less often: asking keeps the other process from what is waited for.
+        time.sleep(max(0.002, min(0.1, waited / 20)))
     return time.monotonic()

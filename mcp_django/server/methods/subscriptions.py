@@ -5,11 +5,13 @@
 from collections.abc import Coroutine
 from typing import Any
 
-from ...protocol.errors import InvalidRequest, MethodNotFound, ResourceNotFound
+from ...protocol.errors import InternalError, InvalidRequest, MCPError, MethodNotFound, ResourceNotFound
 from ...protocol.meta import SUBSCRIPTION_ID
 from ..call import Call
 from ..changes import Wanted
-from ..invoke import permit
+from ..invoke import is_there, permit, sorted_out
+from ..ports import Overloaded
+from ..primitives import Resource, ResourceTemplate
 from .resources import find_resource, uri_of
 
 
@@ -39,11 +41,22 @@ async def _listen(call: Call, wanted: Wanted) -> dict[str, Any]:
 async def subscribe(call: Call) -> dict[str, Any]:
     """Tell the session of changes of a resource. An empty object, exactly."""
     uri = _offered(call)
-    primitive, _ = await find_resource(call, uri)
+    primitive, values = await find_resource(call, uri)
     await permit(call, primitive, ResourceNotFound(uri))
+    if not await _is_there(call, primitive, values):
+        raise ResourceNotFound(uri)
     assert call.server.changes is not None  # it is offered
     await call.server.changes.subscribe(call, uri)
     return {}
+
+
+async def _is_there(call: Call, primitive: Resource | ResourceTemplate, values: dict[str, Any]) -> bool:
+    try:
+        return await is_there(call, primitive, values)
+    except (MCPError, Overloaded):
+        raise
+    except BaseException as problem:
+        raise InternalError(str(sorted_out(call, f"{primitive.kind} {primitive.key!r}", problem))) from None
 
 
 async def unsubscribe(call: Call) -> dict[str, Any]:

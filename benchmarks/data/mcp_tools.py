@@ -1,0 +1,25 @@
+"""The airports as this package shows them."""
+
+from benchmarks.data.models import Airport
+from mcp_django import ModelToolset, register
+
+
+@register(Airport)
+class Airports(ModelToolset):
+    """Airports of the world."""
+
+    fields = [
+        "id",
+        "code",
+        "name",
+        "city",
+        "country",
+        "kind",
+        "latitude",
+        "longitude",
+        "elevation",
+        "opened",
+        "changed",
+    ]
+    tools = ["list", "get"]
+    max_limit = 100

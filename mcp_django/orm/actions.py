@@ -1,0 +1,217 @@
+"""`@action`: what can be done with rows besides changing values, as a method of a toolset.
+
+    @action(permissions=["publish"], confirm=True)
+    def publish(self, ctx: Context, queryset: QuerySet[Article], note: str = "") -> str: ...
+
+One that has a parameter `queryset` is called for rows that a client names by their primary keys, as an action of the
+admin; one with `obj` for a single row; one with neither for the model. Its other parameters are the tool's arguments.
+"""
+
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from types import MethodType
+from typing import TYPE_CHECKING, Any, TypeVar, overload
+
+from ..protocol.errors import InvalidParams
+from ..protocol.types import ToolAnnotations
+from ..schema import DeclarationError, describe, output_of, parameters_of
+from ..server.context import Context
+from ..server.execution import is_async
+from ..server.handlers import source_of
+from ..server.injection import injection, is_injected
+from ..server.ports import Principal
+from ..server.primitives import Tool
+from .schema import Schema, object_schema
+from .verbs.building import build_verb
+from .writes.acting import Act, Acting
+from .writes.schema import pk_schema
+from .writes.write import DRY_RUN, IDEMPOTENCY_KEY
+
+if TYPE_CHECKING:
+    from .toolset import ModelToolset
+
+F = TypeVar("F", bound=Callable[..., Any])
+_MARK = "__mcp_action__"
+_OWN = ("pk", "pks", "dry_run", "idempotency_key")
+_STANDARD = ("view", "add", "change", "delete")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActionOptions:
+    """What `@action` was given."""
+
+    name: str | None = None
+    title: str | None = None
+    description: str | None = None
+    permissions: Sequence[str] = ("change",)
+    confirm: bool = False
+    atomic: bool = True
+    dry_run: bool = False
+    destructive: bool = True
+    idempotent: bool = False
+
+
+@overload
+def action(fn: F) -> F: ...
+@overload
+def action(
+    fn: None = None,
+    *,
+    name: str | None = None,
+    title: str | None = None,
+    description: str | None = None,
+    permissions: Sequence[str] = ("change",),
+    confirm: bool = False,
+    atomic: bool = True,
+    dry_run: bool = False,
+    destructive: bool = True,
+    idempotent: bool = False,
+) -> Callable[[F], F]: ...
+def action(fn: Any = None, **options: Any) -> Any:
+    """Make a method of a ModelToolset a tool for its rows.
+
+    `permissions` are asked as in ModelAdmin: "change" is `has_change_permission(ctx, obj)`, of each row; "publish" is a
+    `has_publish_permission(ctx, obj=None)` of the toolset; one with a dot is a permission of Django's. With `confirm`
+    the person in front of the client is asked first. It runs in one transaction unless `atomic` is False. `dry_run`
+    lets clients try it in a transaction that is rolled back; say it only of an action that does nothing outside of the
+    database. `destructive` and `idempotent` are hints for clients.
+    """
+
+    def mark(fn: F) -> F:
+        setattr(fn, _MARK, ActionOptions(**options))
+        return fn
+
+    return mark if fn is None else mark(fn)
+
+
+def actions_of(toolset: "ModelToolset") -> dict[str, tuple[Callable[..., Any], ActionOptions]]:
+    """The actions of a toolset by name: its marked methods, and the functions in its `actions`, which are given the
+    toolset first, as the admin gives them the ModelAdmin.
+
+    Raises DeclarationError.
+    """
+    found: dict[str, tuple[Callable[..., Any], ActionOptions]] = {}
+    for name in dict.fromkeys(name for cls in reversed(type(toolset).__mro__) for name in vars(cls)):
+        options = getattr(inspect.getattr_static(type(toolset), name, None), _MARK, None)
+        if options is not None:
+            found[options.name or name] = (getattr(toolset, name), options)
+    for fn in toolset.actions:
+        if not inspect.isfunction(fn):
+            raise DeclarationError(f"{toolset.source}: actions lists {fn!r}; methods need no entry, only functions do")
+        given: ActionOptions = getattr(fn, _MARK, ActionOptions())
+        found[given.name or fn.__name__] = (MethodType(fn, toolset), given)
+    return found
+
+
+def build_action(toolset: "ModelToolset", name: str, fn: Callable[..., Any], options: ActionOptions) -> Tool:
+    """The tool of an action. Raises DeclarationError."""
+    acting = _compile(toolset, name, fn, options)
+    hooks, granted = _permissions(toolset, options, acting.where)
+
+    def run(toolset: "ModelToolset", ctx: Context, arguments: dict[str, Any]) -> Any:
+        if not all(hook(ctx) for hook in hooks):
+            raise InvalidParams(f"Unknown tool: {toolset.prefix}{name}")
+        return Act(toolset, ctx, arguments, acting, hooks).answer()
+
+    said = describe(fn)
+    tool = build_verb(
+        toolset,
+        name,
+        run,
+        description=options.description or said.summary or f"{name} of {toolset.model._meta.verbose_name_plural}",
+        arguments=lambda toolset: _arguments(toolset, acting, options),
+        result=lambda toolset: _result(acting),
+        annotations=ToolAnnotations(
+            read_only=False,
+            destructive=options.destructive,
+            idempotent=options.idempotent,
+            open_world=not options.atomic,
+        ),
+        atomic=(),
+    )
+    tool.title, tool.permission, tool.source = options.title, granted or None, source_of(fn)
+    tool.single_use_state = acting.confirm
+    return tool
+
+
+def _compile(toolset: "ModelToolset", name: str, fn: Callable[..., Any], options: ActionOptions) -> Acting:
+    where = source_of(fn)
+    if is_async(fn):
+        raise DeclarationError(f"{where}: an action is written with def, because transactions are for plain functions")
+    if options.dry_run and not options.atomic:
+        raise DeclarationError(f"{where}: dry_run takes a transaction, so it does not go with atomic=False")
+    names = list(inspect.signature(fn).parameters)
+    rows = [taken for taken in ("queryset", "obj") if taken in names]
+    if len(rows) > 1:
+        raise DeclarationError(f"{where}: an action takes queryset or obj, not both")
+    parameters = parameters_of(fn, is_injected=is_injected, skip=rows)
+    injected = {parameter: injection(annotation) for parameter, annotation in parameters.injected.items()}
+    for parameter, kind in injected.items():
+        if kind not in (Context, Principal):
+            raise DeclarationError(f"{where}: an action is given Context and Principal; {parameter!r} asks for more")
+    for own in _OWN:
+        if own in parameters.schema["properties"]:
+            raise DeclarationError(f"{where}: the parameter {own!r} is the tool's own; choose another name")
+    return Acting(
+        name=name,
+        title=options.title or name.replace("_", " "),
+        fn=fn,
+        rows=rows[0] if rows else None,
+        parameters=parameters,
+        injected=injected,
+        output=output_of(fn, is_content=lambda annotation: False),
+        atomic=options.atomic,
+        confirm=options.confirm or name in toolset.confirm,
+        where=where,
+    )
+
+
+def _permissions(
+    toolset: "ModelToolset", options: ActionOptions, where: str
+) -> tuple[tuple[Callable[..., bool], ...], tuple[str, ...]]:
+    """The hooks to ask in each call, and Django's permissions without which the tool is hidden."""
+    hooks, granted = [], []
+    for permission in options.permissions:
+        if "." in permission:
+            granted.append(permission)
+            continue
+        hook = getattr(toolset, f"has_{permission}_permission", None)
+        if hook is None:
+            raise DeclarationError(
+                f"{where}: permissions names {permission!r}, and the toolset has no "
+                f"has_{permission}_permission(ctx, obj)"
+            )
+        hooks.append(hook)
+        if permission in _STANDARD and not toolset.overrides(f"has_{permission}_permission"):
+            granted.append(toolset.permission_name(permission))
+    return tuple(hooks), tuple(granted)
+
+
+def _arguments(toolset: "ModelToolset", acting: Acting, options: ActionOptions) -> Schema:
+    properties: Schema = {}
+    if acting.rows == "obj":
+        properties["pk"] = pk_schema(toolset)
+    elif acting.rows == "queryset":
+        text = f"The primary keys of the {toolset.model._meta.verbose_name_plural}"
+        most = {"minItems": 1, "maxItems": toolset.max_limit, "uniqueItems": True}
+        properties["pks"] = {"type": "array", "items": pk_schema(toolset), **most, "description": text}
+    required = tuple(properties)
+    own = acting.parameters.schema
+    properties |= own["properties"]
+    if options.dry_run:
+        properties["dry_run"] = DRY_RUN
+    properties["idempotency_key"] = IDEMPOTENCY_KEY
+    return object_schema(properties, (*required, *own.get("required", ())), own.get("$defs"))
+
+
+def _result(acting: Acting) -> Schema:
+    output = acting.output
+    result: Schema = {}
+    definitions: Schema = {}
+    if output is not None:
+        definitions = output.schema.get("$defs", {})
+        root = {key: value for key, value in output.schema.items() if key != "$defs"}
+        result = root["properties"]["result"] if output.wrapped else root
+    properties = {"result": result, "rows": {"type": "integer"}, "dry_run": {"type": "boolean"}}
+    return object_schema(properties, ("result", "rows", "dry_run"), definitions)

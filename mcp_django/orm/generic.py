@@ -1,0 +1,196 @@
+"""One set of tools for all models of a server: `models_list(model="shop.Order", …)` in place of `order_list(…)`.
+
+What a tool says depends on who asks: it names the models on which the caller may use the verb, and a model that is
+hidden from the caller is no more known to it than one that does not exist. A call is passed on to the verb of the
+model, with everything that stands around that: permission, guards, timeouts, transactions.
+"""
+
+import logging
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from typing import Any
+
+from ..server.context import Context
+from ..server.decorators import build_tool
+from ..server.invoke import pass_on
+from ..server.primitives import Tool
+from ..server.providers import Provider
+from ..server.registry import Registry
+from .merging import arguments_of, result_of
+from .toolset import ModelToolset
+
+PREFIX = "models_"
+logger = logging.getLogger("mcp_django.server")
+DESCRIBE = "describe"
+KEPT = 256
+"""Tools that are kept, of a server: one for each verb and each set of models that somebody may see."""
+_DESCRIPTIONS = {
+    "describe": "Describe a model: its fields, what they may be filtered and ordered by, and what may be done with it. "
+    "Without a model, list the models that there are.",
+    "list": "List rows of a model, filtered, searched and in order, page by page.",
+    "get": "Get one row of a model.",
+    "count": "Count rows of a model.",
+    "aggregate": "Count, sum up and average rows of a model, in groups.",
+    "create": "Create a row of a model.",
+    "update": "Change a row of a model.",
+    "delete": "Delete a row of a model.",
+    "history": "List the changes of a row of a model, the newest first.",
+}
+
+Verbs = dict[str, Tool]
+"""The tools of one verb by the label of their model, such as "shop.Order"."""
+
+
+class GenericTools(Provider):
+    """The generic tools of the toolsets that a registry has."""
+
+    offers = frozenset({"tools"})
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        self._kept: OrderedDict[tuple[str, tuple[str, ...]], Tool] = OrderedDict()
+        self._known: tuple[int, dict[str, Verbs], dict[str, ModelToolset]] = (0, {}, {})
+
+    @property
+    def version(self) -> Hashable:
+        """Grows as toolsets are registered."""
+        return len(self._registry.toolsets)
+
+    async def tools(self, ctx: Context) -> Iterable[Tool]:
+        """One for each verb that the caller may use on some model."""
+        return [tool for verb in self._verbs() if (tool := await self._tool(verb, ctx)) is not None]
+
+    async def tool(self, name: str, ctx: Context) -> Tool | None:
+        """The tool of a verb; None where there is no model for the caller to use it on."""
+        verb = name.removeprefix(PREFIX)
+        return await self._tool(verb, ctx) if verb != name and verb in self._verbs() else None
+
+    def _verbs(self) -> dict[str, Verbs]:
+        count, verbs, _ = self._known
+        if count != len(self._registry.toolsets):
+            verbs = self._collect()
+        return verbs
+
+    def _collect(self) -> dict[str, Verbs]:
+        toolsets = [one for one in self._registry.toolsets if isinstance(one, ModelToolset) and one.is_generic]
+        by_label = {one.model._meta.label: one for one in sorted(toolsets, key=lambda one: one.model._meta.label)}
+        verbs: dict[str, Verbs] = {}
+        for label, toolset in by_label.items():
+            for verb in toolset.tools:
+                verbs.setdefault(verb, {})[label] = toolset.verb(verb)
+        self._kept.clear()
+        self._known = len(self._registry.toolsets), verbs, by_label
+        return verbs
+
+    async def _tool(self, verb: str, ctx: Context) -> Tool | None:
+        models = await self._models(verb, ctx)
+        if not models:
+            return None
+        tool = self._kept.get((verb, models))
+        if tool is None:
+            tool = self._kept[verb, models] = self._make(verb, models)
+            if len(self._kept) > KEPT:
+                self._kept.popitem(last=False)
+        return tool
+
+    async def _models(self, verb: str, ctx: Context) -> tuple[str, ...]:
+        """The models on which the caller may use a verb. Hooks of the project's are asked, as each call asks them."""
+        tools, authorizer = self._verbs()[verb], ctx.server.authorizer
+        hidden = await authorizer.hidden(ctx.principal, [tool for tool in tools.values() if authorizer.guards(tool)])
+        shown = {label: tool for label, tool in tools.items() if tool.key not in hidden}
+        hooks = {
+            label: getattr(self._known[2][label], hook)
+            for label, tool in shown.items()
+            if self._known[2][label].overrides(hook := f"has_{tool.metadata['action']}_permission")
+        }
+        if hooks:
+            refused = await ctx.server.executor.run(_refused, hooks, ctx)
+            shown = {label: tool for label, tool in shown.items() if label not in refused}
+        return tuple(shown)
+
+    def _make(self, verb: str, models: Sequence[str]) -> Tool:
+        tools = {label: self._verbs()[verb][label] for label in models}
+        timeouts = [tool.timeout for tool in tools.values()]
+        made = build_tool(
+            self._handler(tools),
+            f"{PREFIX}{verb}",
+            description=_DESCRIPTIONS.get(verb) or f"{verb.replace('_', ' ').capitalize()}, of rows of a model.",
+            input_schema=_input(verb, tools),
+            annotations=_annotations(list(tools.values())),
+            atomic=False,  # the tool that it is passed on to says so
+            single_use_state=any(tool.single_use_state for tool in tools.values()),
+        )
+        made.output = _output(verb, tools)
+        made.timeout = None if None in timeouts else max(filter(None, timeouts))
+        return made
+
+    def _handler(self, tools: Verbs) -> Callable[..., Any]:
+        async def models(ctx: Context, **arguments: Any) -> Any:
+            label = arguments.pop("model", None)
+            if label is None:
+                return {"models": await self._summaries(ctx, tools)}
+            return await pass_on(ctx, tools[label], arguments)
+
+        return models
+
+    async def _summaries(self, ctx: Context, described: Verbs) -> list[dict[str, Any]]:
+        """What there is for the caller: models, and the verbs that may be used on each."""
+        verbs: dict[str, list[str]] = {label: [] for label in described}
+        for verb in self._verbs():
+            for label in await self._models(verb, ctx):
+                if label in verbs:
+                    verbs[label].append(f"{PREFIX}{verb}")
+        return [{"model": label, "title": self._title(label), "tools": names} for label, names in verbs.items()]
+
+    def _title(self, label: str) -> str:
+        return str(self._known[2][label].model._meta.verbose_name_plural)
+
+
+def _refused(hooks: Mapping[str, Callable[[Context], bool]], ctx: Context) -> set[str]:
+    """Those that say no. One that fails is a bug, and permits nothing."""
+    refused: set[str] = set()
+    for label, hook in hooks.items():
+        try:
+            allowed = hook(ctx)
+        except Exception:
+            logger.exception("%s of the toolset of %s failed, so the model is hidden", hook.__name__, label)
+            allowed = False
+        if not allowed:
+            refused.add(label)
+    return refused
+
+
+def _input(verb: str, tools: Verbs) -> dict[str, Any]:
+    merged = arguments_of([tool.parameters.schema for tool in tools.values()])
+    model = {"type": "string", "enum": list(tools), "description": "The model, by its label."}
+    required = [] if verb == DESCRIBE else ["model", *merged["required"]]
+    return {**merged, "properties": {"model": model, **merged["properties"]}, "required": required}
+
+
+class _PassedOn:
+    """The output of a tool whose results were checked by the one that made them."""
+
+    wrapped = False
+
+    def __init__(self, schema: dict[str, Any]) -> None:
+        self.schema = schema
+
+    def structured(self, value: Any) -> Any:
+        return value
+
+
+def _output(verb: str, tools: Verbs) -> _PassedOn | None:
+    outputs = [tool.output for tool in tools.values()]
+    if None in outputs:
+        return None
+    if verb == DESCRIBE:
+        return _PassedOn({"type": "object"})
+    return _PassedOn(result_of([output.schema for output in outputs if output is not None]))
+
+
+def _annotations(tools: Sequence[Tool]) -> dict[str, bool]:
+    """What is true of all of them, or of any where that is the careful answer."""
+    said = [{} if tool.annotations is None else tool.annotations.to_wire() for tool in tools]
+    everyone = {key: all(one.get(key, False) for one in said) for key in ("readOnlyHint", "idempotentHint")}
+    anyone = {key: any(one.get(key, True) for one in said) for key in ("destructiveHint", "openWorldHint")}
+    return {**everyone, **anyone}

@@ -1,0 +1,133 @@
+"""`ModelInline`: rows that belong to a row of another model, shown by its `get` and written together with it."""
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from django.db import models
+
+from ..schema import DeclarationError
+from ..server.context import Context
+from ..server.handlers import source_of
+from .declaration import check_declaration
+from .exposure import Exposure, expose
+from .scope import Scope
+from .serialize import plan_of, read
+from .toolset import ModelToolset
+
+if TYPE_CHECKING:
+    from .writes.forms import FormClass
+
+
+class ModelInline(ModelToolset):
+    """Rows of `model` below each row of a toolset's model, like an InlineModelAdmin.
+
+        class RunwayInline(ModelInline):
+            model = Runway
+            fields = ["surface", "length"]
+
+    It has no tools of its own. What it says about fields, permissions, rows and forms is said as in a ModelToolset;
+    where it says nothing the model's toolset on the same server is asked, and else Django's permissions.
+    """
+
+    fk_name: ClassVar[str | None] = None
+    """The foreign key to the parent, where there are several."""
+    name: str = ""
+    """The key of its rows in the parent's; by default the name of the relation, such as "runways"."""
+    max_num: ClassVar[int] = 100
+    """Rows that are shown, and that there may be."""
+    can_delete: ClassVar[bool] = True
+    tools = ()
+
+    parent: ModelToolset
+    foreign_key: "models.ForeignKey[Any, Any]"
+
+    @classmethod
+    def under(cls, parent: ModelToolset) -> "ModelInline":
+        """The inline of a toolset. Raises DeclarationError."""
+        inline = cls()
+        inline.parent, inline.registry, inline._neighbours = parent, parent.registry, parent._neighbours
+        inline.foreign_key = _foreign_key(cls, parent.model)
+        accessor = inline.foreign_key.remote_field.get_accessor_name()
+        inline.name = cls.name or accessor or f"{inline.model._meta.model_name}_set"
+        check_declaration(inline)
+        if inline.inlines or inline.actions:
+            raise DeclarationError(f"{inline.source}: an inline has neither inlines nor actions")
+        return inline
+
+    @property
+    def exposure(self) -> Exposure:
+        """See ModelToolset. Compiled anew when the parent's is."""
+        outer = self.parent.exposure
+        found: Exposure | None = outer.plans.get(self)
+        if found is None:
+            found = outer.plans[self] = expose(self)
+        return found
+
+    def get_queryset(self, ctx: Context) -> "models.QuerySet[Any, Any]":
+        """The rows that the caller may see: of the model's toolset on this server, if there is one."""
+        rows, other = super().get_queryset(ctx), self.beside(self.model)
+        if other is None or not other.is_scoped:
+            return rows
+        return rows.filter(pk__in=other.get_queryset(ctx).using(rows.db).order_by().values("pk"))
+
+    def has_view_permission(self, ctx: Context, obj: Any = None) -> bool:
+        """May the caller see these rows, or this one?"""
+        other = self.beside(self.model)
+        return super().has_view_permission(ctx, obj) if other is None else other.has_view_permission(ctx, obj)
+
+    def has_add_permission(self, ctx: Context) -> bool:
+        """May the caller add such rows?"""
+        other = self.beside(self.model)
+        return super().has_add_permission(ctx) if other is None else other.has_add_permission(ctx)
+
+    def has_change_permission(self, ctx: Context, obj: Any = None) -> bool:
+        """May the caller change these rows, or this one?"""
+        other = self.beside(self.model)
+        return super().has_change_permission(ctx, obj) if other is None else other.has_change_permission(ctx, obj)
+
+    def has_delete_permission(self, ctx: Context, obj: Any = None) -> bool:
+        """May the caller delete these rows, or this one?"""
+        other = self.beside(self.model)
+        return super().has_delete_permission(ctx, obj) if other is None else other.has_delete_permission(ctx, obj)
+
+    def get_form_class(self, ctx: Context) -> "FormClass":
+        """The form that validates its rows. The foreign key to the parent is among its fields, and not the client's."""
+        return self.default_form
+
+    @property
+    def fixed_fields(self) -> tuple[str, ...]:
+        """See ModelToolset."""
+        return (self.foreign_key.name,)
+
+    def below(self, parent: Any, using: str) -> "models.QuerySet[Any, Any]":
+        """All rows that belong to a row or primary key of the parent, whoever may see them."""
+        return self.model._base_manager.using(using).filter(**{self.foreign_key.name: parent})
+
+    def shown_below(self, ctx: Context, parent: Any, using: str) -> dict[str, Any]:
+        """The rows below a row or primary key of the parent that the caller may see, as JSON."""
+        rows = self.get_queryset(ctx).using(using).filter(**{self.foreign_key.name: parent})
+        rows = rows.order_by(*(self.ordering or ("pk",)))
+        scope = Scope(self, ctx, using)
+        items, _ = read(scope, rows[: self.max_num + 1], plan_of(self, scope, None))
+        return {"items": items[: self.max_num], "more": len(items) > self.max_num}
+
+
+def _foreign_key(inline: type[ModelInline], parent: type[models.Model]) -> Any:
+    where, model = source_of(inline), inline.model
+    parents = {parent._meta.concrete_model, *parent._meta.all_parents}
+    found = [
+        field
+        for field in model._meta.get_fields()
+        if isinstance(field, models.ForeignKey)
+        and field.related_model._meta.concrete_model in parents
+        and inline.fk_name in (None, field.name)
+    ]
+    if not found:
+        wanted = "foreign key" if inline.fk_name is None else f"foreign key {inline.fk_name!r}"
+        raise DeclarationError(f"{where}: {model._meta.label} has no {wanted} to {parent._meta.label}")
+    if len(found) > 1:
+        names = ", ".join(field.name for field in found)
+        raise DeclarationError(
+            f"{where}: {model._meta.label} has several foreign keys to {parent._meta.label}; "
+            f"set fk_name to one of {names}"
+        )
+    return found[0]

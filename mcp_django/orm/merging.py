@@ -1,0 +1,104 @@
+"""Several models' schemas as one that is true of all of them."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+Schema = Mapping[str, Any]
+
+_WORDS = frozenset({"title", "description", "default", "examples"})
+_BOUNDS = frozenset(
+    {"format", "contentEncoding", "minimum", "maximum", "minLength", "maxLength", "minItems", "maxItems"}
+)
+
+
+def arguments_of(schemas: Sequence[Schema]) -> dict[str, Any]:
+    """What a tool takes that stands for several, by their input schemas: an argument of any of them, each as far as all
+    that have it agree. What all require is required. Whatever one of them takes is taken.
+    """
+    names = dict.fromkeys(name for schema in schemas for name in schema.get("properties", {}))
+    return {
+        "type": "object",
+        "properties": {name: _property(name, schemas) for name in names},
+        "required": _required(schemas),
+        "additionalProperties": False,
+    }
+
+
+def result_of(schemas: Sequence[Schema]) -> dict[str, Any]:
+    """What a tool returns that stands for several, by their output schemas: what they have in common. Each of their
+    results fits it.
+    """
+    first, *others = schemas
+    names = [
+        name for name in first.get("properties", {}) if all(name in other.get("properties", {}) for other in others)
+    ]
+    schema: dict[str, Any] = {"type": "object", "properties": {name: _property(name, schemas) for name in names}}
+    return {**schema, "required": [name for name in _required(schemas) if name in names]}
+
+
+def _required(schemas: Sequence[Schema]) -> list[str]:
+    first, *others = schemas
+    return [name for name in first.get("required", ()) if all(name in other.get("required", ()) for other in others)]
+
+
+def _property(name: str, schemas: Sequence[Schema]) -> dict[str, Any]:
+    having = [schema for schema in schemas if name in schema.get("properties", {})]
+    found = [schema["properties"][name] for schema in having]
+    plain = not any(_refers(schema) for schema in found)
+    if plain and all(schema == found[0] for schema in found):
+        return dict(found[0])
+    merged = _merged([_resolved(one, schema) for one, schema in zip(found, having, strict=True)])
+    # What is said where the reference stands is said of the argument.
+    return {
+        **{key: found[0][key] for key in _WORDS if all(one.get(key, _NONE) == found[0].get(key) for one in found)},
+        **merged,
+    }
+
+
+def _merged(schemas: Sequence[Schema]) -> dict[str, Any]:
+    """The types, and the bounds that are the same for all. Nothing of what is inside: `models_describe` says it."""
+    first = schemas[0]
+    merged = {
+        key: first[key]
+        for key in first
+        if (key in _WORDS or key in _BOUNDS) and all(other.get(key, _NONE) == first[key] for other in schemas)
+    }
+    types = dict.fromkeys(kind for schema in schemas for kind in _types(schema))
+    if "" in types:
+        return merged
+    if "integer" in types and "number" in types:
+        del types["integer"]
+    kinds = list(types)
+    return {"type": kinds[0] if len(kinds) == 1 else kinds, **merged}
+
+
+def _types(schema: Schema) -> Iterator[str]:
+    """The types of a schema's values; "" stands for any."""
+    given = schema.get("type")
+    if given is not None:
+        yield from [given] if isinstance(given, str) else given
+        return
+    for key in ("anyOf", "oneOf"):
+        for branch in schema.get(key, ()):
+            yield from _types(branch)
+    if "anyOf" not in schema and "oneOf" not in schema:
+        yield ""
+
+
+def _resolved(schema: Schema, root: Schema) -> Schema:
+    """The schema that a reference leads to; what stands beside the reference goes before."""
+    seen: set[str] = set()
+    while (name := str(schema.get("$ref", "")).removeprefix("#/$defs/")) and name not in seen:
+        seen.add(name)
+        beside = {key: value for key, value in schema.items() if key != "$ref"}
+        schema = {**root.get("$defs", {}).get(name, {}), **beside}
+    return schema
+
+
+def _refers(value: Any) -> bool:
+    if isinstance(value, Mapping):
+        return "$ref" in value or any(_refers(inner) for inner in value.values())
+    return isinstance(value, list) and any(_refers(inner) for inner in value)
+
+
+_NONE: Any = object()

@@ -1,0 +1,189 @@
+"""The JSON Schemas of a toolset's tools, made at their first look: by then every toolset is registered.
+
+What is said there is the same for every caller; what one caller may not see is missing from results, and answered like
+an unknown name in arguments.
+"""
+
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from ..protocol.headers import HeaderParam
+from ..schema import ArgumentError, OutputError, natively
+from ..schema.handwritten import check_schema
+from .caps import DEPTH, ORDERS
+from .exposure import ExposedField
+from .fields import TEXT, nullable
+
+if TYPE_CHECKING:
+    from .toolset import ModelToolset
+
+Schema = dict[str, Any]
+CHOICES = 30
+"""Choices that a description lists; `describe` lists them all."""
+
+
+class Arguments:
+    """A tool's arguments (`ToolParameters`), whose schema is made at the first look. The handler is given them as one
+    dict, `arguments`.
+    """
+
+    header_params: tuple[HeaderParam, ...] = ()
+
+    def __init__(self, make: Callable[[], Schema], where: str) -> None:
+        self._make, self._where = make, where
+
+    @cached_property
+    def schema(self) -> Schema:
+        """See ToolParameters."""
+        return natively(self._make)
+
+    @cached_property
+    def _checker(self) -> Any:
+        return check_schema(self.schema, f"{self._where}: input schema")
+
+    def check(self, arguments: dict[str, Any]) -> None:
+        """See ToolParameters."""
+        if not self._checker.is_valid(arguments):
+            raise ArgumentError(self._checker.problems(arguments))
+
+    def convert(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """See ToolParameters."""
+        return {"arguments": arguments}
+
+
+class Result:
+    """A tool's structured result (`ToolOutput`), whose schema is made at the first look. Values are JSON already."""
+
+    wrapped = False
+
+    def __init__(self, make: Callable[[], Schema], where: str) -> None:
+        self._make, self._where = make, where
+
+    @cached_property
+    def schema(self) -> Schema:
+        """See ToolOutput."""
+        return natively(self._make)
+
+    @cached_property
+    def _checker(self) -> Any:
+        return check_schema(self.schema, f"{self._where}: output schema")
+
+    def structured(self, value: Any) -> Any:
+        """See ToolOutput."""
+        if not self._checker.is_valid(value):
+            problems = self._checker.problems(value, "key")
+            raise OutputError(f"{self._where}: the result does not fit its output schema: {problems}")
+        return value
+
+
+def row_schema(toolset: "ModelToolset") -> tuple[Schema, Schema]:
+    """The schema of a row, and the definitions it refers to. Fields may be missing: not asked for, or not visible."""
+    exposure = toolset.exposure
+    definitions: Schema = {}
+    properties: Schema = {"pk": {**value_schema(exposure.pk), "description": "the primary key"}}
+    for item in exposure.fields.values():
+        properties[item.name] = field_schema(item)
+        if item.computed is not None:
+            definitions |= item.computed.definitions
+    row = {"type": "object", "properties": properties, "required": ["pk"], "additionalProperties": False}
+    return row, definitions
+
+
+def field_schema(item: ExposedField) -> Schema:
+    """What a row shows under a field's name."""
+    described = described_by(item)
+    if item.computed is not None:
+        return {**item.computed.schema, **described}
+    value = reference_schema(item) if item.is_relation and item.target is not None else value_schema(item)
+    if item.many:
+        return {"type": "array", "items": value, **described}
+    return {**(nullable(value) if item.nullable else value), **described}
+
+
+def value_schema(item: ExposedField) -> Schema:
+    """The schema of a field's value as it is compared with, and shown where it is no relation."""
+    return {} if item.codec is None else dict(item.codec.schema)
+
+
+def reference_schema(item: ExposedField) -> Schema:
+    """A related row."""
+    return {
+        "type": "object",
+        "properties": {"pk": value_schema(item), "label": {"type": "string"}, "uri": {"type": "string"}},
+        "required": ["pk"],
+    }
+
+
+def described_by(item: ExposedField) -> Schema:
+    """Title and description, from the model's verbose name, help text and choices."""
+    if item.computed is not None:
+        return {"description": item.computed.description} if item.computed.description else {}
+    field = item.model_field
+    texts = [str(getattr(field, "help_text", "") or "")]
+    if item.codec is not None and "description" in item.codec.schema and not item.is_relation:
+        texts.append(str(item.codec.schema["description"]))
+    choices = list(getattr(field, "flatchoices", None) or ())
+    if choices:
+        listed = "; ".join(f"{value}: {label}" for value, label in choices[:CHOICES])
+        texts.append(f"{listed}; and {len(choices) - CHOICES} more" if len(choices) > CHOICES else listed)
+    text = ". ".join(part.strip().rstrip(".") for part in texts if part.strip())
+    return {"description": text} if text else {}
+
+
+def filters_schema(toolset: "ModelToolset") -> Schema:
+    """The `filters` argument. Unknown names pass the schema and are refused with the words for hidden ones."""
+    properties: Schema = {}
+    for name, item in toolset.exposure.filters.items():
+        lookups = [] if item.codec is None else [lookup for lookup in item.codec.lookups if lookup != "exact"]
+        text = described_by(item).get("description")
+        said = f"Also as {name}__<lookup>: {', '.join(lookups)}"
+        properties[name] = {"description": f"{text}. {said}" if text else said}
+    branches: Mapping[str, Any] = {"type": "array", "items": {"type": "object"}}
+    return {
+        "type": "object",
+        "description": (
+            "Conditions, all of which must hold: a field's name for equality, or name__lookup, such as "
+            '{"price__gte": 10, "or": [{"name__icontains": "tea"}, {"not": {"stock": 0}}]}. in takes a list, range a '
+            f"list of two, isnull true or false. and, or and not nest up to {DEPTH} levels."
+        ),
+        "properties": {**properties, "and": branches, "or": branches, "not": {"type": "object"}},
+    }
+
+
+def search_schema(toolset: "ModelToolset") -> Schema:
+    """The `search` argument, where there is something to search."""
+    if not toolset.search_fields and not toolset.overrides("get_search_results"):
+        return {}
+    return {"search": {"type": "string", "maxLength": TEXT, "description": "Words that rows must contain"}}
+
+
+def order_schema(toolset: "ModelToolset") -> Schema:
+    """The `order_by` argument."""
+    names = ", ".join(toolset.exposure.ordering)
+    return {
+        "type": "array",
+        "items": {"type": "string", "maxLength": 200},
+        "maxItems": ORDERS,
+        "description": f"Fields to order by, descending with a leading -. Of: {names}",
+    }
+
+
+def fields_schema(toolset: "ModelToolset") -> Schema:
+    """The `fields` argument."""
+    return {
+        "type": "array",
+        "items": {"type": "string", "maxLength": 200},
+        "maxItems": 200,
+        "description": f"What to show of each row, if not everything. Of: {', '.join(toolset.exposure.fields)}",
+    }
+
+
+def object_schema(properties: Schema, required: tuple[str, ...] = (), definitions: Schema | None = None) -> Schema:
+    """A closed object, for arguments and results."""
+    schema: Schema = {"type": "object", "properties": properties, "additionalProperties": False}
+    if required:
+        schema["required"] = list(required)
+    if definitions:
+        schema["$defs"] = definitions
+    return schema

@@ -1,0 +1,71 @@
+"""What a deletion takes with it, found out without deleting: by Django's own collector, as the admin does."""
+
+from collections import Counter
+from collections.abc import Collection, Container
+from dataclasses import dataclass, field
+from typing import Any
+
+from django.db.models import CASCADE, Model, ProtectedError, QuerySet, RestrictedError
+from django.db.models.deletion import Collector
+
+
+@dataclass(frozen=True, slots=True)
+class Consequences:
+    """What happens to other rows when one is deleted, by model. Rows of automatic many-to-many tables do not count."""
+
+    deleted: Counter[type[Model]] = field(default_factory=Counter)
+    """Rows that are deleted too."""
+    changed: Counter[type[Model]] = field(default_factory=Counter)
+    """Rows that lose their reference (SET_NULL, SET_DEFAULT, SET)."""
+    keeping: Counter[type[Model]] = field(default_factory=Counter)
+    """Rows that forbid it (PROTECT, RESTRICT)."""
+    loaded: dict[type[Model], Collection[Model]] = field(default_factory=dict)
+    """Those of the `deleted` whose rows were wanted."""
+
+
+def consequences(obj: Model, *, using: str, wanted: Container[type[Model]] = ()) -> Consequences:
+    """Work out what deleting `obj` does. Rows of the models in `wanted` are read, others counted where that will do."""
+    found = Consequences()
+    collector = _Collector(using, wanted)
+    try:
+        collector.collect([obj])
+    except ProtectedError as problem:
+        found.keeping.update(type(row) for row in problem.protected_objects)
+    except RestrictedError as problem:
+        found.keeping.update(type(row) for row in problem.restricted_objects)
+    for model, rows in collector.data.items():
+        others = [row for row in rows if row != obj and not _is_parent(row, obj)]
+        if others and not model._meta.auto_created:
+            found.deleted[model] += len(others)
+            if model in wanted:
+                found.loaded[model] = others
+    for queryset in collector.fast_deletes:
+        if not queryset.model._meta.auto_created and (number := queryset.count()):
+            found.deleted[queryset.model] += number
+    for (relation, _), updates in collector.field_updates.items():
+        # Where constraints cannot be deferred a cascade sets to NULL what it is about to delete.
+        if relation.remote_field is not None and relation.remote_field.on_delete is not CASCADE:
+            number = _count(updates)
+            found.changed.update({relation.model: number} if number else {})
+    return found
+
+
+def _count(updates: Any) -> int:
+    return sum(int(rows.count() if isinstance(rows, QuerySet) else len(rows)) for rows in updates)
+
+
+def _is_parent(row: Model, obj: Model) -> bool:
+    """Is this a part of `obj` itself, in a table that its model inherits from?"""
+    return isinstance(obj, type(row)) and row.pk == obj.pk
+
+
+class _Collector(Collector):
+    def __init__(self, using: str, wanted: Container[type[Model]]) -> None:
+        super().__init__(using=using)
+        # Django 6.1: what the database will delete by itself (DB_CASCADE) counts too. Older ones know no such thing.
+        self.force_collection = True
+        self._wanted = wanted
+
+    def can_fast_delete(self, objs: Any, from_field: Any = None) -> bool:
+        model = objs if isinstance(objs, type) else getattr(objs, "model", None)
+        return model not in self._wanted and bool(super().can_fast_delete(objs, from_field))

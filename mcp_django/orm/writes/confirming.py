@@ -1,0 +1,43 @@
+"""Asking the person in front of the client before something is done: before the transaction opens, so that it holds
+nothing while somebody thinks.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from ...protocol import jsonrpc
+from ...protocol.errors import ToolError
+from ...server.context import Context
+
+if TYPE_CHECKING:
+    from ..toolset import ModelToolset
+
+_TOLD = 200
+"""Characters of one value that the question shows."""
+_LINES = 30
+
+
+def confirmed(toolset: "ModelToolset", ctx: Context, name: str, message: str, about: Iterable[str] = ()) -> None:
+    """Ask about `name`, a verb or an action; come back when the person agrees.
+
+    `about` are the versions of the rows in question: a person who answers after they changed is asked again.
+
+    Raises ToolError when the person does not agree, and when the client cannot ask.
+    """
+    if toolset.confirm_fallback == "proceed" and not ctx.supports("elicitation.form"):
+        return
+    key = "-".join(["confirm", name, *about])
+    answer = ctx.sync.elicit(message, None, key=key[:128])
+    if answer.action != "accept":
+        raise ToolError("The person who was asked did not agree, and nothing was changed")
+
+
+def lines(values: Mapping[str, Any]) -> str:
+    """What a client gave, a line for each value, for people to read."""
+    told = []
+    for name, value in list(values.items())[:_LINES]:
+        text = value if isinstance(value, str) else jsonrpc.dumps(value).decode()
+        told.append(f"{name}: {text if len(text) <= _TOLD else text[:_TOLD] + '…'}")
+    if len(values) > _LINES:
+        told.append(f"… and {len(values) - _LINES} more")
+    return "\n".join(told)

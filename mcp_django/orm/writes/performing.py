@@ -1,0 +1,76 @@
+"""The transaction of a write: all of it or nothing, on trial or for good, and once where the client gave it a key."""
+
+import contextlib
+import logging
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any
+
+from django.db import DataError, IntegrityError, connections, transaction
+from django.db.models import ProtectedError, RestrictedError
+
+from ...protocol.errors import ToolError
+from ...schema import to_json
+from .repeats import Repeat, within
+
+logger = logging.getLogger("mcp_django.orm")
+
+CONFLICT = (
+    "The database refuses this: a value conflicts with another row, or with a rule of the table. Nothing was changed"
+)
+
+
+def perform(
+    work: Callable[[], Any], *, using: str, dry_run: bool = False, repeat: Repeat | None = None, atomic: bool = True
+) -> Any:
+    """The result of `work`, as JSON, done in one transaction on the database `using`.
+
+    Without `atomic` there is no transaction. A dry run is rolled back: what it wrote is gone, and functions that wait
+    for the commit are never called. With a `repeat` the work is done once for its key.
+
+    Raises what `work` raises, and ToolError for what the database refuses.
+    """
+    try:
+        if dry_run:
+            return _tried(work, using)
+        if atomic and repeat is not None and repeat.using == using:
+            with transaction.atomic(using=using):
+                return within(repeat, work)
+        around = transaction.atomic(using=using) if atomic else contextlib.nullcontext()
+        if repeat is not None:
+            return _apart(repeat, work, around, atomic)
+        with around:
+            return to_json(work())
+    except (ProtectedError, RestrictedError):
+        raise ToolError("Other rows refer to this one and forbid that. Nothing was changed") from None
+    except (IntegrityError, DataError) as problem:
+        # Its text names columns and values that clients may not see.
+        logger.debug("Refused by the database", exc_info=problem)
+        raise ToolError(CONFLICT) from None
+
+
+def _tried(work: Callable[[], Any], using: str) -> Any:
+    with transaction.atomic(using=using):
+        value = to_json(work())
+        if connections[using].vendor == "postgresql":
+            # Constraints that would speak at the commit, which never comes.
+            connections[using].check_constraints()
+        transaction.set_rollback(True, using=using)
+    return value
+
+
+def _apart(repeat: Repeat, work: Callable[[], Any], around: AbstractContextManager[Any], atomic: bool) -> Any:
+    """The key is not part of the transaction: in another database than the rows, or there is none."""
+    if not repeat.claim():
+        return repeat.first()
+    may_be_done = not atomic
+    try:
+        with around:
+            value = to_json(work())
+            may_be_done = True
+    except BaseException:
+        if not may_be_done:
+            repeat.release()
+        raise
+    repeat.settle(value)
+    return value

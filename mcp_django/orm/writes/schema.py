@@ -1,0 +1,141 @@
+"""The JSON Schemas of verbs that write."""
+
+from typing import TYPE_CHECKING, Any
+
+from ..schema import Schema, object_schema, row_schema, value_schema
+from .versions import VERSION, is_versioned
+from .write import DRY_RUN, IDEMPOTENCY_KEY, IF_MATCH
+
+if TYPE_CHECKING:
+    from ..inlines import ModelInline
+    from ..toolset import ModelToolset
+
+_COUNTS = {"type": "object", "additionalProperties": {"type": "integer"}}
+
+
+def create_schema(toolset: "ModelToolset") -> Schema:
+    """What `create` takes."""
+    properties = {
+        "values": values_schema(toolset, new=True),
+        **inlines_schema(toolset, new=True),
+        "dry_run": DRY_RUN,
+        "idempotency_key": IDEMPOTENCY_KEY,
+    }
+    return object_schema(properties, ("values",))
+
+
+def update_schema(toolset: "ModelToolset") -> Schema:
+    """What `update` takes."""
+    properties = {
+        "pk": pk_schema(toolset),
+        "values": values_schema(toolset, new=False),
+        **inlines_schema(toolset, new=False),
+        "if_match": IF_MATCH,
+        "dry_run": DRY_RUN,
+        "idempotency_key": IDEMPOTENCY_KEY,
+    }
+    return object_schema(properties, ("pk",))
+
+
+def delete_schema(toolset: "ModelToolset") -> Schema:
+    """What `delete` takes."""
+    properties = {
+        "pk": pk_schema(toolset),
+        "if_match": IF_MATCH,
+        "dry_run": DRY_RUN,
+        "idempotency_key": IDEMPOTENCY_KEY,
+    }
+    return object_schema(properties, ("pk",))
+
+
+def pk_schema(toolset: "ModelToolset") -> Schema:
+    """The argument that names a row."""
+    return {**value_schema(toolset.exposure.pk), "description": f"The {toolset.model._meta.verbose_name}'s primary key"}
+
+
+def values_schema(toolset: "ModelToolset", *, new: bool) -> Schema:
+    """Values by field. Of a form class that is chosen for each call, what `form` says."""
+    fillable = toolset.declared_fillable
+    pk = toolset.model._meta.pk.name
+    properties = {name: value.schema for name, value in fillable.values.items() if new or name != pk}
+    extra = fillable.values.keys() - fillable.fields.keys()
+    required = tuple(name for name, value in fillable.values.items() if value.required and (new or name in extra))
+    text = "Values by field" if new else "The values to change, by field; others stay as they are"
+    return {**object_schema(properties, required), "description": text}
+
+
+def inlines_schema(toolset: "ModelToolset", *, new: bool) -> dict[str, Any]:
+    """The argument for rows below the row; nothing where there are none."""
+    inlines = toolset.inline_toolsets
+    if not inlines:
+        return {}
+    text = "Rows that belong to it, written in the same step"
+    return {"inlines": {**object_schema({i.name: _inline_schema(i, new) for i in inlines}), "description": text}}
+
+
+def _inline_schema(inline: "ModelInline", new: bool) -> Schema:
+    most = {"maxItems": inline.max_num}
+    properties: Schema = {"add": {"type": "array", "items": values_schema(inline, new=True), **most}}
+    if not new:
+        entry = object_schema({"pk": pk_schema(inline), "values": values_schema(inline, new=False)}, ("pk", "values"))
+        properties["change"] = {"type": "array", "items": entry, **most}
+        if inline.can_delete:
+            properties["delete"] = {"type": "array", "items": pk_schema(inline), **most}
+    return object_schema(properties)
+
+
+def saved_schema(toolset: "ModelToolset", *, new: bool) -> Schema:
+    """What `create` and `update` give."""
+    row, definitions = full_row_schema(toolset)
+    pk = value_schema(toolset.exposure.pk)
+    provisional = new and toolset.model._meta.auto_field is not None
+    if provisional:
+        row["properties"] = {**row["properties"], "pk": _or_null(pk)}
+        pk = {**_or_null(pk), "description": "null after a dry run: the number is not known before"}
+    item = {**_or_null(row), "description": "The row as it is now; null if you may not see it"}
+    properties: Schema = {"pk": pk, "item": item, "dry_run": {"type": "boolean"}}
+    required = ["pk", "item", "dry_run"]
+    if not new:
+        properties["changed"] = {"type": "array", "items": {"type": "string"}, "description": "Fields that changed"}
+        required.append("changed")
+    if toolset.inline_toolsets:
+        properties["inlines"] = {"type": "object", "additionalProperties": _COUNTS}
+    return object_schema(properties, tuple(required), definitions)
+
+
+def deleted_schema(toolset: "ModelToolset") -> Schema:
+    """What `delete` gives."""
+    properties: Schema = {
+        "pk": value_schema(toolset.exposure.pk),
+        "label": {"type": "string"},
+        "deleted": {**_COUNTS, "description": "Rows deleted with it, by kind"},
+        "changed": {**_COUNTS, "description": "Rows that lost their reference to it, by kind"},
+        "dry_run": {"type": "boolean"},
+    }
+    return object_schema(properties, ("pk", "label", "deleted", "changed", "dry_run"))
+
+
+def full_row_schema(toolset: "ModelToolset") -> tuple[Schema, Schema]:
+    """The schema of a row with its version and its inlines, and what it refers to."""
+    row, definitions = row_schema(toolset)
+    properties = dict(row["properties"])
+    for inline in toolset.inline_toolsets:
+        inner, more = row_schema(inline)
+        definitions = {**definitions, **more}
+        properties[inline.name] = object_schema(
+            {
+                "items": {"type": "array", "items": inner},
+                "more": {"type": "boolean", "description": "Are there others that are not shown?"},
+            },
+            ("items", "more"),
+        )
+    if is_versioned(toolset):
+        properties[VERSION] = {"type": "string", "description": "Give it as if_match to change this version only"}
+    return {**row, "properties": properties}, definitions
+
+
+def _or_null(schema: Schema) -> Schema:
+    kinds = schema.get("type")
+    if kinds is None:
+        return {"anyOf": [schema, {"type": "null"}]} if schema else {}
+    return {**schema, "type": [*([kinds] if isinstance(kinds, str) else kinds), "null"]}

@@ -1,0 +1,77 @@
+"""What bytes are: the media type by the name they go by, text or binary by what they hold."""
+
+import mimetypes
+import re
+from email.message import Message
+
+from ..protocol.content import BlobResourceContents, TextResourceContents
+
+BINARY, TEXT = "application/octet-stream", "text/plain"
+# Without the tables of the machine (/etc/mime.types), which differ from one to the next.
+_TYPES = mimetypes.MimeTypes()
+for _name, _type in {
+    ".geojson": "application/geo+json",
+    ".jsonl": "application/jsonl",
+    ".md": "text/markdown",
+    ".parquet": "application/vnd.apache.parquet",
+    ".rst": "text/x-rst",
+    ".toml": "application/toml",
+    ".ts": "text/x-typescript",
+    ".webp": "image/webp",
+    ".yaml": "application/yaml",
+    ".yml": "application/yaml",
+}.items():
+    _TYPES.add_type(_type, _name)
+_PACKED = {"gzip": "application/gzip", "bzip2": "application/x-bzip2", "xz": "application/x-xz"}
+_ALWAYS_BINARY = ("image/", "audio/", "video/", "font/")
+# What pages are in. Other codecs of Python are not for strangers to choose: some take quadratic time.
+_CHARSETS = re.compile(
+    r"utf-?8|utf-?(16|32)([bl]e|-[bl]e)?|(us-)?ascii|iso-?8859-\d\d?|latin-?1|(windows-|cp)125\d|koi8-[ru]|shift_jis"
+    r"|euc-(jp|kr)|gbk|gb2312|gb18030|big5",
+    re.IGNORECASE | re.ASCII,
+)
+_BINARY = frozenset({BINARY, "application/pdf", "application/zip", *_PACKED.values()})
+
+
+def guessed(name: str) -> str | None:
+    """The media type that a file's name stands for; None when it stands for none."""
+    # A name is no URL, whose scheme guess_type() would look for.
+    found, packing = _TYPES.guess_type("./" + name.rpartition("/")[2])
+    return _PACKED.get(packing, BINARY) if packing else found
+
+
+def contents_of(
+    data: bytes, mime_type: str | None = None, charset: str | None = None
+) -> TextResourceContents | BlobResourceContents:
+    """The contents of a resource: text where the bytes are text in `charset` (UTF-8 by default), else a blob."""
+    text = None if _is_binary(mime_type) else _text(data, charset or "utf-8")
+    if text is None:
+        return BlobResourceContents(data, mime_type=mime_type or BINARY)
+    return TextResourceContents(text, mime_type=mime_type or TEXT)
+
+
+def header_type(value: str | None) -> tuple[str | None, str | None]:
+    """The media type and the charset of a Content-Type header."""
+    if not value:
+        return None, None
+    message = Message()
+    message["content-type"] = value
+    found = message.get_content_type() if "/" in value else None
+    charset = message.get_param("charset")
+    return found, charset if isinstance(charset, str) else None
+
+
+def _is_binary(mime_type: str | None) -> bool:
+    if mime_type is None or mime_type == "image/svg+xml":
+        return False
+    return mime_type.startswith(_ALWAYS_BINARY) or mime_type in _BINARY
+
+
+def _text(data: bytes, charset: str) -> str | None:
+    if not _CHARSETS.fullmatch(charset) or charset.lower() in ("utf-8", "utf8"):
+        charset = "utf-8-sig"
+    try:
+        text = data.decode(charset)
+    except (UnicodeError, LookupError):
+        return None
+    return None if "\0" in text else text

@@ -1,0 +1,48 @@
+"""Return annotations as JSON Schema, for methods and properties that serializers read.
+
+Only what DRF's JSON encoder turns into one type (`rest_framework.utils.encoders`) is described.
+"""
+
+import types
+from collections.abc import Callable
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from uuid import UUID
+
+_PLAIN: dict[Any, dict[str, Any]] = {
+    bool: {"type": "boolean"},
+    int: {"type": "integer"},
+    float: {"type": "number"},
+    str: {"type": "string"},
+    Decimal: {"type": "number"},
+    datetime: {"type": "string", "format": "date-time"},
+    date: {"type": "string", "format": "date"},
+    time: {"type": "string", "format": "time"},
+    timedelta: {"type": "string"},
+    UUID: {"type": "string", "format": "uuid"},
+    type(None): {"type": "null"},
+}
+
+
+def annotated(function: Callable[..., Any] | None) -> dict[str, Any]:
+    """The schema of what a function says it returns; {} where it says nothing that is known."""
+    try:
+        return _schema(get_type_hints(function).get("return", Any)) if callable(function) else {}
+    except (NameError, TypeError, AttributeError):
+        return {}
+
+
+def _schema(annotation: Any) -> dict[str, Any]:
+    if isinstance(annotation, type) and annotation in _PLAIN:
+        return dict(_PLAIN[annotation])
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin is Literal and all(isinstance(value, str | int | bool | None) for value in arguments):
+        return {"enum": list(arguments)}
+    if origin in (Union, types.UnionType):
+        branches = [_schema(argument) for argument in arguments]
+        return {"anyOf": branches} if all(branches) else {}
+    if annotation in (list, tuple, set) or origin in (list, set):
+        items = _schema(arguments[0]) if arguments else {}
+        return {"type": "array", "items": items} if items else {"type": "array"}
+    return {"type": "object"} if annotation is dict or origin is dict else {}

@@ -1,0 +1,52 @@
+"""What a view refuses, in words: DRF's error bodies (`exceptions.APIException.detail`) as lines for a model."""
+
+from collections.abc import Iterator, Mapping
+from http import HTTPStatus
+from typing import Any
+
+from rest_framework.settings import api_settings
+
+LINES = 50
+"""Lines told at most; whoever has these to mend does not need the rest yet."""
+LONGEST = 4000
+"""Characters."""
+
+
+def error_text(status: int, data: Any, retry_after: str | None = None) -> str:
+    """The text of an error: a line for each field, or the view's own words.
+
+    `retry_after` is in seconds; what DRF says of a throttled request names them, unless the project says it otherwise.
+    """
+    lines = list(dict.fromkeys(_lines(data, "")))
+    if len(lines) > LINES:
+        lines = [*lines[:LINES], f"… and {len(lines) - LINES} more"]
+    text = "\n".join(lines) or _phrase(status)
+    if retry_after and retry_after not in text:
+        text = f"{text}\nTry again in {retry_after} seconds."
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
+
+
+def _lines(data: Any, path: str) -> Iterator[str]:
+    if isinstance(data, Mapping):
+        for key, value in data.items():
+            own = key == api_settings.NON_FIELD_ERRORS_KEY or (key == "detail" and not path)
+            inner = f"{path}[{key}]" if isinstance(key, int) else f"{path}.{key}" if path else str(key)
+            yield from _lines(value, path if own else inner)
+    elif isinstance(data, list | tuple) and any(isinstance(item, Mapping | list | tuple) for item in data):
+        for number, item in enumerate(data):
+            yield from _lines(item, f"{path}[{number}]")
+    else:
+        text = " ".join(str(item) for item in data) if isinstance(data, list | tuple) else _said(data)
+        if text:
+            yield f"{path}: {text}" if path else text
+
+
+def _said(data: Any) -> str:
+    return "" if data is None else str(data)
+
+
+def _phrase(status: int) -> str:
+    try:
+        return f"{status} {HTTPStatus(status).phrase}"
+    except ValueError:
+        return str(status)

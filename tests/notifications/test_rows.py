@@ -1,0 +1,136 @@
+"""Rows that toolsets serve: who subscribed is told when they change, and who may not see them is not."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import TestCase, override_settings
+
+from mcp_django import ModelInline, ModelToolset, register
+from mcp_django.notifications import rows
+from mcp_django.protocol.errors import ResourceNotFound
+from mcp_django.runtime.events import EventLog
+from mcp_django.server.call import Call, Connection
+from mcp_django.server.pipeline import Pipeline
+from mcp_django.server.registry import Registry
+from mcp_django.server.server import Server
+from tests.orm.toolsets import Orders, Tags, principal
+from tests.server.engine import HANDSHAKE, Peer, ports
+from tests.server.test_subscriptions import Log, taken
+from tests.server.test_subscriptions import Peer as Listening
+from tests.shop.models import Line, Order, Product, Tag
+
+pytestmark = pytest.mark.django_db
+
+
+class Listener(Listening):
+    """A client that listens to orders."""
+
+    def __init__(self, who: Any) -> None:
+        self.log = Log()
+        self.server = Server("tests", "1", ports=ports(changes=self.log), toolsets=[Orders()])
+        self.pipeline = Pipeline(self.server)
+        self.connection = Connection(who, in_flight={})
+
+
+class Proxied(Tag):
+    """Tags under another name."""
+
+    class Meta:
+        proxy = True
+        app_label = "shop"
+
+
+@pytest.fixture(autouse=True)
+def registries(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Registries of the test's own, and nothing tied to the models afterwards."""
+    ties: list[Callable[[], None]] = []
+    tie = rows.publish_changes
+    monkeypatch.setattr("mcp_django.server.registry.REGISTRIES", registries := {})
+    monkeypatch.setattr(rows, "REGISTRIES", registries)
+    monkeypatch.setattr(rows, "publish_changes", lambda *args, **kwargs: ties.append(tie(*args, **kwargs)))
+    yield
+    for untie in ties:
+        untie()
+
+
+def told(change: Callable[[], Any]) -> list[tuple[str, str, Any]]:
+    """What is published when a change commits: topic, kind and URI."""
+    start = EventLog().head()
+    with TestCase.captureOnCommitCallbacks(execute=True):
+        change()
+    return [(event.topic, event.kind, event.payload.get("uri")) for event in EventLog().read(start)]
+
+
+def test_subscribers_of_a_row_are_told_when_it_is_saved_or_deleted() -> None:
+    register(Tag)(Tags)
+    tag = Tag.objects.create(name="hot")
+    uri = f"shop.tag://{tag.pk}"
+    assert told(tag.save) == [("changes:default", "updated", uri)]
+    assert told(tag.delete) == [("changes:default", "updated", uri)]
+
+
+def test_a_row_is_told_of_by_its_toolset_s_own_primary_key() -> None:
+    register(Proxied)(type("Proxies", (ModelToolset,), {"fields": ["name"]}))
+    tag = Tag.objects.create(name="hot")
+    assert told(tag.save) == [("changes:default", "updated", f"shop.proxied://{tag.pk}")]
+
+
+def test_a_row_changes_with_the_rows_that_it_shows_below_it() -> None:
+    class Lines(ModelInline):
+        model = Line
+        fields = ["quantity"]
+
+    register(Order)(type("Whole", (ModelToolset,), {"fields": ["reference"], "inlines": [Lines]}))
+    order = Order.objects.create(owner=User.objects.create(username="ada"), reference="1")
+    line = Line(order=order, product=Product.objects.create(name="Tea"))
+    assert told(line.save) == [("changes:default", "updated", f"shop.order://{order.pk}")]
+    assert told(line.delete) == [("changes:default", "updated", f"shop.order://{order.pk}")]
+
+
+@pytest.mark.parametrize("attributes", [{"publish_changes": False}, {"resources": False}, {"tools": ["list"]}])
+def test_nobody_is_told_where_no_row_is_served_or_the_toolset_says_so(attributes: dict[str, Any]) -> None:
+    register(Tag)(type("Quiet", (Tags,), attributes))
+    assert told(lambda: Tag.objects.create(name="hot")) == []
+
+
+@override_settings(MCP={"AUTH": "none", "SERVERS": {"default": {}, "staff": {}}})
+def test_the_clients_of_the_server_that_serves_it_are_told_and_no_others() -> None:
+    register(Tag, server="staff")(Tags)
+    register(Tag, server="nowhere")(Tags)
+    Server("own", "1", registry=Registry("default"), toolsets=[Tags()], ports=ports())
+    assert [topic for topic, *_ in told(lambda: Tag.objects.create(name="hot"))] == ["changes:staff"]
+
+
+async def test_who_subscribed_to_all_rows_is_told_of_those_that_they_can_read() -> None:
+    ada, bob = [await User.objects.acreate(username=name, is_superuser=True) for name in ("ada", "bob")]
+    mine, theirs = [await Order.objects.acreate(owner=owner, reference="1") for owner in (ada, bob)]
+    client = Listener(principal(ada))
+    uris = [f"shop.order://{order.pk}" for order in (mine, theirs)]
+    stream = await client.listen(1, resourceSubscriptions=["shop.order://", uris[1]])
+    [acknowledged] = await taken(stream) or []
+    assert acknowledged["params"]["notifications"] == {"resourceSubscriptions": ["shop.order://"]}
+    for uri in uris:
+        client.log.tell("updated", uri=uri)
+    assert [message["params"]["uri"] for message in await taken(stream) or []] == [uris[0]]
+
+
+async def test_a_row_can_be_subscribed_to_by_those_who_can_read_it() -> None:
+    changes, subscribed = Log(), list[str]()
+
+    async def subscribe(call: Call, uri: str) -> None:
+        subscribed.append(uri)
+
+    changes.subscribe = subscribe  # type: ignore[method-assign]
+    server = Server("tests", "1", ports=ports(changes=changes), toolsets=[Orders()])
+    ada, bob = [await User.objects.acreate(username=name, is_superuser=True) for name in ("ada", "bob")]
+    order = await Order.objects.acreate(owner=ada, reference="A-1")
+    uri = f"shop.order://{order.pk}"
+    await Peer(server, principal=principal(ada), version=HANDSHAKE).request("resources/subscribe", {"uri": uri})
+    for wrong in (uri, "shop.order://00000000-0000-0000-0000-000000000000"):
+        with pytest.raises(ResourceNotFound):
+            await Peer(server, principal=principal(bob), version=HANDSHAKE).request(
+                "resources/subscribe", {"uri": wrong}
+            )
+    assert subscribed == [uri]

@@ -1,0 +1,193 @@
+"""`@action`: methods of a toolset for rows that a client names."""
+
+from typing import Any, Literal
+
+import pytest
+from asgiref.sync import async_to_sync
+from django.contrib.admin.models import LogEntry
+from django.db import transaction
+from django.db.models import F, QuerySet
+
+from mcp_django import Context, Principal, ToolError, action
+from mcp_django.schema import DeclarationError
+from tests.orm.toolsets import shop
+from tests.orm.writing import Products, as_user, call, done, refused, user
+from tests.server.engine import Peer
+from tests.shop.models import Product
+
+pytestmark = pytest.mark.django_db
+
+
+@action(permissions=["view"])
+def shout(toolset: Products, obj: Product) -> str:
+    """The name, loudly."""
+    assert toolset.model is Product
+    return obj.shout()
+
+
+class Stocked(Products):
+    actions = (shout,)
+
+    @action(dry_run=True)
+    def restock(self, ctx: Context, queryset: "QuerySet[Product]", by: int = 1) -> dict[str, int]:
+        """Put more on the shelf.
+
+        Args:
+            by: How many of each.
+        """
+        return {"changed": queryset.update(stock=F("stock") + by)}
+
+    @action(permissions=["retire"], confirm=True)
+    def retire(self, ctx: Context, obj: Product, why: Literal["old", "bad"]) -> None:
+        """Take it off the shelf."""
+        obj.status = Product.Status.GONE
+        obj.save()
+
+    def has_retire_permission(self, ctx: Context, obj: Any = None) -> bool:
+        return ctx.user.username == "sue" and (obj is None or obj.name != "Tea")
+
+    @action(permissions=["shop.delete_product"])
+    def total(self, who: Principal) -> int:
+        """What is there."""
+        return Product.objects.count()
+
+
+@pytest.fixture
+def shelf() -> list[Product]:
+    return [Product.objects.create(name=name, stock=3, secret_token="hunter2") for name in ("Tea", "Coffee")]
+
+
+def test_an_action_is_done_with_the_rows_that_a_client_names(shelf: list[Product]) -> None:
+    pks = [product.pk for product in shelf]
+    result = done(as_user(user(), Stocked), "product_restock", pks=pks, by=2)
+    assert result == {"result": {"changed": 2}, "rows": 2, "dry_run": False}
+    assert set(Product.objects.values_list("stock", flat=True)) == {5}
+    assert sorted(LogEntry.objects.values_list("object_id", "change_message")) == [
+        (str(pk), "restock") for pk in sorted(pks)
+    ]
+
+
+def test_a_dry_run_of_an_action_changes_nothing(shelf: list[Product]) -> None:
+    client = as_user(user(), Stocked)
+    result = done(client, "product_restock", pks=[shelf[0].pk], dry_run=True)
+    assert result["dry_run"] is True
+    assert set(Product.objects.values_list("stock", flat=True)) == {3}
+    assert not LogEntry.objects.exists()
+    # One that does not say so cannot be tried.
+    assert "dry_run" in refused(client, "product_shout", pk=shelf[0].pk, dry_run=True)
+
+
+def test_a_key_makes_an_action_happen_once(shelf: list[Product]) -> None:
+    client = as_user(user(), Stocked)
+    pks = [product.pk for product in shelf]
+    assert call(client, "product_restock", pks=pks, idempotency_key="k") == call(
+        client, "product_restock", pks=pks, idempotency_key="k"
+    )
+    assert set(Product.objects.values_list("stock", flat=True)) == {4}
+
+
+def test_functions_are_actions_too(shelf: list[Product]) -> None:
+    assert done(as_user(user(), Stocked), "product_shout", pk=shelf[0].pk)["result"] == "TEA"
+
+
+def test_one_row_that_may_not_be_touched_stops_it_all(shelf: list[Product]) -> None:
+    class Careful(Stocked):
+        def has_change_permission(self, ctx: Context, obj: Any = None) -> bool:
+            return obj is None or obj.name != "Tea"
+
+        def get_queryset(self, ctx: Context) -> Any:
+            return super().get_queryset(ctx).exclude(name="Hidden")
+
+    client = as_user(user(), Careful)
+    hidden = Product.objects.create(name="Hidden", stock=3)
+    text = refused(client, "product_restock", pks=[product.pk for product in shelf])
+    assert text == f"You may not do this to product Tea ({shelf[0].pk})"
+    text = refused(client, "product_restock", pks=[shelf[1].pk, hidden.pk])
+    assert text.replace(str(hidden.pk), "…") == refused(client, "product_restock", pks=[shelf[1].pk, 9999]).replace(
+        "9999", "…"
+    )
+    assert set(Product.objects.values_list("stock", flat=True)) == {3}
+
+
+def test_an_action_has_permissions_of_its_own(shelf: list[Product]) -> None:
+    from mcp_django.protocol.errors import InvalidParams
+
+    tim = user("tim", "shop.view_product")
+    names = set(async_to_sync(as_user(tim, Stocked).names)())
+    assert names & {"product_restock", "product_total", "product_shout"} == {"product_shout"}
+    with pytest.raises(InvalidParams, match="Unknown tool: product_retire"):
+        call(as_user(tim, Stocked), "product_retire", pk=shelf[1].pk, why="old")
+    client = as_user(user(), Stocked, answer=lambda method, params: {"action": "accept", "content": {}})
+    assert "You may not do this" in refused(client, "product_retire", pk=shelf[0].pk, why="old")
+    done(client, "product_retire", pk=shelf[1].pk, why="old")
+    assert done(client, "product_total")["result"] == 2
+
+
+def test_a_person_is_asked_with_what_is_to_be_done(shelf: list[Product]) -> None:
+    asked: list[str] = []
+
+    def answer(method: str, params: dict[str, Any]) -> dict[str, Any]:
+        asked.append(params["message"])
+        return {"action": "decline"}
+
+    client = as_user(user(), Stocked, answer=answer)
+    refused(client, "product_retire", pk=shelf[1].pk, why="old")
+    assert asked == [f"Retire: product Coffee ({shelf[1].pk})?\nwhy: old"]
+    assert Product.objects.get(name="Coffee").status == "active"
+
+
+def test_what_an_action_refuses_is_rolled_back(shelf: list[Product]) -> None:
+    class Refusing(Products):
+        @action
+        def spoil(self, queryset: "QuerySet[Product]") -> None:
+            queryset.update(stock=0)
+            raise ToolError("On second thoughts, no.")
+
+        @action(atomic=False)
+        def send(self, obj: Product) -> bool:
+            blocks: Any = transaction.get_connection().atomic_blocks
+            return any(not block._from_testcase for block in blocks)
+
+    client = as_user(user(), Refusing)
+    assert refused(client, "product_spoil", pks=[shelf[0].pk]) == "On second thoughts, no."
+    assert set(Product.objects.values_list("stock", flat=True)) == {3}
+    assert done(client, "product_send", pk=shelf[0].pk, idempotency_key="k")["result"] is False
+
+
+def test_arguments_are_checked_like_any_tools(shelf: list[Product]) -> None:
+    client = as_user(user(), Stocked)
+    assert "by" in refused(client, "product_restock", pks=[shelf[0].pk], by="many")
+    assert "pks" in refused(client, "product_restock", pks=[])
+    assert "pks" in refused(client, "product_restock", pks=[1] * 101)
+    tools = {tool["name"]: tool for tool in async_to_sync(client.request)("tools/list")["tools"]}
+    schema = tools["product_restock"]["inputSchema"]["properties"]
+    assert schema["by"]["description"] == "How many of each."
+    assert tools["product_restock"]["description"] == "Put more on the shelf."
+    assert tools["product_retire"]["inputSchema"]["required"] == ["pk", "why"]
+
+
+def test_what_cannot_be_an_action_is_refused_when_it_is_declared() -> None:
+    async def later(self: Any, obj: Product) -> None: ...
+    def both(self: Any, obj: Product, queryset: Any) -> None: ...
+    def taken(self: Any, obj: Product, dry_run: bool) -> None: ...
+    def asks(self: Any, obj: Product) -> None: ...
+    def gives(self: Any, obj: Product) -> None: ...
+
+    for declared, words in (
+        (action(later), "written with def"),
+        (action(both), "not both"),
+        (action(taken), "'dry_run' is the tool's own"),
+        (action(permissions=["fly"])(asks), "has no has_fly_permission"),
+        (action(dry_run=True, atomic=False)(gives), "does not go with"),
+    ):
+        with pytest.raises(DeclarationError, match=words):
+            shop(type("Wrong", (Products,), {"act": declared}))
+    with pytest.raises(DeclarationError, match="neither an action nor a writing verb"):
+        shop(type("Wrong", (Products,), {"confirm": ["list"]}))
+
+
+def test_a_subclass_can_do_without_an_action() -> None:
+    server = shop(type("Less", (Stocked,), {"restock": None}))
+    names = async_to_sync(Peer(server).names)()
+    assert "product_restock" not in names
+    assert "product_retire" in names

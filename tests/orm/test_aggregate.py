@@ -1,0 +1,148 @@
+"""`aggregate`: groups, functions, what they are limited to."""
+
+import datetime as dt
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from mcp_django import Context, ModelToolset
+from tests.orm.toolsets import Categories, Orders, Products, Tags, data, peer
+from tests.shop.models import Category, Line, Order, Product
+
+pytestmark = pytest.mark.django_db
+
+
+class Counted(Products):
+    tools = ["aggregate"]
+
+
+class CountedOrders(Orders):
+    tools = ["aggregate"]
+
+
+@pytest.fixture
+def stock(db: Any) -> None:
+    drinks, food = (Category.objects.create(slug=name.lower(), name=name) for name in ("Drinks", "Food"))
+    rows = [
+        ("Tea", drinks, "4.50", 3, dt.date(2025, 1, 5)),
+        ("Coffee", drinks, "7.25", 5, dt.date(2026, 1, 9)),
+        ("Bread", food, "2.00", 0, dt.date(2026, 2, 1)),
+        ("Loose", None, "1.00", 7, None),
+    ]
+    for name, category, price, number, day in rows:
+        Product.objects.create(name=name, category=category, price=Decimal(price), stock=number, released=day)
+
+
+async def groups(**arguments: Any) -> list[dict[str, Any]]:
+    client = peer(Categories, Tags, Counted)
+    found = await data(client, "product_aggregate", **arguments)
+    return list(found["groups"])
+
+
+async def test_without_anything_all_rows_are_counted(stock: None) -> None:
+    assert await groups() == [{"count": 4}]
+    assert await groups(filters={"stock__gt": 100}) in ([], [{"count": 0}])
+
+
+async def test_all_rows_are_one_group_also_when_there_are_none(db: Any) -> None:
+    metrics = [{"function": "count"}, {"function": "sum", "field": "price"}]
+    assert await groups(metrics=metrics) == [{"count": 0, "sum_price": None}]
+
+
+async def test_groups_by_a_relation_are_labelled(stock: None) -> None:
+    drinks = {"pk": "drinks", "label": "Drinks", "uri": "shop.category://drinks"}
+    found = await groups(
+        group_by=["category"],
+        metrics=[{"function": "count"}, {"function": "sum", "field": "price"}, {"function": "avg", "field": "stock"}],
+        order_by=["-count"],
+    )
+    assert found[0] == {"category": drinks, "count": 2, "sum_price": "11.75", "avg_stock": 4.0}
+    assert [group["category"] and group["category"]["pk"] for group in found] == ["drinks", "food", None]
+
+
+async def test_groups_by_a_path_and_by_parts_of_dates(stock: None) -> None:
+    assert await groups(group_by=["category__name"], filters={"category__isnull": False}) == [
+        {"category__name": "Drinks", "count": 2},
+        {"category__name": "Food", "count": 1},
+    ]
+    assert await groups(group_by=["released__year"], filters={"released__isnull": False}) == [
+        {"released__year": 2025, "count": 1},
+        {"released__year": 2026, "count": 2},
+    ]
+
+
+async def test_metrics_can_be_named_and_narrow_groups(stock: None) -> None:
+    found = await groups(
+        group_by=["category__name"],
+        metrics=[{"function": "max", "field": "price", "name": "dearest"}, {"function": "count"}],
+        having={"dearest__gte": "2.00"},
+        order_by=["-dearest"],
+        limit=1,
+    )
+    assert found == [{"category__name": "Drinks", "dearest": "7.25", "count": 2}]
+
+
+async def test_least_and_greatest_keep_their_type(stock: None) -> None:
+    metrics = [{"function": "min", "field": "released"}, {"function": "count", "field": "status", "distinct": True}]
+    assert await groups(metrics=metrics) == [{"min_released": "2025-01-05", "count_distinct_status": 1}]
+
+
+async def test_more_groups_than_the_limit_are_said_to_be_cut(stock: None) -> None:
+    found = await data(peer(Categories, Tags, Counted), "product_aggregate", group_by=["name"], limit=2)
+    assert found["truncated"]
+    assert [group["name"] for group in found["groups"]] == ["Bread", "Coffee"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"group_by": ["cost"]}, "unknown field to group or sum by 'cost'"),
+        ({"group_by": ["supplier__bank_account"]}, "unknown field to group or sum by 'supplier__bank_account'"),
+        ({"group_by": ["tags"]}, "unknown field to group or sum by 'tags'"),
+        ({"group_by": ["name__year"]}, "name has no year"),
+        ({"metrics": [{"function": "sum", "field": "cost"}]}, "unknown field to group or sum by 'cost'"),
+        ({"metrics": [{"function": "sum", "field": "name"}]}, "sum does not apply to name, which is text"),
+        ({"metrics": [{"function": "avg"}]}, "avg takes a field"),
+        ({"metrics": [{"function": "count"}, {"function": "count"}]}, "two results called 'count'"),
+        ({"having": {"cost__gt": 1}}, "unknown metric in having 'cost'"),
+        ({"having": {"count__regex": "1"}}, "cannot be compared with 'regex'"),
+        ({"having": {"count__gte": "many"}}, "having: count__gte: give an integer"),
+        ({"order_by": ["-cost"]}, "unknown name to order groups by 'cost'"),
+        ({"group_by": ["name"] * 5}, "group_by: has more items than the maximum of 4"),
+    ],
+)
+async def test_what_cannot_be_asked_is_refused(arguments: dict[str, Any], said: str, db: Any) -> None:
+    assert said in await peer(Categories, Tags, Counted).error("product_aggregate", **arguments)
+
+
+async def test_a_row_out_of_sight_groups_like_none(stock: None) -> None:
+    class Mine(Categories):
+        def get_queryset(self, ctx: Context) -> Any:
+            return super().get_queryset(ctx).filter(slug="food")
+
+    found = await data(peer(Mine, Tags, Counted), "product_aggregate", group_by=["category", "category__name"])
+    assert [(g["category"] and g["category"]["pk"], g["category__name"], g["count"]) for g in found["groups"]] == [
+        ("food", "Food", 1),
+        (None, None, 3),
+    ]
+
+
+async def test_distinct_and_annotated_querysets_are_counted_once_for_each_row(stock: None, admin_user: Any) -> None:
+    class Busy(ModelToolset):
+        model = Product
+        fields = ["name", "stock"]
+        tools = ["aggregate", "count", "list"]
+
+        def get_queryset(self, ctx: Context) -> Any:
+            return super().get_queryset(ctx).filter(lines__quantity__gte=1).distinct()
+
+    order = await Order.objects.acreate(owner=admin_user, reference="1")
+    tea = await Product.objects.aget(name="Tea")
+    for number in (1, 2):
+        await Line.objects.acreate(order=order, product=tea, quantity=number)
+    client = peer(Busy)
+    assert (await data(client, "product_count"))["count"] == 1
+    metrics = [{"function": "sum", "field": "stock"}]
+    assert (await data(client, "product_aggregate", metrics=metrics))["groups"] == [{"sum_stock": 3}]
+    assert len((await data(client, "product_list"))["items"]) == 1

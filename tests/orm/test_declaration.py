@@ -1,0 +1,214 @@
+"""What a toolset may declare, and what is refused when it is registered."""
+
+from typing import Any, ClassVar
+
+import pytest
+from django.contrib.auth.models import Permission, User
+
+import mcp_django
+from mcp_django import ModelToolset, register
+from mcp_django.orm.declaration import looks_secret
+from mcp_django.schema import DeclarationError
+from mcp_django.server import registry
+from mcp_django.server.toolset import Toolset
+from tests.orm.toolsets import Categories, Products, Tags, shop
+from tests.shop.models import Category, Line, Order, Product, Supplier, Tag
+
+
+def toolset(model: Any, **attributes: Any) -> type[ModelToolset]:
+    return type("Declared", (ModelToolset,), {"model": model, **attributes})
+
+
+@pytest.mark.parametrize(
+    ("model", "attributes", "said"),
+    [
+        (Product, {}, "fields is empty"),
+        (Product, {"fields": "name"}, "fields is a list; write fields = ['name']"),
+        (Product, {"fields": "__all__"}, '"__all__" takes an exclude'),
+        (Product, {"fields": "__all__", "exclude": []}, "'secret_token' looks like a secret"),
+        (Product, {"fields": "__all__", "exclude": ["nothing"]}, "exclude names 'nothing'"),
+        (Product, {"fields": ["nmae"]}, "'nmae' is neither a field of shop.Product nor a method"),
+        (Product, {"fields": ["pk", "name"]}, "'pk' is shown with every row"),
+        (Product, {"fields": ["category_id"]}, "'category_id' is neither"),
+        (Product, {"fields": ["delete"]}, "'delete' is a method that changes data"),
+        (Product, {"fields": ["secret_token"]}, "'secret_token' looks like a secret"),
+        (Product, {"fields": ["supplier__api_key"]}, "'supplier__api_key' looks like a secret"),
+        (Product, {"fields": ["supplier__nothing"]}, "shop.Supplier has no field 'nothing'"),
+        (Product, {"fields": ["name__first"]}, "shop.Product has no relation 'name'"),
+        (User, {"fields": ["username", "password"]}, "'password' looks like a secret"),
+        (Product, {"fields": ["name"], "sensitive_fields": ["cost"]}, "sensitive_fields names 'cost'"),
+        (Product, {"fields": ["name"], "readonly_fields": ["cost"]}, "readonly_fields names 'cost'"),
+        (Product, {"fields": ["name"], "list_filter": ["cost"]}, "list_filter names 'cost', but fields shows neither"),
+        (Product, {"fields": ["name"], "list_filter": ["category__name"]}, "but fields shows neither"),
+        (Product, {"fields": ["supplier"], "list_filter": ["supplier__api_key"]}, "looks like a secret"),
+        (Product, {"fields": ["name"], "search_fields": ["description"]}, "search_fields names 'description'"),
+        (Product, {"fields": ["name"], "ordering": ["-cost"]}, "ordering names '-cost'"),
+        (Product, {"fields": ["name"], "label_field": "cost"}, "label_field is 'cost'"),
+        (Product, {"fields": ["name"], "tools": ["list", "destroy"]}, "there is no verb 'destroy'"),
+        (Product, {"fields": ["name"], "page_size": 0}, "page_size = 0 is no number of rows"),
+        (Product, {"fields": ["name"], "page_size": 500}, "page_size is more than max_limit"),
+        (Product, {"fields": ["name"], "query_timeout": -1}, "query_timeout = -1"),
+        (
+            Product,
+            {"fields": ["secret_token"], "sensitive_fields": ["secret_token"], "list_filter": ["secret_token"]},
+            "which is sensitive",
+        ),
+        (None, {"fields": ["name"]}, "say for which model it is"),
+    ],
+)
+def test_a_wrong_declaration_is_refused_with_the_reason(model: Any, attributes: dict[str, Any], said: str) -> None:
+    with pytest.raises(DeclarationError) as refused:
+        shop(toolset(model, **attributes))
+    assert said in str(refused.value)
+
+
+def test_all_fields_are_those_of_the_model_without_the_excluded() -> None:
+    kind = toolset(Product, fields="__all__", exclude=["secret_token", "cost", "supplier"])
+    (instance,) = shop(kind).registry.toolsets
+    names = instance.field_names()
+    assert "price" in names
+    assert {"secret_token", "cost", "supplier", "tags"}.isdisjoint(names)
+
+
+def test_sensitive_fields_are_the_second_yes() -> None:
+    kind = toolset(Product, fields=["secret_token"], sensitive_fields=["secret_token"], list_filter="__all__")
+    (instance,) = shop(kind).registry.toolsets
+    assert "secret_token" in instance.exposure.fields
+    assert set(instance.exposure.filters) == {"pk"}
+    assert set(instance.exposure.ordering) == {"pk"}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("password", "user__password", "api_key", "apiKey", "secretToken", "reset_code", "password_hash", "otp"),
+        *("salt", "private_key", "session_key", "access_token", "credentials", "totp_secret"),
+    ],
+)
+def test_names_of_secrets_are_known(name: str) -> None:
+    assert looks_secret(name)
+
+
+@pytest.mark.parametrize("name", ["key", "keyboard", "saltiness", "tokenized", "secretary", "postal_code", "hashtag"])
+def test_names_that_only_sound_like_it_are_left_alone(name: str) -> None:
+    assert not looks_secret(name)
+
+
+def test_two_toolsets_of_one_model_on_one_server_are_refused_by_both_names() -> None:
+    class First(Tags):
+        pass
+
+    class Second(Tags):
+        prefix = "other"
+
+    with pytest.raises(DeclarationError, match=r"shop\.Tag has two toolsets.*First.*Second"):
+        shop(First, Second)
+
+
+def test_tools_of_the_same_names_are_refused_and_a_prefix_helps() -> None:
+    class Groups(ModelToolset):
+        model = Permission
+        fields = ["name"]
+        prefix = "tag_"
+
+    with pytest.raises(DeclarationError, match=r"Groups and of .*Tags have the same names, tag_"):
+        shop(Tags, Groups)
+    Groups.prefix = "right"
+    assert {"right_list", "tag_list"} <= {tool.name for tool in shop(Tags, Groups).registry.tools}
+
+
+@pytest.fixture
+def registries(monkeypatch: pytest.MonkeyPatch) -> dict[str, registry.Registry]:
+    found: dict[str, registry.Registry] = {}
+    monkeypatch.setattr(registry, "REGISTRIES", found)
+    return found
+
+
+def test_a_toolset_is_registered_for_its_model(registries: dict[str, registry.Registry]) -> None:
+    @register(Tag)
+    class Words(ModelToolset):
+        fields = ["name"]
+
+    @register(Tag, server="internal")
+    class Inside(ModelToolset):
+        fields: ClassVar[list[str]] = ["name", "internal_note"]
+
+    assert [tool.name for tool in registries["default"].tools] == ["tag_count", "tag_describe", "tag_get", "tag_list"]
+    assert len(registries["internal"].tools) == 4
+    assert not registries["default"].problems
+    assert Words.fields == ["name"]
+
+
+def test_a_wrong_declaration_is_a_problem_that_checks_report(registries: dict[str, registry.Registry]) -> None:
+    @register(Tag)
+    class Wrong(ModelToolset):
+        fields = ["password"]
+
+    @register(Tag)
+    class NoModel(Toolset):
+        pass
+
+    texts = [problem.text for problem in registries["default"].problems]
+    assert "'password' looks like a secret" in texts[0]
+    assert "only a ModelToolset is registered for something" in texts[1]
+    assert not len(registries["default"].tools)
+
+
+def test_one_class_may_serve_several_models(registries: dict[str, registry.Registry]) -> None:
+    class Named(ModelToolset):
+        fields = ["name"]
+        tools = ["list"]
+
+    register(Tag)(Named)
+    register(Category)(Named)
+    assert [tool.name for tool in registries["default"].tools] == ["category_list", "tag_list"]
+    assert [toolset.model for toolset in registries["default"].toolsets] == [Tag, Category]
+
+
+def test_a_path_into_a_model_without_toolset_is_left_out_and_reported() -> None:
+    class Lines(ModelToolset):
+        model = Line
+        fields = ["quantity", "product__name", "order__reference"]
+        tools = ["list"]
+
+    *_, lines = shop(Products, Categories, Tags, Lines).registry.toolsets
+    assert list(lines.exposure.fields) == ["quantity", "product__name"]
+    (problem,) = lines.exposure.problems
+    assert problem == "'order__reference' is left out: shop.Order has no toolset on this server"
+
+
+def test_a_path_to_what_the_other_toolset_does_not_show_is_left_out_and_reported() -> None:
+    class Mine(ModelToolset):
+        model = Product
+        fields = ["name", "tags", "tags__internal_note", "category__parent__name"]
+        list_filter = ["tags__internal_note"]
+        tools = ["list"]
+
+    *_, mine = shop(Tags, Categories, Mine).registry.toolsets
+    assert list(mine.exposure.fields) == ["name", "tags", "category__parent__name"]
+    assert set(mine.exposure.filters) == {"pk"}
+    assert "the toolset of shop.Tag does not show 'internal_note'" in mine.exposure.problems[0]
+
+
+def test_a_neighbour_registered_later_is_seen() -> None:
+    server = shop(Products)
+    (products,) = server.registry.toolsets
+    assert "category__name" not in products.exposure.fields
+    mcp_django.server.toolset.add_toolset(server.registry, Categories())
+    assert "category__name" in products.exposure.fields
+
+
+def test_tools_carry_the_permission_of_the_model() -> None:
+    tools = {tool.name: tool for tool in shop(Products, Categories, Tags).registry.tools}
+    assert tools["product_list"].permission == "shop.view_product"
+    assert tools["product_list"].annotations is not None
+    assert tools["product_list"].annotations.read_only
+
+
+def test_reading_is_all_that_is_served_unless_more_is_asked_for() -> None:
+    assert tuple(ModelToolset.tools) == ("describe", "list", "get", "count")
+
+
+def test_the_models_of_the_shop_are_what_the_tests_think() -> None:
+    assert Order._meta.pk.get_internal_type() == "UUIDField"
+    assert Supplier._meta.label == "shop.Supplier"

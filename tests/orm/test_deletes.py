@@ -1,0 +1,134 @@
+"""`delete`: what goes along, what forbids it, and who may."""
+
+from typing import Any
+
+import pytest
+from django.contrib.admin.models import DELETION, LogEntry
+from django.contrib.auth.models import User
+
+from mcp_django import Context, ModelInline, ModelToolset
+from tests.orm.writing import Categories, Orders, Products, as_user, done, refused, user
+from tests.shop.models import Category, Line, Order, Product
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def drinks() -> Category:
+    drinks = Category.objects.create(slug="drinks", name="Drinks")
+    for name in ("teas", "juices"):
+        Category.objects.create(slug=name, name=name.title(), parent=drinks)
+    return drinks
+
+
+def ordered(owner: User) -> Order:
+    order = Order.objects.create(owner=owner, reference="A1")
+    product = Product.objects.create(name="Tea", secret_token="hunter2")
+    for quantity in (1, 2):
+        Line.objects.create(order=order, product=product, quantity=quantity)
+    return order
+
+
+def test_a_row_is_deleted_with_what_goes_along(drinks: Category) -> None:
+    result = done(as_user(user()), "category_delete", pk="drinks")
+    assert result == {
+        "pk": "drinks",
+        "label": "category Drinks (drinks)",
+        "deleted": {"categories": 2},
+        "changed": {},
+        "dry_run": False,
+    }
+    assert not Category.objects.exists()
+
+
+def test_a_dry_run_says_so_and_deletes_nothing(drinks: Category) -> None:
+    result = done(as_user(user()), "category_delete", pk="drinks", dry_run=True)
+    assert (result["deleted"], result["dry_run"]) == ({"categories": 2}, True)
+    assert Category.objects.count() == 3
+    assert not LogEntry.objects.exists()
+
+
+def test_what_refers_to_a_row_may_forbid_it(drinks: Category) -> None:
+    Product.objects.create(name="Tea", category=drinks, secret_token="hunter2")
+    for dry_run in (False, True):
+        text = refused(as_user(user(f"sue{dry_run}")), "category_delete", pk="drinks", dry_run=dry_run)
+        assert text == (
+            "category Drinks (drinks) cannot be deleted, because rows that refer to it forbid that: products (1). "
+            "Delete or move them first"
+        )
+    assert Category.objects.count() == 3
+
+
+def test_rows_that_the_caller_cannot_look_at_are_not_named(drinks: Category) -> None:
+    Product.objects.create(name="Tea", category=drinks)
+    assert "other rows (1)" in refused(as_user(user(), Categories), "category_delete", pk="drinks")
+    mallory = user("mallory", "shop.delete_category", "shop.view_category")
+    assert "other rows (1)" in refused(as_user(mallory, Categories, Products), "category_delete", pk="drinks")
+
+
+def test_what_goes_along_takes_the_permission_to_delete_it_where_it_is_exposed() -> None:
+    class Lines(ModelToolset):
+        model = Line
+        fields = ("product", "quantity")
+
+    class AllOrders(ModelToolset):
+        model = Order
+        fields = ("reference",)
+        tools = ("delete",)
+
+    order = ordered(user())
+    tim = user("tim", "shop.delete_order", "shop.view_line")
+    text = refused(as_user(tim, AllOrders, Lines), "order_delete", pk=str(order.pk))
+    assert text.endswith("more would be deleted with it: lines that you may not delete (2)")
+    assert Line.objects.count() == 2
+    result = done(as_user(tim, AllOrders), "order_delete", pk=str(order.pk))
+    assert result["deleted"] == {"other rows": 2}
+
+
+def test_inlines_are_asked_too() -> None:
+    class Kept(ModelInline):
+        model = Line
+        fields = ("quantity",)
+
+        def has_delete_permission(self, ctx: Context, obj: Any = None) -> bool:
+            return obj is None or obj.quantity > 1
+
+    class Ordered(Orders):
+        inlines = (Kept,)
+
+    sue = user()
+    order = ordered(sue)
+    assert "lines that you may not delete (2)" in refused(as_user(sue, Ordered), "order_delete", pk=str(order.pk))
+    Line.objects.filter(quantity=1).delete()
+    assert done(as_user(sue, Ordered), "order_delete", pk=str(order.pk))["deleted"] == {"lines": 1}
+
+
+def test_a_project_may_delete_in_its_own_way(drinks: Category) -> None:
+    class Archived(Categories):
+        def delete_model(self, ctx: Context, obj: Any) -> None:
+            Category.objects.filter(pk=obj.pk).update(name=f"{obj.name} (by {ctx.user})")
+
+    done(as_user(user(), Archived), "category_delete", pk="drinks")
+    drinks.refresh_from_db()
+    assert drinks.name == "Drinks (by sue)"
+
+
+def test_a_deletion_is_logged(drinks: Category) -> None:
+    done(as_user(user()), "category_delete", pk="drinks")
+    entry = LogEntry.objects.get()
+    assert (entry.action_flag, entry.object_id, entry.object_repr) == (DELETION, "drinks", "Drinks")
+    assert entry.user.get_username() == "sue"
+
+
+def test_what_the_database_keeps_for_itself_is_told_apart_from_what_goes() -> None:
+    """SET_NULL changes rows and deletes none."""
+    from django.contrib.auth.models import Group
+
+    class Groups(ModelToolset):
+        model = Group
+        fields = ("name",)
+        tools = ("delete",)
+
+    group = Group.objects.create(name="editors")
+    user("tim").groups.add(group)
+    assert done(as_user(user(), Groups), "group_delete", pk=group.pk)["deleted"] == {}

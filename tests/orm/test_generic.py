@@ -1,0 +1,214 @@
+"""One set of tools for all models."""
+
+from typing import Any
+
+import pytest
+from asgiref.sync import sync_to_async
+from django.test import override_settings
+
+from mcp_django import Context, ModelToolset, ToolError, register, tool
+from mcp_django.orm.generic import GenericTools
+from mcp_django.orm.merging import arguments_of, result_of
+from mcp_django.protocol.errors import InsufficientScope, InvalidParams
+from mcp_django.server.registry import Registry, registry_for
+from mcp_django.wiring import get_server
+from tests.official_schema import validator
+from tests.orm.test_resources import read, user
+from tests.orm.toolsets import Categories, Orders, Products, Tags, principal
+from tests.server.engine import HANDSHAKE, STATELESS, Peer, accept, make_server, somebody
+from tests.shop.models import Category, Order, Product, Tag
+
+pytestmark = pytest.mark.django_db
+VERBS = ["models_count", "models_describe", "models_get", "models_list"]
+
+
+def peer(*toolsets: type[ModelToolset], **given: Any) -> Peer:
+    """A client of a server whose models share their tools."""
+    registry = Registry("tests")
+    with override_settings(MCP={"ORM_STYLE": "generic"}):
+        made = [kind() for kind in toolsets or (Categories, Tags, Products, Orders)]
+        server = make_server(registry=registry, toolsets=made, providers=[GenericTools(registry)])
+    return Peer(server, **given)
+
+
+async def models(client: Peer, tool: str = "models_list") -> list[str]:
+    """The models that a tool names."""
+    listed = (await client.request("tools/list"))["tools"]
+    entry = next(entry for entry in listed if entry["name"] == tool)
+    found: list[str] = entry["inputSchema"]["properties"]["model"]["enum"]
+    return found
+
+
+async def test_however_many_models_there_are_there_is_one_tool_for_each_verb() -> None:
+    client = peer()
+    assert await client.names() == VERBS
+    assert await models(client) == ["shop.Category", "shop.Order", "shop.Product", "shop.Tag"]
+
+
+async def test_the_verbs_do_for_each_model_what_its_own_tools_would() -> None:
+    await Category.objects.acreate(slug="drinks", name="Drinks")
+    for number in range(25):
+        await Product.objects.acreate(name=f"Tea {number:02}", category_id="drinks", stock=number)
+    client = peer()
+    asked = {"filters": {"stock__gte": 3}, "order_by": ["-stock"], "fields": ["name"], "limit": 20}
+    page = (await client.call("models_list", model="shop.Product", **asked))["structuredContent"]
+    assert page["items"][0]["name"] == "Tea 24"
+    rest = await client.call("models_list", model="shop.Product", cursor=page["next_cursor"], **asked)
+    assert [row["name"] for row in rest["structuredContent"]["items"]] == ["Tea 04", "Tea 03"]
+    row = (await client.call("models_get", model="shop.Category", pk="drinks"))["structuredContent"]
+    assert row["name"] == "Drinks"
+    count = (await client.call("models_count", model="shop.Product", search="tea"))["structuredContent"]
+    assert count == {"count": 25}
+    described = (await client.call("models_describe", model="shop.Product"))["structuredContent"]
+    assert described["tools"] == ["models_describe", "models_list", "models_get", "models_count"]
+    assert (await read(client, "shop.category://drinks"))["name"] == "Drinks"
+
+
+async def test_what_a_model_does_not_take_is_refused_in_the_words_of_its_own_tool() -> None:
+    client = peer()
+    assert "stock" in await client.error("models_list", model="shop.Product", filters={"stokc": 1})
+    assert "pk" in await client.error("models_get", model="shop.Product")
+    assert "search" in await client.error("models_list", model="shop.Tag", search="hot")
+    assert "model" in await client.error("models_list")
+
+
+async def test_a_hidden_model_is_refused_like_one_that_does_not_exist() -> None:
+    client = peer(principal=principal(await sync_to_async(user)("ada", "view_product", "view_tag")))
+    assert await models(client) == ["shop.Product", "shop.Tag"]
+    texts = [await client.error("models_list", model=model) for model in ("shop.Order", "shop.Nothing", "auth.User")]
+    assert texts[0].replace("shop.Order", "X") == texts[1].replace("shop.Nothing", "X")
+    assert "Category" not in "".join(texts)
+    listed = (await client.call("models_describe"))["structuredContent"]["models"]
+    assert [(one["model"], one["tools"][0]) for one in listed] == [
+        ("shop.Product", "models_describe"),
+        ("shop.Tag", "models_describe"),
+    ]
+
+
+async def test_who_may_see_no_model_sees_no_tool() -> None:
+    client = peer(principal=principal(await sync_to_async(user)("nobody")))
+    assert await client.names() == []
+    with pytest.raises(InvalidParams, match="Unknown tool: models_list"):
+        await client.call("models_list", model="shop.Tag")
+    with pytest.raises(InvalidParams, match="Unknown tool: models_purge"):
+        await client.call("models_purge", model="shop.Tag")
+
+
+async def test_rows_of_others_are_as_absent_as_ever() -> None:
+    ada, bob = await sync_to_async(user)("ada", "view_order"), await sync_to_async(user)("bob", "view_order")
+    order = await Order.objects.acreate(owner=ada, reference="A-1")
+    client = peer(principal=principal(bob))
+    foreign = await client.error("models_get", model="shop.Order", pk=str(order.pk))
+    absent = await client.error("models_get", model="shop.Order", pk="00000000-0000-0000-0000-000000000000")
+    assert foreign.replace(str(order.pk), "X") == absent.replace("00000000-0000-0000-0000-000000000000", "X")
+    page = (await client.call("models_list", model="shop.Order"))["structuredContent"]
+    assert page["items"] == []
+
+
+async def test_a_hook_that_refuses_hides_the_model_and_one_that_fails_does_too() -> None:
+    class Refused(Tags):
+        def has_view_permission(self, ctx: Context, obj: Any = None) -> bool:
+            return False
+
+    class Failing(Categories):
+        def has_view_permission(self, ctx: Context, obj: Any = None) -> bool:
+            raise KeyError("secret")
+
+    client = peer(Refused, Failing, Products)
+    assert await models(client) == ["shop.Product"]
+    texts = [await client.error("models_count", model=model) for model in ("shop.Tag", "shop.Category", "shop.None")]
+    assert len({text.replace(name, "X") for text, name in zip(texts, ("Tag", "Category", "None"), strict=True)}) == 1
+
+
+async def test_scopes_guards_and_interceptors_of_a_toolset_hold() -> None:
+    def refuse(ctx: Context) -> None:
+        raise ToolError(f"not now: {ctx.metadata['verb']} of {ctx.metadata['model']}")
+
+    class Scoped(Tags):
+        scopes = ["tags"]
+
+    class Guarded(Categories):
+        guards = [refuse]
+
+    client = peer(Scoped, Guarded, principal=somebody("shop.view_tag", "shop.view_category"))
+    assert await models(client) == ["shop.Category", "shop.Tag"]
+    with pytest.raises(InsufficientScope):
+        await client.call("models_list", model="shop.Tag")
+    assert await client.error("models_list", model="shop.Category") == "not now: list of shop.Category"
+
+
+async def test_the_older_clients_are_told_of_wrong_arguments_as_they_expect() -> None:
+    client = peer(version=HANDSHAKE)
+    assert "not one of" in await client.error("models_list", model="shop.Nothing")
+    with pytest.raises(InvalidParams, match="not one of"):
+        await peer(version="2025-06-18").call("models_list", model="shop.Nothing")
+
+
+async def test_methods_of_a_toolset_stay_tools_of_their_own() -> None:
+    class Shouting(Tags):
+        @tool
+        def shout(self) -> str:
+            """Say something loud."""
+            return "TAG"
+
+    client = peer(Shouting, Categories)
+    assert await client.names() == [*VERBS, "tag_shout"]
+    assert await client.text("tag_shout") == "TAG"
+
+
+@override_settings(MCP={"AUTH": "none", "ORM_STYLE": "generic", "SERVERS": {"default": {}, "staff": {}}})
+async def test_a_server_of_the_settings_serves_the_style_they_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mcp_django.server.registry.REGISTRIES", {})
+    register(Tag, server="staff")(Tags)
+    server = get_server("staff")
+    assert server.registry is registry_for("staff")
+    assert await Peer(server).names() == VERBS
+
+
+def test_one_schema_is_true_of_all() -> None:
+    text, number = {"type": "string", "maxLength": 5}, {"type": "integer", "minimum": 1}
+    first = {
+        "type": "object",
+        "properties": {"a": text, "b": number, "c": {"$ref": "#/$defs/C"}},
+        "required": ["a", "b"],
+    }
+    first["$defs"] = {"C": {"type": "array", "items": {"type": "string"}}}
+    second = {"type": "object", "properties": {"a": {**text, "title": "A"}, "b": {"type": ["number", "null"]}, "c": {}}}
+    merged = arguments_of([{**first}, {**second, "required": ["a"]}])
+    assert merged["required"] == ["a"]
+    assert merged["properties"] == {
+        "a": {"type": "string", "maxLength": 5},
+        "b": {"type": ["number", "null"]},
+        "c": {},
+    }
+    assert result_of([first, {"type": "object", "properties": {"b": number}, "required": ["b"]}]) == {
+        "type": "object",
+        "properties": {"b": number},
+        "required": ["b"],
+    }
+
+
+async def test_rows_are_written_with_the_questions_and_permissions_of_their_model(admin_user: Any) -> None:
+    class Written(Tags):
+        tools = ["list", "create", "delete"]
+        confirm = ["delete"]
+
+    client = peer(
+        Written, Categories, principal=principal(admin_user), answer=lambda method, params: accept(value=True)
+    )
+    assert await models(client, "models_create") == ["shop.Tag"]
+    made = (await client.call("models_create", model="shop.Tag", values={"name": "hot"}))["structuredContent"]
+    assert made["item"]["name"] == "hot"
+    gone = await client.call("models_delete", model="shop.Tag", pk=made["pk"])
+    assert not gone["isError"], gone
+    assert client.rounds == 1
+    assert not await Tag.objects.aexists()
+    hints = {tool["name"]: tool["annotations"] for tool in (await client.request("tools/list"))["tools"]}
+    assert [hints[name]["readOnlyHint"] for name in ("models_create", "models_list")] == [False, True]
+    seen = peer(Written, Categories, principal=principal(await sync_to_async(user)("ada", "view_tag")))
+    assert "models_create" not in await seen.names()
+
+
+@pytest.mark.parametrize("version", [HANDSHAKE, STATELESS])
+async def test_the_lists_fit_the_official_schema(version: str) -> None:
+    validator(version, "ListToolsResult")(await peer(version=version).request("tools/list"))

@@ -1,0 +1,206 @@
+"""Inlines: rows shown with the row that they belong to, and written with it."""
+
+from typing import Any
+
+import pytest
+from asgiref.sync import async_to_sync
+from django.contrib.admin.models import LogEntry
+from django.contrib.auth.models import User
+
+from mcp_django import Context, ModelInline, ModelToolset
+from mcp_django.schema import DeclarationError
+from tests.orm.toolsets import shop
+from tests.orm.writing import Categories, Lines, Orders, Products, as_user, done, refused, user, wrong
+from tests.shop.models import Category, Line, Order, Product
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def sue() -> User:
+    return user()
+
+
+@pytest.fixture
+def tea() -> Product:
+    return Product.objects.create(name="Tea", secret_token="hunter2")
+
+
+@pytest.fixture
+def order(sue: User, tea: Product) -> Order:
+    order = Order.objects.create(owner=sue, reference="A1")
+    Line.objects.create(order=order, product=tea, quantity=1)
+    return order
+
+
+def test_get_shows_them(order: Order, sue: User, tea: Product) -> None:
+    (line,) = Line.objects.all()
+    row = done(as_user(sue), "order_get", pk=str(order.pk))
+    shown = {"pk": tea.pk, "label": "Tea", "uri": f"shop.product://{tea.pk}"}
+    assert row["lines"] == {"items": [{"pk": line.pk, "product": shown, "quantity": 1}], "more": False}
+    assert "lines" not in done(as_user(sue), "order_get", pk=str(order.pk), fields=["reference"])
+
+
+def test_they_are_created_with_their_row(sue: User, tea: Product) -> None:
+    lines = [{"product": tea.pk, "quantity": 2}, {"product": tea.pk}]
+    result = done(as_user(sue), "order_create", values={"reference": "A1"}, inlines={"lines": {"add": lines}})
+    assert result["inlines"] == {"lines": {"added": 2, "changed": 0, "deleted": 0}}
+    assert [line["quantity"] for line in result["item"]["lines"]["items"]] == [2, 1]
+    order = Order.objects.get()
+    assert (order.owner, order.lines.count()) == (sue, 2)
+
+
+def test_they_are_changed_added_and_deleted_in_one_step(order: Order, sue: User, tea: Product) -> None:
+    first, second = Line.objects.get(), Line.objects.create(order=order, product=tea, quantity=5)
+    inlines = {
+        "lines": {
+            "change": [{"pk": first.pk, "values": {"quantity": 9}}],
+            "delete": [second.pk],
+            "add": [{"product": tea.pk, "quantity": 3}],
+        }
+    }
+    result = done(as_user(sue), "order_update", pk=str(order.pk), inlines=inlines)
+    assert result["inlines"] == {"lines": {"added": 1, "changed": 1, "deleted": 1}}
+    assert sorted(order.lines.values_list("quantity", flat=True)) == [3, 9]
+    (entry,) = LogEntry.objects.all()
+    assert entry.get_change_message().count("line") == 3
+
+
+def test_a_dry_run_covers_them(order: Order, sue: User) -> None:
+    line = Line.objects.get()
+    inlines = {"lines": {"delete": [line.pk]}}
+    result = done(as_user(sue), "order_update", pk=str(order.pk), inlines=inlines, dry_run=True)
+    assert result["item"]["lines"]["items"] == []
+    assert Line.objects.exists()
+
+
+def test_errors_say_which_of_them_is_meant_and_nothing_is_written(order: Order, sue: User, tea: Product) -> None:
+    inlines = {"lines": {"add": [{"product": tea.pk}, {"product": 9999}], "delete": [4711]}}
+    told = wrong(as_user(sue), "order_update", pk=str(order.pk), values={"note": "x"}, inlines=inlines)
+    assert set(told) == {"lines.add[1].product", "lines.delete[0]"}
+    order.refresh_from_db()
+    assert (order.note, order.lines.count()) == ("", 1)
+
+
+def test_rows_below_another_row_are_out_of_reach(order: Order, sue: User, tea: Product) -> None:
+    other = Order.objects.create(owner=user("tim"), reference="B1")
+    foreign = Line.objects.create(order=other, product=tea, quantity=7)
+    client = as_user(sue)
+    for inlines in (
+        {"lines": {"delete": [foreign.pk]}},
+        {"lines": {"change": [{"pk": foreign.pk, "values": {"quantity": 1}}]}},
+    ):
+        told = wrong(client, "order_update", pk=str(order.pk), inlines=inlines)
+        (texts,) = told.values()
+        assert texts == [f"There is no line with pk {foreign.pk}."]
+    text = refused(
+        client, "order_create", values={"reference": "C"}, inlines={"lines": {"add": [{"order": str(other.pk)}]}}
+    )
+    assert "unknown key 'order'" in text
+    foreign.refresh_from_db()
+    assert (foreign.quantity, foreign.order) == (7, other)
+
+
+def test_they_take_permissions_of_their_own(order: Order, tea: Product) -> None:
+    class All(Orders):
+        def get_queryset(self, ctx: Context) -> Any:
+            return Order.objects.all()
+
+    line = Line.objects.get()
+    tim = user("tim", "shop.view_order", "shop.change_order", "shop.view_product")
+    client = as_user(tim, All, Products)
+    assert "lines" not in done(client, "order_get", pk=str(order.pk))
+    assert "may not add" in refused(
+        client, "order_update", pk=str(order.pk), inlines={"lines": {"add": [{"product": tea.pk}]}}
+    )
+    # Whoever may not look at them is told nothing of them.
+    told = wrong(client, "order_update", pk=str(order.pk), inlines={"lines": {"delete": [line.pk]}})
+    assert told == {"lines.delete[0]": [f"There is no line with pk {line.pk}."]}
+    ann = user("ann", "shop.view_order", "shop.change_order", "shop.view_line")
+    text = refused(as_user(ann, All), "order_update", pk=str(order.pk), inlines={"lines": {"delete": [line.pk]}})
+    assert "may not delete" in text
+
+
+def test_the_toolset_of_their_model_bounds_them(order: Order, sue: User, tea: Product) -> None:
+    class Small(ModelToolset):
+        model = Line
+        fields = ("quantity",)
+
+        def get_queryset(self, ctx: Context) -> Any:
+            return super().get_queryset(ctx).filter(quantity__lt=5)
+
+    Line.objects.create(order=order, product=tea, quantity=5)
+    row = done(as_user(sue, Orders, Small), "order_get", pk=str(order.pk))
+    assert [line["quantity"] for line in row["lines"]["items"]] == [1]
+
+
+def test_there_may_be_so_many(order: Order, sue: User, tea: Product) -> None:
+    class Few(Lines):
+        max_num = 2
+
+    class Short(Orders):
+        inlines = (Few,)
+
+    client = as_user(sue, Short)
+    add = {"lines": {"add": [{"product": tea.pk}, {"product": tea.pk}]}}
+    assert "2 at most" in refused(client, "order_update", pk=str(order.pk), inlines=add)
+    for _ in range(2):
+        Line.objects.create(order=order, product=tea)
+    lines = done(client, "order_get", pk=str(order.pk))["lines"]
+    assert (len(lines["items"]), lines["more"]) == (2, True)
+
+
+def test_they_may_be_kept_from_being_deleted(order: Order, sue: User) -> None:
+    class Kept(Lines):
+        can_delete = False
+
+    class Keeping(Orders):
+        inlines = (Kept,)
+
+    line = Line.objects.get()
+    assert "delete" in refused(
+        as_user(sue, Keeping), "order_update", pk=str(order.pk), inlines={"lines": {"delete": [line.pk]}}
+    )
+    assert Line.objects.exists()
+
+
+def test_a_version_is_the_rows_own(order: Order, sue: User) -> None:
+    client = as_user(sue)
+    seen = done(client, "order_get", pk=str(order.pk))["_version"]
+    done(client, "order_update", pk=str(order.pk), values={"note": "x"}, if_match=seen)
+
+
+def test_what_cannot_be_an_inline_is_refused_when_it_is_declared() -> None:
+    class Stray(ModelInline):
+        model = Category
+        fields = ("name",)
+
+    class Secret(ModelInline):
+        model = Product
+        fields = ("secret_token",)
+
+    class Twice(Orders):
+        inlines = (Lines, Lines)
+
+    class Nested(Orders):
+        inlines = (type("Deep", (Lines,), {"inlines": [Lines]}),)
+
+    for toolset, words in (
+        (type("A", (Orders,), {"inlines": [Stray]}), "no foreign key to shop.Order"),
+        (type("B", (Categories,), {"inlines": [Secret]}), "looks like a secret"),
+        (Twice, "two things of its rows are called 'lines'"),
+        (Nested, "neither inlines nor actions"),
+        (type("C", (Orders,), {"inlines": [Order]}), "no ModelInline class"),
+    ):
+        with pytest.raises(DeclarationError, match=words):
+            shop(toolset)
+
+
+def test_schemas_describe_them(sue: User) -> None:
+    tools = {tool["name"]: tool for tool in async_to_sync(as_user(sue).request)("tools/list")["tools"]}
+    lines = tools["order_update"]["inputSchema"]["properties"]["inlines"]["properties"]["lines"]["properties"]
+    assert set(lines) == {"add", "change", "delete"}
+    assert lines["add"]["items"]["required"] == ["product"]
+    assert set(tools["order_create"]["inputSchema"]["properties"]["inlines"]["properties"]["lines"]["properties"]) == {
+        "add"
+    }

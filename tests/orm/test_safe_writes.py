@@ -1,0 +1,284 @@
+"""Dry runs, versions, idempotency keys and questions: what keeps a write from happening twice, blindly, or at all."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from asgiref.sync import async_to_sync
+from django.contrib.admin.models import LogEntry
+from django.db import transaction
+from django.db.models.signals import post_save
+
+from mcp_django import Context
+from mcp_django.models import OnceResult
+from mcp_django.orm.writes import write
+from mcp_django.orm.writes.confirming import confirmed
+from mcp_django.protocol.errors import MissingClientCapability
+from tests.orm.toolsets import principal, shop
+from tests.orm.writing import Products, as_user, call, done, refused, user
+from tests.server.engine import HANDSHAKE, STATELESS, Peer
+from tests.shop.models import Product
+
+pytestmark = pytest.mark.django_db
+ERAS = [STATELESS, HANDSHAKE]
+
+
+@pytest.fixture
+def tea() -> Product:
+    return Product.objects.create(name="Tea", stock=3)
+
+
+@pytest.fixture
+def committed(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """What waits for the commit, told when it is registered to be called."""
+    told: list[str] = []
+
+    def tell(sender: Any, instance: Any, **_: Any) -> None:
+        transaction.on_commit(lambda: told.append(instance.name))
+
+    post_save.connect(tell, sender=Product)
+    yield told
+    post_save.disconnect(tell, sender=Product)
+
+
+def test_a_dry_run_shows_what_would_be_and_leaves_nothing(
+    tea: Product, committed: list[str], django_capture_on_commit_callbacks: Any
+) -> None:
+    client = as_user(user())
+    with django_capture_on_commit_callbacks(execute=True) as callbacks:
+        changed = done(client, "product_update", pk=tea.pk, values={"stock": 9}, dry_run=True)
+        made = done(client, "product_create", values={"name": "Coffee"}, dry_run=True)
+    assert (changed["item"]["stock"], changed["changed"], changed["dry_run"]) == (9, ["stock"], True)
+    assert (made["pk"], made["item"]["pk"], made["item"]["name"]) == (None, None, "Coffee")
+    assert Product.objects.get().stock == 3
+    assert (callbacks, committed) == ([], [])
+    assert not LogEntry.objects.exists()
+    with django_capture_on_commit_callbacks(execute=True):
+        done(client, "product_update", pk=tea.pk, values={"stock": 9})
+    assert committed == ["Tea"]
+
+
+def test_a_dry_run_finds_what_is_wrong(tea: Product) -> None:
+    assert "weight" in refused(as_user(user()), "product_update", pk=tea.pk, values={"weight": "heavy"}, dry_run=True)
+    assert "category" in refused(
+        as_user(user("b")), "product_update", pk=tea.pk, values={"category": "x"}, dry_run=True
+    )
+
+
+def test_a_version_that_is_still_the_same_lets_a_write_through(tea: Product) -> None:
+    client = as_user(user())
+    seen = done(client, "product_get", pk=tea.pk)["_version"]
+    again = done(client, "product_update", pk=tea.pk, values={"stock": 4}, if_match=seen)["item"]["_version"]
+    assert again != seen
+    assert again == done(client, "product_get", pk=tea.pk)["_version"]
+    assert again == done(client, "product_get", pk=tea.pk, fields=["name"])["_version"]
+    text = refused(client, "product_update", pk=tea.pk, values={"stock": 5}, if_match=seen)
+    assert "has changed since" in text
+    assert "has changed since" in refused(client, "product_delete", pk=tea.pk, if_match=seen)
+    assert Product.objects.get().stock == 4
+    done(client, "product_delete", pk=tea.pk, if_match=again)
+
+
+def test_what_is_not_shown_makes_no_version(tea: Product) -> None:
+    client = as_user(user())
+    seen = done(client, "product_get", pk=tea.pk)["_version"]
+    Product.objects.update(secret_token="hunter3", cost=7)
+    assert done(client, "product_get", pk=tea.pk)["_version"] == seen
+
+
+def test_a_declared_field_makes_the_version(tea: Product) -> None:
+    class Versioned(Products):
+        version_field = "stock"
+
+    client = as_user(user(), Versioned)
+    seen = done(client, "product_get", pk=tea.pk)["_version"]
+    Product.objects.update(name="Green tea")
+    done(client, "product_update", pk=tea.pk, values={"stock": 4}, if_match=seen)
+    assert "has changed" in refused(client, "product_update", pk=tea.pk, values={"stock": 5}, if_match=seen)
+
+
+def test_a_key_makes_a_repetition_the_first_answer() -> None:
+    client = as_user(user())
+    first = call(client, "product_create", values={"name": "Tea"}, idempotency_key="k1")
+    again = call(client, "product_create", values={"name": "Tea"}, idempotency_key="k1")
+    assert first == again
+    assert Product.objects.count() == 1
+    text = refused(client, "product_create", values={"name": "Coffee"}, idempotency_key="k1")
+    assert "used before with other arguments" in text
+    done(client, "product_create", values={"name": "Tea"}, idempotency_key="k2")
+    assert Product.objects.count() == 2
+
+
+def test_a_key_is_its_callers_own() -> None:
+    done(as_user(user()), "product_create", values={"name": "Tea"}, idempotency_key="k1")
+    done(as_user(user("tim")), "product_create", values={"name": "Tea"}, idempotency_key="k1")
+    assert Product.objects.count() == 2
+
+
+def test_a_key_is_free_again_when_the_write_failed(tea: Product) -> None:
+    client = as_user(user())
+    refused(client, "product_update", pk=tea.pk, values={"category": "nowhere"}, idempotency_key="k1")
+    assert not OnceResult.objects.exists()
+    done(client, "product_update", pk=tea.pk, values={"stock": 7}, idempotency_key="k1")
+    # And a dry run does not use it up.
+    done(client, "product_update", pk=tea.pk, values={"stock": 8}, idempotency_key="k2", dry_run=True)
+    done(client, "product_update", pk=tea.pk, values={"stock": 9}, idempotency_key="k2")
+
+
+def test_a_key_that_expired_is_a_new_one() -> None:
+    client = as_user(user())
+    done(client, "product_create", values={"name": "Tea"}, idempotency_key="k1")
+    from django.utils import timezone
+
+    OnceResult.objects.update(expires=timezone.now())
+    done(client, "product_create", values={"name": "Tea"}, idempotency_key="k1")
+    assert Product.objects.count() == 2
+
+
+class Asking(Products):
+    confirm = ("delete", "update", "create")
+
+
+class Asked:
+    """A person who answers, and what they were asked."""
+
+    def __init__(self, action: str = "accept") -> None:
+        self.action = action
+        self.messages: list[str] = []
+
+    def __call__(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
+        self.messages.append(params["message"])
+        return {"action": self.action, "content": {}}
+
+
+@pytest.mark.parametrize("version", ERAS)
+def test_a_person_is_asked_before_a_row_is_deleted(tea: Product, version: str) -> None:
+    """And before a transaction opens: inside of one the engine asks nobody."""
+    person = Asked()
+    client = as_user(user(), Asking, version=version, answer=person)
+    done(client, "product_delete", pk=tea.pk)
+    assert person.messages == [f"Delete product Tea ({tea.pk})?"]
+    assert not Product.objects.exists()
+
+
+@pytest.mark.parametrize("version", ERAS)
+@pytest.mark.parametrize("action", ["decline", "cancel"])
+def test_a_person_who_does_not_agree_keeps_the_row(tea: Product, version: str, action: str) -> None:
+    client = as_user(user(), Asking, version=version, answer=Asked(action))
+    assert "did not agree" in refused(client, "product_delete", pk=tea.pk)
+    assert Product.objects.exists()
+
+
+@pytest.mark.parametrize("version", ERAS)
+def test_the_question_says_what_is_written(tea: Product, version: str) -> None:
+    person = Asked()
+    client = as_user(user(), Asking, version=version, answer=person)
+    done(client, "product_update", pk=tea.pk, values={"stock": 9, "is_new": True})
+    done(client, "product_create", values={"name": "Coffee"})
+    assert person.messages == [
+        f"Change product Tea ({tea.pk})?\nstock: 9\nis_new: true",
+        "Add this product?\nname: Coffee",
+    ]
+
+
+def test_what_cannot_be_done_is_refused_without_a_question(tea: Product) -> None:
+    person = Asked()
+    client = as_user(user(), Asking, answer=person)
+    refused(client, "product_update", pk=tea.pk, values={"category": "nowhere"})
+    refused(client, "product_delete", pk=9999)
+    done(client, "product_delete", pk=tea.pk, dry_run=True)
+    assert person.messages == []
+
+
+@pytest.mark.parametrize("version", ERAS)
+def test_a_row_that_changes_while_the_person_thinks_is_not_deleted(
+    tea: Product, version: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def meanwhile(*asked: Any) -> None:
+        confirmed(*asked)
+        Product.objects.update(stock=77)
+
+    monkeypatch.setattr(write, "confirmed", meanwhile)
+    client = as_user(user(), Asking, version=version, answer=Asked())
+    assert "changed while the person was asked" in refused(client, "product_delete", pk=tea.pk)
+    assert Product.objects.exists()
+
+
+def test_an_agreement_to_what_the_row_was_is_asked_for_again(tea: Product) -> None:
+    """In the stateless era days may lie between two rounds."""
+    client = as_user(user(), Asking)
+    asked = call(client, "product_delete", pk=tea.pk)
+    (key,) = asked["inputRequests"]
+    Product.objects.update(stock=77)
+    answered = {
+        "name": "product_delete",
+        "arguments": {"pk": tea.pk},
+        "requestState": asked["requestState"],
+        "inputResponses": {key: {"action": "accept", "content": {}}},
+    }
+    assert async_to_sync(client.request)("tools/call", answered)["resultType"] == "input_required"
+    assert Product.objects.exists()
+
+
+def test_without_anybody_to_ask_nothing_is_done(tea: Product) -> None:
+    client = as_user(user(), Asking, version=HANDSHAKE, capabilities={})
+    assert "elicitation" in refused(client, "product_delete", pk=tea.pk)
+    with pytest.raises(MissingClientCapability):
+        call(as_user(user("tim"), Asking, capabilities={}), "product_delete", pk=tea.pk)
+    assert Product.objects.exists()
+
+
+def test_a_toolset_may_go_on_where_nobody_can_be_asked(tea: Product) -> None:
+    class Trusting(Asking):
+        confirm_fallback = "proceed"
+
+    done(as_user(user(), Trusting, capabilities={}), "product_delete", pk=tea.pk)
+    assert not Product.objects.exists()
+    product = Product.objects.create(name="Tea")
+    refused(as_user(user("tim"), Trusting, answer=Asked("decline")), "product_delete", pk=product.pk)
+
+
+def test_one_agreement_is_good_for_one_write() -> None:
+    client = as_user(user(), Asking)
+    values = {"values": {"name": "Tea"}}
+    asked = call(client, "product_create", **values)
+    (key,) = asked["inputRequests"]
+    again = {
+        "name": "product_create",
+        "arguments": values,
+        "requestState": asked["requestState"],
+        "inputResponses": {key: {"action": "accept", "content": {}}},
+    }
+    assert not async_to_sync(client.request)("tools/call", again)["isError"]
+    from mcp_django.protocol.errors import InvalidParams
+
+    with pytest.raises(InvalidParams):
+        async_to_sync(client.request)("tools/call", again)
+    assert Product.objects.count() == 1
+
+
+@pytest.mark.parametrize("version", ERAS)
+def test_a_repetition_under_a_key_asks_nobody_again(version: str) -> None:
+    person = Asked()
+    client = as_user(user(), Asking, version=version, answer=person)
+    for _ in range(2):
+        done(client, "product_create", values={"name": "Tea"}, idempotency_key="k1")
+    assert len(person.messages) == 1
+    assert Product.objects.count() == 1
+
+
+def test_a_transaction_around_every_call_is_not_in_the_way(tea: Product) -> None:
+    """ATOMIC_REQUESTS: the write has its own, because a question must come before it."""
+    server = shop(Asking, options={"atomic": ("default",)})
+    done(Peer(server, principal=principal(user()), answer=Asked()), "product_delete", pk=tea.pk)
+    assert not Product.objects.exists()
+
+
+def test_what_a_hook_writes_is_rolled_back_with_the_rest(tea: Product) -> None:
+    class Noting(Products):
+        def save_model(self, ctx: Context, obj: Any, form: Any, change: bool) -> None:
+            super().save_model(ctx, obj, form, change)
+            Product.objects.create(name="A note")
+
+    done(as_user(user(), Noting), "product_update", pk=tea.pk, values={"stock": 1}, dry_run=True)
+    assert Product.objects.get().stock == 3

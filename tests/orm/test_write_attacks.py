@@ -1,0 +1,253 @@
+"""What a hostile client tries with the verbs that write, with URIs and with completions."""
+
+import json
+import re
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from asgiref.sync import sync_to_async
+
+from mcp_django import Context, ModelInline, ModelToolset
+from mcp_django.protocol.errors import InvalidParams, MCPError, ResourceNotFound
+from tests.orm.writing import as_user, call, refused, user
+from tests.server.engine import Peer
+from tests.shop.models import Category, Line, Order, Product, Supplier, Tag
+
+pytestmark = pytest.mark.django_db
+WRITING = ("describe", "list", "get", "create", "update", "delete", "history")
+NOBODY = "00000000-0000-4000-8000-000000000000"
+
+
+class Products(ModelToolset):
+    """Products whose price is for reading."""
+
+    model = Product
+    fields = ["name", "category", "price", "stock", "tags"]
+    readonly_fields = ["price"]
+    search_fields = ["name"]
+    list_filter = "__all__"
+    tools = WRITING
+
+
+class Categories(ModelToolset):
+    """The categories that are not secret."""
+
+    model = Category
+    fields = ["slug", "name", "parent"]
+    search_fields = ["name"]
+    tools = ["list", "get"]
+
+    def get_queryset(self, ctx: Context) -> Any:
+        return super().get_queryset(ctx).exclude(slug__startswith="secret")
+
+
+class Tags(ModelToolset):
+    """Tags, to read."""
+
+    model = Tag
+    fields = ["name"]
+    search_fields = ["name"]
+    tools = ["list", "get"]
+
+
+class Lines(ModelInline):
+    """The lines of an order."""
+
+    model = Line
+    fields = ["product", "quantity"]
+
+
+class Orders(ModelToolset):
+    """Orders of the caller."""
+
+    model = Order
+    fields = ["reference", "placed"]
+    inlines = [Lines]
+    search_fields = ["reference"]
+    tools = WRITING
+
+    def get_queryset(self, ctx: Context) -> Any:
+        return super().get_queryset(ctx).filter(owner=ctx.user)
+
+    def save_model(self, ctx: Context, obj: Any, form: Any, change: bool) -> None:
+        if not change:
+            obj.owner = ctx.user
+        super().save_model(ctx, obj, form, change)
+
+
+@pytest.fixture
+def alice() -> Peer:
+    return as_user(user("alice"), Products, Categories, Tags, Orders)
+
+
+@pytest.fixture
+def tea() -> Product:
+    supplier = Supplier.objects.create(name="Secret Supplies", bank_account="CH93-0076")
+    drinks = Category.objects.create(slug="drinks", name="Drinks")
+    Category.objects.create(slug="secret-lab", name="Secret lab")
+    return Product.objects.create(
+        name="Tea", category=drinks, supplier=supplier, price=Decimal("4.50"), secret_token="hunter2"
+    )
+
+
+@pytest.fixture
+def theirs(tea: Product) -> Order:
+    order = Order.objects.create(owner=user("bob"), reference="of-bob", note="for bob's eyes")
+    Line.objects.create(order=order, product=tea, quantity=7)
+    return order
+
+
+class TestMassAssignment:
+    @pytest.mark.parametrize(
+        "name",
+        [
+            *("secret_token", "cost", "description", "supplier", "supplier_id", "price", "id", "pk", "category_id"),
+            *("category__name", "tags__name", "_state", "__class__", "objects", "delete", "save", "status", "blob"),
+        ],
+    )
+    def test_a_field_that_is_not_for_writing_is_refused_and_nothing_is_written(
+        self, alice: Peer, tea: Product, name: str
+    ) -> None:
+        before = Product.objects.values().get()
+        hidden = refused(alice, "product_update", pk=tea.pk, values={"name": "Coffee", name: "x"})
+        unknown = refused(alice, "product_update", pk=tea.pk, values={"name": "Coffee", "zzz": "x"})
+        if name != "price":  # which is shown, so that it is read-only is no secret
+            assert re.sub(r"; did you mean '\w+'\?", "", hidden) == unknown.replace("zzz", name)
+        assert refused(alice, "product_create", values={"name": "Coffee", name: "x"})
+        assert list(Product.objects.values()) == [before]
+
+    def test_an_owner_is_not_chosen_by_the_client(self, alice: Peer, theirs: Order) -> None:
+        for values in ({"owner": theirs.owner_id}, {"owner_id": theirs.owner_id}, {"note": "x"}):
+            assert refused(alice, "order_create", values={"reference": "r", **values})
+        assert Order.objects.count() == 1
+
+    @pytest.mark.parametrize("value", ["secret-lab", "nowhere", 1, ["drinks"], {"slug": "drinks"}, "drinks\x00"])
+    def test_a_relation_takes_rows_that_the_caller_sees_and_no_other(
+        self, alice: Peer, tea: Product, value: Any
+    ) -> None:
+        text = refused(alice, "product_update", pk=tea.pk, values={"category": value})
+        assert "Secret lab" not in text
+        tea.refresh_from_db()
+        assert tea.category_id == "drinks"
+
+    def test_a_hidden_row_is_refused_in_the_words_for_an_absent_one(self, alice: Peer, tea: Product) -> None:
+        hidden = call(alice, "product_update", pk=tea.pk, values={"category": "secret-lab"})
+        absent = call(alice, "product_update", pk=tea.pk, values={"category": "absent-lab"})
+        assert json.dumps(hidden).replace("secret-lab", "absent-lab") == json.dumps(absent)
+
+    def test_values_of_the_wrong_kind_are_refused_field_by_field(self, alice: Peer, tea: Product) -> None:
+        for values in (None, [], "x", {"name": None}, {"stock": "many"}, {"name": "x" * 500}, {"tags": ["x"]}):
+            text = refused(alice, "product_update", pk=tea.pk, values=values)
+            assert "Internal error" not in text
+
+
+class TestRowsOfOthers:
+    @pytest.mark.parametrize(
+        ("tool", "arguments"),
+        [
+            ("order_get", {}),
+            ("order_update", {"values": {"reference": "mine now"}}),
+            ("order_update", {"inlines": {"lines": {"add": [{"product": 1, "quantity": 1}]}}}),
+            ("order_delete", {}),
+            ("order_delete", {"dry_run": True}),
+            ("order_history", {}),
+        ],
+    )
+    def test_answer_every_verb_as_absent_ones_do(
+        self, alice: Peer, theirs: Order, tool: str, arguments: dict[str, Any]
+    ) -> None:
+        foreign = call(alice, tool, pk=str(theirs.pk), **arguments)
+        absent = call(alice, tool, pk=NOBODY, **arguments)
+        assert foreign["isError"]
+        assert json.dumps(foreign).replace(str(theirs.pk), NOBODY) == json.dumps(absent)
+        theirs.refresh_from_db()
+        assert (theirs.reference, theirs.lines.count()) == ("of-bob", 1)  # type: ignore[attr-defined]
+
+    def test_lines_of_another_order_are_not_changed_through_one_s_own(self, alice: Peer, theirs: Order) -> None:
+        line = Line.objects.get()
+        own = Order.objects.create(owner=alice.principal.user, reference="own")
+        for change in (
+            {"change": [{"pk": line.pk, "quantity": 1}]},
+            {"delete": [line.pk]},
+            {"add": [{"product": line.product_id, "quantity": 1, "order": str(theirs.pk)}]},
+        ):
+            assert "Internal error" not in refused(alice, "order_update", pk=str(own.pk), inlines={"lines": change})
+        added = {"lines": {"add": [{"product": line.product_id, "quantity": 2}]}}
+        assert not call(alice, "order_update", pk=str(own.pk), inlines=added)["isError"]
+        assert [one.quantity for one in own.lines.all()] == [2]  # type: ignore[attr-defined]
+        line.refresh_from_db()
+        assert (line.quantity, line.order_id) == (7, theirs.pk)
+
+    @pytest.mark.parametrize("uri", ["shop.order://{}", "shop.order://{}?x=1", "shop.order://{}/", "SHOP.order://{}"])
+    async def test_are_not_read_by_their_uri(self, uri: str) -> None:
+        def given() -> tuple[Peer, str]:
+            who = user("carol")
+            order = Order.objects.create(owner=user("dave"), reference="of-dave")
+            return as_user(who, Products, Categories, Tags, Orders), str(order.pk)
+
+        carol, pk = await sync_to_async(given)()
+        answers = []
+        for key in (pk, NOBODY):
+            with pytest.raises(MCPError) as told:
+                await carol.request("resources/read", {"uri": uri.format(key)})
+            answers.append(str(told.value).replace(key, "KEY"))
+        assert answers[0] == answers[1]
+        assert "of-dave" not in answers[0]
+
+
+class TestWithoutPermission:
+    @pytest.mark.parametrize("verb", ["create", "update", "delete", "history"])
+    def test_a_reader_does_not_know_the_verbs_that_write(self, tea: Product, verb: str) -> None:
+        reader = as_user(user("reader", "shop.view_product"), Products, Categories, Tags, Orders)
+        if verb == "history":
+            assert not call(reader, "product_history", pk=tea.pk)["isError"]
+            return
+        with pytest.raises(InvalidParams, match="Unknown tool"):
+            call(reader, f"product_{verb}", pk=tea.pk, values={"name": "x"})
+
+    def test_who_may_add_may_not_change_through_it(self, tea: Product) -> None:
+        adder = as_user(user("adder", "shop.add_product"), Products, Categories, Tags, Orders)
+        refused(adder, "product_create", values={"pk": tea.pk, "name": "Coffee"})
+        refused(adder, "product_create", values={"id": tea.pk, "name": "Coffee"})
+        tea.refresh_from_db()
+        assert tea.name == "Tea"
+
+    async def test_completions_say_nothing_of_rows_that_the_caller_does_not_see(self) -> None:
+        def given() -> list[Peer]:
+            Category.objects.create(slug="secret-lab", name="Secret lab")
+            toolsets = (Products, Categories, Tags, Orders)
+            return [as_user(user("viewer", "shop.view_category"), *toolsets), as_user(user("none", "shop.view_tag"))]
+
+        viewer, stranger = await sync_to_async(given)()
+        reference = {"type": "ref/resource", "uri": "shop.category://{pk}"}
+        for who in (viewer, stranger):
+            for typed in ("", "s", "secret", "Secret lab"):
+                argument = {"name": "pk", "value": typed}
+                try:
+                    answer = await who.request("completion/complete", {"ref": reference, "argument": argument})
+                except (InvalidParams, ResourceNotFound):
+                    continue
+                assert answer["completion"]["values"] == []
+
+
+class TestTemplatesAndTexts:
+    @pytest.mark.parametrize(
+        "text",
+        [
+            *("{{ settings.SECRET_KEY }}", "{% debug %}", "${secret_token}", "%(secret_token)s", "{0.__class__}"),
+            *(
+                "{self.secret_token}",
+                "<script>alert(1)</script>",
+                "'; DROP TABLE shop_product; --",
+                "=cmd|' /C calc'!A0",
+            ),
+        ],
+    )
+    def test_a_text_is_kept_and_shown_as_it_is(self, alice: Peer, tea: Product, text: str) -> None:
+        call(alice, "product_update", pk=tea.pk, values={"name": text})
+        tea.refresh_from_db()
+        assert tea.name == text
+        answer = json.dumps([call(alice, "product_get", pk=tea.pk), call(alice, "product_history", pk=tea.pk)])
+        assert "hunter2" not in answer
+        assert "for-tests-only" not in answer

@@ -1,0 +1,91 @@
+"""The shop's toolsets as the tests of writing serve them: everything may be written, and users are real."""
+
+from typing import Any
+
+from asgiref.sync import async_to_sync
+from django.contrib.auth.models import Permission, User
+
+from mcp_django import Context, ModelInline, ModelToolset
+from tests.orm.toolsets import Tags, principal, shop
+from tests.server.engine import Peer
+from tests.shop.models import Category, Line, Order, Product
+
+WRITING = ("get", "create", "update", "delete", "history")
+
+
+class Categories(ModelToolset):
+    model = Category
+    fields = ["slug", "name", "parent"]
+    label_field = "name"
+    tools = WRITING
+
+
+class Products(ModelToolset):
+    model = Product
+    fields = [
+        *("name", "category", "supplier", "tags", "price", "stock", "weight", "status", "is_new", "description"),
+        *("details", "manual", "released", "opens", "lasts", "updated", "homepage", "ip"),
+    ]
+    tools = WRITING
+
+
+class Lines(ModelInline):
+    model = Line
+    fields = ["product", "quantity"]
+
+
+class Orders(ModelToolset):
+    model = Order
+    fields = ["reference", "placed", "note"]
+    inlines = [Lines]
+    tools = WRITING
+
+    def get_queryset(self, ctx: Context) -> Any:
+        return super().get_queryset(ctx).filter(owner=ctx.user)
+
+    def save_model(self, ctx: Context, obj: Any, form: Any, change: bool) -> None:
+        if not change:
+            obj.owner = ctx.user
+        super().save_model(ctx, obj, form, change)
+
+
+def user(name: str = "sue", *permissions: str) -> User:
+    """A user with permissions such as "shop.change_product"; a superuser if none are named."""
+    found = User.objects.create_user(name, is_superuser=not permissions)
+    for permission in permissions:
+        label, codename = permission.split(".")
+        found.user_permissions.add(Permission.objects.get(content_type__app_label=label, codename=codename))
+    return found
+
+
+def as_user(who: User, *toolsets: type[ModelToolset], **given: Any) -> Peer:
+    """A client of somebody's, of a server with these toolsets or the usual ones."""
+    return Peer(shop(*(toolsets or (Categories, Tags, Products, Orders))), principal=principal(who), **given)
+
+
+def call(client: Peer, tool: str, **arguments: Any) -> dict[str, Any]:
+    """A tool's result in full. The ORM of a plain test and the tool's share a connection."""
+    result: dict[str, Any] = async_to_sync(client.call)(tool, **arguments)
+    return result
+
+
+def done(client: Peer, tool: str, **arguments: Any) -> Any:
+    """The structured result of a tool that succeeds."""
+    result = call(client, tool, **arguments)
+    assert not result["isError"], result["content"]
+    return result["structuredContent"]
+
+
+def refused(client: Peer, tool: str, **arguments: Any) -> str:
+    """The text of a tool's error."""
+    result = call(client, tool, **arguments)
+    assert result["isError"], result
+    return str(result["content"][0]["text"])
+
+
+def wrong(client: Peer, tool: str, **arguments: Any) -> dict[str, list[str]]:
+    """What a tool says is wrong with which field."""
+    result = call(client, tool, **arguments)
+    assert result["isError"], result
+    told: dict[str, list[str]] = result["_meta"]["mcp-django/errors"]
+    return told

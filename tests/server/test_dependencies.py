@@ -1,0 +1,212 @@
+"""Dependencies of dependencies, and those that clean up."""
+
+import contextlib
+import threading
+from collections.abc import AsyncIterator, Iterator
+from typing import Annotated, Any
+
+import pytest
+
+from mcp_django import Context, Depends, Principal, ToolError
+from mcp_django.schema import DeclarationError
+from mcp_django.server.decorators import build_tool
+from tests.server.engine import HANDSHAKE, STATELESS, Peer, accept, make_server
+
+
+async def test_each_is_asked_once_for_a_call_however_many_depend_on_it() -> None:
+    server, asked = make_server(), []
+
+    def base(ctx: Context, who: Principal) -> str:
+        asked.append("base")
+        return f"{ctx.tool_name} {who.key}"
+
+    async def left(base: Annotated[str, Depends(base)]) -> str:
+        return f"left {base}"
+
+    def right(base: Annotated[str, Depends(base)], suffix: str = "!") -> str:
+        return f"right {base}{suffix}"
+
+    @server.tool
+    def both(
+        left: Annotated[str, Depends(left)], right: Annotated[str, Depends(right)], base: Annotated[str, Depends(base)]
+    ) -> list[str]:
+        return [left, right, base]
+
+    peer = Peer(server)
+    result = await peer.call("both")
+    assert result["structuredContent"]["result"] == ["left both local", "right both local!", "both local"]
+    assert asked == ["base"]
+    await peer.call("both")
+    assert asked == ["base", "base"]
+
+
+async def test_without_cache_it_is_asked_for_each_parameter() -> None:
+    server, numbers = make_server(), iter(range(9))
+
+    def number() -> int:
+        return next(numbers)
+
+    @server.tool
+    def three(
+        a: Annotated[int, Depends(number)],
+        b: Annotated[int, Depends(number)],
+        c: Annotated[int, Depends(number, cache=False)],
+    ) -> list[int]:
+        return [a, b, c]
+
+    assert (await Peer(server).call("three"))["structuredContent"] == {"result": [0, 0, 1]}
+
+
+class Log(list[str]):
+    def opened(self) -> "dict[str, Any]":
+        log = self
+
+        async def agen() -> AsyncIterator[str]:
+            log.append("open agen")
+            try:
+                yield "agen"
+            finally:
+                log.append("close agen")
+
+        def gen() -> Iterator[str]:
+            log.append(f"open gen {threading.current_thread() is threading.main_thread()}")
+            try:
+                yield "gen"
+            finally:
+                log.append("close gen")
+
+        @contextlib.contextmanager
+        def manager() -> Iterator[str]:
+            log.append("open manager")
+            yield "manager"
+            log.append("close manager")
+
+        @contextlib.asynccontextmanager
+        async def amanager(agen: Annotated[str, Depends(agen)]) -> AsyncIterator[str]:
+            log.append(f"open amanager after {agen}")
+            try:
+                yield "amanager"
+            except KeyError:
+                log.append("seen KeyError")
+                raise
+            finally:
+                log.append("close amanager")
+
+        return {"agen": agen, "gen": gen, "manager": manager, "amanager": amanager}
+
+
+@pytest.mark.parametrize("kind", ["agen", "gen", "manager", "amanager"])
+async def test_what_comes_after_the_yield_runs_after_the_handler(kind: str) -> None:
+    server, log = make_server(), Log()
+
+    async def it(value: Any) -> str:
+        log.append("handler")
+        return str(value)
+
+    it.__annotations__["value"] = Annotated[str, Depends(log.opened()[kind])]
+    server.tool(it)
+    assert await Peer(server).text("it") == kind
+    assert log[-2 if kind != "amanager" else -3] == "handler"
+    assert log[-1] == ("close agen" if kind == "amanager" else f"close {kind}")
+
+
+async def test_it_is_cleaned_up_in_reverse_order_and_finds_the_exception() -> None:
+    server, log = make_server(), Log()
+
+    async def it(value: Any) -> None:
+        raise KeyError("x")
+
+    it.__annotations__["value"] = Annotated[str, Depends(log.opened()["amanager"])]
+    server.tool(it, exception_handlers={KeyError: lambda problem, ctx: log.append("handled")})
+    await Peer(server).call("it")
+    assert log[-4:] == ["seen KeyError", "close amanager", "close agen", "handled"]
+
+
+async def test_one_that_swallows_the_exception_is_a_bug_and_no_answer() -> None:
+    server = make_server()
+
+    async def greedy() -> AsyncIterator[None]:
+        with contextlib.suppress(ToolError):
+            yield
+
+    @server.tool
+    async def it(x: Annotated[None, Depends(greedy)]) -> str:
+        raise ToolError("no")
+
+    assert "Internal error" in await Peer(server).error("it")
+
+
+async def test_it_is_cleaned_up_when_the_call_takes_too_long() -> None:
+    server, log = make_server(), Log()
+
+    async def it(value: Any) -> None:
+        import asyncio
+
+        await asyncio.Event().wait()
+
+    it.__annotations__["value"] = Annotated[str, Depends(log.opened()["amanager"])]
+    server.tool(it, timeout=0.01)
+    assert "longer than" in await Peer(server).error("it")
+    assert log[-2:] == ["close amanager", "close agen"]
+
+
+@pytest.mark.parametrize("version", [HANDSHAKE, STATELESS])
+async def test_it_is_cleaned_up_in_each_round_of_a_question(version: str) -> None:
+    server, log = make_server(), Log()
+
+    async def it(value: Any, ctx: Context) -> str:
+        return str((await ctx.elicit("Sure?")).data)
+
+    it.__annotations__["value"] = Annotated[str, Depends(log.opened()["agen"])]
+    server.tool(it)
+    peer = Peer(server, version=version, answer=lambda method, params: accept(value=True))
+    assert await peer.text("it") == "True"
+    rounds = 2 if version == STATELESS else 1
+    assert log == ["open agen", "close agen"] * rounds
+
+
+async def test_a_plain_one_is_opened_and_closed_where_the_handler_runs() -> None:
+    server, threads = make_server(), []
+
+    def here() -> Iterator[None]:
+        threads.append(threading.get_ident())
+        yield
+        threads.append(threading.get_ident())
+
+    @server.tool
+    def it(x: Annotated[None, Depends(here)]) -> None:
+        threads.append(threading.get_ident())
+
+    await Peer(server).call("it")
+    assert len(threads) == 3
+    assert len(set(threads)) == 1
+
+
+def test_what_nothing_fills_is_said_at_declaration() -> None:
+    def provide(ctx: Context, what: str) -> str:
+        return what
+
+    def it(x: Annotated[str, Depends(provide)]) -> None: ...
+
+    with pytest.raises(DeclarationError, match="nothing fills its parameter 'what'"):
+        build_tool(it)
+
+
+def test_a_dependency_on_itself_is_said_at_declaration() -> None:
+    def first(x: Any) -> None: ...
+
+    def second(x: Annotated[None, Depends(first)]) -> None: ...
+
+    first.__annotations__["x"] = Annotated[None, Depends(second)]
+    with pytest.raises(DeclarationError, match="depends on itself"):
+        build_tool(second)
+
+
+async def test_one_that_does_not_say_so_is_still_given_the_context() -> None:
+    server = make_server()
+
+    @server.tool
+    async def it(x: Annotated[str, Depends(lambda ctx: ctx.tool_name)]) -> str:
+        return x
+
+    assert await Peer(server).text("it") == "it"

@@ -1,0 +1,308 @@
+"""Results that come piece by piece."""
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable, Generator, Iterator
+from typing import Any
+
+import pytest
+
+from mcp_django import Context, TextContent, ToolError, ToolResult, ToolStream
+from tests.official_schema import validator
+from tests.server.engine import HANDSHAKE, STATELESS, Peer, accept, make_server
+
+TOKEN = {"_meta": {"progressToken": "t"}}
+
+
+def serving(fn: Any, version: str = STATELESS, **options: Any) -> Peer:
+    server = make_server()
+    server.tool(fn, name="it", **options)
+    return Peer(server, version=version)
+
+
+async def streamed(peer: Peer, **arguments: Any) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """The result, and the params of the progress before it."""
+    peer.said.clear()
+    result = await peer.request("tools/call", {"name": "it", "arguments": arguments, **TOKEN})
+    assert {message["method"] for message in peer.said} <= {"notifications/progress"}
+    return result, [message["params"] for message in peer.said]
+
+
+async def words() -> AsyncIterator[str]:
+    for word in ("a", "b", "c"):
+        yield word
+
+
+async def numbers() -> AsyncIterator[int]:
+    yield 1
+    yield 2
+
+
+def plain() -> Iterator[str]:
+    yield "a"
+    yield "b"
+
+
+@pytest.mark.parametrize("version", [STATELESS, HANDSHAKE])
+async def test_each_piece_is_progress_and_all_of_them_are_the_result(version: str) -> None:
+    result, told = await streamed(serving(words, version))
+    assert result["content"] == [{"type": "text", "text": "abc"}]
+    assert result["structuredContent"] == {"result": "abc"}
+    assert told == [{"progressToken": "t", "progress": n + 1, "message": "abc"[n]} for n in range(3)]
+
+
+async def test_without_a_token_there_is_the_result_alone() -> None:
+    peer = serving(words)
+    assert await peer.text("it") == "abc"
+    assert peer.said == []
+
+
+async def test_a_revision_without_messages_is_told_how_far_it_is() -> None:
+    _, told = await streamed(serving(words, "2024-11-05"))
+    assert told == [{"progressToken": "t", "progress": n + 1} for n in range(3)]
+
+
+async def test_pieces_that_are_no_text_are_listed() -> None:
+    peer = serving(numbers)
+    (entry,) = (await peer.request("tools/list"))["tools"]
+    assert entry["outputSchema"]["properties"]["result"] == {"type": "array", "items": {"type": "integer"}}
+    result, told = await streamed(peer)
+    assert result["structuredContent"] == {"result": [1, 2]}
+    assert [params["message"] for params in told] == ["1", "2"]
+
+
+async def test_a_plain_generator_runs_on_a_lane_and_streams_too() -> None:
+    threads: set[int] = set()
+
+    def it(count: int) -> Iterator[dict[str, int]]:
+        for number in range(count):
+            threads.add(threading.get_ident())
+            yield {"n": number}
+
+    result, told = await streamed(serving(it), count=2)
+    assert result["structuredContent"] == {"result": [{"n": 0}, {"n": 1}]}
+    assert [params["message"] for params in told] == ['{"n":0}', '{"n":1}']
+    assert len(threads) == 1
+
+
+async def test_what_a_plain_generator_returns_is_the_result() -> None:
+    def it() -> Generator[str, None, int]:
+        yield "half of it"
+        return 42
+
+    result, told = await streamed(serving(it))
+    assert result["structuredContent"] == {"result": 42}
+    assert [params["message"] for params in told] == ["half of it"]
+
+
+@pytest.mark.parametrize("version", [STATELESS, HANDSHAKE])
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (lambda: ToolStream(words(), total=3), "abc"),
+        (lambda: ToolStream(plain()), "ab"),
+        (lambda: ToolStream(["x", "y"]), "xy"),
+        (lambda: ToolStream(words(), accumulate="list"), '["a","b","c"]'),
+        (lambda: ToolStream(words(), accumulate="last"), "c"),
+        (lambda: ToolStream(numbers(), accumulate="text"), "12"),
+        (lambda: ToolStream(numbers(), accumulate=sum), "3"),
+        (lambda: ToolStream([]), ""),
+        (words, "abc"),
+        (plain, "ab"),
+    ],
+)
+async def test_a_tool_may_return_a_stream(version: str, make: Callable[[], Any], text: str) -> None:
+    async def it():  # type: ignore[no-untyped-def]
+        return make()
+
+    def injected(ctx: Context):  # type: ignore[no-untyped-def]
+        return make()
+
+    for fn in (it, injected):
+        result, told = await streamed(serving(fn, version))
+        assert result["content"][0]["text"] == text
+        validator(version, "CallToolResult")(result)
+        assert len(told) == len(set(range(1, len(told) + 1)))
+
+
+async def test_the_total_is_told() -> None:
+    async def it() -> ToolStream[str]:
+        return ToolStream(words(), total=3)
+
+    _, told = await streamed(serving(it))
+    assert [params["total"] for params in told] == [3, 3, 3]
+
+
+async def test_the_result_is_what_the_output_schema_asks_for() -> None:
+    async def it() -> ToolStream[dict[str, int]]:
+        async def steps() -> AsyncIterator[dict[str, int]]:
+            yield {"done": 1}
+            yield {"done": 2}
+
+        return ToolStream(steps())
+
+    assert (await serving(it, output_schema=dict[str, int]).call("it"))["structuredContent"] == {"done": 2}
+    assert (await serving(it, output_schema=list[dict[str, int]]).call("it"))["structuredContent"] == {
+        "result": [{"done": 1}, {"done": 2}]
+    }
+
+
+async def test_content_blocks_and_a_result_in_full_may_be_pieces() -> None:
+    async def blocks() -> AsyncIterator[TextContent]:
+        yield TextContent("one")
+        yield TextContent("two")
+
+    async def full() -> AsyncIterator[Any]:
+        yield "working"
+        yield ToolResult("done", is_error=True)
+        raise AssertionError("nobody asks for more")
+
+    result, told = await streamed(serving(blocks))
+    assert [block["text"] for block in result["content"]] == ["one", "two"]
+    assert [params["message"] for params in told] == ["one", "two"]
+    result, told = await streamed(serving(full))
+    assert (result["isError"], result["content"][0]["text"]) == (True, "done")
+    assert [params["message"] for params in told] == ["working"]
+
+
+async def test_a_long_piece_is_cut_in_progress_and_whole_in_the_result() -> None:
+    async def it() -> AsyncIterator[str]:
+        yield "x" * 10_000
+
+    result, told = await streamed(serving(it))
+    assert len(told[0]["message"]) == 4096
+    assert len(result["content"][0]["text"]) == 10_000
+
+
+class Endless:
+    """Generators without an end, which say when they were closed."""
+
+    def __init__(self) -> None:
+        self.closed, self.first = threading.Event(), asyncio.Event()
+
+    async def agen(self) -> AsyncIterator[int]:
+        try:
+            while True:
+                yield 1
+                await asyncio.sleep(0)
+        finally:
+            await asyncio.sleep(0)
+            self.closed.set()
+
+    def gen(self) -> Iterator[int]:
+        try:
+            while True:
+                yield 1
+        finally:
+            self.closed.set()
+
+
+@pytest.mark.parametrize("kind", ["agen", "gen"])
+async def test_a_stream_without_an_end_is_stopped_and_closed(kind: str) -> None:
+    endless = Endless()
+
+    async def it() -> ToolStream[int]:
+        return ToolStream(getattr(endless, kind)(), limit=50)
+
+    assert "after 50 pieces" in await serving(it).error("it")
+    assert endless.closed.is_set()
+
+
+@pytest.mark.parametrize("kind", ["agen", "gen"])
+async def test_a_stream_that_takes_too_long_is_closed(kind: str) -> None:
+    endless = Endless()
+
+    async def it() -> ToolStream[int]:
+        return ToolStream(getattr(endless, kind)(), accumulate="last")
+
+    assert "longer than" in await serving(it, timeout=0.02).error("it")
+    assert endless.closed.wait(5)
+
+
+def test_a_thread_that_is_in_the_middle_closes_its_generator_when_the_call_was_cancelled() -> None:
+    reached, go, closed = threading.Event(), threading.Event(), threading.Event()
+
+    def it() -> Iterator[int]:
+        try:
+            yield 1
+            reached.set()
+            assert go.wait(5)
+            yield 2
+        finally:
+            closed.set()
+
+    async def main() -> None:
+        peer = serving(it)
+        call = asyncio.create_task(peer.call("it"))
+        while not reached.is_set():
+            await asyncio.sleep(0.001)
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        assert not closed.is_set()
+        go.set()
+        assert await asyncio.to_thread(closed.wait, 5)
+
+    asyncio.run(main())
+
+
+def test_a_cancelled_call_closes_an_async_generator() -> None:
+    async def main() -> None:
+        reached, closed = asyncio.Event(), asyncio.Event()
+
+        async def it() -> AsyncIterator[int]:
+            try:
+                yield 1
+                reached.set()
+                await asyncio.Event().wait()
+            finally:
+                await asyncio.sleep(0)
+                closed.set()
+
+        call = asyncio.create_task(serving(it).call("it"))
+        await reached.wait()
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        assert closed.is_set()
+
+    asyncio.run(main())
+
+
+async def test_what_a_generator_raises_is_told_as_of_any_tool() -> None:
+    async def it() -> AsyncIterator[str]:
+        yield "a"
+        raise ToolError("no more")
+
+    def bug() -> Iterator[str]:
+        yield "a"
+        raise RuntimeError("secret")
+
+    assert await serving(it).error("it") == "no more"
+    assert "secret" not in await serving(bug).error("it")
+
+
+@pytest.mark.parametrize("version", [STATELESS, HANDSHAKE])
+async def test_a_generator_may_ask(version: str) -> None:
+    async def it(ctx: Context) -> AsyncIterator[str]:
+        yield "before "
+        answer = await ctx.elicit("Go on?")
+        yield f"after {answer.data}"
+
+    peer = serving(it, version)
+    peer.answer = lambda method, params: accept(value=True)
+    assert await peer.text("it") == "before after True"
+
+
+async def test_interceptors_are_given_the_result() -> None:
+    async def loud(ctx: Context, proceed: Any) -> str:
+        return str(await proceed()).upper()
+
+    assert await serving(words, interceptors=[loud]).text("it") == "ABC"
+
+
+def test_what_is_no_stream_is_refused() -> None:
+    with pytest.raises(TypeError):
+        ToolStream(5)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="accumulate"):
+        ToolStream([], accumulate="first")  # type: ignore[arg-type]
