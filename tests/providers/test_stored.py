@@ -147,7 +147,7 @@ def test_what_is_rolled_back_is_not_remembered(peer: Peer) -> None:
             prompt("Hi", name=name)
             assert names(peer) == [name]
             transaction.set_rollback(True)
-        assert names(peer) == []
+    assert names(peer) == []
 
 
 def test_bulk_changes_are_seen_too(peer: Peer) -> None:
