@@ -159,8 +159,7 @@ def _servers(raw: Any, found: list[Problem]) -> Mapping[str, ServerSettings]:
 
 def _section(cls: type[S], raw: Any, path: str, found: list[Problem], **nested: Any) -> S:
     options = _dict(raw, path, found)
-    names = {option.name.upper(): option.name for option in fields(cls)}
-    hints = get_type_hints(cls, include_extras=True)
+    names, hints = _options(cls)
     values = dict(nested)
     for key, value in options.items():
         name = names.get(key) if isinstance(key, str) else None
@@ -175,6 +174,12 @@ def _section(cls: type[S], raw: Any, path: str, found: list[Problem], **nested: 
                 message = f"{wrong.message}, not {reprlib.repr(value)}"
                 found.append(Problem(where, message, wrong.suggestion))
     return cls(**values)
+
+
+@functools.cache
+def _options(cls: type[Any]) -> tuple[dict[str, str], dict[str, Any]]:
+    """The fields of a section by their keys, and the types of the fields. Finding them takes longest."""
+    return {option.name.upper(): option.name for option in fields(cls)}, get_type_hints(cls, include_extras=True)
 
 
 def _dict(raw: Any, path: str, found: list[Problem]) -> Mapping[Any, Any]:
