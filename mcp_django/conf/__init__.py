@@ -12,7 +12,7 @@ import reprlib
 from collections.abc import Mapping
 from dataclasses import fields
 from types import MappingProxyType
-from typing import Any, NamedTuple, TypeVar, get_type_hints
+from typing import Any, Final, NamedTuple, TypeVar, get_type_hints
 
 from django.conf import settings as django_settings
 from django.core.exceptions import ImproperlyConfigured
@@ -23,6 +23,14 @@ from .options import Limits, ServerSettings, Settings
 from .readers import ALIAS, Reader, WrongValue, closest
 
 S = TypeVar("S", Limits, ServerSettings, Settings)
+_OPTIONS: Final[dict[type[Any], tuple[dict[str, str], dict[str, Any]]]] = {
+    section: (
+        {option.name.upper(): option.name for option in fields(section)},
+        get_type_hints(section, include_extras=True),
+    )
+    for section in (Limits, ServerSettings, Settings)
+}
+"""The fields of each section by their keys, and the types of the fields. Finding them takes longest."""
 
 
 class Problem(NamedTuple):
@@ -159,7 +167,7 @@ def _servers(raw: Any, found: list[Problem]) -> Mapping[str, ServerSettings]:
 
 def _section(cls: type[S], raw: Any, path: str, found: list[Problem], **nested: Any) -> S:
     options = _dict(raw, path, found)
-    names, hints = _options(cls)
+    names, hints = _OPTIONS[cls]
     values = dict(nested)
     for key, value in options.items():
         name = names.get(key) if isinstance(key, str) else None
@@ -174,12 +182,6 @@ def _section(cls: type[S], raw: Any, path: str, found: list[Problem], **nested: 
                 message = f"{wrong.message}, not {reprlib.repr(value)}"
                 found.append(Problem(where, message, wrong.suggestion))
     return cls(**values)
-
-
-@functools.cache
-def _options(cls: type[Any]) -> tuple[dict[str, str], dict[str, Any]]:
-    """The fields of a section by their keys, and the types of the fields. Finding them takes longest."""
-    return {option.name.upper(): option.name for option in fields(cls)}, get_type_hints(cls, include_extras=True)
 
 
 def _dict(raw: Any, path: str, found: list[Problem]) -> Mapping[Any, Any]:
