@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from urllib.parse import quote
 
-from django.db import models
+from django.db import models, router
 from django.db.models.manager import BaseManager
 
 from .. import conf
@@ -211,7 +211,8 @@ class ModelToolset(Toolset):
     def own_method(self, name: str) -> Callable[..., Any] | None:
         """A method that the project's class adds to ModelToolset."""
         method = None if hasattr(ModelToolset, name) else getattr(self, name, None)
-        return method if callable(method) else None
+        # A class is none: the toolset's own `model` is one, and columns of many models are called so.
+        return method if callable(method) and not isinstance(method, type) else None
 
     @property
     def label_path(self) -> str | None:
@@ -284,11 +285,15 @@ class ModelToolset(Toolset):
 
     def save_model(self, ctx: Context, obj: Any, form: Any, change: bool) -> None:
         """Save a row that its form has validated, inside the transaction. `change` is False for a new one."""
-        obj.save()
+        obj.save(using=self.db_for_write(ctx))
 
     def delete_model(self, ctx: Context, obj: Any) -> None:
         """Delete a row, inside the transaction."""
-        obj.delete()
+        obj.delete(using=self.db_for_write(ctx))
+
+    def db_for_write(self, ctx: Context) -> str:
+        """The alias of the database that rows are written to; by default what the routers say."""
+        return router.db_for_write(self.model)
 
     def log_write(self, ctx: Context, rows: Sequence[models.Model], flag: int, message: Any) -> None:
         """Note a write in the admin's log, where the admin is installed and the caller is a user. `flag` and `message`

@@ -91,6 +91,49 @@ def test_null_empties_what_may_be_empty(tea: Product) -> None:
     assert not tea.tags.exists()
 
 
+def test_null_where_there_must_be_a_value_is_an_error_and_not_the_default(tea: Product) -> None:
+    client = as_user(user())
+    for name in ("stock", "price", "status", "name"):
+        assert name in refused(client, "product_update", pk=tea.pk, values={name: None})
+
+    class Loose(Products):
+        def get_form_class(self, ctx: Context) -> Any:
+            form = super().get_form_class(ctx)
+            form.base_fields["details"].required = False
+            return form
+
+    Product.objects.update(details={"a": 1})
+    done(as_user(user("tim"), Loose), "product_update", pk=tea.pk, values={"details": {}})
+    tea.refresh_from_db()
+    assert not tea.details
+
+
+def test_what_a_relation_to_many_no_longer_lists_leaves_it(tea: Product) -> None:
+    """Also a row that the form would not offer: the caller sees it, and means it."""
+
+    class Form(forms.ModelForm):  # type: ignore[type-arg]
+        class Meta:
+            model = Product
+            fields = ("tags",)
+
+        def __init__(self, *args: Any, **given: Any) -> None:
+            super().__init__(*args, **given)
+            field = self.fields["tags"]
+            assert isinstance(field, forms.ModelChoiceField)
+            field.queryset = Tag.objects.exclude(name="hot")
+
+    class Formed(Products):
+        form = Form
+
+    class SomeTags(Tags):
+        def get_queryset(self, ctx: Context) -> Any:
+            return super().get_queryset(ctx).exclude(name="internal")
+
+    tea.tags.add(Tag.objects.create(name="internal"))
+    done(as_user(user(), Formed, SomeTags), "product_update", pk=tea.pk, values={"tags": []})
+    assert [tag.name for tag in tea.tags.all()] == ["internal"]
+
+
 def test_errors_are_told_by_field_in_words_and_as_data(drinks: Category) -> None:
     client = as_user(user())
     values = {"name": "Tea", "released": "2026-02-31", "homepage": "no url", "category": "nowhere", "tags": [7]}

@@ -10,11 +10,10 @@ from functools import partial
 from typing import Any
 
 from django import forms
-from django.core.exceptions import NON_FIELD_ERRORS, ValidationError
-from django.db.models import Model
+from django.db.models import Model, QuerySet
 
 from ...server.context import Context
-from .forms import Fillable, FormClass
+from .forms import Fillable
 
 Errors = dict[str, list[str]]
 
@@ -25,9 +24,9 @@ class Filled:
     def __init__(self, ctx: Context, fillable: Fillable, given: Mapping[str, Any], *, using: str) -> None:
         self.ctx, self.fillable, self.given, self.using = ctx, fillable, given, using
         self.errors: Errors = {}
-        self._kind = _tolerant(fillable.form)
         self._kept: list[str] = []
-        self._limited: list[str] = []
+        self._seen: dict[str, QuerySet[Any] | None] = {}
+        """Of given relations to exposed models: the rows that the caller may see, or None for every one."""
         self.form: forms.ModelForm[Any]
 
     def bind(self, instance: Model | None, fixed: Mapping[str, Any] | None = None) -> "Filled":
@@ -35,7 +34,7 @@ class Filled:
         the server decides. What is wrong is in `errors`.
         """
         data: dict[str, Any] = {}
-        form = self.form = self._kind(data, instance=instance)
+        form = self.form = self.fillable.tolerant(data, instance=instance)
         for name, field in list(form.fields.items()):
             if fixed is not None and name in fixed:
                 form.fields[name] = Kept(field, partial(_itself, fixed[name]))
@@ -75,8 +74,7 @@ class Filled:
         if isinstance(field, forms.ModelChoiceField):
             self._limit(name, field)
         field.widget = _Given()
-        if value is not None:
-            data[self.form.add_prefix(name)] = value
+        data[self.form.add_prefix(name)] = value
 
     def _leave(self, name: str, field: forms.Field, data: dict[str, Any]) -> None:
         """What the client does not mention: the row's value, or of a new row what an empty form offers."""
@@ -106,17 +104,19 @@ class Filled:
         rows = field.queryset.using(self.using)
         target = self.fillable.fields[name].target
         if target is not None:
+            seen = None
             if not target.has_view_permission(self.ctx):
-                rows = rows.none()
+                seen = target.model._base_manager.none()
             elif target.is_scoped:
                 seen = target.get_queryset(self.ctx).using(self.using).order_by()
+            self._seen[name] = seen
+            if seen is not None:
                 rows = rows.filter(pk__in=seen.values("pk"))
-            self._limited.append(name)
         field.queryset = rows
 
     def _check_rows(self) -> None:
         """Ask for each row that is pointed at, where the project decides that row by row."""
-        for name in self._limited:
+        for name in self._seen:
             target = self.fillable.fields[name].target
             if target is None or not target.overrides("has_view_permission"):
                 continue
@@ -131,12 +131,10 @@ class Filled:
     def _keep_unseen(self) -> None:
         if self.form.instance.pk is None:
             return
-        for name in self._limited:
-            field: Any = self.form.fields[name]
-            if isinstance(field, forms.ModelMultipleChoiceField):
+        for name, seen in self._seen.items():
+            if seen is not None and self.fillable.fields[name].many:
                 there = getattr(self.form.instance, name).using(self.using)
-                seen: Any = field.queryset
-                unseen = there.exclude(pk__in=seen.order_by().values("pk"))
+                unseen = there.exclude(pk__in=seen.values("pk"))
                 self.form.cleaned_data[name] = [*self.form.cleaned_data[name], *unseen]
 
 
@@ -168,19 +166,3 @@ def _itself(value: Any) -> Any:
 def _value_of(instance: Model, name: str) -> Any:
     value: Any = getattr(instance, name, None)
     return value.all() if hasattr(value, "get_queryset") and hasattr(value, "all") else value
-
-
-def _tolerant(kind: FormClass) -> FormClass:
-    """The form, with a place for what a model's `clean()` says about fields that the form does not have: Django takes
-    that for a mistake, but here the form has only what clients may see.
-    """
-
-    def update_errors(self: Any, errors: ValidationError) -> None:
-        if hasattr(errors, "error_dict"):
-            told: dict[str, list[Any]] = {}
-            for name, problems in errors.error_dict.items():
-                told.setdefault(name if name in self.fields else NON_FIELD_ERRORS, []).extend(problems)
-            errors = ValidationError(told)
-        kind._update_errors(self, errors)  # type: ignore[attr-defined]
-
-    return type(kind.__name__, (kind,), {"_update_errors": update_errors, "__module__": kind.__module__})

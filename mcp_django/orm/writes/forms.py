@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from django import forms
+from django.core.exceptions import NON_FIELD_ERRORS, ValidationError
 from django.db import models
 from django.forms.models import ModelChoiceField, modelform_factory
 
@@ -21,6 +22,8 @@ class Fillable(NamedTuple):
     """A form class, and the fields of it that clients may give values for."""
 
     form: FormClass
+    tolerant: FormClass
+    """The same, with a place for errors about what it does not have."""
     values: dict[str, Value]
     fields: dict[str, ExposedField]
     """Those that are the model's; a project's form may have others besides."""
@@ -58,7 +61,7 @@ def fillable_of(toolset: "ModelToolset", form: FormClass) -> Fillable:
                 values[name], fields[name] = value, known[name]
         elif name in getattr(form, "declared_fields", {}) and not _is_column(toolset, name):
             values[name] = _extra(toolset, form, name, field)
-    return Fillable(form, values, fields)
+    return Fillable(form, _tolerant(form), values, fields)
 
 
 def writable(toolset: "ModelToolset") -> dict[str, ExposedField]:
@@ -97,3 +100,19 @@ def _extra(toolset: "ModelToolset", form: FormClass, name: str, field: forms.Fie
     if described is None:
         raise DeclarationError(f"{where} offers nothing to choose from")
     return Value(described.schema, described.to_python, field.required and field.initial is None, label)
+
+
+def _tolerant(kind: FormClass) -> FormClass:
+    """The form, with a place for what a model's `clean()` says about fields that the form does not have: Django takes
+    that for a mistake, but here the form has only what clients may see.
+    """
+
+    def update_errors(self: Any, errors: ValidationError) -> None:
+        if hasattr(errors, "error_dict"):
+            told: dict[str, list[Any]] = {}
+            for name, problems in errors.error_dict.items():
+                told.setdefault(name if name in self.fields else NON_FIELD_ERRORS, []).extend(problems)
+            errors = ValidationError(told)
+        kind._update_errors(self, errors)  # type: ignore[attr-defined]
+
+    return type(kind.__name__, (kind,), {"_update_errors": update_errors, "__module__": kind.__module__})

@@ -28,9 +28,7 @@ def write(ctx: Context, rows: Iterable[Model], flag: int, message: str | Message
     entries, user = log_entries(), ctx.user
     if entries is None or not isinstance(user, get_user_model()) or user.pk is None:
         return
-    with override(None):
-        # As the admin does: in the language of the code, to be translated when it is read.
-        entries.objects.log_actions(user.pk, list(rows), flag, message)
+    entries.objects.log_actions(user.pk, list(rows), flag, message)
 
 
 def added(what: Model | None = None) -> Message:
@@ -40,7 +38,7 @@ def added(what: Model | None = None) -> Message:
 
 def changed(fields: Sequence[Any], what: Model | None = None) -> Message:
     """These fields of the row were changed, named by their forms' labels; or those of `what`, one of its inlines."""
-    with override(None):
+    with override(None):  # to be translated when it is read
         labels = [str(label) for label in fields]
         return [{"changed": {**({} if what is None else _named(what)), "fields": labels}}]
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from django.core.exceptions import ObjectDoesNotExist
-from django.db import connections, router
+from django.db import connections
 from django.db.models import Model
 
 from ...protocol.errors import NotFound, ToolError
@@ -12,11 +12,6 @@ from ...server.context import Context
 
 if TYPE_CHECKING:
     from ..toolset import ModelToolset
-
-
-def database_of(toolset: "ModelToolset") -> str:
-    """The alias of the database that the model's rows are written to."""
-    return router.db_for_write(toolset.model)
 
 
 def find(

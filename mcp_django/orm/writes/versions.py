@@ -26,7 +26,7 @@ _LENGTH = 24
 
 def is_versioned(toolset: "ModelToolset") -> bool:
     """Can clients change rows, so that it matters which version they have seen?"""
-    return any(verb in toolset.tools for verb in ("update", "delete")) or bool(toolset.action_tools)
+    return any(verb in toolset.tools for verb in ("update", "delete"))
 
 
 def version_columns(toolset: "ModelToolset") -> list[Any]:

@@ -11,7 +11,6 @@ from ...server.context import Context
 from .confirming import confirmed
 from .performing import perform
 from .repeats import LONGEST, Repeat
-from .rows import database_of
 from .versions import version_of
 
 if TYPE_CHECKING:
@@ -43,7 +42,7 @@ class Write(ABC):
 
     def __init__(self, toolset: "ModelToolset", ctx: Context, arguments: dict[str, Any]) -> None:
         self.toolset, self.ctx, self.arguments = toolset, ctx, arguments
-        self.using = database_of(toolset)
+        self.using = toolset.db_for_write(ctx)
         self.dry_run = bool(arguments.get("dry_run"))
         self.atomic = True
         self.confirm = getattr(self, "name", None) in toolset.confirm

@@ -1,0 +1,67 @@
+"""Writing through the tools that all models share."""
+
+from typing import Any
+
+import pytest
+from django.test import override_settings
+
+from mcp_django import ModelToolset
+from mcp_django.orm.generic import GenericTools
+from mcp_django.server.registry import Registry
+from tests.orm.toolsets import Tags, principal
+from tests.orm.writing import Categories, Orders, Products, done, refused, user, wrong
+from tests.server.engine import HANDSHAKE, STATELESS, Peer, make_server
+from tests.shop.models import Category, Order, Product, Tag
+
+pytestmark = pytest.mark.django_db
+
+
+class Asking(Products):
+    confirm = ("delete",)
+
+
+class WritableTags(Tags):
+    tools = ("get", "create")
+
+
+def client(*toolsets: type[ModelToolset], **given: Any) -> Peer:
+    registry = Registry("tests")
+    with override_settings(MCP={"ORM_STYLE": "generic"}):
+        made = [kind() for kind in toolsets or (Categories, WritableTags, Asking, Orders)]
+        server = make_server(registry=registry, toolsets=made, providers=[GenericTools(registry)])
+    return Peer(server, principal=principal(user()), **given)
+
+
+def test_rows_of_every_model_are_written_and_told_apart() -> None:
+    sue = client()
+    tea = done(sue, "models_create", model="shop.Product", values={"name": "Tea"}, idempotency_key="k")["pk"]
+    # The same key for another model is another write.
+    done(sue, "models_create", model="shop.Tag", values={"name": "Tea"}, idempotency_key="k")
+    assert (Product.objects.count(), Tag.objects.count()) == (1, 1)
+    result = done(sue, "models_update", model="shop.Product", pk=tea, values={"stock": 4}, dry_run=True)
+    assert (result["changed"], Product.objects.get().stock) == (["stock"], 0)
+    told = wrong(sue, "models_update", model="shop.Product", pk=tea, values={"category": "nowhere"})
+    assert set(told) == {"category"}
+    assert "cost" in refused(sue, "models_update", model="shop.Product", pk=tea, values={"cost": "1"})
+    lines = {"lines": {"add": [{"product": tea}]}}
+    done(sue, "models_create", model="shop.Order", values={"reference": "A1"}, inlines=lines)
+    assert Order.objects.get().lines.count() == 1
+    assert done(sue, "models_history", model="shop.Product", pk=tea)["items"][0]["kind"] == "added"
+
+
+@pytest.mark.parametrize("version", [STATELESS, HANDSHAKE])
+def test_a_person_is_asked_there_too(version: str) -> None:
+    asked: list[str] = []
+
+    def agree(method: str, params: dict[str, Any]) -> dict[str, Any]:
+        asked.append(params["message"])
+        return {"action": "accept", "content": {}}
+
+    sue = client(version=version, answer=agree)
+    tea = Product.objects.create(name="Tea")
+    Category.objects.create(slug="drinks", name="Drinks")
+    done(sue, "models_delete", model="shop.Category", pk="drinks")
+    assert asked == []
+    done(sue, "models_delete", model="shop.Product", pk=tea.pk)
+    assert len(asked) == 1
+    assert not Product.objects.exists()
