@@ -222,7 +222,7 @@ def _options(section: type[Any]) -> tuple[dict[str, str], dict[str, Any]]:
 
 def _section(cls: type[S], raw: Any, path: str, found: list[Problem], **nested: Any) -> S:
     options = _dict(raw, path, found)
-    names, hints = _options(cls)
+    names, hints = _options(cast(Any, cls))
     values = dict(nested)
     for key, value in options.items():
         name = names.get(key) if isinstance(key, str) else None
