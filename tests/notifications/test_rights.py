@@ -46,7 +46,7 @@ def jane() -> User:
 
 @pytest.fixture
 def permission() -> Permission:
-    return Permission.objects.get(codename="view_book")
+    return Permission.objects.get(content_type__app_label="testapp", codename="view_book")
 
 
 def test_permissions_of_a_user_are_told_to_that_user(
