@@ -28,7 +28,7 @@ demo: environment ## serve the demo project on http://127.0.0.1:$PORT (8000)
 	@exec $(python) manage.py demo --port $(PORT) $(ARGS)
 
 test: environment ## run the tests
-	@exec $(python) -m pytest -n $(JOBS) --dist loadfile $(ARGS)
+	@exec $(python) -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 lint: environment ## check style and formatting
 	@$(python) -m ruff check $(ARGS) .

@@ -7,11 +7,21 @@ from typing import Any
 import pytest
 from asgiref.sync import async_to_sync
 
+TAKES_LONG = ("tests/load/", "tests/workers/", "tests/servers/", "tests/management/test_mcp_stdio", "tests/project/")
+"""Where tests start processes, and wait for them."""
 LEFT_OUT = {
     "PostgreSQL": ("MCP_TEST_POSTGRES", "set it to 1 for 127.0.0.1:5432, or to a postgres:// URL"),
     "Redis": ("MCP_TEST_REDIS", "set it to 1 for 127.0.0.1:6379, or to a redis:// URL"),
-    "load tests at length": ("MCP_TEST_LOAD", "set it to 1, and they run on every server"),
+    "most of the load tests": ("MCP_TEST_LOAD", "set it to 1, and they run on every server"),
 }
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What takes long comes first: of several processes none is left alone with it at the end, as long as files are
+    given out in this order (`--no-loadscope-reorder`).
+    """
+    items.sort(key=lambda item: not item.nodeid.startswith(TAKES_LONG))
 
 
 @pytest.hookimpl(tryfirst=True)

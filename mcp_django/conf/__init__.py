@@ -213,10 +213,16 @@ def _servers(raw: Any, found: list[Problem]) -> Mapping[str, ServerSettings]:
     return MappingProxyType(servers)
 
 
+@functools.cache
+def _options(section: type[Any]) -> tuple[dict[str, str], dict[str, Any]]:
+    """The fields of a section by their keys, and the types of the fields. Finding them takes longest."""
+    names = {option.name.upper(): option.name for option in fields(section)}
+    return names, get_type_hints(section, include_extras=True)
+
+
 def _section(cls: type[S], raw: Any, path: str, found: list[Problem], **nested: Any) -> S:
     options = _dict(raw, path, found)
-    names = {option.name.upper(): option.name for option in fields(cast(Any, cls))}
-    hints = get_type_hints(cls, include_extras=True)
+    names, hints = _options(cast(Any, cls))
     values = dict(nested)
     for key, value in options.items():
         name = names.get(key) if isinstance(key, str) else None

@@ -17,17 +17,21 @@ def connect() -> None:
 
 
 def _tie(*, sender: Any, toolset: Any, server: str, **_: Any) -> None:
-    """Rows of a proxy are saved by the name of its concrete model, too. A server that code has made for itself has an
-    alias that nobody can be told under.
+    """Rows of a proxy are saved by the name of its concrete model, too, and a row shows what its inlines show. A server
+    that code has made for itself has an alias that nobody can be told under.
     """
     served = server in conf.servers() and REGISTRIES.get(server) is toolset.registry
     if served and toolset.publish_changes and toolset.serves_rows:
-        model = sender._meta.concrete_model
-        publish_changes(model, partial(_uri, toolset), server=server, list_changed=False)
+        key = sender._meta.pk.attname
+        # Not `pk`: a model that inherits from this one may have another.
+        publish_changes(sender._meta.concrete_model, partial(_uri, toolset, key), server=server, list_changed=False)
+        for inline in toolset.inline_toolsets:
+            if inline.foreign_key.target_field.primary_key:
+                below = partial(_uri, toolset, inline.foreign_key.attname)
+                publish_changes(inline.model._meta.concrete_model, below, server=server, list_changed=False)
 
 
-def _uri(toolset: Any, instance: Any) -> str:
-    """The URI of a row."""
-    # Not `pk`: a model that inherits from this one may have another.
-    uri: str = toolset.uri(getattr(instance, toolset.model._meta.pk.attname))
+def _uri(toolset: Any, key: str, instance: Any) -> str:
+    """The URI of the row whose primary key an attribute holds: the object's own, or that of the row it belongs to."""
+    uri: str = toolset.uri(getattr(instance, key))
     return uri

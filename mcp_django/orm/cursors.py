@@ -52,20 +52,18 @@ class Order:
                 break  # nothing is left to decide
         if exposure.pk.source not in seen:
             self._add(exposure.pk, self.keys[-1].descending if self.keys else False)
+        self.is_plain = all(key.item.is_plain for key in self.keys)
+        """Does it mean the same to everybody?"""
         self.name = ",".join(f"{'-' if key.descending else ''}{key.item.name}" for key in self.keys)
 
     def _add(self, item: ExposedField, descending: bool) -> None:
         self.keys.append(Key(item, descending, self._scope.alias()))
 
-    def apply(self, rows: "QuerySet[Any, Any]", after: Sequence[Any] | None = None) -> "QuerySet[Any, Any]":
-        """Order the rows, and leave out those up to where a cursor was made."""
-        masked = {
-            key.alias: self._scope.expression(key.item) for key in self.keys if not self._scope.is_plain(key.item)
-        }
+    def apply(self, rows: "QuerySet[Any, Any]") -> "QuerySet[Any, Any]":
+        """Order the rows."""
+        masked = {key.alias: self._scope.expression(key.item) for key in self.keys if not key.item.is_plain}
         if masked:
             rows = rows.alias(**masked)
-        if after is not None:
-            rows = rows.filter(self._after(after))
         return rows.order_by(*map(self._ordering, self.keys))
 
     @property
@@ -74,7 +72,7 @@ class Order:
         return [F(self._path(key)) for key in self.keys]
 
     def _path(self, key: Key) -> str:
-        return key.item.source if self._scope.is_plain(key.item) else key.alias
+        return key.item.source if key.item.is_plain else key.alias
 
     def _ordering(self, key: Key) -> OrderBy:
         if not key.item.nullable:
@@ -83,8 +81,11 @@ class Order:
             return OrderBy(F(self._path(key)), descending=True, nulls_first=True)
         return OrderBy(F(self._path(key)), nulls_last=True)
 
-    def _after(self, values: Sequence[Any]) -> Q:
-        """Greater in the first key, or equal there and greater in the next, and so on."""
+    def after(self, values: Sequence[Any]) -> Q:
+        """That a row of `apply` comes after the one with these values of `columns`.
+
+        Greater in the first key, or equal there and greater in the next, and so on.
+        """
         found, equal = [], Q()
         for key, value in zip(self.keys, values, strict=True):
             beyond = self._beyond(key, value)

@@ -72,6 +72,13 @@ class ExposedField:
     """Shown only: a filter, an order or an aggregate would let it be guessed."""
 
     @property
+    def is_plain(self) -> bool:
+        """Is its path all that it takes? Not where rows on the way may be out of sight."""
+        return not any(hop.target.is_scoped for hop in self.hops) and not (
+            self.is_relation and self.target is not None and self.target.is_scoped
+        )
+
+    @property
     def is_column(self) -> bool:
         """Is it one value that the database can give and order by?"""
         return self.computed is None and not self.many

@@ -71,7 +71,7 @@ class Filters:
         """One comparison, with a converted value."""
         if item.many:
             return self._with_many(item, lookup, value)
-        if self._scope.is_plain(item):
+        if item.is_plain:
             return Q(**{f"{item.source}{LOOKUP_SEP}{lookup}": value})
         alias = self._scope.alias()
         self.aliases[alias] = self._scope.expression(item)

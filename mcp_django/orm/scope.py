@@ -78,12 +78,6 @@ class Scope:
         """A name for an expression, unlike any other in the call's statements."""
         return f"_mcp_{next(self._aliases)}"
 
-    def is_plain(self, item: ExposedField) -> bool:
-        """Is its path all that it takes?"""
-        return not any(hop.target.is_scoped for hop in item.hops) and not (
-            item.is_relation and item.target is not None and item.target.is_scoped
-        )
-
     def conditions(self, item: ExposedField) -> list[Q]:
         """That every row on the way is in sight."""
         found = [(hop.path, self.rows_of(hop.target)) for hop in item.hops]

@@ -4,7 +4,7 @@ Where all fields are columns, rows are tuples (`values_list`) and become dicts w
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from django.db.models import F, QuerySet
@@ -16,8 +16,11 @@ from .fields import Codec
 from .scope import Scope
 
 if TYPE_CHECKING:
+    from .cursors import Order
     from .toolset import ModelToolset
 
+KEPT = 200
+"""Plans of a toolset, and querysets of a plan, that are kept for the next call."""
 Row = dict[str, Any]
 Step = Callable[[list[Row], Sequence[Sequence[Any]]], None]
 """Turns one key of all rows, which holds what the database gave, into JSON. It is given the rows' values as well."""
@@ -33,6 +36,10 @@ class Plan:
     steps: tuple[Step, ...]
     many: tuple[ExposedField, ...]
     computed: tuple[ExposedField, ...]
+    is_plain: bool
+    """Do all of its columns mean the same to everybody, so that one queryset can be kept for all calls?"""
+    selections: dict[Any, "QuerySet[Any, Any]"] = field(default_factory=dict)
+    """Kept by `selected`: querysets that give the columns, by what else they give."""
 
     def shown(self, values: Sequence[Sequence[Any]]) -> list[Row]:
         """Rows of the columns' values as JSON."""
@@ -54,25 +61,52 @@ def plan_of(toolset: "ModelToolset", scope: Scope, names: Collection[str] | None
     key = (tuple(item.name for item in wanted), labelled)
     plan: Plan | None = exposure.plans.get(key)
     if plan is None:
-        plan = exposure.plans[key] = _compile(exposure.pk, wanted, labelled)
+        plan = _compile(exposure.pk, wanted, labelled, not toolset.is_scoped)
+        # Clients choose among the subsets of the fields, which are many.
+        if len(exposure.plans) < KEPT:
+            exposure.plans[key] = plan
     return plan
 
 
+def selected(
+    scope: Scope, rows: "QuerySet[Any, Any]", plan: Plan, extra: Sequence[Any] = (), *, order: "Order | None" = None
+) -> "QuerySet[Any, Any]":
+    """The rows, ordered, as `read` takes them: with the plan's columns selected where that is done once for all calls.
+
+    To be filtered further; `rows` are all that the caller may see.
+    """
+    if not plan.is_plain or (order is not None and not order.is_plain):
+        return rows.order_by() if order is None else order.apply(rows)
+    name = (None if order is None else order.name, len(extra))
+    kept = plan.selections.get(name)
+    if kept is None:
+        ordered = rows.order_by() if order is None else order.apply(rows)
+        kept = ordered.values_list(*_once([path for _, path in plan.columns]), *extra)
+        if len(plan.selections) < KEPT:
+            plan.selections[name] = kept
+    return kept.using(scope.database)
+
+
 def read(
-    scope: Scope, rows: "QuerySet[Any, Any]", plan: Plan, extra: Sequence[Any] = ()
+    scope: Scope, rows: "QuerySet[Any, Any]", plan: Plan, extra: Sequence[Any] = (), *, limit: int | None = None
 ) -> tuple[list[Row], list[Sequence[Any]]]:
-    """The rows as JSON, and what the database gave for each: the plan's columns, then the `extra` ones.
+    """The rows as JSON, the first `limit` of them, and what the database gave for each row: the plan's columns, then
+    the `extra` ones.
 
     One statement, and one more for each relation to many.
     """
-    columns = [path if scope.is_plain(item) else _masked(scope, item, path) for item, path in plan.columns]
-    if plan.computed:
-        found, values = _instances(scope, rows, plan, [*columns, *extra])
+    if getattr(rows, "_fields", None) is not None:
+        values = list(rows)  # by `selected`
+        found = plan.shown(values[:limit])
     else:
-        values = list(rows.values_list(*_once(columns), *extra))
-        found = plan.shown(values)
+        columns = [path if item.is_plain else _masked(scope, item, path) for item, path in plan.columns]
+        if plan.computed:
+            found, values = _instances(scope, rows, plan, [*columns, *extra], limit)
+        else:
+            values = list(rows.values_list(*_once(columns), *extra))
+            found = plan.shown(values[:limit])
     for item in plan.many:
-        _add_many(scope, item, found, [row[0] for row in values])
+        _add_many(scope, item, found, [row[0] for row in values[:limit]])
     if plan.many or plan.computed:
         # In the order declared.
         names = {*plan.keys, *(item.name for item in (*plan.many, *plan.computed))}
@@ -82,7 +116,7 @@ def read(
 
 
 def _instances(
-    scope: Scope, rows: "QuerySet[Any, Any]", plan: Plan, columns: Sequence[Any]
+    scope: Scope, rows: "QuerySet[Any, Any]", plan: Plan, columns: Sequence[Any], limit: int | None
 ) -> tuple[list[Row], list[Sequence[Any]]]:
     """Rows whose methods or properties are shown: the same columns, on instances."""
     related = scope.toolset.list_select_related
@@ -99,8 +133,8 @@ def _instances(
             added[names[-1]] = F(column) if isinstance(column, str) else column
     instances = list(rows.annotate(**added))
     values = [_values(instance, names) for instance in instances]
-    found = plan.shown(values)
-    for instance, row in zip(instances, found, strict=True):
+    found = plan.shown(values[:limit])
+    for instance, row in zip(instances, found, strict=False):
         for item in plan.computed:
             assert item.computed is not None
             row[item.name] = item.computed.value(instance, scope.ctx)
@@ -123,7 +157,7 @@ def _masked(scope: Scope, item: ExposedField, path: str) -> Any:
     return scope.expression(item, None if path == item.source else path)
 
 
-def _compile(pk: ExposedField, wanted: Iterable[ExposedField], labelled: Sequence[bool]) -> Plan:
+def _compile(pk: ExposedField, wanted: Iterable[ExposedField], labelled: Sequence[bool], fixed: bool) -> Plan:
     columns, keys, steps = [(pk, pk.source)], ["pk"], []
     if pk.codec is not None and pk.codec.encode is not None:
         steps.append(_encoding("pk", pk.codec))
@@ -146,7 +180,8 @@ def _compile(pk: ExposedField, wanted: Iterable[ExposedField], labelled: Sequenc
             place = len(columns)
             columns.append((item, item.label))
         steps.append(_reference(item, place, with_label))
-    return Plan(tuple(columns), tuple(keys), tuple(steps), tuple(many), tuple(computed))
+    plain = fixed and not computed and all(item.is_plain for item, _ in columns)
+    return Plan(tuple(columns), tuple(keys), tuple(steps), tuple(many), tuple(computed), plain)
 
 
 def _encoding(key: str, codec: Codec) -> Step:

@@ -30,6 +30,7 @@ ATTEMPTS = 2
 """Addresses of a host that are tried."""
 _OURS = frozenset({"accept-encoding", "connection", "content-length", "host", "transfer-encoding"})
 _HOST = re.compile(rb"[A-Za-z0-9._\-]+|[0-9A-Fa-f:.]+")
+_unpacker = zlib.decompressobj
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 
 
@@ -177,7 +178,7 @@ class Fetcher:
             return await self._capped(response.aiter_raw(), lambda piece, room: piece)
         if encoding not in ("gzip", "x-gzip", "deflate"):
             raise Failed("its content is in an encoding that was not asked for")
-        packed = zlib.decompressobj(zlib.MAX_WBITS | 32)  # gzip or zlib, by its first bytes
+        packed = _unpacker(zlib.MAX_WBITS | 32)  # gzip or zlib, by its first bytes
         try:
             return await self._capped(response.aiter_raw(), packed.decompress)
         except zlib.error:

@@ -9,11 +9,12 @@ large, are read when somebody wants them. Who listens is told when something is 
 why `version` need not say it and nobody looks every second.
 """
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from django.db import router, transaction
+from django.db import DatabaseError, connections, router, transaction
 
 from ..models import StoredArgument, StoredMessage, StoredPrompt, StoredResource, StoredState
 from ..models.placeholders import fill, fill_uri, filled_length
@@ -28,6 +29,8 @@ from ..server.handlers import Handler
 from ..server.methods.resources import contents_of
 from ..server.primitives import Completion, Permission, Primitive, Prompt, Resource, ResourceTemplate
 from ..server.providers import Provider
+
+logger = logging.getLogger("mcp_django.server")
 
 RENDERED = 2_000_000
 """Characters of all messages of a prompt, with arguments filled in and resources embedded. A text may use an argument
@@ -46,9 +49,12 @@ class StoredProvider(Provider):
         self._shelf = _Shelf()
 
     def guarded(self) -> frozenset[str]:
-        # In a savepoint, because a caller's transaction must go on where the tables are not there yet.
-        with transaction.atomic(using=router.db_for_write(StoredState)):
-            shelf = self._look()
+        try:
+            # In a savepoint, because a caller's transaction must go on where the tables are not there yet.
+            with transaction.atomic(using=router.db_for_write(StoredState)):
+                shelf = self._look()
+        except DatabaseError:
+            return frozenset()
         lists: dict[str, Sequence[Primitive]] = {"prompts": shelf.prompts, "resources": shelf.resources}
         return frozenset(kind for kind, rows in lists.items() if any(row.permission for row in rows))
 
@@ -79,7 +85,14 @@ class StoredProvider(Provider):
 
     def _look(self) -> "_Shelf":
         """On a lane. The mark is read first: rows that are newer than it are read again next time, never kept."""
-        mark = StoredState.objects.mark()
+        try:
+            mark = StoredState.objects.mark()
+        except DatabaseError:
+            if _is_migrated():
+                raise
+            # Code is often deployed before its migrations; what is registered is served meanwhile.
+            logger.warning("Nothing stored is served before `migrate` has made the tables of mcp_django")
+            return _Shelf()
         shelf = self._shelf
         if mark != shelf.mark:
             shelf = self._shelf = _read(self._alias, mark)
@@ -94,6 +107,11 @@ class _Shelf(NamedTuple):
     resources: tuple[Resource, ...] = ()
     prompts_by_name: Mapping[str, Prompt] = {}
     resources_by_uri: Mapping[str, Resource] = {}
+
+
+def _is_migrated() -> bool:
+    connection = connections[router.db_for_write(StoredState)]
+    return StoredState._meta.db_table in connection.introspection.table_names()
 
 
 def _read(alias: str, mark: str) -> _Shelf:

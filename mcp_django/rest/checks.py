@@ -7,6 +7,7 @@ from weakref import WeakSet
 from django.core.checks import CheckMessage, Error, register
 from django.core.exceptions import ImproperlyConfigured
 
+from .planning import routed
 from .tools import Exposed
 
 EXPOSED: "WeakSet[Exposed]" = WeakSet()
@@ -19,7 +20,7 @@ def check_exposed_views(app_configs: Sequence[Any] | None, **kwargs: Any) -> lis
     found: list[CheckMessage] = []
     for exposed in sorted(EXPOSED, key=repr):
         try:
-            exposed.compiled()
+            routed(exposed.subject, exposed.action, exposed.wishes)
         except Exception as problem:
             told = str(problem) if isinstance(problem, ImproperlyConfigured) else f"{exposed!r} fails: {problem!r}"
             hint = "Until then its tool answers every call with an internal error."

@@ -46,6 +46,12 @@ FILE: Schema = {
 """How a file is given."""
 
 
+def is_file(schema: Schema) -> bool:
+    """Is this how a file is given, or a list of files?"""
+    inner = schema.get("items", schema) if "items" in schema else schema
+    return isinstance(inner, dict) and inner.get("properties") == FILE["properties"]
+
+
 def given(field: Any, nested: Callable[[Any], Schema]) -> Schema:
     """What may be given for a field; `nested` describes the serializers inside."""
     schema = _given(field, nested)

@@ -10,9 +10,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from rest_framework import serializers
+
 from .bodies import is_json
-from .fields import FILE, Schema, nullable
+from .fields import FILE, Schema, is_file, nullable
 from .query import Parameter, from_openapi
+from .serializers import body_of
 
 try:
     from drf_spectacular.drainage import GENERATOR_STATS
@@ -57,20 +60,24 @@ class Operation:
     description: str = ""
 
 
-def operation_of(view: Any, path: str, method: str) -> Operation | None:
-    """None where the view's schema class is another, or leaves the action out, or fails.
+def operation_of(view: Any, function: Any, path: str, method: str) -> Operation | None:
+    """None where the schema class of the view, or of the `function` that answers, is another, or leaves the action out,
+    or fails.
 
     `path` is as OpenAPI writes it: "/books/{id}/". The view is set up as for a request.
     """
-    if not isinstance(view.schema, KINDS):
+    # @extend_schema leaves a class on a function, as for drf_spectacular.generators.SchemaGenerator.create_view.
+    own = getattr(function, "kwargs", {}).get("schema") or view.schema
+    schema = own() if isinstance(own, type) else copy.copy(own)  # the view's own keeps what it works on
+    if not isinstance(schema, KINDS):
         return None
-    schema = copy.copy(view.schema)  # the view's own keeps what it works on
     schema.view = view
     registry = ComponentRegistry()
     try:
         with GENERATOR_STATS.silence():
             found = schema.get_operation(path, path, "", method, registry)
             components = registry.build({}).get("schemas", {})
+            files = _files(schema.get_request_serializer())
     except Exception:
         logger.warning("drf-spectacular could not describe %s %s", method.upper(), path, exc_info=True)
         return None
@@ -83,7 +90,7 @@ def operation_of(view: Any, path: str, method: str) -> Operation | None:
             entry["name"]: from_openapi({**entry, "schema": translate.given(entry.get("schema", {}))})
             for entry in entries
         },
-        _body(found.get("requestBody"), translate),
+        _with_files(_body(found.get("requestBody"), translate), files),
         _answer(found.get("responses", {}), translate),
         str(found.get("description") or found.get("summary") or ""),
     )
@@ -95,6 +102,27 @@ def _body(body: Mapping[str, Any] | None, translate: "_Translation") -> Schema |
     chosen = next((c for m, c in contents.items() if m.startswith("multipart/")), None)
     chosen = chosen or next(iter(contents.values()), None)
     return None if chosen is None else translate.given(chosen.get("schema", {}))
+
+
+def _files(declared: Any) -> dict[str, Schema]:
+    """The files among the fields of a request, which drf-spectacular calls addresses unless COMPONENT_SPLIT_REQUEST is
+    set: `declared` is a serializer, or one for each media type.
+    """
+    if isinstance(declared, Mapping):
+        forms = [one for media_type, one in declared.items() if str(media_type).startswith("multipart/")]
+        declared = next(iter(forms), None)
+    if isinstance(declared, type) and issubclass(declared, serializers.Serializer):
+        declared = declared()
+    if not isinstance(declared, serializers.Serializer):
+        return {}
+    return {name: schema for name, schema in body_of(declared)["properties"].items() if is_file(schema)}
+
+
+def _with_files(body: Schema | None, files: Mapping[str, Schema]) -> Schema | None:
+    if body is None or not files or "properties" not in body:
+        return body
+    known = {name: schema for name, schema in files.items() if name in body["properties"]}
+    return {**body, "properties": {**body["properties"], **known}}
 
 
 def _answer(responses: Mapping[str, Any], translate: "_Translation") -> Schema | None:

@@ -44,13 +44,11 @@ class Wishes:
 
 def make_plan(subject: Subject, action: Action, wishes: Wishes) -> Plan:
     """Compile one action. Raises ImproperlyConfigured where the route says what cannot be kept to."""
-    route = find_route(subject, action, wishes.route)
+    route, callback = routed(subject, action, wishes)
     initkwargs = initkwargs_of(subject, action, route)
     actions = actions_of_view(subject, action, route)
-    callback = make_callback(subject, actions, initkwargs)
-    _refuse_decorated(subject, action, route, callback, wishes)
     view, request = pretend(subject, action, actions, initkwargs)
-    operation = operation_of(view, _openapi_path(route, subject, action), action.method)
+    operation = operation_of(view, action.function, _openapi_path(route, subject, action), action.method)
     serializer = _serializer(view, action)
     parsers = _read(view, "parsers", view.get_parsers, [parser() for parser in view.parser_classes])
     anything: Schema | None = {}
@@ -81,6 +79,15 @@ def make_plan(subject: Subject, action: Action, wishes: Wishes) -> Plan:
         description=operation.description if operation is not None else "",
         defaults=_defaults(view, action, wishes),
     )
+
+
+def routed(subject: Subject, action: Action, wishes: Wishes) -> tuple[Route | None, Callable[..., Any]]:
+    """The route of an action, and the view that calls go to. Raises ImproperlyConfigured as `make_plan`."""
+    route = find_route(subject, action, wishes.route)
+    actions = actions_of_view(subject, action, route)
+    callback = make_callback(subject, actions, initkwargs_of(subject, action, route))
+    _refuse_decorated(subject, action, route, callback, wishes)
+    return route, callback
 
 
 def _refuse_decorated(subject: Subject, action: Action, route: Route | None, callback: Any, wishes: Wishes) -> None:

@@ -14,7 +14,7 @@ from django.urls import ResolverMatch
 from ..schema import ArgumentError
 from .actions import Action, Subject
 from .bodies import Body, BodyWriter, is_json, uploads
-from .fields import FILE, Schema
+from .fields import FILE, Schema, is_file
 from .query import Parameter
 from .routes import Route, namespaces, path_text
 from .versions import Version
@@ -158,12 +158,6 @@ def _checked(match: ResolverMatch) -> ResolverMatch:
     if match.args:
         raise Http404("Not found.")
     return match
-
-
-def is_file(schema: Schema) -> bool:
-    """Is this how a file is given, or a list of files?"""
-    inner = schema.get("items", schema) if schema.get("type") in ("array", ["array", "null"]) else schema
-    return isinstance(inner, dict) and inner.get("properties") == FILE["properties"]
 
 
 def _file_gate(schema: Schema) -> Schema:

@@ -107,8 +107,13 @@ class Context(Facts):
         after the other. A failure is logged. Where nothing can come after the answer (WSGI, management commands), it
         runs just before.
 
-        Raises Overloaded when too much waits in this process, RuntimeError once the call is answered.
+        Raises Overloaded when too much waits in this process, RuntimeError once the call is answered, TypeError for
+        what cannot be called.
         """
+        if not callable(fn):
+            raise TypeError(f"background() takes a function and its arguments, not {type(fn).__name__}")
+        if self._call.outcome is not None:
+            raise RuntimeError("The call was answered before this background work was left")
         job = Job(fn, args, kwargs, self._call.server.ports.background.take())
         if self.jobs is None:
             self._call.fate.leave([job])

@@ -19,12 +19,17 @@ if TYPE_CHECKING:
 class Facts:
     """The part of a Context that only looks."""
 
-    __slots__ = ("_call", "_loop", "_primitive", "_state")
+    __slots__ = ("_arguments", "_call", "_loop", "_primitive", "_state")
 
     def __init__(self, call: Call, primitive: "Primitive | None") -> None:
         self._call, self._primitive = call, primitive
         self._loop = asyncio.get_running_loop()
         self._state: dict[str, Any] | None = None
+        self._arguments: Mapping[str, Any] | None = None
+
+    def stand_for(self, tool: "Tool", arguments: Mapping[str, Any]) -> None:
+        """From here on it is this tool that runs, though the client called something else that stands for it."""
+        self._primitive, self._arguments = tool, arguments
 
     @property
     def principal(self) -> Principal:
@@ -90,7 +95,8 @@ class Facts:
     @property
     def arguments(self) -> Mapping[str, Any]:
         """The arguments of the tool or prompt as the client gave them, for guards and interceptors; a copy."""
-        return copy.deepcopy(self._call.params.get("arguments") or {})
+        given = self._call.params.get("arguments") if self._arguments is None else self._arguments
+        return copy.deepcopy(given or {})
 
     @property
     def metadata(self) -> Mapping[str, Any]:

@@ -42,18 +42,20 @@ def declared_hooks(options: Mapping[str, Any], where: str) -> dict[str, Any]:
     """The hooks of a declaration. Raises DeclarationError for what could not be called as one: a class, say, which
     would be made instead of asked, and so let everybody through.
     """
-    hooks: dict[str, Any] = {name: tuple(options.get(name, ())) for name in ("guards", "interceptors")}
-    handlers = hooks["exception_handlers"] = dict(options.get("exception_handlers", {}))
-    for name, functions in (*hooks.items(), ("exception_handlers", handlers.values())):
-        for function in () if functions is handlers else functions:
+    guards, interceptors = (tuple(options.get(name, ())) for name in ("guards", "interceptors"))
+    handlers = dict(options.get("exception_handlers", {}))
+    for name, functions in (
+        ("guards", guards),
+        ("interceptors", interceptors),
+        ("exception_handlers", handlers.values()),
+    ):
+        for function in functions:
             if isinstance(function, type) or not callable(function):
-                raise DeclarationError(
-                    f"{where}: {name} are functions (or objects that can be called), not {function!r}"
-                )
+                raise DeclarationError(f"{where}: {name} are functions (or objects to be called), not {function!r}")
     for kind in handlers:
         if not (isinstance(kind, type) and issubclass(kind, Exception)):
             raise DeclarationError(f"{where}: exception_handlers are by class of exception, not {kind!r}")
-    return hooks
+    return {"guards": guards, "interceptors": interceptors, "exception_handlers": handlers}
 
 
 def _around(interceptor: Callable[..., Any], context: "Context", inner: Proceed) -> Proceed:

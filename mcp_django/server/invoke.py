@@ -123,13 +123,13 @@ async def pass_on(context: Context, tool: Tool, arguments: dict[str, Any]) -> An
     """The value of `tool`, which the tool that runs stands for: as if the client had called it, with its permission,
     checks, guards, timeout and transactions. The conversation, and what the client called, stay the same.
 
-    Raises what the tool raises, ArgumentError, InsufficientScope, and ToolError where the caller may not use it.
+    Raises what the tool raises, ArgumentError, InsufficientScope, and InvalidParams where the caller may not use it.
     """
     call = context._call
     await permit(call, tool, InvalidParams(f"Unknown tool: {tool.name}"))
     tool.parameters.check(arguments)
     values = tool.parameters.convert(arguments)
-    context._primitive = tool
+    context.stand_for(tool, arguments)
     value = await _timed(call, tool, _begin(call, tool, values)(context))
     return value if tool.output is None or type(value) is ToolResult else tool.output.structured(value)
 
@@ -237,7 +237,7 @@ async def is_there(call: Call, primitive: Resource | ResourceTemplate, values: d
     lease = call.server.executor.enter()
     try:
         async with asyncio.timeout(_limit(call, primitive)):
-            return await run_handler(call, primitive.handler, dict(values), Context(call, primitive)) is not None
+            return await _run(call, primitive, primitive.handler, dict(values), Context(call, primitive)) is not None
     except Overloaded:
         raise
     except Exception as problem:

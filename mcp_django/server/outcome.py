@@ -69,7 +69,7 @@ class Fate:
         return talk is not None and talk.replaying
 
     def leave(self, jobs: "list[Job]") -> None:
-        """Have `jobs` done when the call is answered. Raises RuntimeError when it is."""
+        """Have `jobs` done when the call is answered. Raises RuntimeError when they were taken already."""
         if self.around is not None:
             self.around.leave(jobs)
         elif self.answered:

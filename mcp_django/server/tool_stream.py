@@ -30,7 +30,7 @@ logger = logging.getLogger("mcp_django.server")
 T = TypeVar("T")
 Accumulate = Literal["text", "list", "last"] | Callable[[list[Any]], Any]
 
-LIMIT = 10_000
+LIMIT = 100_000
 """Pieces that are kept for the result, by default."""
 MESSAGE = 4096
 """Characters of a piece that one progress message has at most."""

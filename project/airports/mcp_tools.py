@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 from asgiref.sync import sync_to_async
 from django.db import transaction
-from django.db.models import Avg, Count, Q
+from django.db.models import Avg, Count, Prefetch, Q
 from pydantic import Field
 
 from mcp_django import (
@@ -162,7 +162,9 @@ async def plan_trip(origin: str, destination: str, ctx: Context, stops: list[str
 def list_trips(ctx: Context) -> list[TripInfo]:
     """List the trips that the user has saved, the newest first."""
     trips = Trip.objects.filter(owner=ctx.user).select_related("origin", "destination")
-    return [TripInfo.of(trip) for trip in trips.prefetch_related("stops__airport")]
+    return [
+        TripInfo.of(trip) for trip in trips.prefetch_related(Prefetch("stops", Stop.objects.select_related("airport")))
+    ]
 
 
 # Models: what a client may ask of their rows, declared as one declares a ModelAdmin. `airport_list` filters, searches,

@@ -46,7 +46,7 @@ SERVERS = {
         "PROVIDERS": ["tests.interaction.tenancy.rooms"],
     },
     "places": {"NAME": "places", "INSTRUCTIONS": "Ask where you are"},
-    "unsessioned": {"NAME": "unsessioned", "REQUIRE_SESSION": False},
+    "unsessioned": {"NAME": "unsessioned", "REQUIRE_SESSION": False, "STORED": False},
     "modern": {"NAME": "modern", "ERAS": ["stateless"]},
     "legacy": {"NAME": "legacy", "ERAS": ["handshake"]},
 }
@@ -79,6 +79,8 @@ ERAS = ("revision", "handshake", "either", "version", "victim")
 """Parameters that say which revision a test speaks."""
 
 
+SPEAKING = (DOORS[0], CHANNELS[0])
+"""The doors that speak for the others: over these a test is run with all of its values, and for all revisions."""
 DOORS_OF_THIS_RUN = [name for name in os.environ.get("MCP_TEST_DOORS", "").split(",") if name]
 """Those that the environment asks for; empty for all."""
 
@@ -89,10 +91,11 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out the doors that a test is not about, by its mark and by what all tests have in common."""
-    out = [item for item in items if not _is_for_its_door(item)]
+    out = {item for item in items if not _is_for_its_door(item)}
+    out |= _spoken_for([item for item in items if item not in out])
     if out:
-        config.hook.pytest_deselected(items=out)
-        items[:] = [item for item in items if item not in set(out)]
+        config.hook.pytest_deselected(items=list(out))
+        items[:] = [item for item in items if item not in out]
 
 
 def _is_for_its_door(item: pytest.Item) -> bool:
@@ -113,6 +116,27 @@ def _is_for_its_door(item: pytest.Item) -> bool:
     return door not in CHANNELS[1:] or not revisions & set(HANDSHAKE[1:-1])
 
 
+def _spoken_for(items: list[pytest.Item]) -> set[pytest.Item]:
+    """Those that another door speaks for: on most doors a test that is not about its doors is run once for each
+    revision, with the first of its values, and not for the revisions in the middle if there are others.
+    """
+    found: set[pytest.Item] = set()
+    runs: dict[tuple[str, str], dict[str | None, pytest.Item]] = {}
+    for item in items:
+        params = item.callspec.params if hasattr(item, "callspec") else {}
+        door = params.get("door")
+        if door is None or door in SPEAKING or item.get_closest_marker("over") or "test_garbage" in item.nodeid:
+            continue
+        revision = next((value for name in ERAS if isinstance(value := params.get(name), str)), None)
+        first = runs.setdefault((item.nodeid.partition("[")[0], door), {}).setdefault(revision, item)
+        if first is not item:
+            found.add(item)
+    for by_revision in runs.values():
+        middle = [item for revision, item in by_revision.items() if revision in HANDSHAKE[1:-1]]
+        found.update(middle if len(middle) < len(by_revision) else ())
+    return found
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Iterator[None]:
     """Clients hang up on the loop of their test."""
@@ -131,7 +155,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Iterator[None]:
     return (yield)
 
 
-@pytest.fixture(params=DOORS)
+@pytest.fixture(params=[door for door in DOORS if not DOORS_OF_THIS_RUN or door in DOORS_OF_THIS_RUN])
 def door(request: pytest.FixtureRequest) -> Door:
     """Every door: the ASGI door beside Django, the view behind it, and the channels."""
     if request.param == "asgi":

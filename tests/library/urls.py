@@ -1,4 +1,4 @@
-"""Where the API of the library is."""
+"""Where the API of the library is, and the endpoint beside it."""
 
 from django.contrib.auth.decorators import login_required
 from django.urls import include, path
@@ -13,6 +13,7 @@ router.register("authors", views.AuthorViewSet)
 
 namespaced = ([path("which/", views.ByNamespace.as_view(), name="which")], "library")
 urlpatterns = [
+    path("", include("mcp_django.urls")),
     path("api/", include(router.urls)),
     path("api/authors/<int:author_pk>/books/", views.AuthorBooks.as_view(), name="author-books"),
     path("api/<str:version>/by-path/", views.ByPath.as_view()),

@@ -8,11 +8,9 @@ from typing import NamedTuple
 import pytest
 
 from tests.servers.databases import Database, new_postgres, new_sqlite
-from tests.servers.harness import SERVERS
+from tests.servers.harness import MOST_DIFFERENT, PLACES
 
 AT_LENGTH = bool(os.environ.get("MCP_TEST_LOAD"))
-MOST_DIFFERENT = ("uvicorn", "daphne")
-"""Servers that differ most: in their event loop, their flow control, and what they do to a call that is left."""
 
 
 class Place(NamedTuple):
@@ -20,12 +18,6 @@ class Place(NamedTuple):
 
     kind: str
     database: Database
-
-
-PLACES = [*((kind, "sqlite") for kind in SERVERS), *((kind, "postgresql") for kind in MOST_DIFFERENT)]
-"""What the servers do to a call that is left, and the databases to a statement that is interrupted, meet in code that
-knows neither: every server works on one database, and the two on the other.
-"""
 
 
 @contextmanager

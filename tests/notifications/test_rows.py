@@ -7,7 +7,7 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import TestCase, override_settings
 
-from mcp_django import ModelToolset, register
+from mcp_django import ModelInline, ModelToolset, register
 from mcp_django.notifications import rows
 from mcp_django.protocol.errors import ResourceNotFound
 from mcp_django.runtime.events import EventLog
@@ -19,7 +19,7 @@ from tests.orm.toolsets import Orders, Tags, principal
 from tests.server.engine import HANDSHAKE, Peer, ports
 from tests.server.test_subscriptions import Log, taken
 from tests.server.test_subscriptions import Peer as Listening
-from tests.shop.models import Order, Tag
+from tests.shop.models import Line, Order, Product, Tag
 
 pytestmark = pytest.mark.django_db
 
@@ -75,6 +75,18 @@ def test_a_row_is_told_of_by_its_toolset_s_own_primary_key() -> None:
     register(Proxied)(type("Proxies", (ModelToolset,), {"fields": ["name"]}))
     tag = Tag.objects.create(name="hot")
     assert told(tag.save) == [("changes:default", "updated", f"shop.proxied://{tag.pk}")]
+
+
+def test_a_row_changes_with_the_rows_that_it_shows_below_it() -> None:
+    class Lines(ModelInline):
+        model = Line
+        fields = ["quantity"]
+
+    register(Order)(type("Whole", (ModelToolset,), {"fields": ["reference"], "inlines": [Lines]}))
+    order = Order.objects.create(owner=User.objects.create(username="ada"), reference="1")
+    line = Line(order=order, product=Product.objects.create(name="Tea"))
+    assert told(line.save) == [("changes:default", "updated", f"shop.order://{order.pk}")]
+    assert told(line.delete) == [("changes:default", "updated", f"shop.order://{order.pk}")]
 
 
 @pytest.mark.parametrize("attributes", [{"publish_changes": False}, {"resources": False}, {"tools": ["list"]}])

@@ -118,6 +118,17 @@ async def test_a_hook_that_refuses_a_row_refuses_its_resource() -> None:
         await client.request("resources/read", {"uri": f"shop.tag://{secret.pk}"})
 
 
+async def test_guards_see_what_is_read_as_the_arguments_of_the_tool() -> None:
+    class Watched(Tags):
+        guards = [lambda ctx: ctx.arguments.get("pk") != closed.pk]
+
+    opened, closed = [await Tag.objects.acreate(name=name) for name in ("open", "closed")]
+    client = peer(Watched)
+    assert (await read(client, f"shop.tag://{opened.pk}"))["name"] == "open"
+    with pytest.raises(InternalError, match="may not be used here"):
+        await client.request("resources/read", {"uri": f"shop.tag://{closed.pk}"})
+
+
 async def test_guards_of_a_toolset_stand_before_its_resources() -> None:
     class Guarded(Tags):
         guards = [lambda ctx: False]

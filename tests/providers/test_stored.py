@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 from asgiref.sync import async_to_sync
-from django.db import transaction
+from django.db import OperationalError, transaction
 
-from mcp_django.models import StoredArgument, StoredMessage, StoredPrompt, StoredResource
-from mcp_django.protocol.errors import InsufficientScope, InvalidParams, ResourceNotFound
+from mcp_django.models import StoredArgument, StoredMessage, StoredPrompt, StoredResource, StoredState
+from mcp_django.protocol.errors import InsufficientScope, InternalError, InvalidParams, ResourceNotFound
 from mcp_django.providers.stored import RENDERED, StoredProvider
 from mcp_django.server.server import Server
 from tests.official_schema import validator
@@ -147,7 +147,7 @@ def test_what_is_rolled_back_is_not_remembered(peer: Peer) -> None:
             prompt("Hi", name=name)
             assert names(peer) == [name]
             transaction.set_rollback(True)
-        assert names(peer) == []
+    assert names(peer) == []
 
 
 def test_bulk_changes_are_seen_too(peer: Peer) -> None:
@@ -379,3 +379,24 @@ def test_the_lists_that_permissions_decide_about_are_known(server: Server) -> No
 
 def test_nobody_looks_every_second_for_what_is_told_when_it_is_saved(server: Server) -> None:
     assert not server.providers[0].is_watched
+
+
+@pytest.mark.django_db(transaction=True)
+def test_before_the_tables_are_there_what_is_registered_is_served(
+    server: Server, monkeypatch: pytest.MonkeyPatch, caplog: Any
+) -> None:
+    server.prompt(lambda: "Hi", name="registered")
+    monkeypatch.setattr(StoredState._meta, "db_table", "mcp_django_not_yet")
+    assert names(Peer(server)) == ["registered"]
+    assert "migrate" in caplog.text
+    assert server.providers[0].guarded() == frozenset()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_database_that_fails_is_no_empty_list(peer: Peer, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(self: Any) -> str:
+        raise OperationalError("gone")
+
+    monkeypatch.setattr(StoredState.objects._queryset_class, "mark", fail)
+    with pytest.raises(InternalError, match="reference"):
+        names(peer)

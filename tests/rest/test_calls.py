@@ -284,10 +284,11 @@ def test_files_that_are_no_base64_or_too_large_are_refused(settings: Any) -> Non
 
 def test_names_of_files_break_out_of_nothing() -> None:
     shelf = fill()
-    name = 'a"\r\nX-Evil: 1\r\n\r\n.png'
+    name = 'a"; filename="evil.exe\r\nX-Evil: 1\r\n\r\n.png'
     result = call(peer(api(), shelf.ada), "book_cover", pk=shelf.books[0].pk, cover={"name": name, "content": "AAAA"})
     told = result["structuredContent"]
     assert told["bytes"] == "000000"
+    assert told["name"].startswith("a%22;")
     assert "\n" not in told["name"]
     assert told["title"] is None
 

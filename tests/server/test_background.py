@@ -119,6 +119,18 @@ async def test_it_is_not_left_after_the_answer() -> None:
         kept[0].background(print)
 
 
+async def test_what_cannot_be_called_is_refused_at_once() -> None:
+    server = make_server()
+
+    @server.tool
+    async def it(ctx: Context) -> str:
+        with pytest.raises(TypeError, match="not NoneType"):
+            ctx.background(print("sent"))  # type: ignore[func-returns-value, arg-type]  # noqa: T201
+        return "fine"
+
+    assert await Peer(server).text("it") == "fine"
+
+
 async def test_places_are_counted_and_given_back() -> None:
     places = CountedPlaces(lambda: 1)
     server = Server("tests", "1", ports=ports(background=places), options=Options())
@@ -158,6 +170,13 @@ class Later(Air):
 
         @self.server.tool
         async def leave(ctx: Context) -> str:
+            ctx.background(work)
+            return "left"
+
+        @self.server.tool
+        async def wait_and_leave(ctx: Context) -> str:
+            self.reached.set()
+            await self.gate.wait()
             ctx.background(work)
             return "left"
 
@@ -203,11 +222,18 @@ def test_it_begins_when_the_door_has_sent_the_answer_and_not_before(version: str
 def test_the_end_of_the_process_waits_for_it_also_when_its_call_has_not_ended() -> None:
     async def main() -> None:
         there = Later()
-        running = there.flight("leave")
+        running = there.flight("wait_and_leave")
         running.launch()
+        await there.reached.wait()
+        closing = asyncio.create_task(there.lifecycle.close())
+        await turns()
+        there.gate.set()
         running.answered = True
+        await there.begun.wait()
+        await turns()
+        assert not closing.done()
         there.let.set()
-        await there.lifecycle.close()
+        await closing
         assert there.ended == "done"
 
     on_a_loop_of_its_own(main)

@@ -482,9 +482,13 @@ async def test_a_session_subscribes_to_what_is_there_for_it_and_to_nothing_else(
             raise ObjectDoesNotExist
         return key if key == "mine" else None
 
+    @server.resource("closed://{key}", probe=True, guards=[lambda ctx: False])
+    async def closed(key: str) -> str:
+        return key
+
     peer = EnginePeer(server, version="2025-11-25")
     await peer.request("resources/subscribe", {"uri": "row://mine"})
-    for uri in ("row://yours", "row://gone"):
+    for uri in ("row://yours", "row://gone", "closed://mine"):
         with pytest.raises(ResourceNotFound):
             await peer.request("resources/subscribe", {"uri": uri})
     with pytest.raises(InternalError):

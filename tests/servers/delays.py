@@ -3,7 +3,7 @@
 import statistics
 from collections.abc import Callable
 
-TIMES = 5
+TIMES = 3
 
 
 def median(what: str, once: Callable[[int], float]) -> float:

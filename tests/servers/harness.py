@@ -67,6 +67,12 @@ KINDS = {
 }
 SERVERS = tuple(KINDS)
 """The ASGI servers that projects are deployed on; each of them has all of the tests."""
+MOST_DIFFERENT = ("uvicorn", "daphne")
+"""Servers that differ most: in their event loop, their flow control, and what they do to a call that is left."""
+PLACES = [*((kind, "sqlite") for kind in SERVERS), *((kind, "postgresql") for kind in MOST_DIFFERENT)]
+"""What the servers do to a call that is left, and the databases to a statement that is interrupted, meet in code that
+knows neither: every server works on one database, and the two on the other.
+"""
 _RUNSERVER = _Kind("django", ("runserver", "127.0.0.1:{port}"), None, application=())
 _VIEW_ONLY = (DOORS["view"],)
 _GUNICORN = KINDS["gunicorn"]._replace(application=(WSGI,), doors=_VIEW_ONLY)

@@ -16,7 +16,7 @@ from tests.workers.conftest import AT_FULL
 from tests.workers.harness import Workers
 from tests.workers.layers import Fate
 
-QUESTIONS = 1000 if AT_FULL else 20
+QUESTIONS = 200 if AT_FULL else 20
 CLIENTS = 10 if AT_FULL else 5
 
 

@@ -38,12 +38,12 @@ def calls(client: LegacyClient, many: int, *, at_once: int) -> None:
     assert client.request("ping")["result"] == {}
 
 
-def test_500_calls_through_the_other_worker_are_answered_once_each(waking: Workers) -> None:
+def test_200_calls_through_the_other_worker_are_answered_once_each(waking: Workers) -> None:
     with apart(waking) as client:
         holder = client.tool("pid")
         assert holder == waking.pid(client.port)
         assert holder != waking.pid(client.posts_to)
-        calls(client, 500, at_once=8)
+        calls(client, 200, at_once=8)
 
 
 def test_without_wakes_they_are_answered_a_little_later(pair: Workers) -> None:

@@ -23,7 +23,7 @@ PATIENCE = 90.0
 class Plan:
     """How much of everything."""
 
-    sessions: int = 24
+    sessions: int = 12
     told: int = 22
     """Messages to each session."""
     changed: int = 8

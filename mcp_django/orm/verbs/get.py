@@ -7,7 +7,7 @@ from ...server.context import Context
 from ...server.primitives import Tool
 from ..exposure import Purpose
 from ..schema import Schema, fields_schema, object_schema, value_schema
-from ..serialize import plan_of, read
+from ..serialize import plan_of, read, selected
 from ..writes.schema import full_row_schema
 from ..writes.shown import completed
 from ..writes.versions import version_columns
@@ -52,13 +52,15 @@ def get_row(toolset: "ModelToolset", ctx: Context, arguments: dict[str, Any]) ->
         names = arguments.get("fields")
         if names is not None:
             names = {scope.resolve(name, Purpose.READ).name for name in names}
-        rows = reading.rows.filter(pk=key_of(toolset, arguments["pk"]))
+        key = key_of(toolset, arguments["pk"])
         if toolset.overrides("has_view_permission"):
-            obj = rows.first()
+            obj = reading.rows.filter(pk=key).first()
             if obj is None or not toolset.has_view_permission(ctx, obj):
                 raise absent(toolset, arguments["pk"])
         plan = plan_of(toolset, scope, names)
-        items, values = read(scope, rows.order_by()[:1], plan, version_columns(toolset))
+        columns = version_columns(toolset)
+        rows = selected(scope, reading.rows, plan, columns).filter(pk=key)[:1]
+        items, values = read(scope, rows, plan, columns)
         if not items:
             raise absent(toolset, arguments["pk"])
         own = values[0][len(plan.columns) :]

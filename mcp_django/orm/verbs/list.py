@@ -8,10 +8,13 @@ from ..cursors import Order, digest_of
 from ..exposure import Purpose
 from ..query import filtered, searched
 from ..schema import Schema, fields_schema, filters_schema, object_schema, order_schema, row_schema, search_schema
-from ..serialize import plan_of, read
+from ..serialize import plan_of, read, selected
 from .building import Reading, build_verb, named
 
 if TYPE_CHECKING:
+    from django.db.models import QuerySet
+
+    from ..scope import Scope
     from ..toolset import ModelToolset
 
 
@@ -69,11 +72,20 @@ def list_rows(toolset: "ModelToolset", ctx: Context, arguments: dict[str, Any]) 
         question = digest_of({"filters": given("filters"), "search": given("search")})
         cursor = given("cursor")
         after = None if cursor is None else order.read(question, cursor)
-        rows = searched(scope, filtered(scope, reading.rows, given("filters")), given("search"))
-        total = rows.order_by().count() if given("with_total") else None
-        items, values = read(scope, order.apply(rows, after)[: limit + 1], plan, order.columns)
-        more = len(items) > limit
-        if more:
-            items.pop()
+        total = _fitting(scope, reading.rows, arguments).order_by().count() if given("with_total") else None
+        columns = order.columns
+        if given("search") and toolset.overrides("get_search_results"):
+            # The project's hook is given rows as it knows them.
+            rows = order.apply(_fitting(scope, reading.rows, arguments))
+        else:
+            rows = _fitting(scope, selected(scope, reading.rows, plan, columns, order=order), arguments)
+        if after is not None:
+            rows = rows.filter(order.after(after))
+        items, values = read(scope, rows[: limit + 1], plan, columns, limit=limit)
+        more = len(values) > limit
         key = values[limit - 1][len(plan.columns) :] if more else ()
         return {"items": items, "next_cursor": order.sign(question, key) if more else None, "total": total}
+
+
+def _fitting(scope: "Scope", rows: "QuerySet[Any, Any]", arguments: dict[str, Any]) -> "QuerySet[Any, Any]":
+    return searched(scope, filtered(scope, rows, arguments.get("filters")), arguments.get("search"))

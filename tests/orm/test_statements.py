@@ -1,0 +1,160 @@
+"""What a call costs the database, and how long it may."""
+
+from typing import Any
+
+import pytest
+from asgiref.sync import async_to_sync
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from mcp_django import Context, ModelToolset
+from mcp_django.orm.caps import RELATED, bounded
+from mcp_django.protocol.errors import ToolError
+from tests.orm.toolsets import Categories, Products, Tags, data, peer
+from tests.server.engine import Peer
+from tests.shop.models import Category, Product, Tag
+
+pytestmark = pytest.mark.django_db
+on_postgres = pytest.mark.skipif(connection.vendor != "postgresql", reason="statement timeouts are PostgreSQL's")
+
+
+class Scoped(Categories):
+    def get_queryset(self, ctx: Context) -> Any:
+        return super().get_queryset(ctx).exclude(slug="none")
+
+
+class Everything(Products):
+    fields = [*Products.fields, "category__parent__name"]
+    tools = ["describe", "list", "get", "count", "aggregate"]
+    list_select_related = ["category"]
+
+
+class Columns(ModelToolset):
+    model = Product
+    fields = ["name", "category", "category__name", "supplier", "price", "status"]
+    list_filter = "__all__"
+    search_fields = ["name"]
+    tools = ["describe", "list", "get", "count", "aggregate"]
+
+
+@pytest.fixture
+def rows(db: Any) -> None:
+    categories = [Category.objects.create(slug=f"c{n}", name=f"C{n}") for n in range(5)]
+    tags = [Tag.objects.create(name=f"t{n}") for n in range(3)]
+    for number in range(30):
+        Product.objects.create(name=f"P{number}", category=categories[number % 5]).tags.set(tags)
+
+
+def statements(client: Peer, tool: str, **arguments: Any) -> list[str]:
+    """The statements of a call on tables of the project."""
+    with CaptureQueriesContext(connection) as captured:
+        async_to_sync(data)(client, tool, **arguments)
+    return [query["sql"] for query in captured if "shop_" in query["sql"]]
+
+
+CALLS = [
+    ("product_describe", {}, 0),
+    ("product_list", {"limit": 30}, 1),
+    ("product_list", {"limit": 3, "with_total": True, "filters": {"category__name__startswith": "C"}}, 2),
+    ("product_list", {"search": "P", "order_by": ["-category__name", "name"]}, 1),
+    ("product_count", {"filters": {"not": {"category": "c1"}}}, 1),
+    ("product_aggregate", {"group_by": ["category", "status"]}, 1),
+]
+
+
+@pytest.mark.parametrize(("tool", "arguments", "wanted"), CALLS)
+@pytest.mark.parametrize("categories", [Categories, Scoped])
+def test_a_call_on_columns_takes_two_statements_at_most(
+    tool: str, arguments: dict[str, Any], wanted: int, categories: type[ModelToolset], rows: None
+) -> None:
+    client = peer(categories, Columns)
+    assert len(statements(client, tool, **arguments)) == wanted
+    assert len(statements(client, tool, **arguments)) == wanted, "the same when everything is compiled"
+
+
+@pytest.mark.parametrize("limit", [1, 30])
+def test_relations_and_computed_fields_cost_the_same_for_any_number_of_rows(limit: int, rows: None) -> None:
+    client = peer(Categories, Tags, Everything)
+    assert len(statements(client, "product_list", limit=limit)) == 2, "the rows, and their tags"
+
+
+def test_one_row_is_one_statement(rows: None) -> None:
+    client = peer(Categories, Columns)
+    product = Product.objects.all()[0]
+    assert len(statements(client, "product_get", pk=product.pk)) == 1
+
+
+def test_the_columns_that_are_not_shown_are_not_read(rows: None) -> None:
+    (sql,) = statements(peer(Categories, Columns), "product_list", fields=["name"])
+    assert "secret_token" not in sql
+    assert "price" not in sql
+    assert "category" not in sql
+
+
+async def test_too_many_related_rows_are_refused_with_a_way_out(monkeypatch: pytest.MonkeyPatch, rows: None) -> None:
+    monkeypatch.setattr("mcp_django.orm.serialize.RELATED", 10)
+    client = peer(Categories, Tags, Everything)
+    said = await client.error("product_list", limit=5)
+    assert said == "tags: more than 10 related rows on this page; ask for fewer rows, or for other fields"
+    assert len((await data(client, "product_list", limit=3))["items"]) == 3
+    assert RELATED == 2000
+
+
+async def test_selections_of_clients_do_not_pile_up(monkeypatch: pytest.MonkeyPatch, rows: None) -> None:
+    monkeypatch.setattr("mcp_django.orm.serialize.KEPT", 3)
+    client = peer(Categories, Columns)
+    exposure = client.server.registry.toolsets[1].exposure
+    for name in (*Columns.fields, "pk"):
+        assert set((await data(client, "product_list", fields=[name], limit=1))["items"][0]) == {"pk", name}
+    assert len(exposure.plans) == 3
+
+
+@on_postgres
+def test_a_statement_that_takes_too_long_is_stopped_and_told() -> None:
+    class Ctx:
+        cancelled = False
+
+    with (
+        pytest.raises(ToolError, match=r"took longer than 0\.05 seconds; narrow it down"),
+        bounded(Ctx(), "default", 0.05),  # type: ignore[arg-type]
+        connection.cursor() as cursor,
+    ):
+        cursor.execute("SELECT pg_sleep(5)")
+    with connection.cursor() as cursor:
+        cursor.execute("SHOW statement_timeout")
+        assert cursor.fetchone()[0] == "0"
+
+
+@on_postgres
+def test_the_time_that_was_set_before_holds_afterwards() -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("SET LOCAL statement_timeout = '7s'")
+        with bounded(object(), "default", 1):  # type: ignore[arg-type]
+            cursor.execute("SHOW statement_timeout")
+            assert cursor.fetchone()[0] == "1s"
+        cursor.execute("SHOW statement_timeout")
+        assert cursor.fetchone()[0] == "7s"
+
+
+@on_postgres
+async def test_a_slow_list_is_a_tool_error(rows: None) -> None:
+    class Slow(ModelToolset):
+        model = Product
+        fields = ["name"]
+        query_timeout = 0.05
+
+        def get_queryset(self, ctx: Context) -> Any:
+            return super().get_queryset(ctx).extra(where=["(SELECT pg_sleep(5)) IS NOT NULL"])
+
+    client = peer(Slow)
+    for tool in ("product_list", "product_count"):
+        assert "took longer than 0.05 seconds" in await client.error(tool)
+
+
+def test_without_a_limit_nothing_is_set(rows: None) -> None:
+    class Unbounded(Columns):
+        query_timeout = None
+
+    with CaptureQueriesContext(connection) as captured:
+        async_to_sync(data)(peer(Categories, Unbounded), "product_count")
+    assert len(captured) == 1

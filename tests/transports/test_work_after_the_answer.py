@@ -1,0 +1,59 @@
+"""Work after the answer, through the ASGI door: it begins when the last byte was sent."""
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from mcp_django import Context, Server
+from mcp_django.transports.http.asgi import Door
+from mcp_django.transports.http.endpoint import build_exchange
+from mcp_django.wiring import background_places, ports
+from tests.interaction.clients import META, STATELESS
+from tests.transports.test_asgi_door import scope
+
+
+@pytest.mark.parametrize("speaks", [False, True], ids=["one piece", "a stream"])
+def test_it_begins_when_the_last_byte_was_sent(speaks: bool, settings: Any, db: None) -> None:
+    settings.ALLOWED_HOSTS = ["localhost"]
+    settings.MCP = {"AUTH": "none"}
+    log: list[str] = []
+
+    async def main() -> None:
+        server, done = Server("later"), asyncio.Event()
+
+        async def later() -> None:
+            log.append("work")
+            done.set()
+
+        @server.tool
+        async def leave(ctx: Context) -> str:
+            ctx.background(later)
+            if speaks:
+                await ctx.notify("notifications/hello")
+            return "left"
+
+        about = {META + "protocolVersion": STATELESS, META + "clientCapabilities": {}}
+        params = {"name": "leave", "arguments": {}, "_meta": about}
+        body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).encode()
+        parts = [{"type": "http.request", "body": body}]
+
+        async def receive() -> dict[str, Any]:
+            if not parts:
+                await asyncio.Event().wait()
+            return parts.pop()
+
+        async def send(message: dict[str, Any]) -> None:
+            await asyncio.sleep(0.001)  # as a socket that is not ready at once
+            log.append("more" if message.get("more_body") else message["type"])
+
+        routing = {"mcp_protocol_version": STATELESS, "mcp_method": "tools/call", "mcp_name": "leave"}
+        async with asyncio.timeout(10):
+            await Door(build_exchange(server.bind(ports("later"))))(scope(**routing), receive, send)
+            await done.wait()
+
+    asyncio.run(main())
+    assert log[-2:] == ["http.response.body", "work"]
+    assert log[0] == "http.response.start"
+    assert background_places()._taken == 0
