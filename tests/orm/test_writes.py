@@ -341,6 +341,14 @@ def test_each_verb_takes_its_own_permission(permissions: list[str], verbs: set[s
     assert {name.removeprefix("product_") for name in async_to_sync(client.names)()} == verbs
 
 
+def test_what_is_hidden_is_not_described() -> None:
+    class Described(Products):
+        tools = ("describe", "get", "create", "update", "delete")
+
+    told = done(as_user(user("tim", "shop.view_product", "shop.change_product"), Described), "product_describe")
+    assert told["tools"] == ["product_describe", "product_get", "product_update"]
+
+
 def test_whoever_may_write_and_not_look_is_shown_nothing(tea: Product) -> None:
     client = as_user(user("tim", "shop.add_product", "shop.change_product"), Products)
     result = done(client, "product_create", values={"name": "Coffee"})

@@ -83,8 +83,14 @@ def describe_model(toolset: "ModelToolset", ctx: Context, arguments: dict[str, A
         "ordering": default_order(scope),
         "page_size": toolset.page_size,
         "max_limit": toolset.max_limit,
-        "tools": [toolset.tool_name(name) for name in toolset.tools],
+        "tools": [toolset.tool_name(name) for name in toolset.tools if _may(toolset, name, ctx)],
     }
+
+
+def _may(toolset: "ModelToolset", verb: str, ctx: Context) -> bool:
+    """Is the verb there for the caller? One that is hidden is not named here either."""
+    action = toolset.verb(verb).metadata["action"]
+    return bool(getattr(toolset, f"has_{action}_permission")(ctx))
 
 
 def _field(scope: Scope, item: ExposedField) -> Schema:

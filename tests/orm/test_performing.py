@@ -1,0 +1,74 @@
+"""The transaction of a write, and its key where the two are not in one database."""
+
+from typing import Any
+
+import pytest
+
+from mcp_django import ToolError
+from mcp_django.orm.writes.performing import perform
+from tests.shop.models import Tag
+
+pytestmark = pytest.mark.django_db
+
+
+class Elsewhere:
+    """A key whose row is in another database."""
+
+    using = "elsewhere"
+
+    def __init__(self, *, free: bool = True) -> None:
+        self.free = free
+        self.said: list[str] = []
+        self.kept: Any = None
+
+    def claim(self) -> bool:
+        self.said.append("claim")
+        return self.free
+
+    def first(self) -> Any:
+        return "the first answer"
+
+    def settle(self, value: Any) -> None:
+        self.said.append("settle")
+        self.kept = value
+
+    def release(self) -> None:
+        self.said.append("release")
+
+
+def add() -> dict[str, int]:
+    Tag.objects.create(name="hot")
+    return {"tags": Tag.objects.count()}
+
+
+def fail() -> None:
+    Tag.objects.create(name="hot")
+    raise ToolError("no")
+
+
+def test_it_is_claimed_before_and_settled_afterwards() -> None:
+    key: Any = Elsewhere()
+    assert perform(add, using="default", repeat=key) == {"tags": 1}
+    assert (key.said, key.kept) == (["claim", "settle"], {"tags": 1})
+
+
+def test_a_repetition_does_nothing() -> None:
+    key: Any = Elsewhere(free=False)
+    assert perform(add, using="default", repeat=key) == "the first answer"
+    assert not Tag.objects.exists()
+
+
+def test_what_was_rolled_back_frees_it() -> None:
+    key: Any = Elsewhere()
+    with pytest.raises(ToolError):
+        perform(fail, using="default", repeat=key)
+    assert key.said == ["claim", "release"]
+    assert not Tag.objects.exists()
+
+
+def test_without_a_transaction_nobody_knows_what_was_done() -> None:
+    key: Any = Elsewhere()
+    with pytest.raises(ToolError):
+        perform(fail, using="default", repeat=key, atomic=False)
+    assert key.said == ["claim"]
+    assert Tag.objects.exists()
