@@ -121,7 +121,9 @@ def _take_over(outer: HttpRequest | None, request: HttpRequest) -> None:
     """Put on the request what MIDDLEWARE put on the call's: a tenant, a site."""
     known = vars(request).keys() | _OWN
     for name, value in {} if outer is None else vars(outer).items():
-        if name not in known and not name.startswith("_"):
+        # What a class computes once (headers, COOKIES, GET) stands among the attributes, too, credentials included.
+        computed = hasattr(type(request), name) or hasattr(type(outer), name)
+        if name not in known and not computed and not name.startswith("_"):
             setattr(request, name, value)
 
 

@@ -157,6 +157,7 @@ def test_address_host_language_and_what_middleware_put_there_come_from_the_calls
         def get(self, request: Any) -> Response:
             names = ("HTTP_AUTHORIZATION", "HTTP_COOKIE", "HTTP_ACCEPT_LANGUAGE", "HTTP_X_TENANT", "HTTP_MCP_METHOD")
             meta = {name: request.META.get(name) for name in names}
+            meta |= {"cookies": request.COOKIES, "headers": dict(request.headers), "query": request.GET}
             around = [request.META["REMOTE_ADDR"], request.build_absolute_uri("/x"), request.tenant, request.method]
             return Response({"meta": meta, "around": around, "session": hasattr(request._request, "session")})
 
@@ -170,6 +171,7 @@ def test_address_host_language_and_what_middleware_put_there_come_from_the_calls
         HTTP_MCP_METHOD="tools/call",
     ).post("/mcp", secure=True)
     asked.tenant, asked.session = "blue", object()  # type: ignore[attr-defined]
+    assert (asked.headers["Cookie"], asked.COOKIES, asked.GET) == ("sessionid=secret", {"sessionid": "secret"}, {})
     server = make_server()
     expose(Around, server=server)
     client = HTTPPeer(server, principal=somebody(User.objects.create_user("ada")))
