@@ -72,7 +72,7 @@ async def test_a_listener_hears_it(pair: Workers, say: Say) -> None:
     source = f"listen-{say.__name__}"
     person = Person("listening")
     uris = [f"item://{source}/{number}" for number in (1, 2)]
-    async with asyncio.timeout(30), listening(person, pair.ports[0], uris) as messages:
+    async with asyncio.timeout(60), listening(person, pair.ports[0], uris) as messages:
         await say(pair, source)
         began = time.monotonic()
         heard = await anext(messages)
@@ -88,7 +88,7 @@ async def test_a_session_hears_it_on_the_worker_it_did_not_subscribe_on(pair: Wo
     person = await Person.initialized("subscribed", pair.ports[1])
     for number in (1, 2):
         await person.result(pair.ports[1], "resources/subscribe", {"uri": f"item://{source}/{number}"})
-    async with asyncio.timeout(30), person.listen(pair.ports[0]) as stream:
+    async with asyncio.timeout(60), person.listen(pair.ports[0]) as stream:
         assert stream.status == 200
         await say(pair, source)
         heard = await anext(stream.messages())
@@ -101,7 +101,7 @@ async def test_who_unsubscribes_on_one_worker_hears_no_more_of_it_on_the_other(p
     person = await Person.initialized("fickle", here)
     for number in (1, 2):
         await person.result(here, "resources/subscribe", {"uri": f"item://fickle/{number}"})
-    async with asyncio.timeout(30), person.listen(there) as stream:
+    async with asyncio.timeout(60), person.listen(there) as stream:
         assert stream.status == 200
         await person.result(here, "resources/unsubscribe", {"uri": "item://fickle/1"})
         for number in (1, 2):
@@ -113,7 +113,7 @@ async def test_who_unsubscribes_on_one_worker_hears_no_more_of_it_on_the_other(p
 async def test_who_subscribes_while_listening_elsewhere_hears_what_comes_then(pair: Workers) -> None:
     here, there = pair.ports
     person = await Person.initialized("curious", here)
-    async with asyncio.timeout(30), person.listen(there) as stream:
+    async with asyncio.timeout(60), person.listen(there) as stream:
         assert stream.status == 200
         await person.value(here, "change", {"source": "curious", "number": 1})
         for number in (1, 2):
