@@ -14,7 +14,7 @@ from .native import natively
 from .output import Output, output_of
 from .prompts import PromptParameters, prompt_parameters_of, text_reader, uri_parameters_of
 from .reading import Reading, reading_of
-from .signature import Parameters, parameters_of
+from .signature import Parameters, injected_among, parameters_of
 
 __all__ = [
     "ArgumentError",
@@ -29,6 +29,7 @@ __all__ = [
     "Reading",
     "describe",
     "form_of",
+    "injected_among",
     "is_lazy",
     "natively",
     "output_of",

@@ -3,7 +3,7 @@
 Everything is worked out once, when the handler is registered; a call runs two compiled functions.
 """
 
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass
 from types import UnionType
 from typing import Annotated, Any, NotRequired, Optional, Union, get_args, get_origin
@@ -73,9 +73,9 @@ def parameters_of(
 ) -> Parameters:
     """Compile the parameters of a function, method, partial or callable object.
 
-    `is_injected` is asked for each annotation (and for the `X` of `X | None`) whether the server fills it in; names in
-    `skip` are left out altogether. A hand-written `input_schema` is served as it is; then `**kwargs` takes every
-    property without a parameter of its own.
+    `is_injected` is asked for each annotation (and for the `X` of `X | None`), and for each default, whether the server
+    fills it in; names in `skip` are left out altogether. A hand-written `input_schema` is served as it is; then
+    `**kwargs` takes every property without a parameter of its own.
 
     Raises:
         DeclarationError: when the signature or the schema cannot be served.
@@ -107,17 +107,25 @@ def split(
     shape: Shape, is_injected: IsInjected, skip: Container[str] = ()
 ) -> tuple[dict[str, Any], dict[str, Argument]]:
     """Part a callable's parameters into injected ones (name to annotation) and those callers give."""
+    arguments = {name: argument for name, argument in shape.arguments.items() if name not in skip}
+    injected = injected_among(arguments, is_injected)
+    return injected, {name: argument for name, argument in arguments.items() if name not in injected}
+
+
+def injected_among(arguments: Mapping[str, Argument], is_injected: IsInjected) -> dict[str, Any]:
+    """Those that the server fills, by name, with the annotation that says so.
+
+    A mark that was given as the default, as in `user: User = Depends(owner)`, is put into the annotation: clients could
+    replace a default.
+    """
     injected: dict[str, Any] = {}
-    arguments: dict[str, Argument] = {}
-    for name, argument in shape.arguments.items():
-        if name in skip:
-            continue
+    for name, argument in arguments.items():
         chosen = next((a for a in _alternatives(argument.annotation) if a is not Any and is_injected(a)), MISSING)
-        if chosen is MISSING:
-            arguments[name] = argument
-        else:
+        if chosen is MISSING and not argument.required and is_injected(argument.default):
+            chosen = Annotated[argument.annotation, argument.default]
+        if chosen is not MISSING:
             injected[name] = chosen
-    return injected, arguments
+    return injected
 
 
 def field_of(argument: Argument) -> Any:

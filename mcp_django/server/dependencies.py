@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, AsyncExitStack
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from ..schema import DeclarationError, shape_of
+from ..schema import DeclarationError, injected_among, shape_of
 from .context import Context
 from .execution import run, yields, yields_async
 from .injection import Depends, Injected, is_injected
@@ -82,9 +82,7 @@ class _Step:
             raise DeclarationError(f"{where}: Depends() takes a function, not {type(provide).__name__}")
         where = f"{where}: the dependency {_name(provide)}"
         arguments = shape_of(provide).arguments
-        injected = {
-            name: argument.annotation for name, argument in arguments.items() if is_injected(argument.annotation)
-        }
+        injected = injected_among(arguments, is_injected)
         self._contexts: tuple[str, ...] = ()
         for number, (name, argument) in enumerate(arguments.items()):
             if name in injected:

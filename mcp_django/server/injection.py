@@ -30,8 +30,10 @@ class Depends:
 
 def injection(annotation: Any) -> Any:
     """What the server fills a parameter of this type with: Context, Principal, a Depends or a Header; None when the
-    client fills it.
+    client fills it. A Depends or a Header that stands as a parameter's default is itself.
     """
+    if isinstance(annotation, Depends | Header):
+        return annotation
     if get_origin(annotation) is Annotated:
         inner, *extras = get_args(annotation)
         return next((extra for extra in extras if isinstance(extra, Depends | Header)), None) or injection(inner)
@@ -87,4 +89,8 @@ class Injected:
 
 def _has_default(fn: Callable[..., Any], name: str) -> bool:
     parameter = inspect.signature(fn).parameters.get(name)
-    return parameter is not None and parameter.default is not parameter.empty
+    return (
+        parameter is not None
+        and parameter.default is not parameter.empty
+        and not isinstance(parameter.default, Depends | Header)
+    )

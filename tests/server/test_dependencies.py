@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import pytest
 
-from mcp_django import Context, Depends, Principal, ToolError
+from mcp_django import Context, Depends, Header, Principal, ToolError
 from mcp_django.schema import DeclarationError
 from mcp_django.server.decorators import build_tool
 from tests.server.engine import HANDSHAKE, STATELESS, Peer, accept, make_server
@@ -210,3 +210,23 @@ async def test_one_that_does_not_say_so_is_still_given_the_context() -> None:
         return x
 
     assert await Peer(server).text("it") == "it"
+
+
+async def test_a_mark_that_stands_as_the_default_is_filled_by_the_server_and_never_by_the_client() -> None:
+    server = make_server()
+
+    def house(x_house: str = Header()) -> str:  # type: ignore[assignment]
+        return x_house
+
+    def owner(house: str = Depends(house)) -> str:  # type: ignore[assignment]
+        return f"owner of {house}"
+
+    @server.tool
+    def sell(price: int, owner: str = Depends(owner), tag: str = Header("X-Tag")) -> str:  # type: ignore[assignment]
+        return f"{owner} sells for {price} ({tag})"
+
+    peer = Peer(server, headers={"X-House": "home", "X-Tag": "red"})
+    (listed,) = (await peer.request("tools/list"))["tools"]
+    assert set(listed["inputSchema"]["properties"]) == {"price"}
+    assert await peer.text("sell", price=3) == "owner of home sells for 3 (red)"
+    assert "unknown argument 'owner'" in await peer.error("sell", price=3, owner="somebody else")
