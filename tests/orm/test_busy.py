@@ -1,0 +1,41 @@
+"""Writes while others write to the same database."""
+
+import sqlite3
+
+import pytest
+from django.contrib.auth.models import Group
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from mcp_django import ToolError
+from mcp_django.orm.writes.performing import perform
+
+sqlite = pytest.mark.skipif(connection.vendor != "sqlite", reason="SQLite's transactions")
+
+
+@sqlite
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("dry_run", [False, True])
+def test_a_write_takes_its_turn_before_it_reads(dry_run: bool) -> None:
+    with CaptureQueriesContext(
+        connection,
+    ) as said:
+        perform(Group.objects.count, using="default", dry_run=dry_run)
+        Group.objects.count()
+    assert said[0]["sql"] == "BEGIN IMMEDIATE"
+    assert connection.transaction_mode is None
+
+
+@sqlite
+@pytest.mark.django_db(transaction=True)
+def test_one_that_does_not_get_its_turn_says_so() -> None:
+    connection.ensure_connection()
+    connection.cursor().execute("PRAGMA busy_timeout = 1")
+    other = sqlite3.connect(connection.settings_dict["NAME"], isolation_level=None)
+    try:
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(ToolError, match="busy with other writes, and nothing was changed"):
+            perform(Group.objects.count, using="default")
+    finally:
+        other.close()
+        connection.close()
