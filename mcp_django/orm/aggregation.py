@@ -13,7 +13,7 @@ from ..protocol.errors import ToolError
 from ..schema.wording import unknown
 from .exposure import ExposedField, Purpose
 from .fields import COMPARED, Codec, codec_of
-from .scope import Scope
+from .scope import Scope, listed
 
 FUNCTIONS: Mapping[str, type[models.Aggregate]] = {"count": Count, "sum": Sum, "avg": Avg, "min": Min, "max": Max}
 _PARTS: Mapping[str, Callable[[Any], Any]] = {
@@ -87,7 +87,7 @@ def metric_of(scope: Scope, asked: Mapping[str, Any]) -> Metric:
     assert item.codec is not None  # what can be ordered by is a column
     if function not in item.codec.aggregates:
         allowed = ", ".join(sorted(item.codec.aggregates))
-        raise ToolError(f"metrics: {function} does not apply to {field}, which is {item.codec.kind}; {allowed} does")
+        raise ToolError(f"metrics: {function} does not apply to {field}, which is {item.codec.kind}; use {allowed}")
     name = asked.get("name", f"{function}_{field}" if not distinct else f"{function}_distinct_{field}")
     options: dict[str, Any] = {"distinct": True} if distinct else {}
     if distinct and function != "count":
@@ -138,7 +138,8 @@ class Aggregation:
         plain = name.removeprefix("-")
         alias = self._aliases.get(plain) or self._metrics.get(plain)
         if alias is None:
-            raise ToolError(unknown(plain, [*self._aliases, *self._metrics], "name to order groups by"))
+            known = [*self._aliases, *self._metrics]
+            raise ToolError(f"{unknown(plain, known, 'name to order groups by')}; {listed(known)}")
         if name.startswith("-"):
             return OrderBy(F(alias), descending=True, nulls_last=True)
         return OrderBy(F(alias), nulls_last=True)
@@ -149,7 +150,7 @@ class Aggregation:
             path, lookup = name, "exact"
         metric = next((metric for metric in self.metrics if metric.name == path), None)
         if metric is None:
-            raise ToolError(unknown(path, self._metrics, "metric in having"))
+            raise ToolError(f"{unknown(path, self._metrics, 'metric in having')}; {listed(list(self._metrics))}")
         if lookup not in COMPARED:
             raise ToolError(
                 f"having: {path} cannot be compared with {lookup[:60]!r}; it can with {', '.join(COMPARED)}"

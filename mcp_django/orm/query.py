@@ -56,14 +56,20 @@ class Filters:
         assert item.codec is not None  # filters are columns
         if lookup not in item.codec.lookups:
             known = ", ".join(item.codec.lookups)
-            raise ToolError(f"filters: {item.name} cannot be compared with {lookup}; it can with {known}")
+            raise ToolError(
+                f"filters: {item.name} cannot be compared with {lookup[:60]!r}; it can with {known}, and "
+                f'{{"not": {{…}}}} negates'
+            )
         wanted = converted(item, lookup, value, f"filters: {name}")
         return self.compare(item, lookup, wanted)
 
     def _resolved(self, name: str) -> tuple[ExposedField, str]:
         """The field and the lookup that a name means: all of it is a field, or its last segment a lookup."""
         path, _, lookup = name.rpartition(LOOKUP_SEP)
-        if lookup not in LOOKUPS or name in self._scope.toolset.exposure.filters:
+        filters = self._scope.toolset.exposure.filters
+        # Below a value there is nothing but lookups; below a relation there may be a field that is hidden.
+        misspelt = path in filters and not filters[path].is_relation
+        if (lookup not in LOOKUPS and not misspelt) or name in filters:
             return self._scope.resolve(name, Purpose.FILTER), "exact"
         return self._scope.resolve(path, Purpose.FILTER), lookup
 

@@ -136,7 +136,7 @@ def filters_schema(toolset: "ModelToolset") -> Schema:
     properties: Schema = {}
     for name, item in toolset.exposure.filters.items():
         lookups = [] if item.codec is None else [lookup for lookup in item.codec.lookups if lookup != "exact"]
-        text = described_by(item).get("description")
+        text = described_by(item).get("description") or ("A primary key" if item.is_relation else None)
         said = f"Also as {name}__<lookup>: {', '.join(lookups)}"
         properties[name] = {"description": f"{text}. {said}" if text else said}
     branches: Mapping[str, Any] = {"type": "array", "items": {"type": "object"}}

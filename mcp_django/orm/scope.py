@@ -56,7 +56,7 @@ class Scope:
         item = names.get(name)
         if item is None or not self.sees(item):
             known = [other.name for other in names.values() if self.sees(other)]
-            raise ToolError(f"{unknown(name, known, _NOUNS[purpose])}; {_listed(known)}")
+            raise ToolError(f"{unknown(name, known, _NOUNS[purpose])}; {listed(known)}")
         return item
 
     def expression(self, item: ExposedField, source: str | None = None) -> Any:
@@ -103,7 +103,8 @@ def _relation_path(item: ExposedField) -> str:
     return f"{item.hops[-1].path}__{item.model_field.name}" if item.hops else str(item.model_field.name)
 
 
-def _listed(known: list[str]) -> str:
+def listed(known: list[str]) -> str:
+    """The names that there are, after `unknown`."""
     return f"there are: {', '.join(known[:40])}" if known else "there are none"
 
 

@@ -94,6 +94,9 @@ def _rules(
         case Kind.Type():
             yield whole, _wrong_type(value, kind.types)
         case Kind.AnyOf() | Kind.OneOfNotValid():
+            if (allowed := _constants(error, kind.context)) is not None:
+                yield whole, f"{echo(value)} is not one of {choices(allowed)}"
+                return
             meant = _meant(error, kind.context)
             if not meant:
                 types = [name for branch in kind.context for name in _root_types(error, branch)]
@@ -110,6 +113,20 @@ def _meant(whole: ValidationError, branches: list[list[ValidationError]]) -> lis
     """The errors of the alternative that was meant: its type fits, and it is missed by the least."""
     fitting = [branch for branch in branches if not _root_types(whole, branch)]
     return min(fitting, key=_distance, default=[])
+
+
+def _constants(whole: ValidationError, branches: list[list[ValidationError]]) -> list[Any] | None:
+    """The values to choose from, where each alternative is one value: choices with titles, and null beside them."""
+    allowed: list[Any] = []
+    for branch in branches:
+        match [error.kind for error in branch if error.instance_path == whole.instance_path]:
+            case [Kind.Constant() as kind]:
+                allowed.append(kind.expected_value)
+            case [Kind.Type() as kind] if kind.types == ["null"]:
+                allowed.append(None)
+            case _:
+                return None
+    return allowed if any(value is not None for value in allowed) else None
 
 
 def _distance(branch: list[ValidationError]) -> tuple[int, int]:

@@ -108,7 +108,7 @@ async def test_more_groups_than_the_limit_are_said_to_be_cut(stock: None) -> Non
         ({"having": {"cost__gt": 1}}, "unknown metric in having 'cost'"),
         ({"having": {"count__regex": "1"}}, "cannot be compared with 'regex'"),
         ({"having": {"count__gte": "many"}}, "having: count__gte: give an integer"),
-        ({"order_by": ["-cost"]}, "unknown name to order groups by 'cost'"),
+        ({"order_by": ["-cost"]}, "unknown name to order groups by 'cost'; did you mean 'count'?; there are: count"),
         ({"group_by": ["name"] * 5}, "group_by: has more items than the maximum of 4"),
     ],
 )

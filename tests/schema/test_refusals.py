@@ -134,6 +134,12 @@ def test_the_problem_is_named_with_place_and_rule(arguments: Any, text: str) -> 
             "a: unknown key 'bb'; did you mean 'b'?",
         ),
         ({"patternProperties": {"^b": {}}, "additionalProperties": False}, {"c": 1}, "a: unknown key 'c'"),
+        ({"oneOf": [{"const": "a", "title": "A"}, {"const": "b"}]}, "c", 'a: "c" is not one of "a", "b"'),
+        (
+            {"anyOf": [{"oneOf": [{"const": "a"}, {"const": "b"}]}, {"type": "null"}]},
+            "c",
+            'a: "c" is not one of "a", "b"',
+        ),
         ({"enum": list(range(20))}, 99, "a: 99 is not one of 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11 and 8 more"),
         ({"const": {"b": 1}}, None, "a: null is not the object, the only value allowed"),
         ({"type": ["integer", "null"]}, 1.5, "a: 1.5 is a number; give an integer or null"),
