@@ -22,11 +22,12 @@ from .toolset import ModelToolset
 PREFIX = "models_"
 logger = logging.getLogger("mcp_django.server")
 DESCRIBE = "describe"
+WRITING = ("create", "update")
 KEPT = 256
 """Tools that are kept, of a server: one for each verb and each set of models that somebody may see."""
 _DESCRIPTIONS = {
-    "describe": "Describe a model: its fields, what they may be filtered and ordered by, and what may be done with it. "
-    "Without a model, list the models that there are.",
+    "describe": "Describe a model: its fields, what they may be filtered and ordered by, what may be done with it, and "
+    "what values that takes. Without a model, list the models that there are.",
     "list": "List rows of a model, filtered, searched and in order, page by page.",
     "get": "Get one row of a model.",
     "count": "Count rows of a model.",
@@ -112,7 +113,7 @@ class GenericTools(Provider):
         tools = {label: self._verbs()[verb][label] for label in models}
         timeouts = [tool.timeout for tool in tools.values()]
         made = build_tool(
-            self._handler(tools),
+            self._handler(verb, tools),
             f"{PREFIX}{verb}",
             description=_DESCRIPTIONS.get(verb) or f"{verb.replace('_', ' ').capitalize()}, of rows of a model.",
             input_schema=_input(verb, tools),
@@ -124,12 +125,13 @@ class GenericTools(Provider):
         made.timeout = None if None in timeouts else max(filter(None, timeouts))
         return made
 
-    def _handler(self, tools: Verbs) -> Callable[..., Any]:
+    def _handler(self, verb: str, tools: Verbs) -> Callable[..., Any]:
         async def models(ctx: Context, **arguments: Any) -> Any:
             label = arguments.pop("model", None)
             if label is None:
                 return {"models": await self._summaries(ctx, tools)}
-            return await pass_on(ctx, tools[label], arguments)
+            answer = await pass_on(ctx, tools[label], arguments)
+            return {**answer, "writes": await self._writes(label, ctx)} if verb == DESCRIBE else answer
 
         return models
 
@@ -141,6 +143,16 @@ class GenericTools(Provider):
                 if label in verbs:
                     verbs[label].append(f"{PREFIX}{verb}")
         return [{"model": label, "title": self._title(label), "tools": names} for label, names in verbs.items()]
+
+    async def _writes(self, label: str, ctx: Context) -> dict[str, Any]:
+        """What the caller may give to the tools that write rows of a model, as the model's own tools say it."""
+        found = {}
+        for verb in WRITING:
+            if verb in self._verbs() and label in await self._models(verb, ctx):
+                schema = self._verbs()[verb][label].parameters.schema
+                given = {name: said for name, said in schema["properties"].items() if name in ("values", "inlines")}
+                found[f"{PREFIX}{verb}"] = {key: schema[key] for key in ("$defs",) if key in schema} | given
+        return found
 
     def _title(self, label: str) -> str:
         return str(self._known[2][label].model._meta.verbose_name_plural)

@@ -1,6 +1,7 @@
 """Several models' schemas as one that is true of all of them."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import takewhile
 from typing import Any
 
 Schema = Mapping[str, Any]
@@ -56,8 +57,12 @@ def _property(name: str, schemas: Sequence[Schema]) -> dict[str, Any]:
 
 
 def _merged(schemas: Sequence[Schema]) -> dict[str, Any]:
-    """The types, and the bounds that are the same for all. Nothing of what is inside: `models_describe` says it."""
+    """The types, the bounds that are the same for all, and what is inside as far as it has one shape: items, and keys
+    that all have. What differs from model to model `models_describe` says.
+    """
     first = schemas[0]
+    if all(schema == first for schema in schemas) and not _refers(first):
+        return dict(first)
     merged = {
         key: first[key]
         for key in first
@@ -68,8 +73,22 @@ def _merged(schemas: Sequence[Schema]) -> dict[str, Any]:
         return merged
     if "integer" in types and "number" in types:
         del types["integer"]
+    if said := _said([schema.get("description", "") for schema in schemas]):
+        merged["description"] = said
+    if all("items" in schema for schema in schemas):
+        merged["items"] = _merged([schema["items"] for schema in schemas])
+    keys = first.get("properties", {}).keys()
+    if keys and all(schema.get("properties", {}).keys() == keys for schema in schemas):
+        merged["properties"] = {key: _merged([schema["properties"][key] for schema in schemas]) for key in keys}
+        merged["required"] = _required(schemas)
     kinds = list(types)
     return {"type": kinds[0] if len(kinds) == 1 else kinds, **merged}
+
+
+def _said(texts: Sequence[str]) -> str:
+    """The sentences with which all of them begin."""
+    sentences = zip(*(text.split(". ") for text in texts), strict=False)
+    return ". ".join(same[0] for same in takewhile(lambda same: len(set(same)) == 1, sentences))
 
 
 def _types(schema: Schema) -> Iterator[str]:

@@ -65,3 +65,39 @@ def test_a_person_is_asked_there_too(version: str) -> None:
     done(sue, "models_delete", model="shop.Product", pk=tea.pk)
     assert len(asked) == 1
     assert not Product.objects.exists()
+
+
+def test_what_may_be_written_is_described_to_those_who_may() -> None:
+    class Described(Orders):
+        tools = ("describe", "create", "update")
+
+    class DescribedTags(Tags):
+        tools = ("describe", "create")
+
+    sue = client(Described, DescribedTags, Products)
+    said = done(sue, "models_describe", model="shop.Order")["writes"]
+    assert set(said) == {"models_create", "models_update"}
+    assert said["models_create"]["values"]["required"] == ["reference"]
+    assert (
+        "product" in said["models_create"]["inlines"]["properties"]["lines"]["properties"]["add"]["items"]["properties"]
+    )
+    assert set(done(sue, "models_describe", model="shop.Tag")["writes"]) == {"models_create"}
+
+
+async def test_what_all_models_take_is_said_to_its_last_part() -> None:
+    class Counted(Products):
+        tools = ("list", "aggregate")
+
+    class CountedTags(Tags):
+        tools = ("list", "aggregate")
+
+    with override_settings(MCP={"ORM_STYLE": "generic"}):
+        registry = Registry("tests")
+        server = make_server(registry=registry, toolsets=[Counted(), CountedTags()], providers=[GenericTools(registry)])
+    listed = {tool["name"]: tool for tool in (await Peer(server).request("tools/list"))["tools"]}
+    order = listed["models_list"]["inputSchema"]["properties"]["order_by"]
+    assert order["items"]["type"] == "string"
+    assert order["description"] == "Fields to order by, descending with a leading -"
+    metric = listed["models_aggregate"]["inputSchema"]["properties"]["metrics"]["items"]
+    assert metric["properties"]["function"]["enum"] == ["count", "sum", "avg", "min", "max"]
+    assert metric["required"] == ["function"]
