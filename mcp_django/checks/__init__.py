@@ -9,6 +9,7 @@ E006  something is declared for a server that the setting does not have
 E007  a dotted path of MCP that cannot be imported
 E008  the channel layer that MCP names is not described
 E009  a toolset of a model reads from a database, or by a relation, that there is not
+E020  a view that mcp_django.rest was given and cannot call
 W001  without AUTH and without DEBUG every request is refused
 W002  AUTH = "none" without DEBUG
 W003  no channel layer, or one that reaches one process only (with --deploy)
