@@ -69,6 +69,11 @@ class ModelInline(ModelToolset):
             return rows
         return rows.filter(pk__in=other.get_queryset(ctx).using(rows.db).order_by().values("pk"))
 
+    @property
+    def chooses_rows(self) -> bool:
+        """See ModelToolset."""
+        return type(self).get_queryset is not ModelInline.get_queryset
+
     def has_view_permission(self, ctx: Context, obj: Any = None) -> bool:
         """May the caller see these rows, or this one?"""
         other = self.beside(self.model)

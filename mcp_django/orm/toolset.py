@@ -285,7 +285,8 @@ class ModelToolset(Toolset):
 
     def save_model(self, ctx: Context, obj: Any, form: Any, change: bool) -> None:
         """Save a row that its form has validated, inside the transaction. `change` is False for a new one."""
-        obj.save(using=self.db_for_write(ctx))
+        # With a primary key Django would try an UPDATE first, and take the place of a row that no check has seen.
+        obj.save(using=self.db_for_write(ctx), force_insert=not change and obj.pk is not None)
 
     def delete_model(self, ctx: Context, obj: Any) -> None:
         """Delete a row, inside the transaction."""
@@ -326,6 +327,11 @@ class ModelToolset(Toolset):
     def fixed_fields(self) -> tuple[str, ...]:
         """Fields of the form that are the server's to fill."""
         return ()
+
+    @property
+    def chooses_rows(self) -> bool:
+        """Does the project say here which rows a caller is given?"""
+        return self.overrides("get_queryset")
 
     def overrides(self, hook: str) -> bool:
         """Does the project's class define this hook itself?"""
