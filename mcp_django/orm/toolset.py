@@ -3,7 +3,7 @@
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 from urllib.parse import quote
 
 from django.db import models, router
@@ -13,7 +13,7 @@ from .. import conf
 from ..schema import DeclarationError
 from ..server.context import Context
 from ..server.handlers import source_of
-from ..server.primitives import Completer, Primitive, Tool
+from ..server.primitives import Completer, Permission, Primitive, Tool
 from ..server.registry import Registry
 from ..server.toolset import Toolset
 from ..signals import model_registered
@@ -33,6 +33,14 @@ if TYPE_CHECKING:
 Names = Sequence[str]
 GENERIC_PREFIX = "models_"
 """What the names of tools begin with that serve all models."""
+
+
+class Gate(NamedTuple):
+    """What a class asks of everybody."""
+
+    permission: Permission | None
+    scopes: tuple[str, ...]
+    key: str
 
 
 class ModelToolset(Toolset):
@@ -106,6 +114,7 @@ class ModelToolset(Toolset):
         """The `inlines`, ready for use."""
         self.action_tools: dict[str, tuple[Callable[..., Any], ActionOptions]] = {}
         """The actions by name."""
+        self._gate = Gate(self._permission(), tuple(self.scopes), self.prefix)
         self._exposure: Exposure | None = None
         self._neighbours: dict[type[models.Model], ModelToolset] = {}
         self._verbs: dict[str, Tool] = {}
@@ -186,6 +195,19 @@ class ModelToolset(Toolset):
 
     def _action(self, name: str, fn: Callable[..., Any], options: ActionOptions) -> Callable[[], Primitive | Completer]:
         return lambda: self._build(lambda _: build_action(self, name, fn, options), None)
+
+    # Who may look at all
+
+    def admits(self, ctx: Context) -> bool:
+        """Does the caller have what the class asks for, `permission` and `scopes`? Its tools ask by themselves;
+        this is for where rows are reached from elsewhere: by paths, references and inlines.
+        """
+        authorizer = ctx.server.authorizer
+        return not authorizer.guards(self._gate) or authorizer.allows(ctx.principal, self._gate)
+
+    def lets_view(self, ctx: Context, obj: Any = None) -> bool:
+        """May rows, or this one, be shown to the caller where they are reached from elsewhere?"""
+        return self.admits(ctx) and bool(self.has_view_permission(ctx, obj))
 
     # What is exposed
 

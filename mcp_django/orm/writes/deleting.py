@@ -88,7 +88,7 @@ def permitted(toolset: "ModelToolset", ctx: Context, row: Model, *, using: str) 
             seen = _sees(other, ctx, rows, using)
             if not seen or not all(other.has_delete_permission(ctx, each) for each in rows):
                 names = {"rows that you may not delete": len(rows)}
-                if seen and other.has_view_permission(ctx):
+                if seen and other.lets_view(ctx):
                     names = {f"{model._meta.verbose_name_plural} that you may not delete": len(rows)}
                 raise ToolError(f"{label} cannot be deleted, because more would be deleted with it: {_listed(names)}")
     return found
@@ -112,7 +112,7 @@ def _names(toolset: "ModelToolset", ctx: Context, counted: Mapping[type[Model], 
     """The models by name, as far as the caller may look at them."""
     names = Counter[str]()
     for model, number in counted.items():
-        seen = any(other.has_view_permission(ctx) for other in _toolsets(toolset, model))
+        seen = any(other.lets_view(ctx) for other in _toolsets(toolset, model))
         names[str(model._meta.verbose_name_plural) if seen else OTHERS] += number
     return names
 

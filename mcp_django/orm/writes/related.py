@@ -57,6 +57,7 @@ class _Writing:
 
     def run(self, wanted: Mapping[str, Any]) -> None:
         inline = self.inline
+        self._may(inline.admits(self.ctx), "change")
         for number, pk in enumerate(wanted.get("delete", ())):
             row = self._row(pk, f"delete[{number}]")
             if row is not None and self._may(inline.has_delete_permission(self.ctx, row), "delete"):
