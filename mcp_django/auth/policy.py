@@ -8,30 +8,19 @@ shown, and the client is told all the scopes that the operation takes.
 import inspect
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
-from asgiref.sync import sync_to_async
+from asgiref.sync import async_to_sync, sync_to_async
 
 from ..server import ports
 from ..server.execution import is_async
-from ..server.ports import ALLOW, HIDDEN, Decision, Executor, Overloaded, step_up
+from ..server.ports import ALLOW, HIDDEN, Decision, Executor, Guarded, Overloaded, step_up
 from .principal import Principal
 
 logger = logging.getLogger("mcp_django.auth")
 
 Permission = str | Callable[[Any], Any] | Sequence[str | Callable[[Any], Any]]
 Run = Callable[..., Awaitable[Any]]
-
-
-class Guarded(Protocol):
-    """What the decision looks at: the declaration of a tool, resource, template or prompt."""
-
-    @property
-    def permission(self) -> Permission | None: ...
-    @property
-    def scopes(self) -> Sequence[str]: ...
-    @property
-    def key(self) -> str: ...
 
 
 def is_guarded(primitive: Guarded) -> bool:
@@ -95,6 +84,16 @@ class Policy:
         finally:
             lease.close()
 
+    def allows(self, principal: ports.Principal, guarded: Guarded) -> bool:
+        """See decide. For threads: whoever has to be asked is asked here."""
+        who = cast(Principal, principal)
+        if who.is_local:
+            return True
+        names, functions = _parts(guarded.permission)
+        if not who.has_scopes(guarded.scopes) or not all(_ask(who, names)):
+            return False
+        return all(_consult_here(function, who, guarded) for function in functions)
+
     async def hidden(self, principal: ports.Principal, primitives: Iterable[Guarded]) -> frozenset[str]:
         """The keys of those of `primitives` that `principal` must not see.
 
@@ -157,6 +156,21 @@ def _ask(principal: Principal, names: Iterable[str]) -> list[bool]:
 def _by_scopes(principal: Principal, primitive: Guarded) -> Decision:
     scopes = primitive.scopes
     return ALLOW if not scopes or principal.has_scopes(scopes) else step_up(scopes)
+
+
+def _consult_here(permission: Callable[[Any], Any], principal: Principal, primitive: Guarded) -> bool:
+    """As _consult, on this thread."""
+
+    async def awaited() -> bool:
+        return bool(await permission(principal))
+
+    try:
+        return async_to_sync(awaited)() if is_async(permission) else bool(permission(principal))
+    except Overloaded:
+        raise
+    except Exception:
+        logger.exception("The permission function of %r failed, so it is hidden from %r", primitive.key, principal)
+        return False
 
 
 async def _consult(permission: Callable[[Any], Any], principal: Principal, primitive: Guarded, run: Run) -> bool:

@@ -69,25 +69,38 @@ class ModelInline(ModelToolset):
             return rows
         return rows.filter(pk__in=other.get_queryset(ctx).using(rows.db).order_by().values("pk"))
 
+    @property
+    def chooses_rows(self) -> bool:
+        """See ModelToolset."""
+        return type(self).get_queryset is not ModelInline.get_queryset
+
     def has_view_permission(self, ctx: Context, obj: Any = None) -> bool:
         """May the caller see these rows, or this one?"""
         other = self.beside(self.model)
-        return super().has_view_permission(ctx, obj) if other is None else other.has_view_permission(ctx, obj)
+        if other is None:
+            return super().has_view_permission(ctx, obj)
+        return other.admits(ctx) and other.has_view_permission(ctx, obj)
 
     def has_add_permission(self, ctx: Context) -> bool:
         """May the caller add such rows?"""
         other = self.beside(self.model)
-        return super().has_add_permission(ctx) if other is None else other.has_add_permission(ctx)
+        if other is None:
+            return super().has_add_permission(ctx)
+        return other.admits(ctx) and other.has_add_permission(ctx)
 
     def has_change_permission(self, ctx: Context, obj: Any = None) -> bool:
         """May the caller change these rows, or this one?"""
         other = self.beside(self.model)
-        return super().has_change_permission(ctx, obj) if other is None else other.has_change_permission(ctx, obj)
+        if other is None:
+            return super().has_change_permission(ctx, obj)
+        return other.admits(ctx) and other.has_change_permission(ctx, obj)
 
     def has_delete_permission(self, ctx: Context, obj: Any = None) -> bool:
         """May the caller delete these rows, or this one?"""
         other = self.beside(self.model)
-        return super().has_delete_permission(ctx, obj) if other is None else other.has_delete_permission(ctx, obj)
+        if other is None:
+            return super().has_delete_permission(ctx, obj)
+        return other.admits(ctx) and other.has_delete_permission(ctx, obj)
 
     def get_form_class(self, ctx: Context) -> "FormClass":
         """The form that validates its rows. The foreign key to the parent is among its fields, and not the client's."""

@@ -35,7 +35,7 @@ class Scope:
         """May the caller view rows of a neighbour at all?"""
         known = self._viewable.get(target)
         if known is None:
-            known = self._viewable[target] = target is self.toolset or bool(target.has_view_permission(self.ctx))
+            known = self._viewable[target] = target is self.toolset or target.lets_view(self.ctx)
         return known
 
     def rows_of(self, target: "ModelToolset") -> "QuerySet[Any, Any] | None":

@@ -3,7 +3,7 @@
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 from urllib.parse import quote
 
 from django.db import models, router
@@ -13,7 +13,7 @@ from .. import conf
 from ..schema import DeclarationError
 from ..server.context import Context
 from ..server.handlers import source_of
-from ..server.primitives import Completer, Primitive, Tool
+from ..server.primitives import Completer, Permission, Primitive, Tool
 from ..server.registry import Registry
 from ..server.toolset import Toolset
 from ..signals import model_registered
@@ -33,6 +33,14 @@ if TYPE_CHECKING:
 Names = Sequence[str]
 GENERIC_PREFIX = "models_"
 """What the names of tools begin with that serve all models."""
+
+
+class Gate(NamedTuple):
+    """What a class asks of everybody."""
+
+    permission: Permission | None
+    scopes: tuple[str, ...]
+    key: str
 
 
 class ModelToolset(Toolset):
@@ -106,6 +114,7 @@ class ModelToolset(Toolset):
         """The `inlines`, ready for use."""
         self.action_tools: dict[str, tuple[Callable[..., Any], ActionOptions]] = {}
         """The actions by name."""
+        self._gate = Gate(self._permission(), tuple(self.scopes), self.prefix)
         self._exposure: Exposure | None = None
         self._neighbours: dict[type[models.Model], ModelToolset] = {}
         self._verbs: dict[str, Tool] = {}
@@ -186,6 +195,19 @@ class ModelToolset(Toolset):
 
     def _action(self, name: str, fn: Callable[..., Any], options: ActionOptions) -> Callable[[], Primitive | Completer]:
         return lambda: self._build(lambda _: build_action(self, name, fn, options), None)
+
+    # Who may look at all
+
+    def admits(self, ctx: Context) -> bool:
+        """Does the caller have what the class asks for, `permission` and `scopes`? Its tools ask by themselves;
+        this is for where rows are reached from elsewhere: by paths, references and inlines.
+        """
+        authorizer = ctx.server.authorizer
+        return not authorizer.guards(self._gate) or authorizer.allows(ctx.principal, self._gate)
+
+    def lets_view(self, ctx: Context, obj: Any = None) -> bool:
+        """May rows, or this one, be shown to the caller where they are reached from elsewhere?"""
+        return self.admits(ctx) and bool(self.has_view_permission(ctx, obj))
 
     # What is exposed
 
@@ -285,7 +307,8 @@ class ModelToolset(Toolset):
 
     def save_model(self, ctx: Context, obj: Any, form: Any, change: bool) -> None:
         """Save a row that its form has validated, inside the transaction. `change` is False for a new one."""
-        obj.save(using=self.db_for_write(ctx))
+        # With a primary key Django would try an UPDATE first, and take the place of a row that no check has seen.
+        obj.save(using=self.db_for_write(ctx), force_insert=not change and obj.pk is not None)
 
     def delete_model(self, ctx: Context, obj: Any) -> None:
         """Delete a row, inside the transaction."""
@@ -326,6 +349,11 @@ class ModelToolset(Toolset):
     def fixed_fields(self) -> tuple[str, ...]:
         """Fields of the form that are the server's to fill."""
         return ()
+
+    @property
+    def chooses_rows(self) -> bool:
+        """Does the project say here which rows a caller is given?"""
+        return self.overrides("get_queryset")
 
     def overrides(self, hook: str) -> bool:
         """Does the project's class define this hook itself?"""

@@ -79,11 +79,13 @@ class FileTree(Provider):
 
     async def resources(self, ctx: Context) -> Iterable[Resource]:
         entries = await ctx.server.executor.run(self._scan)
-        known, self._known = self._known, {}
+        known, found = self._known, {}
         for entry in entries:
             same = known.get(entry.path)
-            self._known[entry.path] = same if same and same[0] == entry else (entry, self._resource(entry))
-        return [resource for _, resource in self._known.values()]
+            found[entry.path] = same if same and same[0] == entry else (entry, self._resource(entry))
+        # At once: under WSGI there are other loops, on other threads.
+        self._known = found
+        return [resource for _, resource in found.values()]
 
     async def templates(self, ctx: Context) -> Iterable[ResourceTemplate]:
         return [self._template]

@@ -18,6 +18,7 @@ from django.db import connections
 from django.http import Http404, HttpRequest
 from django.urls import URLResolver, get_resolver, get_urlconf
 from rest_framework.exceptions import APIException
+from rest_framework.views import set_rollback
 
 from .. import conf
 from ..protocol.headers import HeaderParam
@@ -139,7 +140,7 @@ class Exposed:
             made = await response
             return await executor.run(functools.partial(result_of, made, request, wrapped=compiled.wrapped))
         except Exception as problem:
-            return _refused(problem, request)
+            return await executor.run(_refused, problem, request)
 
 
 def _refused(problem: Exception, request: HttpRequest | None) -> ToolResult:
@@ -149,6 +150,8 @@ def _refused(problem: Exception, request: HttpRequest | None) -> ToolResult:
         close(None, request)
     if refused is None:
         raise problem
+    # What leaves a view is rolled back (ATOMIC_REQUESTS), also what a client is told of in words.
+    set_rollback()
     return refused
 
 

@@ -119,6 +119,18 @@ async def call_within(call: Call, tool: Tool, arguments: dict[str, Any], convers
             return tool_error(str(told))
 
 
+async def read_within(
+    call: Call, primitive: Resource | ResourceTemplate, values: dict[str, Any], conversation: Conversation
+) -> Any:
+    """The value of a resource that is read inside a call of something else, whose conversation it shares, with its
+    guards, interceptors and timeout.
+
+    Raises what the resource raises, and TimedOut.
+    """
+    context = Context(call, primitive, conversation)
+    return await _timed(call, primitive, _run(call, primitive, primitive.handler, values, context))
+
+
 async def pass_on(context: Context, tool: Tool, arguments: dict[str, Any]) -> Any:
     """The value of `tool`, which the tool that runs stands for: as if the client had called it, with its permission,
     checks, guards, timeout and transactions. The conversation, and what the client called, stay the same.

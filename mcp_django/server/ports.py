@@ -89,14 +89,28 @@ def step_up(scopes: Sequence[str]) -> Decision:
     return Decision(True, tuple(sorted(scopes)))
 
 
+class Guarded(Protocol):
+    """What a decision looks at: a primitive, or what a class asks for all that it declares."""
+
+    @property
+    def permission(self) -> Any: ...
+    @property
+    def scopes(self) -> "Sequence[str]": ...
+    @property
+    def key(self) -> str: ...
+
+
 class Authorizer(Protocol):
     """The one permission decision, for list, call, read, get and complete alike."""
 
-    def guards(self, primitive: "Primitive") -> bool:
+    def guards(self, primitive: "Guarded") -> bool:
         """Can the decision differ between principals? False keeps permission checks off the hot path."""
 
     async def decide(self, principal: Principal, primitive: "Primitive") -> Decision:
         """May `principal` use `primitive`?"""
+
+    def allows(self, principal: Principal, guarded: "Guarded") -> bool:
+        """May `principal` use it as things are, without a step-up? For threads."""
 
     async def hidden(self, principal: Principal, primitives: "Sequence[Primitive]") -> frozenset[str]:
         """The keys of those of `primitives` that `principal` must not see."""

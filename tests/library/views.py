@@ -330,6 +330,8 @@ class Transfer(APIView):
             return Response({"fail": "asked for"}, status=400)
         if request.data.get("fail") == "404":
             raise Http404
+        if request.data.get("fail") == "suspicious":
+            raise SuspiciousOperation("asked for")
         return Response({"done": True}, status=201)
 
 

@@ -1,7 +1,9 @@
 """Files and directories as resources: what is served, and what an attacker gets, which is what is not there."""
 
+import asyncio
 import base64
 import os
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -374,3 +376,30 @@ def matches() -> Iterator[tuple[str, str, bool]]:
 @pytest.mark.parametrize(("pattern", "path", "fits"), list(matches()))
 def test_patterns_mean_what_globs_mean(pattern: str, path: str, fits: bool) -> None:
     assert Selection(pattern).fits(path) is fits
+
+
+def test_a_list_that_is_made_on_another_thread_meanwhile_takes_nothing_from_this_one(
+    docs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Under WSGI each request has a loop of its own."""
+    provider = DirectoryProvider(docs, "**/*.md", uri_prefix="docs://")
+    make, made = provider._resource, 0
+    other_began, this_ended = threading.Event(), threading.Event()
+    other = threading.Thread(target=lambda: asyncio.run(listed(peer(provider))))
+
+    def made_slowly(entry: Any) -> Any:
+        nonlocal made
+        if threading.current_thread() is other:
+            other_began.set()
+            assert this_ended.wait(10)
+        elif (made := made + 1) == 2:
+            (docs / "readme.md").write_text("# Hello again\n")
+            other.start()
+            assert other_began.wait(10)
+        return make(entry)
+
+    monkeypatch.setattr(provider, "_resource", made_slowly)
+    names = asyncio.run(listed(peer(provider)))
+    this_ended.set()
+    other.join(10)
+    assert names == ["guide/intro.md", "readme.md"]

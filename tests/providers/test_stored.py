@@ -400,3 +400,18 @@ def test_a_database_that_fails_is_no_empty_list(peer: Peer, monkeypatch: pytest.
     monkeypatch.setattr(StoredState.objects._queryset_class, "mark", fail)
     with pytest.raises(InternalError, match="reference"):
         names(peer)
+
+
+def test_what_is_embedded_goes_through_the_guards_and_interceptors_of_the_resource(server: Server) -> None:
+    async def marked(ctx: Any, proceed: Any) -> Any:
+        return f"{await proceed()}!"
+
+    @server.resource("docs://{name}", guards=[lambda ctx: ctx.arguments["doc"] == "a"], interceptors=[marked])
+    def document(name: str) -> str:
+        return f"of {name}"
+
+    message(prompt(arguments=["doc"]), kind="resource", uri="docs://$doc")
+    (embedded,) = ask(Peer(server), "prompts/get", name="greet", arguments={"doc": "a"})["messages"]
+    assert embedded["content"]["resource"]["text"] == "of a!"
+    with pytest.raises(InternalError, match="may not be used here"):
+        get(Peer(server), doc="b")

@@ -311,9 +311,11 @@ def test_a_key_that_http_would_take_for_an_action_is_not_found() -> None:
     [
         ("transfer", "raise", 0),
         ("transfer", "404", 0),
+        ("transfer", "suspicious", 0),
         ("transfer", "return", 1),
         ("non_atomic_transfer", "raise", 1),
         ("non_atomic_transfer", "return", 1),
+        ("non_atomic_transfer", "suspicious", 1),
     ],
 )
 def test_transactions_are_those_of_atomic_requests(

@@ -108,7 +108,7 @@ class _Told:
             self._inlines = {
                 str(inline.model._meta.verbose_name): inline.name
                 for inline in toolset.inline_toolsets
-                if inline.has_view_permission(ctx)
+                if inline.lets_view(ctx)
             }
         self._actions = {options.title or name.replace("_", " ") for name, (_, options) in toolset.action_tools.items()}
 
@@ -151,7 +151,7 @@ class _Told:
         me = getattr(self._ctx.user, "pk", None)
         target = self._toolset.beside(get_user_model())
         labels: dict[Any, Any] = {}
-        if target is not None and target.has_view_permission(self._ctx) and target.label_path is not None:
+        if target is not None and target.lets_view(self._ctx) and target.label_path is not None:
             rows = target.get_queryset(self._ctx).filter(pk__in={entry.user_id for _, entry in page})
             labels = {row.pk: row for row in rows if target.has_view_permission(self._ctx, row)}
         for item, entry in page:

@@ -105,7 +105,7 @@ class Filled:
         target = self.fillable.fields[name].target
         if target is not None:
             seen = None
-            if not target.has_view_permission(self.ctx):
+            if not target.lets_view(self.ctx):
                 seen = target.model._base_manager.none()
             elif target.is_scoped:
                 seen = target.get_queryset(self.ctx).using(self.using).order_by()

@@ -1,12 +1,13 @@
 """`delete`: one row, with what Django's rules take along; refused where they forbid it."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from django.db.models import Model
 
 from ...protocol.errors import ToolError
+from ...server.context import Context
 from . import journal
 from .cascades import Consequences, consequences
 from .rows import find, label_of
@@ -64,39 +65,56 @@ class Delete(Write):
         return row
 
     def _consequences(self, row: Model) -> Consequences:
-        """What it takes along. Raises ToolError when that is forbidden."""
-        found = consequences(row, using=self.using, wanted=_Exposed(self.toolset))
-        label = label_of(self.toolset, self.ctx, row)
-        if found.keeping:
-            raise ToolError(
-                f"{label} cannot be deleted, because rows that refer to it forbid that: "
-                f"{_listed(self._names(found.keeping))}. Delete or move them first"
-            )
-        for model, rows in found.loaded.items():
-            for other in self._toolsets(model):
-                # The admin asks for these too.
-                if not all(other.has_delete_permission(self.ctx, each) for each in rows):
-                    names = {"rows that you may not delete": len(rows)}
-                    if other.has_view_permission(self.ctx):
-                        names = {f"{model._meta.verbose_name_plural} that you may not delete": len(rows)}
-                    raise ToolError(
-                        f"{label} cannot be deleted, because more would be deleted with it: {_listed(names)}"
-                    )
-        return found
-
-    def _toolsets(self, model: type[Model]) -> "list[ModelToolset]":
-        """Those that say who may delete rows of a model: its own, and inlines."""
-        own = self.toolset.beside(model)
-        inlines = [inline for inline in self.toolset.inline_toolsets if inline.model is model]
-        return [*([] if own is None else [own]), *inlines]
+        return permitted(self.toolset, self.ctx, row, using=self.using)
 
     def _names(self, counted: Mapping[type[Model], int]) -> Counter[str]:
-        """The models by name, as far as the caller may look at them."""
-        names = Counter[str]()
-        for model, number in counted.items():
-            seen = any(other.has_view_permission(self.ctx) for other in self._toolsets(model))
-            names[str(model._meta.verbose_name_plural) if seen else OTHERS] += number
-        return names
+        return _names(self.toolset, self.ctx, counted)
+
+
+def permitted(toolset: "ModelToolset", ctx: Context, row: Model, *, using: str) -> Consequences:
+    """What deleting a row takes along. Raises ToolError when that is forbidden: by rows that refer to it, or because
+    the caller may not delete, or not see, what goes with it.
+    """
+    found = consequences(row, using=using, wanted=_Exposed(toolset))
+    label = label_of(toolset, ctx, row)
+    if found.keeping:
+        raise ToolError(
+            f"{label} cannot be deleted, because rows that refer to it forbid that: "
+            f"{_listed(_names(toolset, ctx, found.keeping))}. Delete or move them first"
+        )
+    for model, rows in found.loaded.items():
+        for other in _toolsets(toolset, model):
+            # The admin asks for these too.
+            seen = _sees(other, ctx, rows, using)
+            if not seen or not all(other.has_delete_permission(ctx, each) for each in rows):
+                names = {"rows that you may not delete": len(rows)}
+                if seen and other.lets_view(ctx):
+                    names = {f"{model._meta.verbose_name_plural} that you may not delete": len(rows)}
+                raise ToolError(f"{label} cannot be deleted, because more would be deleted with it: {_listed(names)}")
+    return found
+
+
+def _sees(toolset: "ModelToolset", ctx: Context, rows: Collection[Model], using: str) -> bool:
+    """Are these all among the rows that a toolset gives the caller?"""
+    if not toolset.chooses_rows:
+        return True
+    return len(toolset.get_queryset(ctx).using(using).in_bulk([row.pk for row in rows])) == len(rows)
+
+
+def _toolsets(toolset: "ModelToolset", model: type[Model]) -> "list[ModelToolset]":
+    """Those that say who may delete rows of a model: its own, and inlines."""
+    own = toolset.beside(model)
+    inlines = [inline for inline in toolset.inline_toolsets if inline.model is model]
+    return [*([] if own is None else [own]), *inlines]
+
+
+def _names(toolset: "ModelToolset", ctx: Context, counted: Mapping[type[Model], int]) -> Counter[str]:
+    """The models by name, as far as the caller may look at them."""
+    names = Counter[str]()
+    for model, number in counted.items():
+        seen = any(other.lets_view(ctx) for other in _toolsets(toolset, model))
+        names[str(model._meta.verbose_name_plural) if seen else OTHERS] += number
+    return names
 
 
 class _Exposed:

@@ -13,6 +13,7 @@ from ...protocol.errors import ToolError
 from ...server.context import Context
 from . import journal
 from .binding import Errors, Filled
+from .deleting import permitted
 
 if TYPE_CHECKING:
     from ..inlines import ModelInline
@@ -56,9 +57,11 @@ class _Writing:
 
     def run(self, wanted: Mapping[str, Any]) -> None:
         inline = self.inline
+        self._may(inline.admits(self.ctx), "change")
         for number, pk in enumerate(wanted.get("delete", ())):
             row = self._row(pk, f"delete[{number}]")
             if row is not None and self._may(inline.has_delete_permission(self.ctx, row), "delete"):
+                permitted(inline, self.ctx, row, using=self.using)
                 self.told += journal.deleted(row)
                 inline.delete_model(self.ctx, row)
         for number, entry in enumerate(wanted.get("change", ())):

@@ -42,7 +42,7 @@ def completed(
     """A row with its version, made of `values`, and with its inlines if it is to be `whole`."""
     if whole:
         for inline in toolset.inline_toolsets:
-            if inline.has_view_permission(ctx):
+            if inline.lets_view(ctx):
                 item[inline.name] = inline.shown_below(ctx, pk, using)
     if is_versioned(toolset):
         item[VERSION] = version(toolset, pk, values)

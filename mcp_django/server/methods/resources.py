@@ -10,7 +10,7 @@ from ...schema import ArgumentError
 from ..ask import InputRequired
 from ..call import Call
 from ..context import Context
-from ..invoke import permit, run_handler, run_primitive
+from ..invoke import permit, read_within, run_primitive
 from ..listing import RESOURCES, TEMPLATES, Encoded
 from ..primitives import Resource, ResourceTemplate
 from ..results import read_result
@@ -71,7 +71,7 @@ async def find_resource(call: Call, uri: str) -> tuple[Resource | ResourceTempla
 
 async def contents_of(uri: str, context: Context) -> list[ResourceContents]:
     """The contents of the resource at `uri`, for another handler's result: what the caller would read there, under the
-    same decision, as part of the call that `context` belongs to.
+    same decision and with the same hooks, as part of the call that `context` belongs to.
 
     Raises ResourceNotFound, in the same words for what does not exist and what the caller may not see.
     """
@@ -79,7 +79,7 @@ async def contents_of(uri: str, context: Context) -> list[ResourceContents]:
     primitive, values = await find_resource(call, uri)
     await permit(call, primitive, ResourceNotFound(uri))
     try:
-        value = await run_handler(call, primitive.handler, values, context)
+        value = await read_within(call, primitive, values, context._talk())
     except Exception as problem:
         if isinstance(call.server.ports.translate(problem), NotFound):
             raise ResourceNotFound(uri) from None

@@ -1,0 +1,97 @@
+"""What a class asks of everybody holds wherever its rows are reached from: paths, labels, references, inlines."""
+
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+
+from mcp_django import ModelInline, ModelToolset
+from mcp_django.auth.principal import Principal
+from tests.orm.toolsets import shop
+from tests.orm.writing import call, done, user, wrong
+from tests.server.engine import Peer
+from tests.shop.models import Product, Supplier
+
+pytestmark = pytest.mark.django_db
+
+
+class Suppliers(ModelToolset):
+    model = Supplier
+    fields = ("name", "bank_account")
+
+
+async def never(principal: Any) -> bool:
+    return False
+
+
+class ByPermission(Suppliers):
+    permission = "shop.audit_supplier"
+
+
+class ByScope(Suppliers):
+    scopes = ("finance",)
+
+
+class ByFunction(Suppliers):
+    permission = never
+
+
+class Products(ModelToolset):
+    model = Product
+    fields = ("name", "supplier", "supplier__bank_account")
+    list_filter = "__all__"
+    tools = ("list", "create")
+
+
+class SupplierProducts(ModelInline):
+    model = Product
+    name = "products"
+    fields = ("name",)
+
+
+class WithProducts(Suppliers):
+    inlines = (SupplierProducts,)
+    tools = ("get", "update")
+
+
+class GuardedProducts(Products):
+    permission = "shop.audit_product"
+
+
+@pytest.fixture
+def supplier() -> Supplier:
+    made = Supplier.objects.create(name="Acme", bank_account="CH93")
+    Product.objects.create(name="Tea", supplier=made)
+    return made
+
+
+def client(who: User, *toolsets: type[ModelToolset], scopes: frozenset[str] = frozenset()) -> Peer:
+    return Peer(shop(*toolsets), principal=Principal(issuer="tests", subject="x", user=who, scopes=scopes))
+
+
+RIGHTS = ("shop.view_product", "shop.view_supplier", "shop.add_product", "shop.change_supplier")
+
+
+@pytest.mark.parametrize("suppliers", [ByPermission, ByScope, ByFunction])
+def test_rows_of_a_guarded_toolset_are_out_of_sight_behind_a_relation(
+    suppliers: type[ModelToolset], supplier: Supplier
+) -> None:
+    peer = client(user("tim", *RIGHTS), Products, suppliers)
+    (row,) = done(peer, "product_list")["items"]
+    assert row == {"pk": row["pk"], "name": "Tea", "supplier": {"pk": supplier.pk}}
+    told = call(peer, "product_list", filters={"supplier__bank_account__startswith": "CH"})
+    assert "unknown filter" in told["content"][0]["text"]
+    assert "supplier" in wrong(peer, "product_create", values={"name": "Coffee", "supplier": supplier.pk})
+
+
+def test_they_are_in_sight_of_whoever_has_what_the_class_asks_for(supplier: Supplier) -> None:
+    peer = client(user("tim", *RIGHTS), Products, ByScope, scopes=frozenset({"finance"}))
+    (row,) = done(peer, "product_list", filters={"supplier__bank_account": "CH93"})["items"]
+    assert (row["supplier"]["label"], row["supplier__bank_account"]) == ("Acme", "CH93")
+
+
+def test_an_inline_asks_for_what_the_toolset_of_its_model_asks_for(supplier: Supplier) -> None:
+    peer = client(user("tim", *RIGHTS), WithProducts, GuardedProducts)
+    assert "products" not in done(peer, "supplier_get", pk=supplier.pk)
+    given = {"pk": supplier.pk, "inlines": {"products": {"add": [{"name": "Coffee"}]}}}
+    assert "may not add" in call(peer, "supplier_update", **given)["content"][0]["text"]
