@@ -60,6 +60,10 @@ class Filters:
                 f"filters: {item.name} cannot be compared with {lookup[:60]!r}; it can with {known}, and "
                 f'{{"not": {{…}}}} negates'
             )
+        if isinstance(value, dict):
+            raise ToolError(
+                f"filters: {name}: give a value; what it is compared by goes into the name, as name__lookup"
+            )
         wanted = converted(item, lookup, value, f"filters: {name}")
         return self.compare(item, lookup, wanted)
 

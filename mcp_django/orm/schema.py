@@ -131,12 +131,19 @@ def described_by(item: ExposedField) -> Schema:
     return {"description": text} if text else {}
 
 
+def key_text(item: ExposedField) -> str:
+    """What stands for a related row, in words: its label does not."""
+    if item.target is None:
+        return "A primary key"
+    return f"The primary key of a row of {item.target.model._meta.verbose_name_plural}"
+
+
 def filters_schema(toolset: "ModelToolset") -> Schema:
     """The `filters` argument. Unknown names pass the schema and are refused with the words for hidden ones."""
     properties: Schema = {}
     for name, item in toolset.exposure.filters.items():
         lookups = [] if item.codec is None else [lookup for lookup in item.codec.lookups if lookup != "exact"]
-        text = described_by(item).get("description") or ("A primary key" if item.is_relation else None)
+        text = described_by(item).get("description") or (key_text(item) if item.is_relation else None)
         said = f"Also as {name}__<lookup>: {', '.join(lookups)}"
         properties[name] = {"description": f"{text}. {said}" if text else said}
     branches: Mapping[str, Any] = {"type": "array", "items": {"type": "object"}}

@@ -45,7 +45,7 @@ def arguments_schema(toolset: "ModelToolset") -> Schema:
             "name": {
                 "type": "string",
                 "pattern": "^[A-Za-z][A-Za-z0-9_]{0,59}$",
-                "description": "What the result is called; count, or function_field, if left out",
+                "description": "What the result is called; if left out count, function_field, function_distinct_field",
             },
         },
         ("function",),

@@ -17,6 +17,7 @@ from ...protocol import jsonrpc
 from ...schema import to_json
 from ..exposure import ExposedField
 from ..fields import Codec, codec_of, nullable
+from ..schema import key_text
 
 CHOICES = 200
 """Choices that a schema names."""
@@ -45,6 +46,8 @@ def value_of(item: ExposedField, field: forms.Field) -> Value | None:
     label = str(field.label or item.name)
     if text := strip_tags(str(field.help_text or "")).strip():
         schema = {**schema, "description": " ".join(filter(None, [text, str(schema.get("description", ""))]))}
+    elif item.is_relation and not item.many:
+        schema = {**schema, "description": key_text(item)}
     if model_field.null or not field.required:
         schema = _or_null(schema)
     required = field.required and not model_field.has_default() and field.initial is None
