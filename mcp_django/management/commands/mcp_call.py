@@ -38,13 +38,15 @@ class Command(BaseCommand):
             raise CommandError(f"The arguments are no JSON: {problem}") from None
         if not isinstance(arguments, dict):
             raise CommandError("The arguments must be a JSON object")
-        caller = Caller(
-            get_server(options["server"]), acting_as(options["user"], options["scopes"]), ask=self._ask, tell=self._tell
-        )
+        server = get_server(options["server"])
+        caller = Caller(server, acting_as(options["user"], options["scopes"]), ask=self._ask, tell=self._tell)
         try:
             result = async_to_sync(caller.call_tool)(options["tool"], arguments)
         except MCPError as problem:
-            raise CommandError(f"{problem.message} ({problem.code})") from None
+            unknown = problem.message.startswith("Unknown tool")
+            hidden = unknown and options["tool"] in {tool.name for tool in server.registry.tools}
+            hint = ". It is there, but hidden from this caller; mcp_inspect says what it takes" if hidden else ""
+            raise CommandError(f"{problem.message} ({problem.code}){hint}") from None
         except KeyboardInterrupt:
             caller.cancel()
             raise CommandError("Stopped", returncode=130) from None
