@@ -71,8 +71,8 @@ class Filters:
         """The field and the lookup that a name means: all of it is a field, or its last segment a lookup."""
         path, _, lookup = name.rpartition(LOOKUP_SEP)
         filters = self._scope.toolset.exposure.filters
-        # Below a value there is nothing but lookups; below a relation there may be a field that is hidden.
-        misspelt = path in filters and not filters[path].is_relation
+        # Below a column there is nothing but lookups; below a relation or a key a caller may look for what is hidden.
+        misspelt = path in filters and path != "pk" and not filters[path].is_relation
         if (lookup not in LOOKUPS and not misspelt) or name in filters:
             return self._scope.resolve(name, Purpose.FILTER), "exact"
         return self._scope.resolve(path, Purpose.FILTER), lookup
