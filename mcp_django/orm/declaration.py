@@ -55,6 +55,7 @@ def check_declaration(toolset: "ModelToolset") -> None:
         if field_of(toolset.model, name) is None:
             raise DeclarationError(f"{where}: exclude names {name!r}, which {toolset.model._meta.label} does not have")
     names = names_of(toolset)
+    _check_key(toolset, toolset.model, toolset.model._meta.pk.name)
     for name in names:
         _check_name(toolset, name)
     for kind in ("readonly_fields", "sensitive_fields"):
@@ -92,6 +93,18 @@ def _check_name(toolset: "ModelToolset", name: Any) -> None:
         _check_path(toolset, name)
     elif toolset.own_method(name) is not None or field_of(toolset.model, name) is None:
         computed_of(toolset, name)
+    elif (relation := relation_of(toolset.model, name)) is not None:
+        _check_key(toolset, relation.related_model, name)
+
+
+def _check_key(toolset: "ModelToolset", model: type[models.Model], name: str) -> None:
+    """Rows and references are known by their primary keys, of which some open doors: that of a session."""
+    key = model._meta.pk.name
+    if looks_secret(key) and name not in toolset.sensitive_fields:
+        raise DeclarationError(
+            f"{toolset.source}: {name!r} shows the primary key of {model._meta.label}, {key!r}, which looks like a "
+            "secret. If clients and their models are really to read it, name it in fields and in sensitive_fields"
+        )
 
 
 def _check_paths(toolset: "ModelToolset") -> None:
@@ -119,6 +132,10 @@ def _check_paths(toolset: "ModelToolset") -> None:
             raise DeclarationError(f"{toolset.source}: ordering names {name!r}, which fields does not show")
     if toolset.label_field is not None and toolset.label_field not in shown:
         raise DeclarationError(f"{toolset.source}: label_field is {toolset.label_field!r}, which fields does not show")
+    if toolset.label_field in toolset.sensitive_fields:
+        raise DeclarationError(
+            f"{toolset.source}: label_field is {toolset.label_field!r}, which is sensitive: shown with its own row only"
+        )
 
 
 def _check_path(toolset: "ModelToolset", path: str) -> None:

@@ -4,6 +4,7 @@ from typing import Any, ClassVar
 
 import pytest
 from django.contrib.auth.models import Permission, User
+from django.contrib.sessions.models import Session
 
 import mcp_django
 from mcp_django import ModelToolset, register
@@ -32,6 +33,12 @@ def toolset(model: Any, **attributes: Any) -> type[ModelToolset]:
         (Product, {"fields": ["category_id"]}, "'category_id' is neither"),
         (Product, {"fields": ["delete"]}, "'delete' is a method that changes data"),
         (Product, {"fields": ["secret_token"]}, "'secret_token' looks like a secret"),
+        (Session, {"fields": ["expire_date"]}, "primary key of sessions.Session, 'session_key'"),
+        (
+            Product,
+            {"fields": ["secret_token"], "sensitive_fields": ["secret_token"], "label_field": "secret_token"},
+            "shown with its own row only",
+        ),
         (Product, {"fields": ["supplier__api_key"]}, "'supplier__api_key' looks like a secret"),
         (Product, {"fields": ["supplier__nothing"]}, "shop.Supplier has no field 'nothing'"),
         (Product, {"fields": ["name__first"]}, "shop.Product has no relation 'name'"),
