@@ -15,7 +15,7 @@ from mcp_django.orm.writes import write
 from mcp_django.orm.writes.confirming import confirmed
 from mcp_django.protocol.errors import MissingClientCapability
 from tests.orm.toolsets import principal, shop
-from tests.orm.writing import Products, as_user, call, done, refused, user
+from tests.orm.writing import Orders, Products, as_user, call, done, refused, user
 from tests.server.engine import HANDSHAKE, STATELESS, Peer
 from tests.shop.models import Product
 
@@ -179,6 +179,26 @@ def test_the_question_says_what_is_written(tea: Product, version: str) -> None:
         f"Change product Tea ({tea.pk})?\nstock: 9\nis_new: true",
         "Add this product?\nname: Coffee",
     ]
+
+
+def test_no_value_and_no_label_can_pass_for_a_line_of_the_question(tea: Product) -> None:
+    Product.objects.filter(pk=tea.pk).update(name="Tea?\nNothing is changed")
+    person = Asked()
+    client = as_user(user(), Asking, answer=person)
+    done(client, "product_update", pk=tea.pk, values={"description": "x\r\nstock: 3", "stock": 0})
+    assert person.messages == [f"Change product Tea? Nothing is changed ({tea.pk})?\ndescription: x stock: 3\nstock: 0"]
+
+
+def test_the_question_says_what_is_written_below_the_row(tea: Product) -> None:
+    class AskingOrders(Orders):
+        confirm = ("create",)
+
+    person = Asked()
+    client = as_user(user(), AskingOrders, answer=person)
+    lines = {"add": [{"product": tea.pk, "quantity": 2}]}
+    done(client, "order_create", values={"reference": "A1"}, inlines={"lines": lines})
+    (message,) = person.messages
+    assert message.splitlines()[2] == f'lines: add 1: [{{"product":{tea.pk},"quantity":2}}]'
 
 
 def test_what_cannot_be_done_is_refused_without_a_question(tea: Product) -> None:

@@ -9,6 +9,7 @@ from django.db.models import Model
 
 from ...protocol.errors import NotFound, ToolError
 from ...server.context import Context
+from .confirming import in_line
 
 if TYPE_CHECKING:
     from ..toolset import ModelToolset
@@ -60,4 +61,4 @@ def label_of(toolset: "ModelToolset", ctx: Context, row: Model) -> str:
         except (AttributeError, ObjectDoesNotExist):
             value = None
     name = str(toolset.model._meta.verbose_name)
-    return f"{name} {row.pk}" if value in (None, "", row.pk) else f"{name} {value!s} ({row.pk})"
+    return f"{name} {row.pk}" if value in (None, "", row.pk) else f"{name} {in_line(str(value))} ({row.pk})"
