@@ -16,6 +16,10 @@ from tests.orm.toolsets import Categories, Products, Tags, shop
 from tests.shop.models import Category, Line, Order, Product, Supplier, Tag
 
 
+async def later(self: Any, ctx: Any, obj: Any = None) -> bool:
+    return False
+
+
 def toolset(model: Any, **attributes: Any) -> type[ModelToolset]:
     return type("Declared", (ModelToolset,), {"model": model, **attributes})
 
@@ -33,6 +37,9 @@ def toolset(model: Any, **attributes: Any) -> type[ModelToolset]:
         (Product, {"fields": ["category_id"]}, "'category_id' is neither"),
         (Product, {"fields": ["delete"]}, "'delete' is a method that changes data"),
         (Product, {"fields": ["secret_token"]}, "'secret_token' looks like a secret"),
+        (Tag, {"fields": ["name"], "has_view_permission": later}, "has_view_permission is called as a plain function"),
+        (Tag, {"fields": ["name"], "has_publish_permission": later}, "write it with def"),
+        (Tag, {"fields": ["name"], "save_model": later}, "write it with def"),
         (Session, {"fields": ["expire_date"]}, "primary key of sessions.Session, 'session_key'"),
         (
             Product,
