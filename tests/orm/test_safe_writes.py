@@ -15,9 +15,9 @@ from mcp_django.orm.writes import write
 from mcp_django.orm.writes.confirming import confirmed
 from mcp_django.protocol.errors import MissingClientCapability
 from tests.orm.toolsets import principal, shop
-from tests.orm.writing import Orders, Products, as_user, call, done, refused, user
+from tests.orm.writing import Categories, Orders, Products, as_user, call, done, refused, user
 from tests.server.engine import HANDSHAKE, STATELESS, Peer
-from tests.shop.models import Product
+from tests.shop.models import Category, Product
 
 pytestmark = pytest.mark.django_db
 ERAS = [STATELESS, HANDSHAKE]
@@ -222,6 +222,25 @@ def test_a_row_that_changes_while_the_person_thinks_is_not_deleted(
     client = as_user(user(), Asking, version=version, answer=Asked())
     assert "changed while the person was asked" in refused(client, "product_delete", pk=tea.pk)
     assert Product.objects.exists()
+
+
+@pytest.mark.parametrize("version", ERAS)
+def test_a_deletion_that_would_take_along_more_than_the_person_was_told_is_not_done(
+    version: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class AskingCategories(Categories):
+        confirm = ("delete",)
+
+    drinks = Category.objects.create(slug="drinks", name="Drinks")
+
+    def meanwhile(*asked: Any) -> None:
+        confirmed(*asked)
+        Category.objects.create(slug="teas", name="Teas", parent=drinks)
+
+    monkeypatch.setattr(write, "confirmed", meanwhile)
+    client = as_user(user(), AskingCategories, version=version, answer=Asked())
+    assert "changed while the person was asked" in refused(client, "category_delete", pk="drinks")
+    assert Category.objects.count() == 2
 
 
 def test_an_agreement_to_what_the_row_was_is_asked_for_again(tea: Product) -> None:
