@@ -16,12 +16,12 @@ import sys
 from benchmarks.inprocess import Application, Caller
 from benchmarks.processes import ROOT
 from benchmarks.serve import project
-from benchmarks.wire import Dialect, Work
+from benchmarks.wire import EVERYWHERE, Dialect
 
 CALLS = 100
 TURNS = 10
 """Of the loop, after the last call: what a call leaves to the loop is over by then."""
-CASES = [(dialect, work) for dialect in (Dialect.STATELESS, Dialect.HANDSHAKE) for work in Work]
+CASES = [(dialect, work) for dialect in (Dialect.STATELESS, Dialect.HANDSHAKE) for work in EVERYWHERE]
 
 
 def count_cycles() -> float:

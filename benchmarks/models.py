@@ -26,6 +26,7 @@ LIST_MANY = Cell(work=Work.ROWS, connections=8)
 GET = Cell(work=Work.ROW, connections=1)
 GET_MANY = Cell(work=Work.ROW, connections=8)
 CELLS = (LIST, LIST_MANY, GET, GET_MANY)
+BOTH = frozenset({Work.ROWS, Work.ROW})
 PEER_AIM = 3.0
 """How many times cheaper than django-mcp-server's cheapest way a call has to be (docs/design.md, section 6)."""
 
@@ -43,10 +44,12 @@ def subjects(peer_python: str | None) -> list[Subject]:
     )
     ours = Family.OURS
     rows = [
-        Subject(label="DRF view", family=Family.DRF, command=here, dialect=Dialect.CONSTANT, asks=rest),
-        Subject(label="ours, door, modern", family=ours, command=here, asks=calls),
-        Subject(label="ours, door, legacy", family=ours, command=here, dialect=Dialect.HANDSHAKE, asks=calls),
-        Subject(label="ours, Django view, modern", family=ours, command=here, path="/view/mcp", asks=calls),
+        Subject(label="DRF view", family=Family.DRF, command=here, dialect=Dialect.CONSTANT, asks=rest, only=BOTH),
+        Subject(label="ours, door, modern", family=ours, command=here, asks=calls, only=BOTH),
+        Subject(
+            label="ours, door, legacy", family=ours, command=here, dialect=Dialect.HANDSHAKE, asks=calls, only=BOTH
+        ),
+        Subject(label="ours, Django view, modern", family=ours, command=here, path="/view/mcp", asks=calls, only=BOTH),
     ]
     if peer_python is not None:
         rows += _peer_rows(peer_python)

@@ -8,7 +8,7 @@ from enum import Enum
 from pathlib import Path
 
 from benchmarks.processes import Command
-from benchmarks.wire import Ask, Dialect, Work
+from benchmarks.wire import EVERYWHERE, Ask, Dialect, Work
 
 MANY_TOOLS = 200
 _SERVERS = Path(__file__).resolve().parent / "servers"
@@ -70,7 +70,7 @@ class Subject:
     path: str = "/mcp"
     dialect: Dialect = Dialect.STATELESS
     transport: Transport = Transport.HTTP
-    only: frozenset[Work] = frozenset(Work)
+    only: frozenset[Work] = frozenset(EVERYWHERE)
     """The kinds of work it can do."""
     asks: tuple[Ask, ...] = ()
     """What its kinds of work are, where they differ from those of the others."""

@@ -41,6 +41,10 @@ class Work(Enum):
     ROW = "get"
 
 
+EVERYWHERE = (Work.ADD, Work.LIST, Work.PROGRESS)
+"""What is the same on all servers, and needs no `Ask`."""
+
+
 class Expected(NamedTuple):
     """What the body of a right answer holds."""
 

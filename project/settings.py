@@ -150,6 +150,7 @@ MCP: dict[str, Any] = {
         "LANES": 16,  # default: threads for sync handlers and the ORM
         "LANE_QUEUE": 256,  # default: calls that may wait for one
         "WAITING_THREADS": 256,  # default: sync handlers that may wait for an answer, which takes no lane
+        "BACKGROUND": 256,  # default: pieces of work after the answer that may be under way
         "SHUTDOWN_GRACE": 10,  # default: seconds that running calls have when the process is told to end
     },
     # The channel layer that carries news to other processes. None: they look once a second.

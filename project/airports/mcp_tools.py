@@ -179,6 +179,7 @@ class Countries(ModelToolset):
     fields = ["code", "alpha_3", "name", "official_name", "flag"]
     search_fields = ["=code", "=alpha_3", "name", "official_name"]
     list_filter = ["name", "alpha_3"]
+    ordering = ["code"]
     label_field = "name"
 
 
@@ -230,7 +231,7 @@ class Trips(ModelToolset):
     confirm = ["delete"]
     search_fields = ["name", "origin__name", "destination__name"]
     list_filter = ["origin", "destination", "depart_on", "origin__country", "destination__country"]
-    ordering = ["-created"]
+    ordering = ["-pk"]
 
     def get_queryset(self, ctx: Context) -> Any:
         """Those of who asks: whatever a client says, other people's are not there."""
