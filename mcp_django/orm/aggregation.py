@@ -14,6 +14,7 @@ from ..schema.wording import unknown
 from .exposure import ExposedField, Purpose
 from .fields import COMPARED, Codec, codec_of
 from .scope import Scope, listed
+from .serialize import referred
 
 FUNCTIONS: Mapping[str, type[models.Aggregate]] = {"count": Count, "sum": Sum, "avg": Avg, "min": Min, "max": Max}
 _PARTS: Mapping[str, Callable[[Any], Any]] = {
@@ -48,7 +49,7 @@ class Group:
             return pk
         if not self.visible:
             return {"pk": pk}
-        return {"pk": pk, "label": str(pk) if label is None else label, "uri": target.uri(pk)}
+        return referred(target, pk, label)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

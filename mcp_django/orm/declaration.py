@@ -7,6 +7,7 @@ from django.db import models
 from django.db.models.constants import LOOKUP_SEP
 
 from ..schema import DeclarationError
+from ..server.execution import is_async
 from .computed import computed_of
 from .exposure import field_of, relation_of, search_lookup
 from .verbs import VERBS
@@ -19,6 +20,8 @@ _SECRET = re.compile(
     r"cvv|cvc|api_?keys?|private_?keys?|secret_?keys?|access_?keys?|signing_?keys?|encryption_?keys?|session_?keys?|"
     r"(recovery|backup|reset|verification)_codes?)(_|$)"
 )
+_READING = ("get_queryset", "get_ordering", "get_search_results")
+_HOOKS = frozenset((*_READING, "get_form_class", "save_model", "delete_model", "db_for_write", "log_write"))
 _LISTS = ("fields", "readonly_fields", "sensitive_fields", "search_fields", "list_filter", "ordering", "tools")
 
 
@@ -55,6 +58,8 @@ def check_declaration(toolset: "ModelToolset") -> None:
         if field_of(toolset.model, name) is None:
             raise DeclarationError(f"{where}: exclude names {name!r}, which {toolset.model._meta.label} does not have")
     names = names_of(toolset)
+    _check_hooks(toolset)
+    _check_key(toolset, toolset.model, toolset.model._meta.pk.name)
     for name in names:
         _check_name(toolset, name)
     for kind in ("readonly_fields", "sensitive_fields"):
@@ -66,6 +71,15 @@ def check_declaration(toolset: "ModelToolset") -> None:
     if unknown:
         raise DeclarationError(f"{where}: there is no verb {unknown[0]!r}; there are {', '.join(VERBS)}")
     _check_numbers(toolset)
+
+
+def _check_hooks(toolset: "ModelToolset") -> None:
+    """A coroutine that nobody awaits is true, and so would be every answer to who may do what."""
+    kind = type(toolset)
+    for name in dir(kind):
+        is_hook = name in _HOOKS or (name.startswith("has_") and name.endswith("_permission"))
+        if is_hook and is_async(getattr(kind, name)):
+            raise DeclarationError(f"{toolset.source}: {name} is called as a plain function; write it with def")
 
 
 def _check_model(model: type[models.Model], where: str) -> None:
@@ -92,6 +106,18 @@ def _check_name(toolset: "ModelToolset", name: Any) -> None:
         _check_path(toolset, name)
     elif toolset.own_method(name) is not None or field_of(toolset.model, name) is None:
         computed_of(toolset, name)
+    elif (relation := relation_of(toolset.model, name)) is not None:
+        _check_key(toolset, relation.related_model, name)
+
+
+def _check_key(toolset: "ModelToolset", model: type[models.Model], name: str) -> None:
+    """Rows and references are known by their primary keys, of which some open doors: that of a session."""
+    key = model._meta.pk.name
+    if looks_secret(key) and name not in toolset.sensitive_fields:
+        raise DeclarationError(
+            f"{toolset.source}: {name!r} shows the primary key of {model._meta.label}, {key!r}, which looks like a "
+            "secret. If clients and their models are really to read it, name it in fields and in sensitive_fields"
+        )
 
 
 def _check_paths(toolset: "ModelToolset") -> None:
@@ -119,6 +145,10 @@ def _check_paths(toolset: "ModelToolset") -> None:
             raise DeclarationError(f"{toolset.source}: ordering names {name!r}, which fields does not show")
     if toolset.label_field is not None and toolset.label_field not in shown:
         raise DeclarationError(f"{toolset.source}: label_field is {toolset.label_field!r}, which fields does not show")
+    if toolset.label_field in toolset.sensitive_fields:
+        raise DeclarationError(
+            f"{toolset.source}: label_field is {toolset.label_field!r}, which is sensitive: shown with its own row only"
+        )
 
 
 def _check_path(toolset: "ModelToolset", path: str) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from django.db import models
 from django.db.models import Case, F, Q, QuerySet, When
 from django.db.models.functions import NullIf
+from django.db.models.manager import BaseManager
 
 from ..protocol.errors import ToolError
 from ..schema.wording import unknown
@@ -84,6 +85,18 @@ class Scope:
         if item.is_relation and item.target is not None:
             found.append((_relation_path(item), self.rows_of(item.target)))
         return [Q(**{f"{path}__in": rows}) for path, rows in found if rows is not None]
+
+
+def may_leave_out(manager: Any) -> bool:
+    """May a class of managers give some of a model's rows only, perhaps others to each caller? Also one whose querysets
+    filter as they are made.
+    """
+    kind = getattr(manager, "_queryset_class", QuerySet)
+    return (
+        manager.get_queryset is not BaseManager.get_queryset
+        or manager.all is not BaseManager.all
+        or kind.__init__ is not QuerySet.__init__
+    )
 
 
 def value_field(item: ExposedField, *, labelled: bool = False) -> Any:

@@ -211,14 +211,14 @@ def _reference(item: ExposedField, place: int | None, visible: bool) -> Step:
             reference = known.get(value, known)
             if reference is known:
                 pk = shown(value)
-                reference = _referred(target, pk, None if place is None else columns[place]) if visible else {"pk": pk}
+                reference = referred(target, pk, None if place is None else columns[place]) if visible else {"pk": pk}
                 known[value] = reference
             row[key] = reference
 
     return step
 
 
-def _referred(target: "ModelToolset", pk: Any, label: Any) -> Row:
+def referred(target: "ModelToolset", pk: Any, label: Any) -> Row:
     """A related row that the caller may view; its URI where it can be read there."""
     reference = {"pk": pk, "label": str(pk if label is None else label)}
     if target.serves_rows:
@@ -249,7 +249,7 @@ def _add_many(scope: Scope, item: ExposedField, found: Sequence[Row], keys: Sequ
         for key, value, *label in related:
             pk: Any = shown(value)
             if item.is_relation and target is not None:
-                pk = _referred(target, pk, label[0] if label else None) if visible else {"pk": pk}
+                pk = referred(target, pk, label[0] if label else None) if visible else {"pk": pk}
             lists[key].append(pk)
     for row, key in zip(found, keys, strict=True):
         row[item.name] = lists[key]

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 from urllib.parse import quote
 
 from django.db import models, router
-from django.db.models.manager import BaseManager
 
 from .. import conf
 from ..schema import DeclarationError
@@ -22,6 +21,7 @@ from .declaration import check_declaration, names_of
 from .exposure import Exposure, expose, field_of
 from .fields import codec_of
 from .resources import Declaration, resources_of
+from .scope import may_leave_out
 from .verbs import VERBS
 from .writes import journal
 from .writes.declaration import check_confirm, check_writing, inlines_of
@@ -373,11 +373,7 @@ def _docstring(cls: type[Any]) -> str:
 
 def _is_scoped(toolset: ModelToolset) -> bool:
     manager = type(toolset.model._default_manager)
-    return (
-        toolset.overrides("get_queryset")
-        or toolset.queryset is not None
-        or manager.get_queryset is not BaseManager.get_queryset
-    )
+    return toolset.overrides("get_queryset") or toolset.queryset is not None or may_leave_out(manager)
 
 
 def _is_text(model: type[models.Model], name: str) -> bool:

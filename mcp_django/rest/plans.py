@@ -135,8 +135,11 @@ class Plan:
         by_path = self.version.place == "path" and version is not None
         if by_path and (route is None or self.version.param in route.arguments):
             kwargs[self.version.param] = version
-        if self.version.place == "namespace" and version is not None:
-            route = namespaces(self.subject, self.action).get(version, route)
+        if self.version.place == "namespace" and version is not None and route is not None:
+            route = namespaces(self.subject, self.action, route).get(version)
+            if route is None and arguments.get(self.version.param) is not None:
+                raise Http404("Not found.")
+            route = route or self.route
         if route is None:
             kwargs = {name: path_text(value) for name, value in kwargs.items()}
             return self._made_up(kwargs), kwargs, None

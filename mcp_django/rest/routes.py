@@ -107,7 +107,7 @@ def find_route(subject: Subject, action: Action, called: str = "") -> Route | No
             raise ImproperlyConfigured(f"No route called {called!r} leads to {subject.name}.{action.name}")
     if not routes:
         return None
-    options = [{k: v for k, v in route.initkwargs.items() if k not in NAMING} for route in routes]
+    options = [_options(route) for route in routes]
     if subject.callback is None and any(other != options[0] for other in options):
         names = ", ".join(repr(route.name or route.namespace) for route in routes)
         raise ImproperlyConfigured(
@@ -117,14 +117,24 @@ def find_route(subject: Subject, action: Action, called: str = "") -> Route | No
     return routes[0]
 
 
-def namespaces(subject: Subject, action: Action) -> dict[str, Route]:
-    """The routes to an action by each of their namespaces, which are its versions under NamespaceVersioning."""
+def namespaces(subject: Subject, action: Action, like: Route) -> dict[str, Route]:
+    """The routes to an action by each of their namespaces, which are its versions under NamespaceVersioning; those
+    whose view is as it is on the route `like`, for that is the one that calls go to.
+    """
     found: dict[str, Route] = {}
     for route in _routes(subject.cls):
-        if _serves(route, subject, action):
+        if _serves(route, subject, action) and (route is like or _is_alike(route, like)):
             for part in route.namespace.split(":") if route.namespace else ():
                 found.setdefault(part, route)
     return found
+
+
+def _is_alike(one: Route, other: Route) -> bool:
+    return _options(one) == _options(other) and not foreign_decorators(one.callback, other.callback)
+
+
+def _options(route: Route) -> dict[str, Any]:
+    return {name: value for name, value in route.initkwargs.items() if name not in NAMING}
 
 
 def _serves(route: Route, subject: Subject, action: Action) -> bool:

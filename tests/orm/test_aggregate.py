@@ -61,6 +61,14 @@ async def test_groups_by_a_relation_are_labelled(stock: None) -> None:
     assert [group["category"] and group["category"]["pk"] for group in found] == ["drinks", "food", None]
 
 
+async def test_groups_have_no_uri_where_rows_cannot_be_read_by_one(stock: None) -> None:
+    class Unread(Categories):
+        resources = False
+
+    found = await data(peer(Unread, Counted), "product_aggregate", group_by=["category"])
+    assert found["groups"][0]["category"] == {"pk": "drinks", "label": "Drinks"}
+
+
 async def test_groups_by_a_path_and_by_parts_of_dates(stock: None) -> None:
     assert await groups(group_by=["category__name"], filters={"category__isnull": False}) == [
         {"category__name": "Drinks", "count": 2},

@@ -4,6 +4,7 @@ from typing import Any, ClassVar
 
 import pytest
 from django.contrib.auth.models import Permission, User
+from django.contrib.sessions.models import Session
 
 import mcp_django
 from mcp_django import ModelToolset, register
@@ -13,6 +14,10 @@ from mcp_django.server import registry
 from mcp_django.server.toolset import Toolset
 from tests.orm.toolsets import Categories, Products, Tags, shop
 from tests.shop.models import Category, Line, Order, Product, Supplier, Tag
+
+
+async def later(self: Any, ctx: Any, obj: Any = None) -> bool:
+    return False
 
 
 def toolset(model: Any, **attributes: Any) -> type[ModelToolset]:
@@ -32,6 +37,15 @@ def toolset(model: Any, **attributes: Any) -> type[ModelToolset]:
         (Product, {"fields": ["category_id"]}, "'category_id' is neither"),
         (Product, {"fields": ["delete"]}, "'delete' is a method that changes data"),
         (Product, {"fields": ["secret_token"]}, "'secret_token' looks like a secret"),
+        (Tag, {"fields": ["name"], "has_view_permission": later}, "has_view_permission is called as a plain function"),
+        (Tag, {"fields": ["name"], "has_publish_permission": later}, "write it with def"),
+        (Tag, {"fields": ["name"], "save_model": later}, "write it with def"),
+        (Session, {"fields": ["expire_date"]}, "primary key of sessions.Session, 'session_key'"),
+        (
+            Product,
+            {"fields": ["secret_token"], "sensitive_fields": ["secret_token"], "label_field": "secret_token"},
+            "shown with its own row only",
+        ),
         (Product, {"fields": ["supplier__api_key"]}, "'supplier__api_key' looks like a secret"),
         (Product, {"fields": ["supplier__nothing"]}, "shop.Supplier has no field 'nothing'"),
         (Product, {"fields": ["name__first"]}, "shop.Product has no relation 'name'"),

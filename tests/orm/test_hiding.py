@@ -7,8 +7,10 @@ import pytest
 from asgiref.sync import async_to_sync
 from django.contrib.auth import get_user_model
 from django.contrib.auth.models import Permission
+from django.db.models import Manager, QuerySet
 
 from mcp_django import Context, ModelToolset
+from mcp_django.orm.scope import may_leave_out
 from mcp_django.protocol.errors import InvalidParams
 from tests.orm.toolsets import Categories, Orders, Products, Tags, data, peer, principal
 from tests.server.engine import Peer
@@ -282,3 +284,34 @@ async def test_sensitive_fields_are_shown_and_nothing_else(product: Product) -> 
     assert "unknown field" in await client.error("product_list", order_by=["secret_token"])
     assert "unknown field" in await client.error("product_aggregate", group_by=["secret_token"])
     assert "secret_token" not in client.server.registry.toolsets[1].exposure.fields
+
+
+class Tenants(QuerySet[Any]):
+    def __init__(self, *args: Any, **given: Any) -> None:
+        super().__init__(*args, **given)
+
+
+class Plain(QuerySet[Any]):
+    def cheap(self) -> Any:
+        return self.filter(price__lt=1)
+
+
+class Active(Manager[Any]):
+    def all(self) -> Any:
+        return super().all().filter(status="active")
+
+
+@pytest.mark.parametrize(
+    ("manager", "leaves_out"),
+    [
+        (Manager, False),
+        (Manager.from_queryset(Plain), False),
+        (type(Plain.as_manager()), False),
+        (Active, True),
+        (Manager.from_queryset(Tenants), True),
+        (type(Tenants.as_manager()), True),
+    ],
+)
+def test_a_manager_that_may_leave_rows_out_is_known(manager: Any, leaves_out: bool) -> None:
+    """Of no other is a queryset kept for all callers."""
+    assert may_leave_out(manager) is leaves_out

@@ -6,6 +6,8 @@ import pytest
 from asgiref.sync import async_to_sync
 from django.contrib.admin.models import LogEntry
 from django.contrib.auth.models import User
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
 from mcp_django import Context, ModelInline, ModelToolset
 from mcp_django.schema import DeclarationError
@@ -204,3 +206,13 @@ def test_schemas_describe_them(sue: User) -> None:
     assert set(tools["order_create"]["inputSchema"]["properties"]["inlines"]["properties"]["lines"]["properties"]) == {
         "add"
     }
+
+
+@pytest.mark.skipif(not connection.features.has_select_for_update, reason="rows are locked where the database can")
+def test_a_row_below_is_locked_before_it_is_read(order: Order, sue: User) -> None:
+    """Its own tools, which lock it and not the row above, would otherwise be written over."""
+    change = [{"pk": Line.objects.get().pk, "values": {"quantity": 9}}]
+    with CaptureQueriesContext(connection) as captured:
+        done(as_user(sue), "order_update", pk=str(order.pk), inlines={"lines": {"change": change}})
+    locks = [query["sql"] for query in captured if "FOR UPDATE" in query["sql"]]
+    assert [sum(table in sql for sql in locks) for table in ('FROM "shop_order"', 'FROM "shop_line"')] == [1, 1]

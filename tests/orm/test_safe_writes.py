@@ -15,9 +15,9 @@ from mcp_django.orm.writes import write
 from mcp_django.orm.writes.confirming import confirmed
 from mcp_django.protocol.errors import MissingClientCapability
 from tests.orm.toolsets import principal, shop
-from tests.orm.writing import Products, as_user, call, done, refused, user
+from tests.orm.writing import Categories, Orders, Products, as_user, call, done, refused, user
 from tests.server.engine import HANDSHAKE, STATELESS, Peer
-from tests.shop.models import Product
+from tests.shop.models import Category, Product
 
 pytestmark = pytest.mark.django_db
 ERAS = [STATELESS, HANDSHAKE]
@@ -181,6 +181,26 @@ def test_the_question_says_what_is_written(tea: Product, version: str) -> None:
     ]
 
 
+def test_no_value_and_no_label_can_pass_for_a_line_of_the_question(tea: Product) -> None:
+    Product.objects.filter(pk=tea.pk).update(name="Tea?\nNothing is changed")
+    person = Asked()
+    client = as_user(user(), Asking, answer=person)
+    done(client, "product_update", pk=tea.pk, values={"description": "x\r\nstock: 3", "stock": 0})
+    assert person.messages == [f"Change product Tea? Nothing is changed ({tea.pk})?\ndescription: x stock: 3\nstock: 0"]
+
+
+def test_the_question_says_what_is_written_below_the_row(tea: Product) -> None:
+    class AskingOrders(Orders):
+        confirm = ("create",)
+
+    person = Asked()
+    client = as_user(user(), AskingOrders, answer=person)
+    lines = {"add": [{"product": tea.pk, "quantity": 2}]}
+    done(client, "order_create", values={"reference": "A1"}, inlines={"lines": lines})
+    (message,) = person.messages
+    assert message.splitlines()[2] == f'lines: add 1: [{{"product":{tea.pk},"quantity":2}}]'
+
+
 def test_what_cannot_be_done_is_refused_without_a_question(tea: Product) -> None:
     person = Asked()
     client = as_user(user(), Asking, answer=person)
@@ -202,6 +222,25 @@ def test_a_row_that_changes_while_the_person_thinks_is_not_deleted(
     client = as_user(user(), Asking, version=version, answer=Asked())
     assert "changed while the person was asked" in refused(client, "product_delete", pk=tea.pk)
     assert Product.objects.exists()
+
+
+@pytest.mark.parametrize("version", ERAS)
+def test_a_deletion_that_would_take_along_more_than_the_person_was_told_is_not_done(
+    version: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class AskingCategories(Categories):
+        confirm = ("delete",)
+
+    drinks = Category.objects.create(slug="drinks", name="Drinks")
+
+    def meanwhile(*asked: Any) -> None:
+        confirmed(*asked)
+        Category.objects.create(slug="teas", name="Teas", parent=drinks)
+
+    monkeypatch.setattr(write, "confirmed", meanwhile)
+    client = as_user(user(), AskingCategories, version=version, answer=Asked())
+    assert "changed while the person was asked" in refused(client, "category_delete", pk="drinks")
+    assert Category.objects.count() == 2
 
 
 def test_an_agreement_to_what_the_row_was_is_asked_for_again(tea: Product) -> None:

@@ -9,10 +9,12 @@ from django.contrib.auth.models import User
 from django.core.cache import cache
 from django.db import connection, transaction
 from django.test import RequestFactory
+from django.urls import include, path
 from oauth2_provider.contrib.rest_framework import TokenHasScope
 from rest_framework import permissions
 from rest_framework.authentication import SessionAuthentication
 from rest_framework.response import Response
+from rest_framework.versioning import NamespaceVersioning
 from rest_framework.views import APIView
 
 from mcp_django.auth.principal import Principal, local_principal
@@ -352,3 +354,22 @@ def test_the_call_goes_to_the_route_and_the_view_can_tell_whose_it_is() -> None:
     over_http, _ = http_said(shelf.ada, "get", "/api/books/who/")
     assert seen == over_http.body
     assert principal(shelf.ada).user == shelf.ada
+
+
+def test_a_version_leads_to_no_route_whose_view_has_other_options(settings: Any) -> None:
+    """A route may add permissions, which calls through another one would not pass."""
+
+    class AnyVersion(views.Versioned):
+        versioning_class = NamespaceVersioning
+
+    def routes(name: str, **options: Any) -> Any:
+        below = [path("which/", AnyVersion.as_view(**options), name="which")]
+        return path(f"{name}/", include((below, "library"), namespace=name))
+
+    guarded = routes("guarded", permission_classes=[permissions.IsAdminUser])
+    settings.ROOT_URLCONF = (routes("n1"), routes("n2"), guarded)
+    server = make_server()
+    expose(AnyVersion, server=server, route="n1")
+    client = Peer(server, principal=somebody(User.objects.create_user("ada")))
+    assert call(client, "any_version", version="n2")["structuredContent"]
+    assert status(call(client, "any_version", version="guarded")) == 404

@@ -32,12 +32,17 @@ def confirmed(toolset: "ModelToolset", ctx: Context, name: str, message: str, ab
         raise ToolError("The person who was asked did not agree, and nothing was changed")
 
 
+def in_line(value: Any) -> str:
+    """A text, or any JSON, on one line and not too long, so that it cannot look like another line of a question."""
+    text = " ".join((value if isinstance(value, str) else jsonrpc.dumps(value).decode()).split())
+    return text if len(text) <= _TOLD else f"{text[:_TOLD]}…"
+
+
 def lines(values: Mapping[str, Any]) -> str:
     """What a client gave, a line for each value, for people to read."""
     told = []
     for name, value in list(values.items())[:_LINES]:
-        text = value if isinstance(value, str) else jsonrpc.dumps(value).decode()
-        told.append(f"{name}: {text if len(text) <= _TOLD else text[:_TOLD] + '…'}")
+        told.append(f"{name}: {in_line(value)}")
     if len(values) > _LINES:
         told.append(f"… and {len(values) - _LINES} more")
     return "\n".join(told)

@@ -12,7 +12,7 @@ from . import journal
 from .cascades import Consequences, consequences
 from .rows import find, label_of
 from .versions import require_version
-from .write import Write
+from .write import CHANGED, Write
 
 if TYPE_CHECKING:
     from ..toolset import ModelToolset
@@ -25,11 +25,13 @@ class Delete(Write):
     """A row that goes."""
 
     name = "delete"
+    _foreseen: Consequences | None = None
+    """What the person was told that it takes along."""
 
     def question(self) -> tuple[str, Sequence[Model]]:
         """See Write."""
         row = self._row(lock=False)
-        found = self._consequences(row)
+        found = self._foreseen = self._consequences(row)
         text = f"Delete {label_of(self.toolset, self.ctx, row)}?"
         if also := _listed(self._names(found.deleted)):
             text += f"\nDeleted with it: {also}"
@@ -43,6 +45,9 @@ class Delete(Write):
         row = self._row(lock=True)
         self.require_agreed((row,))
         found = self._consequences(row)
+        told = self._foreseen
+        if told is not None and (told.deleted, told.changed) != (found.deleted, found.changed):
+            raise ToolError(CHANGED)
         codec = toolset.exposure.pk.codec
         result = {
             "pk": row.pk if codec is None else codec.shown(row.pk),

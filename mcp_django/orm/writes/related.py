@@ -14,6 +14,7 @@ from ...server.context import Context
 from . import journal
 from .binding import Errors, Filled
 from .deleting import permitted
+from .rows import hold
 
 if TYPE_CHECKING:
     from ..inlines import ModelInline
@@ -88,6 +89,8 @@ class _Writing:
         rows = inline.get_queryset(self.ctx).using(self.using)
         try:
             wanted = pk if codec is None else codec.decode(pk)
+            # Whoever changes it by tools of its own has locked it only, and not the row above.
+            hold(inline, [wanted], using=self.using)
             row: Model | None = rows.filter(**{inline.foreign_key.name: self.parent}, pk=wanted).first()
         except ValueError:
             row = None

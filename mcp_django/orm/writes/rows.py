@@ -9,6 +9,7 @@ from django.db.models import Model
 
 from ...protocol.errors import NotFound, ToolError
 from ...server.context import Context
+from .confirming import in_line
 
 if TYPE_CHECKING:
     from ..toolset import ModelToolset
@@ -30,10 +31,8 @@ def find(
             wanted.append(pk if codec is None else codec.decode(pk))
         except ValueError:
             raise absent(toolset, pk) from None
-    if lock and connections[using].features.has_select_for_update:
-        # By themselves: a project's queryset may hold joins and groups that cannot be locked.
-        held = toolset.model._base_manager.using(using).select_for_update().order_by("pk")
-        list(held.filter(pk__in=wanted).values_list("pk"))
+    if lock:
+        hold(toolset, wanted, using=using)
     found = {row.pk: row for row in toolset.get_queryset(ctx).using(using).filter(pk__in=wanted)}
     rows = []
     for pk, value in zip(pks, wanted, strict=True):
@@ -44,6 +43,14 @@ def find(
             raise ToolError(f"You may not do this to {label_of(toolset, ctx, row)}")
         rows.append(row)
     return rows
+
+
+def hold(toolset: "ModelToolset", pks: list[Any], *, using: str) -> None:
+    """Lock the rows of these primary keys until the transaction ends, where the database can."""
+    if connections[using].features.has_select_for_update:
+        # By themselves: a project's queryset may hold joins and groups that cannot be locked.
+        held = toolset.model._base_manager.using(using).select_for_update().order_by("pk")
+        list(held.filter(pk__in=pks).values_list("pk"))
 
 
 def absent(toolset: "ModelToolset", pk: Any) -> NotFound:
@@ -60,4 +67,4 @@ def label_of(toolset: "ModelToolset", ctx: Context, row: Model) -> str:
         except (AttributeError, ObjectDoesNotExist):
             value = None
     name = str(toolset.model._meta.verbose_name)
-    return f"{name} {row.pk}" if value in (None, "", row.pk) else f"{name} {value!s} ({row.pk})"
+    return f"{name} {row.pk}" if value in (None, "", row.pk) else f"{name} {in_line(str(value))} ({row.pk})"

@@ -9,7 +9,7 @@ from ...exceptions import invalid
 from ...protocol.errors import ToolError
 from . import journal
 from .binding import Filled
-from .confirming import lines
+from .confirming import in_line, lines
 from .related import save_related
 from .rows import find, label_of
 from .shown import shown
@@ -125,5 +125,5 @@ def _below(arguments: dict[str, Any]) -> str:
     """What happens to inlines, for the person who is asked."""
     told = []
     for name, given in (arguments.get("inlines") or {}).items():
-        told += [f"{name}: {what} {len(rows)}" for what, rows in given.items() if rows]
+        told += [f"{name}: {what} {len(rows)}: {in_line(rows)}" for what, rows in given.items() if rows]
     return "".join(f"\n{line}" for line in told)

@@ -32,6 +32,7 @@ IF_MATCH = {
     "maxLength": 200,
     "description": "_version of the row as you have seen it; nothing is done if it has changed since",
 }
+CHANGED = "It changed while the person was asked, and nothing was done. Look at it again"
 
 
 class Write(ABC):
@@ -73,7 +74,7 @@ class Write(ABC):
     def require_agreed(self, rows: Sequence[Model]) -> None:
         """Raise ToolError when the rows are not what the person was asked about."""
         if self._agreed is not None and self._agreed != tuple(version_of(self.toolset, row) for row in rows):
-            raise ToolError("It changed while the person was asked, and nothing was done. Look at it again")
+            raise ToolError(CHANGED)
 
     def _repeat(self) -> Repeat | None:
         key = self.arguments.get("idempotency_key")
