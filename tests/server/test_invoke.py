@@ -289,7 +289,7 @@ def test_a_plain_function_that_ran_out_of_time_learns_it() -> None:
     async def serve() -> None:
         server = make_server()
 
-        @server.tool(timeout=0.01)
+        @server.tool(timeout=0.25)
         def loop(ctx: Context) -> None:
             for _ in range(10_000):
                 if ctx.cancelled:
