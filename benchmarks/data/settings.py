@@ -16,8 +16,7 @@ INSTALLED_APPS = [
     "mcp_server" if PEER else "mcp_django",
     "benchmarks.data",
 ]
-# django-mcp-server reads the session of a request when it runs a view.
-MIDDLEWARE = ["django.contrib.sessions.middleware.SessionMiddleware"] if PEER else []
+MIDDLEWARE: list[str] = []
 SESSION_ENGINE = "django.contrib.sessions.backends.signed_cookies"
 DATABASES = {
     "default": {
