@@ -67,9 +67,16 @@ class Route:
                 found = get_resolver(get_urlconf()).resolve(path)
             except Resolver404:
                 continue
-            if found.func is self.callback:
+            if found.func is self.callback and _is_kept(given, found.kwargs):
                 return path, found
         raise Http404("Not found.")
+
+
+def _is_kept(given: Mapping[str, str], captured: Mapping[str, Any]) -> bool:
+    """Has every text gone where it was meant for? In `<path:tenant>/files/<path:name>`, a name with "/files/" in it
+    would become part of the tenant. Values that are no text any more were converted, which takes all of them.
+    """
+    return all(not isinstance(taken := captured.get(name), str) or taken == text for name, text in given.items())
 
 
 def path_text(value: Any) -> str:

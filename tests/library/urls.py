@@ -26,6 +26,7 @@ urlpatterns = [
     path("upload/", views.Upload.as_view()),
     path("transfer/", views.Transfer.as_view()),
     path("free-transfer/", views.NonAtomicTransfer.as_view()),
+    path("<path:tenant>/filed/<path:name>", views.Filed.as_view()),
     path("cached/", views.Cached.as_view()),
     path("handled/", views.Handled.as_view()),
     path("strict/", views.Strict.as_view(permission_classes=[IsAdminUser]), name="strict"),

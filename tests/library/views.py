@@ -340,6 +340,14 @@ class NonAtomicTransfer(Transfer):
     pass
 
 
+class Filed(APIView):
+    authentication_classes: list[Any] = []
+    permission_classes: list[Any] = []
+
+    def get(self, request: Any, tenant: str, name: str) -> Response:
+        return Response({"tenant": tenant, "name": name})
+
+
 class Cached(APIView):
     authentication_classes = [HeaderAuthentication]
     permission_classes: list[Any] = []

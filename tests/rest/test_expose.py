@@ -260,6 +260,15 @@ async def test_a_path_can_be_filled_by_the_server() -> None:
 
 
 @urls
+async def test_no_value_of_a_client_moves_into_a_part_of_the_path_that_the_server_fills() -> None:
+    client = Peer(served(views.Filed, kwargs={"tenant": "ours"}))
+    found = await client.call("filed", name="a/b")
+    assert '"tenant":"ours","name":"a/b"' in found["content"][0]["text"]
+    for name in ("theirs/filed/b", "/filed/b"):
+        assert "Not found" in await client.error("filed", name=name)
+
+
+@urls
 async def test_a_version_can_be_chosen_for_all_calls() -> None:
     server = served(views.ByAccept, version="2.0")
     assert (await entry(server, "by_accept"))["inputSchema"]["properties"] == {}
