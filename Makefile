@@ -4,6 +4,7 @@
 #   VENV=.venv          where the environment is
 #   ARGS="..."          more arguments for the command behind the target
 #   JOBS=0              processes of `make test`; auto: one for each core
+#   DEMO_AUTH=oauth     `make demo` protects its endpoint with an authorization server of its own
 #   STDIO=1             `make serve-fixtures` serves the client at its standard input and output; everything that is no
 #                       message goes to standard error. With -C, make itself says where it goes: use `make -s -C`.
 
@@ -11,6 +12,7 @@ VENV ?= .venv
 PYTHON ?=
 ARGS ?=
 STDIO ?=
+DEMO_AUTH ?=
 JOBS ?= 0
 python = $(VENV)/bin/python
 
@@ -24,8 +26,8 @@ environment: ## make or refresh the virtual environment, and nothing else
 	@PYTHON="$(PYTHON)" scripts/environment "$(VENV)" </dev/null
 
 demo: PORT ?= 8000
-demo: environment ## serve the demo project on http://127.0.0.1:$PORT (8000)
-	@exec $(python) manage.py demo --port $(PORT) $(ARGS)
+demo: environment ## serve the demo project on http://127.0.0.1:$PORT (8000); with DEMO_AUTH=oauth clients log in
+	@exec env DEMO_AUTH="$(DEMO_AUTH)" DEMO_ORIGIN="http://127.0.0.1:$(PORT)" $(python) manage.py demo --port $(PORT) $(ARGS)
 
 test: environment ## run the tests
 	@exec $(python) -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder $(ARGS)

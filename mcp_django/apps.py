@@ -19,10 +19,12 @@ class MCPConfig(AppConfig):
     def ready(self) -> None:
         # The checks register themselves when they are imported, which needs the app registry, as the others do.
         from . import checks, conf, discovery  # noqa: F401
-        from .notifications import rights, rows, stored
+        from .notifications import credentials, rights, rows, rules, stored
 
+        credentials.connect()
         rights.connect()
         rows.connect()
+        rules.connect()
         stored.connect()
         signals.session_closed.connect(_tell_other_processes, dispatch_uid="mcp_django.apps")
         discovery.autodiscover(conf.autodiscover_modules())

@@ -24,18 +24,21 @@ from .transports.http.endpoint import (
     build_legacy_sse,
     get_exchange,
     get_legacy_sse,
+    get_ticket_desk,
 )
 from .transports.http.health import PATH as HEALTHZ
 from .transports.http.health import Health
 from .transports.http.requests import RequestMaker
 from .transports.http.sides import Side
 from .transports.http.surroundings import Surroundings
+from .transports.http.ticket_desk import PATH as TICKET
 from .transports.http.view import as_view
+from .transports.http.well_known import WellKnown, below
 from .transports.legacy_sse import PATH as SSE
 from .transports.legacy_sse import LegacySSE, serves_legacy_sse
 from .transports.websocket import NO_SOCKET, Consumer, Sockets, build_sockets, deny, get_sockets
 from .transports.websocket import PATH as WS
-from .wiring import aliases, get_server, lifecycle, ports
+from .wiring import aliases, get_server, lifecycle, ports, resources
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -82,6 +85,7 @@ def _of_one_s_own(servers: Mapping[str, Server]) -> dict[str, _Served]:
     found = {}
     for written, server in servers.items():
         path = written.strip("/")
+        resources().place(server.alias, path)
         bound = server.bind(ports(server.alias))
         found[path] = _Served(
             bound,
@@ -99,6 +103,7 @@ class _Mount:
         found = _of_the_setting() if servers is None else _of_one_s_own(servers)
         self._servers = [served.server for served in found.values()]
         surroundings = Surroundings()
+        self._well_known = WellKnown(resources)
         self._http = _Routes(surroundings.prefix)
         self._sockets = _Routes(surroundings.prefix)
         for path, (server, exchange, sockets, _) in found.items():
@@ -110,6 +115,9 @@ class _Mount:
         for path, (server, _, _, legacy) in found.items():
             if serves_legacy_sse(server) and f"/{path}/{SSE}" not in self._http.static:
                 self._http.add(f"{path}/{SSE}", _door(legacy, server, f"{path}/{SSE}", surroundings))
+            if "websocket" in server.options.transports and f"/{path}/{TICKET}" not in self._http.static:
+                desk = get_ticket_desk(server.alias)
+                self._http.add(f"{path}/{TICKET}", _door(desk, server, f"{path}/{TICKET}", surroundings))
             if server.options.healthz and f"/{path}/{HEALTHZ}" not in self._http.static:
                 self._http.add(f"{path}/{HEALTHZ}", Health(lifecycle).door)
 
@@ -122,6 +130,9 @@ class _Mount:
             found = self._http.find(scope)
             if found is not None:
                 return await found[0](scope, receive, send, found[1])
+            asked = below(_below(self._http.root_of(scope), scope["path"]))
+            if asked is not None and await self._well_known.door(scope, asked, send):
+                return None
         elif kind == "websocket":
             found = self._sockets.find(scope)
             if found is not None:
@@ -164,13 +175,17 @@ class _Routes:
         else:
             self.static[f"/{path}"] = self.static[f"/{path}/"] = door
 
+    def root_of(self, scope: Scope) -> str:
+        """What stands before all paths of a request."""
+        return self._root or scope.get("root_path", "")
+
     def find(self, scope: Scope) -> tuple[Endpoint, Mapping[str, Any] | None] | None:
         """The endpoint of a path, and what its pattern captured."""
         path = scope["path"]
         door = self.static.get(path)
         if door is not None:
             return door, None
-        root = self._root or scope.get("root_path", "")
+        root = self.root_of(scope)
         if not (root or self._dynamic):
             return None
         path = _below(root, path)

@@ -3,6 +3,9 @@ otherwise.
 
 Beside them stand the two views around pages that people are sent to (`ctx.elicit_url`), below `mcp/page/`.
 
+The metadata that clients look for at the root of the origin is served here too; where this is included below a path,
+include `mcp_django.well_known` at the root besides.
+
 Each path works with and without a slash at its end: a redirect would turn the POST into a GET.
 
 A setting that cannot be used does not break the URLconf, where the traceback would hide what the system checks say of
@@ -16,12 +19,14 @@ from django.core.signals import setting_changed
 from django.dispatch import receiver
 from django.urls import URLPattern, clear_url_caches, path
 
+from . import well_known
 from .conf import forget, is_usable, servers
 from .runtime.pages import DONE, OPEN
-from .transports.http.endpoint import get_exchange, get_legacy_sse
+from .transports.http.endpoint import get_exchange, get_legacy_sse, get_ticket_desk
 from .transports.http.health import PATH as HEALTHZ
 from .transports.http.health import Health
 from .transports.http.pages import open_page, page_done
+from .transports.http.ticket_desk import PATH as TICKET
 from .transports.http.view import as_view
 from .transports.legacy_sse import PATH as SSE
 from .wiring import lifecycle
@@ -38,6 +43,9 @@ def _patterns() -> list[URLPattern]:
         if "sse" in server.transports and "handshake" in server.eras:
             view = as_view(functools.partial(get_legacy_sse, alias))
             below += [path(f"{server.path}/{SSE}{slash}", view) for slash in ("", "/")]
+        if "websocket" in server.transports:
+            view = as_view(functools.partial(get_ticket_desk, alias))
+            below += [path(f"{server.path}/{TICKET}{slash}", view) for slash in ("", "/")]
         if server.healthz and is_usable():
             below += [path(f"{server.path}/{HEALTHZ}{slash}", Health(lifecycle).view) for slash in ("", "/")]
     return [
@@ -45,6 +53,7 @@ def _patterns() -> list[URLPattern]:
         *sorted(patterns + below, key=lambda pattern: "<" in str(pattern.pattern)),
         path("mcp/page/<str:token>", open_page, name=OPEN),
         path("mcp/page/<str:token>/done", page_done, name=DONE),
+        *well_known.urlpatterns,
     ]
 
 

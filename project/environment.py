@@ -27,6 +27,18 @@ def words(name: str, *, default: list[str]) -> list[str]:
     return default if value is None else [word.strip() for word in value.split(",") if word.strip()]
 
 
+def choice(name: str, allowed: tuple[str, ...]) -> str:
+    """Read an environment variable that is one of a few words; the first when it is not set.
+
+    Raises:
+        ImproperlyConfigured: for any other.
+    """
+    value = os.environ.get(name, allowed[0]).strip().lower()
+    if value not in allowed:
+        raise ImproperlyConfigured(f"{name} is {value!r}; use {' or '.join(repr(word) for word in allowed)}")
+    return value
+
+
 def private_directory(default: Path) -> Path:
     """Return the directory for local state (`DEMO_DIR`, or the default), created with a `.gitignore` that covers it."""
     directory = Path(os.environ.get("DEMO_DIR") or default)

@@ -6,12 +6,15 @@
 * `DATABASE_URL`: postgres://user:password@host/name; otherwise SQLite in DEMO_DIR
 * `REDIS_URL`: redis://host:port/0, needed as soon as several processes serve; otherwise in memory
 * `DEMO_DIR`: where the checkout keeps what it makes for itself; otherwise var/
+* `DEMO_AUTH`: `oauth` protects the demo with an authorization server of its own; otherwise `DJANGO_DEBUG` decides
+* `DEMO_ORIGIN`: where clients reach it, with `DEMO_AUTH=oauth`; otherwise http://127.0.0.1:8000
 """
 
 import os
 from pathlib import Path
 from typing import Any
 
+from mcp_django.oauth import oauth2_provider_settings
 from project import environment
 
 BASE_DIR = Path(__file__).resolve().parent.parent
@@ -20,6 +23,8 @@ DEMO_DIR = environment.private_directory(BASE_DIR / "var")
 DEBUG = environment.flag("DJANGO_DEBUG", default=True)
 SECRET_KEY = os.environ.get("SECRET_KEY") or environment.secret(DEMO_DIR / "secret_key")
 ALLOWED_HOSTS = environment.words("ALLOWED_HOSTS", default=["localhost", "127.0.0.1", "[::1]"])
+DEMO_AUTH = environment.choice("DEMO_AUTH", ("", "oauth"))
+DEMO_ORIGIN = os.environ.get("DEMO_ORIGIN") or "http://127.0.0.1:8000"
 
 INSTALLED_APPS = [
     "daphne",  # before staticfiles: makes `runserver` serve ASGI
@@ -33,6 +38,9 @@ INSTALLED_APPS = [
     "mcp_django",
     "project.airports",
 ]
+if DEMO_AUTH == "oauth":
+    INSTALLED_APPS += ["oauth2_provider", "mcp_django.oauth"]
+    OAUTH2_PROVIDER = oauth2_provider_settings(issuer=DEMO_ORIGIN)
 
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
@@ -79,12 +87,27 @@ LANGUAGE_CODE = "en"
 TIME_ZONE = "UTC"
 USE_TZ = True
 STATIC_URL = "static/"
+LOGIN_URL = "login" if DEMO_AUTH == "oauth" else "admin:login"
 
 # Every key of mcp_django once; those that say so keep their default and could be left out.
 MCP: dict[str, Any] = {
     # Who may call. "none": the local principal, from a loopback address only. "token": bearers of personal access
-    # tokens (admin, or `manage.py mcp_createtoken`). Or a dotted path to a verifier of your own, or a list of these.
-    "AUTH": "none" if DEBUG else "token",
+    # tokens (admin, or `manage.py mcp_createtoken`). "oauth": what clients got from the authorization server. Others
+    # are in the reference, and a dotted path names a verifier of your own. A list of these takes any of them.
+    "AUTH": ["oauth", "token"] if DEMO_AUTH == "oauth" else "none" if DEBUG else "token",
+    # Where clients reach the project. None: where the issuer is.
+    "ORIGIN": None,  # default
+    # What users delegate to clients. Tools name what they take (`scopes=`).
+    "SCOPES": {
+        "airports:read": "Look up airports, countries and your trips",
+        "airports:plan": "Plan trips and save them",
+    },
+    # A client that may plan may read.
+    "SCOPE_IMPLIES": {"airports:plan": ["airports:read"]},
+    "ISSUERS": [],  # default: identity providers whose tokens are taken too
+    "SESSION_SCOPES": [],  # default: scopes of this site's own pages, for "session" in AUTH
+    "RATES": {},  # default: how often something may be done
+    "TOKEN_CACHE": None,  # default: each process verifies tokens for itself
     # The user the local principal acts as: it owns the trips that are planned. `manage.py demo` makes it.
     "LOCAL_USER": "demo",
     "SERVERS": {
@@ -117,6 +140,12 @@ MCP: dict[str, Any] = {
             "ENABLE_GET": True,  # default: sessions have a stream for what changes, and lost streams can be resumed
             "ALLOW_DELETE": True,  # default: clients may end their sessions
             "HEALTHZ": True,  # GET /mcp/healthz for load balancers
+            "REQUIRED_SCOPES": ["airports:read"],  # of every client that has a token
+            "RESOURCE": None,  # default: the URL that tokens are made for is that of the endpoint
+            "AUTHORIZATION_SERVERS": None,  # default: those whose tokens AUTH takes
+            "RESOURCE_METADATA_URL": None,  # default: the well-known place
+            "RESOURCE_METADATA": {},  # default: entries added to what clients find there
+            "AUTHORIZER": None,  # default: nobody takes rights away from a principal who was verified
             "CAPABILITIES": {},  # default: entries added to the declared capabilities
         },
     },

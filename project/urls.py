@@ -1,6 +1,8 @@
 """URLs of the demo: the MCP endpoint at /mcp, the admin, and a home page that shows what is served."""
 
+from django.conf import settings
 from django.contrib import admin
+from django.contrib.auth.views import LoginView
 from django.urls import include, path
 
 from project.airports.views import home
@@ -10,3 +12,9 @@ urlpatterns = [
     path("", include("mcp_django.urls")),
     path("admin/", admin.site.urls),
 ]
+if settings.DEMO_AUTH == "oauth":
+    # The authorization server's own pages, and one to log in at that looks like them.
+    urlpatterns += [
+        path("", include("mcp_django.oauth.urls")),
+        path("accounts/login/", LoginView.as_view(), name="login"),
+    ]

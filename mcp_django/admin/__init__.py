@@ -1,8 +1,18 @@
 """The admin's pages of the app. Django imports this where the admin is installed; nothing else does."""
 
+from .external_identity import ExternalIdentityAdmin
+from .rules import ScopeGrantAdmin, ToolPolicyAdmin
 from .session import SessionAdmin
 from .stored_prompt import StoredPromptAdmin
 from .stored_resource import StoredResourceAdmin
 from .token import PersonalAccessTokenAdmin
 
-__all__ = ["PersonalAccessTokenAdmin", "SessionAdmin", "StoredPromptAdmin", "StoredResourceAdmin"]
+__all__ = [
+    "ExternalIdentityAdmin",
+    "PersonalAccessTokenAdmin",
+    "ScopeGrantAdmin",
+    "SessionAdmin",
+    "StoredPromptAdmin",
+    "StoredResourceAdmin",
+    "ToolPolicyAdmin",
+]

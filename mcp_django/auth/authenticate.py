@@ -1,61 +1,48 @@
-"""From the headers of a request to its principal, or an HTTP refusal.
+"""From a request to its principal, or an HTTP refusal.
 
 Closed by default: with nothing configured every request is refused, and with DEBUG or `AUTH = "none"` only
 callers on this machine are served, as the local principal. Otherwise the one credential is `Authorization:
-Bearer`; tokens in the query are never looked at.
+Bearer`, or where the settings say so the session of a page of this site; tokens in the query are never looked at.
 """
 
 import logging
-import re
-import threading
-import traceback
-from collections.abc import Callable, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from hashlib import blake2b
-from ipaddress import IPv6Address, ip_address
-from time import monotonic, time
-from typing import Any, Final
+from typing import Final
 
-from django.contrib.auth import get_user_model
-from django.db import Error as DatabaseFailure
-from django.db import transaction
-from django.db.models.signals import post_delete, post_save
-
-from ..models import PersonalAccessToken
-from ..protocol import jsonrpc
-from ..protocol.errors import InternalError, InvalidRequest, TransportRefusal
-from ..protocol.headers import Headers
-from ..server.ports import Executor, Overloaded
-from .challenge import challenge
-from .principal import Principal, local_principal
-from .verifiers import INVALID, AuthError, Verifier
+from ..protocol.errors import TransportRefusal
+from ..server.ports import Executor
+from .admission import admit_credential, note_failure
+from .bearers import Bearers, bearer_token
+from .challenge import insufficient_scope
+from .known import Known, mark
+from .local import LocalCaller, is_local
+from .narrowing import Narrow
+from .principal import Principal
+from .refusals import forbidden, refusal
+from .requests import AuthRequest
+from .resources import ProtectedResource
+from .session import Sessions
+from .shared import Shared
+from .tickets import Tickets
+from .verifiers import INVALID, STATUS, UNAVAILABLE, AuthError, Verifier
 
 logger = logging.getLogger("mcp_django.auth")
 
-LONGEST_TOKEN: Final = 8 * 1024
-"""Bytes."""
-MOST_KNOWN: Final = 4096
-"""Verified tokens that are remembered."""
+ResourceOf = Callable[[AuthRequest], ProtectedResource]
+Attended = Callable[[], AbstractAsyncContextManager[None]]
 
-_TOKEN = re.compile(rb"[A-Za-z0-9._~+/-]+=*")  # RFC 6750, section 2.1
-_HOST = re.compile(rb"(?:localhost|(127\.[0-9.]+)|\[([0-9a-f:.]+)\])(?::[0-9]{1,5})?", re.IGNORECASE)
-
-FORWARDING: Final = frozenset(
-    b"forwarded via x-real-ip x-client-ip client-ip x-cluster-client-ip x-original-host x-original-forwarded-for "
-    b"x-forwarded x-forwarded-for x-forwarded-host x-forwarded-proto x-forwarded-port x-forwarded-by "
-    b"x-forwarded-server x-forwarded-scheme x-forwarded-ssl x-forwarded-prefix x-scheme x-envoy-external-address "
-    b"x-azure-clientip x-appengine-user-ip x-amzn-trace-id cf-connecting-ip cf-ray cdn-loop true-client-ip "
-    b"fastly-client-ip fly-client-ip tailscale-user-login".split()
-)
-"""Headers that proxies and tunnels add: with one of them the peer is not the client."""
+LACKING: Final = "The token lacks a scope that every request takes here"
 
 
 class Authenticator:
     """Knows who calls one server, and refuses who may not.
 
     `verifiers` are asked by the shape of the token; `local` serves callers on this machine who send none, as
-    `local_user` when a username is given. A verified token is remembered for `remember` seconds. `scopes` and
-    `resource_metadata` (a URL) go into challenges.
+    `local_user` when a username is given. A verified token is remembered for `remember` seconds. `resource_of` says
+    what a token has to be made for, and `varies` whether that depends on the request. `narrow` says what is left
+    of the scopes of who was verified.
     """
 
     def __init__(
@@ -63,226 +50,162 @@ class Authenticator:
         server: str,
         *,
         executor: Executor,
+        resource_of: ResourceOf | None = None,
+        varies: bool = False,
         verifiers: Sequence[Verifier] = (),
         local: bool = False,
         local_user: str | None = None,
         remember: float = 10.0,
-        scopes: Sequence[str] = (),
-        resource_metadata: str | None = None,
+        narrow: Narrow | None = None,
+        shared: Shared | None = None,
+        attended: Attended | None = None,
+        sessions: Sessions | None = None,
+        tickets: Tickets | None = None,
     ) -> None:
-        self._server, self._executor, self._verifiers = server, executor, tuple(verifiers)
-        self._local, self._local_user, self._remember = local, local_user, remember
-        self._scopes, self._resource_metadata = scopes, resource_metadata
-        # By a digest of the header: a token is not kept.
-        self._known: dict[bytes, tuple[Principal, float]] = {}
-        self._me: tuple[Principal, float] | None = None if local_user else (local_principal(), float("inf"))
-        self._keeping = threading.Lock()
-        self._forgotten = 0
-        for signal in (post_save, post_delete):
-            signal.connect(self._on_token, sender=PersonalAccessToken)
-        post_save.connect(self._on_user_saved, sender=get_user_model())
-        post_delete.connect(self._on_user_deleted, sender=get_user_model())
+        """`shared` knows what other processes have verified; while `attended` is entered, and as long as anybody is
+        remembered, it is heard here what others say is to be forgotten. `sessions` knows who is logged in to the site,
+        and `tickets` stand for credentials in URLs of sockets.
+        """
+        plain = ProtectedResource(server=server)
+        self._server, self._executor, self._attended = server, executor, attended or nullcontext
+        self._resource_of, self.varies = resource_of or (lambda request: plain), varies
+        self._sessions, self._tickets = sessions, tickets
+        self._known = Known(remember)
+        self._bearers = Bearers(verifiers, executor=executor, narrow=narrow, shared=shared)
+        self._local = LocalCaller(local_user, known=self._known, executor=executor) if local else None
 
-    def known(self, headers: Headers, peer: str | None = None) -> Principal | None:
+    def known(self, request: AuthRequest) -> Principal | None:
         """The principal, if it is known without waiting; None to ask `authenticate`. The common case, so it is quick.
 
-        `peer` is the client's address; without it the local principal is never known.
+        Without the peer's address the local principal is never known.
         """
+        headers = request.headers
         credential = headers.get(b"authorization")
-        if credential is None or not self._verifiers:
-            found = self._me if self._local and is_local(headers, peer) else None
-        elif headers.repeated and b"authorization" in headers.repeated:
+        if credential is None or not self._bearers.verifiers:
+            return None if self._local is None else self._local.known(request)
+        if headers.repeated and b"authorization" in headers.repeated:
             return None
-        else:
-            found = self._known.get(blake2b(credential).digest())
-        return found[0] if found is not None and monotonic() < found[1] else None
+        if self._sessions is not None and b"cookie" in headers:
+            return None  # it may be of a session, besides
+        if not self.varies:
+            return self._known.get(blake2b(credential).digest())
+        try:
+            return self._known.get(self._digest(credential, self._resource_of(request)))
+        except Exception:
+            return None  # `authenticate` says what is wrong
 
-    async def authenticate(self, headers: Headers, *, peer: str | None) -> Principal:
-        """The principal. `peer` is the client's address, None if the server does not say.
+    async def admit(self, request: AuthRequest) -> Principal:
+        """`authenticate` for a door: an address that has shown too many bad credentials is not listened to for a while.
+
+        Raises Overloaded then, with the status 429, and what `authenticate` raises.
+        """
+        if b"authorization" not in request.headers or not self._bearers.verifiers:
+            return await self.authenticate(request)
+        await admit_credential(request, self._executor)
+        try:
+            return await self.authenticate(request)
+        except TransportRefusal as refusal:
+            if refusal.status == STATUS["invalid_token"]:
+                await note_failure(request, self._executor)
+            raise
+
+    async def authenticate(self, request: AuthRequest) -> Principal:
+        """The principal.
 
         Raises TransportRefusal: 400, 401 or 403 with a challenge, 403 where only this machine is served, 503 when
         credentials cannot be verified at the moment.
         """
+        resource = self._resource(request)
         try:
+            headers = request.headers
             credential = headers.get(b"authorization")
-            if credential is None or not self._verifiers:
-                return await self._as_local(headers, peer)
+            if credential is None or not (self._bearers or self._sessions):
+                return await self._without(request, resource)
+            if self._sessions is not None and self._sessions.cookie(request) is not None:
+                raise AuthError("invalid_request", "Send a token or the cookie of a session, not both")
             if b"authorization" in headers.repeated:
                 raise AuthError("invalid_request", "Send one Authorization header")
-            token = _bearer(credential)
-            if token is None:
-                raise AuthError("missing")
-            forgotten = self._forgotten
-            principal = await self._verify(token)
-            if forgotten == self._forgotten:
-                self._keep(blake2b(credential).digest(), principal)
-            return principal
+            return await self._by_token(credential, resource)
         except AuthError as problem:
-            raise self._refusal(problem) from None
+            raise refusal(problem, resource) from None
 
-    async def _as_local(self, headers: Headers, peer: str | None) -> Principal:
-        if not self._local:
-            if self._verifiers:
-                raise AuthError("missing")
-            raise _forbidden("Authentication is not configured, so every request is refused")
-        if not is_local(headers, peer):
-            raise _forbidden("Without a token only requests from this machine to this machine are served")
-        me = self._me
-        if me is None or monotonic() >= me[1]:
-            try:
-                user = await self._executor.run(self._find_local_user)
-            except (DatabaseFailure, Overloaded) as problem:
-                logger.error("The local user could not be read: %s", problem)
-                user = None
-            if user is None:
-                raise AuthError("unavailable", "The local user is not available")
-            me = self._me = local_principal(user), monotonic() + self._remember
-        return me[0]
+    def challenge(self, request: AuthRequest, scopes: Iterable[str]) -> bytes:
+        """What to tell the client that lacks `scopes` for an operation: with those that every request takes, so that
+        one step-up brings all (RFC 6750, section 3.1).
+        """
+        resource = self._resource(request)
+        return insufficient_scope({*scopes, *resource.scopes}, resource_metadata=resource.metadata_url)
 
-    def _find_local_user(self) -> Any:
-        model = get_user_model()
+    def _resource(self, request: AuthRequest) -> ProtectedResource:
         try:
-            user = model._default_manager.get_by_natural_key(self._local_user)
-        except model.DoesNotExist:
-            user = None
-        if user is None or not user.is_active:
-            logger.error('MCP["LOCAL_USER"] names %r, who is not an active user', self._local_user)
-            return None
-        return user
+            return self._resource_of(request)
+        except Exception:
+            # Settings, or a function of the project: without a resource nobody can be let in.
+            logger.exception("What tokens have to be made for at the server %r cannot be found out", self._server)
+            raise refusal(AuthError("unavailable", UNAVAILABLE), ProtectedResource(server=self._server)) from None
 
-    async def _verify(self, token: str) -> Principal:
-        """Ask the one verifier whose tokens look like this."""
-        lease = self._executor.enter()
-        verifier: Verifier | None = None
-        try:
-            verifier = next((one for one in self._verifiers if one.accepts(token)), None)
-            if verifier is None:
-                raise AuthError("invalid_token", INVALID)
-            principal: Any = await verifier.verify(token, server=self._server)
-            if not isinstance(principal, Principal) or principal.is_local:
-                raise TypeError(f"verify() must return a Principal who is not local, not {type(principal).__name__}")
-        except AuthError:
-            raise
-        except Overloaded as problem:
-            raise AuthError("unavailable", str(problem), retry_after=problem.retry_after) from None
-        except Exception as problem:
-            # A project's verifier: whatever goes wrong there, nobody gets in, and no client throws its token away.
-            text = "".join(traceback.format_exception(problem)).replace(token, "[token]")
-            logger.error("The verifier %s failed\n%s", type(verifier).__name__, text)
-            raise AuthError("unavailable", "Tokens cannot be verified at the moment; try again later") from None
-        finally:
-            lease.close()
-        if principal.expires_at is not None and principal.expires_at <= time():
+    async def _by_token(self, credential: bytes, resource: ProtectedResource) -> Principal:
+        token = bearer_token(credential)
+        if token is None:
+            raise AuthError("missing")
+        if not self._bearers:
             raise AuthError("invalid_token", INVALID)
-        if principal.audience not in (None, self._server):
-            raise AuthError("invalid_token", INVALID)
+        digest = self._digest(credential, resource)
+        found = self._known.get(digest)
+        if found is not None:
+            return found
+        async with self._attended():
+            begun = mark()
+            apart = blake2b(repr((credential, resource.server, resource.uri)).encode(), digest_size=32).digest()
+            principal = self._sufficient(await self._bearers.principal(token, resource, apart), resource)
+            self._known.keep(digest, principal, begun)
         return principal
 
-    def _keep(self, digest: bytes, principal: Principal) -> None:
-        seconds = self._remember
-        if principal.expires_at is not None:
-            seconds = min(seconds, principal.expires_at - time())
-        if seconds <= 0:
-            return
-        known = self._known
-        with self._keeping:
-            known.pop(digest, None)
-            while len(known) >= MOST_KNOWN:
-                del known[next(iter(known))]
-            known[digest] = principal, monotonic() + seconds
+    def _sufficient(self, principal: Principal, resource: ProtectedResource) -> Principal:
+        if not principal.has_scopes(resource.scopes):
+            raise AuthError("insufficient_scope", LACKING, scopes=resource.scopes)
+        return principal
 
-    def _refusal(self, problem: AuthError) -> TransportRefusal:
-        headers = [(b"content-type", b"application/json"), (b"cache-control", b"no-store")]
-        text = problem.description or "Send a bearer token in the Authorization header"
-        if problem.kind == "unavailable":
-            headers.append((b"retry-after", b"%d" % max(1, round(problem.retry_after))))
-            return TransportRefusal(problem.status, headers, jsonrpc.error(None, InternalError(text)))
-        value = challenge(
-            error=None if problem.kind == "missing" else problem.kind,
-            description=problem.description,
-            scopes=problem.scopes or self._scopes,
-            resource_metadata=self._resource_metadata,
-        )
-        headers.append((b"www-authenticate", value))
-        return TransportRefusal(problem.status, headers, jsonrpc.error(None, InvalidRequest(text)))
-
-    def _on_token(self, *, instance: PersonalAccessToken, using: str, created: bool = False, **_: Any) -> None:
-        pk = instance.pk  # a deleted instance loses it before the commit
-        if not created:
-            self._forget_now_and_after_commit(lambda principal: principal.token_id == pk, using)
-
-    def _on_user_saved(self, *, instance: Any, using: str, **_: Any) -> None:
-        if not instance.is_active:
-            self._on_user_deleted(using=using)
-
-    def _on_user_deleted(self, *, using: str, **_: Any) -> None:
-        self._forget_now_and_after_commit(lambda principal: True, using)
-
-    def _forget_now_and_after_commit(self, concerned: Callable[[Principal], bool], using: str) -> None:
-        """Twice, because until the commit the old row can be read again; other processes learn it from `remember`."""
-        self._forget(concerned)
+    def ticket(self, request: AuthRequest) -> str:
+        """A ticket for who has been authenticated by this request. Raises TransportRefusal."""
+        resource = self._resource(request)
         try:
-            transaction.on_commit(lambda: self._forget(concerned), using=using, robust=True)
-        except transaction.TransactionManagementError:
-            pass  # manual transactions have no such hook
+            if self._tickets is None:
+                raise AuthError("invalid_request", "There are no tickets here")
+            return self._tickets.issue(request.headers, resource)
+        except AuthError as problem:
+            raise refusal(problem, resource) from None
 
-    def _forget(self, concerned: Callable[[Principal], bool]) -> None:
-        self._forgotten += 1
-        # This runs in the thread of whoever saves; and under WSGI each request has one of its own.
-        with self._keeping:
-            for digest in [digest for digest, (principal, _) in self._known.items() if concerned(principal)]:
-                del self._known[digest]
-        if self._local_user:
-            self._me = None
+    async def redeemed(self, request: AuthRequest) -> AuthRequest:
+        """The handshake of a socket with the credential that its ticket stands for, if it has one. The ticket is used
+        up by that. Raises TransportRefusal.
+        """
+        if request.ticket is None or self._tickets is None:
+            return request
+        resource = self._resource(request)
+        try:
+            if b"authorization" in request.headers:
+                raise AuthError("invalid_request", "Send a token or a ticket, not both")
+            return await self._tickets.redeem(request, resource)
+        except AuthError as problem:
+            raise refusal(problem, resource) from None
 
+    async def _without(self, request: AuthRequest, resource: ProtectedResource) -> Principal:
+        """Who comes without a token."""
+        if self._sessions is not None and not request.is_socket and self._sessions.cookie(request) is not None:
+            principal = await self._sessions.principal(request)
+            if principal is not None:
+                return self._sufficient(await self._bearers.narrowed(principal, resource), resource)
+        if self._local is None:
+            if self._bearers or self._sessions is not None:
+                raise AuthError("missing")
+            raise forbidden("Authentication is not configured, so every request is refused")
+        if not is_local(request.headers, request.peer):
+            raise forbidden("Without a token only requests from this machine to this machine are served")
+        return await self._local.principal()
 
-def _bearer(credential: bytes) -> str | None:
-    """The token; None if the credential is of another scheme. Raises AuthError."""
-    scheme, _, token = credential.strip(b" ").partition(b" ")
-    if scheme.lower() != b"bearer":
-        return None
-    token = token.strip(b" ")
-    if len(token) > LONGEST_TOKEN:
-        raise AuthError("invalid_request", f"The access token is longer than {LONGEST_TOKEN} bytes")
-    if not _TOKEN.fullmatch(token):
-        raise AuthError("invalid_token", INVALID)
-    return token.decode("ascii")
-
-
-def _forbidden(text: str) -> TransportRefusal:
-    headers = [(b"content-type", b"application/json"), (b"cache-control", b"no-store")]
-    return TransportRefusal(403, headers, jsonrpc.error(None, InvalidRequest(text)))
-
-
-def is_local(headers: Headers, peer: str | None) -> bool:
-    """Did the request come from a loopback `peer`, for a loopback Host, without a proxy in between?
-
-    A peer that the server does not name (a Unix socket, as behind nginx) is not loopback.
-    """
-    return (
-        peer is not None
-        and _is_loopback(peer)
-        and _is_loopback_host(headers.get(b"host", b""))
-        and FORWARDING.isdisjoint(headers)
-        and (not headers.repeated or b"host" not in headers.repeated)
-    )
-
-
-@lru_cache(256)
-def _is_loopback(address: str) -> bool:
-    try:
-        found = ip_address(address)
-    except ValueError:
-        return False
-    if isinstance(found, IPv6Address) and found.ipv4_mapped is not None:
-        found = found.ipv4_mapped
-    return found.is_loopback
-
-
-@lru_cache(256)
-def _is_loopback_host(host: bytes) -> bool:
-    match = _HOST.fullmatch(host)
-    if match is None:
-        return False
-    address = match[1] or match[2]
-    return address is None or _is_loopback(address.decode("ascii"))
+    def _digest(self, credential: bytes, resource: ProtectedResource) -> bytes:
+        """What a principal is remembered by."""
+        if not self.varies:
+            return blake2b(credential).digest()
+        return blake2b(repr((credential, resource)).encode()).digest()

@@ -1,13 +1,14 @@
-"""The one permission decision, for list, call, read, get and complete alike.
+"""The one permission decision, for list, call, read, get, complete, subscribe and listen alike.
 
-A right is what the user may do (Django's permissions) and what was delegated to the client (scopes), both.
-Without the permission a primitive is hidden: its name answers like one that does not exist. Without a scope it is
-shown, and the client is told all the scopes that the operation takes.
+A right is what the user may do (Django's permissions), what was delegated to the client (scopes), and what the admin
+has left of both (the rulebook), all of them. Without the permission a primitive is hidden: its name answers like one
+that does not exist; so it is where no step-up could help. Without a scope it is shown, and the client is told all the
+scopes that the operation takes.
 """
 
 import inspect
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Sequence
 from typing import Any, cast
 
 from asgiref.sync import async_to_sync, sync_to_async
@@ -15,22 +16,33 @@ from asgiref.sync import async_to_sync, sync_to_async
 from ..server import ports
 from ..server.execution import is_async
 from ..server.ports import ALLOW, HIDDEN, Decision, Executor, Guarded, Overloaded, step_up
+from ..server.rates import Rate
+from . import throttle
+from .narrowing import asks_for_groups, withheld
+from .policies import NOTHING, Asked
 from .principal import Principal
+from .rulebook import RULEBOOK, Rulebook, Rules
 
 logger = logging.getLogger("mcp_django.auth")
 
 Permission = str | Callable[[Any], Any] | Sequence[str | Callable[[Any], Any]]
 Run = Callable[..., Awaitable[Any]]
+_NOBODY: frozenset[str] = frozenset()
 
 
 def is_guarded(primitive: Guarded) -> bool:
-    """Does the decision depend on who asks?"""
+    """Does the decision, or how often it may be used, depend on who asks, as far as code says?"""
     permission = primitive.permission
-    return bool(primitive.scopes) or (permission is not None and permission != () and permission != [])
+    return (
+        bool(primitive.scopes)
+        or (permission is not None and permission != () and permission != [])
+        or getattr(primitive, "scopes_for", None) is not None
+        or getattr(primitive, "rate", None) is not None
+    )
 
 
 def decide_now(principal: Principal, primitive: Guarded) -> Decision | None:
-    """The decision, if nobody has to be asked for it; else None. No I/O."""
+    """What code decides, if nobody has to be asked for it; else None. No I/O."""
     if principal.is_local:
         return ALLOW
     permission = primitive.permission
@@ -41,7 +53,7 @@ def decide_now(principal: Principal, primitive: Guarded) -> Decision | None:
             return HIDDEN
         if functions or None in answers:
             return None
-    return _by_scopes(principal, primitive)
+    return by_scopes(principal, primitive.scopes)
 
 
 async def _in_thread(fn: Callable[..., Any], /, *args: Any) -> Any:
@@ -49,7 +61,7 @@ async def _in_thread(fn: Callable[..., Any], /, *args: Any) -> Any:
 
 
 async def decide(principal: Principal, primitive: Guarded, *, run: Run = _in_thread) -> Decision:
-    """May `principal` use `primitive`? `run` calls plain functions where they may block."""
+    """What code decides. `run` calls plain functions where they may block."""
     decision = decide_now(principal, primitive)
     if decision is not None:
         return decision
@@ -59,48 +71,97 @@ async def decide(principal: Principal, primitive: Guarded, *, run: Run = _in_thr
     for function in functions:
         if not await _consult(function, principal, primitive, run):
             return HIDDEN
-    return _by_scopes(principal, primitive)
+    return by_scopes(principal, primitive.scopes)
+
+
+def by_scopes(principal: Principal, scopes: Collection[str]) -> Decision:
+    """ALLOW, or the step-up that brings all of them."""
+    return ALLOW if not scopes or principal.has_scopes(scopes) else step_up(tuple(scopes))
 
 
 class Policy:
-    """The engine's Authorizer (`server/ports.py`), asking on the executor's lanes."""
+    """The engine's Authorizer (`server/ports.py`) of one server, asking on the executor's lanes."""
 
-    def __init__(self, executor: Executor) -> None:
-        self._executor = executor
+    def __init__(
+        self,
+        executor: Executor,
+        *,
+        server: str = "default",
+        rulebook: Rulebook = RULEBOOK,
+        run_apart: Run | None = None,
+    ) -> None:
+        """`run_apart` reads the rules outside of the transaction of whatever call needs them."""
+        self._executor, self._server, self._rulebook = executor, server, rulebook
+        self._run_apart = executor.run if run_apart is None else run_apart
+
+    @property
+    def version(self) -> Hashable | None:
+        """See `ports.Authorizer`."""
+        rules = self._rulebook.now()
+        return None if rules is None else rules.mark
+
+    async def refresh(self) -> None:
+        """See `ports.Authorizer`."""
+        await self._rules()
 
     def guards(self, primitive: Guarded) -> bool:
-        """See is_guarded."""
-        return is_guarded(primitive)
+        """See `ports.Authorizer`."""
+        rules = self._rulebook.now()
+        if rules is None or is_guarded(primitive):
+            return True
+        return not rules.is_empty and self._asked(rules, primitive) is not NOTHING
 
-    async def decide(self, principal: ports.Principal, primitive: Guarded) -> Decision:
-        """See decide."""
-        who = cast(Principal, principal)
+    async def decide(self, principal: ports.Principal, primitive: Guarded, scopes: Collection[str] = ()) -> Decision:
+        """See `ports.Authorizer`."""
+        who, rules = cast(Principal, principal), await self._rules()
         decision = decide_now(who, primitive)
-        if decision is not None:
+        if rules.is_empty:
+            asked, groups = NOTHING, _NOBODY
+        else:
+            asked = self._asked(rules, primitive)
+            if asked.disabled:
+                return HIDDEN
+            groups = await self._groups(who, rules, asked, (*primitive.scopes, *scopes))
+        if decision is None:
+            lease = self._executor.enter()
+            try:
+                decision = await decide(who, primitive, run=self._executor.run)
+            finally:
+                lease.close()
+        if not decision.visible or (asked is NOTHING and not scopes and not rules.grants):
             return decision
-        lease = self._executor.enter()
-        try:
-            return await decide(who, primitive, run=self._executor.run)
-        finally:
-            lease.close()
+        return _narrowed(who, rules, asked, groups, {*primitive.scopes, *scopes})
 
-    def allows(self, principal: ports.Principal, guarded: Guarded) -> bool:
-        """See decide. For threads: whoever has to be asked is asked here."""
-        who = cast(Principal, principal)
+    def allows(self, principal: ports.Principal, guarded: Guarded, *, later: bool = False) -> bool:
+        """See `ports.Authorizer`."""
+        who, rules = cast(Principal, principal), self._rulebook.known()
+        asked = NOTHING if rules.is_empty else self._asked(rules, guarded)
+        if asked.disabled:
+            return False
         if who.is_local:
             return True
-        names, functions = _parts(guarded.permission)
-        if not who.has_scopes(guarded.scopes) or not all(_ask(who, names)):
+        scopes = {*guarded.scopes, *asked.scopes}
+        groups = who.groups() if asked.groups or asks_for_groups(scopes, rules.grants) else _NOBODY
+        decision = _narrowed(who, rules, asked, groups, scopes)
+        if not (decision.visible if later else decision.allowed):
             return False
-        return all(_consult_here(function, who, guarded) for function in functions)
+        names, functions = _parts(guarded.permission)
+        return all(_ask(who, names)) and all(_consult_here(function, who, guarded) for function in functions)
 
     async def hidden(self, principal: ports.Principal, primitives: Iterable[Guarded]) -> frozenset[str]:
         """The keys of those of `primitives` that `principal` must not see.
 
         However many they are, their Django permissions are asked for in one visit to a thread.
         """
-        who = cast(Principal, principal)
-        hidden, open_ones = _sort(who, primitives)
+        who, rules = cast(Principal, principal), await self._rules()
+        hidden: list[str] = []
+        if not rules.is_empty:
+            primitives = list(primitives)
+            hidden = await self._ruled_out(who, rules, primitives)
+            gone = frozenset(hidden)
+            primitives = [one for one in primitives if one.key not in gone]
+        known, open_ones = _sort(who, primitives)
+        hidden += known
         if open_ones:
             lease = self._executor.enter()
             try:
@@ -111,6 +172,57 @@ class Policy:
             finally:
                 lease.close()
         return frozenset(hidden)
+
+    async def ration(self, principal: ports.Principal, tool: Guarded) -> float | None:
+        """See `ports.Authorizer`."""
+        own: Rate | None = getattr(tool, "rate", None)
+        rules = await self._rules()
+        asked = NOTHING if rules.is_empty else self._asked(rules, tool)
+        waits = [
+            await throttle.counter().atake(
+                f"tool {self._server} {tool.key}", principal.key, rate, run=self._executor.run
+            )
+            for rate in dict.fromkeys((*(() if own is None else (own,)), *asked.rates))
+        ]
+        return max((wait for wait in waits if wait is not None), default=None)
+
+    async def _rules(self) -> Rules:
+        return self._rulebook.now() or await self._rulebook.current(self._run_apart)
+
+    def _asked(self, rules: Rules, primitive: Any) -> Asked:
+        """What policies ask for it: for a tool by its name, for what stands for a tool as for that."""
+        tool = primitive if getattr(primitive, "kind", None) == "tool" else getattr(primitive, "stands_for", None)
+        return NOTHING if tool is None else rules.of_tool(self._server, tool.key)
+
+    async def _groups(self, who: Principal, rules: Rules, asked: Asked, scopes: Collection[str]) -> frozenset[str]:
+        """The groups of the user, where they matter."""
+        if who.is_local or not (asked.groups or asks_for_groups((*asked.scopes, *scopes), rules.grants)):
+            return _NOBODY
+        known = who.known_groups()
+        found: frozenset[str] = await self._executor.run(who.groups) if known is None else known
+        return found
+
+    async def _ruled_out(self, who: Principal, rules: Rules, primitives: Iterable[Guarded]) -> list[str]:
+        """The keys of those that the rules hide."""
+        found = [(one, self._asked(rules, one)) for one in primitives]
+        groups = _NOBODY
+        if any(asked.groups or asks_for_groups({*one.scopes, *asked.scopes}, rules.grants) for one, asked in found):
+            groups = _NOBODY if who.is_local else await self._executor.run(who.groups)
+        return [
+            one.key
+            for one, asked in found
+            if asked.disabled or not _narrowed(who, rules, asked, groups, set(one.scopes)).visible
+        ]
+
+
+def _narrowed(who: Principal, rules: Rules, asked: Asked, groups: frozenset[str], scopes: set[str]) -> Decision:
+    """What is left where code says yes."""
+    scopes = scopes | asked.scopes
+    if who.is_local:
+        return ALLOW
+    if not asked.lets_in(groups) or withheld(who, scopes, rules.grants, groups):
+        return HIDDEN  # a step-up would bring nothing
+    return by_scopes(who, scopes)
 
 
 def _sort(principal: Principal, primitives: Iterable[Guarded]) -> tuple[list[str], list[Guarded]]:
@@ -151,11 +263,6 @@ def _parts(permission: Permission | None) -> tuple[list[str], list[Callable[[Any
 
 def _ask(principal: Principal, names: Iterable[str]) -> list[bool]:
     return [principal.has_perm(name) for name in names]
-
-
-def _by_scopes(principal: Principal, primitive: Guarded) -> Decision:
-    scopes = primitive.scopes
-    return ALLOW if not scopes or principal.has_scopes(scopes) else step_up(scopes)
 
 
 def _consult_here(permission: Callable[[Any], Any], principal: Principal, primitive: Guarded) -> bool:

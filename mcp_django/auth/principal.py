@@ -80,17 +80,43 @@ class Principal:
         """Does it hold all of these?"""
         return self.kind == LOCAL or self.scopes.issuperset(scopes)
 
-    def has_perm(self, permission: str) -> bool:
-        """Does the user have this Django permission ("app.codename")? May ask the database: for threads."""
+    def has_perm(self, permission: str, obj: Any = None) -> bool:
+        """Does the user have this Django permission ("app.codename")? May ask the database: for threads.
+
+        With `obj` the project's backends are asked about that object, each time. Django's own knows of no permissions
+        for single objects and says no.
+        """
         if self.kind == LOCAL:
             return True
+        if obj is not None:
+            return self._rights.ask_about(permission, obj)
         known = self._rights.known(permission)
         return self._rights.ask(permission) if known is None else known
 
-    async def aperm(self, permission: str) -> bool:
+    async def aperm(self, permission: str, obj: Any = None) -> bool:
         """`has_perm` for async code."""
-        known = self.known_perm(permission)
-        return await _has_perm(self, permission) if known is None else known
+        known = self.known_perm(permission) if obj is None or self.kind == LOCAL else None
+        return await _has_perm(self, permission, obj) if known is None else known
+
+    def in_group(self, *names: str) -> bool:
+        """Is the user in one of these groups? The local principal is in all. May ask the database: for threads."""
+        return self.kind == LOCAL or not self.groups().isdisjoint(names)
+
+    async def ain_group(self, *names: str) -> bool:
+        """`in_group` for async code."""
+        if self.kind == LOCAL:
+            return True
+        known = self.known_groups()
+        return not (await _groups(self) if known is None else known).isdisjoint(names)
+
+    def groups(self) -> frozenset[str]:
+        """The names of the user's groups. May ask the database: for threads."""
+        known = self.known_groups()
+        return self._rights.ask_groups() if known is None else known
+
+    def known_groups(self) -> frozenset[str] | None:
+        """The answer of `groups` if it is known without asking anybody; else None."""
+        return self._rights.known_groups()
 
     def known_perm(self, permission: str) -> bool | None:
         """The answer of `has_perm` if it is known without asking anybody; else None."""
@@ -98,6 +124,7 @@ class Principal:
 
 
 _has_perm = sync_to_async(Principal.has_perm, thread_sensitive=True)
+_groups = sync_to_async(Principal.groups, thread_sensitive=True)
 
 
 class _EveryScope(frozenset[str]):
@@ -121,6 +148,16 @@ def owner_of(user: Any) -> str | None:
     return None if pk is None else f"{ISSUER}|{_escaped(str(pk))}"
 
 
+def groups_of(user: Any) -> frozenset[str]:
+    """The names of the groups of a user; none of nobody, of who is not active, and of a user model without groups. Asks
+    the database.
+    """
+    if user is None or getattr(user, "pk", None) is None or not getattr(user, "is_active", False):
+        return frozenset()
+    groups = getattr(user, "groups", None)
+    return frozenset() if groups is None else frozenset(groups.values_list("name", flat=True))
+
+
 def local_principal(user: Any = None) -> Principal:
     """The principal who comes from this machine and may do everything; handlers see it act as `user`."""
     return Principal(issuer=LOCAL, subject=LOCAL, user=user, kind=LOCAL)
@@ -141,13 +178,14 @@ def forget_rights() -> None:
 class _Rights:
     """What one user may do, as far as it was asked in the last moments."""
 
-    __slots__ = ("_answers", "_changes", "_until", "_user")
+    __slots__ = ("_answers", "_changes", "_groups", "_until", "_user")
     changes = 0
     """How often this process has heard that rights changed."""
 
     def __init__(self, user: Any) -> None:
         self._user = user
         self._answers: dict[str, bool] = {}
+        self._groups: frozenset[str] | None = None
         self._until, self._changes = monotonic() + FRESH, self.changes
 
     def known(self, permission: str) -> bool | None:
@@ -163,9 +201,23 @@ class _Rights:
         answer = self._answers[permission] = user is not None and bool(user.has_perm(permission))
         return answer
 
+    def ask_about(self, permission: str, obj: Any) -> bool:
+        if not self._is_fresh():
+            self._renew()
+        return self._user is not None and bool(self._user.has_perm(permission, obj))
+
+    def known_groups(self) -> frozenset[str] | None:
+        return self._groups if self._is_fresh() else None
+
+    def ask_groups(self) -> frozenset[str]:
+        if not self._is_fresh():
+            self._renew()
+        found = self._groups = groups_of(self._user)
+        return found
+
     def _renew(self) -> None:
         """A user object remembers its permissions for as long as it lives, so that another one has to be asked."""
-        user, self._answers = self._user, {}
+        user, self._answers, self._groups = self._user, {}, None
         self._until, self._changes = monotonic() + FRESH, self.changes
         if getattr(user, "pk", None) is not None:
             # Not type(user): that of a lazy object is the wrapper.

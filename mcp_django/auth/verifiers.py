@@ -4,6 +4,7 @@ Several may stand side by side; the one that recognises the shape of a token ans
 token is ever shown to a verifier it was not meant for.
 """
 
+import inspect
 import logging
 from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
@@ -17,6 +18,7 @@ from django.utils import timezone
 from ..models import PersonalAccessToken
 from ..server.execution import is_async
 from .principal import ISSUER, Principal
+from .resources import ProtectedResource
 
 logger = logging.getLogger("mcp_django.auth")
 
@@ -30,6 +32,7 @@ STATUS: dict[Kind, int] = {
 }
 INVALID = "The access token is unknown, expired, revoked, or not for this server"
 """The one text for every cause: which one it was is nobody's business but the owner's."""
+UNAVAILABLE = "Tokens cannot be verified at the moment; try again later"
 USED_EVERY = timedelta(minutes=1)
 """How often the use of a token is written down at most."""
 
@@ -62,8 +65,8 @@ class Verifier(Protocol):
         """Does the token look like one of ours? Cheap, no I/O. A class that leaves this out takes every token."""
         return True
 
-    async def verify(self, token: str, *, server: str) -> Principal:
-        """The principal that the token stands for at the server of the alias `server`. Raises AuthError.
+    async def verify(self, token: str, *, resource: ProtectedResource) -> Principal:
+        """The principal that the token stands for at `resource`. Raises AuthError.
 
         Everything is checked here: signature or existence, expiry, audience, that the user is active.
         """
@@ -82,8 +85,22 @@ def as_verifier(found: Any) -> Verifier:
     verify = getattr(made, "verify", made)
     if not is_async(verify):
         name = getattr(found, "__qualname__", repr(found))
-        raise ImproperlyConfigured(f"{name} is no verifier; give it `async def verify(self, token, *, server)`")
+        raise ImproperlyConfigured(f"{name} is no verifier; give it `async def verify(self, token, *, resource)`")
+    if not _takes_resource(verify):
+        name = getattr(found, "__qualname__", repr(found))
+        raise ImproperlyConfigured(
+            f"{name} does not take the resource that a token has to be made for; write "
+            "`async def verify(self, token, *, resource)`, where resource.server is the alias"
+        )
     return cast(Verifier, made) if hasattr(made, "accepts") else _AnyToken(verify)
+
+
+def _takes_resource(verify: Any) -> bool:
+    try:
+        parameters = inspect.signature(verify).parameters.values()
+    except (TypeError, ValueError):
+        return True
+    return any(one.name == "resource" or one.kind is one.VAR_KEYWORD for one in parameters)
 
 
 class _AnyToken:
@@ -95,8 +112,8 @@ class _AnyToken:
     def accepts(self, token: str) -> bool:
         return True
 
-    async def verify(self, token: str, *, server: str) -> Principal:
-        return await self._verify(token, server=server)
+    async def verify(self, token: str, *, resource: ProtectedResource) -> Principal:
+        return await self._verify(token, resource=resource)
 
 
 class PersonalTokenVerifier:
@@ -106,16 +123,16 @@ class PersonalTokenVerifier:
         """Is it of our shape, checksum included?"""
         return PersonalAccessToken.is_well_formed(token)
 
-    async def verify(self, token: str, *, server: str) -> Principal:
+    async def verify(self, token: str, *, resource: ProtectedResource) -> Principal:
         """See Verifier. Tokens without an audience are good at every server."""
         try:
             row = await self._find(token)
-            if row is None or not row.is_usable or not row.user.is_active or row.audience not in ("", server):
+            if row is None or not row.is_usable or not row.user.is_active or row.audience not in ("", resource.server):
                 raise AuthError("invalid_token", INVALID)
             await self._note_use(row)
         except DatabaseFailure as problem:
             logger.error("Personal access tokens cannot be read: %s", problem)
-            raise AuthError("unavailable", "Tokens cannot be verified at the moment; try again later") from None
+            raise AuthError("unavailable", UNAVAILABLE) from None
         return _principal(row)
 
     async def _find(self, token: str) -> PersonalAccessToken | None:

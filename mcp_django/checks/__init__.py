@@ -6,10 +6,20 @@ E003  a value of MCP that cannot be used
 E004  a declaration that could not be registered
 E005  asgiref is older than what sync handlers need
 E006  something is declared for a server that the setting does not have
-E007  a dotted path of MCP that cannot be imported
+E007  a dotted path of MCP that cannot be imported, or leads to no verifier
 E008  the channel layer that MCP names is not described
 E009  a toolset of a model reads from a database, or by a relation, that there is not
 E020  a view that mcp_django.rest was given and cannot call
+E030  the issuer of the authorization server is none, or is not encrypted
+E031  a setting of django-oauth-toolkit makes tokens weaker
+E032  django-oauth-toolkit is not installed, or of another version
+E033  the authorization server is not served, or the toolkit's views are in its place
+E034  "oauth" in AUTH without the app that makes the tokens
+E040  "external" in AUTH without an identity provider in ISSUERS
+E041  "external" in AUTH without the packages that it takes
+E042  "session" in AUTH where nobody can be logged in
+E043  a server whose URL cannot name a resource, or names another's
+E044  a cache that MCP names is not described
 W001  without AUTH and without DEBUG every request is refused
 W002  AUTH = "none" without DEBUG
 W003  no channel layer, or one that reaches one process only (with --deploy)
@@ -20,6 +30,22 @@ W007  whoever logs in may register OAuth clients
 W008  an endpoint whose path is doubled, as in /mcp/mcp
 W009  a path of a toolset that leads to nothing its server shows
 W010  a toolset that takes a permission which Django does not make
+W020  DEBUG is on, and opens what is closed otherwise (with --deploy)
+W021  an origin that is not encrypted (with --deploy)
+W022  any Host is taken (with --deploy)
+W023  rates are counted where only one process looks (with --deploy)
+W024  what processes have verified is shared where only one looks (with --deploy)
+W025  a credential is believed for long (with --deploy)
+W026  clients of a proxy count as one (with --deploy)
+W030  the issuer is another origin's than the endpoint's
+W031  an access token is good for long (with --deploy)
+W032  OpenID Connect is on
+W033  the authorization server is installed, and its tokens are not taken
+W034  LOGIN_URL leads to nothing, and people have to log in
+W040  an identity provider whose tokens can be meant for no server
+W041  ISSUERS or SESSION_SCOPES without "external" or "session" in AUTH
+W042  AUDIENCES of an identity provider for a server that there is not
+W043  a scope that SCOPES does not declare
 I001  RedisChannelLayer, where RedisPubSubChannelLayer is sturdier (with --deploy)
 I002  middleware that costs each running call of the Django view a thread (with --deploy)
 I003  lists of a toolset in an order that no index has (with --deploy)
@@ -28,14 +54,29 @@ docs/reference/checks.md says more about each. None of them opens a connection t
 settings that are broken: those are reported by Django, or by E002 and E003.
 """
 
-from . import authentication, channel_layers, databases, declarations, installation, settings, toolsets, urls
+from . import (
+    authentication,
+    channel_layers,
+    databases,
+    declarations,
+    deployment,
+    installation,
+    issuers,
+    resources,
+    settings,
+    toolsets,
+    urls,
+)
 
 __all__ = [
     "authentication",
     "channel_layers",
     "databases",
     "declarations",
+    "deployment",
     "installation",
+    "issuers",
+    "resources",
     "settings",
     "toolsets",
     "urls",

@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-from django.core.checks import CheckMessage, Tags, Warning, register
+from django.apps import apps
+from django.core.checks import CheckMessage, Error, Tags, Warning, register
 
 from .. import conf
 
@@ -13,7 +14,7 @@ def check_authentication(app_configs: Sequence[Any] | None, **kwargs: Any) -> li
     """Who may call should have been decided before DEBUG is off."""
     if conf.debug() or not conf.is_usable():
         return []
-    match conf.get_settings().auth:
+    match conf.auth_names():
         case ():
             return [
                 Warning(
@@ -31,3 +32,17 @@ def check_authentication(app_configs: Sequence[Any] | None, **kwargs: Any) -> li
                 )
             ]
     return []
+
+
+@register(Tags.security)
+def check_embedded_server(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[CheckMessage]:
+    """Tokens of the embedded authorization server take that server."""
+    if not conf.is_usable() or "oauth" not in conf.auth_names() or apps.is_installed("mcp_django.oauth"):
+        return []
+    return [
+        Error(
+            'MCP["AUTH"] names "oauth", and the app mcp_django.oauth, which makes these tokens, is not installed.',
+            hint='Add "oauth2_provider" and "mcp_django.oauth" to INSTALLED_APPS: docs/howto/protect-a-project.md.',
+            id="mcp_django.E034",
+        )
+    ]

@@ -7,6 +7,7 @@ from django.core.checks import CheckMessage, Error, register
 from django.utils.module_loading import import_string
 
 from .. import conf
+from ..auth.verifiers import as_verifier
 from ..conf.readers import AUTH_NAMES
 
 
@@ -32,12 +33,24 @@ def check_dotted_paths(app_configs: Sequence[Any] | None, **kwargs: Any) -> list
     found: list[CheckMessage] = []
     for where, path in _dotted_paths() if conf.is_usable() else ():
         try:
-            import_string(path)
+            named = import_string(path)
         except Exception as problem:
             found.append(
                 Error(
                     f"{where} names {path!r}, which cannot be imported: {type(problem).__name__}: {problem}",
                     hint="Write the path as it would be imported: package.module.name.",
+                    id="mcp_django.E007",
+                )
+            )
+            continue
+        try:
+            if where == 'MCP["AUTH"]':
+                as_verifier(named)
+        except Exception as problem:
+            found.append(
+                Error(
+                    f"{where} names {path!r}, which cannot be used: {problem}",
+                    hint="docs/topics/permissions.md says what a verifier is.",
                     id="mcp_django.E007",
                 )
             )
@@ -54,5 +67,13 @@ def _dotted_paths() -> Iterator[tuple[str, str]]:
         for key, paths in (("MIDDLEWARE", server.middleware), ("PROVIDERS", server.providers)):
             for path in paths:
                 yield f'{where}["{key}"]', path
-        if server.lifespan is not None:
-            yield f'{where}["LIFESPAN"]', server.lifespan
+        functions = (
+            ("LIFESPAN", server.lifespan),
+            ("AUTHORIZER", server.authorizer),
+            ("REQUIRED_SCOPES", server.required_scopes),
+            ("AUTHORIZATION_SERVERS", server.authorization_servers),
+            ("RESOURCE_METADATA_URL", server.resource_metadata_url),
+        )
+        for key, written in functions:
+            if isinstance(written, str) and "://" not in written:
+                yield f'{where}["{key}"]', written

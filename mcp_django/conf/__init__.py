@@ -9,20 +9,25 @@ here.
 import functools
 import re
 import reprlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from types import MappingProxyType
-from typing import Any, NamedTuple, TypeVar, cast, get_type_hints
+from typing import Any, Final, NamedTuple, TypeVar, cast, get_type_hints
+from urllib.parse import urlsplit
 
+from django.apps import apps
 from django.conf import settings as django_settings
 from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
 from django.dispatch import receiver
 
-from .options import Limits, ServerSettings, Settings
+from .issuers import Claims, Issuer, WrongSecret, wrong_beside, wrong_together
+from .options import Limits, Rates, ServerSettings, Settings
 from .readers import ALIAS, WrongValue, closest, reader_of
 
 S = TypeVar("S")
+OAUTH: Final = "mcp_django.oauth"
+"""The app that has the embedded authorization server."""
 
 
 class Problem(NamedTuple):
@@ -138,8 +143,54 @@ def language_code() -> str:
 
 
 def root_urlconf() -> Any:
-    """ROOT_URLCONF: a module's name, or whatever else Django's resolver takes."""
-    return django_settings.ROOT_URLCONF
+    """ROOT_URLCONF: a module's name, or whatever else Django's resolver takes; None where there is none."""
+    return getattr(django_settings, "ROOT_URLCONF", None)
+
+
+def auth_names() -> tuple[str, ...]:
+    """Who may call, by the names of `AUTH`. Where that says nothing and there is an embedded authorization server,
+    bearers of its tokens and of personal ones.
+    """
+    return get_settings().auth or (("oauth", "token") if issuer() else ())
+
+
+def issuer() -> str | None:
+    """The issuer of the embedded authorization server (`OAUTH2_PROVIDER["OIDC_ISS_ENDPOINT"]`); None without one."""
+    toolkit = getattr(django_settings, "OAUTH2_PROVIDER", None)
+    found = toolkit.get("OIDC_ISS_ENDPOINT") if isinstance(toolkit, Mapping) and apps.is_installed(OAUTH) else None
+    return found if isinstance(found, str) and found else None
+
+
+def issuers() -> tuple[str, ...]:
+    """The authorization servers whose tokens `AUTH` takes, the embedded one first."""
+    names, own = auth_names(), issuer()
+    embedded = (own,) if own is not None and "oauth" in names else ()
+    others = [one.issuer for one in get_settings().issuers] if "external" in names else []
+    return tuple(dict.fromkeys((*embedded, *others)))
+
+
+def origin() -> str | None:
+    """`ORIGIN`, or that of the embedded authorization server's issuer; None where neither is known."""
+    written, own = get_settings().origin, issuer()
+    if written is not None or own is None:
+        return written
+    parts = urlsplit(own)
+    return f"{parts.scheme}://{parts.netloc}" if parts.scheme and parts.netloc else None
+
+
+def login_url() -> str:
+    """LOGIN_URL: a path, a URL, or the name of a view."""
+    return str(django_settings.LOGIN_URL)
+
+
+def session_cookie_name() -> str:
+    """SESSION_COOKIE_NAME."""
+    return str(django_settings.SESSION_COOKIE_NAME)
+
+
+def session_engine() -> str:
+    """SESSION_ENGINE: the module whose SessionStore holds the sessions of the site."""
+    return str(django_settings.SESSION_ENGINE)
 
 
 def force_script_name() -> str:
@@ -181,7 +232,9 @@ def _read() -> _Reading:
     raw = _dict(getattr(django_settings, "MCP", {}), "MCP", found)
     nested = {
         "limits": _section(Limits, raw.get("LIMITS", {}), 'MCP["LIMITS"]', found),
+        "rates": _section(Rates, raw.get("RATES", {}), 'MCP["RATES"]', found),
         "servers": _servers(raw.get("SERVERS", {}), found),
+        "issuers": _issuers(raw.get("ISSUERS", ()), found),
     }
     sections = {key: _section(cls, raw.get(key, {}), f'MCP["{key}"]', found) for key, cls in _SECTIONS.items()}
     rest = {key: value for key, value in raw.items() if key not in sections}
@@ -213,6 +266,29 @@ def _servers(raw: Any, found: list[Problem]) -> Mapping[str, ServerSettings]:
     return MappingProxyType(servers)
 
 
+def _issuers(raw: Any, found: list[Problem]) -> tuple[Issuer, ...]:
+    if isinstance(raw, str | Mapping) or not isinstance(raw, Sequence):
+        found.append(Problem('MCP["ISSUERS"]', "must be a list of dicts", None))
+        return ()
+    issuers: list[Issuer] = []
+    for number, entry in enumerate(raw):
+        path, wrong = f'MCP["ISSUERS"][{number}]', list[Problem]()
+        if not isinstance(entry, Mapping):
+            # Not what it is: it could be a secret.
+            found.append(Problem(path, f"must be a dict, not {type(entry).__name__}", None))
+            continue
+        claims = _section(Claims, entry.get("CLAIMS", {}), f'{path}["CLAIMS"]', wrong)
+        issuer = _section(Issuer, entry, path, wrong, claims=claims)
+        if "ISSUER" not in entry:
+            wrong.append(Problem(path, "needs an ISSUER", None))
+        if all(problem.unknown for problem in wrong):
+            said = (*wrong_together(issuer), *wrong_beside(issuer, issuers))
+            wrong += [Problem(f'{path}["{key}"]', message, None) for key, message in said]
+            issuers.append(issuer)
+        found += wrong
+    return tuple(issuers)
+
+
 @functools.cache
 def _options(section: type[Any]) -> tuple[dict[str, str], dict[str, Any]]:
     """The fields of a section by their keys, and the types of the fields. Finding them takes longest."""
@@ -234,7 +310,8 @@ def _section(cls: type[S], raw: Any, path: str, found: list[Problem], **nested: 
                 values[name] = reader_of(hints[name], name)(value)
             except ValueError as wrong:
                 suggestion = wrong.suggestion if isinstance(wrong, WrongValue) else None
-                found.append(Problem(where, f"{wrong}, not {reprlib.repr(value)}", suggestion))
+                shown = type(value).__name__ if isinstance(wrong, WrongSecret) else reprlib.repr(value)
+                found.append(Problem(where, f"{wrong}, not {shown}", suggestion))
     return cls(**values)
 
 

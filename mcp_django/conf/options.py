@@ -5,7 +5,9 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Annotated
 
+from ..server.rates import Rate
 from ..server.server import TRANSPORTS
+from .issuers import Issuer
 from .readers import (
     ERAS,
     Auth,
@@ -14,19 +16,29 @@ from .readers import (
     Entries,
     Eras,
     Flag,
+    ImpliedScopes,
     Modules,
+    OptionalAlias,
     OptionalCount,
     OptionalDotted,
     OptionalLevel,
+    OptionalOrigin,
+    OptionalRate,
     OptionalSeconds,
     OptionalText,
+    OptionalURL,
     Origins,
     OrmStyle,
+    Scopes,
+    ScopesOrFunction,
+    ScopeWords,
     Seconds,
     SecondsOrZero,
     Text,
     Transports,
+    URLOrFunction,
     URLPath,
+    URLsOrFunction,
     integer,
 )
 
@@ -105,6 +117,31 @@ class Limits:
     """Seconds that running calls have to end once the process is told to. Then each is ended, and its client told."""
 
 
+TOKEN_FAILURES, REGISTRATION = Rate(30, 60), Rate(20, 3600)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rates:
+    """`MCP["RATES"]`: how often something may be done, such as "10/m" (times, a slash, and s, m, h or d, or several of
+    them: "5/15m"). Counted in Django's cache, so for all workers together where the cache is shared."""
+
+    principal: OptionalRate = None
+    """Messages of one principal, on all servers; each of a batch counts. None: as many as it likes. The local
+    principal, behind whom there are many clients of one machine, has no such rate."""
+    address: OptionalRate = None
+    """Requests, and sockets opened, from one address, before anybody asks whose they are. None: as many as it likes."""
+    token_failures: OptionalRate = TOKEN_FAILURES
+    """Credentials from one address that turn out not to be good. After these, tokens from there that are not known to
+    be good are not looked at for a while."""
+    registration: OptionalRate = REGISTRATION
+    """Clients that one address may register. While the cache is down, nobody can."""
+    cache: Text = "default"
+    """The alias in CACHES of the cache that counts."""
+    num_proxies: Annotated[int, integer(0, 16)] = 0
+    """Proxies of your own in front of the workers, of which each adds an address to X-Forwarded-For. 0: the header is
+    not looked at, and the peer is the client."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerSettings:
     """One entry of `MCP["SERVERS"]`: an endpoint under its alias. `"default"` serves what names no server."""
@@ -154,6 +191,21 @@ class ServerSettings:
     """May clients end their session (DELETE, handshake era)?"""
     healthz: Flag = False
     """Answer GET and HEAD at "<path>/healthz": 200, or 503 while the process is shutting down. Anybody may ask."""
+    required_scopes: ScopesOrFunction = ()
+    """Scopes that every request takes, and that clients ask for first; or the dotted path of a function that takes the
+    request (`mcp_django.auth.requests.AuthRequest`) and returns them."""
+    resource: OptionalURL = None
+    """The URL that tokens are made for. None: ORIGIN and the place of the endpoint."""
+    authorization_servers: URLsOrFunction = None
+    """Issuers that clients are sent to, the preferred one first, or the dotted path of a function of the request. None:
+    those whose tokens AUTH takes."""
+    resource_metadata_url: URLOrFunction = None
+    """Where clients find the metadata of this resource (RFC 9728), or the dotted path of a function of the request.
+    None: the well-known place of the resource, which is served here."""
+    resource_metadata: Entries = field(default_factory=lambda: MappingProxyType({}))
+    """Entries added to that metadata, such as "resource_documentation"."""
+    authorizer: OptionalDotted = None
+    """Dotted path of a function that may take rights away from a principal who has been verified, never add any."""
     capabilities: Entries = field(default_factory=lambda: MappingProxyType({}))
     """Entries added to the capabilities the server declares, such as "experimental"."""
 
@@ -163,8 +215,25 @@ class Settings:
     """`MCP` itself."""
 
     auth: Auth = ()
-    """Who may call. None, here (): nobody (403), or with DEBUG the local principal. "none": the local principal, who
-    comes from loopback. "token": bearers of personal access tokens. Dotted paths: whom these verifiers know."""
+    """Who may call. None, here (): with an embedded authorization server as ["oauth", "token"]; else nobody (403), or
+    with DEBUG the local principal. "none": the local principal, who comes from loopback. "token": bearers of personal
+    access tokens. "oauth": bearers of tokens of the embedded authorization server. "external": bearers of tokens of
+    ISSUERS. "session": pages of this site, for who is logged in. Dotted paths: whom these verifiers know."""
+    origin: OptionalOrigin = None
+    """The project's own origin, such as "https://example.com": what its endpoints are called by in tokens and metadata,
+    whatever Host a request has. None: that of the embedded authorization server's issuer, if there is one."""
+    scopes: ScopeWords = field(default_factory=lambda: MappingProxyType({}))
+    """Scopes by name, with what each lets a client do, for people."""
+    scope_implies: ImpliedScopes = field(default_factory=lambda: MappingProxyType({}))
+    """Scopes that include others: {"notes:write": ["notes:read"]}. What is included may include more."""
+    issuers: tuple[Issuer, ...] = ()
+    """Identity providers whose tokens are taken, for "external" in AUTH. See `mcp_django/conf/issuers.py`."""
+    session_scopes: Scopes = ()
+    """Scopes of the pages of this site, for "session" in AUTH."""
+    rates: Rates = field(default_factory=Rates)
+    """See Rates."""
+    token_cache: OptionalAlias = None
+    """The alias in CACHES where processes share what they have verified. None: each verifies for itself."""
     local_user: OptionalText = None
     """Username of the user the local principal acts as. None: it acts as nobody, with all rights."""
     servers: Mapping[str, ServerSettings] = field(

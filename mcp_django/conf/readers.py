@@ -8,17 +8,19 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Annotated, Any, Union, get_args, get_origin
 
+from ..server.rates import GRAMMAR, Rate
 from ..server.server import TRANSPORTS
 
 Reader = Callable[[Any], Any]
 """Takes what the project wrote and returns the value, or raises WrongValue."""
 
-AUTH_NAMES = ("none", "token")
+AUTH_NAMES = ("none", "token", "oauth", "external", "session")
 ERAS = ("handshake", "stateless")
 ORM_STYLES = ("per_model", "generic")
 LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 
 DOTTED = r"[^\W\d]\w*(\.[^\W\d]\w*)+"
+SCOPE = r"[\x21\x23-\x5b\x5d-\x7e]+"  # RFC 6749, section 3.3
 ALIAS = r"[a-z][a-z0-9_-]{0,63}"
 
 
@@ -146,17 +148,65 @@ def auth(raw: Any) -> tuple[str, ...]:
     names = raw if isinstance(raw, list | tuple) and raw else [raw]
     for name in names:
         if name not in AUTH_NAMES and not (isinstance(name, str) and re.fullmatch(DOTTED, name)):
-            message = "must be None, 'none', 'token', a dotted path to a verifier, or a list of them"
+            message = "must be None, 'none', 'token', 'oauth', 'external', 'session', a dotted path, or a list of them"
             raise WrongValue(message, closest(name, AUTH_NAMES))
     if "none" in names and len(names) > 1:
         raise WrongValue("must name 'none' alone or not at all")
     return tuple(dict.fromkeys(names))
 
 
+def scope_names(raw: Any) -> tuple[str, ...]:
+    found: tuple[str, ...] = several(scope)(raw)
+    return tuple(sorted(found))
+
+
+def scope_words(raw: Any) -> Mapping[str, Any]:
+    """Scopes with what is said about them, which may be a lazy string."""
+    if not isinstance(raw, Mapping) or not all(_is_scope(name) and str(text).strip() for name, text in raw.items()):
+        raise WrongValue("must be a dict from scopes, each one word without quotes, to what they let a client do")
+    return MappingProxyType(dict(raw))
+
+
+def implied_scopes(raw: Any) -> Mapping[str, tuple[str, ...]]:
+    if not isinstance(raw, Mapping) or not all(_is_scope(name) for name in raw):
+        raise WrongValue("must be a dict from scopes to lists of the scopes that they include")
+    return MappingProxyType({name: scope_names(implied) for name, implied in raw.items()})
+
+
+def either(function: Reader, other: Reader) -> Reader:
+    """A dotted path to a function of the request, or what it would return."""
+
+    def read(raw: Any) -> Any:
+        try:
+            return function(raw) if isinstance(raw, str) and "://" not in raw and "." in raw else other(raw)
+        except WrongValue as problem:
+            message = f"{problem.message}, or the dotted path of a function of the request"
+            raise WrongValue(message, problem.suggestion) from None
+
+    return read
+
+
+def rate(raw: Any) -> Rate:
+    try:
+        return raw if isinstance(raw, Rate) else Rate.parse(raw)
+    except ValueError:
+        raise WrongValue(f"must be {GRAMMAR}") from None
+
+
+def _is_scope(name: Any) -> bool:
+    return isinstance(name, str) and re.fullmatch(SCOPE, name) is not None
+
+
 word = matching(r".*\S.*", "a string that is not empty")
 dotted = matching(DOTTED, "a dotted path such as 'shop.mcp.Audit'")
 module = matching(r"[^\W\d]\w*(\.[^\W\d]\w*)*", "names of modules in apps, such as 'mcp_tools'")
 origin = matching(r"[a-z][a-z0-9+.-]*://[^/\sA-Z?#]+", "origins such as 'https://app.example.com', without a path")
+origin_url = matching(
+    r"https?://([a-z0-9]([a-z0-9.-]*[a-z0-9])?|\[[0-9a-f:.]+\])(:[1-9][0-9]{0,4})?",
+    "an origin such as 'https://example.com', without a path",
+)
+url = matching(r"https?://[^\s?#@\\]+", "a URL such as 'https://example.com/mcp'")
+scope = matching(SCOPE, "scopes, which are words without quotes and backslashes")
 path = matching(r"[^\s?#/]+(/[^\s?#/]+)*", "a URL path such as 'mcp', without a slash at either end")
 
 Flag = Annotated[bool, flag]
@@ -178,3 +228,13 @@ Transports = Annotated[tuple[str, ...], some_of(TRANSPORTS, "transport")]
 OrmStyle = Annotated[str, one_of(ORM_STYLES)]
 Auth = Annotated[tuple[str, ...], auth]
 Entries = Annotated[Mapping[str, Any], mapping]
+OptionalOrigin = Annotated[str | None, optional(origin_url)]
+OptionalURL = Annotated[str | None, optional(url)]
+OptionalAlias = Annotated[str | None, optional(word)]
+ScopeWords = Annotated[Mapping[str, Any], scope_words]
+ImpliedScopes = Annotated[Mapping[str, tuple[str, ...]], implied_scopes]
+Scopes = Annotated[tuple[str, ...], scope_names]
+ScopesOrFunction = Annotated[tuple[str, ...] | str, either(dotted, scope_names)]
+URLsOrFunction = Annotated[tuple[str, ...] | str | None, optional(either(dotted, several(url)))]
+URLOrFunction = Annotated[str | None, optional(either(dotted, url))]
+OptionalRate = Annotated[Rate | None, optional(rate)]

@@ -27,6 +27,14 @@ def acting_as(username: str | None, scopes: Iterable[str] | None) -> Principal:
     return Principal(issuer=ISSUER, subject=str(user.pk), client_id="command", user=user, scopes=held, kind="command")
 
 
+def active_user(username: str) -> Any:
+    """The user whom a credential is made for. Raises CommandError when there is none, or none who may log in."""
+    user = _user(username)
+    if not user.is_active:
+        raise CommandError(f"The user {username!r} is not active; a token would be refused")
+    return user
+
+
 def _user(username: str, whence: str = "") -> Any:
     model = get_user_model()
     try:

@@ -13,6 +13,8 @@ from django.db import Error
 
 from ..auth.authenticate import Authenticator
 from ..auth.principal import Principal
+from ..auth.requests import AuthRequest
+from ..auth.resources import ProtectedResource
 from ..auth.verifiers import INVALID, AuthError
 from ..conf import get_settings
 from ..protocol import jsonrpc
@@ -52,8 +54,8 @@ async def with_token(alias: str, token: str) -> Identity:
         raise CommandError(f"The token is not accepted: {said}") from None
 
 
-def _bearer(token: str) -> Headers:
-    return Headers([(b"authorization", b"Bearer " + token.encode("utf-8", "surrogateescape"))])
+def _bearer(token: str) -> AuthRequest:
+    return AuthRequest(Headers([(b"authorization", b"Bearer " + token.encode("utf-8", "surrogateescape"))]))
 
 
 class _Active:
@@ -65,7 +67,7 @@ class _Active:
     def accepts(self, token: str) -> bool:
         return True
 
-    async def verify(self, token: str, *, server: str) -> Principal:
+    async def verify(self, token: str, *, resource: ProtectedResource) -> Principal:
         """The user as they are now. Raises AuthError."""
         before = self._principal
         try:

@@ -1,7 +1,9 @@
 """The rows of the app. What a client can name belongs to an owner; what opens a door is stored as a hash."""
 
+from .external_identity import ExternalIdentity
 from .once_result import OnceResult
 from .resource_subscription import ResourceSubscription
+from .rules import ScopeGrant, ToolPolicy
 from .session import EndReason, Session
 from .session_count import SessionCount
 from .spent_state import SpentState
@@ -15,9 +17,11 @@ from .token import PersonalAccessToken
 __all__ = [
     "EndReason",
     "EventSequence",
+    "ExternalIdentity",
     "OnceResult",
     "PersonalAccessToken",
     "ResourceSubscription",
+    "ScopeGrant",
     "Session",
     "SessionCount",
     "SpentState",
@@ -29,4 +33,5 @@ __all__ = [
     "StoredResourceVersion",
     "StoredState",
     "StreamEvent",
+    "ToolPolicy",
 ]

@@ -32,11 +32,13 @@ _SHAPE = re.compile(rf"{MARK}[0-9A-Za-z]{{{ID_LENGTH}}}_[0-9A-Za-z]{{{SECRET_LEN
 _SCOPE = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")  # RFC 6749, section 3.3
 
 
-def _random(length: int) -> str:
+def random_text(length: int) -> str:
+    """So many letters and digits that nobody can guess, 5.95 bits in each."""
     return "".join(secrets.choice(_ALPHABET) for _place in range(length))
 
 
-def _checksum(text: str) -> str:
+def checksum(text: str) -> str:
+    """What stands behind the secret of a token, so that a typing error is known without asking the database."""
     number, digits = zlib.crc32(text.encode()), ""
     for _place in range(CHECKSUM_LENGTH):
         number, digit = divmod(number, len(_ALPHABET))
@@ -115,13 +117,13 @@ class PersonalAccessToken(models.Model):
         """Can this be a personal access token? Its checksum holds; whether it exists is another question."""
         if _SHAPE.fullmatch(token) is None:
             return False
-        return _checksum(token[:-CHECKSUM_LENGTH]) == token[-CHECKSUM_LENGTH:]
+        return checksum(token[:-CHECKSUM_LENGTH]) == token[-CHECKSUM_LENGTH:]
 
     def mint(self) -> str:
         """Give the row a new token and return it: the only time it is known here. Saving is the caller's."""
-        self.prefix = MARK + _random(ID_LENGTH)
-        body = f"{self.prefix}_{_random(SECRET_LENGTH)}"
-        token = body + _checksum(body)
+        self.prefix = MARK + random_text(ID_LENGTH)
+        body = f"{self.prefix}_{random_text(SECRET_LENGTH)}"
+        token = body + checksum(body)
         self.token_hash = self.hash(token)
         return token
 

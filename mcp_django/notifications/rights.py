@@ -28,13 +28,13 @@ def connect() -> None:
     """Listen to the signals of users, groups and their permissions. Done once, when the project starts."""
     users = get_user_model()
     for name in ("groups", "user_permissions"):
-        through = _through(users, name)
-        if through is not None:
-            _listen(m2m_changed, _user_granted, through)
+        between = through(users, name)
+        if between is not None:
+            _listen(m2m_changed, _user_granted, between)
     _listen(post_save, _user_saved, users)
     if apps.is_installed("django.contrib.auth"):
         groups = apps.get_model("auth", "Group")
-        _listen(m2m_changed, _group_granted, _through(groups, "permissions"))
+        _listen(m2m_changed, _group_granted, through(groups, "permissions"))
         _listen(post_delete, _group_deleted, groups)
 
 
@@ -42,7 +42,7 @@ def _listen(signal: Any, receiver: Callable[..., None], sender: Any) -> None:
     signal.connect(receiver, sender=sender, dispatch_uid=f"mcp_django.rights.{receiver.__name__}")
 
 
-def _through(model: type[Model], name: str) -> Any:
+def through(model: type[Model], name: str) -> Any:
     """The model between the two; None where a project's own user model has no such relation."""
     try:
         field: Any = model._meta.get_field(name)

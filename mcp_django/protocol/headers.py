@@ -38,7 +38,7 @@ _NUMBER = re.compile(r"-?[0-9]{1,40}(?:\.[0-9]{1,40})?(?:[eE][+-]?[0-9]{1,2})?")
 
 
 _NONE: frozenset[bytes] = frozenset()
-_LISTS = frozenset({b"baggage", b"tracestate"})
+_LISTS = {b"baggage": b",", b"tracestate": b",", b"x-forwarded-for": b",", b"cookie": b"; "}
 
 
 class Headers(dict[bytes, bytes]):
@@ -59,8 +59,8 @@ class Headers(dict[bytes, bytes]):
         else:
             names = Counter(name for name, _ in pairs)
             self.repeated = frozenset(name for name, times in names.items() if times > 1)
-            for repeated in self.repeated & _LISTS:
-                self[repeated] = b",".join(value for name, value in pairs if name == repeated)
+            for repeated in self.repeated & _LISTS.keys():
+                self[repeated] = _LISTS[repeated].join(value for name, value in pairs if name == repeated)
 
 
 class HeaderParam(NamedTuple):

@@ -1,7 +1,7 @@
 """Which addresses may be connected to on behalf of somebody else, and which are this network's own.
 
 The ranges are those of the IANA special-purpose registries (RFC 6890 and its updates, RFC 6052 for NAT64, RFC 3056 for
-6to4, RFC 4380 for Teredo).
+6to4, RFC 4380 for Teredo, RFC 2765 for IPv4-translated addresses, RFC 5214 for ISATAP).
 """
 
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
@@ -10,6 +10,8 @@ Address = IPv4Address | IPv6Address
 
 _NAT64 = IPv6Network("64:ff9b::/96")
 _6TO4 = IPv6Network("2002::/16")
+_TRANSLATED = IPv6Network("::ffff:0:0:0/96")
+_ISATAP = frozenset({0x00005EFE, 0x02005EFE})
 # Not global, whatever the tables of the Python that runs say.
 _SPECIAL: tuple[IPv4Network | IPv6Network, ...] = (
     *map(IPv4Network, ("0.0.0.0/8", "100.64.0.0/10", "192.0.0.0/24", "192.88.99.0/24", "198.18.0.0/15")),
@@ -53,8 +55,9 @@ def _inner(address: IPv6Address) -> IPv4Address | None:
     """The IPv4 address that this one leads to."""
     if address.ipv4_mapped is not None:
         return address.ipv4_mapped
-    if address in _NAT64:
-        return IPv4Address(int(address) & 0xFFFFFFFF)
+    number = int(address)
+    if address in _NAT64 or address in _TRANSLATED or number >> 32 & 0xFFFFFFFF in _ISATAP:
+        return IPv4Address(number & 0xFFFFFFFF)
     return address.sixtofour if address in _6TO4 else None
 
 

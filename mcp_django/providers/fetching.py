@@ -49,6 +49,8 @@ class Fetched(NamedTuple):
     mime_type: str | None
     charset: str | None
     body: bytes
+    cache_control: str = ""
+    """The header of that name (RFC 9111, section 5.2); "" without one."""
 
 
 class Fetcher:
@@ -168,7 +170,8 @@ class Fetcher:
                 if response.status_code in REDIRECTS and "location" in response.headers:
                     return response.headers["location"]
                 mime_type, charset = header_type(response.headers.get("content-type"))
-                return Fetched(response.status_code, mime_type, charset, await self._body(response))
+                cache_control = response.headers.get("cache-control", "")
+                return Fetched(response.status_code, mime_type, charset, await self._body(response), cache_control)
             finally:
                 await response.aclose()
 

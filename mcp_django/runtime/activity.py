@@ -18,7 +18,7 @@ from ..protocol import jsonrpc
 from ..server.ports import Overloaded
 from .events import Draft
 from .feeds import Feeds
-from .session_news import LOOK_EVERY
+from .news import LOOK_EVERY
 
 TOPIC = "activity"
 KIND = "open"

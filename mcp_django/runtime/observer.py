@@ -12,8 +12,8 @@ from typing import Any
 from django.dispatch import Signal
 
 from ..protocol.errors import InternalError, MCPError, ResourceNotFound
+from ..server.bugs import is_bug
 from ..server.call import Call
-from ..server.invoke import is_bug
 from ..server.labels import fields_of, session_of
 from ..server.outcome import Outcome
 from ..server.ports import Attendance, Executor, Overloaded

@@ -205,7 +205,7 @@ class DatabaseSessions:
     async def _tell(self, kind: str, session: Session, **more: Any) -> None:
         if self._news is not None:
             try:
-                await self._news.tell(kind, session.pk, **more)
+                await self._news.tell(kind, session=session.pk, **more)
             except (Error, Overloaded):
                 logger.warning("Other processes could not be told about a session", exc_info=True)
 

@@ -11,7 +11,7 @@ import inspect
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypedDict, TypeVar, Unpack, get_origin, get_type_hints, overload
+from typing import Any, TypedDict, TypeVar, Unpack, cast, get_origin, get_type_hints, overload
 
 from ..protocol.content import is_content_type
 from ..protocol.meta import is_valid_key
@@ -28,7 +28,8 @@ from ..schema import (
 from .handlers import Atomic, Handler, source_of
 from .hooks import declared_hooks
 from .injection import injected_parameters, is_injected
-from .primitives import Completer, Permission, Primitive, Prompt, Resource, ResourceTemplate, Tool
+from .primitives import Completer, Permission, Primitive, Prompt, Resource, ResourceTemplate, ScopesFor, Tool
+from .rates import Rate
 from .registry import METHODS, Registry, registry_for
 from .results import ToolResult
 from .tool_stream import ToolStream
@@ -65,6 +66,8 @@ class ToolOptions(PrimitiveOptions, total=False):
     input_schema: dict[str, Any]
     output_schema: Any
     single_use_state: bool
+    scopes_for: ScopesFor
+    rate: str
 
 
 class ResourceOptions(PrimitiveOptions, total=False):
@@ -93,6 +96,8 @@ def build_tool(fn: Callable[..., Any], name: str | None = None, **options: Unpac
         output=output,
         annotations=ToolAnnotations.of(options.get("annotations")),
         single_use_state=bool(options.get("single_use_state", False)),
+        scopes_for=_scopes_for(fn, options.get("scopes_for")),
+        rate=rate_of(fn, options.get("rate")),
     )
 
 
@@ -174,6 +179,10 @@ def tool(fn: Any = None, *, name: str | None = None, server: str = "default", **
     alias or a list of them on exactly those; False on none; by default on those with ATOMIC_REQUESTS. With
     `single_use_state` an answer to the tool's questions is taken once only (stateless era): a round that is sent again
     is refused, also when its response was lost.
+
+    `scopes_for` is a function of the arguments, a dict that fits the schema, that returns the scopes which these take
+    besides `scopes`; a client without them is told so before anything is sent or run. `rate`, such as "10/m", is how
+    often each principal may call the tool; more is an error result that says how many seconds to wait.
     """
     return register_tool(registry_for(server), fn, name, options)
 
@@ -277,6 +286,24 @@ def timeout_of(declared: Any, timeout: float | None) -> float | None:
             "server's TIMEOUT"
         )
     return timeout
+
+
+def rate_of(declared: Any, rate: str | None) -> Rate | None:
+    """The `rate` of a declaration. Raises DeclarationError."""
+    if rate is None:
+        return None
+    try:
+        return Rate.parse(rate)
+    except ValueError as problem:
+        raise DeclarationError(f"{source_of(declared)}: rate: {problem}") from None
+
+
+def _scopes_for(declared: Any, found: Any) -> ScopesFor | None:
+    if found is None or callable(found):
+        return cast(ScopesFor | None, found)
+    raise DeclarationError(
+        f"{source_of(declared)}: scopes_for is a function that takes the arguments and returns scopes, not {found!r}"
+    )
 
 
 def _name(fn: Callable[..., Any], name: str | None) -> str:

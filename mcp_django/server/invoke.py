@@ -6,13 +6,11 @@ client; anything else is a bug, whose text stays in the log beside the reference
 
 import asyncio
 import logging
-import secrets
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
 
 from ..protocol.errors import (
-    InsufficientScope,
     InternalError,
     InvalidParams,
     MCPError,
@@ -25,19 +23,21 @@ from ..protocol.errors import (
 from ..schema import ArgumentError
 from .ask import Conversation, InputRequired, Suspended, is_suspension
 from .background import Job
+from .bugs import is_bug, report
 from .call import Call
 from .context import Context
 from .dependencies import Dependencies
 from .handlers import Handler
 from .hooks import admit, guarded
-from .outcome import Fate, Outcome
-from .ports import ALLOW, HIDDEN, Overloaded
+from .outcome import Outcome
+from .permits import permit, ration
+from .ports import Overloaded
 from .primitives import Primitive, Resource, ResourceTemplate, Tool
 from .results import ToolResult, tool_error, tool_result
 from .tool_stream import STREAMS, collected
 
 if TYPE_CHECKING:
-    from .server import Server
+    pass
 
 logger = logging.getLogger("mcp_django.server")
 
@@ -138,7 +138,9 @@ async def pass_on(context: Context, tool: Tool, arguments: dict[str, Any]) -> An
     Raises what the tool raises, ArgumentError, InsufficientScope, and InvalidParams where the caller may not use it.
     """
     call = context._call
-    await permit(call, tool, InvalidParams(f"Unknown tool: {tool.name}"))
+    await permit(call, tool, InvalidParams(f"Unknown tool: {tool.name}"), arguments)
+    if too_often := await ration(call, tool):
+        raise ToolError(too_often)
     tool.parameters.check(arguments)
     values = tool.parameters.convert(arguments)
     context.stand_for(tool, arguments)
@@ -261,20 +263,6 @@ async def is_there(call: Call, primitive: Resource | ResourceTemplate, values: d
         lease.close()
 
 
-async def permit(call: Call, primitive: Primitive, unknown: MCPError) -> None:
-    """The permission decision. Raises `unknown` when the primitive is hidden, InsufficientScope when a step-up would
-    do.
-    """
-    authorizer = call.server.authorizer
-    if not authorizer.guards(primitive):
-        return
-    decision = await authorizer.decide(call.principal, primitive)
-    if decision == HIDDEN:
-        raise unknown
-    if decision != ALLOW:
-        raise InsufficientScope(decision.scopes)
-
-
 def sorted_out(call: Call, what: str, problem: BaseException) -> str | ToolError:
     """What the client is told of an exception: what the server's table makes of it, else a bug's reference.
 
@@ -290,27 +278,6 @@ def sorted_out(call: Call, what: str, problem: BaseException) -> str | ToolError
     if translated is None:
         return report(call.server, what, problem, call.fate)
     return translated if isinstance(translated, ToolError) else str(translated)
-
-
-def is_bug(problem: BaseException) -> bool:
-    """Is this the fault of the code that ran? `sys.exit()` is, and a cancellation that nobody asked for; what ends the
-    process, or closes a coroutine, is not.
-    """
-    if isinstance(problem, asyncio.CancelledError):
-        task = asyncio.current_task()
-        return task is None or not task.cancelling()
-    return not isinstance(problem, KeyboardInterrupt | GeneratorExit)
-
-
-def report(server: "Server", what: str, problem: BaseException, fate: Fate | None = None) -> str:
-    """Log a bug under a fresh reference, and note it in the call's fate; the text that may go out."""
-    reference = secrets.token_hex(4)
-    if fate is not None:
-        fate.failed(Outcome.BUG, reference)
-    logger.error("Reference %s: %s of server %r failed", reference, what, server.alias, exc_info=problem)
-    if server.options.expose_errors:
-        return f"Internal error (reference {reference}): {type(problem).__name__}: {problem}"
-    return f"Internal error (reference {reference})"
 
 
 async def _run(call: Call, primitive: Primitive, handler: Handler, values: dict[str, Any], context: Context) -> Any:

@@ -76,13 +76,13 @@ class Listings:
         self._server = server
         self._pages: OrderedDict[tuple[Any, ...], Encoded] = OrderedDict()
         self._provided_pages: OrderedDict[tuple[Any, ...], _Gathered] = OrderedDict()
-        self._guarded: dict[str, tuple[int, list[Primitive]]] = {}
+        self._guarded: dict[str, tuple[Any, list[Primitive]]] = {}
 
     def give(self, call: Call, kind: Kind) -> Encoded | Coroutine[Any, Any, Encoded]:
         """The page that the call asks for, for its client. What a session is given is remembered."""
         if call.session is None or not call.connection.streams or "cursor" in call.params:
             return self.page(call, kind)
-        if self._provided(kind) or self.guarded(kind):
+        if self._server.authorizer.version is None or self._provided(kind) or self.guarded(kind):
             return self._given(call, kind)
         page = self._kept(call, kind, None, frozenset())
         self._remember(call, kind, page)
@@ -118,6 +118,14 @@ class Listings:
 
     def page(self, call: Call, kind: Kind) -> Encoded | Coroutine[Any, Any, Encoded]:
         """The page that the call asks for."""
+        return self._refreshed(call, kind) if self._server.authorizer.version is None else self._page(call, kind)
+
+    async def _refreshed(self, call: Call, kind: Kind) -> Encoded:
+        await self._server.authorizer.refresh()
+        page = self._page(call, kind)
+        return page if isinstance(page, Encoded) else await page
+
+    def _page(self, call: Call, kind: Kind) -> Encoded | Coroutine[Any, Any, Encoded]:
         provided, guarded = self._provided(kind), self.guarded(kind)
         after = position(call, kind.collection, call.principal.key if provided or guarded else EVERYBODY)
         if provided:
@@ -132,21 +140,21 @@ class Listings:
 
     def guarded(self, kind: Kind) -> list[Primitive]:
         """The registered primitives whose visibility depends on who asks."""
-        version, known = self._guarded.get(kind.collection, (-1, []))
-        registry = self._server.registry
-        if version != registry.version:
-            authorizer = self._server.authorizer
+        registry, authorizer = self._server.registry, self._server.authorizer
+        version, known = self._guarded.get(kind.collection, (None, []))
+        current = registry.version, authorizer.version
+        if version != current or authorizer.version is None:
             known = [item for item in getattr(registry, kind.collection) if authorizer.guards(item)]
-            self._guarded[kind.collection] = registry.version, known
+            self._guarded[kind.collection] = current, known
         return known
 
     async def _filtered(self, call: Call, kind: Kind, after: str | None) -> Encoded:
-        registry = self._server.registry
+        registry, authorizer = self._server.registry, self._server.authorizer
         while True:
-            version = registry.version
-            hidden = await self._server.authorizer.hidden(call.principal, self.guarded(kind))
-            # What was registered meanwhile has not been asked about.
-            if registry.version == version:
+            version = registry.version, authorizer.version
+            hidden = await authorizer.hidden(call.principal, self.guarded(kind))
+            # What was registered meanwhile, or is guarded since, has not been asked about.
+            if version == (registry.version, authorizer.version):
                 return self._kept(call, kind, after, hidden)
 
     async def _gathered(self, call: Call, kind: Kind, after: str | None) -> Encoded:
@@ -182,7 +190,7 @@ class Listings:
         # A page that ends with a cursor is for one caller only where lists differ.
         paged = private and size is not None and len(getattr(server.registry, kind.collection)) > size
         owner = call.principal.key if paged else EVERYBODY
-        key = kind.collection, call.revision.version, after, hidden, owner, server.registry.version
+        key = kind.collection, call.revision.version, after, hidden, owner, private, server.registry.version
         page = self._pages.get(key)
         if page is None:
             items = [item for item in getattr(server.registry, kind.collection) if item.key not in hidden]

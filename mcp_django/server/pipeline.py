@@ -5,17 +5,17 @@ from collections.abc import Coroutine
 from typing import Any, cast
 
 from ..protocol import jsonrpc
-from ..protocol.errors import InternalError, InvalidRequest, MCPError, ResourceNotFound
+from ..protocol.errors import InsufficientScope, InternalError, InvalidRequest, MCPError, ResourceNotFound
 from ..protocol.revisions import Era
 from .ask import INPUT_REQUIRED
 from .batch import Batch
+from .bugs import is_bug, report
 from .call import Call, Connection
 from .current import CURRENT, leave
 from .dispatcher import Body, dispatch, notice
 from .eras.base import Era as EraStrategy
 from .eras.handshake import OPENING, HandshakeEra
 from .eras.stateless import StatelessEra
-from .invoke import is_bug, report
 from .labels import label
 from .listing import Encoded
 from .middleware import chain
@@ -108,6 +108,10 @@ class Pipeline:
         code = problem.code
         if call is not None and isinstance(problem, ResourceNotFound):
             code = call.revision.resource_not_found
+        if call is not None and isinstance(problem, InsufficientScope):
+            # With those that every request takes, so that one step-up brings all (RFC 6750, section 3.1).
+            every = self.server.ports.required_scopes(call.connection)
+            problem = InsufficientScope(sorted({*problem.scopes, *every}), problem.message)
         id = problem.request_id if call is None else call.id
         return jsonrpc.error(id, problem, code=code)
 

@@ -5,7 +5,7 @@ Nothing in the engine imports the implementations.
 """
 
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -103,14 +103,24 @@ class Guarded(Protocol):
 class Authorizer(Protocol):
     """The one permission decision, for list, call, read, get and complete alike."""
 
+    @property
+    def version(self) -> Hashable | None:
+        """Changes with what `guards` says. None while that has to be found out: until then everything is guarded."""
+
+    async def refresh(self) -> None:
+        """Find out what holds now. Raises Overloaded."""
+
     def guards(self, primitive: "Guarded") -> bool:
-        """Can the decision differ between principals? False keeps permission checks off the hot path."""
+        """Can the decision depend on who asks, or when? False keeps permission checks off the hot path."""
 
-    async def decide(self, principal: Principal, primitive: "Primitive") -> Decision:
-        """May `principal` use `primitive`?"""
+    async def decide(self, principal: Principal, primitive: "Primitive", scopes: Collection[str] = ()) -> Decision:
+        """May `principal` use `primitive`, where that takes more `scopes` than it always does? Raises Overloaded."""
 
-    def allows(self, principal: Principal, guarded: "Guarded") -> bool:
-        """May `principal` use it as things are, without a step-up? For threads."""
+    async def ration(self, principal: Principal, tool: "Primitive") -> float | None:
+        """Count one more use of a tool that is guarded; None, or the seconds to wait where its rate is used up."""
+
+    def allows(self, principal: Principal, guarded: "Guarded", *, later: bool = False) -> bool:
+        """May `principal` use it as things are, or, `later`, after a step-up? For threads."""
 
     async def hidden(self, principal: Principal, primitives: "Sequence[Primitive]") -> frozenset[str]:
         """The keys of those of `primitives` that `principal` must not see."""

@@ -16,7 +16,10 @@ from ..protocol.types import Annotations, Icon, ToolAnnotations
 from ..protocol.uri import UriTemplate
 from ..schema import natively
 from .handlers import Handler
+from .rates import Rate
 
+ScopesFor = Callable[[dict[str, Any]], Any]
+"""Returns scopes, or awaits them."""
 Permission = str | Callable[[Any], Any] | Sequence[str | Callable[[Any], Any]]
 
 
@@ -38,6 +41,8 @@ class Primitive(ABC):
     """
     scopes: tuple[str, ...] = ()
     """The OAuth scopes it takes. Without them the client is told which to ask for."""
+    stands_for: "Tool | None" = None
+    """The tool that its handler passes its calls on to. Who may not see that does not see this either."""
     timeout: float | None = None
     """Seconds it may run; None for the server's default."""
     metadata: Mapping[str, Any] = field(default_factory=dict)
@@ -133,6 +138,10 @@ class Tool(Primitive):
     annotations: ToolAnnotations | None = None
     single_use_state: bool = False
     """May each `requestState` of its questions be brought back only once?"""
+    scopes_for: ScopesFor | None = None
+    """A function of the arguments, which fit the schema: the scopes that these take besides."""
+    rate: Rate | None = None
+    """How often one principal may call it."""
 
     @cached_property
     def is_direct(self) -> bool:

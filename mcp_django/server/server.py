@@ -1,6 +1,6 @@
 """A server: an endpoint's identity, what it offers, and the seams it runs on."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any, NamedTuple, Unpack
@@ -9,7 +9,7 @@ from ..protocol.revisions import Era, Revision
 from ..protocol.types import Implementation
 from .ask import AskLimits
 from .background import Places, Unlimited
-from .call import Call
+from .call import Call, Connection
 from .changes import LISTS
 from .decorators import (
     PrimitiveOptions,
@@ -75,6 +75,8 @@ class Ports:
     """What work after the answer may take."""
     changes: Changes | None = None
     """Where the server learns what changed; None when nobody tells it, so that it offers no subscriptions."""
+    required_scopes: Callable[[Connection], Collection[str]] = lambda connection: ()
+    """The scopes that every request on a connection takes, whatever it asks for."""
 
 
 TRANSPORTS = ("http", "websocket", "sse", "stdio")

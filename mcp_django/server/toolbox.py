@@ -11,12 +11,14 @@ from types import FunctionType
 from typing import Any
 
 from ..protocol import jsonrpc
+from ..protocol.errors import InsufficientScope, InvalidParams, MCPError
 from ..protocol.meta import PROGRESS_TOKEN
 from .ask import Conversation, Question, Suspended
 from .call import Call
 from .decorators import NAME, build_tool
 from .invoke import call_within
 from .outcome import Fate
+from .permits import permit, ration
 from .primitives import Tool
 from .providers import provided_tool
 from .results import tool_error
@@ -74,8 +76,16 @@ class Toolbox:
         """
         conversation = Within(outer, scope)
         tool, arguments = self._tools.get(use["name"]), use["input"]
-        if tool is None or not await _may_use(call, tool):
-            return tool_error(f"Unknown tool: {use['name'][:128]}")
+        unknown = InvalidParams(f"Unknown tool: {use['name'][:128]}")
+        if tool is None:
+            return tool_error(unknown.message)
+        try:
+            await permit(call, tool, unknown, arguments)
+        except MCPError as problem:
+            # Its model has no credential to step up with.
+            return tool_error(unknown.message if isinstance(problem, InsufficientScope) else problem.message)
+        if too_often := await ration(call, tool):
+            return tool_error(too_often)
         body = await call_within(_inner(call, tool, arguments), tool, arguments, conversation)
         if conversation.suspended:
             raise Suspended  # whatever the tool made of it

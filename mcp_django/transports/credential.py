@@ -1,7 +1,11 @@
 """What somebody proved who they are with, and goes on with for longer than one request."""
 
+from time import time
+
 from ..auth.authenticate import Authenticator
 from ..auth.principal import LOCAL, is_as_good
+from ..auth.requests import AuthRequest
+from ..auth.session import KIND as SESSION
 from ..protocol.errors import TransportRefusal
 from ..protocol.headers import Headers
 from ..server.ports import Principal
@@ -12,37 +16,67 @@ class Credential:
     callers of this machine act as may be deactivated.
     """
 
-    __slots__ = ("_authenticator", "_headers", "_peer")
+    __slots__ = ("_authenticator", "_request")
 
-    def __init__(
-        self, authenticator: Authenticator, headers: Headers, peer: str | None = None, *, keep: bytes = b"authorization"
-    ) -> None:
-        """Of `headers`, the one that authenticates is kept."""
-        self._authenticator, self._peer = authenticator, peer
-        self._headers = Headers([(keep, headers.get(keep, b""))])
+    def __init__(self, authenticator: Authenticator, request: AuthRequest, *, keep: bytes = b"authorization") -> None:
+        """Of the headers, the one that authenticates is kept; and where the project's functions say what a token has to
+        be good for, those that they may look at.
+        """
+        self._authenticator = authenticator
+        if authenticator.varies:
+            # A stream is no request of a page, whose Origin was looked at when it was opened.
+            headers = Headers([(name, value) for name, value in request.headers.items() if name != b"origin"])
+        else:
+            headers = Headers([(keep, request.headers.get(keep, b""))])
+        self._request = request._replace(headers=headers, method="GET", query=b"", is_socket=False)
 
     @classmethod
-    def of(
-        cls, principal: Principal, authenticator: Authenticator, headers: Headers, peer: str | None
-    ) -> "Credential | None":
-        """That of a principal whom these headers, all of them, have authenticated just now. None for the local
-        principal, unless it acts as a user.
+    def of(cls, principal: Principal, authenticator: Authenticator, request: AuthRequest) -> "Credential | None":
+        """That of a principal whom this request has authenticated just now. None for the local principal, unless it
+        acts as a user.
         """
+        if getattr(principal, "kind", None) == SESSION:
+            return cls(authenticator, request, keep=b"cookie")
         if principal.key != LOCAL:
-            return cls(authenticator, headers)
-        return None if principal.user is None else cls(authenticator, headers, peer, keep=b"host")
+            return cls(authenticator, request)
+        return None if principal.user is None else cls(authenticator, request, keep=b"host")
 
     def known(self) -> Principal | None:
         """Who it stands for, if that is known without waiting: it was verified a moment ago."""
-        return self._authenticator.known(self._headers, self._peer)
+        return self._authenticator.known(self._request)
 
     async def verify(self) -> Principal:
         """Who it stands for now. Raises TransportRefusal, with a status of 500 or more when nobody can say."""
-        return self.known() or await self._authenticator.authenticate(self._headers, peer=self._peer)
+        return self.known() or await self._authenticator.authenticate(self._request)
 
-    async def is_good(self, before: Principal) -> bool:
-        """Would it be accepted now, for as much as `before`? Yes, while that cannot be found out."""
+
+class Warrant:
+    """What a stream goes on with: its credential, which has to be good for as much as when the stream was opened."""
+
+    __slots__ = ("_credential", "_principal")
+
+    def __init__(self, credential: Credential, principal: Principal) -> None:
+        self._credential, self._principal = credential, principal
+
+    @classmethod
+    def of(cls, principal: Principal, authenticator: Authenticator, request: AuthRequest) -> "Warrant | None":
+        """That of a principal whom this request has authenticated just now. None for the local principal, unless it
+        acts as a user.
+        """
+        credential = Credential.of(principal, authenticator, request)
+        return None if credential is None else cls(credential, principal)
+
+    def is_surely_good(self) -> bool:
+        """Is it good, without asking anybody? False when that has to be asked."""
+        known = self._credential.known()
+        return known is not None and is_as_good(known, self._principal)
+
+    async def is_good(self) -> bool:
+        """Is it good now? Yes, while that cannot be found out, unless it has expired."""
+        expires = self._principal.expires_at
+        if expires is not None and expires <= time():
+            return False
         try:
-            return is_as_good(await self.verify(), before)
+            return is_as_good(await self._credential.verify(), self._principal)
         except TransportRefusal as refusal:
             return refusal.status >= 500

@@ -17,6 +17,7 @@ from urllib.parse import parse_qsl, urlencode
 from django.db import Error
 from django.utils.encoding import escape_uri_path
 
+from ..auth.admission import admit_address
 from ..protocol import jsonrpc, sse
 from ..protocol.errors import InternalError, MCPError, TransportRefusal
 from ..protocol.headers import Headers
@@ -26,6 +27,7 @@ from ..runtime.posts import Fate, Posts, ProcessPosts
 from ..runtime.seal import Stamp
 from ..server.ports import Overloaded, Principal
 from ..server.server import Server
+from .aside import run_aside
 from .credential import Credential
 from .duplex.duplex import Duplex
 from .duplex.duplexes import Duplexes
@@ -44,7 +46,6 @@ from .http.sides import (
     overloaded,
     refused,
 )
-from .open_streams import run_aside
 
 logger = logging.getLogger("mcp_django.server")
 
@@ -99,9 +100,11 @@ class LegacySSE:
             self._guard.check(headers)
             if request.method == "OPTIONS":
                 return Reply(204, b"", self._guard.preflight(headers, METHODS if request.streams else b"OPTIONS"))
-            principal = self._authenticator.known(headers, request.peer)
+            asked = request.asked()
+            await admit_address(asked, self._duplexes.executor)
+            principal = self._authenticator.known(asked)
             if principal is None:
-                principal = await self._authenticator.authenticate(headers, peer=request.peer)
+                principal = await self._authenticator.admit(asked)
             if not request.streams:
                 raise TransportRefusal(405, [(b"allow", b"OPTIONS")], NOT_HERE)
             if request.method == "GET":
@@ -124,7 +127,7 @@ class LegacySSE:
         check_accept(headers)
         opened = _opened(request, principal)
         terms = Terms(
-            credential=Credential.of(principal, self._authenticator, headers, request.peer),
+            credential=Credential.of(principal, self._authenticator, request.asked()),
             headers=headers,
             kwargs=request.kwargs,
             make_request=request.make_request,

@@ -5,25 +5,19 @@ when the process is.
 import asyncio
 import contextvars
 import weakref
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable
+from typing import Protocol
 
 from ..runtime.lifecycle import Lifecycle
-
-VERIFY_EVERY = 60.0
-"""Seconds, about, after which is asked again whether the credential of a stream is good: it may have been revoked."""
-SLOTS = 15
-"""Parts in which the streams of a loop are looked after, one after the other, so that the loop never is for long."""
-
-Verify = Callable[[], Awaitable[bool]]
+from .rounds import Rounds
+from .watch import Warranted, watch
 
 
 class Open(Protocol):
     """A stream, as far as it is looked after."""
 
-    verify: Verify | None
-    """Is the credential that it was opened with still good? None where there is none."""
-    slot: int
+    warrant: Warranted | None
+    """What it goes on with. None where it needs none."""
 
     def look(self, patience: float) -> None:
         """Called now and then: `patience` is the seconds after which a client that reads nothing counts as gone."""
@@ -31,23 +25,11 @@ class Open(Protocol):
     def end(self) -> None:
         """End it in order."""
 
+    def lose(self) -> None:
+        """End it: its warrant is good no more."""
+
     def drop(self) -> None:
         """It is over, whatever waits."""
-
-
-_running: set[asyncio.Task[None]] = set()
-"""The loop knows its tasks weakly."""
-
-
-def run_aside(work: Coroutine[Any, Any, None]) -> None:
-    """Run it in a task of its own, in a clean context."""
-    _running.add(task := asyncio.get_running_loop().create_task(work, context=contextvars.Context()))
-    task.add_done_callback(_running.discard)
-
-
-async def _verify(stream: Open, verify: Verify) -> None:
-    if not await verify():
-        stream.end()
 
 
 class OpenStreams:
@@ -55,25 +37,20 @@ class OpenStreams:
 
     def __init__(self, lifecycle: Lifecycle, *, every: float, patience: float) -> None:
         """Each is looked at `every` so many seconds; after `patience` a client that reads nothing counts as gone."""
-        self._lifecycle, self._every, self._patience = lifecycle, every, patience
-        self._slots: tuple[set[Open], ...] = tuple(set() for _ in range(SLOTS))
-        self._next = self._round = 0
-        self._rounds = max(1, round(VERIFY_EVERY / every))
-        self._timer: asyncio.TimerHandle | None = None
+        self._lifecycle, self._patience = lifecycle, patience
+        self._streams: Rounds[Open] = Rounds(every, self._look_at)
         self._take_back: Callable[[], None] | None = None
         self._empty = asyncio.Event()
 
     def __len__(self) -> int:
-        return sum(map(len, self._slots))
+        return len(self._streams)
 
     def add(self, stream: Open) -> None:
         """It is open. While the process ends, it is told so at once."""
         if not len(self):
             self._empty.clear()
-        stream.slot = min(range(SLOTS), key=lambda slot: len(self._slots[slot]))
-        self._slots[stream.slot].add(stream)
-        if self._timer is None:
-            self._wait()
+        self._streams.add(stream)
+        watch().add(stream)
         if self._lifecycle.is_draining():
             stream.end()
         elif self._take_back is None:
@@ -81,31 +58,19 @@ class OpenStreams:
 
     def discard(self, stream: Open) -> None:
         """It is over."""
-        self._slots[stream.slot].discard(stream)
+        self._streams.discard(stream)
+        watch().discard(stream)
         if not len(self):
             self._empty.set()
-            if self._timer is not None:
-                self._timer.cancel()
-                self._timer = None
             if self._take_back is not None:
                 self._take_back()
                 self._take_back = None
 
-    def _wait(self) -> None:
-        loop = asyncio.get_running_loop()
-        self._timer = loop.call_later(self._every / SLOTS, self._look, context=contextvars.Context())
-
-    def _look(self) -> None:
-        self._wait()
-        self._next = (self._next + 1) % SLOTS
-        self._round += not self._next
-        for stream in tuple(self._slots[self._next]):
-            stream.look(self._patience)
-            if stream.verify is not None and self._round % self._rounds == 0:
-                run_aside(_verify(stream, stream.verify))
+    def _look_at(self, stream: Open) -> None:
+        stream.look(self._patience)
 
     def _all(self) -> Iterable[Open]:
-        return [stream for slot in self._slots for stream in slot]
+        return list(self._streams)
 
     def _drain(self) -> None:
         self._take_back = None

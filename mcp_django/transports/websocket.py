@@ -20,7 +20,9 @@ from django.dispatch import receiver
 from django.http import HttpRequest
 
 from .. import conf
+from ..auth.admission import admit_address
 from ..auth.challenge import challenge
+from ..auth.requests import AuthRequest
 from ..protocol import jsonrpc
 from ..protocol.errors import InternalError, InvalidRequest, TransportRefusal
 from ..protocol.headers import Headers
@@ -64,6 +66,7 @@ CLOSES: Mapping[Ending, tuple[int, str]] = {
     Ending.BINARY: (1003, "Send messages as text frames"),
     Ending.OVERSIZE: (1009, "The message is too large"),
     Ending.BEHIND: (1013, "Messages were not read in time"),
+    Ending.FLOOD: (1013, "Too many messages; try again later"),
     Ending.REVOKED: (4401, "The credential is not good any more"),
     Ending.FORBIDDEN: (4403, "The credential is not good for as much any more"),
     Ending.OVER: (4404, "The session is over"),
@@ -148,11 +151,15 @@ class Sockets:
         duplexes.guard.check(Headers(scope["headers"]))
         scope, headers, subprotocol = read_handshake(scope)
         client = scope.get("client")
-        peer = client[0] if client else None
-        principal = duplexes.authenticator.known(headers, peer)
-        if principal is None:
-            principal = await duplexes.authenticator.authenticate(headers, peer=peer)
         kwargs = scope.get("url_route", {}).get("kwargs")
+        query = scope.get("query_string") or b""
+        asked = AuthRequest(headers, client[0] if client else None, "GET", kwargs, _scheme(scope), query, True)
+        await admit_address(asked, duplexes.executor)
+        if query:
+            asked = await duplexes.authenticator.redeemed(asked)
+        principal = duplexes.authenticator.known(asked)
+        if principal is None:
+            principal = await duplexes.authenticator.admit(asked)
 
         def make_request(principal: Principal) -> HttpRequest:
             return self._make_request(_as_http(scope), b"", kwargs, principal)
@@ -161,7 +168,7 @@ class Sockets:
         if root or self._surroundings.matters:
             context = self._surroundings.context(headers, root or "")
         terms = Terms(
-            credential=Credential.of(principal, duplexes.authenticator, headers, peer),
+            credential=Credential.of(principal, duplexes.authenticator, asked),
             headers=headers,
             kwargs=kwargs,
             make_request=make_request,
@@ -173,8 +180,11 @@ class Sockets:
 
 def _as_http(scope: Scope) -> Scope:
     """The handshake as the GET that it is (RFC 6455, section 4.1)."""
-    scheme = "https" if scope.get("scheme") == "wss" else "http"
-    return {**scope, "type": "http", "method": "GET", "scheme": scheme}
+    return {**scope, "type": "http", "method": "GET", "scheme": _scheme(scope)}
+
+
+def _scheme(scope: Scope) -> str:
+    return "https" if scope.get("scheme") == "wss" else "http"
 
 
 def get_sockets(alias: str = "default") -> Sockets:

@@ -130,7 +130,11 @@ async def survey_country(country: str, ctx: Context, limit: Annotated[int, Field
     return Survey(country=place.name, surveyed=len(airports), mean_distance_km=mean, most_isolated=found[:5])
 
 
-@tool(permission="airports.add_trip", annotations={"readOnlyHint": False, "destructiveHint": False})
+@tool(
+    permission="airports.add_trip",
+    scopes=["airports:plan"],
+    annotations={"readOnlyHint": False, "destructiveHint": False},
+)
 async def plan_trip(origin: str, destination: str, ctx: Context, stops: list[str] | None = None) -> TripPlan:
     """Plan a trip between two airports and save it for the user, who is asked for a name and a date, and to confirm.
 

@@ -44,6 +44,7 @@ def home(request: HttpRequest) -> HttpResponse:
         "ways": list(other_ways(endpoint)) if isinstance(request, ASGIRequest) else [],
         "snippets": snippets(server.info.name, endpoint, LATEST.version, token=token),
         "token": token,
+        "protected": settings.DEMO_AUTH == "oauth",
         "counts": [
             ("Airports", Airport.objects.count()),
             ("Countries", Country.objects.count()),

@@ -4,7 +4,6 @@ from argparse import ArgumentParser
 from datetime import timedelta
 from typing import Any
 
-from django.contrib.auth import get_user_model
 from django.core.exceptions import ValidationError
 from django.core.management.base import BaseCommand, CommandError
 from django.utils import timezone
@@ -12,6 +11,7 @@ from django.utils import timezone
 from ...conf import get_settings
 from ...models import PersonalAccessToken
 from ...models.token import DEFAULT_DAYS
+from ..acting import active_user
 
 
 class Command(BaseCommand):
@@ -33,7 +33,7 @@ class Command(BaseCommand):
         lasting.add_argument("--never-expires", action="store_true", help="it works until it is revoked")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        user = self._user(options["username"])
+        user = active_user(options["username"])
         servers = get_settings().servers
         if options["server"] and options["server"] not in servers:
             raise CommandError(f"There is no server {options['server']!r}; there are: {', '.join(servers)}.")
@@ -55,13 +55,3 @@ class Command(BaseCommand):
         until = "never" if expires is None else f"{expires:%Y-%m-%d %H:%M %Z}"
         self.stderr.write(f"{row} for {user}; expires: {until}. It is not stored: this is the only time it is shown.")
         self.stdout.write(token)
-
-    def _user(self, username: str) -> Any:
-        model = get_user_model()
-        try:
-            user = model._default_manager.get_by_natural_key(username)
-        except model.DoesNotExist:
-            raise CommandError(f"There is no user {username!r}.") from None
-        if not user.is_active:
-            raise CommandError(f"The user {username!r} is not active; a token would be refused.")
-        return user

@@ -89,8 +89,10 @@ def describe_model(toolset: "ModelToolset", ctx: Context, arguments: dict[str, A
 
 def _may(toolset: "ModelToolset", verb: str, ctx: Context) -> bool:
     """Is the verb there for the caller? One that is hidden is not named here either."""
-    action = toolset.verb(verb).metadata["action"]
-    return bool(getattr(toolset, f"has_{action}_permission")(ctx))
+    tool, authorizer = toolset.verb(verb), ctx.server.authorizer
+    if not getattr(toolset, f"has_{tool.metadata['action']}_permission")(ctx):
+        return False
+    return not authorizer.guards(tool) or authorizer.allows(ctx.principal, tool, later=True)
 
 
 def _field(scope: Scope, item: ExposedField) -> Schema:

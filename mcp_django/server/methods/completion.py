@@ -5,7 +5,8 @@ from typing import Any, NamedTuple
 from ...protocol.errors import InvalidParams
 from ..call import Call
 from ..context import Context
-from ..invoke import permit, run_primitive
+from ..invoke import run_primitive
+from ..permits import permit
 from ..primitives import Completer, Primitive
 from ..results import completion_result
 from .prompts import find_prompt

@@ -8,8 +8,9 @@ from ...schema import ArgumentError
 from ..ask import InputRequired
 from ..call import Call
 from ..context import Context
-from ..invoke import permit, run_primitive
+from ..invoke import run_primitive
 from ..listing import PROMPTS, Encoded
+from ..permits import permit
 from ..primitives import Prompt
 from ..results import prompt_result
 

@@ -10,8 +10,9 @@ from ...schema import ArgumentError
 from ..ask import InputRequired
 from ..call import Call
 from ..context import Context
-from ..invoke import permit, read_within, run_primitive
+from ..invoke import read_within, run_primitive
 from ..listing import RESOURCES, TEMPLATES, Encoded
+from ..permits import permit
 from ..primitives import Resource, ResourceTemplate
 from ..results import read_result
 

@@ -9,7 +9,8 @@ from ...protocol.errors import InternalError, InvalidRequest, MCPError, MethodNo
 from ...protocol.meta import SUBSCRIPTION_ID
 from ..call import Call
 from ..changes import Wanted
-from ..invoke import is_there, permit, sorted_out
+from ..invoke import is_there, sorted_out
+from ..permits import permit
 from ..ports import Overloaded
 from ..primitives import Resource, ResourceTemplate
 from .resources import find_resource, uri_of

@@ -7,10 +7,12 @@ from ...protocol.errors import InvalidParams
 from ...protocol.headers import check_params
 from ...protocol.revisions import Era
 from ..call import Call
-from ..invoke import call_tool, permit
+from ..invoke import call_tool
 from ..listing import TOOLS, Encoded
+from ..permits import permit, ration
 from ..primitives import Tool
 from ..providers import provided_tool
+from ..results import tool_error
 
 
 def list_tools(call: Call) -> Encoded | Coroutine[Any, Any, Encoded]:
@@ -39,9 +41,11 @@ async def _find_and_call(call: Call, name: str, tool: Tool | None, arguments: di
     unknown = InvalidParams(f"Unknown tool: {name[:128]}")
     if tool is None:
         raise unknown
-    await permit(call, tool, unknown)
+    await permit(call, tool, unknown, arguments)
     if tool.header_params:
         _check_headers(call, tool, arguments)
+    if too_often := await ration(call, tool):
+        return tool_error(too_often)
     return await call_tool(call, tool, arguments)
 
 

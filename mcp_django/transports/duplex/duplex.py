@@ -13,6 +13,7 @@ from typing import Any
 
 from django.db import Error
 
+from ...auth.admission import TOO_MANY, admit_messages
 from ...protocol import jsonrpc
 from ...protocol.errors import InternalError, InvalidRequest, MCPError, UnsupportedProtocolVersion
 from ...protocol.meta import PROTOCOL_VERSION
@@ -29,7 +30,8 @@ from ...server.session import Cancellable, Session
 from ...server.streams import Outbox
 from ...server.subscriptions import Subscription
 from ...server.work import Receipt, Work
-from ..open_streams import Verify, run_aside
+from ..aside import run_aside
+from ..watch import Warranted
 from .change_pump import ChangePump
 from .own_session import OwnSession, end_session
 from .shapes import about, busy, is_aside, is_notification, opens, waits_for_session
@@ -40,6 +42,9 @@ from .waiting import waiting
 from .way import Way
 
 logger = logging.getLogger("mcp_django.server")
+
+PATIENCE = 32
+"""Messages in a row that may be too many; then the channel ends."""
 
 
 class Duplex:
@@ -63,14 +68,15 @@ class Duplex:
         self._opening: asyncio.Event | None = None
         """Set when the session is there that is being opened."""
         self._closed = self._draining = False
+        self._refused = 0
+        """Messages in a row that were too many."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._noticed: set[asyncio.Task[None]] = set()
         """Those of them that act on what is said aside."""
         self._heard = self._loop.time()
         self._since: float | None = None
         """When the transport was given what it has not sent yet."""
-        self.verify: Verify | None = None if terms.credential is None else self._verify
-        self.slot = 0
+        self.warrant: Warranted | None = None if terms.credential is None else self
         self._standing = Standing(principal, terms.credential, self.end)
         self._open_ones = shared.open_ones.here()
         self._open_ones.add(self)
@@ -108,16 +114,21 @@ class Duplex:
             raw = jsonrpc.decode(body, max_nesting=self._limits.nesting)
             if self._must_wait(raw) and not await self._turn(raw):
                 return
+            await admit_messages(self._stateless.principal, raw, self._pipeline.server.executor)
+            self._refused = 0
             if self._terms.credential is not None:
                 await self._renew()
-                if self._must_wait(raw) and not await self._turn(raw):
-                    return  # others went on meanwhile
+            if self._must_wait(raw) and not await self._turn(raw):
+                return  # others went on meanwhile
             era, connection = self._sort(raw)
             if not self.is_over() and self._handle(era, raw, connection):
                 await asyncio.sleep(0)  # what is said aside, a cancellation say, counts before the next message
         except MCPError as problem:
             await self._refuse(era, raw, problem)
         except Overloaded as problem:
+            self._refused += problem.status == TOO_MANY
+            if self._refused > PATIENCE:
+                self.end(Ending.FLOOD)
             await self._refuse(era, raw, busy(raw, str(problem)))
         except Error:
             logger.exception("The database failed a message before it was a call")
@@ -161,7 +172,12 @@ class Duplex:
         if principal is not None:
             self._stateless.principal = self._handshake.principal = principal
 
-    async def _verify(self) -> bool:
+    def is_surely_good(self) -> bool:
+        """Is its credential still good, without asking anybody?"""
+        return self._standing.is_surely_good()
+
+    async def is_good(self) -> bool:
+        """Have it end when its credential is not good any more."""
         try:
             if self.ending is None:
                 await self._renew()
@@ -334,6 +350,9 @@ class Duplex:
             self._draining = True
             self._changes.end()
             self._landed()
+
+    def lose(self) -> None:
+        """Its credential is good no more; that has ended it already."""
 
     def drop(self) -> None:
         """It is over, whatever still runs."""

@@ -1,7 +1,7 @@
 """The channels of a server."""
 
 from ...runtime.lifecycle import CLOSING
-from ...server.ports import Overloaded, Principal
+from ...server.ports import Executor, Overloaded, Principal
 from .duplex import Duplex
 from .shared import Shared
 from .terms import DuplexLimits, Terms
@@ -20,6 +20,11 @@ class Duplexes:
     def limits(self) -> DuplexLimits:
         """What one channel may take."""
         return self._shared.limits
+
+    @property
+    def executor(self) -> Executor:
+        """Where what blocks runs."""
+        return self._shared.pipeline.server.executor
 
     def open(self, principal: Principal, terms: Terms | None = None) -> Duplex:
         """A channel for `principal`, on the running loop. Raises Overloaded."""

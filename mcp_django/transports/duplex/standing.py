@@ -20,6 +20,10 @@ class Standing:
         self._expiry: asyncio.TimerHandle | None = None
         self._await_expiry()
 
+    def is_surely_good(self) -> bool:
+        """Is the principal the one that it was, without asking anybody?"""
+        return self._credential is None or self._credential.known() is self.principal
+
     async def renew(self) -> Principal | None:
         """Who it is now; None when that is nobody any more. Raises Overloaded when nobody can say."""
         credential = self._credential

@@ -26,6 +26,7 @@ class Ending(enum.Enum):
     REVOKED = "the credential is not valid any more"
     FORBIDDEN = "the credential is good for less than it was"
     BEHIND = "the client reads too slowly"
+    FLOOD = "the client sends too much, whatever it is told"
     OVERSIZE = "a message was too large"
     BINARY = "a message was not text"
     DEAD = "the client does not answer"

@@ -67,6 +67,7 @@ class Door:
                 True,
                 oversize,
                 context,
+                scope.get("scheme") or "http",
             )
         )
         if isinstance(outcome, Flight):

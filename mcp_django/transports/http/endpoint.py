@@ -38,6 +38,7 @@ from ..open_streams import Listeners
 from .exchange import Exchange
 from .session_streams import SessionStreams
 from .sides import HTTPLimits
+from .ticket_desk import TicketDesk
 
 
 def get_exchange(alias: str = "default") -> Exchange:
@@ -131,6 +132,17 @@ def build_legacy_sse(server: Server, duplexes: Duplexes) -> LegacySSE:
     )
 
 
+def get_ticket_desk(alias: str = "default") -> TicketDesk:
+    """Where pages get tickets for the sockets of a server."""
+    with _making:
+        return _make_ticket_desk(alias)
+
+
+@functools.cache
+def _make_ticket_desk(alias: str) -> TicketDesk:
+    return TicketDesk(_authenticator(alias), _guard(), _http_limits(conf.get_settings().limits))
+
+
 @functools.cache
 def _authenticator(alias: str) -> Authenticator:
     # One for all ways in: what it has verified is remembered for each.
@@ -177,5 +189,5 @@ def _session_streams(server: Server, most: int) -> SessionStreams:
 @receiver(setting_changed)
 def _forget(*, setting: str, **kwargs: Any) -> None:
     if setting in {"MCP", "SECRET_KEY", "SECRET_KEY_FALLBACKS", "ALLOWED_HOSTS", "CSRF_TRUSTED_ORIGINS", "DEBUG"}:
-        for made in (_make_exchange, _make_duplexes, _make_legacy_sse, _authenticator):
+        for made in (_make_exchange, _make_duplexes, _make_legacy_sse, _make_ticket_desk, _authenticator):
             made.cache_clear()

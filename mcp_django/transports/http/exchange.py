@@ -8,14 +8,13 @@ import asyncio
 import logging
 from collections.abc import Coroutine
 from contextvars import Context
-from functools import partial
 from typing import Any
 
 from django.db import Error
 
+from ...auth.admission import admit_address, admit_messages
 from ...auth.authenticate import Authenticator
-from ...auth.challenge import insufficient_scope
-from ...auth.principal import LOCAL
+from ...auth.requests import AuthRequest
 from ...protocol import jsonrpc
 from ...protocol.errors import InsufficientScope, InternalError, InvalidRequest, MCPError, TransportRefusal
 from ...protocol.headers import PROTOCOL_VERSION, SESSION_ID, Headers
@@ -32,7 +31,7 @@ from ...server.ports import Overloaded, Principal
 from ...server.session import Session
 from ...server.streams import Outbox
 from ...server.work import Receipt, Work
-from ..credential import Credential
+from ..credential import Warrant
 from ..guards import Guard, Pairs
 from ..open_streams import Listeners
 from .listen import Opened
@@ -40,6 +39,7 @@ from .session_streams import SessionStreams
 from .sides import (
     JSON_TYPE,
     KNOWN_LENGTH,
+    NO_STORE,
     SSE_HEADERS,
     HTTPLimits,
     Reply,
@@ -51,10 +51,11 @@ from .sides import (
     overloaded,
     refused,
 )
-from .stream import Events, Messages, Source
+from .stream import Events, Messages, Source, WatchedSource
 
 logger = logging.getLogger("mcp_django.server")
 
+LOOPBACK = "127.0.0.1"
 VERSIONS = {version.encode(): version for version in REVISIONS}
 
 
@@ -94,9 +95,11 @@ class Exchange:
             self._guard.check(headers)  # 1
             if request.method == "OPTIONS":
                 return Reply(204, b"", self._guard.preflight(headers, self._methods(request)))
-            principal = self._authenticator.known(headers, request.peer)  # 2
+            asked = request.asked()
+            await admit_address(asked, self._server.executor)
+            principal = self._authenticator.known(asked)  # 2
             if principal is None:
-                principal = await self._authenticator.authenticate(headers, peer=request.peer)
+                principal = await self._authenticator.admit(asked)
             if request.method != "POST":
                 return await self._other(request, principal)  # 3
             check_body(request, self.limits)
@@ -113,6 +116,7 @@ class Exchange:
                 streams=request.streams,
             )
             raw = jsonrpc.decode(request.body, max_nesting=self.limits.nesting)  # 4
+            await admit_messages(principal, raw, self._server.executor)
             if select(_version(headers), raw) is Era.HANDSHAKE:
                 era = pipeline.handshake
             if era is pipeline.handshake and self._keeps_sessions:
@@ -130,7 +134,7 @@ class Exchange:
         except TransportRefusal as refusal:
             return refused(refusal, self._guard.cors(headers))
         except MCPError as problem:
-            return self._problem(problem, era.status(problem), pipeline.refuse(era, problem), headers)
+            return self._problem(problem, era.status(problem), pipeline.refuse(era, problem), request.asked())
         except Overloaded as problem:
             return self._overloaded(problem, headers, jsonrpc.error(None, InternalError(str(problem))))
         except Error:
@@ -175,7 +179,8 @@ class Exchange:
         call, problem = flight.call, landing.problem
         headers = call.connection.headers or Headers()
         if isinstance(problem, MCPError):
-            return self._problem(problem, call.era.status(problem), flight.decline(problem), headers)
+            asked = AuthRequest(headers, kwargs=call.connection.kwargs)
+            return self._problem(problem, call.era.status(problem), flight.decline(problem), asked)
         if problem is not None:
             return self._overloaded(problem, headers, flight.decline(InternalError(str(problem))))
         if flight.lost:
@@ -193,18 +198,21 @@ class Exchange:
         if reader is not None and session is not None and self._session_streams is not None:
             ids = self._session_streams.ids.of(session.key, reader.token)
             source = Events(reader, ids, polling=session.revision.polling, flight=flight)
-        return Stream(self.stream_headers(flight), source)
+        warrant = self._warrant(call.connection)
+        return Stream(self.stream_headers(flight), source if warrant is None else WatchedSource(source, warrant))
 
     def opened(self, flight: Flight, landing: Landing | None) -> Opened | None:
         """The stream of changes that a call has opened, which is its answer."""
         subscriptions = flight.call.connection.subscriptions
         if not subscriptions or landing is None or landing.problem is not None:
             return None
-        call = flight.call
-        headers, verify = call.connection.headers or Headers(), None
-        if b"authorization" in headers and call.principal.key != LOCAL:
-            verify = partial(Credential(self._authenticator, headers).is_good, call.principal)
-        return Opened(next(iter(subscriptions.values())), verify)
+        return Opened(next(iter(subscriptions.values())), self._warrant(flight.call.connection))
+
+    def _warrant(self, connection: Connection) -> Warrant | None:
+        """What a stream goes on with that the request has opened."""
+        # Whoever needs a peer to be known again was on this machine when the request came.
+        asked = AuthRequest(connection.headers or Headers(), LOOPBACK, kwargs=connection.kwargs)
+        return Warrant.of(connection.principal, self._authenticator, asked)
 
     def stream_headers(self, flight: Flight) -> Pairs:
         """The headers for a call whose answer is a stream."""
@@ -240,8 +248,11 @@ class Exchange:
                     kwargs=request.kwargs,
                     make_request=request.make_request,
                 )
-                admitted = partial(self._authenticator.authenticate, headers, peer=request.peer)
-                return Stream(self._stream_headers(headers), await streams.open(session, connection, admitted))
+                source: Source = await streams.open(session, connection)
+                warrant = self._warrant(connection)
+                if warrant is not None:
+                    source = WatchedSource(source, warrant)
+                return Stream(self._stream_headers(headers), source)
         raise TransportRefusal(405, ((b"allow", self._methods(request)),))
 
     async def _session(self, headers: Headers, principal: Principal, *, optional: bool) -> Session | None:
@@ -260,11 +271,12 @@ class Exchange:
         sessions.touch(session)
         return session
 
-    def _problem(self, problem: MCPError, status: int, body: bytes, headers: Headers) -> Reply:
+    def _problem(self, problem: MCPError, status: int, body: bytes, request: AuthRequest) -> Reply:
         extra: Pairs = ()
         if isinstance(problem, InsufficientScope):
-            status, extra = 403, ((b"www-authenticate", insufficient_scope(problem.scopes)),)
-        return Reply(status, body, (JSON_TYPE, *extra, *self._guard.cors(headers)))
+            challenge = self._authenticator.challenge(request, problem.scopes)
+            status, extra = 403, ((b"www-authenticate", challenge), NO_STORE)
+        return Reply(status, body, (JSON_TYPE, *extra, *self._guard.cors(request.headers)))
 
     def _overloaded(self, problem: Overloaded, headers: Headers, body: bytes) -> Reply:
         return overloaded(problem, body, self._guard.cors(headers))

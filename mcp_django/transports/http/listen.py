@@ -12,8 +12,10 @@ from typing import Any, NamedTuple
 
 from ...protocol import sse
 from ...server.subscriptions import Subscription
+from ..aside import run_aside
 from ..guards import Pairs
-from ..open_streams import OpenStreams, Verify, run_aside
+from ..open_streams import OpenStreams
+from ..watch import Warranted
 
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
@@ -25,8 +27,8 @@ class Opened(NamedTuple):
     """A stream that a call has opened, to be served."""
 
     subscription: Subscription
-    verify: Verify | None = None
-    """Is the credential that it was opened with still good? None where there is none."""
+    warrant: Warranted | None = None
+    """What it goes on with. None where it needs none."""
 
 
 class Listener:
@@ -41,13 +43,12 @@ class Listener:
         "_streams",
         "_subscription",
         "_waiting",
-        "slot",
-        "verify",
+        "warrant",
     )
 
     def __init__(self, opened: "Opened", send: Send, headers: Pairs, streams: OpenStreams) -> None:
         self._subscription, self._send, self._headers, self._streams = opened.subscription, send, headers, streams
-        self.verify = opened.verify
+        self.warrant = opened.warrant
         self._busy = True
         """Is somebody sending?"""
         self._since: float | None = None
@@ -55,7 +56,6 @@ class Listener:
         self._waiting: asyncio.Task[Any] | None = None
         """The server's task, which waits for the client to leave."""
         self._ended = False
-        self.slot = 0
         streams.add(self)
 
     async def serve(self, receive: Receive) -> None:
@@ -145,6 +145,10 @@ class Listener:
         """End it in order."""
         self._subscription.end()
 
+    def lose(self) -> None:
+        """End it: its warrant is good no more."""
+        self._subscription.end()
+
     def drop(self) -> None:
         """It is over."""
         if not self._ended:
@@ -158,9 +162,8 @@ class ChangeSource:
 
     def __init__(self, opened: "Opened", streams: OpenStreams) -> None:
         self._subscription, self._streams = opened.subscription, streams
-        self.verify = opened.verify
+        self.warrant = opened.warrant
         self._news = asyncio.Event()
-        self.slot = 0
         self._subscription.wake = self._news.set
         streams.add(self)
 
@@ -194,6 +197,10 @@ class ChangeSource:
 
     def end(self) -> None:
         """End it in order."""
+        self._subscription.end()
+
+    def lose(self) -> None:
+        """End it: its warrant is good no more."""
         self._subscription.end()
 
     def drop(self) -> None:

@@ -14,6 +14,7 @@ from django.urls import ResolverMatch
 from ...protocol.errors import InvalidRequest
 from ...server.ports import Principal
 
+TOKEN = "HTTP_AUTHORIZATION"
 APP = "mcp_django"
 """The namespace of the endpoints' URLs."""
 
@@ -48,7 +49,15 @@ def keep_body(request: HttpRequest, body: bytes) -> None:
 
 
 def with_user(request: HttpRequest, principal: Principal) -> HttpRequest:
-    """`request.user` is who the credential says; whoever a session cookie names is not asked."""
+    """`request.user` is who the credential says; whoever a session cookie names is not asked. The token is not in it:
+    it is for this server alone, and what a handler does not have it cannot pass on (basic/authorization, token
+    passthrough).
+    """
+    request.META.pop(TOKEN, None)
+    vars(request).pop("headers", None)  # is kept once it was made, of META
+    if isinstance(request, ASGIRequest):
+        headers = [pair for pair in request.scope["headers"] if pair[0] != b"authorization"]
+        request.scope = {**request.scope, "headers": headers}
     user = AnonymousUser() if principal.user is None else principal.user
 
     async def auser() -> Any:

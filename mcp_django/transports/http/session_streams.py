@@ -1,8 +1,7 @@
 """GET: a client listens to its session, or goes on with a stream that it lost (basic/transports, handshake era)."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 
-from ...auth.principal import is_as_good
 from ...protocol.errors import TransportRefusal
 from ...protocol.headers import LAST_EVENT_ID, Headers
 from ...runtime.event_ids import OWN, EventId, EventIds
@@ -13,12 +12,10 @@ from ...runtime.remote_reader import Gone, RemoteReader
 from ...runtime.rings import Reader
 from ...runtime.subscriptions import Listens
 from ...server.call import Connection
-from ...server.ports import Overloaded, Principal, SessionStore
+from ...server.ports import Overloaded, SessionStore
 from ...server.session import Session
 from .stream import Events
 
-Admitted = Callable[[], Awaitable[Principal]]
-"""Who a credential is good for now. Raises TransportRefusal when it is good no more."""
 AnyReader = Reader | RemoteReader | OwnStream
 NOT_YOURS = b"Last-Event-ID names no event of this session; open the stream without it."
 MISSED = b"What came after this Last-Event-ID is not kept any more; open a stream without it, and ask again."
@@ -41,10 +38,8 @@ class SessionStreams:
         self.ids, self.streams, self._own = ids, streams, own
         self._listens, self._lifecycle, self._sessions = listens, lifecycle, sessions
 
-    async def open(self, session: Session, connection: Connection, admitted: Admitted) -> Events:
-        """The stream that the request asks for, for as long as its credential is good, which `admitted` says.
-        Raises TransportRefusal, Overloaded.
-        """
+    async def open(self, session: Session, connection: Connection) -> Events:
+        """The stream that the request asks for. Raises TransportRefusal, Overloaded."""
         if self._lifecycle.has_drained and self._lifecycle.is_draining():
             raise Overloaded(CLOSING)
         wanted, owner = self._wanted(session, connection.headers or Headers()), connection.principal.key
@@ -61,7 +56,8 @@ class SessionStreams:
             reader,
             self.ids.of(session.key, stream),
             polling=session.revision.polling,
-            check=lambda: self._check(session, connection.principal, admitted),
+            # A stream counts as use of its session.
+            alive=lambda: self._sessions.touch(session),
             on_end=self._tie(session, reader, owner),
         )
 
@@ -80,16 +76,6 @@ class SessionStreams:
         own = self._own(session)
         await own.open(None if wanted is None else wanted.n, connection)
         return own
-
-    async def _check(self, session: Session, principal: Principal, admitted: Admitted) -> bool:
-        """A stream counts as use of its session. Its token may have been revoked meanwhile, or lost a scope."""
-        try:
-            if not is_as_good(await admitted(), principal):
-                return False
-        except TransportRefusal as refusal:
-            return refusal.status == 503  # nobody could say
-        self._sessions.touch(session)
-        return True
 
     def _tie(self, session: Session, reader: AnyReader, owner: str) -> Callable[[], None]:
         """Have a stream end with its session and its process. Gives what is to be called when nobody reads it."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, NamedTuple, Protocol
 
+from ...auth.requests import AuthRequest
 from ...protocol.errors import TransportRefusal
 from ...protocol.headers import Headers
 from ...runtime.calls import Flight
@@ -87,6 +88,12 @@ class Request(NamedTuple):
     """Has the door left the body unread, because it is declared to be over the limit?"""
     context: Context | None = None
     """Where the project's code runs for this request; None for a clean one."""
+    scheme: str = "http"
+    """What the server says it was asked by."""
+
+    def asked(self) -> AuthRequest:
+        """What authentication looks at."""
+        return AuthRequest(self.headers, self.peer, self.method, self.kwargs, self.scheme)
 
 
 class Side(Protocol):

@@ -1,17 +1,14 @@
 """The body of a streamed answer, for both doors, and what it is made of."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from time import monotonic
+from collections.abc import Callable
 from typing import Protocol
 
 from ...protocol import sse
 from ...runtime.calls import Flight
 from ...runtime.event_ids import Ids
 from ...runtime.rings import Said
-
-CHECK_EVERY = 15.0
-"""Seconds between two looks whether the client of a stream may still read it."""
+from ..watch import Warranted, watch
 
 
 class Source(Protocol):
@@ -77,15 +74,14 @@ class Events:
         *,
         polling: bool,
         flight: Flight | None = None,
-        check: Callable[[], Awaitable[bool]] | None = None,
+        alive: Callable[[], None] | None = None,
         on_end: Callable[[], None] | None = None,
     ) -> None:
-        """`flight` is the call whose first answer this is. `check` says now and then whether the client may still read;
-        `on_end` is called once, when nobody reads any more.
+        """`flight` is the call whose first answer this is. `alive` is called as long as somebody reads, now and then;
+        `on_end` once, when nobody does any more.
         """
         self._reader, self._id, self._polling, self._flight = reader, ids, polling, flight
-        self._check, self._on_end = check, on_end
-        self._checked = monotonic()
+        self._alive, self._on_end = alive, on_end
         self._opening = polling
         self._told = -1
 
@@ -94,10 +90,8 @@ class Events:
         if self._opening:
             self._opening, self._told = False, reader.position
             return sse.priming(self._id(reader.position))
-        if self._check is not None and monotonic() - self._checked >= min(CHECK_EVERY, patience):
-            self._checked = monotonic()
-            if not await self._check():
-                return None
+        if self._alive is not None:
+            self._alive()
         said = await reader.read(patience)
         if said:
             self._told = said[-1].n
@@ -127,6 +121,30 @@ class Events:
         on_end, self._on_end = self._on_end, None
         if on_end is not None:
             on_end()
+
+
+class WatchedSource:
+    """A stream that ends when its client may not read it any more."""
+
+    def __init__(self, source: Source, warrant: Warranted) -> None:
+        self._source = source
+        self.warrant: Warranted | None = warrant
+        self._watch = watch()
+        self._watch.add(self)
+
+    async def read(self, patience: float) -> bytes | None:
+        return await self._source.read(patience)
+
+    def sent(self) -> None:
+        self._source.sent()
+
+    def left(self) -> None:
+        self._watch.discard(self)
+        self._source.left()
+
+    def lose(self) -> None:
+        """The client counts as gone."""
+        self.left()
 
 
 class EventStream:

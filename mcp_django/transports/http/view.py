@@ -69,6 +69,7 @@ def as_view(find: Callable[[], Side]) -> View:
             streams,
             oversize,
             context,
+            request.scheme or "http",
         )
         outcome = await side.handle(asked)
         if isinstance(outcome, Reply):

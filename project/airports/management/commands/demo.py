@@ -32,6 +32,7 @@ class Command(BaseCommand):
         """Do it in the order in which a later step needs an earlier one; the port comes first, as it fails most."""
         port: int = options["port"]
         check_port(port)
+        check_origin(f"http://{HOST}:{port}")
         call_command("migrate", verbosity=0, interactive=False)
         if not Airport.objects.exists():
             self.stdout.write("Loading 28,000 airports, once…")
@@ -61,6 +62,13 @@ class Command(BaseCommand):
             ("Admin", f"{site}{reverse('admin:index')}   user {username}, password {password}"),
         ]:
             self.stdout.write(f"  {label:<13} {self.style.SUCCESS(value)}")
+        if settings.DEMO_AUTH == "oauth":
+            self.stdout.write(
+                "The endpoint is protected. Give a client its URL and nothing else:\n"
+                f"  claude mcp add --transport http airports {endpoint}\n"
+                "It opens a browser; log in as above, and choose what it may do. What is connected, and can be\n"
+                f"disconnected, is at {site}{reverse('oauth2_provider:connections')}"
+            )
         self.stdout.write("Ctrl-C stops it.")
         self.stdout.flush()
 
@@ -73,6 +81,14 @@ def check_port(port: int) -> None:
             probe.bind((HOST, port))
         except (OSError, OverflowError) as problem:
             raise CommandError(f"Port {port} cannot be used ({problem}); choose another with --port.") from None
+
+
+def check_origin(site: str) -> None:
+    """Raise CommandError when an authorization server would name itself by another address than the one served."""
+    if settings.DEMO_AUTH == "oauth" and site != settings.DEMO_ORIGIN:
+        raise CommandError(
+            f"Clients would be sent to {settings.DEMO_ORIGIN}, and {site} is served; say DEMO_ORIGIN={site}"
+        )
 
 
 def demo_login(path: Path) -> tuple[str, str]:

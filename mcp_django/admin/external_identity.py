@@ -1,0 +1,63 @@
+"""Who somebody of an identity provider is here: seen, made and ended in the admin."""
+
+from typing import Any
+
+from django import forms
+from django.contrib import admin
+from django.contrib.auth import get_user_model
+from django.core.exceptions import ValidationError
+from django.http import HttpRequest
+from django.utils.translation import gettext_lazy as _
+
+from ..conf import get_settings
+from ..models import ExternalIdentity
+
+
+class ExternalIdentityForm(forms.ModelForm):  # type: ignore[type-arg]  # it takes none at run time
+    """Whom to link to whom."""
+
+    issuer = forms.ChoiceField(label=_("Issuer"), help_text=_("One of those that MCP[“ISSUERS”] describes."))
+
+    class Meta:
+        model = ExternalIdentity
+        fields = ["issuer", "subject", "user"]
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        issuer = self.fields.get("issuer")
+        if isinstance(issuer, forms.ChoiceField):
+            issuer.choices = [(one.issuer, one.issuer) for one in get_settings().issuers]
+            if not get_settings().issuers:
+                issuer.help_text = _("MCP[“ISSUERS”] describes none.")
+
+    def clean_subject(self) -> Any:
+        subject = self.cleaned_data["subject"]
+        if not subject.isprintable():
+            raise ValidationError(_("This cannot be a subject."), code="subject")
+        return subject
+
+
+@admin.register(ExternalIdentity)
+class ExternalIdentityAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # it takes none at run time
+    """Makes and ends links. Only superusers link others: whoever is linked acts with the user's rights."""
+
+    form = ExternalIdentityForm
+    list_display = ["subject", "issuer", "user", "origin", "created"]
+    list_filter = ["issuer", "origin"]
+    list_select_related = ["user"]
+    raw_id_fields = ["user"]
+
+    def has_change_permission(self, request: HttpRequest, obj: ExternalIdentity | None = None) -> bool:
+        return False
+
+    def get_fields(self, request: HttpRequest, obj: ExternalIdentity | None = None) -> Any:
+        return ["issuer", "subject", "user", *([] if obj is None else ["origin", "created"])]
+
+    def get_search_fields(self, request: HttpRequest) -> list[str]:
+        return ["subject", f"user__{get_user_model().USERNAME_FIELD}"]
+
+    def formfield_for_foreignkey(self, db_field: Any, request: HttpRequest, **kwargs: Any) -> Any:
+        maker: Any = request.user
+        if db_field.name == "user" and not maker.is_superuser:
+            kwargs["queryset"] = get_user_model()._default_manager.filter(pk=maker.pk)
+        return super().formfield_for_foreignkey(db_field, request, **kwargs)

@@ -1,0 +1,197 @@
+"""The rules of the admin: policies of tools, and who may hold which scope. Each change is logged, and holds at once."""
+
+from collections.abc import Iterable, Iterator
+from fnmatch import fnmatchcase
+from typing import Any
+
+from django import forms
+from django.contrib import admin, messages
+from django.contrib.admin.widgets import FilteredSelectMultiple
+from django.contrib.auth.models import Group
+from django.http import HttpRequest
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
+from django.utils.translation import gettext_lazy as _
+
+from .. import wiring
+from ..conf import get_settings
+from ..models import ScopeGrant, ToolPolicy
+from ..models.rules import check_names
+from .words import LinesField, SuggestingInput
+
+_NO_GROUP = _("%s (there is no such group)")
+SHOWN = 5
+"""Tools that a list names of those that a policy fits."""
+
+
+def _tools(server: str = "") -> list[str]:
+    """The names of the tools that code registers, on one server or on all."""
+    aliases = [server] if server in get_settings().servers else [] if server else wiring.aliases()
+    return sorted({tool.name for alias in aliases for tool in wiring.get_server(alias).registry.tools})
+
+
+def _scopes(kept: Iterable[str]) -> list[tuple[str, str]]:
+    """Those that are declared, with what they let a client do, and those that the row has besides."""
+    declared = {name: f"{name}: {text}" for name, text in get_settings().scopes.items()}
+    others = {name: str(_("%s (not declared)") % name) for name in kept if name not in declared}
+    return [*declared.items(), *others.items()]
+
+
+def _groups(kept: Iterable[str]) -> list[tuple[str, str]]:
+    found = {name: name for name in Group.objects.order_by("name").values_list("name", flat=True)}
+    others = {name: str(_NO_GROUP % name) for name in kept if name not in found}
+    return [*found.items(), *others.items()]
+
+
+class GroupsInput(FilteredSelectMultiple):
+    """Two boxes, which stand behind the field's label as those of the admin's own fields do."""
+
+    def render(self, *args: Any, **kwargs: Any) -> SafeString:
+        return format_html('<div class="related-widget-wrapper">{}</div>', super().render(*args, **kwargs))
+
+
+class RuleForm(forms.ModelForm):  # type: ignore[type-arg]  # it takes none at run time
+    """What both kinds of rules decide by groups."""
+
+    groups = forms.MultipleChoiceField(required=False, label=_("Groups"))
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        for name in ("groups", "scopes", "clients", "tool", "server", "scope"):
+            if name in self.fields and not self.fields[name].help_text:
+                self.fields[name].help_text = self._meta.model._meta.get_field(name).help_text
+        if "groups" in self.fields:
+            self._offer("groups", _groups(self.instance.groups), GroupsInput(_("groups"), False))
+
+    def _offer(self, name: str, choices: list[tuple[str, str]], widget: Any = None) -> None:
+        field: Any = self.fields[name]
+        if widget is not None:
+            widget.is_required = field.required
+            field.widget = widget
+        field.choices = choices
+
+
+class ToolPolicyForm(RuleForm):
+    """A policy of tools."""
+
+    server = forms.ChoiceField(required=False, label=_("Server"))
+    scopes = forms.MultipleChoiceField(required=False, label=_("Scopes"), widget=forms.CheckboxSelectMultiple)
+
+    class Meta:
+        model = ToolPolicy
+        fields = ["tool", "server", "disabled", "scopes", "groups", "rate", "note"]
+        widgets = {"tool": SuggestingInput(_tools)}
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if "server" in self.fields:
+            now = self.instance.server
+            others = [now] if now and now not in get_settings().servers else []
+            names = [*wiring.aliases(), *others]
+            self._offer("server", [("", str(_("All servers"))), *((name, name) for name in names)])
+        if "scopes" in self.fields:
+            self._offer("scopes", _scopes(self.instance.scopes))
+            if not get_settings().scopes:
+                self.fields["scopes"].help_text = _("MCP[“SCOPES”] declares none.")
+
+
+class ScopeGrantForm(RuleForm):
+    """Who may hold one scope."""
+
+    scope = forms.ChoiceField(label=_("Scope"))
+    clients = LinesField(required=False, label=_("Clients"), validators=[check_names])
+
+    class Meta:
+        model = ScopeGrant
+        fields = ["scope", "groups", "clients", "tokens", "note"]
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if "scope" in self.fields:
+            now = self.instance.scope
+            taken = set(ScopeGrant.objects.exclude(pk=self.instance.pk).values_list("scope", flat=True))
+            self._offer("scope", [one for one in _scopes([now] if now else []) if one[0] not in taken])
+
+
+class RuleAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # it takes none at run time
+    """Says after each save what whoever made it should know."""
+
+    def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
+        super().save_model(request, obj, form, change)
+        for warning in self.warnings(obj):
+            self.message_user(request, warning, messages.WARNING)
+
+    def warnings(self, row: Any) -> Iterator[str]:
+        """What is probably not meant."""
+        missing = self._missing(row)
+        if missing:
+            yield str(_("There is no group %s, so nobody is in it.") % ", ".join(missing))
+
+    def _missing(self, row: Any) -> list[str]:
+        there = set(Group.objects.filter(name__in=row.groups).values_list("name", flat=True)) if row.groups else set()
+        return [name for name in row.groups if name not in there]
+
+    @admin.display(description=_("groups"))
+    def group_names(self, row: Any) -> str:
+        """Its groups in a row, and which of them is none."""
+        missing = self._missing(row)
+        return ", ".join(str(_NO_GROUP % name) if name in missing else name for name in row.groups)
+
+
+@admin.register(ToolPolicy)
+class ToolPolicyAdmin(RuleAdmin):
+    """Disables tools, asks for more than code does, and slows down."""
+
+    form = ToolPolicyForm
+    list_display = ["tool", "server_name", "effect", "fits", "note"]
+    list_filter = ["disabled", "server"]
+    search_fields = ["tool", "note"]
+
+    def warnings(self, row: ToolPolicy) -> Iterator[str]:
+        yield from super().warnings(row)
+        if not self._fitting(row):
+            yield str(_("No tool that code registers is called so. What providers bring may be."))
+
+    def _fitting(self, row: ToolPolicy) -> list[str]:
+        return [name for name in _tools(row.server) if fnmatchcase(name, row.tool)]
+
+    @admin.display(description=_("server"), ordering="server")
+    def server_name(self, row: ToolPolicy) -> str:
+        """The only server it is for."""
+        return row.server or str(_("all"))
+
+    @admin.display(description=_("what it does"))
+    def effect(self, row: ToolPolicy) -> str:
+        """What is asked for, or that it is off; one on each line."""
+        asked = (
+            (_("disabled"), row.disabled),
+            (_("scopes: %s") % " ".join(row.scopes), row.scopes),
+            (_("groups: %s") % self.group_names(row), row.groups),
+            (_("rate: %s") % row.rate, row.rate),
+        )
+        return format_html_join("", "<div>{}</div>", ((text,) for text, holds in asked if holds))
+
+    @admin.display(description=_("tools that it fits"))
+    def fits(self, row: ToolPolicy) -> str:
+        """The first of them."""
+        found = self._fitting(row)
+        return ", ".join(found[:SHOWN]) + (" …" if len(found) > SHOWN else "")
+
+
+@admin.register(ScopeGrant)
+class ScopeGrantAdmin(RuleAdmin):
+    """Says who may hold a scope."""
+
+    form = ScopeGrantForm
+    list_display = ["scope", "description", "group_names", "client_names", "tokens", "note"]
+    search_fields = ["scope", "note"]
+
+    @admin.display(description=_("what it lets a client do"))
+    def description(self, row: ScopeGrant) -> str:
+        """As MCP["SCOPES"] declares it."""
+        return str(get_settings().scopes.get(row.scope, _("not declared")))
+
+    @admin.display(description=_("clients"))
+    def client_names(self, row: ScopeGrant) -> str:
+        """Its clients in a row."""
+        return ", ".join(row.clients)

@@ -1,0 +1,119 @@
+"""Can clients find out which tokens the endpoints take, and can there be any?"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from django.core.checks import CheckMessage, Error, Tags, Warning, register
+
+from .. import conf
+from ..auth.resources import canonical
+from ..conf.options import ServerSettings
+from ..conf.project import cache_backend, middleware
+from ..server import registry
+from ..server.primitives import Primitive
+
+SESSIONS = "django.contrib.sessions.middleware.SessionMiddleware"
+
+
+@register(Tags.security)
+def check_sessions(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[CheckMessage]:
+    """Pages of the site can only call where somebody can be logged in to it."""
+    if not conf.is_usable() or "session" not in conf.auth_names():
+        return []
+    if any(path == SESSIONS or "SessionMiddleware" in _names(found) for path, found in middleware()):
+        return []
+    return [
+        Error(
+            f'MCP["AUTH"] names "session", and MIDDLEWARE has no {SESSIONS}: nobody can be logged in.',
+            hint='Add it, with AuthenticationMiddleware behind it, or take "session" out of MCP["AUTH"].',
+            id="mcp_django.E042",
+        )
+    ]
+
+
+@register(Tags.security)
+def check_resources(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[CheckMessage]:
+    """Each server needs a name of its own, which tokens are made for."""
+    return list(_of_resources()) if conf.is_usable() else []
+
+
+def _of_resources() -> Iterator[CheckMessage]:
+    taken: dict[str, str] = {}
+    for alias, server in conf.get_settings().servers.items():
+        if server.resource is None:
+            continue
+        where, uri = f'MCP["SERVERS"]["{alias}"]["RESOURCE"]', canonical(server.resource)
+        if uri is None:
+            yield Error(
+                f"{where} is {server.resource!r}, which cannot name a resource, so no token of an authorization server "
+                "fits.",
+                hint="Write scheme, host and path alone, without percent signs and empty or dotted segments.",
+                id="mcp_django.E043",
+            )
+        elif uri in taken:
+            yield Error(
+                f'{where} is the one of "{taken[uri]}" too: tokens for one server would open the other.',
+                hint="Give each server a URL of its own.",
+                id="mcp_django.E043",
+            )
+        else:
+            taken[uri] = alias
+
+
+@register(Tags.caches)
+def check_named_caches(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[CheckMessage]:
+    """The caches that processes share have to be there: one that is not counts nothing, and keeps nothing."""
+    if not conf.is_usable():
+        return []
+    settings = conf.get_settings()
+    named = [('MCP["TOKEN_CACHE"]', settings.token_cache), ('MCP["RATES"]["CACHE"]', settings.rates.cache)]
+    return [
+        Error(
+            f"{where} names {alias!r}, which CACHES does not have.",
+            hint="Name one of CACHES, or leave the option out.",
+            id="mcp_django.E044",
+        )
+        for where, alias in named
+        if alias not in (None, "default") and cache_backend(str(alias)) is None
+    ]
+
+
+@register(Tags.security)
+def check_scopes(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[CheckMessage]:
+    """Where scopes are declared, a scope that is not is a misspelt one, and nobody can be given it."""
+    if not conf.is_usable() or not conf.get_settings().scopes:
+        return []
+    declared = conf.get_settings().scopes
+    return [
+        Warning(
+            f'{where} names the scope {scope!r}, which MCP["SCOPES"] does not declare, so no client can ask for it.',
+            hint="Declare it there, with what it lets a client do.",
+            id="mcp_django.W043",
+        )
+        for where, scope in dict.fromkeys(_named())
+        if scope not in declared
+    ]
+
+
+def _named() -> Iterator[tuple[str, str]]:
+    settings = conf.get_settings()
+    yield from (('MCP["SESSION_SCOPES"]', scope) for scope in settings.session_scopes)
+    for scope, implied in settings.scope_implies.items():
+        yield from (('MCP["SCOPE_IMPLIES"]', name) for name in (scope, *implied))
+    for alias, server in settings.servers.items():
+        yield from ((f'MCP["SERVERS"]["{alias}"]["REQUIRED_SCOPES"]', scope) for scope in _required(server))
+    for issuer in settings.issuers:
+        mapped = (issuer.scopes or {}).values()
+        yield from ((f"SCOPES of {issuer.issuer}", scope) for scopes in mapped for scope in scopes)
+    for declared in registry.REGISTRIES.values():
+        yield from (
+            (item.source, scope) for item in declared.all() if isinstance(item, Primitive) for scope in item.scopes
+        )
+
+
+def _required(server: ServerSettings) -> Sequence[str]:
+    return () if isinstance(server.required_scopes, str) else server.required_scopes
+
+
+def _names(found: Any) -> list[str]:
+    return [base.__name__ for base in getattr(found, "__mro__", ())]

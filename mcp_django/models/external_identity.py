@@ -1,0 +1,48 @@
+"""Who somebody of an identity provider is here."""
+
+from typing import Any
+
+from django.db import models
+from django.utils.translation import gettext_lazy as _
+
+from ..conf import user_model_name
+from .primary import PrimaryManager
+
+
+class ExternalIdentity(models.Model):
+    """The account that the subject of an issuer acts as. Without the row its tokens are refused."""
+
+    class Origin(models.TextChoices):
+        """By what the link was made."""
+
+        PERSON = "person", _("a person")
+        EMAIL = "email", _("the e-mail address")
+        USERNAME = "username", _("the username")
+        CREATE = "create", _("the account's creation")
+
+    issuer = models.CharField(_("issuer"), max_length=255, help_text=_("As in the settings, to the letter."))
+    subject = models.CharField(_("subject"), max_length=255, help_text=_("Whom the issuer means by it, for good."))
+    user: "models.ForeignKey[Any, Any]" = models.ForeignKey(
+        user_model_name(), verbose_name=_("user"), on_delete=models.CASCADE, related_name="+"
+    )
+    origin = models.CharField(
+        _("linked by"), max_length=16, choices=Origin.choices, default=Origin.PERSON, editable=False
+    )
+    created = models.DateTimeField(_("created"), auto_now_add=True)
+
+    objects: "models.Manager[ExternalIdentity]" = PrimaryManager()
+
+    class Meta:
+        verbose_name = _("external identity")
+        verbose_name_plural = _("external identities")
+        ordering = ["issuer", "subject"]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["issuer", "subject"],
+                name="mcp_external_identity",
+                violation_error_message=_("This subject of the issuer has an account already."),
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.subject} ({self.issuer})"

@@ -1,0 +1,199 @@
+"""What the admin decides on top of what code declares: which tools there are, for whom, and who may hold which scope.
+
+Both kinds of rows only ever narrow. Groups are kept by name: a group that is deleted or renamed leaves a rule that
+nobody fits any more, and never one that has nothing left to ask for.
+"""
+
+from collections.abc import Iterable
+from typing import Any, TypeVar
+
+from django.core.exceptions import ValidationError
+from django.core.validators import RegexValidator
+from django.db import models, router, transaction
+from django.utils.translation import gettext_lazy as _
+
+from ..server.rates import GRAMMAR, Rate
+from .stored_state import RULES, StoredState
+from .token import check_scopes
+
+MOST = 100
+"""Entries of one list of a row."""
+
+M = TypeVar("M", bound=models.Model, covariant=True)
+
+check_pattern = RegexValidator(
+    r"\A[A-Za-z0-9_.*?\-]{1,128}\Z",
+    _("A tool's name has letters without accents, digits, or one of _ - . — with * for any of these, ? for one."),
+)
+
+
+def check_names(names: Any) -> None:
+    """Raise ValidationError unless `names` is a list of a few short texts."""
+    fits = isinstance(names, list) and len(names) <= MOST
+    if not fits or not all(
+        isinstance(one, str) and one.strip() and len(one) <= 255 and "\0" not in one for one in names
+    ):
+        raise ValidationError(_("Write a list of up to %d names of up to 255 characters.") % MOST, code="names")
+
+
+def check_rate(text: str) -> None:
+    """Raise ValidationError unless `text` is a rate."""
+    try:
+        Rate.parse(text)
+    except ValueError:
+        raise ValidationError(_("Write %s.") % GRAMMAR, code="rate") from None
+
+
+def check_scope(text: str) -> None:
+    """Raise ValidationError unless `text` is one scope (RFC 6749, section 3.3)."""
+    check_scopes([text])
+
+
+class RuleQuerySet(models.QuerySet[M]):
+    """Sets of rules: what sends no signals changes the mark, too."""
+
+    def update(self, **kwargs: Any) -> int:
+        self._for_write = True
+        with transaction.atomic(using=self.db, savepoint=False):
+            changed = super().update(**kwargs)
+            StoredState.objects.using(self.db).touch(RULES)
+        return changed
+
+    def bulk_create(self, objs: Iterable[Any], *args: Any, **kwargs: Any) -> list[Any]:
+        self._for_write = True
+        with transaction.atomic(using=self.db, savepoint=False):
+            made = super().bulk_create(objs, *args, **kwargs)
+            StoredState.objects.using(self.db).touch(RULES)
+        return made
+
+
+class RuleManager(models.Manager[M]):
+    """Reads from the database it writes to: a rule holds from its commit on, whatever a replica knows."""
+
+    def get_queryset(self) -> RuleQuerySet[M]:
+        queryset: RuleQuerySet[M] = RuleQuerySet(self.model, using=self._db)
+        return queryset if self._db else queryset.using(router.db_for_write(self.model))
+
+
+class Rule(models.Model):
+    """A row that is written together with the mark."""
+
+    note = models.CharField(
+        _("note"), max_length=200, blank=True, help_text=_("Why, for those who find it later. Clients never see it.")
+    )
+    updated = models.DateTimeField(_("changed"), auto_now=True)
+
+    class Meta:
+        abstract = True
+
+    def save(self, *args: Any, **kwargs: Any) -> None:
+        """Save it, and change the mark, in one transaction."""
+        with transaction.atomic(using=kwargs.get("using") or router.db_for_write(type(self), instance=self)):
+            super().save(*args, **kwargs)
+            StoredState.objects.using(self._state.db).touch(RULES)
+
+
+class ToolPolicy(Rule):
+    """Narrows what code grants for the tools that it names: switches them off, asks for more, or slows them down."""
+
+    server = models.CharField(
+        _("server"), max_length=64, blank=True, default="", help_text=_("The alias of the only server it is for.")
+    )
+    tool = models.CharField(
+        _("tool"),
+        max_length=128,
+        validators=[check_pattern],
+        help_text=_(
+            "A tool's name, or a pattern: * stands for any letters, ? for one. Every policy that fits a tool holds."
+        ),
+    )
+    disabled = models.BooleanField(
+        _("disabled"), default=False, help_text=_("The tool is not there: for nobody, not even for superusers.")
+    )
+    scopes = models.JSONField(
+        _("scopes"),
+        default=list,
+        blank=True,
+        validators=[check_scopes],
+        help_text=_("What has to be delegated to the caller's client besides what the tool takes by itself."),
+    )
+    groups = models.JSONField(
+        _("groups"),
+        default=list,
+        blank=True,
+        validators=[check_names],
+        help_text=_(
+            "The caller has to be in one of these groups, superusers too. For others the tool does not exist. A group "
+            "that is renamed has to be chosen again."
+        ),
+    )
+    rate = models.CharField(
+        _("rate"),
+        max_length=32,
+        blank=True,
+        validators=[check_rate],
+        help_text=_(
+            "How often each caller may use each of the tools, such as “10/m”. The lowest rate that is said holds."
+        ),
+    )
+
+    objects: "RuleManager[ToolPolicy]" = RuleManager()
+
+    class Meta:
+        verbose_name = _("tool policy")
+        verbose_name_plural = _("tool policies")
+        ordering = ["tool", "server"]
+        constraints = [models.UniqueConstraint(fields=["tool", "server"], name="mcp_one_policy_for_a_tool")]
+
+    def __str__(self) -> str:
+        return f"{self.tool} ({self.server})" if self.server else self.tool
+
+    def clean(self) -> None:
+        """Raises ValidationError for a policy that narrows nothing."""
+        if not (self.disabled or self.scopes or self.groups or self.rate):
+            text = _("This policy changes nothing: disable the tool, or say scopes, groups or a rate.")
+            raise ValidationError(text, code="empty")
+
+
+class ScopeGrant(Rule):
+    """Says who may hold a scope. A scope without a grant may be held by everybody to whom it was delegated."""
+
+    scope = models.CharField(
+        _("scope"),
+        max_length=128,
+        unique=True,
+        validators=[check_scope],
+        help_text=_("One of the scopes that MCP[“SCOPES”] declares."),
+    )
+    groups = models.JSONField(
+        _("groups"),
+        default=list,
+        blank=True,
+        validators=[check_names],
+        help_text=_(
+            "Only users in one of these groups may hold it, superusers too. None: users of all groups. A group that is "
+            "renamed has to be chosen again."
+        ),
+    )
+    clients = models.JSONField(
+        _("clients"),
+        default=list,
+        blank=True,
+        validators=[check_names],
+        help_text=_(
+            "Only clients with these identifiers may hold it, one on each line; * stands for anything. None: all."
+        ),
+    )
+    tokens = models.BooleanField(
+        _("personal access tokens"), default=True, help_text=_("May personal access tokens hold it?")
+    )
+
+    objects: "RuleManager[ScopeGrant]" = RuleManager()
+
+    class Meta:
+        verbose_name = _("scope grant")
+        verbose_name_plural = _("scope grants")
+        ordering = ["scope"]
+
+    def __str__(self) -> str:
+        return self.scope

@@ -1,0 +1,63 @@
+"""Keeping credentials out of logs: oauthlib and the toolkit write codes, tokens and redirects with codes at DEBUG.
+
+Their records stay, without the secrets. The filters sit on the loggers, so that no handler sees any.
+"""
+
+import logging
+import re
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
+
+REDACTED: Final = "[redacted]"
+PACKAGES: Final = ("oauthlib", "oauth2_provider")
+
+_NAMES = "code|access_token|refresh_token|id_token|client_secret|code_verifier|password|token|assertion|user_code"
+_PATTERNS: Final = (
+    re.compile(r"\bmcp_(?:at|rt|pat)_\w+"),
+    # 'code': 'x' of a dict, code=x of a form or URL.
+    re.compile(rf"""(?i)\b((?:{_NAMES}|device_code)['"]?\s{{0,4}}[:=]\s{{0,4}}['"]?)[^\s'"&,}})]+"""),
+    # Words of oauthlib around a value.
+    re.compile(r"(?i)\b((?:refresh |access )token,? )(?!for\b|is\b|was\b|request\b|lack)[^\s,]+"),
+)
+
+
+class Redact(logging.Filter):
+    """Takes credentials out of a record, and lets it pass."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        text = record.getMessage()
+        clean = redacted(text)
+        if clean != text:
+            record.msg, record.args = clean, ()
+        return True
+
+
+def redacted(text: str) -> str:
+    """The text without what are credentials of OAuth."""
+    first, *named = _PATTERNS
+    text = first.sub(REDACTED, text)
+    for pattern in named:
+        text = pattern.sub(rf"\1{REDACTED}", text)
+    return text
+
+
+def install() -> None:
+    """Put the filter on each logger of these packages. Records go to the logger of the module that writes them, whose
+    parents' filters do not see them.
+    """
+    for name in sorted(set(_loggers())):
+        logger = logging.getLogger(name)
+        if not any(isinstance(one, Redact) for one in logger.filters):
+            logger.addFilter(Redact())
+
+
+def _loggers() -> Iterator[str]:
+    """The names of the modules, of which some are imported later or never."""
+    for name in PACKAGES:
+        spec = find_spec(name)
+        for place in [] if spec is None else spec.submodule_search_locations or []:
+            for path in Path(place).rglob("*.py"):
+                parts = path.relative_to(place).with_suffix("").parts
+                yield ".".join((name, *(part for part in parts if part != "__init__")))

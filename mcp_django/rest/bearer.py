@@ -1,0 +1,131 @@
+"""Tokens for views of Django REST framework: the ones that the MCP endpoints take, by the same verifiers.
+
+    from mcp_django.rest.bearer import BearerAuthentication
+    from mcp_django.rest.permissions import HasScopes
+
+    class ShopAuthentication(BearerAuthentication):
+        resource = "https://shop.example/api"
+
+    class OrderView(APIView):
+        authentication_classes = [ShopAuthentication]
+        permission_classes = [HasScopes("shop:read")]
+
+A token has to be made for the API; one that was made for an MCP endpoint is none of its.
+"""
+
+from functools import cache
+from typing import Any
+
+from asgiref.sync import async_to_sync
+from django.core.exceptions import ImproperlyConfigured
+from django.core.signals import setting_changed
+from django.dispatch import receiver
+from django.utils.module_loading import import_string
+from rest_framework import exceptions
+from rest_framework.authentication import BaseAuthentication
+from rest_framework.request import Request
+
+from ..auth.addresses import FORWARDED
+from ..auth.authenticate import Authenticator
+from ..auth.challenge import challenge
+from ..auth.requests import AuthRequest
+from ..auth.resources import ProtectedResource, canonical
+from ..protocol import jsonrpc
+from ..protocol.errors import TransportRefusal
+from ..protocol.headers import Headers
+from ..server.ports import Overloaded
+from .authentication import Delegation
+
+CHALLENGE = "mcp_django.challenge"
+"""The key of `request.META` under which the challenge of a refused token is."""
+
+
+class BearerAuthentication(BaseAuthentication):  # type: ignore[misc]
+    """Authenticates bearers of access tokens. `request.auth` has their scopes, as `Delegation`, and never the token.
+
+    A subclass says what tokens have to be made for. What has no bearer token is left to the next authenticator; a token
+    that is not accepted is refused here, whatever comes next.
+    """
+
+    resource: str | None = None
+    """The URL of the API, as authorization servers write it into tokens. Without it only personal tokens are taken."""
+    audience = "api"
+    """What personal tokens for this API alone name as their server."""
+    scopes: tuple[str, ...] = ()
+    """What every request takes."""
+    metadata_url: str | None = None
+    """Where the API's metadata is (RFC 9728)."""
+
+    def authenticate(self, request: Request) -> tuple[Any, Any] | None:
+        """The user, and what was delegated. Raises AuthenticationFailed (401), PermissionDenied (403), ParseError
+        (400), Throttled (429), and APIException with the status 503 while tokens cannot be verified.
+        """
+        credential = request.META.get("HTTP_AUTHORIZATION")
+        if not isinstance(credential, str) or credential.strip(" ").partition(" ")[0].lower() != "bearer":
+            return None
+        asked = AuthRequest(_headers(request), request.META.get("REMOTE_ADDR"), request.method or "GET")
+        try:
+            principal = async_to_sync(self._authenticator().admit)(asked)
+        except TransportRefusal as refusal:
+            raise _as_exception(request, refusal) from None
+        except Overloaded as problem:
+            raise exceptions.Throttled(wait=max(1, round(problem.retry_after))) from None
+        if principal.user is None:
+            raise exceptions.AuthenticationFailed("The token acts for no user")
+        return principal.user, Delegation(principal)
+
+    def authenticate_header(self, request: Request) -> str:
+        """The challenge of a 401."""
+        found = request.META.get(CHALLENGE)
+        if found is None:
+            found = challenge(scopes=self.scopes, resource_metadata=self.metadata_url).decode()
+        return str(found)
+
+    def _authenticator(self) -> Authenticator:
+        return _authenticator(self.audience, self.resource, tuple(self.scopes), self.metadata_url)
+
+
+@cache
+def _authenticator(audience: str, resource: str | None, scopes: tuple[str, ...], metadata: str | None) -> Authenticator:
+    uri = canonical(resource)
+    if resource is not None and uri is None:
+        raise ImproperlyConfigured(f"{resource!r} is no URL that can name an API")
+    protected = ProtectedResource(server=audience, uri=uri, scopes=tuple(sorted(scopes)), metadata_url=metadata)
+    # By name, because what is made of the settings is made above this room.
+    found: Authenticator = import_string("mcp_django.wiring.access.authenticator_of")(protected)
+    return found
+
+
+def _headers(request: Request) -> Headers:
+    """The credential, and what says whom a proxy has passed on: bad credentials count by that address."""
+    names = (b"authorization", *sorted(FORWARDED))
+    found = ((name, request.META.get(f"HTTP_{name.decode().upper().replace('-', '_')}")) for name in names)
+    return Headers([(name, text.encode("latin-1", "replace")) for name, text in found if isinstance(text, str)])
+
+
+def _as_exception(request: Request, refusal: TransportRefusal) -> exceptions.APIException:
+    found = next((value.decode() for name, value in refusal.headers if name == b"www-authenticate"), None)
+    said = jsonrpc.loads(refusal.body)["error"]["message"]
+    made: exceptions.APIException
+    if refusal.status == 401:
+        request.META[CHALLENGE] = found
+        return exceptions.AuthenticationFailed(said)
+    if refusal.status == 403:
+        made = exceptions.PermissionDenied(said)
+    elif refusal.status == 400:
+        made = exceptions.ParseError(said)
+    else:
+        made = exceptions.APIException(said)
+        made.status_code = refusal.status
+        after = next((value for name, value in refusal.headers if name == b"retry-after"), None)
+        if after is not None:
+            made.wait = int(after)  # what becomes Retry-After
+    if found is not None:
+        made.auth_header = found
+    return made
+
+
+@receiver(setting_changed)
+def _forget(*, setting: str, **kwargs: Any) -> None:
+    if setting in {"MCP", "OAUTH2_PROVIDER", "SECRET_KEY", "DEBUG"}:
+        _authenticator.cache_clear()

@@ -1,0 +1,35 @@
+"""The identity providers of `MCP["ISSUERS"]`, for "external" in `MCP["AUTH"]`."""
+
+import functools
+from collections.abc import Sequence
+from importlib.util import find_spec
+from typing import Any, Final
+
+from django.core.signals import setting_changed
+from django.dispatch import receiver
+
+from .. import conf
+from ..auth.external import ExternalVerifier
+from ..auth.verifiers import Verifier
+
+NEEDED: Final = ("httpx", "jwcrypto")
+"""What the extra brings."""
+
+
+def verifiers() -> Sequence[Verifier]:
+    """The one that knows all of them, for all servers: keys and answers are kept once. Raises ImportError."""
+    missing = [name for name in NEEDED if find_spec(name) is None]
+    if missing:
+        raise ImportError(f"{' and '.join(missing)} must be installed: pip install 'mcp-django-channels[external]'")
+    return [_verifier()]
+
+
+@functools.cache
+def _verifier() -> ExternalVerifier:
+    return ExternalVerifier(conf.get_settings().issuers)
+
+
+@receiver(setting_changed)
+def _forget(*, setting: str, **kwargs: Any) -> None:
+    if setting == "MCP":
+        _verifier.cache_clear()

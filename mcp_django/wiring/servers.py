@@ -1,0 +1,180 @@
+"""The servers that `MCP["SERVERS"]` describes, made at their first use and anew when a setting changes."""
+
+import difflib
+import functools
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+from django.core.exceptions import ImproperlyConfigured
+from django.core.signals import setting_changed
+from django.dispatch import receiver
+from django.middleware.locale import LocaleMiddleware
+from django.utils.module_loading import import_string
+
+from .. import conf
+from ..auth.requests import AuthRequest
+from ..conf.options import Limits, ServerSettings
+from ..conf.project import middleware
+from ..exceptions import translate
+from ..forms.questions import form_question
+from ..orm.generic import GenericTools
+from ..protocol.headers import Headers
+from ..protocol.revisions import Era
+from ..protocol.types import Implementation
+from ..providers.stored import StoredProvider
+from ..runtime.lists import SessionLists
+from ..runtime.observer import CallObserver
+from ..runtime.once import DatabaseLedger
+from ..runtime.replies import LoggedReplies
+from ..runtime.seal import Seal, Stamp
+from ..runtime.sessions import DatabaseSessions
+from ..runtime.subscriptions import LoggedChanges
+from ..runtime.tracing import find_tracing
+from ..server.ask import AskLimits
+from ..server.call import Connection
+from ..server.providers import Provider
+from ..server.registry import registry_for
+from ..server.server import Options, Ports, Server
+from .access import resources
+from .lanes import background_places, executor, feeds, listens, log_executor, pages
+from .rules import policy
+
+logger = logging.getLogger("mcp_django.auth")
+
+
+def aliases() -> Sequence[str]:
+    """The servers that `MCP["SERVERS"]` describes, the default one first."""
+    return sorted(conf.get_settings().servers, key=lambda alias: (alias != "default", alias))
+
+
+def get_server(alias: str = "default") -> Server:
+    """The server of an alias, with what autodiscovery found. Raises ImproperlyConfigured for an unknown alias."""
+    return _make_server(alias)
+
+
+# Behind the function, because a cache takes a default that is written and one that is not for two.
+@functools.cache
+def _make_server(alias: str) -> Server:
+    settings = conf.get_settings()
+    described = settings.servers.get(alias)
+    if described is None:
+        near = difflib.get_close_matches(alias, settings.servers, n=1)
+        hint = f'; did you mean "{near[0]}"?' if near else ""
+        raise ImproperlyConfigured(f'MCP["SERVERS"] has no server "{alias}"{hint}')
+    info = Implementation(
+        described.name,
+        described.version,
+        title=described.title,
+        description=described.description,
+        website_url=described.website_url,
+    )
+    options = Options(
+        require_session=described.require_session,
+        page_size=described.page_size,
+        timeout=described.timeout,
+        atomic=conf.atomic_databases(),
+        log_level=described.log_level,
+        cache_ttl=described.cache_ttl,
+        private=conf.auth_names() not in ((), ("none",)),
+        capabilities=described.capabilities,
+        expose_errors=settings.expose_internal_errors and conf.debug(),
+        batch=settings.limits.batch,
+        subscriptions=settings.limits.subscriptions,
+        ask=_ask_limits(settings.limits),
+        transports=described.transports,
+        healthz=described.healthz,
+        enable_get=described.enable_get,
+        allow_delete=described.allow_delete,
+    )
+    return Server(
+        info,
+        alias=alias,
+        instructions=described.instructions,
+        eras=tuple(Era(name) for name in described.eras),
+        registry=registry_for(alias),
+        providers=_providers(alias, described),
+        middleware=[import_string(path) for path in described.middleware],
+        lifespan=import_string(described.lifespan) if described.lifespan else None,
+        options=options,
+        ports=ports(alias),
+    )
+
+
+def _providers(alias: str, described: ServerSettings) -> list[Provider]:
+    """The verbs of model toolsets that are no tools by themselves, what the settings name, and stored rows."""
+    generic: list[Provider] = [GenericTools(registry_for(alias))] if conf.orm_style() == "generic" else []
+    stored: list[Provider] = [StoredProvider(alias)] if described.stored else []
+    return [*generic, *map(_provider, described.providers), *stored]
+
+
+def ports(alias: str = "default") -> Ports:
+    """The Django side of one server."""
+    return _make_ports(alias)
+
+
+@functools.cache
+def _make_ports(alias: str) -> Ports:
+    limits = conf.get_settings().limits
+    return Ports(
+        authorizer=policy(alias),
+        executor=executor(),
+        sessions=DatabaseSessions(executor(), server=alias, feeds=feeds),
+        state_sealer=Seal(conf.secret_keys(), purpose="state", limit=limits.state_bytes),
+        cursor_sealer=Seal(conf.secret_keys(), purpose="cursor"),
+        ledger=DatabaseLedger(executor(), aside=log_executor()),
+        replies=LoggedReplies(feeds, Stamp(conf.secret_keys(), purpose="question"), wait=limits.question_wait),
+        translate=translate,
+        observer=CallObserver(executor(), find_tracing()),
+        background=background_places(),
+        changes=LoggedChanges(alias, feeds=feeds(), executor=executor(), listens=listens(), most=limits.subscriptions),
+        lists=SessionLists(executor()),
+        forms=form_question,
+        pages=pages(),
+        required_scopes=functools.partial(_required_scopes, alias),
+    )
+
+
+def _required_scopes(alias: str, connection: Connection) -> Sequence[str]:
+    """What the server of an alias takes of whoever calls, as far as that can be said."""
+    request = AuthRequest(connection.headers or Headers(), kwargs=connection.kwargs)
+    try:
+        return resources().of(alias, request).scopes
+    except Exception:
+        # A function of the project. Who it concerns has been let in, and is told at least what the operation takes.
+        logger.exception("The scopes that the server %r requires cannot be found out", alias)
+        return ()
+
+
+def negotiates_language() -> bool:
+    """Does the project choose the language of its answers by what the client says (LocaleMiddleware)?"""
+    if not conf.uses_i18n():
+        return False
+    return any(isinstance(found, type) and issubclass(found, LocaleMiddleware) for _, found in middleware())
+
+
+def _ask_limits(limits: Limits) -> AskLimits:
+    return AskLimits(
+        wait=limits.question_wait,
+        page_wait=limits.page_wait,
+        answers=limits.answers,
+        rounds=limits.rounds,
+        stale_rounds=limits.stale_rounds,
+        ttl=limits.state_ttl,
+    )
+
+
+def _provider(path: str) -> Provider:
+    found: Any = import_string(path)
+    if not isinstance(found, Provider) and callable(found):
+        found = found()
+    if not isinstance(found, Provider):
+        raise ImproperlyConfigured(f"{path} is no provider; it must be a mcp_django.Provider, or give one when called")
+    return found
+
+
+@receiver(setting_changed)
+def _forget(*, setting: str, **kwargs: Any) -> None:
+    if setting in {"MCP", "SECRET_KEY", "SECRET_KEY_FALLBACKS", "DEBUG", "DATABASES"}:
+        for made in (_make_server, _make_ports):
+            made.cache_clear()
