@@ -7,7 +7,14 @@ from typing import Any
 import pytest
 from asgiref.sync import async_to_sync
 
-TAKES_LONG = ("tests/load/", "tests/workers/", "tests/servers/", "tests/management/test_mcp_stdio", "tests/project/")
+TAKES_LONG = (
+    "tests/load/",
+    "tests/workers/",
+    "tests/servers/",
+    "tests/clients/",
+    "tests/management/test_mcp_stdio",
+    "tests/project/",
+)
 """Where tests start processes, and wait for them."""
 LEFT_OUT = {
     "PostgreSQL": ("MCP_TEST_POSTGRES", "set it to 1 for 127.0.0.1:5432, or to a postgres:// URL"),
@@ -36,6 +43,22 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     names = pyfuncitem._fixtureinfo.argnames
     async_to_sync(function)(**{name: pyfuncitem.funcargs[name] for name in names})
     return True
+
+
+@pytest.fixture(autouse=True)
+def _nothing_counted() -> None:
+    """No test is throttled for what others did."""
+    from django.core.cache import cache
+
+    cache.clear()
+
+
+@pytest.fixture(autouse=True)
+def _no_rules() -> None:
+    """There are no policies until a test saves one: those of earlier tests are gone, and many have no database."""
+    from mcp_django.auth.rulebook import NO_RULES, RULEBOOK  # once Django is set up
+
+    RULEBOOK.assume(NO_RULES)
 
 
 def pytest_make_parametrize_id(config: pytest.Config, val: object, argname: str) -> str | None:

@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from mcp_django.oauth import oauth2_provider_settings
+
 
 def postgres(url: str) -> dict[str, Any]:
     """The DATABASES entry of a postgres:// URL."""
@@ -57,7 +59,9 @@ INSTALLED_APPS = [
     "django.contrib.sessions",
     "django.contrib.messages",
     "channels",
+    "oauth2_provider",
     "mcp_django",
+    "mcp_django.oauth",
     "tests.shop",
     "mcp_django.memory",
     "tests.testapp",
@@ -93,4 +97,5 @@ CHANNEL_LAYERS = {"default": {"BACKEND": "channels.layers.InMemoryChannelLayer"}
 
 # The memory's tools are for a server that its own tests add, so that others know one server and what is on it.
 MCP: dict[str, Any] = {"AUTH": "none", "MEMORY": {"SERVER": "memory"}}
+OAUTH2_PROVIDER = oauth2_provider_settings(issuer="https://testserver")
 SILENCED_SYSTEM_CHECKS = ["mcp_django.E006", "mcp_django.W002"]  # that server; that whoever is on this machine may call

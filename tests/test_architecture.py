@@ -27,7 +27,7 @@ LAYERS = (
     {"auth", "client", "forms", "orm", "providers", "rest", "runtime"},
     {"wiring"},
     {"notifications", "transports"},
-    {"__main__", "admin", "apps", "asgi", "checks", "management", "oauth", "routing", "testing", "urls"},
+    {"__main__", "admin", "apps", "asgi", "checks", "management", "oauth", "routing", "testing", "urls", "well_known"},
     {"__init__", "memory"},
 )
 # The doors between rooms of one line.
@@ -36,6 +36,10 @@ SIDEWAYS = {
     ("apps", "checks"),  # AppConfig.ready() registers them
     ("asgi", "routing"),  # mount() serves the project's socket routes
     ("management", "testing"),  # mcp_call talks to the server in process
+    ("oauth", "admin"),  # its clients are edited with the same form fields
+    ("oauth", "management"),  # its commands find users as the others do
+    ("urls", "well_known"),  # what belongs at the root of the origin is served there, too
+    ("rest", "auth"),  # views of a project take the tokens of the endpoints
     ("rest", "orm"),  # serializers of models are read as fields are
 }
 # Rooms that may import less than their line allows.
@@ -60,11 +64,13 @@ DOORS = {
     "daphne": ("management/",),
     "docstring_parser": ("schema/",),
     "drf_spectacular": ("rest/openapi",),
-    "httpx": ("client/", "providers/fetching"),
+    "httpx": ("auth/", "client/", "oauth/", "providers/fetching"),
     "jsonschema_rs": ("schema/",),
+    "jwcrypto": ("auth/", "oauth/"),
     "mcp": ("client/",),
     "msgspec": ("schema/",),
     "oauth2_provider": ("oauth/",),
+    "oauthlib": ("oauth/",),
     "opentelemetry": ("runtime/tracing",),
     "orjson": ("protocol/",),
     "psycopg": ("runtime/",),

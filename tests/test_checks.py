@@ -9,7 +9,8 @@ from django.contrib.auth.models import User
 from django.core.checks import CheckMessage, run_checks
 from django.test import override_settings
 
-from mcp_django import ModelToolset, checks, register
+from mcp_django import ModelToolset, checks, register, tool
+from mcp_django.checks import authentication
 from mcp_django.server import registry
 from mcp_django.server.decorators import register_completer, register_tool
 
@@ -31,7 +32,10 @@ def used_ids() -> list[str]:
 
 
 def messages(prefix: str = "mcp_django.") -> list[CheckMessage]:
-    return [message for message in run_checks() if str(message.id).startswith(prefix)]
+    """All but what is said where the tests' site has an authorization server that it does not use."""
+    unused = {"mcp_django.W033", "mcp_django.W034"}
+    found = [message for message in run_checks() if message.id not in unused]
+    return [message for message in found if str(message.id).startswith(prefix)]
 
 
 def ids() -> list[str]:
@@ -94,8 +98,15 @@ def test_a_wrong_value_is_reported_and_does_not_break_the_other_checks() -> None
     ],
 )
 def test_who_may_call_has_to_be_decided_before_debug_is_off(auth: Any, debug: bool, expected: list[str]) -> None:
-    with override_settings(MCP={"AUTH": auth}, DEBUG=debug):
-        assert ids() == expected
+    with override_settings(MCP={"AUTH": auth}, OAUTH2_PROVIDER={}, DEBUG=debug):
+        found = ids()
+    # That the authorization server has no issuer is told besides.
+    assert sorted(found) == sorted([*expected, "mcp_django.E030"])
+
+
+def test_with_an_authorization_server_it_is_decided() -> None:
+    with override_settings(MCP={"AUTH": None}, DEBUG=False):
+        assert ids() == []
 
 
 @override_settings(MCP={"AUTH": "token"})
@@ -105,6 +116,38 @@ def test_a_declaration_that_was_refused_is_reported_where_it_stands() -> None:
     [message] = messages()
     assert (message.id, message.hint) == ("mcp_django.E004", "Name it otherwise.")
     assert message.msg == "shop.mcp_tools.f: the name 'a b' is none"
+
+
+@override_settings(MCP={"AUTH": "token", "SCOPES": {"a": "This"}})
+def test_a_scope_of_a_tool_that_is_not_declared_is_reported_where_the_tool_stands() -> None:
+
+    @tool(scopes=["a", "misspelt"])
+    def one() -> None: ...
+
+    [message] = messages()
+    assert message.id == "mcp_django.W043"
+    assert "test_checks" in message.msg
+    assert "'misspelt'" in message.msg
+
+
+def test_a_verifier_that_does_not_take_a_resource_is_reported() -> None:
+    with override_settings(MCP={"AUTH": "tests.test_checks.verify_for_a_server"}):
+        [message] = messages()
+    assert message.id == "mcp_django.E007"
+    assert "resource" in message.msg
+
+
+async def verify_for_a_server(token: str, *, server: str) -> None:
+    """A verifier as it must not be."""
+
+
+def test_tokens_of_the_authorization_server_take_that_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    there = authentication.apps.is_installed
+    monkeypatch.setattr(authentication.apps, "is_installed", lambda name: name != "mcp_django.oauth" and there(name))
+    with override_settings(MCP={"AUTH": ["oauth", "token"]}):
+        assert [message.id for message in authentication.check_embedded_server(None)] == ["mcp_django.E034"]
+    with override_settings(MCP={"AUTH": "token"}):
+        assert authentication.check_embedded_server(None) == []
 
 
 @override_settings(MCP={"AUTH": "token", "SERVERS": {"default": {}, "staff": {}}})
@@ -135,9 +178,9 @@ def test_a_dotted_path_that_leads_nowhere_is_reported(changes: dict[str, Any], w
 
 def test_every_check_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     install(monkeypatch, mcp_django="0.14.0", asgiref="3.8.1")
-    with override_settings(MCP={"AUTH": None, "NONSENSE": 1}, DEBUG=False):
+    with override_settings(MCP={"AUTH": None, "NONSENSE": 1}, OAUTH2_PROVIDER={}, DEBUG=False):
         found = messages()
-    assert {message.id for message in found} == {f"mcp_django.{id}" for id in ("E001", "E002", "E005", "W001")}
+    assert {message.id for message in found} == {f"mcp_django.{id}" for id in ("E001", "E002", "E005", "E030", "W001")}
     assert all(message.hint for message in found)
 
 

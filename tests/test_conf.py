@@ -13,7 +13,7 @@ from django.test import override_settings
 import mcp_django
 from mcp_django import conf
 
-SECTIONS = [conf.Limits, conf.ServerSettings, conf.Settings]
+SECTIONS = [conf.Limits, conf.Rates, conf.ServerSettings, conf.Settings]
 
 
 def problems_of(setting: Any) -> list[conf.Problem]:
@@ -226,10 +226,16 @@ def test_settings_are_values(section: type[Any]) -> None:
 def test_the_page_about_limits_lists_every_one_with_its_default() -> None:
     page = (Path(__file__).resolve().parent.parent / "docs" / "reference" / "limits.md").read_text()
     units = {"MiB": 1 << 20, "KiB": 1 << 10, "h": 3600, "days": 86400, "min": 60, "s": 1, "": 1}
+    page, rates = page.split("\n## Rates\n")
     rows = re.findall(r"^\| `([A-Z_]+)` \| ([\d,]+) ?([A-Za-z]*) \|", page, re.MULTILINE)
     listed = {key.lower(): int(number.replace(",", "")) * units[unit] for key, number, unit in rows}
     assert len(listed) == len(rows)
     assert listed == dataclasses.asdict(conf.Limits())
+    given = dict(re.findall(r"^\| `([A-Z_]+)` \| ([^|]+) \|", rates.split("\n## ")[0], re.MULTILINE))
+    said = {"none": "None", '`"default"`': "default"}
+    assert {key.lower(): said.get(text, text) for key, text in given.items()} == {
+        field.name: str(getattr(conf.Rates(), field.name)) for field in dataclasses.fields(conf.Rates)
+    }
 
 
 def even(raw: Any) -> int:

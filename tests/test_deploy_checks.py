@@ -61,6 +61,11 @@ def test_a_project_with_the_classic_mistakes_is_told_each_of_them(tmp_path: Path
         "W006": 'DATABASES["archive"]["OPTIONS"]["pool"] has 4 connections',
         "W007": "'o/'",
         "W008": "/mcp/mcp",
+        "W021": "http://pages.example",
+        "W022": "DNS rebinding",
+        "W023": "in memory",
+        "W024": 'MCP["TOKEN_CACHE"]',
+        "W025": "is 300",
         "I002": "tests.mistakes.middleware.Stopwatch",
     }
     assert found.keys() == words.keys()
@@ -106,10 +111,14 @@ SOUND: dict[str, Any] = {
     "MCP": {"AUTH": "token"},
     "CHANNEL_LAYERS": {"default": {"BACKEND": PUBSUB}},
     "DATABASES": {"default": {**POSTGRES, "OPTIONS": {"pool": {"max_size": 20}}}},
-    "INSTALLED_APPS": ["django.contrib.auth", "django.contrib.contenttypes", "mcp_django"],
+    # The toolkit, whose own checks look for its models wherever it was imported.
+    "INSTALLED_APPS": ["django.contrib.auth", "django.contrib.contenttypes", "oauth2_provider", "mcp_django"],
     "MIDDLEWARE": ["django.middleware.common.CommonMiddleware"],
     "ROOT_URLCONF": "tests.mistakes.corrected_urls",
 }
+LOCAL = {"default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}}
+DUMMY = {"default": {"BACKEND": "django.core.cache.backends.dummy.DummyCache"}}
+SHARED = {"default": {"BACKEND": "django.core.cache.backends.db.DatabaseCache", "LOCATION": "cache"}}
 SYNC = "tests.mistakes.middleware.Stopwatch"
 VERIFIER = "tests.interaction.people.Tokens"
 
@@ -139,6 +148,11 @@ def pool(**options: Any) -> dict[str, Any]:
 
 
 @pytest.mark.django_db
+def served(**options: Any) -> dict[str, Any]:
+    """Settings with a server of these options."""
+    return {"MCP": {"AUTH": "token", "SERVERS": {"default": options}}}
+
+
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
@@ -173,6 +187,28 @@ def pool(**options: Any) -> dict[str, Any]:
         ({"DATABASES": pool(pool=False)}, []),
         ({"ROOT_URLCONF": "tests.mistakes.wrong_urls"}, ["W008"]),
         ({"ROOT_URLCONF": "tests.mistakes.wrong_urls", "MCP": {"AUTH": VERIFIER}}, ["W007", "W008"]),
+        ({"DEBUG": True, "MCP": {}}, ["W020"]),
+        ({"DEBUG": True, "MCP": {"EXPOSE_INTERNAL_ERRORS": True}}, ["W020", "W020"]),
+        ({"DEBUG": True}, []),
+        ({"MCP": {"AUTH": "token", "ORIGIN": "http://example.com"}}, ["W021"]),
+        ({"MCP": {"AUTH": "token", "ORIGIN": "https://example.com"}}, []),
+        ({"MCP": {"AUTH": "token", "ORIGIN": "http://localhost:8000"}}, []),
+        ({"MCP": {"AUTH": "token", "ALLOWED_ORIGINS": ["http://a.example", "https://a.example"]}}, ["W021"]),
+        ({"MCP": {"AUTH": "token", "CORS_ALLOWED_ORIGINS": ["http://127.0.0.1:3000", "http://*.b.example"]}}, ["W021"]),
+        (served(RESOURCE="http://a.example/mcp"), ["W021"]),
+        (served(AUTHORIZATION_SERVERS=["http://a.example", "https://b.example"]), ["W021"]),
+        (served(RESOURCE_METADATA_URL="http://localhost/x"), []),
+        ({"ALLOWED_HOSTS": ["example.com", "*"]}, ["W022"]),
+        ({"CACHES": LOCAL}, []),
+        ({"CACHES": LOCAL, "MCP": {"AUTH": "token", "RATES": {"TOKEN_FAILURES": "5/m"}}}, ["W023"]),
+        ({"CACHES": DUMMY, "MCP": {"AUTH": "token", "RATES": {"TOKEN_FAILURES": "5/m"}}}, ["W023"]),
+        ({"CACHES": SHARED, "MCP": {"AUTH": "token", "RATES": {"TOKEN_FAILURES": "5/m"}}}, []),
+        ({"CACHES": LOCAL, "MCP": {"AUTH": "token", "TOKEN_CACHE": "default"}}, ["W024"]),
+        ({"CACHES": SHARED, "MCP": {"AUTH": "token", "TOKEN_CACHE": "default"}}, []),
+        ({"MCP": {"AUTH": "token", "TOKEN_CACHE_SECONDS": 11}}, []),
+        ({"MCP": {"AUTH": "token", "TOKEN_CACHE_SECONDS": 60}}, ["W025"]),
+        ({"SECURE_PROXY_SSL_HEADER": ("HTTP_X_FORWARDED_PROTO", "https")}, ["W026"]),
+        ({"USE_X_FORWARDED_HOST": True, "CACHES": SHARED, "MCP": {"AUTH": "token", "RATES": {"NUM_PROXIES": 1}}}, []),
         ({"MIDDLEWARE": [SYNC]}, []),
         ({"MIDDLEWARE": [SYNC], "ASGI_APPLICATION": "shop.asgi.app"}, ["I002"]),
         ({"MIDDLEWARE": [SYNC, "shop.nothing.Here"], "ASGI_APPLICATION": "shop.asgi.app"}, ["I002"]),

@@ -12,9 +12,11 @@ from django.core.signals import setting_changed
 from django.db import connection
 from django.test import override_settings
 
-from mcp_django import Handlers, Provider, wiring
+from mcp_django import Handlers, Provider, conf, wiring
 from mcp_django.auth.authenticate import Authenticator
 from mcp_django.auth.principal import Principal
+from mcp_django.auth.resources import ProtectedResource
+from mcp_django.auth.rulebook import RULEBOOK
 from mcp_django.auth.verifiers import PersonalTokenVerifier
 from mcp_django.protocol.errors import InvalidParams
 from mcp_django.protocol.revisions import LATEST, Era
@@ -50,7 +52,7 @@ not_a_provider = 7
 
 
 class Verifier:
-    async def verify(self, token: str, *, server: str) -> Principal:
+    async def verify(self, token: str, *, resource: ProtectedResource) -> Principal:
         raise NotImplementedError
 
 
@@ -187,8 +189,8 @@ def test_what_an_old_key_sealed_opens_while_the_key_is_a_fallback() -> None:
 
 def kinds(found: Authenticator) -> tuple[list[str], bool]:
     """Its verifiers, and whether it serves this machine."""
-    verifiers = ["token" if isinstance(one, PersonalTokenVerifier) else "own" for one in found._verifiers]
-    return verifiers, found._local
+    verifiers = ["token" if isinstance(one, PersonalTokenVerifier) else "own" for one in found._bearers.verifiers]
+    return verifiers, found._local is not None
 
 
 @pytest.mark.parametrize(
@@ -205,16 +207,28 @@ def kinds(found: Authenticator) -> tuple[list[str], bool]:
     ],
 )
 def test_every_form_of_auth_becomes_an_authenticator(auth: Any, debug: bool, verifiers: list[str], local: bool) -> None:
-    with override_settings(MCP={"AUTH": auth, "TOKEN_CACHE_SECONDS": 3, "LOCAL_USER": "ada"}, DEBUG=debug):
+    options = {"AUTH": auth, "TOKEN_CACHE_SECONDS": 3, "LOCAL_USER": "ada"}
+    with override_settings(MCP=options, OAUTH2_PROVIDER={}, DEBUG=debug):
         found = wiring.authenticator("default")
     assert kinds(found) == (verifiers, local)
-    assert (found._server, found._remember, found._local_user) == ("default", 3, "ada")
+    assert (found._server, found._known._seconds) == ("default", 3)
+    assert found._local is None or found._local._username == "ada"
 
 
 @pytest.mark.parametrize(("auth", "private"), [(None, False), ("none", False), ("token", True)])
 def test_lists_are_private_where_callers_are_authenticated(auth: Any, private: bool) -> None:
-    with override_settings(MCP={"AUTH": auth}):
+    with override_settings(MCP={"AUTH": auth}, OAUTH2_PROVIDER={}):
         assert wiring.get_server().options.private is private
+
+
+@pytest.mark.parametrize("debug", [True, False])
+def test_with_an_authorization_server_nothing_needs_to_be_said_of_auth(debug: bool) -> None:
+    with override_settings(MCP={}, DEBUG=debug):
+        assert conf.auth_names() == ("oauth", "token")
+        assert wiring.authenticator("default")._local is None
+        assert wiring.get_server().options.private is True
+    with override_settings(MCP={"AUTH": "token"}):
+        assert conf.auth_names() == ("token",)
 
 
 @pytest.mark.parametrize(
@@ -261,6 +275,29 @@ def test_calls_that_hold_every_lane_can_publish() -> None:
             async with asyncio.timeout(20):
                 await asyncio.gather(*(in_flight(call()) for _ in range(executor.lanes)))
         finally:
+            for lanes in (executor, wiring.log_executor()):
+                await asyncio.to_thread(lanes.close, asyncio.get_running_loop(), wait=10)
+
+    asyncio.run(main())
+
+
+@pytest.mark.django_db(transaction=True)
+def test_calls_that_hold_every_lane_keep_nobody_from_being_decided_about() -> None:
+    async def main() -> None:
+        executor, over = wiring.executor(), threading.Event()
+
+        async def hold() -> None:
+            with executor.context():
+                await executor.run(over.wait)
+
+        holding = [in_flight(hold()) for _ in range(executor.lanes)]
+        try:
+            RULEBOOK.forget()
+            async with asyncio.timeout(20):
+                assert await wiring.ports().authorizer.hidden(Principal(issuer="test", subject="1"), []) == frozenset()
+        finally:
+            over.set()
+            await asyncio.gather(*holding)
             for lanes in (executor, wiring.log_executor()):
                 await asyncio.to_thread(lanes.close, asyncio.get_running_loop(), wait=10)
 

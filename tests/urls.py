@@ -1,9 +1,10 @@
-"""URLs of the tests: the endpoint and the admin."""
+"""URLs of the tests: the endpoint, the authorization server and the admin."""
 
 from django.contrib import admin
 from django.urls import include, path
 
 urlpatterns = [
     path("", include("mcp_django.urls")),
+    path("", include("mcp_django.oauth.urls")),
     path("admin/", admin.site.urls),
 ]

@@ -1,7 +1,6 @@
 """Who gets in. Closed by default; the local principal from this machine only; otherwise bearers of tokens."""
 
 import asyncio
-import gc
 import threading
 from datetime import timedelta
 from types import SimpleNamespace
@@ -14,9 +13,14 @@ from django.db import transaction
 from django.utils import timezone
 
 from mcp_django import wiring
-from mcp_django.auth import authenticate as module
-from mcp_django.auth.authenticate import LONGEST_TOKEN, Authenticator
+from mcp_django.auth import bearers
+from mcp_django.auth import known as memory
+from mcp_django.auth.authenticate import Authenticator
+from mcp_django.auth.bearers import LONGEST_TOKEN
+from mcp_django.auth.known import mark
 from mcp_django.auth.principal import Principal, local_principal
+from mcp_django.auth.requests import AuthRequest
+from mcp_django.auth.resources import ProtectedResource
 from mcp_django.auth.verifiers import AuthError, PersonalTokenVerifier
 from mcp_django.models import PersonalAccessToken
 from mcp_django.protocol import jsonrpc
@@ -37,7 +41,13 @@ def headers(*pairs: tuple[bytes, bytes], token: str | None = None) -> Headers:
 
 def authenticate(authenticator: Authenticator, sent: Headers, peer: str | None = LOOPBACK) -> Principal:
     """The principal, the way a transport asks."""
-    return authenticator.known(sent, peer) or async_to_sync(authenticator.authenticate)(sent, peer=peer)
+    request = AuthRequest(sent, peer)
+    return authenticator.known(request) or async_to_sync(authenticator.authenticate)(request)
+
+
+def known(authenticator: Authenticator, sent: Headers, peer: str | None = None) -> Principal | None:
+    """Whom the authenticator knows without waiting."""
+    return authenticator.known(AuthRequest(sent, peer))
 
 
 def refusal(authenticator: Authenticator, sent: Headers, peer: str | None = LOOPBACK) -> SimpleNamespace:
@@ -64,7 +74,7 @@ class Recording:
     def accepts(self, token: str) -> bool:
         return token.startswith(self.prefix)
 
-    async def verify(self, token: str, *, server: str) -> Principal:
+    async def verify(self, token: str, *, resource: ProtectedResource) -> Principal:
         self.seen.append(token)
         if token.endswith("bad"):
             raise AuthError("invalid_token", "No such token")
@@ -75,12 +85,19 @@ def made(*verifiers: Any, **options: Any) -> Authenticator:
     return Authenticator("default", executor=LaneExecutor(), verifiers=verifiers, **options)
 
 
+def at(**facts: Any) -> dict[str, Any]:
+    """An authenticator's options: the server is this resource."""
+    resource = ProtectedResource(server="default", **facts)
+    return {"resource_of": lambda request: resource}
+
+
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     """The time that authenticators see, in seconds."""
     clock = SimpleNamespace(now=1_000_000.0)
-    monkeypatch.setattr(module, "monotonic", lambda: clock.now)
-    monkeypatch.setattr(module, "time", lambda: clock.now)
+    monkeypatch.setattr(memory, "monotonic", lambda: clock.now)
+    for module in (memory, bearers):
+        monkeypatch.setattr(module, "time", lambda: clock.now)
     return clock
 
 
@@ -102,6 +119,7 @@ def configure(settings: Any) -> Any:
     def configure(auth: Any = None, *, debug: bool = False, server: str = "default", **options: Any) -> Authenticator:
         settings.DEBUG = debug
         settings.MCP = {"AUTH": auth, **options}
+        settings.OAUTH2_PROVIDER = {}
         return wiring.authenticator(server)
 
     return configure
@@ -148,7 +166,7 @@ class TestThisMachine:
     @pytest.mark.parametrize("peer", ["127.0.0.1", "127.8.9.10", "::1", "::ffff:127.0.0.1"])
     def test_loopback_peers_are_local(self, local: Authenticator, peer: str) -> None:
         assert authenticate(local, headers(), peer).is_local
-        assert local.known(headers(), peer) is not None
+        assert known(local, headers(), peer) is not None
 
     @pytest.mark.parametrize(
         "peer",
@@ -169,7 +187,7 @@ class TestThisMachine:
     def test_other_peers_are_not(self, local: Authenticator, peer: str | None) -> None:
         """Without an address it may be a proxy on a Unix socket, which everybody reaches."""
         assert refusal(local, headers(), peer).status == 403
-        assert local.known(headers(), peer) is None
+        assert known(local, headers(), peer) is None
 
     @pytest.mark.parametrize(
         "host",
@@ -210,7 +228,7 @@ class TestThisMachine:
     def test_without_a_host_or_with_two_it_is_not(self, local: Authenticator) -> None:
         assert refusal(local, Headers([])).status == 403
         assert refusal(local, Headers([(b"host", b"evil.example"), HOST])).status == 403
-        assert local.known(Headers([(b"host", b"evil.example"), HOST]), LOOPBACK) is None
+        assert known(local, Headers([(b"host", b"evil.example"), HOST]), LOOPBACK) is None
 
     @pytest.mark.parametrize(
         "name",
@@ -222,10 +240,10 @@ class TestThisMachine:
     def test_what_came_through_a_proxy_is_not(self, local: Authenticator, name: str) -> None:
         sent = headers((name.encode(), b"127.0.0.1"))
         assert refusal(local, sent).status == 403
-        assert local.known(sent, LOOPBACK) is None
+        assert known(local, sent, LOOPBACK) is None
 
     def test_the_peer_has_to_be_named_to_be_known_at_once(self, local: Authenticator) -> None:
-        assert local.known(headers()) is None
+        assert known(local, headers()) is None
 
 
 class TestLocalUser:
@@ -234,11 +252,11 @@ class TestLocalUser:
     ) -> None:
         with django_assert_num_queries(0):
             server = configure("none", LOCAL_USER="alice")
-            assert server.known(headers(), LOOPBACK) is None
+            assert known(server, headers(), LOOPBACK) is None
         who = authenticate(server, headers())
         assert (who.key, who.user, who.is_local) == ("local", user, True)
         with django_assert_num_queries(0):
-            assert server.known(headers(), LOOPBACK) is who
+            assert known(server, headers(), LOOPBACK) is who
 
     def test_a_user_who_does_not_exist_is_the_servers_fault(self, configure: Any, db: None, caplog: Any) -> None:
         found = refusal(configure("none", LOCAL_USER="nobody"), headers())
@@ -250,7 +268,7 @@ class TestLocalUser:
         authenticate(server, headers())
         user.is_active = False
         user.save()
-        assert server.known(headers(), LOOPBACK) is None
+        assert known(server, headers(), LOOPBACK) is None
         assert refusal(server, headers()).status == 503
 
     def test_the_user_is_read_again_after_a_while(self, configure: Any, user: User, clock: SimpleNamespace) -> None:
@@ -263,7 +281,7 @@ class TestLocalUser:
 
 class TestBearer:
     def test_without_a_token_there_is_a_challenge_and_no_error(self) -> None:
-        found = refusal(made(Recording(), scopes=["mcp:read"], resource_metadata="https://h/m"), headers())
+        found = refusal(made(Recording(), **at(scopes=("mcp:read",), metadata_url="https://h/m")), headers())
         assert found.status == 401
         assert found.challenge == 'Bearer scope="mcp:read", resource_metadata="https://h/m"'
 
@@ -331,7 +349,7 @@ class TestVerifiers:
     @pytest.mark.parametrize("problem", [KeyError("secret-token"), OSError(), TypeError()])
     def test_one_that_fails_lets_nobody_in_and_says_so_without_the_token(self, problem: Exception, caplog: Any) -> None:
         class Broken(Recording):
-            async def verify(self, token: str, *, server: str) -> Principal:
+            async def verify(self, token: str, *, resource: ProtectedResource) -> Principal:
                 raise problem
 
         found = refusal(made(Broken()), headers(token="secret-token"))
@@ -344,7 +362,7 @@ class TestVerifiers:
     @pytest.mark.parametrize("answer", [None, True, "alice", local_principal()])
     def test_one_that_returns_no_remote_principal_lets_nobody_in(self, answer: Any) -> None:
         class Wrong(Recording):
-            async def verify(self, token: str, *, server: str) -> Principal:
+            async def verify(self, token: str, *, resource: ProtectedResource) -> Principal:
                 found: Principal = answer
                 return found
 
@@ -352,7 +370,7 @@ class TestVerifiers:
 
     def test_a_full_server_is_503_with_its_own_time_to_wait(self) -> None:
         class Full(Recording):
-            async def verify(self, token: str, *, server: str) -> Principal:
+            async def verify(self, token: str, *, resource: ProtectedResource) -> Principal:
                 raise Overloaded(retry_after=7)
 
         found = refusal(made(Full()), headers(token="abc"))
@@ -360,10 +378,10 @@ class TestVerifiers:
 
     def test_a_lacking_scope_is_403_with_the_scopes_to_ask_for(self) -> None:
         class Strict(Recording):
-            async def verify(self, token: str, *, server: str) -> Principal:
+            async def verify(self, token: str, *, resource: ProtectedResource) -> Principal:
                 raise AuthError("insufficient_scope", "More", scopes=("b", "a"))
 
-        found = refusal(made(Strict(), scopes=["base"]), headers(token="abc"))
+        found = refusal(made(Strict(), **at(scopes=("base",))), headers(token="abc"))
         assert found.status == 403
         assert found.challenge == 'Bearer error="insufficient_scope", error_description="More", scope="a b"'
 
@@ -376,7 +394,7 @@ class TestVerifiers:
         assert authenticate(made(Recording(audience="default")), headers(token="abc"))
 
 
-async def anything(token: str, *, server: str) -> Principal:
+async def anything(token: str, *, resource: ProtectedResource) -> Principal:
     """A verifier that settings can name."""
     return Principal(issuer="configured", subject=token)
 
@@ -385,25 +403,25 @@ class TestMemory:
     def test_a_verified_token_is_known_without_asking_again(self) -> None:
         verifier = Recording()
         server = made(verifier)
-        assert server.known(headers(token="abc")) is None
+        assert known(server, headers(token="abc")) is None
         who = authenticate(server, headers(token="abc"))
-        assert server.known(headers(token="abc")) is who
+        assert known(server, headers(token="abc")) is who
         assert verifier.seen == ["abc"]
 
     def test_the_token_itself_is_not_kept(self) -> None:
         server = made(Recording())
         authenticate(server, headers(token="very-secret"))
-        assert b"very-secret" not in b"".join(server._known)
-        assert "very-secret" not in repr(vars(server)["_known"].keys())
+        assert b"very-secret" not in b"".join(server._known._found)
+        assert "very-secret" not in repr(server._known._found.keys())
 
     def test_it_is_forgotten_after_the_configured_seconds(self, clock: SimpleNamespace) -> None:
         verifier = Recording()
         server = made(verifier, remember=10)
         authenticate(server, headers(token="abc"))
         clock.now += 9.9
-        assert server.known(headers(token="abc"))
+        assert known(server, headers(token="abc"))
         clock.now += 0.1
-        assert server.known(headers(token="abc")) is None
+        assert known(server, headers(token="abc")) is None
         authenticate(server, headers(token="abc"))
         assert len(verifier.seen) == 2
 
@@ -411,14 +429,14 @@ class TestMemory:
         server = made(Recording(expires_at=clock.now + 3), remember=10)
         authenticate(server, headers(token="abc"))
         clock.now += 2.9
-        assert server.known(headers(token="abc"))
+        assert known(server, headers(token="abc"))
         clock.now += 0.1
-        assert server.known(headers(token="abc")) is None
+        assert known(server, headers(token="abc")) is None
 
     def test_nothing_is_kept_when_that_is_configured(self, configure: Any, issued: Any) -> None:
         server = configure("token", TOKEN_CACHE_SECONDS=0)
         authenticate(server, headers(token=issued[1]))
-        assert server.known(headers(token=issued[1])) is None
+        assert known(server, headers(token=issued[1])) is None
 
     def test_bad_tokens_are_not_kept(self) -> None:
         verifier = Recording()
@@ -428,11 +446,16 @@ class TestMemory:
         assert verifier.seen == ["bad", "bad"]
 
     def test_it_is_bounded_and_the_oldest_goes_first(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(module, "MOST_KNOWN", 3)
+        monkeypatch.setattr(memory, "MOST", 3)
         server = made(Recording())
         for token in ("a", "b", "c", "d"):
             authenticate(server, headers(token=token))
-        assert [bool(server.known(headers(token=token))) for token in ("a", "b", "c", "d")] == [False, True, True, True]
+        assert [bool(known(server, headers(token=token))) for token in ("a", "b", "c", "d")] == [
+            False,
+            True,
+            True,
+            True,
+        ]
 
     def test_what_one_server_knows_another_does_not(self, configure: Any, user: User) -> None:
         servers = {"SERVERS": {"default": {}, "shop": {}}}
@@ -480,21 +503,21 @@ class TestForgetting:
     ) -> None:
         PersonalAccessToken.issue(user=user, name="another", expires=None)[0].revoke()
         user.save()
-        assert server.known(headers(token=issued[1]))
+        assert known(server, headers(token=issued[1]))
 
     def test_a_verification_that_a_revocation_overtook_is_not_kept(self, issued: Any) -> None:
         row, token = issued
 
         class Slow(PersonalTokenVerifier):
-            async def verify(self, token: str, *, server: str) -> Principal:
-                who = await super().verify(token, server=server)
+            async def verify(self, token: str, *, resource: ProtectedResource) -> Principal:
+                who = await super().verify(token, resource=resource)
                 row.revoked_at = timezone.now()
                 await row.asave()
                 return who
 
         server = made(Slow())
         assert authenticate(server, headers(token=token))
-        assert server.known(headers(token=token)) is None
+        assert known(server, headers(token=token)) is None
 
     @pytest.mark.django_db(transaction=True)
     def test_what_is_read_again_before_the_revocation_commits_is_forgotten_then(self) -> None:
@@ -506,25 +529,16 @@ class TestForgetting:
         with transaction.atomic():
             row.revoke()
             # Another worker of this process still reads the old row.
-            server._keep(module.blake2b(sent[b"authorization"]).digest(), who)
-            assert server.known(sent)
-        assert server.known(sent) is None
-
-    def test_an_authenticator_that_is_gone_hears_no_signals(self, issued: Any) -> None:
-        server = made(PersonalTokenVerifier())
-        calls: list[str] = []
-        server._forget = lambda concerned: calls.append("heard")  # type: ignore[method-assign]
-        del server
-        gc.collect()
-        issued[0].revoke()
-        assert calls == []
+            server._known.keep(server._digest(sent[b"authorization"], ProtectedResource(server="default")), who, mark())
+            assert known(server, sent)
+        assert known(server, sent) is None
 
 
 def test_many_at_once_are_each_answered() -> None:
     async def main() -> list[Principal]:
         server = made(Recording())
         sent = [headers(token=f"t{number}") for number in range(50)]
-        return await asyncio.gather(*[server.authenticate(one, peer=None) for one in sent])
+        return await asyncio.gather(*[server.authenticate(AuthRequest(one)) for one in sent])
 
     assert [who.subject for who in asyncio.run(main())] == [f"t{number}" for number in range(50)]
 
@@ -533,12 +547,12 @@ def test_tokens_are_verified_on_a_lane_when_the_server_has_threads() -> None:
     """Outside a call's context asgiref has one thread for the whole process, whose connections nobody cleans."""
 
     class Threaded(Recording):
-        async def verify(self, token: str, *, server: str) -> Principal:
+        async def verify(self, token: str, *, resource: ProtectedResource) -> Principal:
             name = await sync_to_async(lambda: threading.current_thread().name)()
             return Principal(issuer="thread", subject=name)
 
     async def main() -> Principal:
         server = made(Threaded())
-        return await server.authenticate(headers(token="abc"), peer=None)
+        return await server.authenticate(AuthRequest(headers(token="abc")))
 
     assert asyncio.run(main()).subject.startswith("mcp-lane")

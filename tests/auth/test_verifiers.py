@@ -12,6 +12,7 @@ from django.db import OperationalError
 from django.utils import timezone
 
 from mcp_django.auth.principal import Principal
+from mcp_django.auth.resources import ProtectedResource
 from mcp_django.auth.verifiers import INVALID, AuthError, PersonalTokenVerifier, as_verifier
 from mcp_django.models import PersonalAccessToken
 
@@ -34,7 +35,7 @@ def issue(user: User) -> Any:
 
 
 def verify(token: str, server: str = "default") -> Principal:
-    return async_to_sync(VERIFIER.verify)(token, server=server)
+    return async_to_sync(VERIFIER.verify)(token, resource=ProtectedResource(server=server))
 
 
 def refusal(token: str, server: str = "default") -> AuthError:
@@ -155,19 +156,19 @@ def test_only_tokens_of_its_shape_are_accepted(issue: Any) -> None:
 class Plain:
     """A verifier that takes every token."""
 
-    async def verify(self, token: str, *, server: str) -> Principal:
-        return Principal(issuer="plain", subject=f"{token}@{server}")
+    async def verify(self, token: str, *, resource: ProtectedResource) -> Principal:
+        return Principal(issuer="plain", subject=f"{token}@{resource.server}")
 
 
-async def function(token: str, *, server: str) -> Principal:
-    return Principal(issuer="plain", subject=f"{token}@{server}")
+async def function(token: str, *, resource: ProtectedResource) -> Principal:
+    return Principal(issuer="plain", subject=f"{token}@{resource.server}")
 
 
 @pytest.mark.parametrize("found", [Plain, Plain(), function])
 async def test_a_dotted_path_may_name_a_class_an_object_or_a_function(found: Any) -> None:
     verifier = as_verifier(found)
     assert verifier.accepts("anything")
-    assert (await verifier.verify("abc", server="shop")).subject == "abc@shop"
+    assert (await verifier.verify("abc", resource=ProtectedResource(server="shop"))).subject == "abc@shop"
 
 
 def test_a_verifier_that_says_what_it_accepts_is_asked() -> None:
@@ -178,3 +179,12 @@ def test_a_verifier_that_says_what_it_accepts_is_asked() -> None:
 def test_what_is_no_verifier_is_a_mistake_of_the_project(found: Any) -> None:
     with pytest.raises(ImproperlyConfigured, match="async def verify"):
         as_verifier(found)
+
+
+async def by_alias(token: str, *, server: str) -> Principal:
+    raise NotImplementedError
+
+
+def test_a_verifier_that_does_not_take_the_resource_is_told_what_to_write() -> None:
+    with pytest.raises(ImproperlyConfigured, match=r"by_alias does not take the resource.*resource\.server"):
+        as_verifier(by_alias)

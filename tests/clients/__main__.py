@@ -3,11 +3,11 @@
 The official SDKs' clients, of Python and of TypeScript and of either generation, and the Inspector's command line list
 the tools and call one, in every era they speak and by every way in they know: Streamable HTTP, HTTP+SSE, WebSocket and
 stdio. Of the fixtures the clients also watch a resource, and call the one handler that asks, loops, samples and books
-(`plan_journey`).
+(`plan_journey`). On the protected site they log in: each registers, is allowed to, steps up, and refreshes its token.
 
-Without a URL they are tried on the fixtures, through both doors and over stdio, and on the demo. `--config` names a
-file in the form of Claude's configuration (`manage.py mcp_install claude` prints one), whose servers are started over
-stdio exactly as it says. The tool is the first of the well-known ones that the server lists, or
+Without a URL they are tried on the fixtures, through both doors and over stdio, on the demo, and on the protected site.
+`--config` names a file in the form of Claude's configuration (`manage.py mcp_install claude` prints one), whose servers
+are started over stdio exactly as it says. The tool is the first of the well-known ones that the server lists, or
 `--call TOOL --arguments JSON`. What the peers need is installed into the cache directory at the first use.
 """
 
@@ -22,6 +22,7 @@ from pathlib import Path
 
 from tests.clients.peers import Calls, Failed, Peer, Target
 from tests.clients.places import Opened, Place, everything, served_at
+from tests.clients.protected import protected
 from tests.conformance.__main__ import say
 
 SPOKEN = {True: "2026-07-28", False: "2025-11-25"}
@@ -37,10 +38,9 @@ WELL_KNOWN = {"add_numbers": {"a": 2, "b": 3}, "search_airports": {"query": "Osl
 def main() -> int:
     options = _options()
     calls = {options.call: json.loads(options.arguments)} if options.call else WELL_KNOWN
+    places = _chosen(options) or [*everything(), protected]
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        outcomes = [
-            passed for tried in pool.map(partial(_visited, calls), _chosen(options) or everything()) for passed in tried
-        ]
+        outcomes = [passed for tried in pool.map(partial(_visited, calls), places) for passed in tried]
     say(f"{outcomes.count(True)} passed, {outcomes.count(False)} failed")
     return 0 if all(outcomes) else 1
 

@@ -61,7 +61,7 @@ def _modern(mode: str, way: str, target: Target, calls: Calls) -> str:
 
 
 def _typescript(script: str, mode: str, way: str, target: Target, calls: Calls) -> str:
-    node, path = _typescript_script(script)
+    node, path = typescript_script(script, script)
     return _peer([node, path, way, _said(target), json.dumps(calls), mode])
 
 
@@ -116,18 +116,18 @@ def _legacy_python() -> str:
     return str(python)
 
 
-def _typescript_script(script: str) -> tuple[str, str]:
-    """Node, and the script beside the package that it imports: that is where Node looks."""
+def typescript_script(package: str, script: str) -> tuple[str, str]:
+    """Node, and the script beside the package that it imports, a key of TYPESCRIPT: that is where Node looks."""
     with _installing:
-        return _copied_script(script)
+        return _copied_script(package, script)
 
 
 @functools.cache
-def _copied_script(script: str) -> tuple[str, str]:
-    home, node = installed_package(script, TYPESCRIPT[script])
+def _copied_script(package: str, script: str) -> tuple[str, str]:
+    home, node = installed_package(package, TYPESCRIPT[package])
     for name in (script, "traveller"):
         shutil.copy(HERE / f"{name}.mjs", home)
-    return node, str(home / f"{script}.mjs")
+    return node, str(home / f"{Path(script).name}.mjs")
 
 
 def _inspector_tool() -> list[str]:

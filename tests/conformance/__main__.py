@@ -1,4 +1,5 @@
-"""Run the official conformance suite against the fixtures server, in every revision it knows.
+"""Run the official conformance suite against the fixtures server, and its scenarios for authorization servers against
+the protected site, in every revision it knows.
 
 The suite exits with 1 on failures only and hides warnings; here a warning counts as a failure. What is expected
 to fail stands in `expected_failures.yml`, with a reason; an entry that passes fails the run: the file only shrinks.
@@ -17,6 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from tests.conformance import authorization
 from tests.conformance.npm import installed_tool
 
 SUITE = "@modelcontextprotocol/conformance@0.2.0-alpha.12"
@@ -46,6 +48,10 @@ def main() -> int:
     with _server(options) as url, tempfile.TemporaryDirectory() as results:
         for version in options.version:
             legs[version] = _run(suite, url, version, Path(results) / version)
+        if not options.url:
+            with authorization.protected_site() as site:
+                for version in options.version:
+                    legs[version] |= _authorize(suite, site, version, Path(results) / f"{version}-authorization")
     say(table(legs, expected))
     complaints = [*unexpected(legs, expected), *stale(legs, expected, complete=set(options.version) == set(VERSIONS))]
     for complaint in complaints:
@@ -126,18 +132,29 @@ def _run(suite: list[str], url: str, version: str, results: Path) -> Leg:
     command = [*suite, "server", "--url", url, "--suite", "all", "--spec-version", version]
     command += ["--expected-failures", str(EXPECTED), "-o", str(results)]
     run = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    return _leg(results, "server", version, run.stdout + run.stderr)
+
+
+def _authorize(suite: list[str], site: authorization.Protected, version: str, results: Path) -> Leg:
+    """The scenarios for authorization servers under one revision."""
+    said = authorization.run(suite, site, version, free_port(), results)
+    return _leg(results, "authorization-server", version, said)
+
+
+def _leg(results: Path, kind: str, version: str, said: str) -> Leg:
+    """What the suite wrote, and the scenarios that only what it said names."""
     leg: Leg = {}
-    for path in sorted(results.glob("server-*/checks.json"), key=lambda path: path.stat().st_mtime_ns):
-        match = re.fullmatch(r"server-(.+?)-\d{4}-\d\d-\d\dT.*", path.parent.name)
+    for path in sorted(results.glob(f"{kind}-*/checks.json"), key=lambda path: path.stat().st_mtime_ns):
+        match = re.fullmatch(kind + r"-(.+?)-\d{4}-\d\d-\d\dT.*", path.parent.name)
         if match is None:
             raise SystemExit(f"The suite wrote {path.parent.name}, which names no scenario")
         checks = json.loads(path.read_text())
         leg[match[1]] = _problems(checks)
     # A scenario that crashed leaves no checks behind: only the summary tells.
-    for name in re.findall(r"^Failed to run scenario (\S+):", run.stderr, re.MULTILINE):
+    for name in re.findall(r"^Failed to run scenario (\S+):", said, re.MULTILINE):
         leg[name] = [Problem(name, "FAILURE", "the scenario crashed")]
     if not leg:
-        raise SystemExit(f"The suite ran no scenario under {version}:\n{run.stdout}{run.stderr}")
+        raise SystemExit(f"The suite ran no scenario under {version}:\n{said}")
     return leg
 
 

@@ -9,7 +9,7 @@ import pytest
 from django.core.asgi import get_asgi_application
 
 from mcp_django.asgi import mount
-from tests.interaction import handlers, lasting, odd, places, questions, samples, singly
+from tests.interaction import handlers, lasting, odd, places, questions, samples, shelf, singly
 from tests.interaction.clients import HANDSHAKE, REVISIONS, STATELESS, Client
 from tests.interaction.doors import CHANNELS, DOORS, ChannelDoor, Door
 from tests.interaction.lines import LINES
@@ -24,6 +24,7 @@ __all__ = [
     "places",
     "questions",
     "samples",
+    "shelf",
     "singly",
     "stage",
 ]
@@ -45,6 +46,7 @@ SERVERS = {
         "MIDDLEWARE": ["tests.interaction.tenancy.of_the_url"],
         "PROVIDERS": ["tests.interaction.tenancy.rooms"],
     },
+    "shelf": {"NAME": "shelf", "STORED": False},
     "places": {"NAME": "places", "INSTRUCTIONS": "Ask where you are"},
     "unsessioned": {"NAME": "unsessioned", "REQUIRE_SESSION": False, "STORED": False},
     "modern": {"NAME": "modern", "ERAS": ["stateless"]},

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from mcp_django.auth.requests import AuthRequest
 from mcp_django.protocol.headers import Headers
 from mcp_django.transports.credential import Credential
 from mcp_django.transports.http.endpoint import get_duplexes
@@ -149,11 +150,11 @@ class StdioLine(Line):
         client = self._client
         headers = Headers([(n.encode(), v.encode()) for n, v in client.headers({}).items() if v is not None])
         verifier = authenticator(client.server)
-        principal = await verifier.authenticate(headers, peer="127.0.0.1")
+        principal = await verifier.authenticate(AuthRequest(headers, "127.0.0.1"))
         (theirs, self._sink), (self._source, ours) = os.pipe(), os.pipe()
         for end in (self._sink, self._source):
             os.set_blocking(end, False)
-        credential = None if principal.is_local else Credential(verifier, headers)
+        credential = None if principal.is_local else Credential(verifier, AuthRequest(headers))
         self._serving = asyncio.ensure_future(
             Stdio(get_duplexes(client.server), Streams(theirs, ours)).serve(principal, credential)
         )

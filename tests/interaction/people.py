@@ -1,10 +1,12 @@
 """Who the tokens of these tests stand for."""
 
 from dataclasses import dataclass
+from typing import Any
 
 from django.contrib.auth import get_user_model
 
 from mcp_django.auth.principal import Principal
+from mcp_django.auth.resources import ProtectedResource
 from mcp_django.auth.verifiers import AuthError
 
 KNOWN = ("alice", "bob", "carol", "root", "writer")
@@ -27,7 +29,7 @@ class Person:
 class Users:
     """A verifier to whom a token is the name of a user of the site."""
 
-    async def verify(self, token: str, *, server: str) -> Principal:
+    async def verify(self, token: str, *, resource: ProtectedResource) -> Principal:
         user = await get_user_model().objects.aget(username=token)
         return Principal(issuer="tests", subject=token, user=user)
 
@@ -35,7 +37,39 @@ class Users:
 class Tokens:
     """A verifier to whom a token is the bearer's name."""
 
-    async def verify(self, token: str, *, server: str) -> Principal:
+    async def verify(self, token: str, *, resource: ProtectedResource) -> Principal:
         if token not in KNOWN:
             raise AuthError("invalid_token", "Nobody is called that")
         return Principal(issuer="tests", subject=token, user=Person(token), scopes=SCOPES.get(token, frozenset()))
+
+
+class Clients:
+    """A verifier to whom a token is "user.client.number": who it is, by which program, and the token's generation."""
+
+    async def verify(self, token: str, **where: Any) -> Principal:
+        subject, client, _ = token.split(".")
+        return Principal(issuer="tests", subject=subject, client_id=client, user=Person(subject))
+
+
+VOUCHED = "vouched"
+
+
+class Vouched:
+    """A verifier to whom one token is good: that of somebody without a user here, of whom an issuer says more."""
+
+    def accepts(self, token: str) -> bool:
+        return token == VOUCHED
+
+    async def verify(self, token: str, *, resource: ProtectedResource) -> Principal:
+        return Principal(
+            issuer="https://login.example",
+            subject="u 1",
+            client_id="desk",
+            scopes=frozenset({"notes:read"}),
+            claims={"org": "acme", "roles": ("reader",)},
+        )
+
+
+def scopes_of_the_host(request: Any) -> list[str]:
+    """What every request takes, where that depends on the request."""
+    return ["notes:read"] if request.headers[b"host"] == b"elsewhere.example" else []

@@ -49,6 +49,14 @@ async def request_(ctx: Context) -> dict[str, Any]:
     }
 
 
+@tool()
+async def whether_request_has(needle: str, ctx: Context) -> bool:
+    """Look through all that the request says."""
+    request = ctx.request
+    said = [dict(request.headers), request.META, getattr(request, "scope", None), dict(ctx.headers)]
+    return needle in repr(said)
+
+
 def _around() -> dict[str, Any]:
     try:
         url = reverse("mcp_django:default")

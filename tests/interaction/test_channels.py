@@ -7,6 +7,7 @@ from django.core.asgi import get_asgi_application
 
 from mcp_django.models import Session
 from mcp_django.runtime.events import Draft
+from mcp_django.transports.duplex.duplex import PATIENCE
 from mcp_django.wiring import executor, feeds, lifecycle, listens
 from tests.interaction.channel import Refused
 from tests.interaction.clients import HANDSHAKE, STATELESS, Client, accept, answers
@@ -259,6 +260,18 @@ async def test_a_client_that_reads_nothing_is_given_up(limits, either, stage):
     exchange.read_on()
     await over_with(client, 1013)
     client.line.take_all(exchange, common=True)
+
+
+async def test_a_client_that_goes_on_whatever_it_is_told_is_given_up(settings, either):
+    settings.MCP = {**settings.MCP, "RATES": {"PRINCIPAL": "3/h"}}
+    client = await either(token="alice")
+    while (await client.tool("add", {"a": 1, "b": 2})).served:
+        pass
+    for _ in range(PATIENCE - 1):
+        refused = await client.tool("add", {"a": 1, "b": 2})
+        assert "wait" in refused.error["message"]
+    client.begin(CALL, {"name": "add", "arguments": {"a": 1, "b": 2}})
+    await over_with(client, 1013)
 
 
 async def test_a_process_that_ends_lets_calls_come_to_their_end_and_takes_no_others(either, stage):

@@ -73,6 +73,7 @@ async def test_a_token_in_the_query_is_not_looked_at(modern):
 @over_http("a status; who may open a channel is tested with its transport")
 async def test_without_authentication_nobody_is_served(settings, door, auth):
     settings.MCP = {**settings.MCP, "AUTH": auth}
+    settings.OAUTH2_PROVIDER = {}  # without an authorization server
     reply = await Client(door, "2026-07-28", token=None).request("tools/list")
     assert reply.status == (403 if auth is None else 401)
 

@@ -396,7 +396,7 @@ async def test_a_failing_log_is_an_error_and_not_a_stream(modern, door, monkeypa
 async def test_a_stream_ends_when_its_credential_is_no_good_any_more(limits, modern, settings, monkeypatch):
     limits(KEEP_ALIVE=0.01)
     settings.MCP = {**settings.MCP, "TOKEN_CACHE_SECONDS": 0}
-    monkeypatch.setattr("mcp_django.transports.open_streams.VERIFY_EVERY", 0.01)
+    monkeypatch.setattr("mcp_django.transports.watch.VERIFY_EVERY", 0.01)
     known = ["alice", "bob"]
     monkeypatch.setattr("tests.interaction.people.KNOWN", known)
     revoked, good = listen(modern(token="alice"), toolsListChanged=True), listen(modern(token="bob"))
@@ -415,7 +415,7 @@ async def test_a_stream_ends_when_its_credential_has_lost_a_scope_and_not_when_i
 ):
     limits(KEEP_ALIVE=0.01)
     settings.MCP = {**settings.MCP, "TOKEN_CACHE_SECONDS": 0}
-    monkeypatch.setattr("mcp_django.transports.open_streams.VERIFY_EVERY", 0.01)
+    monkeypatch.setattr("mcp_django.transports.watch.VERIFY_EVERY", 0.01)
     less, more = (
         listen(modern(token="writer"), toolsListChanged=True),
         listen(modern(token="carol"), toolsListChanged=True),
@@ -434,7 +434,7 @@ async def test_a_stream_ends_when_its_credential_has_lost_a_scope_and_not_when_i
 async def test_a_stream_goes_on_while_credentials_cannot_be_verified(limits, modern, settings, monkeypatch):
     limits(KEEP_ALIVE=0.01)
     settings.MCP = {**settings.MCP, "TOKEN_CACHE_SECONDS": 0}
-    monkeypatch.setattr("mcp_django.transports.open_streams.VERIFY_EVERY", 0.01)
+    monkeypatch.setattr("mcp_django.transports.watch.VERIFY_EVERY", 0.01)
     exchange = listen(modern(), toolsListChanged=True)
     await acknowledged(exchange)
     asked = asyncio.Event()

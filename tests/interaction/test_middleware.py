@@ -279,7 +279,7 @@ async def test_a_session_that_is_gone_is_not_looked_for_below_a_language(setting
 
 
 async def test_being_busy_is_not_reported_to_the_site_s_admins(settings, modern, monkeypatch, caplog):
-    async def unavailable(self, token: str, *, server: str) -> Any:
+    async def unavailable(self, token: str, *, resource: Any) -> Any:
         raise AuthError("unavailable", "Too busy")
 
     monkeypatch.setattr("tests.interaction.people.Tokens.verify", unavailable)

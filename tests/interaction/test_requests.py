@@ -63,6 +63,13 @@ async def test_without_a_user_it_is_anonymous(settings, door):
     assert (seen["user"], seen["auser"], seen["anonymous"]) == ("", "", True)
 
 
+async def test_the_token_is_nowhere_in_it_and_goes_on_working(places, door):
+    for client in (places, await Client(door, HANDSHAKE[-1], server="places", token="bob").open()):
+        for needle, found in (("Bearer", False), ("application/json", True)):
+            arguments = {"needle": needle}
+            assert (await client.tool("whether_request_has", arguments)).result["structuredContent"]["result"] is found
+
+
 async def test_a_query_that_is_no_text_is_the_client_s_fault(places):
     reply = await places.tool("request", query_string=b"\xff")
     assert reply.status in (200, 400)

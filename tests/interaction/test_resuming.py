@@ -38,7 +38,7 @@ def move(door):
 
     def elsewhere():
         known = get_exchange("interaction")._session_streams
-        other = CallStreams(wiring.feeds(), wiring._bounds, lambda work: None)
+        other = CallStreams(wiring.feeds(), wiring.stream_bounds, lambda work: None)
         before, known.streams = known.streams, lambda: other
         get_exchange("interaction")._rings = known.streams
         return before()

@@ -9,7 +9,6 @@ import pytest
 
 from mcp_django import wiring
 from mcp_django.models import Session, StreamEvent
-from mcp_django.protocol.errors import TransportRefusal
 from mcp_django.runtime.events import Draft
 from mcp_django.transports.http.endpoint import get_exchange
 from tests.interaction.clients import HANDSHAKE, STATELESS, Client
@@ -134,26 +133,28 @@ async def test_silence_is_filled_with_comments_and_keeps_the_session_alive(limit
     await leave(exchange)
 
 
-async def test_a_credential_that_is_good_no_more_ends_its_stream(limits, latest_legacy, monkeypatch):
+@pytest.fixture
+def watchful(limits, settings, monkeypatch):
+    """Credentials are verified anew all the time."""
     limits(KEEP_ALIVE=0.01)
-    client, revoked = await latest_legacy(), []
-    authenticator = get_exchange("interaction")._authenticator
-    before = authenticator.authenticate
+    settings.MCP = {**settings.MCP, "TOKEN_CACHE_SECONDS": 0}
+    monkeypatch.setattr("mcp_django.transports.watch.VERIFY_EVERY", 0.01)
 
-    async def authenticate(headers, *, peer):
-        if revoked:
-            raise TransportRefusal(401)
-        return await before(headers, peer=peer)
 
-    monkeypatch.setattr(authenticator, "authenticate", authenticate)
-    exchange = await opened(client)
+@pytest.mark.usefixtures("watchful")
+async def test_a_credential_that_is_good_no_more_ends_its_stream(latest_legacy, monkeypatch):
+    known = ["alice", "bob"]
+    monkeypatch.setattr("tests.interaction.people.KNOWN", known)
+    exchange, other = await opened(await latest_legacy()), await opened(await latest_legacy(token="bob"))
     await exchange.silence()
-    revoked.append(True)
+    known.remove("alice")
     await until_it_ends(exchange)
+    await other.silence()
+    await leave(other)
 
 
-async def test_a_credential_that_has_lost_a_scope_ends_its_stream(limits, latest_legacy, monkeypatch):
-    limits(KEEP_ALIVE=0.01)
+@pytest.mark.usefixtures("watchful")
+async def test_a_credential_that_has_lost_a_scope_ends_its_stream(latest_legacy, monkeypatch):
     exchange = await opened(await latest_legacy(token="writer"))
     await exchange.silence()
     monkeypatch.setitem(SCOPES, "writer", frozenset({"notes:read"}))

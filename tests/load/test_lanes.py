@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
+from mcp_django.wiring.lanes import LOG_LANES
 from tests.load.conftest import Place
 from tests.servers.client import STATELESS, Client
 from tests.servers.databases import Database, activity
@@ -41,7 +42,8 @@ def test_surplus_calls_are_refused_at_once_and_the_others_answered(database: Dat
             f"{delays[-1] * 1000:.1f} ms; connections: {max(counts, default='not counted')}"
         )
         assert delays[len(delays) // 2] < REFUSED_WITHIN
-        assert max(counts, default=0) <= LANES
+        # The log is followed while anybody is remembered: who they are may change elsewhere.
+        assert max(counts, default=0) <= LANES + LOG_LANES
         server.settle()
 
 

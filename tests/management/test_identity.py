@@ -11,6 +11,7 @@ from django.test import override_settings
 from mcp_django.management.identity import as_user, with_token
 from mcp_django.models import PersonalAccessToken
 from mcp_django.protocol.errors import TransportRefusal
+from mcp_django.transports.credential import Warrant
 
 pytestmark = pytest.mark.django_db(transaction=True)
 User = get_user_model()
@@ -29,13 +30,13 @@ async def test_a_user_is_who_it_was_until_it_is_sent_away(ada: Any) -> None:
     assert credential is not None
     now = await credential.verify()
     assert (now.key, now.scopes) == (principal.key, principal.scopes)
-    assert await credential.is_good(principal)
+    assert await Warrant(credential, principal).is_good()
     ada.is_active = False
     await ada.asave()
     with pytest.raises(TransportRefusal) as caught:
         await credential.verify()
     assert caught.value.status == 401
-    assert not await credential.is_good(principal)
+    assert not await Warrant(credential, principal).is_good()
 
 
 async def test_a_user_without_named_scopes_holds_every_one_until_it_is_deleted(ada: Any) -> None:
@@ -44,7 +45,7 @@ async def test_a_user_without_named_scopes_holds_every_one_until_it_is_deleted(a
     assert credential is not None
     assert (await credential.verify()).has_scopes(["whatever"])
     await ada.adelete()
-    assert not await credential.is_good(principal)
+    assert not await Warrant(credential, principal).is_good()
 
 
 def test_the_local_principal_acts_as_its_user(ada: Any) -> None:
@@ -67,8 +68,9 @@ async def test_tokens_are_of_use_where_they_are_taken(ada: Any, auth: str | None
         principal, credential = await with_token("default", token)
         assert (principal.user, principal.scopes) == (ada, {"a"})
         assert credential is not None
-        assert await credential.is_good(principal)
-    with override_settings(MCP={"AUTH": auth}), pytest.raises(CommandError, match=complaint) as caught:
+        assert await Warrant(credential, principal).is_good()
+    settings = override_settings(MCP={"AUTH": auth}, OAUTH2_PROVIDER={})
+    with settings, pytest.raises(CommandError, match=complaint) as caught:
         await with_token("default", token)
     assert token not in str(caught.value)
 

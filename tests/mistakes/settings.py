@@ -2,7 +2,7 @@
 
 SECRET_KEY = "for-tests-only"
 DEBUG = False
-ALLOWED_HOSTS = ["example.com"]
+ALLOWED_HOSTS = ["*"]
 ROOT_URLCONF = "tests.mistakes.urls"
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 INSTALLED_APPS = [
@@ -24,6 +24,10 @@ DATABASES = {
 CHANNEL_LAYERS = {"default": {"BACKEND": "channels.layers.InMemoryChannelLayer"}}
 MCP = {
     "AUTH": "tests.interaction.people.Tokens",
+    "ALLOWED_ORIGINS": ["http://pages.example"],
+    "RATES": {"TOKEN_FAILURES": "5/m"},
+    "TOKEN_CACHE": "default",
+    "TOKEN_CACHE_SECONDS": 300,
     "LIMTIS": {"BODY": 1000},
     "SERVERS": {"default": {"MIDDLEWARE": ["tests.mistakes.middleware.Missing"]}},
 }

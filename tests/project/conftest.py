@@ -11,6 +11,15 @@ collect_ignore = [] if os.environ.get("DJANGO_SETTINGS_MODULE") == "project.sett
 
 def environment(demo_dir: Path) -> dict[str, str]:
     """Variables for a process of the demo that leaves the checkout, and databases around it, alone."""
-    ours = {"DATABASE_URL", "REDIS_URL", "SECRET_KEY", "ALLOWED_HOSTS", "DJANGO_DEBUG", "PYTEST_ADDOPTS"}
+    ours = {
+        "DEMO_AUTH",
+        "DEMO_ORIGIN",
+        "DATABASE_URL",
+        "REDIS_URL",
+        "SECRET_KEY",
+        "ALLOWED_HOSTS",
+        "DJANGO_DEBUG",
+        "PYTEST_ADDOPTS",
+    }
     inherited = {name: value for name, value in os.environ.items() if name not in ours}
     return {**inherited, "DJANGO_SETTINGS_MODULE": "project.settings", "DEMO_DIR": str(demo_dir)}

@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,8 @@ import mcp_types as types
 import pytest
 from mcp import Client
 
+from tests.clients.oauth.browser import Browser
+from tests.clients.oauth.connection import connected
 from tests.project.conftest import ROOT, environment
 
 MODES = ["legacy", "auto"]
@@ -48,13 +51,27 @@ def fresh_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def demo(fresh_dir: Path) -> Iterator[Demo]:
     """Start it with nothing prepared, wait for its last line, and stop it."""
+    with started(fresh_dir) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def protected(demo: Demo, fresh_dir: Path) -> Iterator[Demo]:
+    """The same with an authorization server, on the same database."""
+    with started(fresh_dir, DEMO_AUTH="oauth") as found:
+        yield found
+
+
+@contextmanager
+def started(directory: Path, **more: str) -> Iterator[Demo]:
+    """A demo with its state in a directory."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     with subprocess.Popen(
         [sys.executable, "manage.py", "demo", "--port", str(port)],
         cwd=ROOT,
-        env=environment(fresh_dir),
+        env={**environment(directory), "DEMO_ORIGIN": f"http://127.0.0.1:{port}", **more},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -250,3 +267,38 @@ def test_who_watches_an_airport_is_told_when_another_process_saves_it(demo: Demo
             return str(event.uri)
 
     assert asyncio.run(watch()) == "airport://ZRH"
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_the_protected_demo_lets_a_client_in_whose_user_allows_it(protected: Demo, mode: str) -> None:
+    user, password = found(r"user (\S+), password (\S+)", protected.welcome)
+    assert f"claude mcp add --transport http airports {protected.endpoint}" in protected.welcome
+    traveller = Traveller(f"Allowed, {mode}")
+
+    async def use() -> None:
+        browser = Browser(user, password=password)
+        async with connected(protected.endpoint, browser, mode=mode, elicitation_callback=traveller.answer) as client:
+            assert "Zurich" in await client.call("search_airports", query="ZRH", limit=1)
+            assert client.scopes >= {"airports:read"}
+            assert "Saved" in await client.call("plan_trip", origin="ZRH", destination="AKL")
+            assert client.scopes >= {"airports:read", "airports:plan"}
+            assert len(browser.pages) == 2
+
+    asyncio.run(use())
+
+
+def test_the_protected_demo_refuses_who_has_no_token_and_shows_where_to_disconnect(protected: Demo) -> None:
+    answer = httpx.post(protected.endpoint, json={"jsonrpc": "2.0", "id": 1, "method": "tools/list"})
+    assert answer.status_code == 401
+    (page,) = found(r"disconnected, is at (\S+)", protected.welcome)
+    assert httpx.get(page).status_code == 302
+
+
+def test_the_issuer_has_to_be_what_is_served(fresh_dir: Path, demo: Demo) -> None:
+    told = {"DEMO_AUTH": "oauth", "DEMO_ORIGIN": "http://127.0.0.1:1"}
+    command = [sys.executable, "manage.py", "demo", "--port", "0"]
+    refused = subprocess.run(
+        command, cwd=ROOT, env={**environment(fresh_dir), **told}, capture_output=True, text=True, check=False
+    )
+    assert refused.returncode == 1
+    assert "say DEMO_ORIGIN=http://127.0.0.1:0" in refused.stderr

@@ -49,6 +49,9 @@ INTERNAL = [
     "64:ff9b::7f00:1",
     "64:ff9b::a9fe:a9fe",
     "64:ff9b:1::1",
+    "::ffff:0:10.0.0.1",
+    "2606:4700::5efe:10.0.0.1",
+    "2606:4700::200:5efe:a9fe:a9fe",
     "2002:7f00:1::1",
     "2002:a9fe:a9fe::",
     "2001::1",
@@ -77,6 +80,7 @@ def test_an_address_of_the_internet_is_public(address: str) -> None:
 def test_private_means_own_and_chosen_by_people() -> None:
     chosen = {"127.0.0.1", "127.9.9.9", "10.0.0.1", "172.16.3.4", "192.168.1.1", "::1", "fc00::1"}
     mapped = {"::ffff:127.0.0.1", "::ffff:10.0.0.1", "64:ff9b::7f00:1", "2002:7f00:1::1"}
+    mapped |= {"::ffff:0:10.0.0.1", "2606:4700::5efe:10.0.0.1"}
     assert {address for address in INTERNAL if is_private(address)} == chosen | mapped
 
 
@@ -114,9 +118,10 @@ def moved(to: str) -> httpx.Response:
 
 
 async def test_the_connection_goes_to_the_address_that_was_checked_under_the_name_that_was_asked_for() -> None:
-    web = Web(page())
+    web = Web(page(cache_control="max-age=60"))
     found = await web.fetcher().fetch("https://user-content.example/a?b=c#d")
     assert (found.status, found.mime_type, found.body) == (200, "text/plain", b"hello")
+    assert found.cache_control == "max-age=60"
     (asked,) = web.asked
     assert str(asked.url) == f"https://{PUBLIC}/a?b=c"
     assert asked.headers["host"] == "user-content.example"

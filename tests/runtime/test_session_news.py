@@ -13,7 +13,7 @@ from mcp_django import wiring
 from mcp_django.models import EndReason, StreamEvent
 from mcp_django.models import Session as Row
 from mcp_django.protocol.revisions import LATEST_HANDSHAKE
-from mcp_django.runtime import activity, feed, session_news
+from mcp_django.runtime import activity, feed, news
 from mcp_django.runtime import sessions as module
 from mcp_django.runtime.activity import Activity, reported
 from mcp_django.runtime.executor import LaneExecutor
@@ -268,7 +268,7 @@ def test_the_one_who_opened_a_session_need_not_tell_that_it_is_initialized() -> 
 
 
 def test_news_are_followed_only_while_something_depends_on_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session_news, "LOOK_EVERY", 0.01)
+    monkeypatch.setattr(news, "LOOK_EVERY", 0.01)
     monkeypatch.setattr(feed, "POLL", 0.01)
     monkeypatch.setattr(feed, "LINGER", 0.0)
 
@@ -290,7 +290,7 @@ def test_news_are_followed_only_while_something_depends_on_them(monkeypatch: pyt
 
 
 def test_it_is_not_given_up_while_a_session_is_being_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session_news, "LOOK_EVERY", 0.01)
+    monkeypatch.setattr(news, "LOOK_EVERY", 0.01)
 
     async def main(ours: Worker, theirs: Worker) -> None:
         session, find = await ours.opened(), theirs._find
@@ -326,7 +326,7 @@ class TestActivity:
 
     @pytest.fixture(autouse=True)
     def _often(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(session_news, "LOOK_EVERY", 0.05)
+        monkeypatch.setattr(news, "LOOK_EVERY", 0.05)
 
     def test_processes_report_what_is_open_and_when_nothing_is_any_more(self) -> None:
         async def main(ours: Worker, theirs: Worker) -> None:

@@ -20,6 +20,8 @@ import psycopg
 from tests.settings import postgres
 
 ROOT = Path(__file__).resolve().parents[2]
+SITE = "tests.servers.site.settings"
+"""The settings of the site that servers serve unless a test has one of its own."""
 Database = dict[str, Any]
 """An entry of DATABASES."""
 
@@ -35,16 +37,16 @@ def sqlite(file: Path) -> Database:
 
 
 @contextmanager
-def new_sqlite() -> Iterator[Database]:
+def new_sqlite(site: str = SITE) -> Iterator[Database]:
     """A file with the site's tables, gone afterwards."""
     with tempfile.TemporaryDirectory(prefix="mcp-servers-") as directory:
         file = Path(directory) / "site.sqlite3"
-        shutil.copy(_migrated_file(), file)
+        shutil.copy(_migrated_file(site), file)
         yield sqlite(file)
 
 
 @contextmanager
-def new_postgres() -> Iterator[Database]:
+def new_postgres(site: str = SITE) -> Iterator[Database]:
     """A database beside the one that MCP_TEST_POSTGRES names, with the site's tables, gone afterwards.
 
     Its connections are called as it is: `application_name` in `pg_stat_activity`.
@@ -52,7 +54,7 @@ def new_postgres() -> Iterator[Database]:
     url = os.environ["MCP_TEST_POSTGRES"]
     name = f"mcp_servers_{uuid.uuid4().hex[:12]}"
     entry = {**postgres(url), "NAME": name, "OPTIONS": {"application_name": name}}
-    _on_postgres(f"CREATE DATABASE {name} TEMPLATE {_migrated_template(url)}")
+    _on_postgres(f"CREATE DATABASE {name} TEMPLATE {_migrated_template(url, site)}")
     try:
         yield entry
     finally:
@@ -65,34 +67,34 @@ def activity(database: Database) -> list[tuple[str, str]]:
     return [(str(state), str(query)) for state, query in _on_postgres(statement, [database["NAME"]])]
 
 
-def migrate(database: Database) -> None:
+def migrate(database: Database, site: str = SITE) -> None:
     """Make the site's tables."""
     run = subprocess.run(
         [sys.executable, "-m", "django", "migrate", "--verbosity=0"],
         cwd=ROOT,
-        env=environment(database),
+        env=environment(database, site),
         capture_output=True,
         text=True,
     )
     assert run.returncode == 0, run.stderr
 
 
-def environment(database: Database) -> dict[str, str]:
+def environment(database: Database, site: str = SITE) -> dict[str, str]:
     """The environment of a process that works on the site."""
     return {
         **os.environ,
         "PYTHONPATH": str(ROOT),
-        "DJANGO_SETTINGS_MODULE": "tests.servers.site.settings",
+        "DJANGO_SETTINGS_MODULE": site,
         "SITE_DATABASE": json.dumps(database),
     }
 
 
 @functools.cache
-def _migrated_file() -> Path:
+def _migrated_file(site: str) -> Path:
     directory = tempfile.mkdtemp(prefix="mcp-servers-")
     atexit.register(shutil.rmtree, directory, ignore_errors=True)
     file = Path(directory) / "site.sqlite3"
-    migrate({"ENGINE": "django.db.backends.sqlite3", "NAME": str(file)})
+    migrate({"ENGINE": "django.db.backends.sqlite3", "NAME": str(file)}, site)
     # The mode is kept in the file, and once nobody has it open, everything is in the one file.
     with closing(sqlite3.connect(file)) as connection:
         connection.execute("PRAGMA journal_mode=WAL")
@@ -100,12 +102,12 @@ def _migrated_file() -> Path:
 
 
 @functools.cache
-def _migrated_template(url: str) -> str:
+def _migrated_template(url: str, site: str) -> str:
     """A database that nobody connects to, because those that are copied from must have no connections."""
     name = f"mcp_servers_{uuid.uuid4().hex[:12]}"
     _on_postgres(f"CREATE DATABASE {name}")
     atexit.register(_on_postgres, f"DROP DATABASE {name} WITH (FORCE)")
-    migrate({**postgres(url), "NAME": name})
+    migrate({**postgres(url), "NAME": name}, site)
     return name
 
 

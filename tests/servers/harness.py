@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.request import urlopen
 
-from tests.servers.databases import ROOT, Database, environment, new_sqlite
+from tests.servers.databases import ROOT, SITE, Database, environment, new_sqlite
 
 ASGI = "tests.servers.site.asgi:application"
 WSGI = "tests.servers.site.wsgi:application"
@@ -175,6 +175,7 @@ def serve(
     database: Database | None = None,
     environ: Mapping[str, str] | None = None,
     options: tuple[str, ...] = (),
+    site: str = SITE,
 ) -> Iterator[Server]:
     """A server of one of `KINDS`, which answers when the block begins and is gone when it ends.
 
@@ -185,13 +186,14 @@ def serve(
         database: An entry of DATABASES with the site's tables; otherwise a SQLite file of its own.
         environ: More environment variables.
         options: More options on the server's command line.
+        site: The settings module; the environment's SITE_PORT tells it the port, for URLs of its own.
     """
     with ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="mcp-servers-")))
-        database = stack.enter_context(new_sqlite()) if database is None else database
+        database = stack.enter_context(new_sqlite(site)) if database is None else database
         token = secrets.token_hex(8)
         env = {
-            **environment(database),
+            **environment(database, site),
             "SITE_SETTINGS": json.dumps(dict(settings or {})),
             "SITE_EVENTS": str(directory / "events"),
             "SITE_TOKEN": token,
@@ -218,7 +220,7 @@ def _start(
             process = subprocess.Popen(
                 _command(kind, port, workers, options),
                 cwd=ROOT,
-                env=env,
+                env={**env, "SITE_PORT": str(port)},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

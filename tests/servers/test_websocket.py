@@ -194,7 +194,8 @@ def test_a_thousand_frames_at_once_are_answered_and_hold_up_nobody(server: Serve
     with opened(server) as busy, opened(server) as other:
         first = [busy.request("tools/list") for _ in range(1000)]
         assert other.value("fast", {"number": 4}) == 4
-        assert [busy.message()["id"] for _ in range(1000)] == first
+        # In any order: for some of them it has to be looked up what may be seen.
+        assert sorted(busy.message()["id"] for _ in range(1000)) == first
 
 
 @pytest.mark.parametrize("name", ["uvicorn", "uvicorn-wsproto", "daphne", "granian", "hypercorn", "gunicorn"])

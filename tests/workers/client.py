@@ -73,13 +73,15 @@ class Stream:
 
 
 @asynccontextmanager
-async def request(port: int, method: str, headers: Mapping[str, str], body: bytes = b"") -> AsyncIterator[Stream]:
+async def request(
+    port: int, method: str, headers: Mapping[str, str], body: bytes = b"", *, path: str = PATH
+) -> AsyncIterator[Stream]:
     """One request on a connection of its own, which is closed at the end of the block."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     stream = Stream(reader, writer)
     try:
         fields = {"Host": f"127.0.0.1:{port}", "Content-Length": str(len(body)), "Connection": "close", **headers}
-        lines = [f"{method} {PATH} HTTP/1.1", *(f"{name}: {value}" for name, value in fields.items())]
+        lines = [f"{method} {path} HTTP/1.1", *(f"{name}: {value}" for name, value in fields.items())]
         writer.write("\r\n".join([*lines, "", ""]).encode() + body)
         yield await stream.read_head()
     finally:

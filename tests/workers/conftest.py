@@ -8,7 +8,7 @@ import pytest
 
 from tests.servers.databases import new_postgres, new_sqlite
 from tests.workers.broker import own_redis
-from tests.workers.harness import Workers, workers
+from tests.workers.harness import SITE, Workers, workers
 from tests.workers.layers import Fate
 
 AT_FULL = bool(os.environ.get("MCP_TEST_POSTGRES") and os.environ.get("MCP_TEST_REDIS"))
@@ -18,7 +18,7 @@ AT_FULL = bool(os.environ.get("MCP_TEST_POSTGRES") and os.environ.get("MCP_TEST_
 def running() -> Iterator[Workers]:
     """Two workers for the whole run, because starting them takes a while."""
     with ExitStack() as stack:
-        database = stack.enter_context(new_postgres() if AT_FULL else new_sqlite())
+        database = stack.enter_context(new_postgres(SITE) if AT_FULL else new_sqlite(SITE))
         # As docs/howto/deploy.md has it for a project behind `asgi.mount`.
         database["CONN_MAX_AGE"] = 600
         redis = stack.enter_context(own_redis()) if AT_FULL else None

@@ -20,12 +20,9 @@ from tests.servers.harness import PATIENCE, Server, serve, until
 from tests.workers.broker import Redis
 from tests.workers.layers import Fate
 
-APPS = [
-    "django.contrib.contenttypes",
-    "django.contrib.auth",
-    "mcp_django",
-    "tests.workers.speaking",
-]
+SITE = "tests.workers.settings"
+RESOURCE = "http://127.0.0.1:8000/mcp"
+"""What tokens are made for, wherever the workers listen."""
 # Each lane keeps a connection, and PostgreSQL has a hundred for all tests that run at once.
 LIMITS = {"LANES": 4, "IN_FLIGHT": 100, "KEEP_ALIVE": 1}
 
@@ -49,11 +46,15 @@ class Workers:
     @property
     def settings(self) -> dict[str, Any]:
         """What the workers' settings have that those of the site have not."""
-        mcp = {"AUTH": "tests.servers.site.people.anyone", "LIMITS": LIMITS}
+        mcp = {
+            "AUTH": ["oauth", "token", "tests.servers.site.people.anyone"],
+            "LIMITS": LIMITS,
+            "SERVERS": {"default": {"RESOURCE": RESOURCE}},
+        }
         layer = {"BACKEND": "channels.layers.InMemoryChannelLayer"}
         if self.redis is not None:
             layer = {"BACKEND": "tests.workers.layers.UnreliableLayer", "CONFIG": {"hosts": [self.redis.url]}}
-        return {"INSTALLED_APPS": APPS, "CHANNEL_LAYERS": {"default": layer}, "MCP": mcp}
+        return {"CHANNEL_LAYERS": {"default": layer}, "MCP": mcp}
 
     def wakes(self, fate: Fate) -> None:
         """What becomes of the messages between processes from now on."""
@@ -65,7 +66,7 @@ class Workers:
         def begin(_: int) -> Server:
             environ = {"SITE_WAKES": str(self._wakes)}
             how = {"workers": self._processes, "database": self.database, "environ": environ}
-            return self._stack.enter_context(serve("uvicorn", settings=self.settings, **how))
+            return self._stack.enter_context(serve("uvicorn", settings=self.settings, site=SITE, **how))
 
         with ThreadPoolExecutor(many) as pool:
             self.servers += pool.map(begin, range(many))
@@ -99,7 +100,7 @@ class Workers:
             [sys.executable, "-c", "import django\ndjango.setup()\n" + textwrap.dedent(code)],
             cwd=ROOT,
             env={
-                **environment(self.database),
+                **environment(self.database, SITE),
                 "SITE_SETTINGS": json.dumps(self.settings),
                 "SITE_WAKES": str(self._wakes),
                 "SITE_EVENTS": str(self._wakes.with_name("events")),

@@ -5,8 +5,9 @@ before they looked.
 """
 
 from mcp_django.auth.principal import Principal
+from mcp_django.auth.resources import ProtectedResource
 
 
-async def anyone(token: str, *, server: str) -> Principal:
+async def anyone(token: str, *, resource: ProtectedResource) -> Principal:
     """The principal that the token names."""
     return Principal(issuer="tests", subject=token)

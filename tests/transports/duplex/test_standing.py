@@ -60,8 +60,8 @@ async def test_a_running_call_ends_with_the_credential(peer, stage):
         await client.modern(1, "tools/call", **call("wait"))
         await stage.begun.wait()
         credential.now = TransportRefusal(401)
-        assert client.duplex.verify is not None
-        await client.duplex.verify()
+        assert client.duplex.warrant is not None
+        await client.duplex.is_good()
         await asyncio.wait_for(stage.cancelled.wait(), PATIENCE)
         assert client.duplex.ending is Ending.REVOKED
 
@@ -73,8 +73,8 @@ async def test_a_channel_goes_on_while_nobody_can_verify_and_its_requests_are_re
         await client.modern(1, "tools/list")
         refused = await client.next()
         assert (refused["id"], refused["error"]["code"]) == (1, -32603)
-        assert client.duplex.verify is not None
-        await client.duplex.verify()
+        assert client.duplex.warrant is not None
+        await client.duplex.is_good()
         credential.now = ALICE
         await client.modern(2, "tools/list")
         assert (await client.next())["result"]["tools"]
@@ -122,7 +122,7 @@ async def test_an_owner_has_so_many_channels(server, settings):
 
 
 async def test_a_silent_client_of_a_session_is_asked_whether_it_is_there(peer, settings):
-    settings.MCP = {"LIMITS": {"PING": 0.05, "KEEP_ALIVE": 0.05}}
+    settings.MCP = {"LIMITS": {"PING": 0.4, "KEEP_ALIVE": 0.1}}
     async with peer(pings=True) as client:
         await client.initialize()
         for _ in range(3):

@@ -107,6 +107,18 @@ class TestMessages:
         assert verdict(await client.post(PING)) == NO_STREAM
         await client.leave()
 
+    async def test_the_stream_of_another_client_of_the_same_user_answers_as_none_and_a_new_token_will_do(
+        self, client: Client, settings: Any
+    ) -> None:
+        settings.MCP = {**settings.MCP, "AUTH": "tests.interaction.people.Clients"}
+        client.token = "ann.app.1"
+        await client.open()
+        client.token = "ann.other.1"
+        assert verdict(await client.post(PING)) == NO_STREAM
+        client.token = "ann.app.2"
+        assert (await client.post(PING)).status == 202
+        await client.leave()
+
     async def test_a_stream_of_another_server_answers_as_none(self, client: Client, prefix: str) -> None:
         uri = await client.open()
         elsewhere = f"{prefix}/mcp/only/sse?{uri.partition('?')[2]}"

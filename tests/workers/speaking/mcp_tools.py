@@ -9,6 +9,7 @@ from mcp_django import Context, resource, tool, wiring
 from mcp_django.notifications import abroadcast, anotify_resource_updated, notify_resource_updated
 from mcp_django.runtime.events import Draft
 from tests.servers.site.events import noted
+from tests.workers.speaking.people import WITHDRAWALS, let_in, make
 
 CRY = "notifications/tests/cry"
 
@@ -86,6 +87,49 @@ async def number(ctx: Context, tag: str = "number") -> int:
     answer = await ctx.elicit("Which number?", int)
     assert answer.data is not None
     return answer.data
+
+
+@tool()
+def people(names: list[str], seconds: float | None = None) -> dict[str, str]:
+    """Make users with tokens of their own, which may expire in so many seconds; the tokens."""
+    return make(names, seconds=seconds)
+
+
+@tool()
+def people_with_clients(names: list[str], resource: str) -> dict[str, str]:
+    """Make users who have let a client of their own in; its access tokens."""
+    return let_in(names, resource)
+
+
+@tool()
+def withdraw(how: str, name: str) -> int:
+    """Take something away from a user, as an admin page of this worker would, and say which process that was."""
+    WITHDRAWALS[how](name)
+    return os.getpid()
+
+
+@tool(permission="auth.view_user")
+async def secret() -> int:
+    """What not everybody may know."""
+    return 7
+
+
+for _name in ("tool_disabled", "tool_kept_for_a_group"):
+    tool(secret, name=_name)
+
+
+@resource("secret://{number}", permission="auth.view_user")
+async def secret_number(number: int) -> str:
+    """The same, to be listened to."""
+    return "known"
+
+
+@tool()
+async def change_secret(number: int) -> int:
+    """Say that it has changed, and then that an item has."""
+    await anotify_resource_updated(f"secret://{number}")
+    await anotify_resource_updated(f"item://beat/{number}")
+    return number
 
 
 @tool()

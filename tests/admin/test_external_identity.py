@@ -1,0 +1,89 @@
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from django.contrib.auth import get_user_model
+from django.contrib.auth.models import Permission
+from django.test import Client, override_settings
+from django.urls import reverse
+
+from mcp_django.models import ExternalIdentity
+
+pytestmark = pytest.mark.django_db
+
+ISSUER = "https://id.example"
+LIST = "admin:mcp_django_externalidentity_changelist"
+ADD = "admin:mcp_django_externalidentity_add"
+CHANGE = "admin:mcp_django_externalidentity_change"
+DELETE = "admin:mcp_django_externalidentity_delete"
+
+
+@pytest.fixture(autouse=True)
+def issuers() -> Iterator[None]:
+    with override_settings(MCP={"AUTH": "external", "ISSUERS": [{"ISSUER": ISSUER}]}):
+        yield
+
+
+def user(name: str, *permissions: str, **fields: Any) -> Any:
+    made = get_user_model()._default_manager.create_user(name, is_staff=True, **fields)
+    made.user_permissions.set(Permission.objects.filter(codename__in=permissions))
+    return made
+
+
+@pytest.fixture
+def browser(client: Client) -> Client:
+    client.force_login(user("boss", is_superuser=True))
+    return client
+
+
+def form(of: Any, **fields: Any) -> dict[str, Any]:
+    return {"issuer": ISSUER, "subject": "ada", "user": of.pk} | fields
+
+
+def test_a_superuser_links_somebody(browser: Client) -> None:
+    ada = user("ada")
+    assert browser.post(reverse(ADD), form(ada)).status_code == 302
+    row = ExternalIdentity.objects.get()
+    assert (row.issuer, row.subject, row.user, row.origin) == (ISSUER, "ada", ada, "person")
+    page = browser.get(reverse(LIST), {"q": "ada"}).content.decode()
+    assert ISSUER in page
+    assert "a person" in page
+    assert browser.get(reverse(CHANGE, args=[row.pk])).status_code == 200
+
+
+def test_without_an_issuer_the_form_says_why_there_is_none_to_choose(browser: Client) -> None:
+    assert "describes none" not in browser.get(reverse(ADD)).content.decode()
+    with override_settings(MCP={"AUTH": "token"}):
+        assert "describes none" in browser.get(reverse(ADD)).content.decode()
+
+
+def test_a_subject_is_linked_once(browser: Client) -> None:
+    browser.post(reverse(ADD), form(user("ada")))
+    again = browser.post(reverse(ADD), form(user("eve")))
+    assert "has an account already" in again.content.decode()
+    assert ExternalIdentity.objects.count() == 1
+
+
+@pytest.mark.parametrize("fields", [{"issuer": "https://other.example"}, {"subject": "a\tb"}, {"subject": ""}])
+def test_what_no_token_can_say_is_not_linked(fields: dict[str, str], browser: Client) -> None:
+    assert browser.post(reverse(ADD), form(user("ada"), **fields)).status_code == 200
+    assert not ExternalIdentity.objects.exists()
+
+
+def test_a_link_is_not_changed_but_ended(browser: Client) -> None:
+    ada, eve = user("ada"), user("eve")
+    row = ExternalIdentity.objects.create(issuer=ISSUER, subject="ada", user=ada)
+    assert browser.post(reverse(CHANGE, args=[row.pk]), form(eve)).status_code == 403
+    row.refresh_from_db()
+    assert row.user == ada
+    browser.post(reverse(DELETE, args=[row.pk]), {"post": "yes"})
+    assert not ExternalIdentity.objects.exists()
+
+
+def test_who_is_no_superuser_links_only_themselves(client: Client) -> None:
+    boss, clerk = user("boss", is_superuser=True), user("clerk", "add_externalidentity", "view_externalidentity")
+    client.force_login(clerk)
+    assert client.post(reverse(ADD), form(boss)).status_code == 200
+    assert not ExternalIdentity.objects.exists()
+    client.post(reverse(ADD), form(clerk))
+    assert ExternalIdentity.objects.get().user == clerk

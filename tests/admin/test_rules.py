@@ -1,0 +1,128 @@
+"""Policies and grants as the admin writes them: with what is declared to choose from, checked, logged, and at once."""
+
+from typing import Any
+
+import pytest
+from django.contrib.admin.models import LogEntry
+from django.contrib.auth.models import Group, User
+from django.test import Client
+from django.urls import reverse
+
+from mcp_django.auth.rulebook import RULEBOOK
+from mcp_django.models import ScopeGrant, ToolPolicy
+
+pytestmark = pytest.mark.django_db
+ADD = {"policy": "admin:mcp_django_toolpolicy_add", "grant": "admin:mcp_django_scopegrant_add"}
+
+
+@pytest.fixture(autouse=True)
+def _declared(settings: Any) -> None:
+    settings.MCP = {**settings.MCP, "SCOPES": {"orders:read": "See <orders>", "orders:write": "Change orders"}}
+
+
+@pytest.fixture
+def browser() -> Client:
+    client = Client()
+    client.force_login(User.objects.create_superuser("boss"))
+    return client
+
+
+def write(browser: Client, kind: str, **fields: Any) -> Any:
+    return browser.post(reverse(ADD[kind]), fields, follow=True)
+
+
+def page(response: Any) -> str:
+    return str(response.content.decode())
+
+
+def test_a_policy_is_written_logged_and_holds_at_once(browser: Client) -> None:
+    Group.objects.create(name="editors")
+    response = write(
+        browser, "policy", tool="order_*", scopes=["orders:write"], groups=["editors"], rate="10/m", note="busy"
+    )
+    row = ToolPolicy.objects.get()
+    assert (row.tool, row.server, row.scopes, row.groups, row.rate) == (
+        *("order_*", "", ["orders:write"]),
+        *(["editors"], "10/m"),
+    )
+    asked = RULEBOOK.read().of_tool("default", "order_get")
+    assert asked.scopes == {"orders:write"}
+    assert LogEntry.objects.get().get_change_message() == "Added."
+    assert "No tool that code registers is called so" in page(response)
+
+
+def test_the_declared_scopes_are_there_to_choose_from_with_what_they_mean(browser: Client) -> None:
+    for kind in ADD:
+        found = page(browser.get(reverse(ADD[kind])))
+        assert "orders:read: See &lt;orders&gt;" in found
+        assert "orders:write: Change orders" in found
+
+
+@pytest.mark.parametrize(
+    ("fields", "problem"),
+    [
+        ({}, "This policy changes nothing"),
+        ({"disabled": "on", "tool": "a b"}, "letters without accents"),
+        ({"disabled": "on", "tool": "[a-z]"}, "letters without accents"),
+        ({"rate": "often"}, "a rate such as"),
+        ({"scopes": ["other"]}, "not one of the available choices"),
+        ({"groups": ["nobody"]}, "not one of the available choices"),
+        ({"disabled": "on", "server": "elsewhere"}, "not one of the available choices"),
+        ({"disabled": "on", "tool": "a\0b"}, "Null characters"),
+    ],
+)
+def test_what_cannot_be_is_said_where_it_is_written(browser: Client, fields: Any, problem: str) -> None:
+    response = write(browser, "policy", **{"tool": "x", **fields})
+    assert problem in page(response)
+    assert not ToolPolicy.objects.exists()
+
+
+def test_a_tool_has_one_policy_on_a_server(browser: Client) -> None:
+    ToolPolicy.objects.create(tool="x", disabled=True)
+    assert "already exists" in page(write(browser, "policy", tool="x", disabled="on"))
+
+
+def test_a_grant_is_written(browser: Client) -> None:
+    Group.objects.create(name="editors")
+    write(browser, "grant", scope="orders:read", groups=["editors"], clients="https://a.example/*\n\nclient-1\n")
+    row = ScopeGrant.objects.get()
+    assert (row.groups, row.clients, row.tokens) == (["editors"], ["https://a.example/*", "client-1"], False)
+    assert "orders:read" in RULEBOOK.read().grants
+
+
+def test_a_scope_with_a_grant_is_not_offered_for_another(browser: Client) -> None:
+    ScopeGrant.objects.create(scope="orders:read")
+    assert "See &lt;orders&gt;" not in page(browser.get(reverse(ADD["grant"])))
+    assert "not one of the available choices" in page(write(browser, "grant", scope="orders:read"))
+
+
+def test_a_group_that_is_gone_stays_in_the_rule_and_is_said_to_be(browser: Client) -> None:
+    group = Group.objects.create(name="editors")
+    row = ToolPolicy.objects.create(tool="x", groups=["editors"])
+    group.delete()
+    url = reverse("admin:mcp_django_toolpolicy_change", args=[row.pk])
+    assert "editors (there is no such group)" in page(browser.get(url))
+    response = browser.post(url, {"tool": "x", "groups": ["editors"]}, follow=True)
+    assert "There is no group editors" in page(response)
+    row.refresh_from_db()
+    assert row.groups == ["editors"]
+    assert "groups: editors (there is no such group)" in page(
+        browser.get(reverse("admin:mcp_django_toolpolicy_changelist"))
+    )
+
+
+def test_the_lists_say_what_holds(browser: Client) -> None:
+    ToolPolicy.objects.create(tool="*", scopes=["orders:read"], note="all of them")
+    ScopeGrant.objects.create(scope="orders:write", clients=["one", "two"])
+    assert "all of them" in page(browser.get(reverse("admin:mcp_django_toolpolicy_changelist")))
+    listed = page(browser.get(reverse("admin:mcp_django_scopegrant_changelist")))
+    assert "Change orders" in listed
+    assert "one, two" in listed
+
+
+def test_who_may_only_look_changes_nothing(browser: Client) -> None:
+    user = User.objects.create_user("viewer", is_staff=True)
+    client = Client()
+    client.force_login(user)
+    assert client.get(reverse("admin:mcp_django_toolpolicy_changelist")).status_code == 403
+    assert client.post(reverse(ADD["policy"]), {"tool": "x", "disabled": "on"}).status_code == 403

@@ -1,0 +1,56 @@
+"""Whose address counts: what a client claims does not, what proxies of one's own say does."""
+
+import pytest
+
+from mcp_django.auth.addresses import UNKNOWN, client_address
+from mcp_django.protocol.headers import Headers
+
+
+def forwarded(*values: bytes) -> Headers:
+    return Headers([(b"host", b"example.com"), *((b"x-forwarded-for", value) for value in values)])
+
+
+def test_without_proxies_what_a_client_says_of_its_address_is_not_looked_at() -> None:
+    assert client_address("198.51.100.7", forwarded(b"203.0.113.9")) == "198.51.100.7"
+
+
+@pytest.mark.parametrize("peer", ["10.0.0.2", "127.0.0.1", "fd00::1", "192.168.1.1", "testclient"])
+def test_behind_proxies_that_the_settings_do_not_know_nobody_has_an_address(peer: str) -> None:
+    assert client_address(peer, forwarded(b"203.0.113.9"), 0) == UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("said", "proxies", "address"),
+    [
+        (b"203.0.113.9", 1, "203.0.113.9"),
+        (b"192.0.2.66, 203.0.113.9", 1, "203.0.113.9"),
+        (b"192.0.2.1, 192.0.2.2, 203.0.113.9, 10.0.0.1", 2, "203.0.113.9"),
+        (b"203.0.113.9:5000", 1, "203.0.113.9"),
+        (b"::ffff:203.0.113.9", 1, "203.0.113.9"),
+        (b"2001:db8:1:2:3:4:5:6", 1, "2001:db8:1:2::/64"),
+        (b"[2001:db8:1:2::9]:443", 1, "2001:db8:1:2::/64"),
+        (b"203.0.113.9", 3, "203.0.113.9"),
+    ],
+)
+def test_as_many_entries_from_the_end_as_there_are_proxies_are_believed(
+    said: bytes, proxies: int, address: str
+) -> None:
+    assert client_address("10.0.0.2", forwarded(said), proxies) == address
+
+
+def test_several_headers_are_one_list() -> None:
+    assert client_address("10.0.0.2", forwarded(b"192.0.2.66", b"203.0.113.9"), 1) == "203.0.113.9"
+    assert client_address("10.0.0.2", forwarded(b"203.0.113.9, 192.0.2.1", b"10.0.0.1"), 2) == "192.0.2.1"
+
+
+@pytest.mark.parametrize("said", [b"", b"unknown", b"_hidden", b"\xff\xfe", b"9" * 5000, b"1.2.3", b"'; drop"])
+def test_what_is_no_address_counts_for_nothing(said: bytes) -> None:
+    assert client_address("10.0.0.2", forwarded(said), 1) == "10.0.0.2"
+
+
+def test_who_has_no_address_is_one_with_the_others_who_have_none() -> None:
+    assert client_address(None, None) == client_address("", forwarded(b"192.0.2.1")) == UNKNOWN
+
+
+def test_addresses_of_one_network_of_ipv6_are_one() -> None:
+    assert client_address("2001:db8::1", None) == client_address("2001:db8::ffff:1", None)

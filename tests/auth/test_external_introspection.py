@@ -1,0 +1,251 @@
+"""Opaque tokens: their issuer is asked (RFC 7662), believed only where it is clear, and never blamed on the token."""
+
+import asyncio
+import base64
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+
+from mcp_django.auth import introspection, outgoing
+from mcp_django.auth.external import ExternalVerifier
+from tests.auth.external import asking, is_invalid, linked, refusal, verify
+from tests.auth.identity_provider import Provider, read_issuers, serving
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def provider() -> Iterator[Provider]:
+    with serving() as provider:
+        provider.introspects()
+        yield provider
+
+
+@pytest.fixture
+def ada(provider: Provider) -> User:
+    return linked(provider)
+
+
+def test_an_opaque_token_stands_for_whom_the_issuer_says(
+    provider: Provider, ada: User, django_assert_num_queries: Any
+) -> None:
+    provider.introspects(client_id="cli", token_type="Bearer")
+    verifier = asking(provider)
+    assert verifier.accepts("opaque-token")
+    with django_assert_num_queries(1):
+        who = verify(verifier, "opaque-token")
+    assert (who.user, who.key) == (ada, f"{provider.issuer}|ada|cli")
+    assert who.scopes == {"a", "b"}
+    assert provider.forms == [{"token": "opaque-token", "token_type_hint": "access_token"}]
+    assert provider.credentials == ["Basic " + base64.b64encode(b"shop:s3cret").decode()]
+
+
+def test_credentials_are_encoded_as_in_a_form(provider: Provider, ada: User) -> None:
+    verify(asking(provider, CLIENT_ID="a:b", CLIENT_SECRET="c d+é"), "opaque")
+    assert provider.credentials == ["Basic " + base64.b64encode(b"a%3Ab:c+d%2B%C3%A9").decode()]
+    verify(asking(provider, CLIENT_AUTH="post"), "opaque")
+    assert provider.credentials[1] is None
+    assert provider.forms[1]["client_id"] == "shop"
+    assert provider.forms[1]["client_secret"] == "s3cret"
+
+
+ACTIVE: list[Any] = [False, "true", "True", 1, None, [True], {"active": True}, ...]
+
+
+@pytest.mark.parametrize("active", ACTIVE, ids=range(len(ACTIVE)))
+def test_active_is_true_and_nothing_like_it(active: Any, provider: Provider, ada: User) -> None:
+    provider.said["active"] = active
+    if active is ...:
+        del provider.said["active"]
+    assert is_invalid(asking(provider), "opaque")
+
+
+WRONG: list[dict[str, Any]] = [
+    {"aud": ...},
+    {"aud": None},
+    {"aud": []},
+    {"aud": "https://other.example"},
+    {"iss": "https://other.example"},
+    {"iss": None},
+    {"sub": ...},
+    {"exp": 1},
+    {"exp": "soon"},
+    {"nbf": 10**10},
+    {"token_type": "refresh_token"},
+    {"token_use": "refresh_token"},
+    {"typ": "Refresh"},
+    {"cnf": {"x5t#S256": "x"}},
+]
+
+
+@pytest.mark.parametrize("said", WRONG, ids=range(len(WRONG)))
+def test_what_is_said_of_an_active_token_counts(said: dict[str, Any], provider: Provider, ada: User) -> None:
+    provider.introspects(**said)
+    assert is_invalid(asking(provider), "opaque")
+
+
+def test_an_answer_without_issuer_and_dates_will_do(provider: Provider, ada: User) -> None:
+    provider.introspects(iss=..., exp=..., iat=...)
+    who = verify(asking(provider), "opaque")
+    assert (who.issuer, who.expires_at) == (provider.issuer, None)
+
+
+FAILURES: list[Any] = [
+    (500, {}, {}),
+    (401, {}, {"error": "invalid_client"}),
+    (400, {}, {}),
+    (302, {"Location": "/elsewhere"}, {}),
+    (200, {}, b"<html>"),
+    (200, {}, b"[]"),
+    (200, {}, b'{"active": true, "active": true}'),
+    (200, {}, b'{"active": true, "exp": NaN}'),
+    (200, {}, b" " * 70_000),
+]
+
+
+@pytest.mark.parametrize("answer", FAILURES, ids=range(len(FAILURES)))
+def test_no_usable_answer_is_no_verdict(answer: Any, provider: Provider, ada: User) -> None:
+    provider.answers["/introspect"] = lambda: answer
+    problem = refusal(asking(provider), "opaque")
+    assert (problem.kind, problem.status) == ("unavailable", 503)
+    assert problem.retry_after > 0
+    assert provider.asked == ["/introspect"]
+
+
+def test_an_issuer_that_takes_too_long_is_no_verdict(
+    provider: Provider, ada: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outgoing, "TIMEOUT", 0.2)
+    over = threading.Event()
+
+    def slow() -> Any:
+        over.wait(5)
+        return 200, {}, {}
+
+    provider.answers["/introspect"] = slow
+    problem = refusal(asking(provider), "opaque")
+    over.set()
+    assert (problem.kind, problem.status) == ("unavailable", 503)
+
+
+def test_an_issuer_that_is_down_is_no_verdict(ada: User) -> None:
+    with serving() as gone:
+        verifier = asking(gone)
+    assert refusal(verifier, "opaque").kind == "unavailable"
+
+
+def test_an_answer_is_trusted_for_a_moment(provider: Provider, ada: User, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 1000.0
+    monkeypatch.setattr(introspection, "monotonic", lambda: now)
+    verifier = asking(provider, INTROSPECTION_CACHE=20)
+    verify(verifier, "opaque")
+    now += 19
+    verify(verifier, "opaque")
+    assert len(provider.asked) == 1
+    verify(verifier, "another")
+    assert len(provider.asked) == 2
+    now += 1
+    provider.said["active"] = False
+    assert is_invalid(verifier, "opaque")
+    assert is_invalid(verifier, "opaque")
+    assert len(provider.asked) == 4  # what is not active is asked about again
+
+
+def test_an_answer_is_not_trusted_beyond_its_end(provider: Provider, ada: User) -> None:
+    provider.introspects(exp=provider.claims()["iat"] - 10)  # within the leeway
+    verifier = asking(provider, INTROSPECTION_CACHE=60)
+    verify(verifier, "opaque")
+    verify(verifier, "opaque")
+    assert len(provider.asked) == 2
+
+
+def test_few_questions_are_open_at_once(provider: Provider, ada: User, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(introspection, "MOST_ASKED", 2)
+    over, good = threading.Event(), provider.answers["/introspect"]
+
+    def slow() -> Any:
+        over.wait(5)
+        return good()
+
+    provider.answers["/introspect"] = slow
+    look_up = introspection.Introspector(asking(provider)._asked[0].issuer).look_up
+
+    async def several() -> list[Any]:
+        first = [asyncio.create_task(look_up(token)) for token in ("one", "two")]
+        await asyncio.sleep(0)
+        third = await asyncio.gather(look_up("three"), return_exceptions=True)
+        over.set()
+        return [*await asyncio.gather(*first), *third]
+
+    one, two, three = asyncio.run(several())
+    assert one["active"] is two["active"] is True
+    assert isinstance(three, outgoing.Unreachable)
+
+
+def test_tokens_go_to_the_issuer_of_their_beginning_only() -> None:
+    with serving() as one, serving() as two:
+        entries = [
+            {
+                "ISSUER": provider.issuer,
+                "INTROSPECTION_URL": f"{provider.origin}/introspect",
+                "CLIENT_ID": "shop",
+                "CLIENT_SECRET": "s3cret",
+                "PREFIX": prefix,
+            }
+            for provider, prefix in ((one, "one_"), (two, "two_"))
+        ]
+        for provider in (one, two):
+            provider.introspects()
+            linked(provider, username=provider.issuer)
+        verifier = ExternalVerifier(read_issuers(*entries))
+        assert verify(verifier, "one_token").issuer == one.issuer
+        assert verify(verifier, "two_token").issuer == two.issuer
+        assert [form["token"] for form in one.forms] == ["one_token"]
+        assert [form["token"] for form in two.forms] == ["two_token"]
+        for token in ("three_token", "onetoken", "ONE_token", one.token(iss="https://other.example")):
+            assert not verifier.accepts(token)
+            assert is_invalid(verifier, token)
+        assert len(one.forms) == len(two.forms) == 1
+
+
+@pytest.mark.parametrize(
+    "token", ["mcp_pat_x", "mcp_at_x", "mcp_rt_x", "mcp_", "eyJ.e30.x", "eyJhbGciOiJub25lIn0.e30."]
+)
+def test_tokens_of_others_are_shown_to_nobody(token: str, provider: Provider) -> None:
+    verifier = asking(provider)
+    assert not verifier.accepts(token)
+    assert is_invalid(verifier, token)
+    assert provider.asked == []
+
+
+def test_jwts_of_an_issuer_without_keys_are_asked_about(provider: Provider, ada: User) -> None:
+    token = provider.token()
+    assert verify(asking(provider), token).user == ada
+    assert provider.forms[0]["token"] == token
+    assert provider.count() == 0
+
+
+def test_jwts_of_an_issuer_with_keys_are_verified_here(provider: Provider, ada: User) -> None:
+    verifier = asking(provider, JWKS_URI=f"{provider.origin}/keys")
+    assert verify(verifier, provider.token()).user == ada
+    assert provider.asked == ["/keys"]
+    assert verify(verifier, "opaque").user == ada
+
+
+def test_neither_token_nor_secret_is_written_anywhere(
+    provider: Provider, ada: User, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("DEBUG")
+    verifier = asking(provider, CLIENT_AUTH="post")
+    verify(verifier, "opaque-token-1")
+    provider.said["active"] = False
+    refusal(verifier, "opaque-token-2")
+    provider.answers["/introspect"] = lambda: (500, {}, {})
+    refusal(verifier, "opaque-token-3")
+    issuer = verifier._asked[0].issuer
+    seen = caplog.text + repr(issuer) + repr(vars(verifier)) + repr(vars(verifier._asked[0]._introspector))
+    assert "opaque-token" not in seen
+    assert "s3cret" not in seen

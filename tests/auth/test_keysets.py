@@ -1,0 +1,366 @@
+"""The keys of an identity provider: fetched when needed, seldom, within bounds, and kept while it is down."""
+
+import asyncio
+import itertools
+import json
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from asgiref.sync import async_to_sync
+
+from mcp_django.auth import keysets, outgoing
+from mcp_django.auth.keysets import EVERY, FRESH, STALE, KeySet, NoKeys, well_known
+from mcp_django.auth.signatures import Key
+from tests.auth.identity_provider import Provider, certificate, new_key, public, read_issuers, serving
+
+
+@pytest.fixture
+def provider() -> Iterator[Provider]:
+    with serving() as provider:
+        yield provider
+
+
+class Clock:
+    """Stands still until a test moves it."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(keysets, "monotonic", clock)
+    return clock
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (keysets, outgoing):
+        monkeypatch.setattr(module, "TIMEOUT", 0.2)
+
+
+def keyset(provider: Provider, **options: Any) -> KeySet:
+    options = options or {"JWKS_URI": f"{provider.origin}/keys"}
+    return KeySet(read_issuers({"ISSUER": provider.issuer, **options})[0])
+
+
+def find(keys: KeySet, kid: str | None = "RS256-0", algorithm: str = "RS256") -> Key | None:
+    return async_to_sync(keys.find)(kid, algorithm)
+
+
+def test_keys_are_fetched_once_and_kept(provider: Provider) -> None:
+    keys = keyset(provider)
+    assert find(keys) is find(keys) is not None
+    assert provider.count() == 1
+
+
+def test_a_flood_of_names_costs_one_fetch_a_minute(provider: Provider, clock: Clock) -> None:
+    keys = keyset(provider)
+    find(keys)
+    clock.now += EVERY
+    for number in range(50):
+        assert find(keys, f"unknown-{number}") is None
+    assert provider.count() == 2
+    assert find(keys) is not None
+    clock.now += EVERY - 1
+    assert find(keys, "unknown") is None
+    assert provider.count() == 2
+
+
+def test_a_new_key_is_found_when_a_token_names_it(provider: Provider, clock: Clock) -> None:
+    keys = keyset(provider)
+    find(keys)
+    provider.keys.append(public(new_key("RS256", 1)))
+    clock.now += EVERY
+    assert find(keys, "RS256-1") is not None
+    assert provider.count() == 2
+
+
+def test_a_key_that_is_taken_away_is_soon_unknown(provider: Provider, clock: Clock) -> None:
+    keys = keyset(provider)
+    assert find(keys) is not None
+    provider.keys = [public(new_key("RS256", 1))]
+    clock.now += FRESH - 1
+    assert find(keys) is not None
+    clock.now += 1
+    assert find(keys) is None
+    assert find(keys, "RS256-1") is not None
+
+
+def test_keys_are_kept_while_the_provider_is_down_but_not_for_ever(
+    provider: Provider, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    keys = keyset(provider)
+    find(keys)
+    provider.answers["/keys"] = lambda: (500, {}, {})
+    clock.now += FRESH
+    assert find(keys) is not None
+    assert find(keys) is not None
+    assert provider.count() == 2  # once a minute here too
+    assert "500" in caplog.text
+    clock.now += STALE - FRESH - 1
+    assert find(keys) is not None
+    clock.now += 1
+    with pytest.raises(NoKeys):
+        find(keys)
+
+
+def test_without_an_answer_an_unknown_name_is_no_verdict(provider: Provider, clock: Clock) -> None:
+    keys = keyset(provider)
+    find(keys)
+    provider.answers["/keys"] = lambda: (503, {}, {})
+    clock.now += EVERY
+    for _ in range(2):
+        with pytest.raises(NoKeys):
+            find(keys, "perhaps-new")
+    assert find(keys) is not None
+
+
+def test_a_provider_that_comes_back_is_asked_after_a_minute(provider: Provider, clock: Clock) -> None:
+    good, provider.answers["/keys"] = provider.answers["/keys"], lambda: (502, {}, {})
+    keys = keyset(provider)
+    for _ in range(3):
+        with pytest.raises(NoKeys):
+            find(keys)
+    assert provider.count() == 1
+    provider.answers["/keys"] = good
+    clock.now += EVERY
+    assert find(keys) is not None
+
+
+def test_whoever_comes_meanwhile_waits_for_the_same_fetch(provider: Provider) -> None:
+    keys, arrived, go = keyset(provider), threading.Event(), threading.Event()
+    good = provider.answers["/keys"]
+
+    def slow() -> Any:
+        arrived.set()
+        go.wait(5)
+        return good()
+
+    provider.answers["/keys"] = slow
+
+    async def several() -> list[Key | None]:
+        return await asyncio.gather(*(keys.find("RS256-0", "RS256") for _ in range(5)))
+
+    with ThreadPoolExecutor(3) as threads:  # each with a loop of its own
+        found = [threads.submit(asyncio.run, several()) for _ in range(3)]
+        assert arrived.wait(5)
+        go.set()
+        results = [key for one in found for key in one.result(5)]
+    assert len(results) == 15
+    assert len(set(map(id, results))) == 1
+    assert results[0] is not None
+    assert provider.count() == 1
+
+
+def test_who_stops_waiting_does_not_stop_the_others(provider: Provider) -> None:
+    keys, arrived, go = keyset(provider), threading.Event(), threading.Event()
+    good = provider.answers["/keys"]
+
+    def slow() -> Any:
+        arrived.set()
+        go.wait(5)
+        return good()
+
+    provider.answers["/keys"] = slow
+
+    async def main() -> Key | None:
+        first = asyncio.create_task(keys.find("RS256-0", "RS256"))
+        await asyncio.to_thread(arrived.wait, 5)
+        second = asyncio.create_task(keys.find("RS256-0", "RS256"))
+        await asyncio.sleep(0)
+        first.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await first
+        go.set()
+        return await second
+
+    assert asyncio.run(main()) is not None
+    assert provider.count() == 1
+
+
+def test_a_loop_that_ends_leaves_nobody_waiting(provider: Provider) -> None:
+    keys, arrived, go = keyset(provider), threading.Event(), threading.Event()
+    good = provider.answers["/keys"]
+
+    def slow() -> Any:
+        arrived.set()
+        go.wait(5)
+        return good()
+
+    provider.answers["/keys"] = slow
+
+    async def leave() -> None:
+        asking = asyncio.create_task(keys.find("RS256-0", "RS256"))
+        await asyncio.to_thread(arrived.wait, 5)
+        asking.cancel()
+
+    asyncio.run(leave())
+    go.set()
+    assert find(keys) is not None
+
+
+NO_SETS: dict[str, Callable[[Provider], Any]] = {
+    "20 MB": lambda provider: (200, {}, itertools.repeat(b" " * 65536, 320)),
+    "20 MB in one": lambda provider: (200, {}, json.dumps({"keys": provider.keys}).encode() + b" " * 20_000_000),
+    "redirect": lambda provider: (302, {"Location": f"{provider.origin}/elsewhere"}, {}),
+    "permanent redirect": lambda provider: (308, {"Location": f"{provider.origin}/elsewhere"}, {}),
+    "gzip": lambda provider: (200, {"Content-Encoding": "gzip"}, b"\x1f\x8b"),
+    "no JSON": lambda provider: (200, {}, b"<html>"),
+    "a list": lambda provider: (200, {}, [public(new_key())]),
+    "no keys": lambda provider: (200, {}, {"keys": []}),
+    "keys are no list": lambda provider: (200, {}, {"keys": {"a": 1}}),
+    "too many keys": lambda provider: (200, {}, {"keys": [public(new_key())] * 101}),
+    "names twice": lambda provider: (200, {}, b'{"keys": [], "keys": []}'),
+    "not found": lambda provider: (404, {}, {"keys": [public(new_key())]}),
+    "created": lambda provider: (201, {}, {"keys": [public(new_key())]}),
+    "deep": lambda provider: (200, {}, b"[" * 100_000),
+}
+
+
+@pytest.mark.parametrize("kind", NO_SETS)
+def test_what_is_no_set_of_keys_is_not_taken_for_one(kind: str, provider: Provider) -> None:
+    provider.answers["/keys"] = lambda: NO_SETS[kind](provider)
+    provider.answers["/elsewhere"] = lambda: (200, {}, {"keys": provider.keys})
+    with pytest.raises(NoKeys):
+        find(keyset(provider))
+    assert provider.asked == ["/keys"]
+
+
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize("drips", [False, True])
+def test_a_provider_that_takes_too_long_counts_as_down(drips: bool, provider: Provider) -> None:
+    over = threading.Event()
+
+    def slow() -> Any:
+        if not drips:
+            over.wait(5)
+        return 200, {}, (b" " for _ in range(1000) if not over.wait(0.02))
+
+    provider.answers["/keys"] = slow
+    with pytest.raises(NoKeys):
+        find(keyset(provider))
+    over.set()
+
+
+def test_a_provider_that_nobody_answers_for_counts_as_down() -> None:
+    with serving() as provider:
+        keys = keyset(provider)
+    with pytest.raises(NoKeys):
+        find(keys)
+
+
+WEAK = {"kty": "RSA", "kid": "weak", "n": "AQAB" * 32, "e": "AQAB"}
+
+
+def test_other_keys_of_the_set_are_passed_over(provider: Provider) -> None:
+    one, two = new_key("RS256", 1), new_key("RS256", 2)
+    provider.keys = [
+        None,
+        7,
+        "key",
+        {},
+        {"kty": ["RSA"]},
+        {"kty": "oct", "kid": "oct", "k": "AAAA"},
+        {"kty": "RSA", "kid": "empty", "n": "", "e": ""},
+        {"kty": "RSA", "kid": "broken", "n": "***", "e": "AQAB"},
+        {"kty": "EC", "kid": "off the curve", "crv": "P-256", "x": "AAAA", "y": "AAAA"},
+        {"kty": "EC", "kid": "bitcoin", "crv": "secp256k1", "x": "AAAA", "y": "AAAA"},
+        {"kty": "OKP", "kid": "short", "crv": "Ed25519", "x": "AAAA"},
+        {"kty": "OKP", "kid": "exchange", "crv": "X25519", "x": "A" * 43},
+        WEAK,
+        public(one, use="enc"),
+        public(one, kid="operations", key_ops=["encrypt"]),
+        public(one, kid="algorithm", alg="PS256"),
+        public(one, kid=7),
+        public(two, alg="RS256", key_ops=["verify"], x5c=["anything"]),
+        {**two.export(as_dict=True), "kid": "private too"},
+    ]
+    keys = keyset(provider)
+    unusable = ["oct", "empty", "broken", "off the curve", "bitcoin", "short", "exchange", "weak", "operations"]
+    for kid in [*unusable, "algorithm", one.get("kid")]:
+        for algorithm in ("RS256", "ES256", "EdDSA"):
+            assert find(keys, kid, algorithm) is None
+    assert find(keys, two.get("kid")) is not None
+    assert find(keys, two.get("kid"), "ES256") is None
+    published = find(keys, "private too")
+    assert published is not None
+    assert not published._key.has_private
+
+
+def test_a_key_without_a_name_must_be_the_only_one(provider: Provider) -> None:
+    assert find(keyset(provider), None) is not None
+    provider.keys.append(public(new_key("ES256")))
+    assert find(keyset(provider), None) is not None  # the other is of another algorithm
+    assert find(keyset(provider), None, "ES256") is not None
+    provider.keys.append(public(new_key("RS256", 1)))
+    assert find(keyset(provider), None) is None
+
+
+def test_of_two_keys_of_one_name_neither_counts(provider: Provider) -> None:
+    provider.keys.append(public(new_key("RS256", 1), kid="RS256-0"))
+    assert find(keyset(provider)) is None
+
+
+def test_the_keys_are_found_by_the_discovery_document(provider: Provider) -> None:
+    assert find(keyset(provider, LEEWAY=1)) is not None
+    assert provider.asked == [
+        "/.well-known/oauth-authorization-server",
+        "/.well-known/openid-configuration",
+        "/keys",
+    ]
+    provider.answers["/there"] = lambda: (200, {}, provider.document())
+    assert find(keyset(provider, DISCOVERY=f"{provider.origin}/there")) is not None
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"issuer": "https://other.example"},
+        {"issuer": None},
+        {"jwks_uri": None},
+        {"jwks_uri": "http://keys.example/keys"},
+        {"jwks_uri": "file:///etc/passwd"},
+        {"jwks_uri": "https://user:password@keys.example/keys"},
+        {"jwks_uri": ["https://keys.example"]},
+    ],
+    ids=range(7),
+)
+def test_a_discovery_document_of_another_or_without_keys_is_not_used(
+    changes: dict[str, Any], provider: Provider
+) -> None:
+    document = provider.document() | changes
+    provider.answers["/.well-known/openid-configuration"] = lambda: (200, {}, document)
+    with pytest.raises(NoKeys):
+        find(keyset(provider, LEEWAY=1))
+    assert provider.count() == 0
+
+
+def test_where_discovery_documents_are() -> None:
+    assert well_known("https://id.example/realms/shop") == (
+        "https://id.example/.well-known/oauth-authorization-server/realms/shop",
+        "https://id.example/realms/shop/.well-known/openid-configuration",
+    )
+    assert well_known("https://id.example/") == (
+        "https://id.example/.well-known/oauth-authorization-server",
+        "https://id.example/.well-known/openid-configuration",
+    )
+
+
+def test_https_takes_a_certificate_that_is_trusted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    made = certificate(tmp_path)
+    with serving(made) as provider:
+        uri = f"{provider.origin}/keys"
+        with pytest.raises(NoKeys):
+            find(keyset(provider, JWKS_URI=uri))
+        assert provider.asked == []
+        assert find(keyset(provider, JWKS_URI=uri, CA_FILE=str(made[0]))) is not None
+        assert provider.asked == ["/keys"]

@@ -1,0 +1,279 @@
+"""Verified principals: how long they are remembered, and who is told to forget them."""
+
+import gc
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from asgiref.sync import async_to_sync
+from django.contrib.auth.models import Group, User
+from django.core.cache import caches
+from django.db import transaction
+from django.test import override_settings
+
+from mcp_django import wiring
+from mcp_django.auth import known
+from mcp_django.auth.known import Known, anybody, forget, mark, of_user
+from mcp_django.auth.principal import EVERY_SCOPE, Principal
+from mcp_django.auth.requests import AuthRequest
+from mcp_django.auth.shared import SKEW, Shared
+from mcp_django.models import PersonalAccessToken
+from mcp_django.protocol.errors import TransportRefusal
+from mcp_django.protocol.headers import Headers
+from mcp_django.runtime.events import Event
+from mcp_django.wiring import access
+
+LOCMEM = {"BACKEND": "django.core.cache.backends.locmem.LocMemCache", "LOCATION": "tests.auth.test_known"}
+
+
+def principal(user: Any = None, **facts: Any) -> Principal:
+    return Principal(**{"issuer": "tests", "subject": "alice", "user": user, **facts})
+
+
+@pytest.fixture
+def user(db: None) -> User:
+    return User.objects.create_user("alice", password="first")
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> list[str | None]:
+    """The owners that other processes are told of."""
+    found: list[str | None] = []
+    monkeypatch.setattr(known, "_tellers", [lambda owner, using: found.append(owner)])
+    return found
+
+
+def remembers(user: Any, **facts: Any) -> Known:
+    store = Known(10)
+    store.keep(b"digest", principal(user, **facts), mark())
+    assert store.get(b"digest")
+    return store
+
+
+def knows(store: Known) -> bool:
+    return store.get(b"digest") is not None
+
+
+class TestForgetting:
+    def test_every_store_of_the_process_forgets_whom_it_concerns(self, told: Any, user: User) -> None:
+        mine, another, others = remembers(user), remembers(user), remembers(None, subject="bob")
+        forget(of_user(user.pk), using="default", owner=user.pk)
+        assert (knows(mine), knows(another), knows(others)) == (False, False, True)
+        assert told == [str(user.pk)]
+
+    def test_what_was_being_verified_meanwhile_is_not_kept(self, told: Any, db: None) -> None:
+        store, begun = Known(10), mark()
+        forget(lambda principal: False, using="default")
+        store.keep(b"digest", principal(), begun)
+        assert not knows(store)
+
+    def test_a_store_that_is_gone_is_not_told(self, told: Any, db: None) -> None:
+        store = Known(10)
+        before = len(known._stores)
+        del store
+        gc.collect()
+        assert len(known._stores) < before
+
+    def test_one_who_cannot_be_told_fails_nobody(self, db: None, monkeypatch: pytest.MonkeyPatch, caplog: Any) -> None:
+        def fails(owner: str | None, using: str) -> None:
+            raise OSError("down")
+
+        monkeypatch.setattr(known, "_tellers", [fails])
+        store = remembers(None)
+        forget(anybody, using="default")
+        assert not knows(store)
+        assert "could not be told" in caplog.text
+
+
+class TestWhatIsHeardOf:
+    def test_a_new_password(self, told: Any, user: User) -> None:
+        store = remembers(user)
+        user.set_password("second")
+        user.save()
+        assert not knows(store)
+        assert told == [str(user.pk)]
+
+    def test_a_user_who_may_come_no_more(self, told: Any, user: User) -> None:
+        store = remembers(user)
+        user.is_active = False
+        user.save()
+        assert not knows(store)
+
+    def test_other_changes_of_a_user_are_not_worth_it(self, told: Any, user: User) -> None:
+        store = remembers(user)
+        user.first_name = "Alice"
+        user.save()
+        user.save(update_fields=["last_login"])
+        assert knows(store)
+        assert told == []
+
+    @pytest.mark.parametrize("reverse", [False, True])
+    def test_another_group(self, told: Any, user: User, reverse: bool) -> None:
+        group = Group.objects.create(name="staff")
+        store = remembers(user)
+        if reverse:
+            group.user_set.add(user)
+        else:
+            user.groups.add(group)
+        assert not knows(store)
+        assert told == [str(user.pk)]
+
+    def test_a_revoked_token_and_no_other(self, told: Any, user: User) -> None:
+        row, _ = PersonalAccessToken.issue(user=user, name="one", expires=None)
+        mine, another = remembers(user, token_id=row.pk), remembers(user, token_id=row.pk + 1)
+        row.revoke()
+        assert (knows(mine), knows(another)) == (False, True)
+        assert told == [str(user.pk)]
+
+    def test_a_deleted_token(self, told: Any, user: User) -> None:
+        row, _ = PersonalAccessToken.issue(user=user, name="one", expires=None)
+        store = remembers(user, token_id=row.pk)
+        row.delete()
+        assert not knows(store)
+
+    @pytest.mark.django_db(transaction=True)
+    def test_what_is_read_again_before_the_commit_is_forgotten_then(self, told: Any) -> None:
+        user = User.objects.create_user("bob")
+        store = Known(10)
+        with transaction.atomic():
+            user.is_active = False
+            user.save()
+            store.keep(b"digest", principal(user), mark())
+            assert knows(store)
+        assert not knows(store)
+
+
+class TestOtherProcesses:
+    def test_they_forget_the_user_they_hear_of(self, user: User) -> None:
+        mine, others = remembers(user), remembers(None, subject="bob")
+        access._hear(Event(1, access.TOPIC, access.FORGET, {"owner": str(user.pk)}))
+        assert (knows(mine), knows(others)) == (False, True)
+        access._hear(Event(2, access.TOPIC, access.FORGET, {"owner": None}))
+        assert not knows(others)
+
+    @pytest.mark.django_db(transaction=True)
+    def test_they_are_told_by_the_event_log(self) -> None:
+        user = User.objects.create_user("bob")
+        drafts: list[Any] = []
+        publish = wiring.feeds().publish_on_commit
+        with override_settings(MCP={"AUTH": "token"}), pytest.MonkeyPatch.context() as patch:
+            patch.setattr(wiring.feeds(), "publish_on_commit", lambda *found, using: drafts.extend(found))
+            user.is_active = False
+            user.save()
+        assert publish
+        assert (access.TOPIC, access.FORGET, str(user.pk)) in [
+            (draft.topic, draft.kind, draft.payload.get("owner")) for draft in drafts
+        ]
+
+    def test_nobody_is_told_where_no_credentials_are_taken(self, user: User, monkeypatch: pytest.MonkeyPatch) -> None:
+        drafts: list[Any] = []
+        with override_settings(MCP={"AUTH": "none"}):
+            monkeypatch.setattr(access, "feeds", lambda: drafts.append("told"))
+            access._tell(str(user.pk), "default")
+        assert drafts == []
+
+
+class TestSharedCache:
+    @pytest.fixture(autouse=True)
+    def _cache(self, settings: Any) -> Iterator[None]:
+        settings.CACHES = {"default": LOCMEM, "tokens": {**LOCMEM, "LOCATION": "tests.auth.test_known.tokens"}}
+        caches["tokens"].clear()
+        yield
+        caches["tokens"].clear()
+
+    @pytest.fixture
+    def clock(self) -> list[float]:
+        return [1_000_000.0]
+
+    @pytest.fixture
+    def store(self, clock: list[float]) -> Shared:
+        return Shared("tokens", 10, clock=lambda: clock[0])
+
+    def test_what_one_process_has_verified_another_knows_with_the_user_as_it_is(
+        self, store: Shared, clock: list[float], user: User, django_assert_num_queries: Any
+    ) -> None:
+        claims = {"realm": {"roles": ["a"]}, "groups": ("x", "y")}
+        mine = principal(user, scopes=frozenset({"b", "a"}), claims=claims, kind="oauth", audience="https://a.example")
+        store.keep(b"digest", mine, clock[0])
+        User.objects.update(first_name="Alice")
+        with django_assert_num_queries(1):
+            found = store.find(b"digest")
+        assert found is not None
+        assert (found.key, found.scopes, found.kind, found.audience) == (mine.key, mine.scopes, "oauth", mine.audience)
+        assert found.user.first_name == "Alice"
+        assert found.claims == {"realm": {"roles": ["a"]}, "groups": ["x", "y"]}
+        assert store.find(b"other") is None
+
+    def test_neither_token_nor_user_are_in_the_cache(self, store: Shared, clock: list[float], user: User) -> None:
+        store.keep(b"digest", principal(user), clock[0])
+        kept = caches["tokens"].get(store._entry(b"digest"))
+        assert {type(value) for value in kept.values()} <= {str, int, float, list, dict, type(None)}
+
+    def test_a_user_who_is_not_active_is_not_found(self, store: Shared, clock: list[float], user: User) -> None:
+        store.keep(b"digest", principal(user), clock[0])
+        User.objects.update(is_active=False)
+        assert store.find(b"digest") is None
+
+    @pytest.mark.parametrize("everybody", [False, True])
+    def test_what_was_verified_before_a_revocation_counts_no_more(
+        self, store: Shared, clock: list[float], user: User, everybody: bool
+    ) -> None:
+        store.keep(b"digest", principal(user), clock[0])
+        store.forget(None if everybody else str(user.pk))
+        assert store.find(b"digest") is None
+        store.keep(b"digest", principal(user), clock[0] + SKEW + 0.1)
+        assert store.find(b"digest")
+
+    def test_a_revocation_concerns_its_user_only(self, store: Shared, clock: list[float], user: User) -> None:
+        store.keep(b"digest", principal(user), clock[0])
+        store.forget("another")
+        assert store.find(b"digest")
+
+    def test_an_expired_one_is_not_found(self, store: Shared, clock: list[float], db: None) -> None:
+        store.keep(b"digest", principal(expires_at=clock[0] + 5), clock[0])
+        assert store.find(b"digest")
+        clock[0] += 5
+        assert store.find(b"digest") is None
+
+    @pytest.mark.parametrize(
+        "facts", [{"scopes": EVERY_SCOPE}, {"expires_at": 1.0}, {"user": User(username="nobody")}], ids=range(3)
+    )
+    def test_what_plain_values_cannot_say_is_not_kept(self, store: Shared, facts: Any) -> None:
+        store.keep(b"digest", principal(**facts), 0)
+        assert caches["tokens"].get(store._entry(b"digest")) is None
+
+    def test_another_project_in_the_same_cache_finds_nobody(
+        self, store: Shared, clock: list[float], user: User
+    ) -> None:
+        store.keep(b"digest", principal(user), clock[0])
+        assert Shared("tokens", 10, secret="another", clock=lambda: clock[0]).find(b"digest") is None
+        assert Shared("tokens", 10, clock=lambda: clock[0]).find(b"digest")
+
+    @pytest.mark.parametrize(("name", "half"), [("tokens", 4.0), (None, 8.0)])
+    def test_both_memories_together_last_as_long_as_the_settings_say(self, name: str | None, half: float) -> None:
+        with override_settings(MCP={"AUTH": "token", "TOKEN_CACHE": name, "TOKEN_CACHE_SECONDS": 8}):
+            assert wiring.authenticator("default")._known._seconds == half
+            kept = access.shared()
+            assert kept is None if name is None else kept is not None and kept._seconds == half
+
+    def test_a_cache_that_is_down_is_done_without(self, db: None, caplog: Any) -> None:
+        store = Shared("nowhere", 10)
+        store.keep(b"digest", principal(), 0)
+        store.forget(None)
+        assert store.find(b"digest") is None
+        assert caplog.text.count("fails; tokens are verified without it") == 1
+
+    def test_processes_share_by_the_setting(self, user: User) -> None:
+        _, token = PersonalAccessToken.issue(user=user, name="one", expires=None)
+        sent = AuthRequest(Headers([(b"authorization", f"Bearer {token}".encode())]))
+        with override_settings(MCP={"AUTH": "token", "TOKEN_CACHE": "tokens"}):
+            first, second = wiring.authenticator("default"), wiring.authenticator("default")
+            who = async_to_sync(first.authenticate)(sent)
+            PersonalAccessToken.objects.update(name="not looked at")
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(PersonalAccessToken, "hash", lambda token: "another")
+                assert async_to_sync(second.authenticate)(sent).key == who.key
+            user.is_active = False
+            user.save()
+            with pytest.raises(TransportRefusal):
+                async_to_sync(second.authenticate)(sent)

@@ -1,0 +1,172 @@
+"""What is left of delegated scopes: hierarchies widen within what was delegated, everything else takes away."""
+
+import logging
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import AnonymousUser, Group, User
+
+from mcp_django.auth.narrowing import Hierarchy, Narrowing, Refused, allowed_scopes
+from mcp_django.auth.principal import EVERY_SCOPE, ISSUER, Principal, local_principal
+from mcp_django.auth.resources import ProtectedResource
+from mcp_django.models import ScopeGrant
+
+
+def somebody(*scopes: str, **given: Any) -> Principal:
+    return Principal(**{"issuer": "tests", "subject": "1", "scopes": frozenset(scopes), **given})
+
+
+@pytest.fixture
+def alice(db: None) -> User:
+    """Is in the group of editors."""
+    user = User.objects.create_user("alice")
+    user.groups.add(Group.objects.create(name="editors"))
+    return user
+
+
+class TestHierarchies:
+    @pytest.mark.parametrize(
+        ("implies", "scopes", "held"),
+        [
+            ({}, {"a"}, {"a"}),
+            ({"write": ["read"]}, {"write"}, {"write", "read"}),
+            ({"write": ["read"]}, {"read"}, {"read"}),
+            ({"all": ["write"], "write": ["read", "list"]}, {"all"}, {"all", "write", "read", "list"}),
+            ({"a": ["b"], "b": ["a"]}, {"a", "c"}, {"a", "b", "c"}),
+            ({"a": ["a"]}, {"a"}, {"a"}),
+        ],
+    )
+    def test_a_scope_brings_all_that_it_includes(self, implies: Any, scopes: set[str], held: set[str]) -> None:
+        assert Hierarchy(implies).expand(frozenset(scopes)) == held
+
+    def test_who_holds_every_scope_goes_on_doing_so(self) -> None:
+        assert Hierarchy({"a": ["b"]}).expand(EVERY_SCOPE) is EVERY_SCOPE
+
+    async def test_a_principal_is_the_same_with_more_scopes(self) -> None:
+        before = somebody("write", client_id="c", kind="oauth")
+        after = await Narrowing(hierarchy=Hierarchy({"write": ["read"]})).narrow(before)
+        assert after.has_scopes(["read", "write"])
+        assert (after.key, after.kind) == (before.key, before.kind)
+
+    async def test_the_local_principal_is_left_alone(self) -> None:
+        local = local_principal()
+        assert await Narrowing(authorize=lambda principal, resource: None).narrow(local) is local
+
+
+class TestAuthorizers:
+    @pytest.mark.parametrize("is_async", [False, True])
+    async def test_may_take_scopes_away(self, is_async: bool) -> None:
+        def plain(principal: Principal, *, resource: Any) -> Principal:
+            assert resource.server == "default"
+            return replace(principal, scopes=principal.scopes - {"write"})
+
+        async def later(principal: Principal, *, resource: Any) -> Principal:
+            return plain(principal, resource=resource)
+
+        narrowing = Narrowing(authorize=later if is_async else plain)
+        found = await narrowing.narrow(somebody("read", "write"), resource=ProtectedResource(server="default"))
+        assert found.scopes == {"read"}
+
+    async def test_are_shown_what_scopes_include(self) -> None:
+        seen = []
+
+        def look(principal: Principal, *, resource: Any) -> Principal:
+            seen.append(principal.scopes)
+            return principal
+
+        await Narrowing(hierarchy=Hierarchy({"write": ["read"]}), authorize=look).narrow(somebody("write"))
+        assert seen == [{"read", "write"}]
+
+    async def test_may_refuse(self) -> None:
+        with pytest.raises(Refused):
+            await Narrowing(authorize=lambda principal, resource: None).narrow(somebody("a"))
+
+    @pytest.mark.parametrize(
+        "changes",
+        [
+            {"scopes": frozenset({"read", "admin"})},
+            {"scopes": EVERY_SCOPE},
+            {"subject": "2"},
+            {"client_id": "other"},
+            {"issuer": "else"},
+            {"user": User(pk=7)},
+            {"kind": "local"},
+            {"expires_at": None},
+            {"expires_at": 2e9},
+            {"audience": "other"},
+            {"token_id": 9},
+        ],
+        ids=lambda changes: "-".join(changes) + str(len(str(changes.get("scopes", "")))),
+    )
+    async def test_what_would_be_more_is_refused_and_logged(self, changes: Any, caplog: Any) -> None:
+        given = somebody("read", expires_at=1e9)
+        narrowing = Narrowing(authorize=lambda principal, resource: replace(principal, **changes))
+        with caplog.at_level(logging.ERROR, "mcp_django.auth"), pytest.raises(Refused):
+            await narrowing.narrow(given)
+        assert "may only take scopes away" in caplog.text
+
+    @pytest.mark.parametrize("found", [True, "principal", object()])
+    async def test_what_is_no_principal_is_refused(self, found: Any) -> None:
+        with pytest.raises(Refused):
+            await Narrowing(authorize=lambda principal, resource: found).narrow(somebody("a"))
+
+    async def test_one_that_fails_lets_nobody_in(self, caplog: Any) -> None:
+        def fails(principal: Principal, *, resource: Any) -> Principal:
+            raise KeyError("a bug")
+
+        with caplog.at_level(logging.ERROR, "mcp_django.auth"), pytest.raises(Refused):
+            await Narrowing(authorize=fails).narrow(somebody("a"))
+        assert "a bug" in caplog.text
+
+
+@pytest.mark.django_db
+class TestGrants:
+    async def held(self, principal: Principal, *required: str) -> frozenset[str]:
+        resource = ProtectedResource(server="default", scopes=required)
+        return (await Narrowing().narrow(principal, resource=resource)).scopes
+
+    async def test_a_scope_without_a_grant_is_held_by_whoever_has_it(self) -> None:
+        assert await self.held(somebody("a", "b")) == {"a", "b"}
+
+    async def test_only_users_in_a_group_of_the_grant_hold_it(self, alice: User) -> None:
+        await ScopeGrant.objects.acreate(scope="a", groups=["editors", "else"])
+        await ScopeGrant.objects.acreate(scope="b", groups=["else"])
+        assert await self.held(somebody("a", "b", "c", user=alice)) == {"a", "c"}
+        assert await self.held(somebody("a", "b", "c", user=AnonymousUser())) == {"c"}
+        assert await self.held(somebody("a", "b", "c")) == {"c"}
+
+    async def test_superusers_are_no_exception(self) -> None:
+        boss = await User.objects.acreate(username="boss", is_superuser=True)
+        await ScopeGrant.objects.acreate(scope="a", groups=["editors"])
+        assert await self.held(somebody("a", user=boss)) == frozenset()
+
+    async def test_only_clients_of_the_grant_hold_it(self) -> None:
+        await ScopeGrant.objects.acreate(scope="a", clients=["https://good.example/*", "one"])
+        for client, held in (("https://good.example/x", True), ("one", True), ("One", False), ("", False)):
+            assert ("a" in await self.held(somebody("a", client_id=client))) is held
+
+    async def test_personal_access_tokens_are_asked_about_apart(self) -> None:
+        await ScopeGrant.objects.acreate(scope="a", clients=["one"], tokens=True)
+        await ScopeGrant.objects.acreate(scope="b", tokens=False)
+        personal = somebody("a", "b", issuer=ISSUER, client_id="token:5")
+        assert await self.held(personal) == {"a"}
+        assert await self.held(somebody("a", "b", client_id="token:5")) == {"b"}
+
+    async def test_who_can_never_hold_what_every_request_takes_is_refused_instead_of_asked_to_step_up(self) -> None:
+        await ScopeGrant.objects.acreate(scope="base", groups=["editors"])
+        with pytest.raises(Refused):
+            await self.held(somebody("base"), "base")
+        with pytest.raises(Refused):
+            await self.held(somebody(), "base")
+
+    def test_consent_offers_what_the_user_and_the_client_may_hold(self, alice: User, settings: Any) -> None:
+        settings.MCP = {**settings.MCP, "SCOPES": {name: name.title() for name in "abcd"}}
+        ScopeGrant.objects.create(scope="a", groups=["editors"])
+        ScopeGrant.objects.create(scope="b", groups=["else"])
+        ScopeGrant.objects.create(scope="c", clients=["one"])
+        assert allowed_scopes(alice, "one") == {"a", "c", "d"}
+        assert allowed_scopes(alice, "two") == {"a", "d"}
+        assert allowed_scopes(alice) == {"a", "c", "d"}
+        assert allowed_scopes(alice, "one", scopes=["b", "c", "x"]) == {"c", "x"}
+        assert allowed_scopes(AnonymousUser(), "two") == {"d"}

@@ -1,0 +1,103 @@
+"""Groups, and permissions on single objects."""
+
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import Group, Permission, User
+
+from mcp_django.auth.permissions import in_group
+from mcp_django.auth.policy import Policy
+from mcp_django.auth.principal import Principal, forget_rights, local_principal
+from mcp_django.runtime.executor import LaneExecutor
+from mcp_django.server.ports import ALLOW, HIDDEN
+from tests.auth.test_policy import Thing
+
+pytestmark = pytest.mark.django_db
+
+
+class ByName:
+    """A backend that lets users do with groups what their own name says."""
+
+    def authenticate(self, request: Any, **credentials: Any) -> None:
+        return None
+
+    def has_perm(self, user: Any, permission: str, obj: Any = None) -> bool:
+        return obj is not None and permission == "auth.change_group" and obj.name == user.username
+
+
+@pytest.fixture
+def alice() -> User:
+    return User.objects.create_user("alice")
+
+
+def who(user: User) -> Principal:
+    return Principal(issuer="tests", subject=str(user.pk), user=User.objects.get(pk=user.pk))
+
+
+async def decided(principal: Principal, *groups: str) -> Any:
+    return await Policy(LaneExecutor()).decide(principal, Thing(permission=in_group(*groups)))
+
+
+class TestGroups:
+    async def test_who_is_in_one_of_the_groups_may(self, alice: User) -> None:
+        group = await Group.objects.acreate(name="editors")
+        assert await decided(Principal(issuer="tests", subject="1", user=alice), "editors", "else") == HIDDEN
+        await alice.groups.aadd(group)
+        assert await decided(Principal(issuer="tests", subject="1", user=alice), "editors", "else") == ALLOW
+        assert await decided(Principal(issuer="tests", subject="1", user=alice), "else") == HIDDEN
+
+    async def test_nobody_is_in_no_group_and_the_local_principal_in_all(self) -> None:
+        assert await decided(Principal(issuer="tests", subject="1"), "editors") == HIDDEN
+        assert await decided(local_principal(), "editors") == ALLOW
+
+    def test_superusers_are_in_a_group_only_if_they_are(self) -> None:
+        assert not who(User.objects.create_superuser("boss")).in_group("editors")
+
+    def test_who_is_not_active_is_in_none(self, alice: User) -> None:
+        alice.groups.add(Group.objects.create(name="editors"))
+        User.objects.filter(pk=alice.pk).update(is_active=False)
+        assert not who(alice).in_group("editors")
+
+    def test_groups_are_asked_for_once_in_a_while(self, alice: User, django_assert_num_queries: Any) -> None:
+        principal = who(alice)
+        with django_assert_num_queries(1):
+            assert not principal.in_group("editors")
+            assert not principal.in_group("else")
+        alice.groups.add(Group.objects.create(name="editors"))
+        forget_rights()
+        assert principal.in_group("editors")
+
+    @pytest.mark.parametrize("names", [(), ("",), (None,), (["editors"],)])
+    def test_what_is_no_name_is_refused_where_it_is_declared(self, names: Any) -> None:
+        with pytest.raises(TypeError, match="in_group"):
+            in_group(*names)
+
+
+class TestObjects:
+    @pytest.fixture(autouse=True)
+    def _backends(self, settings: Any) -> None:
+        settings.AUTHENTICATION_BACKENDS = [
+            "django.contrib.auth.backends.ModelBackend",
+            "tests.auth.test_permissions.ByName",
+        ]
+
+    def test_any_backend_may_know_of_permissions_on_objects(self, alice: User) -> None:
+        principal = who(alice)
+        assert principal.has_perm("auth.change_group", Group(name="alice"))
+        assert not principal.has_perm("auth.change_group", Group(name="bob"))
+        assert not principal.has_perm("auth.change_group")
+
+    def test_what_is_permitted_in_general_says_nothing_of_an_object(self, alice: User) -> None:
+        alice.user_permissions.add(Permission.objects.get(codename="change_group"))
+        principal = who(alice)
+        assert principal.has_perm("auth.change_group")
+        assert not principal.has_perm("auth.change_group", Group(name="bob"))
+
+    async def test_async_code_asks_too(self, alice: User) -> None:
+        principal = Principal(issuer="tests", subject="1", user=alice)
+        assert await principal.aperm("auth.change_group", Group(name="alice"))
+        assert not await principal.aperm("auth.change_group", Group(name="bob"))
+
+    async def test_nobody_may_nothing_and_the_local_principal_everything(self) -> None:
+        assert not await Principal(issuer="tests", subject="1").aperm("auth.change_group", Group(name="x"))
+        assert await local_principal().aperm("auth.change_group", Group(name="x"))

@@ -1,0 +1,53 @@
+"""What docs/topics/policies.md and permissions.md show runs, and the settings that they show can be used."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mcp_django import conf
+from mcp_django.auth.narrowing import Narrowing
+from mcp_django.auth.principal import Principal
+from mcp_django.protocol.errors import InsufficientScope
+from mcp_django.server import registry
+from mcp_django.server.registry import Registry
+from tests.server.engine import Peer, make_server, somebody
+from tests.test_repository import python_blocks
+
+TOPICS = Path(__file__).resolve().parents[2] / "docs" / "topics"
+POLICIES = python_blocks(TOPICS / "policies.md")
+
+
+@pytest.fixture
+def shown(monkeypatch: pytest.MonkeyPatch) -> Registry:
+    """What the examples register."""
+    monkeypatch.setattr(registry, "REGISTRIES", {})
+    for block in (*POLICIES, *python_blocks(TOPICS / "permissions.md")):
+        if "@tool" in block:
+            exec(compile(block, "docs", "exec"), {"__name__": "docs"})
+    return registry.registry_for("default")
+
+
+@pytest.mark.parametrize("block", [block for block in POLICIES if block.startswith("MCP = ")])
+def test_settings_that_are_shown_can_be_used(settings: Any, block: str) -> None:
+    found: dict[str, Any] = {}
+    exec(block, found)
+    settings.MCP = found["MCP"]
+    assert conf.problems() == []
+
+
+async def test_the_transfer_takes_a_scope_when_it_is_large(shown: Registry) -> None:
+    assert shown.problems == []
+    client = Peer(make_server(registry=shown), somebody(scopes=["bank:transfer"]))
+    assert await client.text("transfer", amount=5, to="you") == "5 for you"
+    with pytest.raises(InsufficientScope) as refused:
+        await client.call("transfer", amount=5000, to="you")
+    assert refused.value.scopes == ("bank:large", "bank:transfer")
+
+
+async def test_the_authorizer_takes_writing_away_at_night() -> None:
+    [block] = [block for block in POLICIES if "office_hours" in block]
+    found: dict[str, Any] = {"is_night": lambda: True}
+    exec(block, found)
+    given = Principal(issuer="tests", subject="1", scopes=frozenset({"orders:read", "orders:write"}))
+    assert (await Narrowing(authorize=found["office_hours"]).narrow(given)).scopes == {"orders:read"}

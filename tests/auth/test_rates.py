@@ -1,0 +1,179 @@
+"""Rates, counted in a cache: how many in how long, and what is said when it is too many."""
+
+import logging
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from django.core.cache import caches
+
+from mcp_django.auth.rates import Counter
+from mcp_django.server.rates import Rate
+
+LOCAL = {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}
+
+
+class Clock:
+    """Stands still until it is moved."""
+
+    def __init__(self, now: float = 1_000_000.0) -> None:
+        self.now = now
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    """At the beginning of a window, of a minute and of ten seconds."""
+    return Clock(60 * 20_000)
+
+
+@pytest.fixture(autouse=True)
+def _an_empty_cache(settings: Any) -> Any:
+    settings.CACHES = {
+        "default": {**LOCAL, "LOCATION": "rates"},
+        "nothing": {"BACKEND": "django.core.cache.backends.dummy.DummyCache"},
+        "down": {"BACKEND": "tests.auth.test_rates.Down"},
+    }
+    caches["default"].clear()
+
+
+class Down:
+    """A cache whose server is not there."""
+
+    def __init__(self, *args: Any) -> None:
+        pass
+
+    def close(self) -> None:
+        """Nothing was open."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise ConnectionError("Connection refused")
+
+
+class TestReading:
+    @pytest.mark.parametrize(
+        ("text", "count", "seconds"),
+        [
+            ("10/s", 10, 1),
+            ("10/m", 10, 60),
+            ("10/min", 10, 60),
+            ("1/minute", 1, 60),
+            ("100/h", 100, 3600),
+            ("1000/day", 1000, 86400),
+            ("5/15m", 5, 900),
+            (" 5/m ", 5, 60),
+        ],
+    )
+    def test_a_rate_is_a_number_and_a_time(self, text: str, count: int, seconds: int) -> None:
+        assert Rate.parse(text) == (count, seconds)
+
+    @pytest.mark.parametrize(
+        "text", ["", "10", "/m", "0/m", "-1/m", "1.5/m", "10/y", "10/0m", "10 / m", "10/mm", None, 5]
+    )
+    def test_anything_else_is_none(self, text: Any) -> None:
+        with pytest.raises(ValueError, match="is no rate"):
+            Rate.parse(text)
+
+    @pytest.mark.parametrize("text", ["10/s", "5/15m", "7/2h", "9/3d", "1/90s"])
+    def test_it_is_written_as_it_is_read(self, text: str) -> None:
+        assert str(Rate.parse(text)) == text
+
+
+class TestCounting:
+    def test_as_many_as_the_rate_says_are_allowed(self, clock: Clock) -> None:
+        counter = Counter(clock=clock)
+        found = [counter.take("x", "me", Rate(3, 60)) for _ in range(4)]
+        assert found[:3] == [None, None, None]
+        assert found[3] is not None
+
+    def test_who_waits_as_long_as_they_are_told_is_served(self, clock: Clock) -> None:
+        counter, rate = Counter(clock=clock), Rate(3, 60)
+        for second in range(300):
+            wait = counter.take("x", "me", rate)
+            if wait is not None:
+                clock.now += wait - 0.5
+                assert wait <= 1 or counter.take("x", "me", rate) is not None
+                clock.now += 0.5 + 1e-6
+                assert counter.take("x", "me", rate) is None
+            clock.now += second % 7
+
+    @pytest.mark.parametrize("start", [0, 31, 59])
+    def test_no_window_wherever_it_begins_holds_more_than_the_rate_and_half_as_many(
+        self, clock: Clock, start: int
+    ) -> None:
+        counter, rate = Counter(clock=clock), Rate(20, 60)
+        clock.now += start
+        served = []
+        for _ in range(600):
+            if counter.take("x", "me", rate) is None:
+                served.append(clock.now)
+            clock.now += 0.5
+        most = max(sum(1 for other in served if at <= other < at + 60) for at in served)
+        assert most <= 30  # a fixed window would let forty through around its edge
+        assert len(served) >= 90
+
+    def test_what_is_refused_is_not_counted(self, clock: Clock) -> None:
+        counter, rate = Counter(clock=clock), Rate(2, 10)
+        assert [counter.take("x", "me", rate) is None for _ in range(50)].count(True) == 2
+        clock.now += 20
+        assert counter.take("x", "me", rate) is None
+
+    def test_names_and_keys_are_counted_apart(self, clock: Clock) -> None:
+        counter, rate = Counter(clock=clock), Rate(1, 60)
+        assert counter.take("x", "me", rate) is None
+        assert counter.take("x", "you", rate) is None
+        assert counter.take("y", "me", rate) is None
+        assert counter.take("x", "me", rate) is not None
+
+    def test_looking_counts_nothing(self, clock: Clock) -> None:
+        counter, rate = Counter(clock=clock), Rate(1, 60)
+        assert [counter.wait("x", "me", rate) for _ in range(3)] == [None] * 3
+        assert counter.take("x", "me", rate) is None
+        assert counter.wait("x", "me", rate) == counter.take("x", "me", rate) is not None
+
+    def test_several_at_once_count_each(self, clock: Clock) -> None:
+        counter, rate = Counter(clock=clock), Rate(10, 60)
+        assert counter.take("x", "me", rate, 8) is None
+        assert counter.take("x", "me", rate, 3) is not None
+        assert counter.take("x", "me", rate, 2) is None
+
+    def test_more_than_the_rate_at_once_never_fits(self, clock: Clock) -> None:
+        assert Counter(clock=clock).take("x", "me", Rate(2, 60), 3) is not None
+
+    def test_threads_that_ask_at_once_are_served_no_more_than_the_rate(self, clock: Clock) -> None:
+        counter = Counter(clock=clock)
+        with ThreadPoolExecutor(8) as pool:
+            found = list(pool.map(lambda _: counter.take("x", "me", Rate(25, 60)), range(200)))
+        assert found.count(None) == 25
+
+    @pytest.mark.parametrize("key", ["", "ключ" * 200, "a b\nc", "\ud800", "\0"])
+    def test_a_key_may_be_any_text(self, clock: Clock, key: str) -> None:
+        counter = Counter(clock=clock)
+        assert counter.take("x", key, Rate(1, 60)) is None
+        assert counter.take("x", key, Rate(1, 60)) is not None
+
+    async def test_async_code_counts_too(self, clock: Clock) -> None:
+        counter = Counter(clock=clock)
+        assert await counter.atake("x", "me", Rate(1, 60)) is None
+        assert await counter.look("x", "me", Rate(1, 60)) is not None
+        assert await counter.atake("x", "me", Rate(1, 60)) is not None
+
+
+@pytest.mark.parametrize("alias", ["down", "nothing"])
+class TestWithoutACache:
+    def test_everything_is_allowed_and_the_log_says_so_once(self, alias: str, caplog: Any) -> None:
+        counter = Counter(alias)
+        with caplog.at_level(logging.ERROR, "mcp_django.auth"):
+            assert [counter.take("x", "me", Rate(1, 60)) for _ in range(3)] == [None] * 3
+        assert len(caplog.records) == 1
+        assert alias in caplog.text
+
+    def test_what_has_to_be_counted_is_closed(self, alias: str) -> None:
+        assert Counter(alias).take("x", "me", Rate(1, 3600), closed=True) == 60
+
+    async def test_async_code_is_told_the_same(self, alias: str) -> None:
+        counter = Counter(alias)
+        assert await counter.atake("x", "me", Rate(1, 60)) is None
+        assert await counter.atake("x", "me", Rate(1, 60), closed=True) == 60

@@ -1,0 +1,36 @@
+"""What every request takes, as the error of a missing scope names it on every way in."""
+
+from typing import Any
+
+import pytest
+
+from mcp_django import wiring
+from mcp_django.auth.principal import local_principal
+from mcp_django.auth.requests import AuthRequest
+from mcp_django.protocol.headers import Headers
+from mcp_django.server.call import Connection
+
+
+def of_the_host(request: AuthRequest) -> list[str]:
+    """A function of the project."""
+    return [f"{request.headers[b'host'].decode()}:read"]
+
+
+def required(settings: Any, scopes: Any, headers: Headers | None = None) -> list[str]:
+    settings.MCP = {"AUTH": "token", "SERVERS": {"default": {"REQUIRED_SCOPES": scopes}}}
+    return list(wiring.ports().required_scopes(Connection(local_principal(None), headers=headers)))
+
+
+def test_they_are_those_of_the_settings(settings: Any) -> None:
+    assert required(settings, ["b", "a"]) == ["a", "b"]
+    assert required(settings, []) == []
+
+
+def test_a_function_is_asked_with_what_opened_the_channel(settings: Any) -> None:
+    headers = Headers([(b"host", b"acme")])
+    assert required(settings, f"{__name__}.of_the_host", headers) == ["acme:read"]
+
+
+def test_a_function_that_fails_is_logged_and_adds_none(settings: Any, caplog: pytest.LogCaptureFixture) -> None:
+    assert required(settings, f"{__name__}.of_the_host") == []
+    assert "cannot be found out" in caplog.text

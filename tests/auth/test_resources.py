@@ -1,0 +1,89 @@
+"""The one spelling of a resource's name."""
+
+import pytest
+
+from mcp_django.auth.protected import metadata_url
+from mcp_django.auth.resources import ProtectedResource, canonical
+
+
+@pytest.mark.parametrize(
+    "spelling",
+    [
+        "https://example.com/mcp",
+        "https://example.com/mcp/",
+        "HTTPS://EXAMPLE.com/mcp",
+        "https://example.com:443/mcp",
+        "https://Example.COM:443/mcp/",
+    ],
+)
+def test_spellings_that_mean_the_same_are_one(spelling: str) -> None:
+    assert canonical(spelling) == "https://example.com/mcp"
+
+
+@pytest.mark.parametrize(
+    ("url", "name"),
+    [
+        ("https://example.com", "https://example.com"),
+        ("https://example.com/", "https://example.com"),
+        ("http://localhost:8000/mcp", "http://localhost:8000/mcp"),
+        ("http://[::1]:8000/mcp", "http://[::1]:8000/mcp"),
+        ("http://[0:0:0:0:0:0:0:1]/mcp", "http://[::1]/mcp"),
+        ("https://example.com/MCP/Sub", "https://example.com/MCP/Sub"),
+    ],
+)
+def test_what_may_differ_stays(url: str, name: str) -> None:
+    assert canonical(url) == name
+
+
+HOSTILE = [
+    *(None, 7, "", "mcp", "/mcp", "//example.com/mcp", "ftp://example.com/mcp", "https://", "https:///mcp"),
+    *("https://example.com/mcp?a=b", "https://example.com/mcp?", "https://example.com/mcp#a", "https://example.com#"),
+    *("https://alice@example.com/mcp", "https://example.com@evil.example/mcp", "https://example.com\\@evil/mcp"),
+    *("https://example.com/%6dcp", "https://example.com/a/../mcp", "https://example.com/./mcp"),
+    *("https://example.com//mcp", "https://example.com/mcp//", "https://example.com:x/mcp", "https://example.com:/mcp"),
+    *("https://example.com:99999/mcp", "https://example.com:0/mcp", "https://exam ple.com/mcp", " https://example.com"),
+    *("https://example.com/m\x00cp", "https://example.com/m\ncp", "https://ex\ud800.com/mcp", "https://éxample.com"),
+    *("https://[::1/mcp", "https://[evil]/mcp", "https://a..b/mcp", "https://example.com/" + "a" * 3000),
+]
+
+
+@pytest.mark.parametrize("url", HOSTILE, ids=range(len(HOSTILE)))
+def test_what_two_readers_may_take_for_two_places_names_nothing(url: object) -> None:
+    assert canonical(url) is None
+
+
+@pytest.mark.parametrize(
+    ("audience", "meant"),
+    [
+        ("https://example.com/mcp", True),
+        ("https://EXAMPLE.com/mcp/", True),
+        (None, False),
+        ("default", False),
+        ("https://example.com", False),
+        ("https://example.com/mcp/sub", False),
+        ("https://example.com/mcp2", False),
+        ("http://example.com/mcp", False),
+        ("https://example.com:8443/mcp", False),
+        ("https://evil.example/mcp", False),
+    ],
+)
+def test_only_the_exact_resource_is_meant(audience: str | None, meant: bool) -> None:
+    assert ProtectedResource(server="default", uri="https://example.com/mcp").is_meant(audience) is meant
+
+
+def test_without_a_name_no_audience_is_right() -> None:
+    assert not ProtectedResource(server="default").is_meant("https://example.com/mcp")
+    assert not ProtectedResource(server="default").is_meant(None)
+
+
+@pytest.mark.parametrize(
+    ("uri", "url"),
+    [
+        ("https://example.com", "https://example.com/.well-known/oauth-protected-resource"),
+        ("https://example.com/a/mcp", "https://example.com/.well-known/oauth-protected-resource/a/mcp"),
+        ("https://example.com?x", None),
+        (None, None),
+    ],
+)
+def test_metadata_is_found_between_the_host_and_the_path(uri: str | None, url: str | None) -> None:
+    assert metadata_url(uri) == url

@@ -1,0 +1,138 @@
+"""A browser without a screen: it follows redirects, logs in, and submits the forms that it finds, fields and all."""
+
+from collections.abc import Callable
+from html.parser import HTMLParser
+from urllib.parse import urljoin, urlsplit
+
+import httpx
+
+REDIRECTS = {301, 302, 303, 307, 308}
+MOST = 20
+"""Pages and redirects on one way."""
+
+
+class Form(HTMLParser):
+    """One form of a page: what a browser would send of it."""
+
+    def __init__(self, action: str, method: str) -> None:
+        super().__init__()
+        self.action, self.method = action, method
+        self.fields: list[tuple[str, str]] = []
+        """What is sent whatever is pressed; a box that is not ticked is not among them."""
+        self.boxes: list[tuple[str, str]] = []
+        """Tick boxes, ticked or not, that can be changed."""
+        self.buttons: list[tuple[str, str]] = []
+        """Name, empty if it sends nothing, and value of what submits it."""
+
+    @property
+    def names(self) -> set[str]:
+        """The names of all that can be sent."""
+        return {name for name, _ in (*self.fields, *self.boxes, *self.buttons)}
+
+
+class _Forms(HTMLParser):
+    def __init__(self, url: str) -> None:
+        super().__init__()
+        self._url = url
+        self.found: list[Form] = []
+        self._open: Form | None = None
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        said = {name: value or "" for name, value in attrs}
+        if tag == "form":
+            self._open = Form(urljoin(self._url, said.get("action") or self._url), said.get("method", "get").lower())
+            self.found.append(self._open)
+        elif self._open is not None and "disabled" not in said:
+            _add(self._open, tag, said)
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag == "form":
+            self._open = None
+
+
+def _add(form: Form, tag: str, said: dict[str, str]) -> None:
+    kind = said.get("type", "submit" if tag == "button" else "text").lower()
+    pair = (said.get("name", ""), said.get("value", "on" if kind == "checkbox" else ""))
+    if tag == "button" or kind == "submit":
+        form.buttons.append(pair)
+    elif tag == "input" and kind == "checkbox":
+        form.boxes.append(pair)
+        if "checked" in said:
+            form.fields.append(pair)
+    elif tag in ("input", "textarea", "select"):
+        form.fields.append(pair)
+
+
+def forms(page: str, url: str) -> list[Form]:
+    """The forms of a page."""
+    parser = _Forms(url)
+    parser.feed(page)
+    return parser.found
+
+
+class Browser:
+    """Somebody who logs in and decides. `unticked` names what is taken away from the consent."""
+
+    def __init__(
+        self, user: str = "alice", *, password: str = "pw", allow: bool = True, unticked: tuple[str, ...] = ()
+    ) -> None:
+        self.user, self.password, self.allow, self.unticked = user, password, allow, unticked
+        self.pages: list[str] = []
+        """The consent pages that were shown."""
+        self.opened: list[str] = []
+        """The authorization requests."""
+        self.address = ""
+        """Where it was sent at last, outside the site."""
+        self._cookies = httpx.Cookies()
+
+    async def open(self, url: str) -> None:
+        """Go wherever a person would, until the site sends the browser elsewhere. Raises AssertionError if it ends."""
+        self.opened.append(url)
+        async with httpx.AsyncClient(cookies=self._cookies, timeout=20) as client:
+            self.address = await self._follow(client, url)
+            self._cookies = client.cookies
+
+    async def _follow(self, client: httpx.AsyncClient, url: str) -> str:
+        answer = await client.get(url)
+        for _ in range(MOST):
+            if answer.status_code in REDIRECTS:
+                address = urljoin(str(answer.request.url), answer.headers["location"])
+                if urlsplit(address)[:2] != urlsplit(url)[:2]:
+                    return address
+                answer = await client.get(address)
+            else:
+                answer = await self._submit(client, answer)
+        raise AssertionError(f"going round in circles at {answer.request.url}")
+
+    async def _submit(self, client: httpx.AsyncClient, answer: httpx.Response) -> httpx.Response:
+        url = str(answer.request.url)
+        found = forms(answer.text, url) if answer.status_code == 200 else []
+        for form in found:
+            if "password" in form.names:
+                return await self._send(client, form, [("username", self.user), ("password", self.password)], url)
+            if "allow" in form.names:
+                self.pages.append(answer.text)
+                return await self._send(client, form, [_pressed(form, allow=self.allow)], url)
+        raise AssertionError(f"{url} answered {answer.status_code}: {answer.text[:2000]}")
+
+    async def _send(
+        self, client: httpx.AsyncClient, form: Form, more: list[tuple[str, str]], referer: str
+    ) -> httpx.Response:
+        given = {name for name, _ in more}
+        sent = [pair for pair in form.fields if pair[0] not in given and pair[1] not in self.unticked] + more
+        data: dict[str, list[str]] = {}
+        for name, value in sent:
+            if name:
+                data.setdefault(name, []).append(value)
+        headers = {"Referer": referer, "Origin": "{}://{}".format(*urlsplit(referer)[:2])}
+        return await client.post(form.action, data=data, headers=headers)
+
+
+def _pressed(form: Form, *, allow: bool) -> tuple[str, str]:
+    """The button that allows, or the other one."""
+    wanted: Callable[[tuple[str, str]], bool] = (
+        (lambda button: button[0] == "allow" and button[1] not in ("", "false", "False", "0"))
+        if allow
+        else (lambda button: button[0] != "allow" or button[1] in ("", "false", "False", "0"))
+    )
+    return next(button for button in form.buttons if wanted(button))

@@ -1,0 +1,87 @@
+"""Servers of the protected site, one of each kind for the whole run, and the site with clients' documents."""
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import NamedTuple
+
+import pytest
+
+from tests.clients.oauth.connection import MODES
+from tests.clients.oauth.tls import Authority, Documents, served
+from tests.servers.databases import new_postgres, new_sqlite
+from tests.servers.harness import Server, serve
+
+SITE = "tests.clients.oauth.site.settings"
+HOST = "client.example"
+"""Where clients publish what they are; the servers find it on this machine."""
+VENDORS = {"uvicorn": "sqlite", "daphne": "postgresql", "gunicorn-gthread": "sqlite"}
+"""Which database each server works on. Where there is no PostgreSQL, all have SQLite."""
+
+
+class Site(NamedTuple):
+    """The protected site on one server."""
+
+    server: Server
+    origin: str
+    path: str
+
+    @property
+    def url(self) -> str:
+        """The endpoint."""
+        return self.origin + self.path
+
+
+class Sites:
+    """Started when first asked for."""
+
+    def __init__(self, stack: ExitStack, environ: dict[str, str]) -> None:
+        self._stack, self._environ = stack, environ
+        self._running: dict[str, Site] = {}
+
+    def get(self, kind: str) -> Site:
+        """The one on a kind of server."""
+        if kind not in self._running:
+            postgres = VENDORS[kind] == "postgresql" and bool(os.environ.get("MCP_TEST_POSTGRES"))
+            database = self._stack.enter_context(new_postgres(SITE) if postgres else new_sqlite(SITE))
+            server = self._stack.enter_context(serve(kind, database=database, environ=self._environ, site=SITE))
+            self._running[kind] = Site(server, f"http://127.0.0.1:{server.port}", "/mcp")
+        return self._running[kind]
+
+
+@pytest.fixture(scope="session")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    """Whom the servers trust, and nobody else."""
+    return Authority(tmp_path_factory.mktemp("authority"))
+
+
+@pytest.fixture(scope="session")
+def documents(authority: Authority) -> Iterator[Documents]:
+    """The site where clients publish what they are."""
+    with served(authority.context(HOST)) as found:
+        yield found
+
+
+@pytest.fixture(scope="session")
+def sites(authority: Authority, documents: Documents) -> Iterator[Sites]:
+    """The servers of this run."""
+    where = {"host": HOST, "port": documents.port, "authority": str(authority.bundle)}
+    environ = {"SITE_DOCUMENTS": json.dumps(where)}
+    with ExitStack() as stack:
+        yield Sites(stack, environ)
+
+
+@pytest.fixture(params=["uvicorn", "daphne"])
+def site(request: pytest.FixtureRequest, sites: Sites) -> Iterator[Site]:
+    """The ASGI servers that differ most; nobody may complain in their logs."""
+    found = sites.get(request.param)
+    yield found
+    found.server.settle()
+
+
+@pytest.fixture(params=MODES)
+def mode(request: pytest.FixtureRequest) -> str:
+    """Both eras."""
+    found: str = request.param
+    return found

@@ -1,0 +1,154 @@
+"""The official SDK's client with its OAuth provider, and a browser for the person behind it.
+
+async with connected(url, Browser(), mode="auto") as connection:
+    await connection.call("look")
+"""
+
+import warnings
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import httpx2
+from mcp import Client
+from mcp.client.auth import OAuthClientProvider
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.auth import AuthorizationCodeResult, OAuthClientInformationFull, OAuthClientMetadata, OAuthToken
+
+from tests.clients.oauth.browser import Browser
+
+REDIRECT = "http://localhost:3999/callback"
+MODES = {"legacy": "2025-11-25", "auto": "2026-07-28"}
+"""The SDK's names for the eras, each with the revision that is agreed on."""
+
+
+class Memory:
+    """What a client keeps from one start to the next."""
+
+    def __init__(self, client: OAuthClientInformationFull | None = None) -> None:
+        self.tokens: OAuthToken | None = None
+        self.client = client
+
+    async def get_tokens(self) -> OAuthToken | None:
+        return self.tokens
+
+    async def set_tokens(self, tokens: OAuthToken) -> None:
+        self.tokens = tokens
+
+    async def get_client_info(self) -> OAuthClientInformationFull | None:
+        return self.client
+
+    async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
+        self.client = client_info
+
+
+class Connection:
+    """A connected client, with what went over the wire to get there."""
+
+    def __init__(self, url: str, browser: Browser, memory: Memory) -> None:
+        self.url, self.browser, self.memory = url, browser, memory
+        self.client: Client
+        self.provider: OAuthClientProvider
+        self.http: httpx2.AsyncClient
+        self.trace: list[tuple[str, str, int]] = []
+        """Method, URL and status of each answer."""
+        self.challenges: list[str] = []
+
+    async def note(self, answer: httpx2.Response) -> None:
+        """Remember an answer."""
+        self.trace.append((answer.request.method, str(answer.request.url), answer.status_code))
+        if challenge := answer.headers.get("www-authenticate"):
+            self.challenges.append(challenge)
+
+    def statuses(self, path: str) -> list[int]:
+        """The statuses of the answers of one path."""
+        return [status for _, url, status in self.trace if urlsplit(url).path == path]
+
+    @property
+    def token(self) -> str:
+        """The access token that the client holds."""
+        assert self.memory.tokens is not None
+        return self.memory.tokens.access_token
+
+    @property
+    def scopes(self) -> set[str]:
+        """What was granted, besides refresh tokens, which this client asks for by a scope."""
+        assert self.memory.tokens is not None
+        return set((self.memory.tokens.scope or "").split()) - {"offline_access"}
+
+    async def names(self) -> list[str]:
+        """The tools that the client is shown."""
+        return [tool.name for tool in (await self.client.list_tools()).tools]
+
+    async def call(self, tool: str, **arguments: Any) -> str:
+        """What a tool said."""
+        result = await self.client.call_tool(tool, arguments)
+        assert not result.is_error, result
+        text: str = result.content[0].text  # type: ignore[union-attr]
+        return text
+
+    def expire(self) -> None:
+        """Let the client's clock say that its token is too old."""
+        self.provider.context.token_expiry_time = 1.0
+
+
+def callback(browser: Browser, redirect: str) -> Any:
+    """What the client's listener hears when the browser was sent to its redirect URI."""
+
+    async def heard() -> AuthorizationCodeResult:
+        assert browser.address.startswith(f"{redirect}?"), browser.address
+        said = {name: values[0] for name, values in parse_qs(urlsplit(browser.address).query).items()}
+        return AuthorizationCodeResult(code=said.get("code", ""), state=said.get("state"), iss=said.get("iss"))
+
+    return heard
+
+
+@asynccontextmanager
+async def connected(
+    url: str,
+    browser: Browser | None = None,
+    *,
+    mode: str = "auto",
+    memory: Memory | None = None,
+    metadata: OAuthClientMetadata | None = None,
+    document: str | None = None,
+    redirect: str = REDIRECT,
+    transport: httpx2.AsyncBaseTransport | None = None,
+    **client_options: Any,
+) -> AsyncIterator[Connection]:
+    """A client that has connected, and authorized itself on the way.
+
+    Args:
+        url: The endpoint.
+        browser: Who is asked for consent.
+        mode: A key of `MODES`.
+        memory: What the client still knows of an earlier start.
+        metadata: What it registers itself with.
+        document: The URL of its metadata document.
+        redirect: Where the browser is to be sent.
+        transport: What carries its requests.
+        client_options: What else the SDK's client takes.
+    """
+    browser = Browser() if browser is None else browser
+    memory = Memory() if memory is None else memory
+    metadata = metadata or OAuthClientMetadata(client_name="Flows", redirect_uris=[redirect])  # type: ignore[list-item]
+    connection = Connection(url, browser, memory)
+    connection.provider = OAuthClientProvider(
+        url, metadata, memory, browser.open, callback(browser, redirect), client_metadata_url=document
+    )
+    hooks = {"response": [connection.note]}
+    async with httpx2.AsyncClient(auth=connection.provider, timeout=20, event_hooks=hooks, transport=transport) as http:
+        connection.http = http
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # this client deprecates what its old revisions have
+            async with Client(streamable_http_client(url, http_client=http), mode=mode, **client_options) as client:
+                connection.client = client
+                yield connection
+
+
+def cause(problem: BaseException) -> BaseException:
+    """What is inside the groups that task groups make."""
+    while isinstance(problem, BaseExceptionGroup):
+        problem = problem.exceptions[0]
+    return problem

@@ -1,0 +1,10 @@
+"""The protected site: the endpoint, the authorization server, and a page to log in at."""
+
+from django.contrib.auth.views import LoginView
+from django.urls import include, path
+
+urlpatterns = [
+    path("", include("mcp_django.urls")),
+    path("", include("mcp_django.oauth.urls")),
+    path("accounts/login/", LoginView.as_view(), name="login"),
+]

@@ -1,0 +1,187 @@
+"""Whatever a client can name belongs to somebody: a user, by a program. For everybody else it is not there, and they
+are answered as if they had made the name up. The owner is not the token: with a refreshed one everything goes on.
+"""
+
+import asyncio
+
+import pytest
+
+from mcp_django.models import ResourceSubscription
+from tests.interaction.clients import STATELESS, Client, accept
+from tests.interaction.doors import HTTP, over
+
+pytestmark = over(*HTTP, reason="what is named in a request of its own; a channel has one owner")
+
+OWNER = "ann.app.1"
+REFRESHED = "ann.app.2"
+STRANGERS = ["ben.app.1", "ann.other.1"]
+CALL = "tools/call"
+INVENTED = "made-up-and-as-long-as-one-of-ours-is-here"
+
+
+@pytest.fixture(autouse=True)
+def _clients(settings):
+    settings.MCP = {**settings.MCP, "AUTH": "tests.interaction.people.Clients"}
+
+
+@pytest.fixture
+def owner(latest_legacy):
+    """`await owner()`: the client whose things these are."""
+    return lambda: latest_legacy(token=OWNER)
+
+
+def other(client, token, session=None):
+    """Somebody else, who says the same session, or `session`."""
+    found = Client(client.door, client.revision, token=token)
+    found.session = session or client.session
+    return found
+
+
+def sent(client, last=None):
+    """Everything that can be said to a session by its name."""
+    yield client.send(client.request_message("tools/list", id=1))
+    yield client.send(client.request_message(CALL, {"name": "add", "arguments": {"a": 1, "b": 2}}, id=2))
+    yield client.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}})
+    yield client.send({"jsonrpc": "2.0", "id": 1, "result": {"action": "decline"}})
+    yield client.listen()
+    yield client.listen(last)
+    yield client.send(method="DELETE", body=b"", headers={"content-type": None, "accept": None})
+
+
+async def answers(exchanges):
+    return [(reply.status, reply.headers, reply.body) for reply in [await exchange.reply() for exchange in exchanges]]
+
+
+async def begun(client, stage, tool="speak_then_wait", times=1):
+    """A call that has begun to say something on its stream."""
+    exchange = client.begin(CALL, {"name": tool}, id=77, meta={"progressToken": 1})
+    await exchange.message()
+    await stage.until("wait reached", times)
+    return exchange
+
+
+@pytest.mark.parametrize("token", STRANGERS)
+async def test_the_session_of_somebody_else_answers_as_one_that_nobody_has(owner, token, stage):
+    client = await owner()
+    exchange = await begun(client, stage)
+    stranger, nobody = other(client, token), other(client, token, session=INVENTED)
+    found = await answers(sent(stranger, exchange.last_id))
+    assert found == await answers(sent(nobody, exchange.last_id))
+    assert {status for status, _, _ in found} == {404}
+    assert stage.counts["wait cancelled"] == 0
+    stage.gate("wait").set()
+    assert (await exchange.reply()).served, "nothing of it has reached the session"
+
+
+async def test_a_refreshed_token_goes_on_with_its_session(owner, stage):
+    client = await owner()
+    exchange = await begun(client, stage)
+    exchange.leave()
+    await exchange.end()
+    client.token = REFRESHED
+    assert (await client.tool("remember")).result["structuredContent"] == {"result": 1}
+    resumed = client.listen(exchange.last_id)
+    stage.gate("wait").set()
+    assert (await resumed.message())["result"]["content"][0]["text"] == "waited"
+    resumed.leave()
+    await resumed.end()
+    assert (await client.post(method="DELETE", body=b"", headers={"content-type": None, "accept": None})).status == 204
+    client.token = OWNER
+    assert (await client.request("ping")).status == 404
+
+
+@pytest.mark.parametrize("token", STRANGERS)
+async def test_an_event_of_somebody_else_s_stream_is_none_of_one_s_own_session(owner, latest_legacy, token, stage):
+    client, stranger = await owner(), await latest_legacy(token=token)
+    exchange = await begun(client, stage)
+    own = await begun(stranger, stage, times=2)
+    invented = exchange.last_id[:-1] + ("A" if exchange.last_id[-1] != "A" else "B")
+    replies = await answers([stranger.listen(exchange.last_id), stranger.listen(invented)])
+    assert replies[0] == replies[1]
+    assert replies[0][0] == 400
+    stage.gate("wait").set()
+    for one in (exchange, own):
+        assert (await one.reply()).served
+
+
+@pytest.mark.parametrize("token", STRANGERS)
+async def test_a_call_of_somebody_else_is_not_taken_back(owner, latest_legacy, token, stage):
+    client, stranger = await owner(), await latest_legacy(token=token)
+    exchange = await begun(client, stage)
+    assert (await stranger.notify("notifications/cancelled", {"requestId": 77})).accepted
+    stage.gate("wait").set()
+    assert (await exchange.reply()).served
+
+
+@pytest.mark.parametrize("token", [OWNER, *STRANGERS])
+async def test_a_stateless_call_is_taken_back_by_nobody_s_notification(modern, token, stage):
+    exchange = await begun(modern(token=OWNER), stage)
+    await modern(token=token).notify("notifications/cancelled", {"requestId": 77})
+    stage.gate("wait").set()
+    assert (await exchange.reply()).served
+
+
+@pytest.mark.parametrize("token", STRANGERS)
+async def test_a_question_is_answered_by_nobody_else(owner, latest_legacy, token):
+    client, stranger = await owner(), await latest_legacy(token=token)
+    exchange = client.begin(CALL, {"name": "ask_name"})
+    question = await exchange.message()
+    await stranger.answer(question["id"], accept(value="Eve"))
+    await client.answer(question["id"], accept(value="Ann"))
+    assert (await exchange.reply()).result["content"][0]["text"] == "Hello Ann"
+
+
+@pytest.mark.parametrize("token", STRANGERS)
+async def test_subscriptions_are_each_session_s_own(owner, latest_legacy, token):
+    client, stranger = await owner(), await latest_legacy(token=token)
+    uri = {"uri": "note://static"}
+    assert (await client.request("resources/subscribe", uri)).served
+    assert (await stranger.request("resources/unsubscribe", uri)).served, "as if nothing were subscribed to"
+    row = await client.row()
+    assert await ResourceSubscription.objects.filter(session=row.pk).acount() == 1
+
+
+async def test_streams_of_changes_are_told_apart_by_who_opened_them(modern):
+    """Two clients may call their streams the same; ending one leaves the other alone."""
+    wanted = {"notifications": {"toolsListChanged": True}}
+    clients = [modern(token=token) for token in (OWNER, *STRANGERS)]
+    streams = [client.begin("subscriptions/listen", wanted, id="s") for client in clients]
+    for stream in streams:
+        assert (await stream.message())["method"] == "notifications/subscriptions/acknowledged"
+    for client in clients[1:]:
+        await client.notify("notifications/cancelled", {"requestId": "s"})
+    for stream in streams[1:]:
+        stream.leave()
+        await stream.end()
+    await asyncio.sleep(0)
+    assert not streams[0].task.done()
+    streams[0].leave()
+    await streams[0].end()
+
+
+@pytest.mark.parametrize("token", STRANGERS)
+async def test_a_state_of_somebody_else_answers_as_an_invented_one(modern, token):
+    result = (await modern(token=OWNER).tool("ask_name")).result
+    state = result["requestState"]
+    invented = state[:-4] + ("AAAA" if state[-4:] != "AAAA" else "BBBB")
+    given = {key: accept(value="Eve") for key in result["inputRequests"]}
+
+    async def bring(who, what):
+        params = {"name": "ask_name", "arguments": {}, "inputResponses": given, "requestState": what}
+        return await modern(token=who).request(CALL, params, id=5)
+
+    foreign, made_up = await bring(token, state), await bring(token, invented)
+    assert (foreign.status, foreign.headers, foreign.body) == (made_up.status, made_up.headers, made_up.body)
+    assert foreign.refused(400, -32602)
+    assert (await bring(REFRESHED, state)).result["content"][0]["text"] == "Hello Eve"
+
+
+async def test_sessions_and_states_open_nothing_without_a_token(owner, modern):
+    client = await owner()
+    bare = other(client, None)
+    for status, headers, _ in await answers(sent(bare)):
+        assert status == 401
+        assert headers["www-authenticate"].startswith("Bearer")
+    state = (await modern(token=OWNER).tool("ask_name")).result["requestState"]
+    params = {"name": "ask_name", "arguments": {}, "requestState": state}
+    assert (await Client(client.door, STATELESS, token=None).request(CALL, params)).status == 401

@@ -1,0 +1,123 @@
+"""Rules of the admin, as clients meet them: narrowed, hidden, slowed down, and at once."""
+
+from typing import Any
+
+import pytest
+from asgiref.sync import sync_to_async
+
+from mcp_django.models import ScopeGrant, ToolPolicy
+from tests.interaction.doors import over
+from tests.interaction.test_listening import acknowledged, listen
+from tests.interaction.test_permissions import names
+
+
+@sync_to_async
+def policy(tool: str, **asked: Any) -> ToolPolicy:
+    return ToolPolicy.objects.create(tool=tool, **asked)
+
+
+@sync_to_async
+def grant(scope: str, **who: Any) -> ScopeGrant:
+    return ScopeGrant.objects.create(scope=scope, **who)
+
+
+async def answers(client: Any, hidden: str, unknown: str, arguments: dict[str, Any]) -> None:
+    """Both tools answer alike, to the byte, but for the name."""
+    first = await client.request("tools/call", {"name": hidden, "arguments": arguments}, id=1)
+    second = await client.request("tools/call", {"name": unknown, "arguments": arguments}, id=1)
+    assert first.verdict == second.verdict
+    assert first.body.decode().replace(hidden, unknown) == second.body.decode()
+
+
+@pytest.mark.parametrize("token", ["alice", "root"])
+async def test_a_disabled_tool_answers_like_one_that_does_not_exist(either, token):
+    client = await either(token=token)
+    assert (await client.tool("add", {"a": 1, "b": 2})).served
+    await policy("add", disabled=True)
+    assert "add" not in await names(client, "tools/list", "tools")
+    await answers(client, "add", "adx", {"a": 1, "b": 2})
+    await answers(client, "add", "adx", {"a": "no number"})
+
+
+async def test_a_policy_is_over_when_it_is_deleted(either):
+    client = await either(token="alice")
+    row = await policy("add", disabled=True)
+    assert "add" not in await names(client, "tools/list", "tools")
+    await row.adelete()
+    assert "add" in await names(client, "tools/list", "tools")
+    assert (await client.tool("add", {"a": 1, "b": 2})).served
+
+
+async def test_a_policy_of_another_server_does_not_count(either):
+    await policy("add", server="modern", disabled=True)
+    assert (await (await either(token="alice")).tool("add", {"a": 1, "b": 2})).served
+
+
+async def test_a_pattern_stands_for_all_that_fit_it(either):
+    await policy("add*", disabled=True)
+    client = await either(token="alice")
+    assert {"add", "add_in_a_thread"}.isdisjoint(await names(client, "tools/list", "tools"))
+    assert (await client.tool("nothing")).served
+
+
+async def test_scopes_of_a_policy_are_asked_for_with_those_of_the_tool(either):
+    await policy("scoped", scopes=["notes:admin"])
+    client = await either(token="writer")
+    assert "scoped" in await names(client, "tools/list", "tools")
+    reply = await client.tool("scoped")
+    wanted = ["notes:admin", "notes:read", "notes:write"]
+    if reply.status is None:
+        assert sorted(reply.error["data"]["requiredScopes"]) == wanted
+        return
+    assert reply.status == 403
+    assert f'scope="{" ".join(wanted)}"' in reply.headers["www-authenticate"]
+
+
+async def test_who_is_in_none_of_the_groups_of_a_policy_does_not_see_the_tool(either):
+    await policy("add", groups=["editors"])
+    client = await either(token="root")
+    assert "add" not in await names(client, "tools/list", "tools")
+    await answers(client, "add", "adx", {"a": 1, "b": 2})
+
+
+async def test_a_scope_that_may_not_be_held_hides_what_takes_it_and_asks_for_no_step_up(either):
+    client = await either(token="writer")
+    assert (await client.tool("scoped")).served
+    await grant("notes:write", groups=["editors"])
+    client = await either(token="writer")  # a channel ends when its credential is good for less
+    assert "scoped" not in await names(client, "tools/list", "tools")
+    await answers(client, "scoped", "scopex", {})
+
+
+@pytest.mark.parametrize(("clients", "held"), [(["*"], True), (["https://*.example.com/*"], False)])
+async def test_a_scope_may_be_held_by_the_clients_of_its_grant(either, clients, held):
+    await grant("notes:write", clients=clients)
+    client = await either(token="writer")  # whose client has no name
+    assert (await client.tool("scoped")).served is held
+
+
+async def test_more_calls_than_the_rate_are_errors_that_say_how_long_to_wait(either):
+    await policy("add", rate="2/h")
+    client = await either(token="alice")
+    for _ in range(2):
+        assert not (await client.tool("add", {"a": 1, "b": 2})).result.get("isError")
+    refused = (await client.tool("add", {"a": 1, "b": 2})).result
+    assert refused["isError"]
+    assert "wait" in refused["content"][0]["text"]
+    other = await either(token="bob")
+    assert not (await other.tool("add", {"a": 1, "b": 2})).result.get("isError")
+
+
+@over("asgi", "websocket", reason="lists change for whoever listens, as tests of listening show")
+async def test_who_listens_hears_that_the_list_of_tools_is_another(modern, django_capture_on_commit_callbacks):
+    @sync_to_async
+    def save() -> None:
+        with django_capture_on_commit_callbacks(execute=True):
+            ToolPolicy.objects.create(tool="add", disabled=True)
+
+    exchange = listen(client := modern(token="alice"), toolsListChanged=True)
+    await acknowledged(exchange)
+    assert "add" in await names(client, "tools/list", "tools")
+    await save()
+    assert (await exchange.message())["method"] == "notifications/tools/list_changed"
+    assert "add" not in await names(client, "tools/list", "tools")

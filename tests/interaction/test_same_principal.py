@@ -1,0 +1,91 @@
+"""Who a handler is called for, by the credential: the same on every way in, and in both eras."""
+
+from typing import Any
+
+import pytest
+from asgiref.sync import sync_to_async
+from django.contrib.auth.models import User
+
+from mcp_django import Context, tool
+from mcp_django.management.acting import acting_as
+from mcp_django.models import PersonalAccessToken
+from mcp_django.oauth.toolkit import applications
+from mcp_django.server.registry import registry_for
+from tests.interaction import tokens
+from tests.interaction.doors import DOORS, over
+from tests.interaction.people import VOUCHED
+
+pytestmark = over(*DOORS, reason="who calls is the same on every way in")
+SCOPES = ["notes:read", "notes:write"]
+
+
+@pytest.fixture(autouse=True)
+def _a_tool_that_says_who_calls(settings: Any) -> Any:
+    settings.MCP = {**settings.MCP, "AUTH": ["oauth", "token", "tests.interaction.people.Vouched"]}
+
+    @tool(server="interaction")
+    async def who(ctx: Context) -> dict[str, Any]:
+        one = ctx.principal
+        assert ctx.user == one.user
+        return {
+            "user": one.user and one.user.get_username(),
+            "scopes": sorted(one.scopes),
+            "client": one.client_id,
+            "key": one.key,
+            "owner": one.owner,
+            "claims": {name: list(value) if type(value) is tuple else value for name, value in one.claims.items()},
+        }
+
+    yield
+    registry_for("interaction").tools.remove("who")
+
+
+@pytest.fixture
+def ann(db: None) -> User:
+    return User.objects.create_user("ann")
+
+
+async def said_of(either: Any, token: str) -> Any:
+    return (await (await either(token=token)).tool("who")).result["structuredContent"]
+
+
+async def test_the_bearer_of_a_client_s_token(either: Any, ann: User) -> None:
+    token = await sync_to_async(tokens.of_a_client)(ann, SCOPES, "interaction")
+    client = (await applications().objects.aget(name=tokens.APP)).client_id
+    assert await said_of(either, token) == {
+        "user": "ann",
+        "scopes": SCOPES,
+        "client": client,
+        "key": f"django|{ann.pk}|{client}",
+        "owner": f"django|{ann.pk}",
+        "claims": {},
+    }
+
+
+async def test_the_bearer_of_a_personal_token(either: Any, ann: User) -> None:
+    token = await sync_to_async(tokens.personal)(ann, SCOPES, "interaction")
+    client = f"token:{(await PersonalAccessToken.objects.aget()).pk}"
+    assert await said_of(either, token) == {
+        "user": "ann",
+        "scopes": SCOPES,
+        "client": client,
+        "key": f"django|{ann.pk}|{client}",
+        "owner": f"django|{ann.pk}",
+        "claims": {},
+    }
+
+
+async def test_whom_another_issuer_vouches_for(either: Any) -> None:
+    assert await said_of(either, VOUCHED) == {
+        "user": None,
+        "scopes": ["notes:read"],
+        "client": "desk",
+        "key": "https://login.example|u 1|desk",
+        "owner": "https://login.example|u 1",
+        "claims": {"org": "acme", "roles": ["reader"]},
+    }
+
+
+def test_who_runs_the_command_as_a_user_owns_what_the_tokens_of_that_user_own(ann: User) -> None:
+    local = acting_as("ann", SCOPES)
+    assert (local.user, sorted(local.scopes), local.owner) == (ann, SCOPES, f"django|{ann.pk}")

@@ -1,0 +1,69 @@
+"""Scopes that depend on arguments, over transports: said before anything else is, and all at once."""
+
+from typing import Any
+
+import pytest
+
+from mcp_django import Context, tool
+from mcp_django.protocol.errors import InsufficientScope
+from mcp_django.server.registry import registry_for
+from tests.interaction.doors import over_http
+
+
+@pytest.fixture(autouse=True)
+def _a_tool_that_says_much(settings: Any, stage: Any) -> Any:
+    """It streams before it answers, and takes more for loud words. The server requires a scope of everybody."""
+    servers = settings.MCP["SERVERS"]
+    described = {**servers["interaction"], "REQUIRED_SCOPES": ["notes:read"]}
+    settings.MCP = {**settings.MCP, "SERVERS": {**servers, "interaction": described}}
+
+    @tool(server="interaction", scopes_for=lambda arguments: ["notes:write"] if arguments["word"].isupper() else [])
+    async def proclaim(word: str, ctx: Context) -> str:
+        stage.note("proclaim")
+        if word == "locked":
+            raise InsufficientScope(["notes:admin"])
+        for step in range(3):
+            await ctx.report_progress(step, 3)
+        return word
+
+    yield
+    registry_for("interaction").tools.remove("proclaim")
+
+
+async def test_arguments_that_take_no_more_are_served(either):
+    assert (await (await either(token="carol")).tool("proclaim", {"word": "hush"})).served
+
+
+async def test_arguments_that_take_more_are_refused_with_all_that_the_operation_takes(either, stage):
+    reply = await (await either(token="carol")).tool("proclaim", {"word": "HEAR"})
+    assert stage.counts["proclaim"] == 0
+    assert reply.error["data"] == {"requiredScopes": ["notes:read", "notes:write"]}
+    if reply.status is None:
+        return
+    assert reply.status == 403
+    challenge = reply.headers["www-authenticate"]
+    assert 'error="insufficient_scope"' in challenge
+    assert 'scope="notes:read notes:write"' in challenge
+
+
+async def test_a_handler_that_refuses_is_told_on_with_what_every_request_takes(either):
+    reply = await (await either(token="writer")).tool("proclaim", {"word": "locked"})
+    assert reply.error["data"] == {"requiredScopes": ["notes:admin", "notes:read"]}
+    if reply.status is not None:
+        assert 'scope="notes:admin notes:read"' in reply.headers["www-authenticate"]
+
+
+async def test_who_has_all_scopes_is_served(either):
+    assert (await (await either(token="writer")).tool("proclaim", {"word": "HEAR"})).served
+
+
+@over_http("a stream is an answer there")
+async def test_the_refusal_comes_before_the_first_byte_of_a_stream(modern):
+    reply = await modern(token="carol").tool("proclaim", {"word": "HEAR"}, meta={"progressToken": 1})
+    assert reply.status == 403
+    assert reply.headers["content-type"] == "application/json"
+
+
+async def test_arguments_that_do_not_fit_are_refused_for_that(either):
+    reply = await (await either(token="carol")).tool("proclaim", {"word": 5})
+    assert reply.status != 403

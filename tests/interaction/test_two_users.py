@@ -1,0 +1,198 @@
+"""Two users of the site, with tokens of their own: what each of them may see, on every way in and in every revision.
+
+What somebody may not see is not there for them: no list has it, and whatever names it is answered as for a name that
+nobody has given to anything, byte for byte. What more scopes would open is listed, and says which they are.
+"""
+
+import asyncio
+
+import pytest
+from django.contrib.auth.models import Permission, User
+
+from mcp_django.runtime.events import Draft
+from mcp_django.wiring import feeds
+from tests.interaction import tokens
+from tests.interaction.clients import STATELESS, Client
+from tests.interaction.doors import DOORS, over
+from tests.interaction.shelf import GUARDS, READ, WRITE
+from tests.interaction.stage import STAGE
+
+pytestmark = over(*DOORS, reason="who may see what holds on every way in")
+
+BOTH = {"open", "stepped"}
+SEEN = {"ann": BOTH | {"users", "anns", "asked", "users_stepped"}, "ben": BOTH | {"groups"}}
+LISTS = {
+    "tools/list": ("tools", "name", "{}"),
+    "resources/list": ("resources", "uri", "shelf://{}"),
+    "resources/templates/list": ("resourceTemplates", "uriTemplate", "shelf://{}/{{number}}"),
+    "prompts/list": ("prompts", "name", "{}"),
+}
+
+
+def _ref(kind, **named):
+    return {"type": f"ref/{kind}", **named}
+
+
+def requests(name, stateless):
+    """Whatever can be asked of the things that are called so."""
+    word, number = {"name": "word", "value": "w"}, {"name": "number", "value": "1"}
+    template = f"shelf://{name}/{{number}}"
+    yield "tools/call", {"name": name}
+    yield "tools/call", {"name": name, "arguments": {"times": 2}, "_meta": {"progressToken": 7}}
+    yield "tools/call", {"name": name, "arguments": {"times": "many", "strange": []}}
+    yield "resources/read", {"uri": f"shelf://{name}"}
+    yield "resources/read", {"uri": f"shelf://{name}/1"}
+    yield "resources/read", {"uri": f"shelf://{name}/first"}
+    yield "prompts/get", {"name": name, "arguments": {"word": "w"}}
+    yield "prompts/get", {"name": name}
+    yield "completion/complete", {"ref": _ref("prompt", name=name), "argument": word}
+    yield "completion/complete", {"ref": _ref("prompt", name=name), "argument": {"name": "other", "value": ""}}
+    yield "completion/complete", {"ref": _ref("resource", uri=template), "argument": number}
+    yield "completion/complete", {"ref": _ref("resource", uri=f"shelf://{name}/1"), "argument": number}
+    if not stateless:
+        yield "resources/subscribe", {"uri": f"shelf://{name}"}
+        yield "resources/subscribe", {"uri": f"shelf://{name}/1"}
+        yield "resources/unsubscribe", {"uri": f"shelf://{name}"}
+
+
+def connector(door, revision, issue):
+    """What connects Ann, who may see users, and Ben, who may see groups, with tokens that `issue` makes."""
+    made = {}
+    for name, permission in (("ann", "view_user"), ("ben", "view_group")):
+        user = User.objects.create_user(name)
+        user.user_permissions.add(Permission.objects.get(codename=permission, content_type__app_label="auth"))
+        for scopes in ([], [READ], [READ, WRITE]):
+            made[name, len(scopes)] = issue(user, scopes, "shelf")
+
+    async def connect(name, scopes=0):
+        return await Client(door, revision, server="shelf", token=made[name, scopes]).open()
+
+    return connect
+
+
+@pytest.fixture
+def people(settings, db, door, revision):
+    """`await people("ann", scopes=1)`: a client of that user, whose token holds so many of the scopes."""
+    settings.MCP = {**settings.MCP, "AUTH": ["token"]}
+    return connector(door, revision, tokens.personal)
+
+
+async def listed(client, method):
+    """The entries of a list, over all of its pages."""
+    kind, key, pattern = LISTS[method]
+    entries = (await client.request(method)).result[kind]
+    found = [entry[key] for entry in entries]
+    return {name for name in GUARDS if pattern.format(name) in found}, len(found)
+
+
+async def test_each_sees_lists_of_their_own_however_often_they_ask_by_turns(people):
+    clients = {name: await people(name) for name in SEEN}
+    for method in LISTS:
+        for _ in range(2):
+            for name, client in clients.items():
+                assert await listed(client, method) == (SEEN[name], len(SEEN[name])), (name, method)
+        names = [*SEEN, *reversed(SEEN)]
+        found = await asyncio.gather(*(listed(clients[name], method) for name in names))
+        assert found == [(SEEN[name], len(SEEN[name])) for name in names]
+
+
+async def test_a_list_may_be_kept_for_its_caller_alone(people, revision):
+    client = await people("ann")
+    for method in LISTS:
+        result = (await client.request(method)).result
+        assert result.get("cacheScope") == ("private" if revision == STATELESS else None)
+
+
+def _nobody(name):
+    """A name as long that nobody has given to anything."""
+    return "z" * len(name)
+
+
+async def test_what_one_may_not_see_answers_as_what_is_not_there(people, revision):
+    ann, ben = await people("ann"), await people("ben", scopes=2)
+    for hidden in GUARDS.keys() - SEEN["ben"]:
+        absent = _nobody(hidden)
+        both = zip(requests(hidden, ben.stateless), requests(absent, ben.stateless), strict=True)
+        for (method, params), (_, other) in both:
+            first = await ben.request(method, params, id=1)
+            second = await ben.request(method, other, id=1)
+            assert first.body.replace(hidden.encode(), absent.encode()) == second.body, (method, params)
+            assert (first.status, first.headers) == (second.status, second.headers), (method, params)
+            assert b"error" in first.body or method == "resources/unsubscribe"
+        assert STAGE.counts[f"{hidden} ran"] == 0
+    assert (await ann.tool("users")).result["content"][0]["text"] == "users", "it is there for whom it is for"
+
+
+async def test_what_one_may_see_is_served(people):
+    for name, names in SEEN.items():
+        client = await people(name, scopes=2)
+        for seen in names:
+            assert (await client.tool(seen)).result["content"][0]["text"] == seen
+            assert (await client.request("resources/read", {"uri": f"shelf://{seen}/1"})).served
+            assert (await client.request("prompts/get", {"name": seen, "arguments": {"word": "w"}})).served
+
+
+async def test_what_more_scopes_would_open_says_which_before_anything_else_is_said(people):
+    ann = await people("ann", scopes=1)
+    for name in ("stepped", "users_stepped"):
+        scopes = sorted(GUARDS[name]["scopes"])
+        for method, params in requests(name, ann.stateless):
+            if method == "resources/unsubscribe" or "first" in params.get("uri", ""):
+                continue
+            reply = await ann.request(method, params)
+            assert len(reply.messages) == 1, "nothing was said before"
+            assert reply.error["data"] == {"requiredScopes": scopes}, (method, params)
+            if reply.status is not None:
+                assert reply.status == 403
+                assert not reply.is_stream
+                challenge = reply.headers["www-authenticate"]
+                assert 'error="insufficient_scope"' in challenge
+                assert all(scope in challenge for scope in scopes)
+        assert STAGE.counts[f"{name} ran"] == 0
+
+
+async def test_a_step_up_opens_it(people):
+    less, more = await people("ann", scopes=1), await people("ann", scopes=2)
+    for method, params in requests("users_stepped", less.stateless):
+        if method == "tools/call" and "strange" not in params.get("arguments", {}):
+            assert "error" in (await less.request(method, params)).message
+            assert (await more.request(method, params)).served
+
+
+async def told(uri):
+    await feeds().publish(Draft("changes:shelf", "updated", {"uri": uri}))
+
+
+async def test_changes_of_what_one_may_not_see_are_not_told(people, revision):
+    if revision != STATELESS:
+        return await _sessions_are_not_told(people)
+    uris = ["shelf://users", "shelf://zzzzz", "shelf://groups", "shelf://users/1"]
+    listens = [
+        (await people(name)).begin("subscriptions/listen", {"notifications": {"resourceSubscriptions": uris}})
+        for name in ("ann", "ben")
+    ]
+    first = [await listen.message() for listen in listens]
+    asked = [message["params"]["notifications"]["resourceSubscriptions"] for message in first]
+    assert asked == [["shelf://users", "shelf://users/1"], ["shelf://groups"]], "left out as what is not there is"
+    for uri in uris:
+        await told(uri)
+    heard = [
+        [(await listen.message())["params"]["uri"] for _ in acknowledged]
+        for listen, acknowledged in zip(listens, asked, strict=True)
+    ]
+    assert heard == asked
+    for listen in listens:
+        listen.leave()
+        await listen.end()
+
+
+async def _sessions_are_not_told(people):
+    """What the handshake era subscribes to is refused where it is not there, so that nothing is told of it."""
+    ann, ben = await people("ann"), await people("ben")
+    assert (await ann.request("resources/subscribe", {"uri": "shelf://users"})).served
+    assert (await ben.request("resources/subscribe", {"uri": "shelf://groups"})).served
+    assert "error" in (await ben.request("resources/subscribe", {"uri": "shelf://users"})).message
+    ears = [await client.hear() for client in (ann, ben)]
+    await told("shelf://users")
+    await told("shelf://groups")
+    assert [(await ear.message())["params"]["uri"] for ear in ears] == ["shelf://users", "shelf://groups"]

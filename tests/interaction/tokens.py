@@ -1,0 +1,40 @@
+"""Tokens that the site itself gives out, of both makes: what a person made, and what a client of theirs got."""
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+from django.utils import timezone
+
+from mcp_django import wiring
+from mcp_django.models import PersonalAccessToken
+from mcp_django.oauth import clients
+from mcp_django.oauth.tokens import access_token
+from mcp_django.oauth.toolkit import access_tokens, applications, set_token
+
+APP = "app"
+"""The name of the client."""
+
+
+def personal(user: Any, scopes: Sequence[str], server: str) -> str:
+    """A token that the user made."""
+    _, value = PersonalAccessToken.issue(user=user, name="a script", scopes=list(scopes), expires=None)
+    return value
+
+
+def of_a_client(user: Any, scopes: Sequence[str], server: str) -> str:
+    """An access token that the user let the client have for the server of an alias.."""
+    application = applications().objects.filter(name=APP).first()
+    if application is None:
+        application, _ = clients.make(APP, redirect_uris=["https://app.example/callback"])
+    value = access_token(None)
+    row = access_tokens()(
+        application=application,
+        user=user,
+        scope=" ".join(scopes),
+        expires=timezone.now() + timedelta(hours=1),
+        resource=[wiring.resources().of(server).uri],
+    )
+    set_token(row, value)
+    row.save()
+    return value

@@ -1,0 +1,83 @@
+"""Rules that change are told: to this process at once, to the others and to clients through the log, on commit."""
+
+from typing import Any
+
+import pytest
+from django.db import transaction
+
+from mcp_django import wiring
+from mcp_django.auth.rulebook import NO_RULES, RULEBOOK
+from mcp_django.models import ScopeGrant, StreamEvent, ToolPolicy
+from mcp_django.server.registry import registry_for
+from mcp_django.wiring import lanes
+
+
+@pytest.fixture
+def said(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Any]]:
+    """What is published."""
+    found: list[tuple[str, Any]] = []
+
+    def publish(*drafts: Any, using: str | None = None) -> None:
+        found.extend((draft.topic, draft.payload) for draft in drafts)
+
+    monkeypatch.setattr(wiring.feeds(), "publish_on_commit", publish)
+    return found
+
+
+@pytest.fixture(autouse=True)
+def _a_tool() -> Any:
+    """On the default server."""
+    tools = registry_for("default").tools
+    from mcp_django import tool
+
+    tool(lambda: "x", name="told")
+    yield
+    tools.remove("told")
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("row", [ToolPolicy(tool="x", disabled=True), ScopeGrant(scope="x")], ids=["policy", "grant"])
+def test_lists_are_told_to_have_changed_as_when_rights_change(said: list[Any], row: Any) -> None:
+    row.pk = None
+    row.save()
+    assert ("changes:default", {"kind": "tools", "rights": "changed"}) in said
+    said.clear()
+    row.delete()
+    assert ("changes:default", {"kind": "tools", "rights": "changed"}) in said
+
+
+def test_who_hears_that_rights_changed_reads_the_rules_anew() -> None:
+    assert RULEBOOK.now() is NO_RULES
+    lanes._forget_rights()
+    assert RULEBOOK.now() is None
+
+
+@pytest.mark.django_db(transaction=True)
+def test_what_is_rolled_back_is_not_told_and_does_not_hold() -> None:
+    before = StreamEvent.objects.count()
+    with transaction.atomic():
+        ToolPolicy.objects.create(tool="x", disabled=True)
+        transaction.set_rollback(True)
+    assert StreamEvent.objects.count() == before
+    assert RULEBOOK.read().is_empty
+
+
+@pytest.mark.django_db(transaction=True)
+def test_what_is_read_before_the_commit_is_not_believed_after_it() -> None:
+    with transaction.atomic():
+        ToolPolicy.objects.create(tool="x", disabled=True)
+        RULEBOOK.assume(NO_RULES)  # as another thread may have read them meanwhile
+    assert RULEBOOK.now() is None
+    assert RULEBOOK.read().of_tool("default", "x").disabled
+
+
+def test_a_failure_to_tell_does_not_fail_what_was_saved(
+    db: None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fails(*drafts: Any, using: str | None = None) -> None:
+        raise OSError("gone")
+
+    monkeypatch.setattr(wiring.feeds(), "publish_on_commit", fails)
+    ToolPolicy.objects.create(tool="x", disabled=True)
+    assert ToolPolicy.objects.count() == 1
+    assert "could not be told" in caplog.text

@@ -1,0 +1,103 @@
+"""A real browser, and the pages on a real server."""
+
+import shutil
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.conf import settings as django_settings
+from django.contrib.auth.models import User
+from django.test import Client
+from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright
+from pytest_django.fixtures import Settings
+
+import mcp_django.oauth
+from tests.oauth.browser.keyboard import Keyboard
+from tests.oauth.clients import WEB
+
+CHROMIUM = shutil.which("chromium") or "/usr/bin/chromium"
+PHONE, DESK = 360, 1200
+Open = Callable[..., Keyboard]
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Browser]:
+    """The browser, without a window."""
+    if not Path(CHROMIUM).exists():
+        pytest.skip("there is no chromium")
+    with pytest.MonkeyPatch.context() as patch, sync_playwright() as playwright:
+        # Playwright has a loop running on the test's thread, and nothing else runs on it.
+        patch.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "1")
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def address(transactional_db: None, site: Settings, live_server: Any) -> str:
+    """Where the site is served, with its style sheet."""
+    site.STATIC_ROOT = str(Path(mcp_django.oauth.__file__).with_name("static"))
+    return str(live_server.url)
+
+
+@pytest.fixture
+def person(address: str) -> User:
+    """Who sits in front of it."""
+    return User.objects.create_user("ada", password="pw", first_name="Ada", last_name="Lovelace")
+
+
+@pytest.fixture
+def open_page(chromium: Browser, address: str, person: User) -> Iterator[Open]:
+    """Opens a path, as somebody who is logged in. Whatever the browser complains about fails the test."""
+    contexts, complaints = [], []
+
+    def open_path(path: str, *, width: int = DESK, user: User | None = person) -> Keyboard:
+        context = chromium.new_context(viewport={"width": width, "height": 800})
+        contexts.append(context)
+        if user is not None:
+            client = Client()
+            client.force_login(user)
+            key = client.cookies[django_settings.SESSION_COOKIE_NAME].value
+            context.add_cookies([{"name": django_settings.SESSION_COOKIE_NAME, "value": key, "url": address}])
+        page: Page = context.new_page()
+        page.set_default_timeout(10_000)
+        page.on("console", lambda said: complaints.append(said.text) if _is_ours(said) else None)
+        page.on("pageerror", lambda problem: complaints.append(str(problem)))
+        page.goto(address + path)
+        return Keyboard(page)
+
+    yield open_path
+    for context in contexts:
+        context.close()
+    assert complaints == []
+
+
+@pytest.fixture
+def listener() -> Iterator[str]:
+    """The redirect URI of a program on this machine that thanks on a page of its vendor."""
+    server = HTTPServer(("localhost", 0), _Thanks)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://localhost:{server.server_port}/callback"
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+class _Thanks(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        self.send_response(302)
+        self.send_header("Location", f"{WEB}/done")
+        self.end_headers()
+
+    def log_message(self, *args: object) -> None:
+        """Say nothing."""
+
+
+def _is_ours(said: ConsoleMessage) -> bool:
+    """Is it about the pages, and not about a status that was meant, or what the page for logging in lacks here?"""
+    loading = said.text.startswith("Failed to load resource")
+    return said.type in ("error", "warning") and (not loading or "mcp_oauth" in said.location["url"])

@@ -1,0 +1,71 @@
+"""How the pages look, on a phone and on a desk, by day and by night. MCP_TEST_SCREENSHOTS names where to draw them."""
+
+import os
+from pathlib import Path
+from typing import Literal
+
+import pytest
+from django.contrib.auth.models import User
+
+from mcp_django.models import PersonalAccessToken
+from mcp_django.oauth import consents
+from tests.oauth.asking import MCP, SCOPES, path
+from tests.oauth.browser.conftest import DESK, PHONE, Open
+from tests.oauth.clients import LOOPBACK, Source, make_client
+
+LONG = "https://a-very-long-label-of-a-host-that-goes-on.and-on.client.example/" + "path/" * 20
+PAPER: dict[Literal["light", "dark"], str] = {"light": "rgb(244, 246, 245)", "dark": "rgb(14, 20, 19)"}
+PAGES = ["web", "loopback", "error", "connections", "no-connections", "tokens", "no-tokens"]
+
+
+@pytest.fixture
+def addresses(person: User) -> dict[str, str]:
+    """Where the pages are; what they show is as long as it can get."""
+    web = make_client(source=Source.DOCUMENT)
+    native = make_client(LOOPBACK, LONG, name="Extraordinarilylongnameofaclientwithoutspaces " * 2)
+    consents.give(person, web, [MCP], [*SCOPES, "offline_access"])
+    consents.give(person, native, [MCP], ["averylongscopewithoutany:placetobreakit." * 3])
+    PersonalAccessToken.issue(user=person, name="W" * 60, scopes=["scope:" + "x" * 60, *SCOPES], expires=None)
+    PersonalAccessToken.issue(user=person, name="Old laptop", expires=None)[0].revoke()
+    return {
+        "web": path(web, prompt="consent", scope=" ".join([*SCOPES, "offline_access"])),
+        "loopback": path(native, redirect_uri=LOOPBACK),
+        "error": path(web, redirect_uri="https://evil.example/" + "x" * 300),
+        "connections": "/o/connections/",
+        "no-connections": "/o/connections/",
+        "tokens": "/o/tokens/",
+        "no-tokens": "/o/tokens/",
+    }
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_fits_its_window(open_page: Open, addresses: dict[str, str], name: str) -> None:
+    other = User.objects.create_user("bob") if name.startswith("no-") else User.objects.get(username="ada")
+    page = open_page(addresses[name], user=other).page
+    for scheme, paper in PAPER.items():
+        page.emulate_media(color_scheme=scheme)
+        # The style sheet is there, and has the colours that were asked for.
+        assert page.evaluate("getComputedStyle(document.body).backgroundColor") == paper
+        for width in (320, PHONE, DESK):
+            page.set_viewport_size({"width": width, "height": 800})
+            if shots := os.environ.get("MCP_TEST_SCREENSHOTS"):
+                page.screenshot(path=str(Path(shots) / f"{name}-{width}-{scheme}.png"), full_page=True)
+            assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_can_be_heard(open_page: Open, addresses: dict[str, str], name: str) -> None:
+    page = open_page(addresses[name]).page
+    for role in ("main", "banner"):
+        assert page.get_by_role(role).count() == 1  # type: ignore[arg-type]
+    assert page.locator("h1").count() == 1
+    assert page.locator("html").get_attribute("lang")
+    nameless = page.evaluate(
+        "[...document.querySelectorAll('button, a, summary, select, textarea, input:not([type=hidden])')]"
+        ".filter(it => !((it.labels && it.labels.length) || it.textContent.trim())).map(it => it.outerHTML)"
+    )
+    assert nameless == []
+    twice = page.evaluate(
+        "[...document.querySelectorAll('[id]')].map(it => it.id).filter((id, at, all) => all.indexOf(id) !== at)"
+    )
+    assert twice == []

@@ -1,0 +1,101 @@
+"""The pages in a browser, by keyboard alone."""
+
+from django.contrib.auth.models import User
+
+from mcp_django.models import PersonalAccessToken
+from mcp_django.oauth import consents, toolkit
+from mcp_django.oauth.models import Consent
+from tests.oauth.asking import ISSUER, MCP, SCOPES, path
+from tests.oauth.browser.conftest import PHONE, Open
+from tests.oauth.clients import LOOPBACK, WEB, Source, make_client
+
+
+def test_a_scope_is_taken_away_and_the_rest_allowed(open_page: Open) -> None:
+    keys = open_page(path(make_client(source=Source.DOCUMENT)))
+    keys.to("Change airports").press("Space").to("Allow")
+    said = keys.leave("Enter", WEB)
+    assert (said["state"], said["iss"]) == ("st-1", ISSUER)
+    assert "code" in said
+    assert toolkit.grants().objects.get().scope == "airports:read"
+
+
+def test_everything_on_the_consent_page_is_reached_in_the_order_it_is_read(open_page: Open) -> None:
+    keys = open_page(path(make_client(LOOPBACK), redirect_uri=LOOPBACK), width=PHONE)
+    stops = [stop.splitlines()[0] for stop in keys.stops()]
+    assert stops == ["Skip to content", "Not you?", *SCOPES.values(), "Cancel", "Allow", "Details"]
+
+
+def test_cancel_tells_the_client(open_page: Open) -> None:
+    keys = open_page(path(make_client())).to("Cancel")
+    said = keys.leave("Enter", WEB)
+    assert (said["error"], said["state"], said["iss"]) == ("access_denied", "st-1", ISSUER)
+    assert not Consent.objects.exists()
+
+
+def test_enter_on_a_tick_box_allows_nothing(open_page: Open) -> None:
+    keys = open_page(path(make_client())).to("Look up airports")
+    assert keys.leave("Enter", WEB)["error"] == "access_denied"
+
+
+def test_a_program_on_this_computer_gets_its_answer(open_page: Open) -> None:
+    uri = "http://localhost:33418/callback"
+    keys = open_page(path(make_client(LOOPBACK), redirect_uri=uri)).to("Allow")
+    assert "code" in keys.leave("Enter", uri)
+
+
+def test_a_program_on_this_computer_may_send_the_browser_on(open_page: Open, listener: str) -> None:
+    keys = open_page(path(make_client(LOOPBACK), redirect_uri=listener)).to("Allow")
+    keys.leave("Enter", f"{WEB}/done")
+
+
+def test_who_takes_all_ticks_away_is_told(open_page: Open) -> None:
+    keys = open_page(path(make_client()))
+    keys.to("Look up").press("Space").to("Change").press("Space").to("Allow").submit()
+    assert "Nothing is ticked" in keys.page.get_by_role("alert").inner_text()
+    keys.to("Look up").press("Space").to("Allow")
+    assert "code" in keys.leave("Enter", WEB)
+
+
+def test_details_open(open_page: Open) -> None:
+    keys = open_page(path(make_client())).to("Details").press("Enter")
+    assert keys.page.get_by_text(MCP).is_visible()
+    assert keys.next()["text"] == "Connected applications"
+
+
+def test_somebody_else_logs_in(open_page: Open) -> None:
+    User.objects.create_user("bob", password="secret")
+    keys = open_page(path(make_client())).to("Not you?")
+    keys.leave("Enter", keys.page.url.partition("/o/")[0] + "/accounts/login/")
+    keys.page.get_by_label("Username").focus()
+    keys.write("bob").press("Tab").write("secret").submit()
+    assert "Signed in as bob" in keys.page.get_by_role("main").inner_text()
+
+
+def test_access_is_taken_away(open_page: Open, person: User) -> None:
+    consents.give(person, make_client(source=Source.DOCUMENT), [MCP], SCOPES)
+    keys = open_page("/o/connections/").to("Take access away").press("Enter").to("Take it away now").submit()
+    assert keys.page.get_by_role("status").inner_text() == "Claude has no access any more."
+    assert Consent.objects.get().revoked is not None
+
+
+def test_a_token_is_made_and_revoked(open_page: Open, person: User) -> None:
+    keys = open_page("/o/tokens/", width=PHONE)
+    keys.to("Name").write("CI").to("Look up airports").press("Space").to("Make the token").submit()
+    token = keys.focused()["value"]
+    row = PersonalAccessToken.objects.get()
+    assert row.token_hash == PersonalAccessToken.hash(token)
+    assert (row.name, row.scopes) == ("CI", ["airports:read"])
+    keys.to("I have copied it").submit()
+    assert token not in keys.page.content()
+    keys.to("Revoke").press("Enter").to("Revoke it now").submit()
+    assert keys.page.get_by_role("status").inner_text() == "The token “CI” is revoked."
+    row.refresh_from_db()
+    assert not row.is_usable
+
+
+def test_a_mistake_in_the_form_is_said_where_it_is(open_page: Open, person: User) -> None:
+    keys = open_page("/o/tokens/").to("Make the token").submit()
+    field = keys.page.get_by_label("Name")
+    assert field.get_attribute("aria-invalid") == "true"
+    described = field.get_attribute("aria-describedby") or ""
+    assert "required" in keys.page.locator(f"#{described.split()[-1]}").inner_text()

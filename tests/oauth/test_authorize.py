@@ -1,0 +1,168 @@
+"""The page on which a user decides about a client."""
+
+import re
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+from pytest_django.fixtures import Settings
+
+from mcp_django.oauth import toolkit
+from mcp_django.oauth.models import Consent
+from tests.oauth.asking import ISSUER, MCP, SCOPES, heard, path
+from tests.oauth.clients import LOOPBACK, WEB, Source, make_client
+
+pytestmark = pytest.mark.django_db
+
+
+def text(response: Any) -> str:
+    """The words of a page."""
+    return " ".join(re.sub(r"<[^>]+>", " ", response.content.decode()).split())
+
+
+def grant() -> Any:
+    return toolkit.grants().objects.get()
+
+
+def test_the_page_says_who_asks_for_what_and_where_the_user_is_sent(browser: Client) -> None:
+    page = browser.get(path(make_client()))
+    shown = text(page)
+    assert page.status_code == 200
+    for words in (
+        "Claude wants to use",
+        "Not verified",
+        "Signed in as ada",
+        "Not you?",
+        "client.example",
+        *SCOPES.values(),
+    ):
+        assert words in shown
+    assert MCP in shown
+    assert "Any program on this computer" not in shown
+
+
+def test_a_client_with_a_document_is_shown_with_the_host_that_it_comes_from(browser: Client) -> None:
+    shown = text(browser.get(path(make_client(source=Source.DOCUMENT))))
+    assert "Verified: client.example" in shown
+    assert "Not verified" not in shown
+
+
+def test_a_client_on_this_computer_is_warned_of(browser: Client) -> None:
+    shown = text(browser.get(path(make_client(LOOPBACK), redirect_uri="http://localhost:33418/callback")))
+    assert "localhost:33418 , a program on this computer" in shown
+    assert "Any program on this computer could have sent you here" in shown
+
+
+def test_an_app_is_warned_of(browser: Client) -> None:
+    uri = "cursor://anysphere.cursor-mcp/oauth/callback"
+    page = browser.get(path(make_client(uri), redirect_uri=uri))
+    assert "application on this computer that opens cursor: links" in text(page)
+    assert "form-action 'self' cursor:;" in page["Content-Security-Policy"]
+
+
+def test_the_page_may_be_framed_and_kept_by_nobody(browser: Client) -> None:
+    page = browser.get(path(make_client()))
+    policy = page["Content-Security-Policy"]
+    assert "default-src 'none'" in policy
+    assert "frame-ancestors 'none'" in policy
+    assert "form-action 'self' https://client.example https: cursor:;" in policy
+    assert page["Cache-Control"] == "no-store"
+    assert page["X-Frame-Options"] == "DENY"
+    assert page["Referrer-Policy"] == "same-origin"
+    assert "style=" not in page.content.decode()
+    assert "<script" not in page.content.decode()
+
+
+def test_what_a_client_calls_itself_is_text(browser: Client) -> None:
+    page = browser.get(path(make_client(name='<script>alert(1)</script>"\u202eevil')))
+    assert b"<script>" not in page.content
+    assert "\u202e" not in page.content.decode()
+
+
+def test_who_allows_sends_the_client_a_code_with_the_issuer_and_the_state(browser: Client) -> None:
+    answer = browser.post(path(make_client()), {"allow": "1", "granted": list(SCOPES)})
+    said = heard(answer)
+    assert set(said) == {"code", "state", "iss"}
+    assert (said["state"], said["iss"]) == ("st-1", ISSUER)
+    assert set(grant().scope.split()) == set(SCOPES)
+    assert grant().resource == [MCP]
+    assert answer["Cache-Control"] == "no-store"
+
+
+@pytest.mark.parametrize(
+    "form", [{}, {"cancel": "1", "granted": list(SCOPES)}, {"allow": ""}], ids=["", "cancel", "empty"]
+)
+def test_who_cancels_sends_the_client_an_error_with_the_issuer_and_the_state(browser: Client, form: Any) -> None:
+    said = heard(browser.post(path(make_client()), form))
+    assert (said["error"], said["state"], said["iss"]) == ("access_denied", "st-1", ISSUER)
+    assert not Consent.objects.exists()
+
+
+def test_a_scope_whose_tick_is_taken_away_is_not_given(browser: Client) -> None:
+    heard(browser.post(path(make_client()), {"allow": "1", "granted": ["airports:read"]}))
+    assert grant().scope == "airports:read"
+    assert Consent.objects.get().scopes == ["airports:read"]
+
+
+def test_ticking_more_than_was_offered_has_no_effect(browser: Client) -> None:
+    asked = path(make_client(), scope="airports:read")
+    heard(browser.post(asked, {"allow": "1", "granted": ["airports:read", "airports:write", "admin", "\0"]}))
+    assert grant().scope == "airports:read"
+
+
+@pytest.mark.parametrize("granted", [[], ["admin"], [""]], ids=["none", "other", "empty"])
+def test_who_takes_all_ticks_away_is_asked_again(browser: Client, granted: list[str]) -> None:
+    page = browser.post(path(make_client()), {"allow": "1", "granted": granted})
+    assert page.status_code == 200
+    assert "Nothing is ticked" in text(page)
+    assert " checked>" not in page.content.decode()
+    assert not toolkit.grants().objects.exists()
+
+
+def test_scopes_that_there_are_not_are_left_out(browser: Client) -> None:
+    page = browser.get(path(make_client(), scope="airports:read openid whatever"))
+    assert re.findall(r'name="granted" value="([^"]+)"', page.content.decode()) == ["airports:read"]
+
+
+def test_a_decision_that_another_site_posts_is_refused(ada: User) -> None:
+    browser = Client(enforce_csrf_checks=True)
+    browser.force_login(ada)
+    answer = browser.post(path(make_client()), {"allow": "1", "granted": list(SCOPES)})
+    assert answer.status_code == 403
+    assert not toolkit.grants().objects.exists()
+
+
+def test_the_page_protects_itself_where_the_project_has_no_such_middleware(ada: User, settings: Settings) -> None:
+    settings.MIDDLEWARE = [name for name in settings.MIDDLEWARE if "csrf" not in name]
+    browser = Client(enforce_csrf_checks=True)
+    browser.force_login(ada)
+    assert browser.post(path(make_client()), {"allow": "1", "granted": list(SCOPES)}).status_code == 403
+
+
+@pytest.mark.parametrize("form", [{"allow": "1", "granted": list(SCOPES)}, {"cancel": "1"}], ids=["allow", "cancel"])
+def test_what_is_in_the_form_moves_nobody_elsewhere(browser: Client, form: dict[str, Any]) -> None:
+    evil = {
+        "redirect_uri": "https://evil.example/cb",
+        "client_id": "x",
+        "state": "evil",
+        "resource": "https://evil.example",
+    }
+    assert heard(browser.post(path(make_client()), {**form, **evil}))["state"] == "st-1"
+    asked = path(make_client(name="Other"), redirect_uri="https://evil.example/cb")
+    answer = browser.post(asked, {**form, "redirect_uri": WEB})
+    assert answer.status_code == 400
+    assert "Location" not in answer
+
+
+def test_what_a_redirect_uri_has_in_its_query_is_kept(browser: Client) -> None:
+    uri = f"{WEB}?tenant=a%20b&iss=https://evil.example&x"
+    answer = browser.post(path(make_client(uri), redirect_uri=uri), {"allow": "1", "granted": list(SCOPES)})
+    assert "?tenant=a%20b&x&" in answer["Location"]
+    assert heard(answer)["iss"] == ISSUER
+
+
+def test_an_answer_to_an_app_opens_the_app(browser: Client) -> None:
+    uri = "cursor://anysphere.cursor-mcp/oauth/callback"
+    answer = browser.post(path(make_client(uri), redirect_uri=uri), {"allow": "1", "granted": list(SCOPES)})
+    assert set(heard(answer, uri)) == {"code", "state", "iss"}

@@ -1,0 +1,159 @@
+"""What nobody means: refused with an error of the protocol, and never one of the server's."""
+
+import base64
+import json
+from typing import Any
+
+import pytest
+from django.db import DatabaseError
+from django.test import Client
+
+from mcp_django.auth import throttle
+from mcp_django.oauth import credentials
+from mcp_django.server.rates import Rate
+
+from . import flows
+from .flows import client, code, exchange, person, post, told
+
+pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.oauth.urls")]
+PATHS = ("/o/token/", "/o/revoke_token/", "/o/introspect/", "/token")
+
+
+@pytest.fixture(autouse=True)
+def protected(settings: Any) -> None:
+    settings.MCP = flows.SETTINGS
+    flows.forget_counts()
+
+
+def refused(response: Any) -> dict[str, Any]:
+    assert 400 <= response.status_code < 500, response.content
+    assert response["Content-Type"] == "application/json"
+    found: dict[str, Any] = json.loads(response.content)
+    assert found["error"]
+    return found
+
+
+FORMS = {
+    "nothing": "",
+    "a NUL in the client": "client_id=a%00b&grant_type=authorization_code&code=x&token=x",
+    "a NUL in the code": "client_id={client}&grant_type=authorization_code&code=a%00b&redirect_uri=https://a.example",
+    "a NUL in the token": "client_id={client}&token=a%00b&grant_type=refresh_token&refresh_token=a%00b",
+    "a NUL in a name": "client_id={client}&a%00b=1&token=x",
+    "no UTF-8": "client_id=%ff%fe&grant_type=authorization_code&code=%ff&token=%ff",
+    "a surrogate": "client_id=%ed%a0%80&grant_type=refresh_token&refresh_token=%ed%a0%80&token=%ed%a0%80",
+    "a long client": "client_id=" + "x" * 300 + "&grant_type=authorization_code&code=x&token=x",
+    "a long value": "client_id={client}&token=" + "x" * 9000,
+    "a parameter twice": "client_id={client}&client_id={client}&grant_type=refresh_token&refresh_token=x&token=x",
+    "a code twice": "client_id={client}&grant_type=authorization_code&code=a&code=b&token=x&token=y",
+    "many fields": "&".join(f"f{n}=1" for n in range(1200)),
+    "many resources": "client_id={client}&" + "&".join("resource=https://testserver/mcp" for _ in range(30)),
+    "no form": "&&&=&=%&%zz=%zz",
+    "letters of the world": "client_id=%F0%9F%A6%8A&grant_type=%F0%9F%A6%8A&code=x&token=%C3%BC",
+    "a number for a grant": "client_id={client}&grant_type=1",
+}
+
+
+@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS.keys())
+@pytest.mark.parametrize("path", PATHS)
+def test_odd_forms_are_refused(path: str, form: str) -> None:
+    response = post(path, form.replace("{client}", client().client_id))
+    if path == "/o/revoke_token/" and response.status_code == 200:
+        return  # an unknown token, as far as a client needs to know
+    refused(response)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "application/json",
+        "text/plain",
+        "",
+        "multipart/form-data; boundary=x",
+        "application/x-www-form-urlencoded; charset=utf-16",
+        "application/x-www-form-urlencoded; charset=nonsense",
+    ],
+)
+@pytest.mark.parametrize("path", PATHS)
+def test_forms_of_other_types_are_refused(path: str, kind: str) -> None:
+    # As bytes: the test client would look for the encoding.
+    response = Client().generic("POST", path, b"grant_type=refresh_token", kind, secure=True)
+    assert refused(response)["error"] == "invalid_request"
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_large_bodies_are_refused(path: str) -> None:
+    assert post(path, "a=" + "x" * 70_000).status_code == 413
+    assert post(path, "token=x", CONTENT_LENGTH="-1").status_code in (400, 413)
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "Basic",
+        "Basic ",
+        "Basic !!!",
+        "Basic " + base64.b64encode(b"no colon").decode(),
+        "Basic " + base64.b64encode(b"\xff:\xff").decode(),
+        "Basic " + base64.b64encode(b"a\0b:c\0d").decode(),
+        "Basic " + base64.b64encode(b"%00:%00").decode(),
+        "Basic " + base64.b64encode(b"%ff:%ff").decode(),
+        "Basic " + base64.b64encode(b"x" * 5000 + b":y").decode(),
+        "Basic \u00fc\u00e9",
+        "Bearer x",
+        "Digest x",
+        "x" * 9000,
+    ],
+)
+@pytest.mark.parametrize("path", PATHS)
+def test_odd_credentials_are_refused(path: str, header: str) -> None:
+    form = "grant_type=refresh_token&refresh_token=x&token=x"
+    assert refused(post(path, form, HTTP_AUTHORIZATION=header))["error"] == "invalid_client"
+
+
+@pytest.mark.parametrize("method", ["get", "put", "delete", "patch", "head"])
+def test_other_methods_are_refused(method: str) -> None:
+    for path in PATHS:
+        assert getattr(Client(), method)(path, secure=True).status_code == 405
+
+
+def test_a_query_is_refused() -> None:
+    form = {"client_id": client().client_id, "grant_type": "refresh_token", "refresh_token": "x"}
+    assert told(post("/o/token/?grant_type=refresh_token", form), 400)["error"] == "invalid_request"
+
+
+def test_what_is_sent_is_not_sent_back() -> None:
+    response = post("/o/token/", {"client_id": "<script>", "grant_type": "<script>", "code": "<script>"})
+    assert b"<script>" not in response.content
+
+
+def test_those_who_guess_are_slowed_down(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(throttle, "rate_of", lambda name: Rate.parse("3/h"))
+    app, user = client(), person()
+    for _ in range(3):
+        told(exchange(app, "guess"), 400)
+    response = exchange(app, code(app, user))
+    assert told(response, 429)["error"] == "temporarily_unavailable"
+    assert int(response["Retry-After"]) > 0
+
+
+def test_a_database_that_fails_is_no_reason_to_throw_tokens_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*args: Any) -> None:
+        raise DatabaseError("connection refused at 10.0.0.1")
+
+    app = client()
+    monkeypatch.setattr(credentials, "find", fail)
+    response = exchange(app, "x")
+    assert told(response, 503)["error"] == "temporarily_unavailable"
+    assert b"10.0.0.1" not in response.content
+    assert response["Retry-After"]
+
+
+def test_a_client_that_shows_a_secret_does_not_print_it() -> None:
+    assert "hush" not in repr(credentials.Shown("app", "hush"))
+
+
+def test_behind_a_proxy_that_the_settings_do_not_know_nobody_uses_up_the_rate_of_all(settings: Any) -> None:
+    settings.MCP = flows.SETTINGS | {"RATES": {"TOKEN_FAILURES": "3/h"}}
+    form = {"grant_type": "refresh_token", "refresh_token": "x", "client_id": "nobody"}
+    for _ in range(5):
+        assert post("/o/token/", form, HTTP_X_FORWARDED_FOR="203.0.113.9").status_code == 401

@@ -1,0 +1,114 @@
+"""Who was let in a moment ago is out at once, whoever ended it and how."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.core.management import call_command
+from django.utils import timezone
+
+from mcp_django.auth import known
+from mcp_django.auth.principal import Principal
+from mcp_django.oauth import revoking
+from mcp_django.oauth.models import Consent
+from mcp_django.oauth.toolkit import access_tokens, grants
+
+from . import flows
+from .flows import RESOURCE, client, code, pair, person, post, refresh, row, told
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls("tests.oauth.urls")]
+
+
+@pytest.fixture(autouse=True)
+def protected(settings: Any) -> None:
+    settings.MCP = flows.SETTINGS
+    flows.forget_counts()
+
+
+class Remembered:
+    """What a process knows of the bearer of a token, and of somebody else."""
+
+    def __init__(self) -> None:
+        self.app, self.user = client(), person()
+        Consent.objects.create(user=self.user, application=self.app, resource=RESOURCE, redirects_hash="")
+        self.tokens = pair(self.app, self.user)
+        self.store = known.Known(60)
+        self.row = row(self.tokens["access_token"])
+        self._keep(b"mine", self.user, self.app.client_id, self.row.pk)
+        self._keep(b"other", person("bob"), "other", self.row.pk + 1)
+
+    def _keep(self, digest: bytes, user: Any, client_id: str, token_id: int) -> None:
+        found = Principal(
+            issuer="django", subject=str(user.pk), user=user, client_id=client_id, kind="oauth", token_id=token_id
+        )
+        self.store.keep(digest, found, known.mark())
+
+
+def revoke(found: Remembered) -> None:
+    post("/o/revoke_token/", {"client_id": found.app.client_id, "token": found.tokens["refresh_token"]})
+
+
+def replay(found: Remembered) -> None:
+    given = code(found.app, found.user)
+    told(flows.exchange(found.app, given))
+    found.row.delete()
+
+
+def send_away(found: Remembered) -> None:
+    revoking.withdraw(found.user, found.app)
+
+
+def take_back(found: Remembered) -> None:
+    consent = Consent.objects.get()
+    consent.revoked = timezone.now()
+    consent.save()
+
+
+def clear(found: Remembered) -> None:
+    access_tokens().objects.filter(pk=found.row.pk).update(expires=timezone.now() - timezone.timedelta(days=40))
+    call_command("cleartokens")
+
+
+def block(found: Remembered) -> None:
+    found.app.mcp_profile.blocked = True
+    found.app.mcp_profile.save()
+
+
+ENDS: dict[str, Callable[[Remembered], Any]] = {
+    "the client gives it back": revoke,
+    "the row is deleted": replay,
+    "the user sends the client away": send_away,
+    "the admin takes the consent back": take_back,
+    "the admin deletes the consent": lambda found: Consent.objects.get().delete(),
+    "the admin deletes consents": lambda found: Consent.objects.all().delete(),
+    "expired tokens are cleared": clear,
+    "the client is blocked": block,
+    "the client is deleted": lambda found: found.app.delete(),
+    "the client's tokens end": lambda found: revoking.end_client(found.app),
+    "the user's tokens end": lambda found: revoking.end_user(found.user),
+}
+
+
+@pytest.mark.parametrize("end", ENDS.values(), ids=ENDS.keys())
+def test_what_ends_a_token_is_heard(end: Callable[[Remembered], Any]) -> None:
+    found = Remembered()
+    assert found.store.get(b"mine") is not None
+    end(found)
+    assert found.store.get(b"mine") is None
+    assert found.store.get(b"other") is not None
+
+
+def test_a_consent_that_is_taken_back_takes_its_tokens_along() -> None:
+    found = Remembered()
+    code(found.app, found.user)
+    take_back(found)
+    assert not access_tokens().objects.exists()
+    assert not grants().objects.exists()
+    assert told(refresh(found.app, found.tokens["refresh_token"]), 400)["error"] == "invalid_grant"
+
+
+def test_a_new_token_is_no_reason_to_forget() -> None:
+    found = Remembered()
+    pair(found.app, found.user)
+    told(refresh(found.app, found.tokens["refresh_token"]))
+    assert found.store.get(b"mine") is not None

@@ -1,0 +1,220 @@
+"""The token endpoint: codes for tokens."""
+
+import base64
+import json
+from typing import Any
+
+import pytest
+from django.utils import timezone
+
+from mcp_django.oauth import clients, revoking
+from mcp_django.oauth.models import ClientProfile, Consent, UsedCode
+from mcp_django.oauth.toolkit import access_tokens, grants, refresh_tokens
+
+from . import flows
+from .flows import RESOURCE, client, code, exchange, pair, person, post, refresh, row, told
+
+pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.oauth.urls")]
+
+
+@pytest.fixture(autouse=True)
+def protected(settings: Any) -> None:
+    settings.MCP = flows.SETTINGS
+    flows.forget_counts()
+
+
+def test_a_code_gives_a_pair_for_the_resource() -> None:
+    app, user = client(), person()
+    found = told(exchange(app, code(app, user, scopes="notes:read notes:write")))
+    assert found["token_type"] == "Bearer"
+    assert found["expires_in"] == 900
+    assert found["scope"] == "notes:read notes:write"
+    assert row(found["access_token"]).resource == [RESOURCE]
+    assert row(found["access_token"]).user == user
+
+
+def test_nothing_of_a_token_or_code_is_stored() -> None:
+    app, user = client(), person()
+    given = code(app, user)
+    assert not grants().objects.filter(code=given).exists()
+    found = told(exchange(app, given))
+    assert row(found["access_token"]).token == ""
+    assert refresh_tokens().objects.get().token == ""
+
+
+def test_answers_are_json_that_nobody_keeps() -> None:
+    app = client()
+    for response in (exchange(app, code(app, person())), exchange(app, "wrong"), post("/o/token/", {})):
+        assert response["Content-Type"] == "application/json"
+        assert response["Cache-Control"] == "no-store"
+        assert response["Access-Control-Allow-Origin"] == "*"
+        json.loads(response.content)
+
+
+@pytest.mark.parametrize(
+    ("changes", "error"),
+    [
+        ({"code_verifier": "w" * 64}, "invalid_grant"),
+        ({"code_verifier": None}, "invalid_request"),
+        ({"code_verifier": ""}, "invalid_grant"),
+        ({"redirect_uri": "https://app.example/other"}, "invalid_request"),
+        ({"code": "another"}, "invalid_grant"),
+        ({"code": None}, "invalid_request"),
+        ({"grant_type": None}, "invalid_request"),
+        ({"grant_type": "password", "username": "alice", "password": "x"}, "unsupported_grant_type"),
+        ({"grant_type": "urn:ietf:params:oauth:grant-type:device_code", "device_code": "x"}, "unsupported_grant_type"),
+        ({"grant_type": "urn:ietf:params:oauth:grant-type:jwt-bearer"}, "unsupported_grant_type"),
+        ({"grant_type": "client_credentials"}, "unauthorized_client"),
+        ({"resource": "https://other.example/mcp"}, "invalid_target"),
+        ({"resource": [RESOURCE, "https://other.example/mcp"]}, "invalid_target"),
+        ({"resource": RESOURCE + "/deeper"}, "invalid_target"),
+        ({"resource": "https://testserver"}, "invalid_target"),
+    ],
+)
+def test_a_code_is_good_for_what_it_was_given_for_only(changes: dict[str, Any], error: str) -> None:
+    app = client()
+    response = exchange(app, code(app, person()), **changes)
+    assert response.status_code in (400, 401), response.content
+    found = json.loads(response.content)
+    assert found["error"] == error
+    assert not access_tokens().objects.exists()
+
+
+def test_a_code_is_another_clients() -> None:
+    app, user = client(), person()
+    assert told(exchange(client("other"), code(app, user)), 400)["error"] == "invalid_grant"
+
+
+@pytest.mark.parametrize("spelling", [RESOURCE + "/", "HTTPS://TestServer/mcp", "https://testserver:443/mcp"])
+def test_a_resource_may_be_spelt_otherwise(spelling: str) -> None:
+    app, user = client(), person()
+    first = told(exchange(app, code(app, user, resources=[spelling]), resource=RESOURCE))
+    assert row(first["access_token"]).resource == [RESOURCE]
+    second = told(exchange(app, code(app, user), resource=[spelling, spelling]))
+    assert row(second["access_token"]).resource == [RESOURCE]
+
+
+def test_without_a_word_the_token_is_for_the_only_resource() -> None:
+    app, user = client(), person()
+    found = told(exchange(app, code(app, user, resources=[])))
+    assert row(found["access_token"]).resource == [RESOURCE]
+
+
+def test_a_used_code_that_comes_again_ends_what_it_gave() -> None:
+    app, user = client(), person()
+    given = code(app, user)
+    first = told(exchange(app, given))
+    later = told(refresh(app, first["refresh_token"]))
+    assert told(exchange(app, given), 400)["error"] == "invalid_grant"
+    for token in (first, later):
+        assert row(token["access_token"]) is None
+    assert told(refresh(app, later["refresh_token"]), 400)["error"] == "invalid_grant"
+
+
+def test_a_used_code_in_other_hands_ends_nothing() -> None:
+    app, user = client(), person()
+    given = code(app, user)
+    first = told(exchange(app, given))
+    told(exchange(client("other"), given), 400)
+    assert row(first["access_token"]) is not None
+
+
+def test_an_expired_code_gives_nothing() -> None:
+    app = client()
+    given = code(app, person())
+    grants().objects.update(expires=timezone.now())
+    assert told(exchange(app, given), 400)["error"] == "invalid_grant"
+    assert not UsedCode.objects.exists()
+
+
+def test_nobody_who_is_deactivated_gets_a_token() -> None:
+    app, user = client(), person()
+    given, tokens = code(app, user), pair(app, user)
+    user.is_active = False
+    user.save()
+    assert told(exchange(app, given), 400)["error"] == "invalid_grant"
+    assert told(refresh(app, tokens["refresh_token"]), 400)["error"] == "invalid_grant"
+
+
+def test_no_client_that_is_blocked_gets_a_token() -> None:
+    app, user = client(), person()
+    given, tokens = code(app, user), pair(app, user)
+    ClientProfile.objects.filter(application=app).update(blocked=True)
+    assert told(exchange(app, given), 401)["error"] == "invalid_client"
+    assert told(refresh(app, tokens["refresh_token"]), 401)["error"] == "invalid_client"
+
+
+def test_a_client_that_a_user_sent_away_gets_no_token() -> None:
+    app, user = client(), person()
+    Consent.objects.create(user=user, application=app, resource=RESOURCE, redirects_hash="")
+    given, tokens = code(app, user), pair(app, user)
+    revoking.withdraw(user, app)
+    assert row(tokens["access_token"]) is None
+    assert told(exchange(app, given), 400)["error"] == "invalid_grant"
+    assert told(refresh(app, tokens["refresh_token"]), 400)["error"] == "invalid_grant"
+
+
+def test_a_consent_that_is_revoked_ends_refreshing() -> None:
+    app, user = client(), person()
+    consent = Consent.objects.create(user=user, application=app, resource=RESOURCE, redirects_hash="")
+    tokens = pair(app, user)
+    consent.revoked = timezone.now()
+    consent.save()
+    assert told(refresh(app, tokens["refresh_token"]), 400)["error"] == "invalid_grant"
+    assert row(tokens["access_token"]) is None
+
+
+def test_a_client_that_is_limited_gets_no_more() -> None:
+    app, user = client(), person()
+    ClientProfile.objects.filter(application=app).update(allowed_scopes=["notes:read"])
+    app.refresh_from_db()
+    assert pair(app, user, scopes="notes:read notes:write")["scope"] == "notes:read"
+    ClientProfile.objects.filter(application=app).update(allowed_resources=["https://elsewhere.example/mcp"])
+    assert told(exchange(app, "x"), 400)["error"] == "invalid_grant"
+
+
+def basic(client_id: str, secret: str) -> dict[str, str]:
+    return {"HTTP_AUTHORIZATION": "Basic " + base64.b64encode(f"{client_id}:{secret}".encode()).decode()}
+
+
+def test_a_confidential_client_shows_its_secret_in_one_way() -> None:
+    app, secret = clients.make("app", redirect_uris=[flows.REDIRECT], confidential=True)
+    user = person()
+    form = {"grant_type": "authorization_code", "redirect_uri": flows.REDIRECT, "code_verifier": flows.VERIFIER}
+    told(post("/o/token/", {**form, "code": code(app, user)}, **basic(app.client_id, secret)))
+    told(exchange(app, code(app, user), client_secret=secret))
+    given = code(app, user)
+    assert told(exchange(app, given), 401)["error"] == "invalid_client"
+    assert told(exchange(app, given, client_secret="wrong"), 401)["error"] == "invalid_client"
+    refused = post("/o/token/", {**form, "code": given}, **basic(app.client_id, "wrong"))
+    assert told(refused, 401)["error"] == "invalid_client"
+    assert refused["WWW-Authenticate"].startswith(("Basic", "Bearer"))
+    both = {**form, "code": given, "client_secret": secret, "client_id": app.client_id}
+    assert told(post("/o/token/", both, **basic(app.client_id, secret)), 401)["error"] == "invalid_client"
+
+
+def test_a_trusted_client_acts_for_its_service_user() -> None:
+    robot = person("robot")
+    app, secret = clients.make("robot", service_user=robot)
+    form = {"grant_type": "client_credentials", "scope": "notes:read", "client_id": app.client_id}
+    found = told(post("/o/token/", {**form, "client_secret": secret}))
+    assert row(found["access_token"]).user == robot
+    assert row(found["access_token"]).resource == [RESOURCE]
+    assert "refresh_token" not in found
+    robot.is_active = False
+    robot.save()
+    assert told(post("/o/token/", {**form, "client_secret": secret}), 400)["error"] == "unauthorized_client"
+
+
+def test_nobody_else_has_tokens_of_its_own() -> None:
+    app, secret = clients.make("robot", service_user=person("robot"))
+    form = {"grant_type": "client_credentials", "client_id": app.client_id, "client_secret": secret}
+    profiles = ClientProfile.objects.filter(application=app)
+    for change in ({"trusted": False}, {"trusted": True, "source": "registered"}):
+        profiles.update(**change)
+        assert told(post("/o/token/", form), 400)["error"] == "unauthorized_client"
+    profiles.update(source="manual")
+    told(post("/o/token/", form))
+    app.registration_source = "dcr"
+    app.save()
+    assert told(post("/o/token/", form), 400)["error"] == "unauthorized_client"

@@ -1,0 +1,129 @@
+"""What django-oauth-toolkit lets through by itself, refused: requests for codes, and views that it protects."""
+
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from django.http import HttpRequest, HttpResponse
+from django.test import RequestFactory
+from oauth2_provider.views.generic import ProtectedResourceView
+from oauthlib.oauth2 import OAuth2Error
+
+from mcp_django.oauth.toolkit import access_tokens, get_oauthlib_core, grants
+
+from . import flows
+from .flows import CHALLENGE, REDIRECT, RESOURCE, client, pair, person, row
+
+pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.oauth.urls")]
+
+
+@pytest.fixture(autouse=True)
+def protected(settings: Any) -> None:
+    settings.MCP = flows.SETTINGS
+    flows.forget_counts()
+
+
+def authorize(application: Any, user: Any, **changes: Any) -> dict[str, str]:
+    """What the client is sent back with."""
+    asked = {
+        "client_id": application.client_id,
+        "redirect_uri": REDIRECT,
+        "response_type": "code",
+        "state": "s",
+        "code_challenge": CHALLENGE,
+        "code_challenge_method": "S256",
+        "user": user,
+        "resource": [RESOURCE],
+    }
+    asked |= changes
+    credentials = {name: value for name, value in asked.items() if value is not None}
+    try:
+        headers, _body, _status = get_oauthlib_core().server.create_authorization_response(
+            "https://testserver/o/authorize/", scopes=["notes:read"], credentials=credentials
+        )
+    except OAuth2Error as problem:
+        return {"error": problem.error or ""}
+    return {name: values[0] for name, values in parse_qs(urlsplit(headers["Location"]).query).items()}
+
+
+def test_what_is_in_order_gives_a_code() -> None:
+    assert "code" in authorize(client(), person())
+
+
+@pytest.mark.parametrize(
+    ("changes", "error"),
+    [
+        ({"code_challenge": None, "code_challenge_method": None}, "invalid_request"),
+        ({"code_challenge_method": "plain"}, "invalid_request"),
+        ({"code_challenge_method": None}, "invalid_request"),
+        ({"code_challenge_method": "S512"}, "invalid_request"),
+        ({"response_type": "token"}, "unsupported_response_type"),
+        ({"response_type": "id_token"}, "unsupported_response_type"),
+        ({"response_type": "code token"}, "unauthorized_client"),
+        ({"response_type": "none"}, "unauthorized_client"),
+        ({"resource": ["https://evil.example/mcp"]}, "invalid_target"),
+        ({"resource": [RESOURCE, "https://evil.example/mcp"]}, "invalid_target"),
+        ({"resource": ["https://testserver"]}, "invalid_target"),
+        ({"resource": [RESOURCE + "#x"]}, "invalid_target"),
+        ({"client_id": "nobody"}, "invalid_request"),
+        ({"client_id": "a\0b"}, "invalid_request"),
+        ({"redirect_uri": "https://evil.example/cb"}, "invalid_request"),
+    ],
+)
+def test_other_ways_to_ask_are_refused(changes: dict[str, Any], error: str) -> None:
+    found = authorize(client(), person(), **changes)
+    assert found["error"] == error
+    assert not grants().objects.exists()
+    assert not access_tokens().objects.exists()
+
+
+def test_nobody_who_is_deactivated_gives_a_code() -> None:
+    assert authorize(client(), person(is_active=False))["error"] == "access_denied"
+
+
+def test_a_blocked_client_gets_no_code() -> None:
+    app = client()
+    app.mcp_profile.blocked = True
+    app.mcp_profile.save()
+    assert authorize(app, person())["error"] == "invalid_request"
+
+
+class Page(ProtectedResourceView):  # type: ignore[misc]
+    """A page of the project."""
+
+    def get(self, request: HttpRequest) -> HttpResponse:
+        return HttpResponse("in")
+
+
+def status(token: str, path: str = "/mcp") -> int:
+    request = RequestFactory().get(path, secure=True, HTTP_AUTHORIZATION=f"Bearer {token}")
+    return int(Page.as_view()(request).status_code)
+
+
+def test_a_view_of_the_toolkit_takes_good_tokens() -> None:
+    assert status(pair(client(), person())["access_token"]) == 200
+
+
+def test_a_view_of_the_toolkit_takes_no_others() -> None:
+    app, user = client(), person()
+
+    def changed(**fields: Any) -> str:
+        token: str = pair(app, user)["access_token"]
+        access_tokens().objects.filter(pk=row(token).pk).update(**fields)
+        return token
+
+    assert status(changed(resource=[])) == 403
+    assert status(changed(scope="oauth2_provider:registration")) == 403
+    assert status(changed(user=None)) == 403
+    assert status("eyJhbGciOiJub25lIn0.e30.x") == 403
+    assert status("eyJ.x.y") == 403
+    good = changed()
+    user.is_active = False
+    user.save()
+    assert status(good) == 403
+
+
+def test_a_token_in_the_query_is_no_token() -> None:
+    token = pair(client(), person())["access_token"]
+    request = RequestFactory().get(f"/mcp?access_token={token}", secure=True)
+    assert Page.as_view()(request).status_code == 403

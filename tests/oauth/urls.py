@@ -1,0 +1,12 @@
+"""A protected project: the endpoint, the authorization server at the root of its host, and a page to log in at."""
+
+from django.contrib import admin
+from django.contrib.auth.views import LoginView
+from django.urls import include, path
+
+urlpatterns = [
+    path("", include("mcp_django.urls")),
+    path("", include("mcp_django.oauth.urls")),
+    path("admin/", admin.site.urls),
+    path("accounts/login/", LoginView.as_view(template_name="admin/login.html"), name="login"),
+]

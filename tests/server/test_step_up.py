@@ -1,0 +1,103 @@
+"""Scopes that depend on arguments, and rates of tools."""
+
+import logging
+from typing import Any
+
+import pytest
+
+from mcp_django.protocol.errors import InsufficientScope, InternalError, InvalidParams
+from mcp_django.schema import DeclarationError
+from mcp_django.server.server import Server
+from tests.server.engine import Peer, make_server, somebody
+
+SEEN: list[dict[str, Any]] = []
+
+
+def by_amount(arguments: dict[str, Any]) -> list[str]:
+    SEEN.append(dict(arguments))
+    amount = arguments.pop("amount")
+    return ["pay:much"] if amount > 100 else []
+
+
+async def by_amount_later(arguments: dict[str, Any]) -> set[str]:
+    return set(by_amount(arguments))
+
+
+@pytest.fixture(params=[by_amount, by_amount_later])
+def server(request: pytest.FixtureRequest) -> Server:
+    SEEN.clear()
+    made = make_server()
+
+    @made.tool(scopes=["pay"], scopes_for=request.param)
+    async def pay(amount: int, to: str = "you") -> str:
+        return f"paid {amount} to {to}"
+
+    return made
+
+
+def bearer(server: Server, *scopes: str) -> Peer:
+    return Peer(server, somebody(scopes=scopes))
+
+
+async def test_arguments_take_scopes_besides_those_of_the_tool(server: Server) -> None:
+    assert await bearer(server, "pay").text("pay", amount=5) == "paid 5 to you"
+    assert await bearer(server, "pay", "pay:much").text("pay", amount=500) == "paid 500 to you"
+
+
+@pytest.mark.parametrize("scopes", [(), ("pay",), ("pay:much",)])
+async def test_a_refusal_names_all_scopes_so_that_one_step_up_brings_them(server: Server, scopes: Any) -> None:
+    with pytest.raises(InsufficientScope) as refused:
+        await bearer(server, *scopes).call("pay", amount=500)
+    assert refused.value.scopes == ("pay", "pay:much")
+
+
+async def test_arguments_that_do_not_fit_are_refused_for_that_and_not_asked_about(server: Server) -> None:
+    assert "amount" in await bearer(server, "pay").error("pay", amount="much")
+    assert SEEN == []
+
+
+async def test_the_local_principal_needs_no_scopes(server: Server) -> None:
+    assert await Peer(server).text("pay", amount=500) == "paid 500 to you"
+
+
+async def test_what_the_function_does_to_its_arguments_the_tool_does_not_see(server: Server) -> None:
+    assert await bearer(server, "pay").text("pay", amount=5, to="me") == "paid 5 to me"
+    assert SEEN == [{"amount": 5, "to": "me"}]
+
+
+async def test_who_may_not_see_the_tool_is_not_asked_about() -> None:
+    SEEN.clear()
+    server = make_server()
+    server.tool(lambda amount: "x", name="pay", permission="x.y", scopes_for=by_amount)
+    with pytest.raises(InvalidParams, match="Unknown tool"):
+        await bearer(server).call("pay", amount=500)
+    assert SEEN == []
+
+
+@pytest.mark.parametrize("found", [KeyError("a bug"), "pay", [None], 5])
+async def test_a_function_that_fails_permits_nothing_and_its_text_stays_in_the_log(found: Any, caplog: Any) -> None:
+    def fails(arguments: dict[str, Any]) -> Any:
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    server = make_server()
+    server.tool(lambda: "paid", name="pay", scopes_for=fails)
+    with caplog.at_level(logging.ERROR), pytest.raises(InternalError, match="reference") as refused:
+        await bearer(server, "pay").call("pay")
+    assert "bug" not in str(refused.value)
+
+
+@pytest.mark.parametrize(("option", "value"), [("scopes_for", ["a"]), ("rate", "often"), ("rate", 5)])
+def test_what_is_no_function_and_no_rate_is_refused_where_it_is_declared(option: str, value: Any) -> None:
+    with pytest.raises(DeclarationError, match=option):
+        make_server().tool(lambda: "x", name="x", **{option: value})
+
+
+async def test_a_tool_may_be_called_as_often_as_it_says() -> None:
+    server = make_server()
+    server.tool(lambda: "done", name="slow", rate="2/h")
+    client = bearer(server)
+    assert [await client.text("slow") for _ in range(2)] == ["done", "done"]
+    assert "slow was called too often; wait" in await client.error("slow")
+    assert await Peer(server, somebody(name="else")).text("slow") == "done"

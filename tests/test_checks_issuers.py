@@ -1,0 +1,68 @@
+"""What the system checks say of identity providers."""
+
+from typing import Any
+
+import pytest
+from django.core.checks.registry import registry
+from django.test import override_settings
+
+from mcp_django.checks import deployment, issuers
+
+ISSUER = {"ISSUER": "https://id.example"}
+ORIGIN = "https://shop.example"
+
+
+def found(**mcp: Any) -> list[str]:
+    with override_settings(MCP=mcp, OAUTH2_PROVIDER={}):
+        registered = {id(check) for check in registry.get_checks()}
+        assert id(issuers.check_issuers) in registered
+        return [message.id or "" for message in issuers.check_issuers(None)]
+
+
+def test_nothing_is_said_of_what_works() -> None:
+    assert found(AUTH="external", ISSUERS=[ISSUER], ORIGIN=ORIGIN) == []
+    assert found(AUTH="external", ISSUERS=[ISSUER | {"AUDIENCES": ["api"]}]) == []
+    assert found(AUTH="external", ISSUERS=[ISSUER | {"AUDIENCES": {"default": ["api"]}}]) == []
+    assert found(AUTH="external", ISSUERS=[ISSUER], SERVERS={"default": {"RESOURCE": f"{ORIGIN}/mcp"}}) == []
+    assert found(AUTH="token") == []
+
+
+def test_external_without_a_provider_is_an_error() -> None:
+    assert found(AUTH=["token", "external"]) == ["mcp_django.E040"]
+
+
+def test_providers_that_nobody_asks_are_named() -> None:
+    assert found(AUTH="token", ISSUERS=[ISSUER]) == ["mcp_django.W041"]
+
+
+def test_scopes_of_sessions_that_nobody_opens_are_named() -> None:
+    assert found(AUTH="token", SESSION_SCOPES=["a"]) == ["mcp_django.W041"]
+    assert found(AUTH="session", SESSION_SCOPES=["a"]) == []
+
+
+def test_a_server_without_a_url_is_named() -> None:
+    assert found(AUTH="external", ISSUERS=[ISSUER]) == ["mcp_django.W040"]
+    two = {"default": {}, "second": {}}
+    one = [ISSUER | {"AUDIENCES": {"default": ["api"]}}]
+    assert found(AUTH="external", ISSUERS=one, SERVERS=two) == ["mcp_django.W040"]
+
+
+def test_audiences_of_what_is_no_server_are_named() -> None:
+    entry = ISSUER | {"AUDIENCES": {"api": ["api://shop"]}}
+    assert found(AUTH="external", ISSUERS=[entry], ORIGIN=ORIGIN) == ["mcp_django.W042"]
+
+
+def test_packages_that_are_missing_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(issuers, "find_spec", lambda name: None)
+    assert found(AUTH="external", ISSUERS=[ISSUER], ORIGIN=ORIGIN) == ["mcp_django.E041"]
+
+
+def test_answers_that_are_trusted_for_long_are_named(settings: Any) -> None:
+    asked = {"INTROSPECTION_URL": "https://id.example/ask", "CLIENT_ID": "shop", "CLIENT_SECRET": "s3cret"}
+    for seconds, complaints in ((0, []), (1, []), (2, ["mcp_django.W025"])):
+        settings.MCP = {"AUTH": "external", "ISSUERS": [ISSUER | asked | {"INTROSPECTION_CACHE": seconds}]}
+        assert [message.id for message in deployment.check_trust(None)] == complaints
+
+
+def test_settings_that_cannot_be_read_are_left_to_others() -> None:
+    assert found(AUTH="external", ISSUERS=[{}]) == []

@@ -1,0 +1,71 @@
+"""What the system checks say of sessions, resources, scopes and the cache of verified principals."""
+
+from typing import Any
+
+import pytest
+from django.core.checks import run_checks
+from django.test import override_settings
+
+from mcp_django.server import registry
+
+
+@pytest.fixture(autouse=True)
+def nothing_declared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tools of other tests take scopes of their own."""
+    monkeypatch.setattr(registry, "REGISTRIES", {"default": registry.Registry("default", strict=False)})
+
+
+def ids(**options: Any) -> list[str]:
+    """The complaints of ours about a project with these options of `MCP`."""
+    with override_settings(MCP={"AUTH": "token", "MEMORY": {"SERVER": "memory"}, **options}):
+        found = run_checks()
+    kinds = ("mcp_django.E04", "mcp_django.W043", "mcp_django.E007")
+    return [complaint.id or "" for complaint in found if (complaint.id or "").startswith(kinds)]
+
+
+def test_sound_settings_have_nothing_to_report() -> None:
+    scopes = {"a": "This", "b": "That"}
+    server = {"RESOURCE": "https://mcp.example/mcp", "REQUIRED_SCOPES": ["a"]}
+    assert ids(AUTH=["session", "token"], SCOPES=scopes, SESSION_SCOPES=["b"], SERVERS={"default": server}) == []
+
+
+def test_sessions_take_their_middleware() -> None:
+    with override_settings(MIDDLEWARE=[]):
+        assert ids(AUTH=["session"]) == ["mcp_django.E042"]
+        assert ids() == []
+
+
+@pytest.mark.parametrize("url", ["https://mcp.example/a/../b", "https://mcp.example//mcp", "https://mcp.example/%6dcp"])
+def test_a_url_that_names_nothing_is_reported(url: str) -> None:
+    assert ids(SERVERS={"default": {"RESOURCE": url}}) == ["mcp_django.E043"]
+
+
+def test_two_servers_of_one_name_are_reported() -> None:
+    servers = {"default": {"RESOURCE": "https://mcp.example/mcp"}, "shop": {"RESOURCE": "https://MCP.example/mcp/"}}
+    assert ids(SERVERS=servers) == ["mcp_django.E043"]
+
+
+def test_a_cache_that_is_not_there_is_reported() -> None:
+    assert ids(TOKEN_CACHE="nowhere") == ["mcp_django.E044"]
+    assert ids(TOKEN_CACHE="default") == []
+    assert ids(RATES={"CACHE": "nowhere"}) == ["mcp_django.E044"]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"SESSION_SCOPES": ["c"]},
+        {"SCOPE_IMPLIES": {"a": ["c"]}},
+        {"SERVERS": {"default": {"REQUIRED_SCOPES": ["a", "c"]}}},
+        {"ISSUERS": [{"ISSUER": "https://id.example", "SCOPES": {"theirs": ["a", "c"]}}]},
+    ],
+    ids=range(4),
+)
+def test_a_scope_that_is_not_declared_is_reported_where_some_are(options: dict[str, Any]) -> None:
+    assert ids(SCOPES={"a": "This"}, **options) == ["mcp_django.W043"]
+    assert ids(**options) == []
+
+
+@pytest.mark.parametrize("key", ["REQUIRED_SCOPES", "AUTHORIZATION_SERVERS", "RESOURCE_METADATA_URL", "AUTHORIZER"])
+def test_a_function_that_is_not_there_is_reported(key: str) -> None:
+    assert ids(SERVERS={"default": {key: "shop.nowhere.function"}}) == ["mcp_django.E007"]

@@ -1,0 +1,113 @@
+"""Streams are looked at in turns, and all of them at once when something was taken away."""
+
+import asyncio
+import threading
+import time
+from typing import Any
+
+import pytest
+
+from mcp_django.auth.principal import Principal
+from mcp_django.protocol.errors import TransportRefusal
+from mcp_django.transports import watch as watching
+from mcp_django.transports.credential import Warrant as CredentialWarrant
+from mcp_django.transports.watch import look_everywhere, watch
+
+
+class Warrant:
+    """One that is good, known to be good, or cannot be asked about."""
+
+    def __init__(self, *, good: bool = True, known: bool = False, fails: bool = False) -> None:
+        self.good, self.known, self.fails = good, known, fails
+        self.asked = 0
+
+    def is_surely_good(self) -> bool:
+        return self.known
+
+    async def is_good(self) -> bool:
+        self.asked += 1
+        await asyncio.sleep(0)
+        if self.fails:
+            raise RuntimeError("a bug")
+        return self.good
+
+
+class Stream:
+    """One that says when it was lost."""
+
+    def __init__(self, warrant: Any) -> None:
+        self.warrant = warrant
+        self.lost = asyncio.Event()
+
+    def lose(self) -> None:
+        watch().discard(self)
+        self.lost.set()
+
+
+async def until_lost(stream: Stream) -> None:
+    async with asyncio.timeout(10):
+        await stream.lost.wait()
+
+
+def streams(*warrants: Any) -> list[Stream]:
+    found = [Stream(warrant) for warrant in warrants]
+    for stream in found:
+        watch().add(stream)
+    return found
+
+
+async def test_what_is_good_no_more_is_lost_within_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watching, "VERIFY_EVERY", 0.01)
+    good, bad = streams(Warrant(), Warrant(good=False))
+    await until_lost(bad)
+    assert not good.lost.is_set()
+    watch().discard(good)
+    assert len(watch()) == 0
+
+
+async def test_any_thread_has_all_looked_at_now() -> None:
+    known, broken, *bad = streams(Warrant(known=True), Warrant(fails=True), *[Warrant(good=False)] * 20)
+    thread = threading.Thread(target=look_everywhere)
+    thread.start()
+    thread.join()
+    for stream in bad:
+        await until_lost(stream)
+    assert (known.warrant.asked, broken.warrant.asked) == (0, 1)
+    assert not known.lost.is_set()
+    for stream in (known, broken):
+        watch().discard(stream)
+
+
+async def test_what_is_taken_away_while_they_are_looked_at_has_them_looked_at_again() -> None:
+    (stream,) = streams(Warrant())
+    watch().look()
+    await asyncio.sleep(0)
+    stream.warrant.good = False
+    watch().look()
+    await until_lost(stream)
+
+
+async def test_what_needs_no_warrant_is_not_watched() -> None:
+    (stream,) = streams(None)
+    assert len(watch()) == 0
+    watch().discard(stream)
+
+
+class Down:
+    """A credential of which nobody can say whether it is good."""
+
+    def known(self) -> None:
+        return None
+
+    async def verify(self) -> Any:
+        raise TransportRefusal(503)
+
+
+@pytest.mark.parametrize(("left", "good"), [(None, True), (60, True), (-1, False)])
+async def test_while_nobody_can_say_a_stream_goes_on_until_its_credential_expires(
+    left: float | None, good: bool
+) -> None:
+    expires = None if left is None else time.time() + left
+    warrant = CredentialWarrant(Down(), Principal(issuer="tests", subject="ann", expires_at=expires))  # type: ignore[arg-type]
+    assert not warrant.is_surely_good()
+    assert await warrant.is_good() is good

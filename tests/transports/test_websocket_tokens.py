@@ -1,0 +1,130 @@
+"""What a token opens over WebSocket, and what becomes of the socket when the token is good no more."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from asgiref.sync import sync_to_async
+from django.contrib.auth.models import User
+from django.core.asgi import get_asgi_application
+from django.utils import timezone
+
+from mcp_django.asgi import mount
+from mcp_django.models import PersonalAccessToken
+from tests.transports.sockets import Socket
+
+FORMS = ["header", "subprotocol"]
+
+
+@pytest.fixture(autouse=True)
+def _open(settings: Any, db: None) -> None:
+    settings.ALLOWED_HOSTS = ["127.0.0.1"]
+    settings.ROOT_URLCONF = "tests.interaction.urls"
+    settings.MCP = {"AUTH": "token", "TOKEN_CACHE_SECONDS": 0, "SERVERS": {"default": {}, "other": {"NAME": "other"}}}
+
+
+def _issued(**how: Any) -> tuple[PersonalAccessToken, str]:
+    user, _ = User.objects.get_or_create(username="ann")
+    return PersonalAccessToken.issue(**{"user": user, "name": "laptop", "expires": None, **how})
+
+
+issued = sync_to_async(_issued)
+
+
+def knock(token: str | None, form: str = "header", where: str = "/mcp/ws", **scope: Any) -> Socket:
+    """Open a socket with a token in either of its forms."""
+    headers = {"authorization": f"Bearer {token}"}
+    if form == "subprotocol":
+        headers = {"sec-websocket-protocol": f"mcp, mcp.bearer.{token}"}
+    return Socket(mount(get_asgi_application()), where, headers if token else {}, **scope)
+
+
+async def opened(token: str, form: str = "header") -> Socket:
+    """A socket that is used, and was seen to be good."""
+    socket = knock(token, form)
+    assert await socket.accepted() == ("mcp" if form == "subprotocol" else None)
+    assert "result" in await socket.request("tools/list")
+    return socket
+
+
+@pytest.mark.parametrize("form", FORMS)
+async def test_a_token_that_is_made_for_one_server_opens_that_one(form: str) -> None:
+    _, token = await issued(audience="default")
+    socket = await opened(token, form)
+    socket.leave()
+    await socket.end()
+    denial = await knock(token, form, "/mcp/other/ws").denied()
+    assert denial.status == 401
+    assert 'error="invalid_token"' in denial.headers["www-authenticate"]
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("why", ["revoked", "expired", "deactivated"])
+async def test_a_token_that_is_good_no_more_opens_nothing_and_is_not_told_why(form: str, why: str) -> None:
+    past = timezone.now() - timedelta(seconds=1)
+    row, token = await issued(expires=past if why == "expired" else None)
+    if why == "revoked":
+        await sync_to_async(row.revoke)()
+    if why == "deactivated":
+        await User.objects.aupdate(is_active=False)
+    denial, unknown = await knock(token, form).denied(), await knock(f"{token[:-1]}x", form).denied()
+    assert denial.status == unknown.status == 401
+    assert (denial.headers, denial.body) == (unknown.headers, unknown.body)
+
+
+async def test_a_message_with_a_revoked_token_closes_the_socket() -> None:
+    row, token = await issued()
+    socket = await opened(token)
+    await sync_to_async(row.revoke)()
+    socket.begin("tools/list")
+    assert await socket.closed() == (4401, "The credential is not good any more")
+
+
+async def test_a_silent_socket_is_closed_soon_after_its_token_is_revoked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mcp_django.transports.watch.VERIFY_EVERY", 0.01)
+    row, token = await issued()
+    socket = await opened(token)
+    await sync_to_async(row.revoke)()
+    assert (await socket.closed())[0] == 4401
+
+
+async def test_a_silent_socket_is_closed_when_its_token_expires() -> None:
+    _, token = await issued(expires=timezone.now() + timedelta(seconds=0.5))
+    socket = await opened(token)
+    assert (await socket.closed())[0] == 4401
+
+
+async def test_a_socket_is_closed_when_its_user_is_deactivated() -> None:
+    _, token = await issued()
+    socket = await opened(token)
+    user = await User.objects.aget()
+    user.is_active = False
+    await user.asave()
+    socket.begin("tools/list")
+    assert (await socket.closed())[0] == 4401
+
+
+async def test_a_socket_is_closed_when_its_token_has_lost_a_scope() -> None:
+    row, token = await issued(scopes=["a", "b"])
+    socket = await opened(token)
+    row.scopes = ["a"]
+    await row.asave()
+    socket.begin("tools/list")
+    assert await socket.closed() == (4403, "The credential is not good for as much any more")
+
+
+@pytest.mark.parametrize("origin", ["https://evil.example", "null", "http://127.0.0.1.evil.example"])
+async def test_a_page_of_somebody_else_opens_nothing_whatever_token_it_has(origin: str) -> None:
+    _, token = await issued()
+    headers = {"authorization": f"Bearer {token}", "origin": origin}
+    denial = await Socket(mount(get_asgi_application()), "/mcp/ws", headers).denied()
+    assert denial.status == 403
+    assert "www-authenticate" not in denial.headers
+
+
+@pytest.mark.parametrize("name", ["access_token", "token", "bearer", "ticket", "authorization"])
+async def test_a_token_in_the_query_opens_nothing(name: str) -> None:
+    _, token = await issued()
+    denial = await knock(None, query_string=f"{name}={token}".encode()).denied()
+    assert denial.status == 401
+    assert token.encode() not in denial.body

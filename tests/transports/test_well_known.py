@@ -1,0 +1,201 @@
+"""Metadata of protected resources at its well-known places, through both doors."""
+
+import json
+from collections.abc import Iterator
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+from asgiref.sync import async_to_sync
+from django.test import AsyncClient, Client, override_settings
+from django.urls import clear_url_caches, include, path
+
+from mcp_django.asgi import mount
+
+WELL_KNOWN = "/.well-known/oauth-protected-resource"
+ORIGIN = "https://mcp.example"
+LOGIN = "https://login.example"
+AUTH: dict[str, Any] = {"AUTH": "token", "ORIGIN": ORIGIN}
+ONE = {"AUTHORIZATION_SERVERS": [LOGIN], "REQUIRED_SCOPES": ["mcp:read", "offline_access"], "TITLE": "The shop"}
+
+
+async def nothing(scope: Any, receive: Any, send: Any) -> None:
+    """An application that knows no path."""
+    await send({"type": "http.response.start", "status": 404, "headers": []})
+    await send({"type": "http.response.body", "body": b"the application"})
+
+
+def by_mount(url: str, method: str = "GET", host: str = "testserver", root: str = "") -> SimpleNamespace:
+    sent: list[Any] = []
+
+    async def main() -> None:
+        async def receive() -> Any:
+            return {"type": "http.request", "body": b""}
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        scope = {
+            "type": "http",
+            "method": method,
+            "path": url,
+            "headers": [(b"host", host.encode())],
+            "root_path": root,
+        }
+        await mount(nothing)(scope, receive, send)
+
+    async_to_sync(main)()
+    headers = {name.decode(): value.decode() for name, value in sent[0]["headers"]}
+    return SimpleNamespace(status=sent[0]["status"], headers=headers, body=sent[1].get("body", b""))
+
+
+def by_view(url: str, method: str = "GET", host: str = "testserver") -> SimpleNamespace:
+    reply = Client(headers={"host": host}).generic(method, url)
+    headers = {name.lower(): value for name, value in reply.headers.items()}
+    return SimpleNamespace(status=reply.status_code, headers=headers, body=reply.content)
+
+
+DOORS = pytest.mark.parametrize("ask", [by_mount, by_view], ids=["asgi", "view"])
+
+
+@pytest.fixture
+def one() -> Iterator[None]:
+    with override_settings(MCP={**AUTH, "SERVERS": {"default": ONE}}):
+        yield
+
+
+@DOORS
+@pytest.mark.usefixtures("one")
+def test_the_document_says_whose_tokens_are_taken_and_which_scopes_to_begin_with(ask: Any) -> None:
+    reply = ask(f"{WELL_KNOWN}/mcp")
+    assert reply.status == 200
+    assert json.loads(reply.body) == {
+        "resource": f"{ORIGIN}/mcp",
+        "authorization_servers": [LOGIN],
+        "scopes_supported": ["mcp:read"],
+        "bearer_methods_supported": ["header"],
+        "resource_name": "The shop",
+    }
+    assert reply.headers["content-type"] == "application/json"
+    assert reply.headers["access-control-allow-origin"] == "*"
+    assert "access-control-allow-credentials" not in reply.headers
+    assert "max-age" in reply.headers["cache-control"]
+
+
+@DOORS
+@pytest.mark.usefixtures("one")
+def test_the_slash_that_the_client_was_given_is_mirrored(ask: Any) -> None:
+    assert json.loads(ask(f"{WELL_KNOWN}/mcp/").body)["resource"] == f"{ORIGIN}/mcp/"
+
+
+@DOORS
+@pytest.mark.usefixtures("one")
+@pytest.mark.parametrize("url", [WELL_KNOWN, f"{WELL_KNOWN}/"])
+def test_the_only_endpoint_answers_without_its_path(ask: Any, url: str) -> None:
+    assert json.loads(ask(url).body)["resource"] == f"{ORIGIN}/mcp"
+
+
+@DOORS
+@pytest.mark.usefixtures("one")
+@pytest.mark.parametrize(
+    "rest", ["/other", "/mcp/sub", "/mc", "/mcp//", "//mcp", "/mcp/../mcp", "/m\x00cp", "/MCP", "/" + "a" * 3000]
+)
+def test_other_paths_have_no_document(ask: Any, rest: str) -> None:
+    assert ask(WELL_KNOWN + rest.replace("\x00", "%00" if ask is by_view else "\x00")).status == 404
+
+
+@DOORS
+@pytest.mark.usefixtures("one")
+def test_the_host_of_the_request_makes_no_difference(ask: Any) -> None:
+    assert json.loads(ask(f"{WELL_KNOWN}/mcp", host="localhost").body)["resource"] == f"{ORIGIN}/mcp"
+
+
+@DOORS
+@pytest.mark.usefixtures("one")
+def test_pages_of_any_site_may_ask_first(ask: Any) -> None:
+    reply = ask(f"{WELL_KNOWN}/mcp", "OPTIONS")
+    assert reply.status == 204
+    assert reply.headers["access-control-allow-origin"] == "*"
+    assert "MCP-Protocol-Version" in reply.headers["access-control-allow-headers"]
+
+
+@DOORS
+@pytest.mark.usefixtures("one")
+def test_a_head_has_no_body_and_a_post_no_answer(ask: Any) -> None:
+    head = ask(f"{WELL_KNOWN}/mcp", "HEAD")
+    assert (head.status, head.body) == (200, b"")
+    assert int(head.headers["content-length"]) > 0
+    assert ask(f"{WELL_KNOWN}/mcp", "POST").status == 405
+
+
+@DOORS
+@override_settings(MCP={**AUTH, "SERVERS": {"default": ONE, "shop": {"AUTHORIZATION_SERVERS": ["https://b.example"]}}})
+def test_of_two_endpoints_each_has_its_own_and_none_the_root(ask: Any) -> None:
+    assert ask(WELL_KNOWN).status == 404
+    assert json.loads(ask(f"{WELL_KNOWN}/mcp").body)["resource"] == f"{ORIGIN}/mcp"
+    other = json.loads(ask(f"{WELL_KNOWN}/mcp/shop").body)
+    assert (other["resource"], other["authorization_servers"]) == (f"{ORIGIN}/mcp/shop", ["https://b.example"])
+
+
+@DOORS
+def test_entries_may_be_added_but_the_resource_stays(ask: Any) -> None:
+    extra = {"resource_documentation": "https://docs.example", "resource": "https://evil.example", "jwks_uri": None}
+    with override_settings(MCP={**AUTH, "SERVERS": {"default": {**ONE, "RESOURCE_METADATA": extra}}}):
+        found = json.loads(ask(f"{WELL_KNOWN}/mcp").body)
+    assert found["resource_documentation"] == "https://docs.example"
+    assert found["resource"] == f"{ORIGIN}/mcp"
+    assert "jwks_uri" not in found
+
+
+@DOORS
+@pytest.mark.parametrize("options", [{"ORIGIN": None}, {"SERVERS": {"default": {}}}])
+@override_settings(OAUTH2_PROVIDER={})
+def test_without_an_origin_or_an_authorization_server_there_is_nothing_to_say(ask: Any, options: Any) -> None:
+    with override_settings(MCP={**AUTH, "SERVERS": {"default": ONE}, **options}):
+        assert ask(f"{WELL_KNOWN}/mcp").status == 404
+
+
+@DOORS
+def test_a_function_that_fails_is_the_servers_fault(ask: Any, caplog: Any) -> None:
+    server = {**ONE, "REQUIRED_SCOPES": "tests.transports.test_well_known.fails"}
+    with override_settings(MCP={**AUTH, "SERVERS": {"default": server}}):
+        reply = ask(f"{WELL_KNOWN}/mcp")
+    assert reply.status == 503
+    assert b"secret" not in reply.body
+    assert "cannot be found out" in caplog.text
+
+
+def fails(request: Any) -> Any:
+    raise RuntimeError("secret")
+
+
+@pytest.mark.usefixtures("one")
+def test_a_project_below_a_prefix_is_found_with_it_and_without(settings: Any) -> None:
+    settings.FORCE_SCRIPT_NAME = "/site"
+    for url in (f"{WELL_KNOWN}/site/mcp", f"{WELL_KNOWN}/mcp", f"/site{WELL_KNOWN}/site/mcp"):
+        assert json.loads(by_mount(url).body)["resource"] == f"{ORIGIN}/site/mcp"
+
+
+@pytest.fixture
+def below_api(settings: Any) -> Iterator[None]:
+    conf = ModuleType("urls_of_the_test")
+    vars(conf)["urlpatterns"] = [path("api/", include("mcp_django.urls")), path("", include("mcp_django.well_known"))]
+    settings.ROOT_URLCONF = conf
+    clear_url_caches()
+    yield
+    clear_url_caches()
+
+
+@DOORS
+@pytest.mark.usefixtures("one", "below_api")
+def test_an_include_below_a_path_has_its_document_at_the_root_of_the_origin(ask: Any) -> None:
+    assert json.loads(ask(f"{WELL_KNOWN}/api/mcp").body)["resource"] == f"{ORIGIN}/api/mcp"
+    assert ask(f"{WELL_KNOWN}/mcp").status == 404
+
+
+@pytest.mark.usefixtures("one")
+def test_it_is_served_over_asgi_through_django_too() -> None:
+    async def main() -> Any:
+        return await AsyncClient().get(f"{WELL_KNOWN}/mcp")
+
+    assert async_to_sync(main)().status_code == 200

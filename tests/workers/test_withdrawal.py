@@ -1,0 +1,235 @@
+"""What is taken away on one worker is gone on the other: the next request, and everything that is open there."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+
+import pytest
+
+from tests.servers.sockets import Socket
+from tests.workers.client import Message, Person, Refused, Stream, request
+from tests.workers.harness import RESOURCE, Workers
+
+IN_TIME = 15.0
+"""Seconds that docs/topics/security.md promises."""
+LIFETIME = 4.0
+"""Seconds until the token expires that does."""
+Over = Awaitable[object]
+LOST = ["token revoked", "token deleted", "user deactivated", "user deleted"]
+LET_IN = [
+    "access token revoked",
+    "consent withdrawn",
+    "client blocked",
+    "client deleted",
+    "user of a client deactivated",
+]
+NARROWED, GRANT, EXPIRES = "token narrowed", "scope granted to others", "token expires after 4 s"
+POLICIES = {"tool disabled": "tool_disabled", "tool kept for a group": "tool_kept_for_a_group"}
+RIGHTS = ["left the group", "group lost the permission", "group deleted"]
+
+
+async def drained(stream: Stream, messages: AsyncIterator[Message] | None = None) -> None:
+    """Wait until the server ends a stream."""
+    async for _ in messages or stream.messages():
+        pass
+    assert stream.ended
+
+
+async def a_listen(stack: AsyncExitStack, token: str, port: int) -> Over:
+    wanted = {"notifications": {"toolsListChanged": True}}
+    stream = await stack.enter_async_context(Person(token).ask(port, "subscriptions/listen", wanted))
+    messages = stream.messages()
+    assert (await anext(messages))["method"] == "notifications/subscriptions/acknowledged"
+    return drained(stream, messages)
+
+
+async def a_session_s_stream(stack: AsyncExitStack, token: str, port: int) -> Over:
+    person = await Person.initialized(token, port)
+    stream = await stack.enter_async_context(person.listen(port))
+    assert stream.status == 200
+    return drained(stream)
+
+
+async def a_call(stack: AsyncExitStack, token: str, port: int) -> Over:
+    return await _call(stack, Person(token), port)
+
+
+async def a_session_s_call(stack: AsyncExitStack, token: str, port: int) -> Over:
+    return await _call(stack, await Person.initialized(token, port), port)
+
+
+async def _call(stack: AsyncExitStack, person: Person, port: int) -> Over:
+    stream = await stack.enter_async_context(person.call(port, "linger", {"tag": person.name}))
+    messages = stream.messages()
+    assert (await anext(messages))["method"] == "notifications/progress"
+    return drained(stream, messages)
+
+
+async def a_legacy_stream(stack: AsyncExitStack, token: str, port: int) -> Over:
+    headers = {"Authorization": f"Bearer {token}", "Accept": "text/event-stream"}
+    stream = await stack.enter_async_context(request(port, "GET", headers, path="/mcp/sse"))
+    events = stream.events()
+    assert (await anext(events)).event == "endpoint"
+
+    async def over() -> None:
+        assert [event async for event in events] == []
+        assert stream.ended
+
+    return over()
+
+
+async def a_socket(stack: AsyncExitStack, token: str, port: int) -> Over:
+    def opened() -> Socket:
+        return Socket(port, headers={"Authorization": f"Bearer {token}"})
+
+    socket = stack.enter_context(await asyncio.to_thread(opened))
+    assert socket.status == 101
+
+    async def over() -> None:
+        closed = await asyncio.to_thread(socket.closed)
+        assert closed is not None
+        assert closed[0] in (4401, 4403)
+
+    return over()
+
+
+OPEN: list[Callable[[AsyncExitStack, str, int], Awaitable[Over]]] = [
+    a_listen,
+    a_session_s_stream,
+    a_call,
+    a_session_s_call,
+    a_legacy_stream,
+    a_socket,
+]
+
+
+async def timed(over: Over, since: float) -> float:
+    await over
+    return time.monotonic() - since
+
+
+async def until_refused(token: str, port: int, status: int) -> None:
+    """Ask until the answer is no."""
+    while True:
+        async with Person(token).ask(port, "tools/list") as stream:
+            if stream.status != 200:
+                assert stream.status == status
+                return
+        await asyncio.sleep(0.02)
+
+
+async def withdrawn(pair: Workers, how: str, name: str) -> float:
+    """Have the second worker take it away; when it had."""
+    await Person("admin").value(pair.ports[1], "withdraw", {"how": how, "name": name})
+    return time.monotonic()
+
+
+async def test_what_was_opened_with_a_credential_ends_with_it_and_the_next_request_is_refused(pair: Workers) -> None:
+    here, there = pair.ports
+    admin, expiring = Person("admin"), asyncio.Event()  # set once that token has opened all that it can
+    tokens: dict[str, str] = await admin.value(there, "people", {"names": [*LOST, NARROWED, GRANT]})
+    tokens |= await admin.value(there, "people_with_clients", {"names": LET_IN, "resource": RESOURCE})
+    tokens |= await admin.value(there, "people", {"names": [EXPIRES], "seconds": LIFETIME})
+
+    async def lose(how: str) -> dict[str, float]:
+        async with AsyncExitStack() as stack:
+            token, since = tokens[how], time.monotonic()
+            if how != EXPIRES:
+                await expiring.wait()
+            open_ones = {opens.__name__: await opens(stack, token, here) for opens in OPEN}
+            expiring.set()
+            await Person(token).result(there, "tools/list")
+            if how != EXPIRES:
+                since = await withdrawn(pair, how, how)
+            if how in (*LOST, *LET_IN):
+                with pytest.raises(Refused, match=r"^401"):
+                    await Person(token).result(there, "tools/list")
+            if how not in (NARROWED, GRANT):
+                open_ones["the next request"] = until_refused(token, here, 401)
+            took = await asyncio.gather(*(timed(over, since) for over in open_ones.values()))
+            return dict(zip(open_ones, took, strict=True))
+
+    async with asyncio.timeout(60):
+        found = dict(zip(tokens, await asyncio.gather(*map(lose, tokens)), strict=True))
+    tell(found)
+    for how in (NARROWED, GRANT):
+        await Person(tokens[how]).result(here, "tools/list")
+    for how, one in found.items():
+        bound = IN_TIME + (LIFETIME if how == EXPIRES else 0)
+        assert all(took < bound for took in one.values()), how
+
+
+async def finds(token: str, port: int, tool: str = "secret") -> bool:
+    """Is the tool there? If not, it is answered as one that nobody has heard of."""
+    async with Person(token).call(port, tool) as stream:
+        (answer,) = [message async for message in stream.messages()]
+    return "result" in answer or answer["error"]["message"] != f"Unknown tool: {tool}"
+
+
+async def unfound(token: str, port: int, tool: str = "secret") -> None:
+    while await finds(token, port, tool):
+        await asyncio.sleep(0.02)
+
+
+@asynccontextmanager
+async def hearing(token: str, port: int, most: int) -> AsyncIterator[AsyncIterator[Message]]:
+    """A stream on which a secret is told, and after it something that is none."""
+    uris = [uri for number in range(most) for uri in (f"secret://{number}", f"item://beat/{number}")]
+    wanted = {"notifications": {"resourceSubscriptions": uris}}
+    async with Person(token).ask(port, "subscriptions/listen", wanted) as stream:
+        messages = stream.messages()
+        assert (await anext(messages))["params"]["notifications"] == {"resourceSubscriptions": uris}
+        yield messages
+
+
+async def test_who_has_lost_a_permission_neither_finds_nor_hears_what_takes_it(pair: Workers) -> None:
+    here, there = pair.ports
+    tokens = await Person("admin").value(there, "people", {"names": [*RIGHTS, *POLICIES]})
+    most = 40
+
+    async def beat(messages: AsyncIterator[Message], number: int) -> bool:
+        """Is the secret told before what is none?"""
+        await Person("admin").value(here, "change_secret", {"number": number})
+        heard = False
+        while (uri := (await anext(messages))["params"]["uri"]) != f"item://beat/{number}":
+            heard = heard or uri == f"secret://{number}"
+        return heard
+
+    async def lose(how: str) -> dict[str, float]:
+        token = tokens[how]
+
+        async with hearing(token, here, most) as messages:
+            assert await beat(messages, 0)
+            for port in (here, there):
+                assert await finds(token, port)
+            since = await withdrawn(pair, how, how)
+            assert not await finds(token, there)
+
+            async def unheard() -> None:
+                for number in range(1, most):
+                    if not await beat(messages, number):
+                        return
+                    await asyncio.sleep(0.4)
+
+            took = await asyncio.gather(timed(unfound(token, here), since), timed(unheard(), since))
+            return dict(zip(("the next request", "a_listen"), took, strict=True))
+
+    async def forbid(how: str) -> dict[str, float]:
+        token, tool = tokens[how], POLICIES[how]
+        for port in (here, there):
+            assert await finds(token, port, tool)
+        since = await withdrawn(pair, how, how)
+        assert not await finds(token, there, tool)
+        return {"the next request": await timed(unfound(token, here, tool), since)}
+
+    async with asyncio.timeout(60):
+        found = await asyncio.gather(*map(lose, RIGHTS), *map(forbid, POLICIES))
+    tell(dict(zip([*RIGHTS, *POLICIES], found, strict=True)))
+    assert all(took < IN_TIME for one in found for took in one.values())
+
+
+def tell(table: dict[str, dict[str, float]]) -> None:
+    """Print how soon the other worker knew; `pytest -s` shows it."""
+    for how, took in table.items():
+        print(f"\n{how}: " + ", ".join(f"{what} {seconds:.2f} s" for what, seconds in took.items()), flush=True)
