@@ -69,9 +69,17 @@ class Exchange:
 class Caller:
     """Calls one application with one kind of request."""
 
-    def __init__(self, application: Application, work: Work, dialect: Dialect, *, tools: int = 5) -> None:
+    def __init__(
+        self,
+        application: Application,
+        work: Work,
+        dialect: Dialect,
+        *,
+        tools: int = 5,
+        headers: dict[str, str] | None = None,
+    ) -> None:
         self._application, self._work, self._tools = application, work, tools
-        self._target = Target(port=PORT, path="/mcp", dialect=dialect)
+        self._target = Target(port=PORT, path="/mcp", dialect=dialect, headers=headers or {})
         self._requests: Requests | None = None
 
     async def open(self) -> None:

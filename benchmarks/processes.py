@@ -34,7 +34,7 @@ class Command:
     directory: Path = ROOT
     """Where it is started; modules found there come before installed ones."""
     greets: bool = False
-    """Whether the first line it prints is a header to send with every request."""
+    """Whether what it prints, up to an empty line, are headers to send with every request."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -64,11 +64,16 @@ def on_core(core: int) -> Iterator[None]:
         os.sched_setaffinity(0, before)
 
 
-def start(command: Command, core: int) -> Running:
-    """Start a server pinned to `core`, on a free port. It may not be listening yet: see `wait`."""
+def free_port() -> int:
+    """A port of loopback on which nothing listens at the moment."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+        return int(free.getsockname()[1])
+
+
+def start(command: Command, core: int) -> Running:
+    """Start a server pinned to `core`, on a free port. It may not be listening yet: see `wait`."""
+    port = free_port()
     log = tempfile.TemporaryFile("w+")  # noqa: SIM115 -- closed by `stop`
     environment = {**os.environ, **dict(command.environment), "PORT": str(port)}
     with on_core(core):
@@ -85,14 +90,14 @@ def start(command: Command, core: int) -> Running:
 
 
 def wait(running: Running) -> None:
-    """Return once the server accepts connections, with the header it asked for taken down.
+    """Return once the server accepts connections, with the headers it asked for taken down.
 
     Raises:
         NotStarted: it ended, or did not listen in time.
     """
     if running.process.stdout is not None:
-        name, _, value = running.process.stdout.readline().strip().partition(": ")
-        if value:
+        while line := running.process.stdout.readline().strip():
+            name, _, value = line.partition(": ")
             running.headers[name] = value
     end = time.monotonic() + START_SECONDS
     while time.monotonic() < end:

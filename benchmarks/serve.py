@@ -16,13 +16,22 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from benchmarks import credentials
+from benchmarks.processes import free_port
+
 ITEMS = 1000
-USERNAME = "measured"
 
 
 @contextmanager
 def project(
-    *, auth: str = "none", middleware: str = "none", tools: int | None = None, log: bool = False
+    *,
+    auth: str = "none",
+    middleware: str = "none",
+    tools: int | None = None,
+    log: bool = False,
+    guarded: bool = False,
+    forgetful: bool = False,
+    issuer: str = "",
 ) -> Iterator[None]:
     """Django, set up on the measured project with a fresh database.
 
@@ -31,11 +40,16 @@ def project(
         middleware: "none" or "stock", for what goes through Django.
         tools: How many tools there are; by default what NTOOLS says, or 5.
         log: Write the line of each call.
+        guarded: "add" takes a scope and a Django permission.
+        forgetful: Each request's credential is verified anew.
+        issuer: The identity provider, where there is one.
     """
     with tempfile.TemporaryDirectory(prefix="mcp-benchmarks-") as directory:
         os.environ["BENCH_DATABASE"] = str(Path(directory, "db.sqlite3"))
         os.environ["BENCH_AUTH"], os.environ["BENCH_MIDDLEWARE"] = auth, middleware
         os.environ["BENCH_LOG"] = "1" if log else ""
+        os.environ["BENCH_GUARDED"], os.environ["BENCH_FORGETFUL"] = "1" if guarded else "", "1" if forgetful else ""
+        os.environ["BENCH_ISSUER"] = issuer
         os.environ["DJANGO_SETTINGS_MODULE"] = "benchmarks.site.settings"
         if tools is not None:
             os.environ["NTOOLS"] = str(tools)
@@ -53,18 +67,6 @@ def project(
             yield
         finally:
             connections.close_all()
-
-
-def make_token() -> str:
-    """A personal access token of a superuser, in the clear."""
-    from django.contrib.auth import get_user_model
-
-    from mcp_django.models import PersonalAccessToken
-
-    user = get_user_model()(username=USERNAME, is_superuser=True)
-    user.save()
-    _, token = PersonalAccessToken.issue(user=user, name="benchmarks", expires=None)
-    return token
 
 
 def run_uvicorn(application: Any, port: int) -> None:
@@ -98,16 +100,28 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.serve", description="Serve the measured project.")
     parser.add_argument("--port", type=int, default=8766)
     parser.add_argument("--server", choices=sorted(SERVERS), default="uvicorn")
-    parser.add_argument("--auth", choices=["none", "token"], default="none")
+    parser.add_argument("--auth", choices=["none", *credentials.KINDS], default="none")
+    parser.add_argument("--guarded", action="store_true", help='"add" takes a scope and a permission')
+    parser.add_argument("--forgetful", action="store_true", help="verify the credential anew for each request")
     parser.add_argument("--middleware", choices=["none", "stock"], default="none")
     parser.add_argument("--log", action="store_true", help="write the line of each call, to nowhere")
     options = parser.parse_args(arguments)
     # uvicorn raises the signal again once it has shut down: as an exception it lets the directory be removed.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    issuer = credentials.Issuer(free_port()) if options.auth == "external" else None
     try:
-        with project(auth=options.auth, middleware=options.middleware, log=options.log):
-            if options.auth == "token":
-                print(f"Authorization: Bearer {make_token()}", flush=True)
+        with project(
+            auth=options.auth,
+            middleware=options.middleware,
+            log=options.log,
+            guarded=options.guarded,
+            forgetful=options.forgetful,
+            issuer="" if issuer is None else issuer.name,
+        ):
+            if options.auth != "none":
+                for name, value in credentials.make(options.auth, issuer).items():
+                    print(f"{name}: {value}")
+                print(flush=True)
             from benchmarks.site.asgi import application
 
             SERVERS[options.server](application, options.port)

@@ -57,8 +57,9 @@ async def constant(scope: Any, receive: Callable[[], Awaitable[Any]], send: Call
     await send({"type": "http.response.body", "body": ANSWER})
 
 
-def before_the_call(exchange: Exchange, token: bytes) -> list[Step]:
+def before_the_call(exchange: Exchange, credential: bytes) -> list[Step]:
     """The steps of the HTTP exchange, up to the decoded message."""
+    from mcp_django.auth.requests import AuthRequest
     from mcp_django.protocol import jsonrpc
     from mcp_django.protocol.headers import Headers
     from mcp_django.server.eras import select
@@ -71,17 +72,17 @@ def before_the_call(exchange: Exchange, token: bytes) -> list[Step]:
     steps: list[Step] = [
         ("headers to a dict", lambda: Headers(exchange.headers)),
         ("Host and Origin", lambda: ours._guard.check(headers)),
-        ("local principal", lambda: ours._authenticator.known(headers, PEER)),
+        ("local principal", lambda: ours._authenticator.known(AuthRequest(headers, PEER, "POST"))),
         ("size and media type", lambda: check_body(request, ours.limits)),
         ("decode", lambda: jsonrpc.decode(body)),
         ("  of which orjson", lambda: jsonrpc.loads(body)),
         ("era", lambda: select(module._version(headers), raw)),
     ]
-    bearer = Headers([*exchange.headers, (b"authorization", b"Bearer " + token)])
+    bearer = Headers([*exchange.headers, (b"authorization", credential)])
     authenticator = _token_authenticator()
-    asyncio.run(authenticator.authenticate(bearer, peer=PEER))
-    assert authenticator.known(bearer, PEER) is not None
-    steps.insert(3, ("or a cached token", lambda: authenticator.known(bearer, PEER)))
+    asyncio.run(authenticator.authenticate(AuthRequest(bearer, PEER, "POST")))
+    assert authenticator.known(AuthRequest(bearer, PEER, "POST")) is not None
+    steps.insert(3, ("or a cached token", lambda: authenticator.known(AuthRequest(bearer, PEER, "POST"))))
     return steps
 
 
@@ -95,6 +96,7 @@ def _token_authenticator() -> Any:
 
 async def the_call(exchange: Exchange, number: int) -> list[tuple[str, float]]:
     """The steps of the engine, from the decoded message to the encoded answer."""
+    from mcp_django.auth.requests import AuthRequest
     from mcp_django.protocol import jsonrpc
     from mcp_django.protocol.headers import Headers
     from mcp_django.protocol.revisions import Era
@@ -106,7 +108,7 @@ async def the_call(exchange: Exchange, number: int) -> list[tuple[str, float]]:
     ours, headers, raw = get_exchange("default"), Headers(exchange.headers), jsonrpc.loads(exchange.body)
     pipeline = ours._pipeline
     era = pipeline.eras[Era.STATELESS]
-    principal = ours._authenticator.known(headers, PEER)
+    principal = ours._authenticator.known(AuthRequest(headers, PEER))
     assert principal is not None
     connection, outbox = Connection(principal, headers=headers), Outbox()
     message = era.read(raw, connection)
@@ -204,13 +206,18 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--number", type=int, default=2_000, help="calls of a step in one round")
     number = parser.parse_args(arguments).number
     with project():
-        from benchmarks.serve import make_token
+        from benchmarks.credentials import personal
         from benchmarks.site.asgi import application
+        from mcp_django.auth.rulebook import NO_RULES, RULEBOOK
 
+        RULEBOOK.assume(NO_RULES)  # reading it waits, and comes once in some seconds
         caller = Caller(application, Kind.ADD, Dialect.STATELESS)
         asyncio.run(caller.open())
         exchange = caller.exchange()
-        rows = [(label, cost(step, number)) for label, step in before_the_call(exchange, make_token().encode())]
+        rows = [
+            (label, cost(step, number))
+            for label, step in before_the_call(exchange, personal()["Authorization"].encode())
+        ]
         rows += asyncio.run(the_call(exchange, number))
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             rows += runner.run(door(application, number))

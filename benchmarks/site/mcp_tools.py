@@ -1,4 +1,6 @@
-"""The tools of the measurements. env: NTOOLS adds fillers, BENCH_ANNOUNCE a tool that says that the list changed."""
+"""The tools of the measurements. env: NTOOLS adds fillers, BENCH_ANNOUNCE a tool that says that the list changed,
+BENCH_GUARDED lets "add" take a scope and a permission.
+"""
 
 import os
 from collections.abc import Awaitable, Callable
@@ -6,8 +8,10 @@ from collections.abc import Awaitable, Callable
 from benchmarks.site.models import Item
 from mcp_django import Context, anotify_list_changed, tool
 
+GUARDED = bool(os.environ.get("BENCH_GUARDED"))
 
-@tool
+
+@tool(scopes=["bench:add"] if GUARDED else [], permission="benchmarks_site.view_item" if GUARDED else None)
 async def add(a: int, b: int) -> int:
     """Add two integers."""
     return a + b

@@ -6,15 +6,23 @@ connections to the database, which are kept: calls run on lanes, threads that ou
 
 import os
 
+from mcp_django.oauth import oauth2_provider_settings
+
 SECRET_KEY = "measured-on-loopback-only-and-thrown-away"
 DEBUG = False
 ALLOWED_HOSTS = ["127.0.0.1", "localhost"]
 ROOT_URLCONF = "benchmarks.site.urls"
 USE_TZ = True
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+ORIGIN = "http://127.0.0.1:8766"
+AUTH, ISSUER = os.environ.get("BENCH_AUTH", "none"), os.environ.get("BENCH_ISSUER", "")
+OAUTH = ["oauth2_provider", "mcp_django.oauth"] if AUTH == "oauth" else []
+OAUTH2_PROVIDER = oauth2_provider_settings(issuer=ORIGIN) if OAUTH else {}
 INSTALLED_APPS = [
     "django.contrib.contenttypes",
     "django.contrib.auth",
+    *(["django.contrib.sessions"] if AUTH == "session" else []),
+    *OAUTH,
     "mcp_django",
     "benchmarks.site",
 ]
@@ -27,7 +35,8 @@ STOCK_MIDDLEWARE = [
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
 ]
 MIDDLEWARE = STOCK_MIDDLEWARE if os.environ.get("BENCH_MIDDLEWARE") == "stock" else []
-SESSION_ENGINE = "django.contrib.sessions.backends.signed_cookies"
+# Of a browser's session: where they are rows, reading one is a statement.
+SESSION_ENGINE = f"django.contrib.sessions.backends.{'db' if AUTH == 'session' else 'signed_cookies'}"
 DATABASES = {
     "default": {
         "ENGINE": "django.db.backends.sqlite3",
@@ -37,8 +46,14 @@ DATABASES = {
     },
 }
 MCP = {
-    "AUTH": os.environ.get("BENCH_AUTH", "none"),
-    "SERVERS": {"default": {"NAME": "benchmarks", "VERSION": "1", "PAGE_SIZE": 1000}},
+    "AUTH": AUTH,
+    "ORIGIN": ORIGIN,
+    "SCOPES": {"bench:add": "Add numbers"},
+    "SESSION_SCOPES": ["bench:add"],
+    **({"ISSUERS": [{"ISSUER": ISSUER, "JWKS_URI": ISSUER + "/keys"}]} if ISSUER else {}),
+    **({"TOKEN_CACHE_SECONDS": 0} if os.environ.get("BENCH_FORGETFUL") else {}),
+    # At two paths, the door's and the view's, so what tokens are made for is said.
+    "SERVERS": {"default": {"NAME": "benchmarks", "VERSION": "1", "PAGE_SIZE": 1000, "RESOURCE": f"{ORIGIN}/mcp"}},
     "LIMITS": {"SESSIONS_PER_OWNER": 5000, "IN_FLIGHT": 64, "LISTENS": 5000, "LISTENS_PER_OWNER": 5000},
 }
 if os.environ.get("BENCH_LOG"):

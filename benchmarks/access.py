@@ -1,0 +1,140 @@
+"""`python -m benchmarks.access`: what it costs to know who calls, and whether they may.
+
+One tool is called with each kind of credential, by a user with one group and one permission, on one uvicorn worker,
+beside the same without authentication. "known" is a credential that the worker has verified in the last seconds, which
+is what most calls come with; "new" verifies it for each request. "guarded" calls take a scope and a Django permission
+besides.
+
+`--statements KIND` calls once with a credential nobody has seen yet, in process, and prints every SQL statement. The
+one that writes down the use of a personal token comes once a minute.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from benchmarks import credentials, report, rounds
+from benchmarks.processes import free_port
+from benchmarks.rounds import Results
+from benchmarks.subjects import ADD_MANY, ADD_ONE, Family, Subject, served
+from benchmarks.wire import Dialect
+
+CELLS = (ADD_ONE, ADD_MANY)
+AIM = 40.0
+"""Microseconds that a known credential may add to a call (docs/design.md, section 6)."""
+STATEMENTS_AIM = 2
+"""Statements that a new credential may take."""
+
+
+def subjects() -> list[Subject]:
+    """The rows: nobody asked, then each kind of credential, known and new."""
+    rows = [Subject(label="no authentication", family=Family.OURS, command=served())]
+    for kind in credentials.KINDS:
+        forms: dict[str, tuple[str, ...]] = {
+            f"{kind}, known": (),
+            f"{kind}, known, guarded": ("--guarded",),
+            f"{kind}, new": ("--forgetful",),
+        }
+        if kind == "session":  # looked up for each request, which may follow a log-out
+            forms = {"session, new": (), "session, new, guarded": ("--guarded",)}
+        for label, options in forms.items():
+            command = served("--auth", kind, *options, greets=True)
+            rows.append(Subject(label=label, family=Family.OURS, command=command))
+    return rows
+
+
+def markdown(results: Results, rows: Sequence[Subject]) -> str:
+    """The tables: what each row costs, and what that is more than the first."""
+    plain = rows[0]
+    costs = [[row.label, *(report.spread(results.of(row, cell)) for cell in CELLS)] for row in rows]
+    over = [[row.label, *(_more(results.over(row, plain, cell)) for cell in CELLS)] for row in rows[1:]]
+    aims = [
+        [row.label, cell.label, f"+{AIM:.0f}", f"{added:+.0f}", "reached" if added <= AIM else "not reached"]
+        for row in rows[1:]
+        for cell in CELLS
+        if ", known" in row.label and (added := results.over(row, plain, cell)) is not None
+    ]
+    labels = [cell.label for cell in CELLS]
+    tables = {
+        "CPU microseconds of the server process per call: median (fewest-most)": (["", *labels], costs),
+        "Microseconds more than without authentication": (["", *labels], over),
+        "The bar": (["", "column", "aim", "measured", ""], aims),
+    }
+    return "\n\n".join(f"{title}\n\n{report.table(*table)}" for title, table in tables.items() if table[1]) + "\n"
+
+
+def _more(added: float | None) -> str:
+    return "" if added is None else f"{added:+.0f}"
+
+
+def statements(kind: str) -> list[str]:
+    """The SQL of one call with a new credential of this kind, by a tool that anybody may call."""
+    from benchmarks.serve import project
+
+    issuer = credentials.Issuer(free_port()) if kind == "external" else None
+    with project(auth=kind, issuer="" if issuer is None else issuer.name):
+        from django.db import connections
+        from django.db.backends.signals import connection_created
+
+        from benchmarks.inprocess import Caller
+        from benchmarks.site.asgi import application
+        from benchmarks.wire import Work
+
+        said: list[str] = []
+
+        def listen(execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:
+            said.append(sql)
+            return execute(sql, params, many, context)
+
+        def listen_on(*, connection: Any, **_: Any) -> None:
+            connection.execute_wrappers.append(listen)
+
+        connection_created.connect(listen_on)  # those of the lanes
+        # Two, because what a process reads once is not the credential's: the first call reads it.
+        both = [credentials.make(kind, issuer) for _ in range(2)]
+
+        async def call() -> None:
+            for headers in both:
+                caller = Caller(application, Work.ADD, Dialect.STATELESS, headers=headers)
+                await caller.open()
+                said.clear()
+                await caller.call()
+
+        try:
+            asyncio.run(call())
+        finally:
+            connection_created.disconnect(listen_on)
+            connections.close_all()
+    return said
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run, print the tables. Returns 1 when an answer was wrong or a server did not start; never on account of time."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.access", description=__doc__)
+    parser.add_argument(
+        "--statements", choices=credentials.KINDS, help="print the SQL of one call, and measure nothing"
+    )
+    parser.add_argument("--only", action="append", metavar="TEXT", help="only rows with this in their label")
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--seconds", type=float, default=0.35, help="length of one measurement")
+    options = parser.parse_args(arguments)
+    if options.statements:
+        found = statements(options.statements)
+        print("\n".join([*found, f"{len(found)} statements; the aim is at most {STATEMENTS_AIM}"]))
+        return 0
+    first, *others = subjects()
+    chosen = [row for row in others if not options.only or any(text in row.label for text in options.only)]
+    rows = [first, *chosen]
+    results = rounds.run(rows, CELLS, rounds=options.rounds, seconds=options.seconds, say=rounds.say_to_stderr)
+    print(markdown(results, rows))
+    for line in results.failures():
+        rounds.say_to_stderr(f"FAILED {line}")
+    return 1 if any(results.failures()) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
