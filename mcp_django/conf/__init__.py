@@ -21,6 +21,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
 from django.dispatch import receiver
 
+from .clients import CLIENT_ALIAS, ClientAuth, ClientSettings, WrongPart, wrong_in_client
 from .issuers import Claims, Issuer, WrongSecret, wrong_beside, wrong_together
 from .options import Limits, Rates, ServerSettings, Settings
 from .readers import ALIAS, WrongValue, closest, reader_of
@@ -235,6 +236,7 @@ def _read() -> _Reading:
         "rates": _section(Rates, raw.get("RATES", {}), 'MCP["RATES"]', found),
         "servers": _servers(raw.get("SERVERS", {}), found),
         "issuers": _issuers(raw.get("ISSUERS", ()), found),
+        "clients": _clients(raw.get("CLIENTS", {}), found),
     }
     sections = {key: _section(cls, raw.get(key, {}), f'MCP["{key}"]', found) for key, cls in _SECTIONS.items()}
     rest = {key: value for key, value in raw.items() if key not in sections}
@@ -289,6 +291,49 @@ def _issuers(raw: Any, found: list[Problem]) -> tuple[Issuer, ...]:
     return tuple(issuers)
 
 
+def _clients(raw: Any, found: list[Problem]) -> Mapping[str, ClientSettings]:
+    path = 'MCP["CLIENTS"]'
+    clients: dict[str, ClientSettings] = {}
+    if not isinstance(raw, Mapping):
+        found.append(Problem(path, f"must be a dict, not {type(raw).__name__}", None))
+        return MappingProxyType(clients)
+    for alias, entry in raw.items():
+        if not isinstance(alias, str) or not re.fullmatch(CLIENT_ALIAS, alias):
+            shown = reprlib.repr(alias)
+            message = f"has the alias {shown}, which is not a word of at most 32 small letters, digits, - and single _"
+            found.append(Problem(path, message, None))
+            continue
+        client = _client(alias, entry, f'{path}["{alias}"]', found)
+        if client is not None:
+            clients[alias] = client
+    return MappingProxyType(clients)
+
+
+def _client(alias: str, entry: Any, path: str, found: list[Problem]) -> ClientSettings | None:
+    """None where it cannot be used. What it is instead of a dict is not shown: it could be a secret."""
+    if not isinstance(entry, Mapping):
+        found.append(Problem(path, f"must be a dict, not {type(entry).__name__}", None))
+        return None
+    wrong, auth = list[Problem](), None
+    written = entry.get("AUTH")
+    if isinstance(written, Mapping):
+        auth = _section(ClientAuth, written, f'{path}["AUTH"]', wrong)
+    elif written is not None:
+        wrong.append(Problem(f'{path}["AUTH"]', f"must be a dict, not {type(written).__name__}", None))
+    if "ALIAS" in entry:
+        wrong.append(Problem(f'{path}["ALIAS"]', "is not an option", None, unknown=True))
+    client = _section(ClientSettings, entry, path, wrong, alias=alias, auth=auth)
+    usable = all(problem.unknown for problem in wrong)
+    if usable:
+        said = list(wrong_in_client(client))
+        usable = not said
+        for keys, message in said:
+            where = "".join(f'["{key}"]' for key in keys.split(".") if key)
+            wrong.append(Problem(f"{path}{where}", message, None))
+    found += wrong
+    return client if usable else None
+
+
 @functools.cache
 def _options(section: type[Any]) -> tuple[dict[str, str], dict[str, Any]]:
     """The fields of a section by their keys, and the types of the fields. Finding them takes longest."""
@@ -311,7 +356,8 @@ def _section(cls: type[S], raw: Any, path: str, found: list[Problem], **nested: 
             except ValueError as wrong:
                 suggestion = wrong.suggestion if isinstance(wrong, WrongValue) else None
                 shown = type(value).__name__ if isinstance(wrong, WrongSecret) else reprlib.repr(value)
-                found.append(Problem(where, f"{wrong}, not {shown}", suggestion))
+                said = str(wrong) if isinstance(wrong, WrongPart) else f"{wrong}, not {shown}"
+                found.append(Problem(where, said, suggestion))
     return cls(**values)
 
 

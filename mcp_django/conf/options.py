@@ -7,6 +7,7 @@ from typing import Annotated
 
 from ..server.rates import Rate
 from ..server.server import TRANSPORTS
+from .clients import ClientSettings
 from .issuers import Issuer
 from .readers import (
     ERAS,
@@ -240,6 +241,8 @@ class Settings:
         default_factory=lambda: MappingProxyType({"default": ServerSettings()})
     )
     """Endpoints by alias, as in CACHES."""
+    clients: Mapping[str, ClientSettings] = field(default_factory=lambda: MappingProxyType({}))
+    """Servers that this project uses, by alias. See `mcp_django/conf/clients.py`."""
     limits: Limits = field(default_factory=Limits)
     """See Limits."""
     channel_layer: OptionalText = "default"
