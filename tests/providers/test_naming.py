@@ -1,0 +1,96 @@
+"""What primitives of another source are called here."""
+
+import pytest
+
+from mcp_django.protocol.uri import MAX_LENGTH, UriTemplate
+from mcp_django.providers.naming import LONGEST, Naming, Unfit
+from mcp_django.schema import DeclarationError
+
+
+def test_a_name_gets_the_prefix_and_leads_back() -> None:
+    naming = Naming("weather")
+    assert naming.name("forecast") == "weather__forecast"
+    assert naming.own_name("weather__forecast") == "forecast"
+
+
+@pytest.mark.parametrize("name", ["forecast", "weather_forecast", "weather__", "other__forecast", "weather"])
+def test_a_name_without_the_prefix_is_of_another_source(name: str) -> None:
+    assert Naming("weather").own_name(name) is None
+
+
+def test_without_a_prefix_names_stay_as_they_are() -> None:
+    assert Naming().name("forecast") == Naming().own_name("forecast") == "forecast"
+
+
+def test_a_declared_name_has_as_many_characters_as_clients_take() -> None:
+    naming = Naming("a" * 10)
+    assert len(naming.name("b" * 52)) == 64
+    with pytest.raises(Unfit, match="1 to 64"):
+        naming.name("b" * 53)
+
+
+def test_a_foreign_name_has_as_many_characters_as_the_specification_allows() -> None:
+    naming = Naming("a" * 10)
+    assert len(naming.name("b" * 116, foreign=True)) == LONGEST
+    with pytest.raises(Unfit, match="1 to 128"):
+        naming.name("b" * 117, foreign=True)
+
+
+@pytest.mark.parametrize("name", ["", "a b", "ä", "a/b", "a\nb", "a\0b"])
+def test_what_no_client_takes_is_refused(name: str) -> None:
+    with pytest.raises(Unfit):
+        Naming().name(name, foreign=True)
+
+
+def test_what_is_refused_is_cut_short_in_the_message() -> None:
+    with pytest.raises(Unfit) as problem:
+        Naming("a").name("b" * 100_000, foreign=True)
+    assert len(str(problem.value)) < 300
+
+
+@pytest.mark.parametrize("prefix", ["_a", "a_", "a__b", "a b", "ä", "a/b", "__", "a\n"])
+def test_a_prefix_that_is_none_is_refused(prefix: str) -> None:
+    with pytest.raises(DeclarationError, match="prefix"):
+        Naming(prefix)
+
+
+def test_uris_stay_as_they_are_unless_a_prefix_is_asked_for() -> None:
+    assert Naming("weather").uri("city://zurich") == "city://zurich"
+    assert Naming("weather").own_uri("city://zurich") == "city://zurich"
+
+
+def test_a_uri_gets_its_prefix_and_leads_back() -> None:
+    naming = Naming("weather", "weather")
+    assert naming.uri("city://zurich") == "weather+city://zurich"
+    assert naming.own_uri("weather+city://zurich") == "city://zurich"
+    assert naming.own_uri("city://zurich") is None
+
+
+def test_a_template_gets_the_prefix_and_matches_what_its_uris_become() -> None:
+    naming, template = Naming("w", "w"), UriTemplate("city://{name}{?unit}")
+    here = naming.template(template)
+    assert here.text == "w+city://{name}{?unit}"
+    assert here.match(naming.uri("city://bern?unit=c")) == {"name": "bern", "unit": "c"}
+    assert here.match("city://bern") is None
+
+
+def test_a_template_without_a_prefix_is_the_same_one() -> None:
+    template = UriTemplate("city://{name}")
+    assert Naming("w").template(template) is template
+
+
+@pytest.mark.parametrize("prefix", ["", "1a", "a+b", "a:b", "a/b", "ä"])
+def test_a_uri_prefix_that_begins_no_scheme_is_refused(prefix: str) -> None:
+    with pytest.raises(DeclarationError, match="URI prefix"):
+        Naming("w", prefix)
+
+
+@pytest.mark.parametrize("uri", ["", "zurich", "//zurich", "a" * MAX_LENGTH])
+def test_a_uri_without_a_scheme_is_refused(uri: str) -> None:
+    with pytest.raises(Unfit):
+        Naming("w", "w").uri(uri)
+
+
+def test_a_uri_that_becomes_too_long_is_refused() -> None:
+    with pytest.raises(Unfit, match="characters"):
+        Naming("w", "w").uri("city://" + "a" * (MAX_LENGTH - 8))
