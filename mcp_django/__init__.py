@@ -23,7 +23,7 @@ from .protocol.content import (
     TextResourceContents,
 )
 from .protocol.errors import MCPError, ToolError
-from .protocol.sampling import SamplingMessage, ToolResultContent, ToolUseContent
+from .protocol.sampling import SamplingMessage, ToolResultContent, ToolUseContent, validate_sampling_messages
 from .protocol.trace import TraceContext
 from .protocol.types import Annotations, Icon, ToolAnnotations
 from .server.call import Call
@@ -109,6 +109,7 @@ __all__ = [
     "register_settings",
     "resource",
     "tool",
+    "validate_sampling_messages",
 ]
 
 _LAZY = {

@@ -151,6 +151,18 @@ def blocks_of(content: Any) -> list[Wire]:
     return list(blocks)
 
 
+def validate_sampling_messages(said: Said | Sequence[Said]) -> None:
+    """Check a conversation before it is sent to a model: each message is one, and tool uses and tool results come in
+    pairs (client/sampling, message content constraints). None at all are fine. `Context.sample` checks the same.
+
+    Raises:
+        ValueError: a message in wire form is none, or the use of tools does not come out even; it names the message.
+        TypeError: something is no message, or holds what a model cannot be sent.
+    """
+    if isinstance(said, str | PromptMessage | SamplingMessage | Mapping) or said:
+        conversation(said)
+
+
 def require_balance(messages: Sequence[Wire]) -> None:
     """Check that tool uses and tool results come in pairs (client/sampling, message content constraints): each
     message of the assistant's that uses tools is followed by one of the user's that holds their results, one for each

@@ -24,7 +24,13 @@ def is_bug(problem: BaseException) -> bool:
 
 
 def report(server: "Server", what: str, problem: BaseException, fate: Fate | None = None) -> str:
-    """Log a bug under a fresh reference, and note it in the call's fate; the text that may go out."""
+    """Log a bug under a fresh reference, and note it in the call's fate; the text that may go out. Raises the bug
+    itself where the server is told to.
+    """
+    if server.options.raise_bugs:
+        if fate is not None:
+            fate.failed(Outcome.BUG)
+        raise problem
     reference = secrets.token_hex(4)
     if fate is not None:
         fate.failed(Outcome.BUG, reference)

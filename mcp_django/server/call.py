@@ -200,7 +200,11 @@ class Call:
         return _covers(self.capabilities, needed)
 
     def hears(self, level: str) -> bool:
-        """Does the client want log messages of this level? That of a session is the one it has now."""
+        """Does the client want log messages of this level? That of a session is the one it has now. A server that takes
+        the capability away sends none.
+        """
+        if "logging" not in self.server.offers:
+            return False
         session = self.connection.session
         lowest = self.log_level if session is None else session.log_level or self.log_level
         return lowest is not None and LEVELS.index(level) >= LEVELS.index(lowest)

@@ -47,6 +47,7 @@ NEEDS = {
     "prompts/list": "prompts",
     "prompts/get": "prompts",
     "completion/complete": "completions",
+    "logging/setLevel": "logging",
 }
 """The server capability behind a method."""
 

@@ -100,6 +100,9 @@ class Pipeline:
         token = CURRENT.set(call)
         try:
             return InternalError(report(self.server, f"method {label(call.method)!r}", problem, call.fate))
+        except BaseException:  # a server that raises bugs gives no answer to them
+            over(call, BUG)
+            raise
         finally:
             leave(token)
 
@@ -259,6 +262,9 @@ async def _attended(call: Call, run: Coroutine[Any, Any, bytes], body: AnyCorout
         raise
     except asyncio.CancelledError:
         await attendance.end(CANCELLED, None)
+        raise
+    except Exception:  # a bug of a server that raises them
+        await attendance.end(BUG, None)
         raise
     else:
         await attendance.end(call.outcome or CANCELLED, None)

@@ -7,12 +7,13 @@ named.
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 from ..schema import DeclarationError, natively
 from .primitives import Completer, Primitive, Prompt, Resource, ResourceTemplate, Tool
 
 P = TypeVar("P", bound=Primitive)
+Kind = Literal["tool", "resource", "template", "prompt"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +121,23 @@ class Registry:
                     raise DeclarationError(f"{what} of {item.source} is already registered by {taken.source}")
                 self.completers[item.target, item.argument] = item
                 self._changed()
+
+    def remove(self, kind: Kind, key: str) -> bool:
+        """Take one out, with its completions. False when it was not there; raises ValueError for another kind."""
+        places: dict[str, Collection[Any]] = {
+            "tool": self.tools,
+            "resource": self.resources,
+            "template": self.templates,
+            "prompt": self.prompts,
+        }
+        if kind not in places:
+            raise ValueError(f"There are {', '.join(places)}, but no {kind!r}")
+        if key not in places[kind]:
+            return False
+        if kind in ("template", "prompt"):
+            self.completers = {place: item for place, item in self.completers.items() if place[0] != key}
+        places[kind].remove(key)
+        return True
 
     def all(self) -> "Iterator[Primitive | Completer]":
         """Everything, kind by kind."""

@@ -1,5 +1,6 @@
 """A server: an endpoint's identity, what it offers, and the seams it runs on."""
 
+import copy
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
@@ -42,7 +43,7 @@ from .ports import (
     Unobserved,
 )
 from .providers import Provider
-from .registry import Registry
+from .registry import Kind, Registry
 from .subscriptions import Subscriptions
 from .toolbox import Offered, Toolbox
 from .toolset import Toolset, add_toolset
@@ -110,9 +111,13 @@ class Options:
     private: bool = False
     """Are lists for the caller only, whatever they hold? True where callers are authenticated."""
     capabilities: Mapping[str, Any] = field(default_factory=dict)
-    """Added to what the server declares by itself; `experimental` entries go here."""
+    """Added to what the server declares by itself; `experimental` entries go here. None in place of an entry takes a
+    capability away, with its methods.
+    """
     expose_errors: bool = False
     """Send the text of bugs to the client. For development."""
+    raise_bugs: bool = False
+    """Raise bugs out of the pipeline, in place of an answer. For tests, which call a server in their own process."""
     batch: int = 50
     """Messages that one batch may hold."""
     subscriptions: int = 100
@@ -176,6 +181,11 @@ class Server:
         if self._ports is None:
             raise RuntimeError(f"{self!r} has no ports yet; mount it, or build it with ports=")
         return self._ports
+
+    @property
+    def is_bound(self) -> bool:
+        """Has it been given its outside?"""
+        return self._ports is not None
 
     def bind(self, ports: Ports) -> "Server":
         """Give it its outside, in place of the one it had."""
@@ -241,7 +251,8 @@ class Server:
             offered.add("prompts")
         if registry.completers:
             offered.add("completions")
-        return frozenset(offered | set(self.options.capabilities))
+        added = self.options.capabilities
+        return frozenset(offered.union(added) - {name for name, value in added.items() if value is None})
 
     def capabilities(self, revision: Revision, *, streams: bool = True) -> dict[str, Any]:
         """What it declares to a client of `revision`. Without `streams`, over a transport that carries nothing but
@@ -254,7 +265,8 @@ class Server:
                 if name in declared:
                     declared[name] = {"listChanged": True, **({"subscribe": True} if name == "resources" else {})}
         for name, value in self.options.capabilities.items():
-            declared[name] = {**declared.get(name, {}), **value}
+            if value is not None:
+                declared[name] = {**declared.get(name, {}), **value}
         if not streams:
             declared = {
                 name: {key: inner for key, inner in value.items() if key not in _NOTIFYING}
@@ -288,9 +300,23 @@ class Server:
         decorator: Callable[[Any], Any] = register_completer(self.registry, target, argument, atomic)
         return decorator
 
+    def remove(self, kind: Kind, key: str) -> bool:
+        """Take out what is registered: a tool or prompt by its name, a resource by its URI, a template by its text;
+        with its completions. False when there is none. Clients that listen are told that the list changed.
+
+        It holds for this process, as everything that is registered does: what every worker must agree on comes from a
+        Provider.
+        """
+        return self.registry.remove(kind, key)
+
     async def toolbox(self, call: Call, tools: Sequence[Offered]) -> Toolbox:
         """What the client's model may use of `tools` in a sample of `call`."""
         return await Toolbox.of(call, tools)
+
+    def variant(self, **changes: Any) -> "Server":
+        """The same server, with what is registered on it and its outside, but with other options."""
+        other = copy.copy(self)
+        return other.with_options(**changes)
 
     def with_options(self, **changes: Any) -> "Server":
         """Change options in place; for tests and scripts."""

@@ -1,13 +1,13 @@
-"""Calls to a server from the same process: for commands and scripts that have no client.
+"""Calls to a server from the same process: for commands, scripts and tests that have no client.
 
-A call goes through the pipeline in the stateless era, like a client's, but without HTTP; a function answers the
-questions.
+A call goes through the pipeline like a client's, but without HTTP; a `Caller` calls in the stateless era, and a function
+answers the questions.
 """
 
 import asyncio
 import contextlib
 import itertools
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 from asgiref.sync import sync_to_async
@@ -18,6 +18,7 @@ from ..protocol.meta import CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL, PROTOCO
 from ..protocol.revisions import LATEST
 from ..server.background import run_jobs
 from ..server.call import Connection
+from ..server.eras.base import Era
 from ..server.pipeline import Pipeline
 from ..server.ports import Overloaded, Principal
 from ..server.server import Server
@@ -26,7 +27,46 @@ from ..server.work import Receipt
 
 Ask = Callable[[dict[str, Any]], dict[str, Any]]
 Tell = Callable[[str, dict[str, Any]], None]
+Hear = Callable[[dict[str, Any]], Awaitable[None]]
 POLL = 60.0
+
+
+async def exchange(
+    pipeline: Pipeline, era: Era, message: dict[str, Any], connection: Connection, hear: Hear
+) -> dict[str, Any]:
+    """The result of one request, when it and what it leaves for after its answer are done. `hear` is given each message
+    that comes before the answer. Raises MCPError, Overloaded.
+    """
+    outbox = Outbox()
+    # As over the wire: what has no JSON form, and what is changed while the call runs, is none of the handler's.
+    outcome = pipeline.handle(era, jsonrpc.loads(jsonrpc.dumps(message)), connection, outbox)
+    if isinstance(outcome, Receipt):
+        raise InternalError("A request was taken for a notification")
+    body = outcome if isinstance(outcome, bytes) else await _run(outcome.run, outbox, hear)
+    if not isinstance(outcome, bytes):
+        await run_jobs(outcome.calls)
+    result: dict[str, Any] = jsonrpc.loads(body)["result"]
+    return result
+
+
+async def _run(work: Coroutine[Any, Any, bytes], outbox: Outbox, hear: Hear) -> bytes:
+    outbox.loop = asyncio.get_running_loop()
+    reader = asyncio.ensure_future(_listen(outbox, hear))
+    try:
+        return await work
+    finally:
+        outbox.finish()
+        with contextlib.suppress(Overloaded):
+            await reader
+
+
+async def _listen(outbox: Outbox, hear: Hear) -> None:
+    try:
+        while (messages := await outbox.read(POLL)) is not None:
+            for message in messages:
+                await hear(jsonrpc.loads(message))
+    finally:
+        outbox.cut()  # a call must not wait for a reader that failed
 
 
 class Caller:
@@ -68,41 +108,16 @@ class Caller:
             CLIENT_INFO: {"name": "mcp_django", "version": "1"},
             LOG_LEVEL: "info",
         }
-        id, outbox = next(self._ids), Outbox()
+        id = next(self._ids)
         if self._tell is not None:
             meta["progressToken"] = id
         message = {"jsonrpc": "2.0", "id": id, "method": method, "params": {**(params or {}), "_meta": meta}}
-        # As over the wire: what has no JSON form, and what is changed while the call runs, is none of the handler's.
-        raw = jsonrpc.loads(jsonrpc.dumps(message))
-        outcome = self._pipeline.handle(self._pipeline.stateless, raw, Connection(self._principal), outbox)
-        if isinstance(outcome, Receipt):
-            raise InternalError("A request was taken for a notification")
-        body = outcome if isinstance(outcome, bytes) else await self._run(outcome.run, outbox)
-        if not isinstance(outcome, bytes):
-            await run_jobs(outcome.calls)
-        result: dict[str, Any] = jsonrpc.loads(body)["result"]
-        return result
+        connection = Connection(self._principal)
+        return await exchange(self._pipeline, self._pipeline.stateless, message, connection, self._hear)
 
-    async def _run(self, work: Any, outbox: Outbox) -> bytes:
-        outbox.loop = asyncio.get_running_loop()
-        reader = asyncio.ensure_future(self._listen(outbox))
-        try:
-            answer: bytes = await work
-            return answer
-        finally:
-            outbox.finish()
-            with contextlib.suppress(Overloaded):
-                await reader
-
-    async def _listen(self, outbox: Outbox) -> None:
-        try:
-            while (messages := await outbox.read(POLL)) is not None:
-                for message in messages:
-                    said = jsonrpc.loads(message)
-                    if self._tell is not None:
-                        self._tell(said["method"], said.get("params", {}))
-        finally:
-            outbox.cut()  # a call must not wait for a reader that failed
+    async def _hear(self, said: dict[str, Any]) -> None:
+        if self._tell is not None:
+            self._tell(said["method"], said.get("params", {}))
 
     async def _answers(self, questions: dict[str, Any]) -> dict[str, Any]:
         assert self._ask is not None  # without it the server asks nothing

@@ -1,0 +1,12 @@
+"""For the tests of a project: a client that calls a server in the test's own process.
+
+from mcp_django.testing import Client
+
+async def test_orders_are_found(self):
+    client = Client(user=self.alice)
+    found = await client.call_tool("search_orders", {"query": "tea"})
+"""
+
+from .client import Client, accept, cancel, decline
+
+__all__ = ["Client", "accept", "cancel", "decline"]

@@ -1,0 +1,98 @@
+"""What changes while a server runs: what is registered on it, and what it declares."""
+
+import pytest
+
+from mcp_django import Context, MCPError, Server
+from mcp_django.testing import Client
+from tests.server.engine import HANDSHAKE, STATELESS, make_server
+
+both = pytest.mark.parametrize("revision", [HANDSHAKE, STATELESS])
+
+
+def small() -> Server:
+    server = make_server()
+
+    @server.tool
+    async def soup(ctx: Context) -> str:
+        await ctx.warning("hot")
+        return "soup"
+
+    @server.resource("menu://today")
+    def today() -> str:
+        return "soup"
+
+    @server.resource("menu://{day}")
+    def menu(day: str) -> str:
+        return day
+
+    @server.prompt
+    def order(dish: str) -> str:
+        return dish
+
+    @server.completion("order", "dish")
+    def dishes(value: str) -> list[str]:
+        return ["soup"]
+
+    @server.completion("menu://{day}", "day")
+    def days(value: str) -> list[str]:
+        return ["monday"]
+
+    return server
+
+
+@both
+async def test_what_is_removed_is_not_there_any_more(revision: str) -> None:
+    server = small()
+    client = Client(server, revision=revision)
+    assert (await client.call_tool("soup"))["isError"] is False
+    version = server.registry.version
+    for kind, key in (
+        ("tool", "soup"),
+        ("resource", "menu://today"),
+        ("template", "menu://{day}"),
+        ("prompt", "order"),
+    ):
+        assert server.remove(kind, key)
+        assert not server.remove(kind, key)
+    assert server.registry.version > version
+    assert not server.registry.completers
+    assert not {"tools", "resources", "prompts", "completions"} & server.offers
+    with pytest.raises(MCPError, match="offers no tools"):
+        await client.call_tool("soup")
+
+
+async def test_a_name_is_free_again_once_its_tool_is_removed() -> None:
+    server = small()
+
+    async def bread() -> str:
+        return "bread"
+
+    server.remove("tool", "soup")
+    server.tool(bread, name="soup")
+    assert (await Client(server).call_tool("soup"))["content"][0]["text"] == "bread"
+
+
+def test_there_is_no_other_kind() -> None:
+    with pytest.raises(ValueError, match="no 'completion'"):
+        small().remove("completion", "order")  # type: ignore[arg-type]
+
+
+@both
+async def test_a_capability_that_is_taken_away_is_neither_declared_nor_served(revision: str) -> None:
+    server = small().with_options(capabilities={"logging": None, "prompts": None, "experimental": {"acme": {}}})
+    client = Client(server, revision=revision, log_level="debug")
+    declared = (await client.initialize())["capabilities"]
+    assert set(declared) == {"tools", "resources", "completions", "experimental"}
+    await client.call_tool("soup")
+    assert "notifications/message" not in [said["method"] for said in client.notifications]
+    with pytest.raises(MCPError, match="offers no prompts"):
+        await client.list_prompts()
+
+
+async def test_no_level_is_set_where_logging_is_taken_away() -> None:
+    client = Client(small(), revision=HANDSHAKE)
+    assert await client.request("logging/setLevel", {"level": "error"}) == {}
+    with pytest.raises(MCPError, match="offers no logging") as refused:
+        silent = small().with_options(capabilities={"logging": None})
+        await Client(silent, revision=HANDSHAKE).request("logging/setLevel", {"level": "error"})
+    assert refused.value.code == -32601

@@ -1,0 +1,200 @@
+"""The client that projects test with: it sees what clients see, and the bugs that they do not."""
+
+import logging
+from typing import Any
+
+import pytest
+from django.contrib.auth import get_user_model
+from django.contrib.auth.models import Permission
+from django.test import TestCase
+
+from mcp_django import Context, MCPError, Server, tool
+from mcp_django.server import registry
+from mcp_django.signals import call_finished
+from mcp_django.testing import Client, accept, cancel, decline
+from mcp_django.wiring import get_server, ports
+from mcp_django.wiring.servers import _make_server
+from tests.server.engine import HANDSHAKE, STATELESS, make_server
+
+both = pytest.mark.parametrize("revision", [HANDSHAKE, STATELESS])
+
+
+def hotel() -> Server:
+    """A server of the test's own."""
+    server = make_server(options={"page_size": 1})
+
+    @server.tool
+    def add(a: int, b: int) -> int:
+        return a + b
+
+    @server.tool
+    async def fail() -> str:
+        raise LookupError("secret")
+
+    @server.tool
+    async def book(ctx: Context) -> str:
+        answer = await ctx.elicit("Sure?", bool)
+        return f"{answer.action}: {answer.data}"
+
+    @server.tool
+    async def ask_model(ctx: Context) -> str:
+        await ctx.info("asking")
+        await ctx.report_progress(1, 2)
+        roots = await ctx.list_roots()
+        return f"{(await ctx.sample('Hello')).text} at {roots[0].uri}"
+
+    @server.resource("hotel://rooms/{number}")
+    def room(number: int) -> str:
+        return f"Room {number}"
+
+    @server.prompt
+    def complain(about: str) -> str:
+        return f"It is about {about}."
+
+    @server.completion("complain", "about")
+    def abouts(value: str, arguments: dict[str, str]) -> list[str]:
+        return [word for word in ("noise", "night") if word.startswith(value)]
+
+    @server.completion("hotel://rooms/{number}", "number")
+    def numbers(value: str) -> list[str]:
+        return [f"{value}1", f"{value}2"]
+
+    return server
+
+
+@both
+async def test_it_lists_calls_reads_gets_and_completes(revision: str) -> None:
+    client = Client(hotel(), revision=revision)
+    assert [found["name"] for found in await client.list_tools()] == ["add", "ask_model", "book", "fail"]  # 4 pages
+    assert (await client.call_tool("add", {"a": 1, "b": 2}))["content"][0]["text"] == "3"
+    assert [found["uriTemplate"] for found in await client.list_resource_templates()] == ["hotel://rooms/{number}"]
+    assert await client.list_resources() == []
+    assert (await client.read_resource("hotel://rooms/7"))[0]["text"] == "Room 7"
+    assert [found["name"] for found in await client.list_prompts()] == ["complain"]
+    assert "noise" in str(await client.get_prompt("complain", {"about": "noise"}))
+    assert await client.complete("complain", "about", "no", {"x": "y"}) == ["noise"]
+    assert await client.complete("hotel://rooms/{number}", "number", "4") == ["41", "42"]
+
+
+@both
+async def test_a_bug_is_raised_as_it_is(revision: str) -> None:
+    with pytest.raises(LookupError, match="secret"):
+        await Client(hotel(), revision=revision).call_tool("fail")
+
+
+@both
+async def test_a_client_s_view_of_a_bug_can_be_had_too(revision: str, caplog: pytest.LogCaptureFixture) -> None:
+    server = hotel()
+    with caplog.at_level(logging.CRITICAL):
+        result = await Client(server, revision=revision, raise_exceptions=False).call_tool("fail")
+    assert result["isError"]
+    assert "secret" not in str(result)
+    assert not server.options.raise_bugs, "the server itself was changed"
+
+
+async def test_those_who_are_told_of_calls_hear_of_a_bug_that_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+    heard: list[Any] = []
+
+    def hear(outcome: str, **kwargs: Any) -> None:
+        heard.append(outcome)
+
+    monkeypatch.setattr(registry, "REGISTRIES", {})
+
+    @tool
+    def fail() -> None:
+        raise LookupError
+
+    server = Server("told", registry=registry.registry_for("default"), ports=ports())
+    call_finished.connect(hear)
+    try:
+        with pytest.raises(LookupError):
+            await Client(server).call_tool("fail")
+    finally:
+        call_finished.disconnect(hear)
+    assert heard == ["bug"]
+
+
+@both
+@pytest.mark.parametrize(
+    ("answer", "text"),
+    [(accept(value=True), "accept: True"), (decline(), "decline: None"), (cancel(), "cancel: None")],
+    ids=["accept", "decline", "cancel"],
+)
+async def test_questions_are_answered(revision: str, answer: dict[str, Any], text: str) -> None:
+    asked: list[str] = []
+
+    async def elicit(params: dict[str, Any]) -> dict[str, Any]:
+        asked.append(params["message"])
+        return answer
+
+    result = await Client(hotel(), revision=revision, elicit=elicit).call_tool("book")
+    assert (result["content"][0]["text"], asked) == (text, ["Sure?"])
+
+
+@both
+async def test_samples_roots_and_what_is_said_before(revision: str) -> None:
+    client = Client(hotel(), revision=revision, sample=lambda params: "Hi", roots=["file:///inn"])
+    result = await client.call_tool("ask_model")
+    assert result["content"][0]["text"] == "Hi at file:///inn"
+    said = [one["method"] for one in client.notifications]
+    assert said.count("notifications/message") == 1
+    assert said[:2] == ["notifications/message", "notifications/progress"]
+
+
+@both
+async def test_an_answer_that_fails_fails_the_test(revision: str) -> None:
+    def elicit(params: dict[str, Any]) -> dict[str, Any]:
+        raise AssertionError("not this question")
+
+    with pytest.raises(AssertionError, match="not this question"):
+        await Client(hotel(), revision=revision, elicit=elicit).call_tool("book")
+
+
+async def test_what_the_client_cannot_do_is_not_asked() -> None:
+    with pytest.raises(MCPError, match="capability"):
+        await Client(hotel()).call_tool("book")
+
+
+def test_a_revision_that_is_none_and_scopes_of_nobody_are_refused() -> None:
+    with pytest.raises(ValueError, match="no revision"):
+        Client(hotel(), revision="1999-01-01")
+    with pytest.raises(ValueError, match="which user"):
+        Client(hotel(), scopes=["a"])
+
+
+class OfAProject(TestCase):
+    """As a project would write it: the server of the settings, sessions in the database, the test's transaction."""
+
+    def setUp(self) -> None:
+        self.alice = get_user_model().objects.create_user("alice")
+        monkeypatch = pytest.MonkeyPatch()
+        self.addCleanup(monkeypatch.undo)
+        monkeypatch.setattr(registry, "REGISTRIES", {})
+        _make_server.cache_clear()
+        self.addCleanup(_make_server.cache_clear)
+
+        @tool(permission="auth.view_user", scopes=["users:read"])
+        def people() -> list[str]:
+            return sorted(get_user_model().objects.values_list("username", flat=True))
+
+    async def test_a_user_needs_the_permission_and_the_scope(self) -> None:
+        with pytest.raises(MCPError, match="Unknown tool"):
+            await Client(user=self.alice).call_tool("people")
+        await self.alice.user_permissions.aadd(await Permission.objects.aget(codename="view_user"))
+        alice = await get_user_model().objects.aget(pk=self.alice.pk)
+        with pytest.raises(MCPError, match="scope"):
+            await Client(user=alice, scopes=[]).call_tool("people")
+        result = await Client(user=alice, scopes=["users:read"]).call_tool("people")
+        assert result["structuredContent"] == {"result": ["alice"]}
+
+    async def test_a_session_is_opened_and_closed(self) -> None:
+        async with Client(revision=HANDSHAKE) as client:
+            assert client.session is not None
+            assert client.session.initialized
+            assert (await client.call_tool("people"))["structuredContent"] == {"result": ["alice"]}
+        assert client.session is None
+
+    async def test_a_server_without_sessions_is_called_under_its_revision(self) -> None:
+        client = Client(get_server().variant(require_session=False), revision=HANDSHAKE)
+        assert (await client.call_tool("people"))["structuredContent"] == {"result": ["alice"]}
+        assert client.session is None
