@@ -20,6 +20,8 @@ E041  "external" in AUTH without the packages that it takes
 E042  "session" in AUTH where nobody can be logged in
 E043  a server whose URL cannot name a resource, or names another's
 E044  a cache that MCP names is not described
+E050  MCP["CLIENTS"] without the packages that using a server takes
+E051  credentials for a server go over the network without encryption
 W001  without AUTH and without DEBUG every request is refused
 W002  AUTH = "none" without DEBUG
 W003  no channel layer, or one that reaches one process only (with --deploy)
@@ -46,6 +48,8 @@ W040  an identity provider whose tokens can be meant for no server
 W041  ISSUERS or SESSION_SCOPES without "external" or "session" in AUTH
 W042  AUDIENCES of an identity provider for a server that there is not
 W043  a scope that SCOPES does not declare
+W050  a program is started in a directory that is not there
+W051  a program is not found
 I001  RedisChannelLayer, where RedisPubSubChannelLayer is sturdier (with --deploy)
 I002  middleware that costs each running call of the Django view a thread (with --deploy)
 I003  lists of a toolset in an order that no index has (with --deploy)
@@ -57,6 +61,7 @@ settings that are broken: those are reported by Django, or by E002 and E003.
 from . import (
     authentication,
     channel_layers,
+    clients,
     databases,
     declarations,
     deployment,
@@ -71,6 +76,7 @@ from . import (
 __all__ = [
     "authentication",
     "channel_layers",
+    "clients",
     "databases",
     "declarations",
     "deployment",

@@ -77,3 +77,12 @@ def _dotted_paths() -> Iterator[tuple[str, str]]:
         for key, written in functions:
             if isinstance(written, str) and "://" not in written:
                 yield f'{where}["{key}"]', written
+    for alias, client in settings.clients.items():
+        where = f'MCP["CLIENTS"]["{alias}"]'
+        token = client.auth.token_function if client.auth is not None else None
+        named = (
+            (f'{where}["SAMPLING"]', client.sampling),
+            (f'{where}["ELICITATION"]', client.elicitation),
+            (f'{where}["AUTH"]["TOKEN_FUNCTION"]', token),
+        )
+        yield from ((at, path) for at, path in named if path is not None)

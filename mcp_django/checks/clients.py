@@ -1,0 +1,75 @@
+"""Can the servers in `MCP["CLIENTS"]` be used, and without telling everybody on the way? Nothing is connected to."""
+
+import shutil
+from collections.abc import Iterator, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from django.core.checks import CheckMessage, Error, Tags, Warning, register
+
+from .. import conf
+from ..conf.clients import ClientSettings
+
+NEEDED = {"mcp": "the official SDK", "httpx2": "its HTTP client", "websockets": "for ws:// and wss://"}
+
+
+@register
+def check_clients(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[CheckMessage]:
+    """What they take has to be there."""
+    if not conf.is_usable():
+        return []
+    clients = conf.get_settings().clients
+    found = list(_missing()) if clients else []
+    for client in clients.values():
+        found += _of_program(client)
+    return found
+
+
+@register(Tags.security)
+def check_client_secrets(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[CheckMessage]:
+    """Credentials are for the server alone: whoever reads one on its way has it."""
+    if not conf.is_usable():
+        return []
+    return [
+        Error(
+            f'MCP["CLIENTS"]["{client.alias}"] sends credentials to another machine without encryption.',
+            hint="Write an https or wss URL. In a network that is trusted, silence this.",
+            id="mcp_django.E051",
+        )
+        for client in conf.get_settings().clients.values()
+        if client.is_plain and client.has_credentials
+    ]
+
+
+def _missing() -> Iterator[CheckMessage]:
+    missing = [name for name in NEEDED if find_spec(name) is None]
+    if missing:
+        yield Error(
+            f'MCP["CLIENTS"] names servers to use, and what that takes is not installed: {", ".join(missing)}.',
+            hint="pip install 'mcp-django-channels[client]'",
+            id="mcp_django.E050",
+        )
+
+
+def _of_program(client: ClientSettings) -> Iterator[CheckMessage]:
+    where = f'MCP["CLIENTS"]["{client.alias}"]'
+    if client.cwd is not None and not Path(client.cwd).is_dir():
+        yield Warning(
+            f"{where} starts its program in {client.cwd!r}, which is no directory here.",
+            hint="Write an absolute path, such as BASE_DIR.",
+            id="mcp_django.W050",
+        )
+    if client.command is not None and not _is_found(client):
+        yield Warning(
+            f"{where} starts {client.command[0]!r}, which is not found here.",
+            hint="Install it, or write its absolute path. Where another machine runs it, silence this.",
+            id="mcp_django.W051",
+        )
+
+
+def _is_found(client: ClientSettings) -> bool:
+    program = (client.command or ("",))[0]
+    if "/" in program and not Path(program).is_absolute():
+        return (Path(client.cwd or ".") / program).is_file()
+    return shutil.which(program, path=client.env.get("PATH")) is not None

@@ -1,0 +1,88 @@
+"""What the system checks say of the servers that the project uses."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.checks.registry import registry
+from django.test import override_settings
+
+from mcp_django.checks import clients, settings
+
+URL = "https://api.example/mcp"
+
+
+def found(**entry: Any) -> list[str]:
+    with override_settings(MCP={"CLIENTS": {"one": entry}}):
+        checks = (clients.check_clients, clients.check_client_secrets, settings.check_dotted_paths)
+        assert {id(check) for check in checks} <= {id(check) for check in registry.get_checks()}
+        messages = [message for check in checks for message in check(None)]
+    assert all(message.hint and "s3cret" not in message.msg for message in messages)
+    return [message.id or "" for message in messages]
+
+
+def test_nothing_is_said_of_what_works(tmp_path: Path) -> None:
+    assert found(URL=URL, HEADERS={"X-Key": "s3cret"}) == []
+    assert found(COMMAND=[sys.executable, "--key=s3cret"], CWD=tmp_path) == []
+
+
+def test_nothing_is_said_where_no_servers_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clients, "find_spec", lambda name: None)
+    with override_settings(MCP={}):
+        assert clients.check_clients(None) == clients.check_client_secrets(None) == []
+
+
+def test_broken_settings_are_left_to_the_check_of_settings() -> None:
+    assert found(URL=7) == []
+
+
+def test_packages_that_are_missing_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clients, "find_spec", lambda name: None)
+    assert found(URL=URL) == ["mcp_django.E050"]
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {"URL": "http://api.example/mcp", "HEADERS": {"X-Key": "s3cret"}},
+        {"URL": "http://api.example/mcp?key=s3cret"},
+        {"URL": "ws://10.0.0.1/ws", "AUTH": {"TYPE": "bearer", "TOKEN": "s3cret"}},
+    ],
+)
+def test_credentials_on_an_open_road_are_an_error(entry: Any) -> None:
+    assert found(**entry) == ["mcp_django.E051"]
+
+
+@pytest.mark.parametrize(
+    "url", ["http://127.0.0.1:1/mcp?key=s3cret", "ws://localhost/ws?a=s3cret", "http://[::1]/?s3cret"]
+)
+def test_credentials_may_stay_on_this_machine(url: str) -> None:
+    assert found(URL=url) == []
+
+
+def test_what_is_no_secret_may_go_plainly() -> None:
+    assert found(URL="http://api.example/mcp") == []
+
+
+def test_a_directory_that_is_not_there_is_named(tmp_path: Path) -> None:
+    assert found(COMMAND=[sys.executable], CWD=tmp_path / "gone") == ["mcp_django.W050"]
+
+
+def test_a_program_that_is_not_there_is_named(tmp_path: Path) -> None:
+    assert found(COMMAND=["no-such-program-here", "s3cret"]) == ["mcp_django.W051"]
+    assert found(COMMAND=["./server"], CWD=tmp_path) == ["mcp_django.W051"]
+    (tmp_path / "server").touch()
+    assert found(COMMAND=["./server"], CWD=tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {"SAMPLING": "no.such.function"},
+        {"ELICITATION": "no.such.function"},
+        {"AUTH": {"TYPE": "bearer", "TOKEN_FUNCTION": "no.such.function"}},
+    ],
+)
+def test_functions_that_cannot_be_imported_are_named(entry: Any) -> None:
+    assert found(URL=URL, **entry) == ["mcp_django.E007"]
