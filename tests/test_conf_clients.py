@@ -158,6 +158,7 @@ def test_whose_the_credential_is(auth: Any, per_user: bool) -> None:
         ({"URL": URL, "AUTH": BEARER | {"TYPE": "oauth"}}, '["AUTH"]["TOKEN"]', "not for the TYPE 'oauth'"),
         ({"URL": URL, "AUTH": {"TYPE": "oauth", "CLIENT_SECRET": "s3cret"}}, '["AUTH"]', "takes a CLIENT_ID"),
         ({"URL": URL, "AUTH": {"TYPE": "client_credentials"}}, '["AUTH"]', "CLIENT_ID and a CLIENT_SECRET"),
+        ({"URL": "wss://x.example", "AUTH": {"TYPE": "oauth"}}, '["AUTH"]["TYPE"]', "which takes HTTP"),
         ({"URL": URL, "PROTOCOL_VERSION": "1.0"}, '["PROTOCOL_VERSION"]', "must be one of"),
         ({"URL": URL, "TIMEOUT": 0}, '["TIMEOUT"]', "above 0"),
         ({"URL": URL, "MAX_RETRIES": -1}, '["MAX_RETRIES"]', "0 to 100"),

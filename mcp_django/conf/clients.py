@@ -265,6 +265,9 @@ def wrong_in_client(client: ClientSettings) -> Iterator[tuple[str, str]]:
     if client.auth is not None:
         if any(name.lower() == "authorization" for name in client.headers):
             yield "HEADERS", "has Authorization, which AUTH is to write: give one of them"
+        if client.kind == "websocket" and client.auth.type != "bearer":
+            yield "AUTH.TYPE", f"is {client.auth.type!r}, which takes HTTP; a WebSocket takes 'bearer'"
+            return
         for key, message in _wrong_in_auth(client.auth):
             yield f"AUTH.{key}" if key else "AUTH", message
 
