@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 from ..protocol.revisions import REVISIONS
 from .issuers import CLIENT_AUTH, WrongSecret, is_loopback_url, provider_url, secret
 from .readers import (
+    ERAS,
     Count,
     OptionalDotted,
     OptionalLevel,
@@ -181,8 +182,8 @@ class ClientSettings:
     env: Annotated[Mapping[str, str], environment] = field(default_factory=_nothing, repr=False)
     """Variables of its environment, besides the few that every program needs (PATH, HOME, …). It gets no others: those
     of this process may be secrets."""
-    protocol_version: Annotated[str | None, optional(one_of(tuple(REVISIONS)))] = None
-    """The revision to speak. None: the newest that both know."""
+    protocol_version: Annotated[str | None, optional(one_of((*ERAS, *REVISIONS)))] = None
+    """The revision to speak, or an era, "handshake" or "stateless". None: the newest that both know."""
     timeout: Seconds = 60.0
     """Seconds a call may take, unless the call says otherwise."""
     startup_timeout: Seconds = 30.0
