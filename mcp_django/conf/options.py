@@ -208,8 +208,8 @@ class ServerSettings:
     authorizer: OptionalDotted = None
     """Dotted path of a function that may take rights away from a principal who has been verified, never add any."""
     capabilities: Entries = field(default_factory=lambda: MappingProxyType({}))
-    """Entries added to the capabilities the server declares, such as "experimental". None in place of an entry takes one
-    away, with its methods: {"logging": None}."""
+    """Entries added to the capabilities the server declares, such as "experimental". None in place of an entry takes
+    one away, with its methods: {"logging": None}."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -35,11 +35,11 @@ class Client:
     default; for those with a handshake `initialize` is said before the first request.
 
     `elicit` is a function of the params of an `elicitation/create` that returns an ElicitResult (`accept`, `decline`,
-    `cancel`), `sample` one of those of a `sampling/createMessage` that returns a text or a CreateMessageResult; both may
-    be async. `roots` are URIs. What is given is declared as a capability, and `capabilities` besides.
+    `cancel`), `sample` one of those of a `sampling/createMessage` that returns a text or a CreateMessageResult; both
+    may be async. `roots` are URIs. What is given is declared as a capability, and `capabilities` besides.
 
-    A bug of a handler, whose text no client is ever sent, is raised as it is. With `raise_exceptions=False` there is the
-    result that clients get. An MCPError is always raised, and a tool's error is a result.
+    A bug of a handler, whose text no client is ever sent, is raised as it is. With `raise_exceptions=False` there is
+    the result that clients get. An MCPError is always raised, and a tool's error is a result.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
 """Calls to a server from the same process: for commands, scripts and tests that have no client.
 
-A call goes through the pipeline like a client's, but without HTTP; a `Caller` calls in the stateless era, and a function
-answers the questions.
+A call goes through the pipeline like a client's, but without HTTP; a `Caller` calls in the stateless era, and a
+function answers the questions.
 """
 
 import asyncio
