@@ -67,7 +67,9 @@ DOORS = {
     "httpx": ("auth/", "client/", "oauth/", "providers/fetching"),
     "jsonschema_rs": ("schema/",),
     "jwcrypto": ("auth/", "oauth/"),
+    "httpx2": ("client/",),  # the SDK's HTTP client
     "mcp": ("client/",),
+    "mcp_types": ("client/",),
     "msgspec": ("schema/",),
     "oauth2_provider": ("oauth/",),
     "oauthlib": ("oauth/",),

@@ -1,0 +1,1 @@
+"""Other MCP servers, used by this project: on the official SDK."""
