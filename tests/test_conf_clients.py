@@ -12,6 +12,7 @@ from mcp_django.checks.settings import check_settings
 from mcp_django.conf.clients import ClientSettings
 
 URL = "https://api.example/mcp"
+OWN = {"TYPE": "client_credentials", "CLIENT_ID": "shop"}
 BEARER = {"TYPE": "bearer", "TOKEN": "s3cret-words"}
 
 
@@ -70,6 +71,7 @@ def test_every_key_of_a_url_is_read() -> None:
             "CLIENT_ID": "shop",
             "CLIENT_SECRET": "s3cret",
             "CLIENT_AUTH": "post",
+            "ISSUER": "https://id.example",
             "CLIENT_NAME": "Shop",
             "SCOPES": ["read", "write"],
         },
@@ -110,7 +112,7 @@ def test_every_key_of_a_command_is_read(tmp_path: Path) -> None:
         ({"TYPE": "oauth", "PER": "project"}, False),
         (BEARER, False),
         ({"TYPE": "bearer", "TOKEN_FUNCTION": "shop.models.token", "PER": "user"}, True),
-        ({"TYPE": "client_credentials", "CLIENT_ID": "a", "CLIENT_SECRET": "b"}, False),
+        ({"TYPE": "client_credentials", "CLIENT_ID": "a", "CLIENT_SECRET": "b", "ISSUER": URL}, False),
     ],
 )
 def test_whose_the_credential_is(auth: Any, per_user: bool) -> None:
@@ -158,6 +160,11 @@ def test_whose_the_credential_is(auth: Any, per_user: bool) -> None:
         ({"URL": URL, "AUTH": BEARER | {"TYPE": "oauth"}}, '["AUTH"]["TOKEN"]', "not for the TYPE 'oauth'"),
         ({"URL": URL, "AUTH": {"TYPE": "oauth", "CLIENT_SECRET": "s3cret"}}, '["AUTH"]', "takes a CLIENT_ID"),
         ({"URL": URL, "AUTH": {"TYPE": "client_credentials"}}, '["AUTH"]', "CLIENT_ID and a CLIENT_SECRET"),
+        ({"URL": URL, "AUTH": OWN | {"CLIENT_SECRET": "s3cret"}}, '["AUTH"]', "takes the ISSUER"),
+        ({"URL": URL, "AUTH": OWN | {"PRIVATE_KEY": "s3cret"}}, '["AUTH"]', "takes the ISSUER"),
+        ({"URL": URL, "AUTH": OWN | {"CLIENT_SECRET": "s3cret", "TYPE": "oauth"}}, '["AUTH"]', "takes the ISSUER"),
+        ({"URL": URL, "AUTH": OWN | {"PRIVATE_KEY": "s3cret", "TYPE": "oauth"}}, '["AUTH"]', "is not for the TYPE"),
+        ({"URL": URL, "AUTH": OWN | {"ISSUER": "http://x.example"}}, '["AUTH"]["ISSUER"]', "must be an https URL"),
         ({"URL": "wss://x.example", "AUTH": {"TYPE": "oauth"}}, '["AUTH"]["TYPE"]', "which takes HTTP"),
         ({"URL": URL, "PROTOCOL_VERSION": "1.0"}, '["PROTOCOL_VERSION"]', "must be one of"),
         ({"URL": URL, "TIMEOUT": 0}, '["TIMEOUT"]', "above 0"),

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final
 from urllib.parse import urlsplit
 
 from ..protocol.revisions import REVISIONS
-from .issuers import CLIENT_AUTH, WrongSecret, is_loopback_url, provider_url, secret
+from .issuers import ALGORITHMS, CLIENT_AUTH, WrongSecret, is_loopback_url, issuer_name, provider_url, secret
 from .readers import (
     ERAS,
     Count,
@@ -147,6 +147,13 @@ class ClientAuth:
     """OAuth: by which secret it is known."""
     client_auth: Annotated[str, one_of(CLIENT_AUTH)] = "basic"
     """How that is sent: in the header ("basic") or in the form ("post")."""
+    private_key: Annotated[str | None, optional(secret)] = field(default=None, repr=False)
+    """"client_credentials": the key (PEM) that this project proves itself with, instead of a secret."""
+    algorithm: Annotated[str, one_of(ALGORITHMS)] = "RS256"
+    """How it signs."""
+    issuer: Annotated[str | None, optional(issuer_name)] = None
+    """OAuth: the authorization server that gave the CLIENT_ID. A secret goes to no other, whatever the server says, so
+    it has to be named where there is one."""
     client_metadata_url: Annotated[str | None, optional(provider_url)] = None
     """"oauth": an https URL where this project is described as a client, for authorization servers that read it."""
     client_name: OptionalText = None
@@ -278,7 +285,13 @@ def _wrong_in_auth(auth: ClientAuth) -> Iterator[tuple[str, str]]:
         yield "", f"needs a TYPE: {', '.join(map(repr, AUTH_TYPES))}"
         return
     bearer = (("TOKEN", auth.token), ("TOKEN_FUNCTION", auth.token_function))
-    oauth = (("CLIENT_ID", auth.client_id), ("CLIENT_SECRET", auth.client_secret), ("SCOPES", auth.scopes))
+    oauth = (
+        ("CLIENT_ID", auth.client_id),
+        ("CLIENT_SECRET", auth.client_secret),
+        ("PRIVATE_KEY", auth.private_key),
+        ("ISSUER", auth.issuer),
+        ("SCOPES", auth.scopes),
+    )
     code = (("CLIENT_METADATA_URL", auth.client_metadata_url), ("CLIENT_NAME", auth.client_name))
     strange = {"bearer": (*oauth, *code), "oauth": bearer, "client_credentials": (*bearer, *code)}[auth.type]
     for key, value in strange:
@@ -290,9 +303,15 @@ def _wrong_in_auth(auth: ClientAuth) -> Iterator[tuple[str, str]]:
         elif auth.per_user and auth.token is not None:
             yield "TOKEN", "is one for all, and PER says that each user has one: use TOKEN_FUNCTION"
     elif auth.type == "client_credentials":
-        if auth.client_id is None or auth.client_secret is None:
-            yield "", "takes a CLIENT_ID and a CLIENT_SECRET"
+        if auth.client_id is None or (auth.client_secret is None) == (auth.private_key is None):
+            yield "", "takes a CLIENT_ID and a CLIENT_SECRET, or a CLIENT_ID and a PRIVATE_KEY"
+        elif auth.issuer is None:
+            yield "", "takes the ISSUER that the credentials are for: they go to no other authorization server"
         if auth.per_user:
             yield "PER", "cannot be 'user': client credentials are those of the project"
+    elif auth.private_key is not None:
+        yield "PRIVATE_KEY", f"is not for the TYPE {auth.type!r}"
     elif auth.client_secret is not None and auth.client_id is None:
         yield "CLIENT_SECRET", "takes a CLIENT_ID"
+    elif auth.client_secret is not None and auth.issuer is None:
+        yield "CLIENT_SECRET", "takes the ISSUER that it is for: it goes to no other authorization server"

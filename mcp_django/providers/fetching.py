@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import httpx
 
-from .addresses import is_private, is_public
+from ..protocol.addresses import is_private, is_public
 from .media_types import header_type
 from .selection import TooLarge
 

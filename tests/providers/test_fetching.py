@@ -15,9 +15,9 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from mcp_django.protocol.addresses import is_private, is_public
 from mcp_django.protocol.errors import InternalError, ResourceNotFound
 from mcp_django.providers import HTTPProvider, HTTPResource
-from mcp_django.providers.addresses import is_private, is_public
 from mcp_django.providers.fetching import Failed, Fetcher, Refused
 from mcp_django.providers.selection import TooLarge
 from mcp_django.schema import DeclarationError
