@@ -60,7 +60,7 @@ IO = (
 DOORS = {
     "channels": ("asgi.py", "routing.py", "runtime/hub", "transports/websocket"),
     "channels_redis": ("runtime/hub",),
-    "cryptography": ("runtime/",),
+    "cryptography": ("runtime/", "client/sealing"),
     "daphne": ("management/",),
     "docstring_parser": ("schema/",),
     "drf_spectacular": ("rest/openapi",),
@@ -76,7 +76,8 @@ DOORS = {
     "opentelemetry": ("runtime/tracing",),
     "orjson": ("protocol/",),
     "psycopg": ("runtime/",),
-    "pydantic": ("schema/", "memory/mcp_tools"),  # the guest declares its tools as projects do
+    # The guest declares its tools as projects do; the SDK's metadata of clients has pydantic's URLs.
+    "pydantic": ("schema/", "memory/mcp_tools", "client/discovery"),
     "rest_framework": ("rest/",),
     "websockets": ("client/",),
 }

@@ -1,5 +1,6 @@
 """The rows of the app. What a client can name belongs to an owner; what opens a door is stored as a hash."""
 
+from .client_token import ClientFlow, ClientToken
 from .external_identity import ExternalIdentity
 from .once_result import OnceResult
 from .resource_subscription import ResourceSubscription
@@ -15,6 +16,8 @@ from .stream_event import EventSequence, StreamEvent
 from .token import PersonalAccessToken
 
 __all__ = [
+    "ClientFlow",
+    "ClientToken",
     "EndReason",
     "EventSequence",
     "ExternalIdentity",
