@@ -1,5 +1,6 @@
 """The rows of the app. What a client can name belongs to an owner; what opens a door is stored as a hash."""
 
+from .client_health import ClientHealth
 from .client_token import ClientFlow, ClientToken
 from .external_identity import ExternalIdentity
 from .once_result import OnceResult
@@ -16,6 +17,7 @@ from .stream_event import EventSequence, StreamEvent
 from .token import PersonalAccessToken
 
 __all__ = [
+    "ClientHealth",
     "ClientFlow",
     "ClientToken",
     "EndReason",
