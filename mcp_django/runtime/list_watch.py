@@ -15,6 +15,7 @@ from hashlib import blake2b
 from typing import Any
 
 from ..server.ports import Executor
+from ..server.providers import Provider
 from ..server.server import Server
 from .events import Draft, Event
 from .feed import run_apart
@@ -41,7 +42,7 @@ class _Seen:
     def __init__(self, server: Server) -> None:
         self.version = server.registry.version
         self.collections = _collections(server)
-        self.provided: str | None = None
+        self.provided: list[str | None] | None = None
 
 
 class ListWatch:
@@ -122,16 +123,22 @@ class ListWatch:
             self._begin(self._look_at_providers(alias, server, seen))
 
     async def _look_at_providers(self, alias: str, server: Server, seen: _Seen) -> None:
+        watched = [provider for provider in server.providers if provider.is_watched]
         try:
+            for provider in watched:
+                provider.look()
             # A version may be read from the database.
-            found = await run_apart(self._executor(), _version, server)
+            found = await run_apart(self._executor(), _versions, watched)
         finally:
             self._reading.discard(alias)
-        before, seen.provided = seen.provided, found
-        if before is None or before == found or self._heard.get(alias) == found:
-            return
-        offered = {name for provider in server.providers if provider.is_watched for name in provider.offers}
-        await self._say(alias, *({"kind": kind, "version": found} for kind in KINDS if kind in offered))
+        before = seen.provided or [None] * len(found)
+        # What is not known now is taken for what it was.
+        seen.provided = [old if new is None else new for old, new in zip(before, found, strict=True)]
+        version = _word(seen.provided)
+        pairs = zip(watched, before, seen.provided, strict=True)
+        changed = {name for one, old, new in pairs if old is not None and old != new for name in one.offers}
+        if changed and self._heard.get(alias) != version:
+            await self._say(alias, *({"kind": kind, "version": version} for kind in KINDS if kind in changed))
 
     async def _say(self, alias: str, *payloads: dict[str, Any]) -> None:
         await self._publish(*(Draft(f"{CHANGES}{alias}", "list_changed", payload) for payload in payloads))
@@ -160,7 +167,11 @@ def _collections(server: Server) -> dict[str, tuple[Any, ...]]:
     return {kind: tuple(item for name in names for item in getattr(registry, name)) for kind, names in KINDS.items()}
 
 
-def _version(server: Server) -> str:
-    """The versions of all providers, in one word that is the same in every process."""
-    versions = [provider.version for provider in server.providers if provider.is_watched]
+def _versions(providers: list[Provider]) -> list[str | None]:
+    """What versions are called in every process."""
+    return [None if (version := provider.version) is None else repr(version) for provider in providers]
+
+
+def _word(versions: list[str | None]) -> str:
+    """All of them, in one word."""
     return blake2b(repr(versions).encode(), digest_size=8).hexdigest()

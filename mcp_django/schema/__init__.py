@@ -9,15 +9,18 @@ from .choices import Choice
 from .docstrings import Description, describe
 from .errors import ArgumentError, DeclarationError, OutputError
 from .forms import Form, form_of
+from .handwritten import check_schema, header_params
 from .jsonable import is_lazy, to_json
 from .native import natively
 from .output import Output, output_of
 from .prompts import PromptParameters, prompt_parameters_of, text_reader, uri_parameters_of
 from .reading import Reading, reading_of
 from .signature import Parameters, injected_among, parameters_of
+from .validation import Checker
 
 __all__ = [
     "ArgumentError",
+    "Checker",
     "Choice",
     "DeclarationError",
     "Description",
@@ -27,8 +30,10 @@ __all__ = [
     "Parameters",
     "PromptParameters",
     "Reading",
+    "check_schema",
     "describe",
     "form_of",
+    "header_params",
     "injected_among",
     "is_lazy",
     "natively",

@@ -33,7 +33,7 @@ from .outcome import Outcome
 from .permits import permit, ration
 from .ports import Overloaded
 from .primitives import Primitive, Resource, ResourceTemplate, Tool
-from .results import ToolResult, tool_error, tool_result
+from .results import Relayed, ToolResult, tool_error, tool_result
 from .tool_stream import STREAMS, collected
 
 if TYPE_CHECKING:
@@ -145,7 +145,9 @@ async def pass_on(context: Context, tool: Tool, arguments: dict[str, Any]) -> An
     values = tool.parameters.convert(arguments)
     context.stand_for(tool, arguments)
     value = await _timed(call, tool, _begin(call, tool, values)(context))
-    return value if tool.output is None or type(value) is ToolResult else tool.output.structured(value)
+    if tool.output is None or type(value) in (ToolResult, Relayed):
+        return value
+    return tool.output.structured(value)
 
 
 async def run_primitive(

@@ -173,13 +173,13 @@ class Handlers(Provider):
             meta=entry.get("_meta", {}),
             handler=Handler(get_prompt, {"ctx": Context}),
             source=source_of(get),
-            parameters=_Listed([dict(argument) for argument in entry.get("arguments", ())]),
+            parameters=ListedArguments([dict(argument) for argument in entry.get("arguments", ())]),
         )
 
 
 @dataclass(frozen=True, slots=True)
-class _Listed:
-    """The arguments of a hand-written prompt: what its entry lists, and nothing else."""
+class ListedArguments:
+    """The arguments of a prompt that nobody declares: what its entry lists, and nothing else."""
 
     arguments: list[dict[str, Any]]
 

@@ -21,10 +21,16 @@ class Provider:
     @property
     def version(self) -> Hashable:
         """Changes whenever what it lists may have changed; clients are told then. The same in every process, by `repr`.
+        None while that is not known, which is no change.
 
         Read once a second while a client listens, on a thread: it may ask the database.
         """
         return 0
+
+    def look(self) -> None:
+        """A client listens. Called on the event loop before `version` is read, for what has to be fetched so that it is
+        known; must not block.
+        """
 
     @property
     def is_watched(self) -> bool:

@@ -59,11 +59,19 @@ class PromptResult:
     meta: Mapping[str, Any] = field(default_factory=dict)
 
 
+class Relayed(dict[str, Any]):
+    """The body of a result in its wire form and richest shape, made by another server and checked by who relays it: it
+    is not built again, and the revision leaves out what it does not define.
+    """
+
+
 def tool_result(tool: Tool, value: Any) -> dict[str, Any]:
     """A CallToolResult. Raises schema.OutputError when the value does not fit the tool's output schema."""
     output = tool.output
     if type(value) is ToolResult:
         return _explicit(tool, value)
+    if type(value) is Relayed:
+        return value
     if output is None:
         return {"content": blocks(value), "isError": False}
     structured = output.structured(value)
@@ -142,6 +150,8 @@ def _picture(value: Any) -> ImageContent | None:
 
 def read_result(uri: str, mime_type: str | None, value: Any) -> dict[str, Any]:
     """A ReadResourceResult; contents without a URI of their own get the one that was read."""
+    if type(value) is Relayed:
+        return value
     meta: Mapping[str, Any] = {}
     if isinstance(value, ResourceResult):
         meta, items = value.meta, list(value.contents)
@@ -175,6 +185,8 @@ def _contents(uri: str, mime_type: str | None, value: Any) -> dict[str, Any]:
 
 def prompt_result(prompt: Prompt, value: Any) -> dict[str, Any]:
     """A GetPromptResult."""
+    if type(value) is Relayed:
+        return value
     description: Any = prompt.description
     meta: Mapping[str, Any] = {}
     if isinstance(value, PromptResult):

@@ -23,11 +23,15 @@ class Stock(Provider):
     offers = frozenset({"tools", "prompts", "completions"})
 
     def __init__(self) -> None:
-        self.number = 1
+        self.number: int | None = 1
         self.broken = False
+        self.looks = 0
+
+    def look(self) -> None:
+        self.looks += 1
 
     @property
-    def version(self) -> int:
+    def version(self) -> int | None:
         if self.broken:
             raise RuntimeError("no version at the moment")
         return self.number
@@ -66,11 +70,18 @@ class Process:
         assert isinstance(watch, ListWatch)
         return watch
 
+    def versions(self) -> list[str | None]:
+        return module._versions([one for one in self.server.providers if one.is_watched])
+
+    @property
+    def word(self) -> str:
+        return module._word(self.versions())
+
     async def until_looked(self) -> None:
         """Until the versions were read that are so now."""
         await eventually(lambda: "default" in self.watch._seen)
         seen = self.watch._seen["default"]
-        await eventually(lambda: seen.provided == module._version(self.server))
+        await eventually(lambda: seen.provided == self.versions())
 
 
 @pytest.fixture(autouse=True)
@@ -116,11 +127,33 @@ def test_what_one_process_has_told_of_a_provider_another_does_not_repeat() -> No
         other.stock.number = 2
         await other.until_looked()
         one.stock.number = other.stock.number = 3
-        await eventually(lambda: any(said["version"] == module._version(one.server) for said in other.heard))
+        await eventually(lambda: any(said["version"] == one.word for said in other.heard))
         await one.until_looked()
         await other.until_looked()
         assert [said["kind"] for said in other.heard[:2]] == ["tools", "prompts"]
-        assert other.heard[2]["version"] == module._version(one.server)
+        assert other.heard[2]["version"] == one.word
+
+    serve(main)
+
+
+def test_a_version_that_is_not_known_is_no_change() -> None:
+    async def main(executor: LaneExecutor) -> None:
+        process = Process(executor)
+        process.stock.number = None
+        await process.listen()
+        watch = process.watch
+        await eventually(lambda: "default" in watch._seen and watch._seen["default"].provided is not None)
+        process.stock.number = 1
+        await process.until_looked()
+        process.stock.number = None
+        looks = process.stock.looks
+        await eventually(lambda: process.stock.looks > looks + 2)
+        process.stock.number = 1
+        looks = process.stock.looks
+        await eventually(lambda: process.stock.looks > looks + 2)
+        assert process.heard == []
+        process.stock.number = 2
+        await eventually(lambda: len(process.heard) == 2)
 
     serve(main)
 
