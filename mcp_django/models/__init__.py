@@ -17,8 +17,8 @@ from .stream_event import EventSequence, StreamEvent
 from .token import PersonalAccessToken
 
 __all__ = [
-    "ClientHealth",
     "ClientFlow",
+    "ClientHealth",
     "ClientToken",
     "EndReason",
     "EventSequence",
