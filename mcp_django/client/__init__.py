@@ -1,1 +1,78 @@
-"""Other MCP servers, used by this project: on the official SDK."""
+"""Use other MCP servers from this project, on the official SDK.
+
+    from mcp_django.client import Client, StreamableHTTP
+
+    async with Client(StreamableHTTP("https://api.example.com/mcp")) as client:
+        result = await client.call_tool("add", {"a": 1, "b": 2})
+
+The names are imported at their first use. They need the extra `client`.
+"""
+
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+if find_spec("mcp") is None:
+    raise ImportError("mcp_django.client needs the MCP SDK; install it with pip install 'mcp-django-channels[client]'")
+
+if TYPE_CHECKING:
+    from .blocking import BlockingClient
+    from .client import Client
+    from .errors import (
+        AuthorizationNeeded,
+        CallError,
+        CallTimeout,
+        ClientConnectionError,
+        ClientError,
+        HandshakeError,
+        InvalidAnswer,
+        ToolNotFound,
+    )
+    from .handlers import Progress
+    from .targets import SSE, Stdio, StreamableHTTP, WebSocket
+
+__all__ = [
+    "SSE",
+    "AuthorizationNeeded",
+    "BlockingClient",
+    "CallError",
+    "CallTimeout",
+    "Client",
+    "ClientConnectionError",
+    "ClientError",
+    "HandshakeError",
+    "InvalidAnswer",
+    "Progress",
+    "Stdio",
+    "StreamableHTTP",
+    "ToolNotFound",
+    "WebSocket",
+]
+
+_LAZY = {
+    "AuthorizationNeeded": "errors",
+    "BlockingClient": "blocking",
+    "CallError": "errors",
+    "CallTimeout": "errors",
+    "Client": "client",
+    "ClientConnectionError": "errors",
+    "ClientError": "errors",
+    "HandshakeError": "errors",
+    "InvalidAnswer": "errors",
+    "Progress": "handlers",
+    "SSE": "targets",
+    "Stdio": "targets",
+    "StreamableHTTP": "targets",
+    "ToolNotFound": "errors",
+    "WebSocket": "targets",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LAZY:
+        return getattr(import_module(f"{__name__}.{_LAZY[name]}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LAZY})

@@ -1,0 +1,134 @@
+"""Rounds of a call: one request and its answer, in time, and once more where that is safe."""
+
+import asyncio
+import math
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+import mcp_types as types
+from mcp import MCPError
+
+from . import failures
+from .connection import Connection
+from .deadlines import Deadlines
+from .errors import AuthorizationNeeded, CallTimeout, ClientConnectionError, ClientError, HandshakeError
+from .handlers import Listeners, ProgressHandler, ProgressRelay
+from .keeper import Keeper
+from .options import Options
+
+REPEATABLE = frozenset(
+    {
+        "tools/list",
+        "resources/list",
+        "resources/templates/list",
+        "prompts/list",
+        "resources/read",
+        "prompts/get",
+        "completion/complete",
+        "ping",
+        "server/discover",
+    }
+)
+"""Methods that change nothing, so that they may be sent again when a connection breaks."""
+MAX_PAGES = 1000
+NAMES = ("name", "uri")
+
+
+class Rounds:
+    """Sends the requests of one client."""
+
+    def __init__(self, keeper: Keeper, options: Options, listeners: Listeners, deadlines: Deadlines) -> None:
+        self._keeper, self._options, self._listeners, self._deadlines = keeper, options, listeners, deadlines
+
+    async def send(
+        self,
+        method: str,
+        params: Mapping[str, Any] | None = None,
+        *,
+        timeout: float | None = None,
+        on_progress: ProgressHandler | None = None,
+        meta: Mapping[str, Any] | None = None,
+    ) -> dict[str, Any]:
+        """One round: the result as it was on the wire.
+
+        Raises:
+            CallError: The server answered with an error.
+            CallTimeout: It did not answer in `timeout` seconds.
+            ClientConnectionError: There is no connection, or it broke.
+        """
+        sent = dict(params or {})
+        sent["_meta"] = {**(sent.get("_meta") or {}), **(meta or {})}
+        # The SDK makes the token of a call whose progress is wanted. Another one would be told of to nobody.
+        sent["_meta"].pop("progressToken", None)
+        relay = self._relay(method, sent, on_progress)
+        async with self._in_time(timeout):
+            repetitions = self._options.max_retries if method in REPEATABLE else 0
+            while True:
+                connection = await self._keeper.connection()
+                if connection.stateless and self._keeper.log_level is not None:
+                    sent["_meta"].setdefault(types.LOG_LEVEL_META_KEY, self._keeper.log_level)
+                try:
+                    return await self._once(connection, method, sent, relay)
+                except ClientConnectionError as error:
+                    if not repetitions or isinstance(error, AuthorizationNeeded | HandshakeError):
+                        raise
+                    repetitions -= 1
+
+    async def _once(
+        self, connection: Connection, method: str, params: dict[str, Any], relay: ProgressRelay | None
+    ) -> dict[str, Any]:
+        try:
+            try:
+                return await connection.request(method, params, on_progress=relay)
+            except MCPError as error:
+                # It was refused unread, because what is mirrored into headers is not known yet, or not any more.
+                if error.code != failures.HEADER_MISMATCH or method != "tools/call" or not connection.stateless:
+                    raise
+                await self._learn(connection, params["name"])
+                return await connection.request(method, params, on_progress=relay)
+        except MCPError as error:
+            raise await self._failure(connection, error) from None
+        except ValueError:
+            raise failures.of_nonsense(self._options) from None
+
+    async def _failure(self, connection: Connection, error: MCPError) -> ClientError:
+        if failures.is_terminated(error) and not connection.stateless:
+            connection.end()
+            return failures.lost(self._options)
+        return await self._keeper.reason(connection) if failures.is_lost(error) else failures.of_answer(error)
+
+    async def _learn(self, connection: Connection, name: str) -> None:
+        """List tools until the one of this name is there."""
+        cursor: dict[str, str] = {}
+        for _ in range(MAX_PAGES):
+            page = await connection.request("tools/list", cursor)
+            following = page.get("nextCursor")
+            if following is None or any(tool["name"] == name for tool in page["tools"]):
+                return
+            cursor = {"cursor": following}
+
+    def _relay(
+        self, method: str, params: Mapping[str, Any], on_progress: ProgressHandler | None
+    ) -> ProgressRelay | None:
+        if on_progress is None and not self._listeners.wants("progress"):
+            return None
+        name = next((value for key in NAMES if isinstance(value := params.get(key), str)), None)
+        return ProgressRelay(self._listeners, method, name, on_progress)
+
+    @asynccontextmanager
+    async def _in_time(self, timeout: float | None) -> AsyncIterator[None]:
+        """Give up after the seconds of the call, or of the client; the time that answers to questions take is free."""
+        seconds = self._options.timeout if timeout is None else timeout
+        if seconds is None or math.isinf(seconds):
+            yield
+            return
+        clock = asyncio.timeout(seconds)
+        try:
+            async with clock:
+                with self._deadlines.counted(clock, seconds):
+                    yield
+        except TimeoutError:
+            if clock.expired():
+                raise CallTimeout(f"{self._options.name} did not answer within {seconds:g} s") from None
+            raise failures.lost(self._options) from None
