@@ -64,7 +64,7 @@ DOORS = {
     "daphne": ("management/",),
     "docstring_parser": ("schema/",),
     "drf_spectacular": ("rest/openapi",),
-    "httpx": ("auth/", "client/", "oauth/", "providers/fetching"),
+    "httpx": ("auth/", "client/", "oauth/", "providers/fetching", "providers/openapi/requests"),
     "jsonschema_rs": ("schema/",),
     "jwcrypto": ("auth/", "oauth/"),
     "httpx2": ("client/",),  # the SDK's HTTP client
@@ -80,6 +80,7 @@ DOORS = {
     "pydantic": ("schema/", "memory/mcp_tools", "client/discovery"),
     "rest_framework": ("rest/",),
     "websockets": ("client/",),
+    "yaml": ("providers/openapi/document",),
 }
 REVISION = re.compile(r"\b20\d\d-\d\d-\d\d\b")
 VAGUE = {"common", "helper", "helpers", "misc", "mixin", "mixins", "util", "utils"}

@@ -1,4 +1,5 @@
-"""Providers of files, directories, storages and web pages, for `MCP["SERVERS"][alias]["PROVIDERS"]`.
+"""Providers of files, directories, storages and web pages, for `MCP["SERVERS"][alias]["PROVIDERS"]`; toolsets of
+documents of OpenAPI, for `register`.
 
 Those that fetch need httpx (`pip install mcp-django-channels[http]`), and are imported at their first use.
 """
@@ -11,15 +12,24 @@ from .storages import StorageProvider
 
 if TYPE_CHECKING:
     from .http import HTTPProvider, HTTPResource
+    from .openapi import OpenAPIToolset, Route
 
-__all__ = ["DirectoryProvider", "FileResource", "HTTPProvider", "HTTPResource", "StorageProvider"]
+__all__ = [
+    "DirectoryProvider",
+    "FileResource",
+    "HTTPProvider",
+    "HTTPResource",
+    "OpenAPIToolset",
+    "Route",
+    "StorageProvider",
+]
 
-_WEB = frozenset({"HTTPProvider", "HTTPResource"})
+_WEB = {"HTTPProvider": "http", "HTTPResource": "http", "OpenAPIToolset": "openapi", "Route": "openapi"}
 
 
 def __getattr__(name: str) -> Any:
     if name in _WEB:
-        return getattr(import_module(f"{__name__}.http"), name)
+        return getattr(import_module(f"{__name__}.{_WEB[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -171,34 +171,39 @@ class Fetcher:
                     return response.headers["location"]
                 mime_type, charset = header_type(response.headers.get("content-type"))
                 cache_control = response.headers.get("cache-control", "")
-                return Fetched(response.status_code, mime_type, charset, await self._body(response), cache_control)
+                return Fetched(
+                    response.status_code, mime_type, charset, await bounded(response, self._max_size), cache_control
+                )
             finally:
                 await response.aclose()
-
-    async def _body(self, response: httpx.Response) -> bytes:
-        encoding = response.headers.get("content-encoding", "identity").strip().lower()
-        if encoding in ("", "identity"):
-            return await self._capped(response.aiter_raw(), lambda piece, room: piece)
-        if encoding not in ("gzip", "x-gzip", "deflate"):
-            raise Failed("its content is in an encoding that was not asked for")
-        packed = _unpacker(zlib.MAX_WBITS | 32)  # gzip or zlib, by its first bytes
-        try:
-            return await self._capped(response.aiter_raw(), packed.decompress)
-        except zlib.error:
-            raise Failed("its content cannot be decompressed") from None
-
-    async def _capped(self, pieces: AsyncIterator[bytes], unpack: Callable[[bytes, int], bytes]) -> bytes:
-        found, most = bytearray(), self._max_size
-        async for piece in pieces:
-            # No more is unpacked than there is room for: a few bytes can stand for gigabytes.
-            found += unpack(piece, most + 1 - len(found))
-            if len(found) > most:
-                raise TooLarge(most)
-        return bytes(found)
 
     def _is_named(self, host: str) -> bool:
         host = host.lower().rstrip(".")
         return any(host == name.lstrip(".") or (name[:1] == "." and host.endswith(name)) for name in self._hosts or ())
+
+
+async def bounded(response: httpx.Response, most: int) -> bytes:
+    """The body of a response that is streamed: `most` bytes of it, decoded. Raises TooLarge and Failed."""
+    encoding = response.headers.get("content-encoding", "identity").strip().lower()
+    if encoding in ("", "identity"):
+        return await _capped(response.aiter_raw(), lambda piece, room: piece, most)
+    if encoding not in ("gzip", "x-gzip", "deflate"):
+        raise Failed("its content is in an encoding that was not asked for")
+    packed = _unpacker(zlib.MAX_WBITS | 32)  # gzip or zlib, by its first bytes
+    try:
+        return await _capped(response.aiter_raw(), packed.decompress, most)
+    except zlib.error:
+        raise Failed("its content cannot be decompressed") from None
+
+
+async def _capped(pieces: AsyncIterator[bytes], unpack: Callable[[bytes, int], bytes], most: int) -> bytes:
+    found = bytearray()
+    async for piece in pieces:
+        # No more is unpacked than there is room for: a few bytes can stand for gigabytes.
+        found += unpack(piece, most + 1 - len(found))
+        if len(found) > most:
+            raise TooLarge(most)
+    return bytes(found)
 
 
 def _read(url: str) -> httpx.URL:

@@ -14,6 +14,8 @@ from .excerpt import excerpt
 
 SHOWN = 5
 """Problems told at most; a model that has five to mend does not need the rest yet."""
+MISFITS = 50
+"""Places named at most."""
 _BEYOND = "beyond its first items or levels; check every one"
 
 
@@ -49,6 +51,16 @@ class Checker:
             if len(told) >= SHOWN:
                 break
         return "; ".join(list(told)[:SHOWN]) or self._beyond(value, part.value, noun)
+
+    def misfits(self, value: Any) -> list[tuple[str | int, ...]]:
+        """Where a value breaks the schema: the steps to some of the places, of an excerpt where it is large."""
+        part = excerpt(value, self._depth)
+        found: dict[tuple[str | int, ...], None] = {}
+        for error in self._validator.iter_errors(part.value):
+            found[tuple(error.instance_path)] = None
+            if len(found) >= MISFITS:
+                break
+        return list(found)
 
     def _beyond(self, value: Any, part: Any, noun: str) -> str:
         """Name the property whose part left out breaks the schema."""

@@ -28,6 +28,7 @@ from .primitives import Completer, Permission, Primitive
 from .registry import METHODS, Problem, Registry, registry_for
 
 C = TypeVar("C", bound="type[Toolset]")
+T = TypeVar("T", bound="Toolset")
 
 
 class Toolset:
@@ -119,9 +120,19 @@ def both(first: Permission | None, second: Permission | None) -> Permission | No
 @overload
 def register(subject: C) -> C: ...
 @overload
+def register(subject: T, *, server: str = "default") -> T: ...
+@overload
 def register(subject: Any = None, *, server: str = "default") -> Callable[[C], C]: ...
 def register(subject: Any = None, *, server: str = "default") -> Any:
-    """Register a Toolset class: `@register`, `@register(server="internal")`, or for a model: `@register(Airport)`."""
+    """Register a Toolset class: `@register`, `@register(server="internal")`, or for a model: `@register(Airport)`.
+
+    An instance is registered as it is: `register(OpenAPIToolset(...))`.
+    """
+    if isinstance(subject, Toolset):
+        registry = registry_for(server)
+        with reported(registry, type(subject)):
+            add_toolset(registry, subject)
+        return subject
 
     def decorate(cls: C) -> C:
         if not issubclass(cls, Toolset):

@@ -1,0 +1,204 @@
+"""`OpenAPIToolset`: the operations of an OpenAPI document, as tools and resources of this server."""
+
+import contextlib
+import difflib
+import functools
+import re
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from typing import Any, TypedDict, Unpack, get_type_hints
+from urllib.parse import urlsplit
+
+from ...schema import DeclarationError
+from ...server.decorators import timeout_of
+from ...server.primitives import Completer, Permission, Primitive
+from ...server.registry import Registry
+from ...server.toolset import Toolset
+from .credentials import Credentials, Given, alternatives_of, own_parameters, schemes_of
+from .document import Document, Source, read
+from .messages import Transport
+from .names import name_of, unique
+from .operations import Operation, operations_of
+from .plans import plan_of
+from .references import References
+from .requests import Client, Web, base_of, is_auth
+from .routes import Route, chosen
+from .servers import base_url_of
+from .tools import Extra, Maker, Sender
+
+MAX_SIZE = 4 * 1024 * 1024
+"""Bytes of an answer, by default."""
+MAX_TOOLS = 1000
+"""Operations that one toolset exposes."""
+Declaration = tuple[Callable[[], Primitive | Completer], str]
+
+
+class ToolsetOptions(TypedDict, total=False):
+    """What the toolset takes as a `Toolset` has it in its class."""
+
+    permission: Permission
+    scopes: Sequence[str]
+    tags: Sequence[str]
+    guards: Sequence[Callable[..., Any]]
+    interceptors: Sequence[Callable[..., Any]]
+    exception_handlers: Mapping[type[Exception], Callable[..., Any]]
+    metadata: Mapping[str, Any]
+
+
+class OpenAPIToolset(Toolset):
+    """The operations of a document, over HTTP.
+
+        register(OpenAPIToolset("petstore.json", base_url="https://api.example.com", prefix="pets"))
+
+    `source` is a dict, a text in JSON or YAML, or the path of a file; OpenAPI 3.0 or 3.1. `base_url` is where requests
+    go; without it, the document's first server, which has to be an https URL, with `variables` for those in it.
+
+    `routes` are rules for operations, the first that fits decides; without one, an operation is a tool. `deprecated`
+    lets deprecated operations in. `prefix` stands before every name, and is the scheme of resources' URIs.
+
+    `credentials` are the secrets for the document's security schemes: a mapping by scheme, a function of the Context
+    that returns one (or a single secret), a function of the Context and a scheme's name, or an `httpx.Auth`. `headers`
+    go with every request: a mapping, or a function of the Context.
+
+    `timeout` is in seconds for a request, `max_size` in bytes of a decoded answer. `http_client` is an
+    `httpx.AsyncClient`, or a function that makes one for each event loop.
+
+    The options of a `Toolset` (permission, scopes, tags, guards, …) hold for all operations, besides what routes say.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        *,
+        base_url: str | None = None,
+        prefix: str = "",
+        routes: Sequence[Route] = (),
+        credentials: Any = None,
+        headers: Extra = None,
+        timeout: float = 30.0,
+        max_size: int = MAX_SIZE,
+        deprecated: bool = False,
+        variables: Mapping[str, str] | None = None,
+        http_client: Client | None = None,
+        **options: Unpack[ToolsetOptions],
+    ) -> None:
+        """Raises DeclarationError for a wrong option; what is wrong with the document is found at registration."""
+        self._take(options)
+        self.prefix = f"{prefix.rstrip('_')}_" if prefix else ""
+        self._seconds = timeout_of(type(self), timeout) or 30.0
+        if max_size < 1:
+            raise DeclarationError(f"{self._where}: max_size={max_size!r} is no number of bytes")
+        if base_url is not None:
+            base_of(base_url, self._where)
+        self._source, self._base_url, self._variables = source, base_url, dict(variables or {})
+        self._routes, self._deprecated = tuple(routes), deprecated
+        self._credentials, self._headers = credentials, headers
+        self._max_size, self._client = max_size, http_client
+        self._transport: Transport | None = None
+        self._made: list[Declaration] | None = None
+
+    def _take(self, options: ToolsetOptions) -> None:
+        known = get_type_hints(ToolsetOptions)
+        # A misspelt `permission` must not make tools that are open to everybody.
+        for name in sorted(options.keys() - known.keys()):
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            raise DeclarationError(f"{self._where}: there is no option {name!r}{hint}")
+        for name, value in options.items():
+            if name in ("scopes", "tags") and isinstance(value, str):
+                raise DeclarationError(f"{self._where}: {name} is a list; write {name}=[{value!r}]")
+            setattr(self, name, value)
+
+    @property
+    def _where(self) -> str:
+        return type(self).__name__
+
+    def _permission(self) -> Permission | None:
+        return self.permission
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.prefix.rstrip('_')!r}>"
+
+    def attach(self, registry: Registry) -> None:
+        """Read the document. Raises DeclarationError for what concerns all of it; what concerns one operation is found
+        when that is built, and leaves the others as they are.
+        """
+        if self._made is None:
+            self._made = self._operations()
+
+    def declarations(self) -> list[Declaration]:
+        """The operations that the routes choose, and what marked methods of a subclass declare."""
+        return [*(self._made or ()), *super().declarations()]
+
+    @contextlib.asynccontextmanager
+    async def lifespan(self) -> AsyncIterator[None]:
+        """Holds the connections of an event loop, and closes them with it."""
+        if self._transport is not None:
+            await self._transport.open()
+        try:
+            yield
+        finally:
+            if self._transport is not None:
+                await self._transport.close()
+
+    def _operations(self) -> list[Declaration]:
+        document = self._document()
+        where = f"{self._where} of {document.title or document.name}"
+        references = References(document.root)
+        every = list(operations_of(document, references, where))
+        picked = chosen(every, self._routes, where, deprecated=self._deprecated)
+        if len(picked) > MAX_TOOLS:
+            raise DeclarationError(
+                f"{where}: {len(picked)} operations are exposed, and {MAX_TOOLS} is the limit; leave some out with "
+                "Route('…', expose=None)"
+            )
+        wanted = [(one, route.name or name_of(one, self.prefix), route.name is not None) for one, route in picked]
+        names = unique(wanted, where)
+        sender = self._sender(document, references, [one for one, _ in picked], where)
+        others = {one.method: [it.path for it in every if it.method == one.method] for one, _ in picked}
+        made: list[Declaration] = []
+        for (operation, route), name in zip(picked, names, strict=True):
+            source = f"{where}, {operation}"
+            make = functools.partial(
+                self._primitive, operation, route, name, sender, references, others[operation.method], source
+            )
+            made.append((functools.partial(self._build, make, None), source))
+        return made
+
+    def _document(self) -> Document:
+        return read(self._source, self._where)
+
+    def _sender(self, document: Document, references: References, picked: Sequence[Operation], where: str) -> Sender:
+        schemes = schemes_of(document.root, references, where)
+        given: Given = None if is_auth(self._credentials) else self._credentials
+        transport = self._transport = self._way(document, picked, where)
+        return Sender(transport, Credentials(given, schemes, where), self._headers)
+
+    def _way(self, document: Document, picked: Sequence[Operation], where: str) -> Transport:
+        base_url = self._base_url or base_url_of(document, picked, self._variables, where)
+        auth = self._credentials if is_auth(self._credentials) else None
+        return Web(
+            base_url,
+            where=where,
+            client=self._client,
+            auth=auth,
+            timeout=self._seconds,
+            max_size=self._max_size,
+        )
+
+    def _primitive(self, *made_of: Any) -> Primitive:
+        operation, route, name, sender, references, others, source, _ = made_of
+        schemes = sender.credentials.schemes
+        alternatives = alternatives_of(operation)
+        plan = plan_of(operation, references, source, without=own_parameters(alternatives, schemes), others=others)
+        maker = Maker(operation, route, plan, alternatives, sender, references, source)
+        if route.expose == "resource":
+            return maker.resource(f"{self.prefix}{name}", self._scheme(sender))
+        return maker.tool(name, self.prefix)
+
+    def _scheme(self, sender: Sender) -> str:
+        """The scheme of resources' URIs: the prefix, or the host."""
+        plain = re.sub(r"[^a-z0-9+.\-]+", "-", (self.prefix or self._host()).lower()).strip("-.+")
+        return plain if plain[:1].isalpha() else f"api-{plain}".rstrip("-")
+
+    def _host(self) -> str:
+        return urlsplit(self._base_url or "").hostname or "api"
