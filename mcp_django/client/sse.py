@@ -87,6 +87,9 @@ class _Connection:
             said = None if 200 <= status < 300 else f"The server answered HTTP {status}"
         except (httpx2.TransportError, httpx2.StreamError) as problem:
             said = f"The message could not be sent: {_reason(problem)}"
+        except ClientConnectionError as ended:  # of `auth`: a person is needed, say
+            self._end(ended)
+            raise
         call = message.message
         if said is None or not isinstance(call, JSONRPCRequest):
             return
@@ -109,6 +112,10 @@ class _Connection:
         except (httpx2.TransportError, httpx2.StreamError, httpx2.SSEError) as problem:
             said = "could not be reached" if not self._endpoint.done() else "broke the stream of events off"
             self._end(ClientConnectionError(f"{self._target.shown} {said}: {_reason(problem)}"))
+        except Exception as problem:  # of `auth`, which may be anybody's
+            failed = ClientConnectionError(f"{self._target.shown} could not be reached: {type(problem).__name__}")
+            failed.__cause__ = problem
+            self._end(failed)
 
     async def _take(self, event: httpx2.ServerSentEvent) -> None:
         if event.event == "endpoint":
@@ -134,7 +141,7 @@ class _Connection:
             self._endpoint.set_result(url.copy_with(userinfo=stream.userinfo))
 
     def _end(self, ended: ClientConnectionError) -> None:
-        self.ended = ended
+        self.ended = self.ended or ended
         if not self._endpoint.done():
             self._endpoint.set_exception(ended)
         with contextlib.suppress(asyncio.QueueFull):  # whoever reads finds the end behind the last message

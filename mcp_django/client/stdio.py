@@ -71,8 +71,8 @@ async def _started(target: Stdio) -> Child:
         _, child = await loop.subprocess_exec(
             lambda: Child(target), target.command, *target.args, cwd=target.cwd, env=environment, start_new_session=True
         )
-    except FileNotFoundError as missing:
-        if target.cwd is not None and missing.filename == target.cwd:
+    except FileNotFoundError:
+        if target.cwd is not None and not os.path.isdir(target.cwd):  # noqa: ASYNC240, PTH112  (once, and it failed)
             raise ServerEnded(f"{target.shown} was not started: there is no directory {target.cwd}") from None
         raise ServerEnded(f"{target.shown} was not started: no such command") from None
     except (OSError, ValueError) as problem:

@@ -1,0 +1,350 @@
+"""Processes that serve at their standard input and output: what comes of them, whatever they do."""
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+import textwrap
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from mcp.client import Client
+from mcp.shared.message import SessionMessage
+from mcp_types import JSONRPCNotification, JSONRPCRequest
+
+from mcp_django.client.errors import ClientConnectionError
+from mcp_django.client.output import LOGGED, Lines, LineTooLong, Tail
+from mcp_django.client.stdio import ServerEnded
+from mcp_django.client.targets import Stdio
+
+PATIENCE = 20.0
+ECHO = "for line in sys.stdin: say(line.strip())"
+"""Says what it is told."""
+
+
+def script(code: str, *args: str, **options: Any) -> Stdio:
+    """A Python script. `say` writes a line; `tell` writes a notification with a text in it."""
+    head = """
+        import json, os, signal, sys
+        def say(line): sys.stdout.write(line + chr(10)); sys.stdout.flush()
+        def tell(text): say(json.dumps({"jsonrpc": "2.0", "method": "told", "params": {"text": str(text)}}))
+    """
+    source = textwrap.dedent(head) + textwrap.dedent(code)
+    return Stdio(sys.executable, ["-I", "-S", "-c", source, *args], **{"stop_timeout": 0.3, **options})
+
+
+def request(number: int = 1, **params: Any) -> SessionMessage:
+    return SessionMessage(JSONRPCRequest(jsonrpc="2.0", id=number, method="echo", params=params))
+
+
+async def told(reader: Any) -> str:
+    """The text of the next message, which is a notification."""
+    async with asyncio.timeout(PATIENCE):
+        item = await reader.receive()
+    assert isinstance(item, SessionMessage), item
+    assert isinstance(item.message, JSONRPCNotification)
+    return str((item.message.params or {})["text"])
+
+
+async def end(reader: Any) -> ServerEnded:
+    """Why the connection ended; nothing may come before."""
+    async with asyncio.timeout(PATIENCE):
+        item = await reader.receive()
+        with pytest.raises(anyio.EndOfStream):
+            await reader.receive()
+    assert isinstance(item, ServerEnded), item
+    return item
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process runs; one that nobody has waited for does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+async def test_messages_go_both_ways_whatever_is_in_them() -> None:
+    async with script(ECHO).open() as (reader, writer):
+        for text in ("plain", "two\nlines\r\n", "\u2028 é 漢 🦉", "x" * 300_000):
+            await writer.send(request(text=text))
+            async with asyncio.timeout(PATIENCE):
+                item = await reader.receive()
+            assert item.message == request(text=text).message
+
+
+async def test_what_is_no_message_is_left_out_and_complained_of_once(caplog: pytest.LogCaptureFixture) -> None:
+    rubbish = r"""
+        say("Server is starting...")
+        sys.stdout.buffer.write(b"\xff\xfe\x00\n{\"jsonrpc\":\"2.0\"\n[]\n42\n\n\n{}\n"); sys.stdout.flush()
+        tell("still here")
+        sys.stdin.read()
+    """
+    async with script(rubbish).open() as (reader, _):
+        assert await told(reader) == "still here"
+    (complaint,) = [record for record in caplog.records if record.levelno >= logging.WARNING]
+    assert "no messages" in complaint.getMessage()
+    assert "starting" not in caplog.text
+
+
+async def test_a_message_without_a_line_break_behind_it_counts_at_the_end() -> None:
+    last = 'sys.stdout.write(json.dumps({"jsonrpc": "2.0", "method": "told", "params": {"text": "bye"}}))'
+    async with script(last).open() as (reader, _):
+        assert await told(reader) == "bye"
+        assert (await end(reader)).exit_code == 0
+
+
+async def test_the_process_has_its_directory_and_no_secrets_of_this_one(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("SECRET_KEY", "do-not-tell")
+    code = """
+        tell(os.getcwd()); tell(os.environ.get("SECRET_KEY")); tell(os.environ["GIVEN"]); tell("PATH" in os.environ)
+    """
+    async with script(code, cwd=tmp_path, env={"GIVEN": "this"}).open() as (reader, _):
+        assert [await told(reader) for _ in range(4)] == [str(tmp_path.resolve()), "None", "this", "True"]
+
+
+async def test_the_process_leads_a_group_and_a_session_of_its_own() -> None:
+    async with script("tell(os.getpid() == os.getpgid(0) == os.getsid(0))").open() as (reader, _):
+        assert await told(reader) == "True"
+
+
+@pytest.mark.parametrize(
+    ("target", "said"),
+    [
+        (Stdio("no-such-command-here"), "no-such-command-here was not started: no such command"),
+        (Stdio(sys.executable, cwd="/no/such/place"), "there is no directory /no/such/place"),
+        (Stdio("/etc"), "/etc was not started: Permission denied"),
+    ],
+)
+async def test_a_command_that_cannot_be_started_is_named(target: Stdio, said: str) -> None:
+    with pytest.raises(ServerEnded, match=said) as failed:
+        async with target.open():
+            pass
+    assert failed.value.exit_code is None
+
+
+async def test_a_process_that_ends_at_once_is_told_of_with_its_last_words() -> None:
+    """The words are a note, which tracebacks show: the text of the error may travel."""
+    target = script('sys.stderr.write("no token in \\x1b[31mAPI_TOKEN\\n"); sys.exit(3)')
+    with pytest.raises(ServerEnded) as failed:
+        async with Client(target.open()):
+            pass
+    assert str(failed.value) == f"{sys.executable} ended with exit code 3"
+    assert failed.value.exit_code == 3
+    assert failed.value.stderr == r"no token in \x1b[31mAPI_TOKEN"
+    assert "API_TOKEN" in failed.value.__notes__[0]
+
+
+async def test_a_process_that_is_killed_is_told_of_by_its_signal() -> None:
+    async with script("tell(os.getpid()); sys.stdin.read()").open() as (reader, writer):
+        os.kill(int(await told(reader)), signal.SIGKILL)
+        ended = await end(reader)
+        assert (str(ended), ended.exit_code) == (f"{sys.executable} ended with signal SIGKILL", -9)
+        with pytest.raises(anyio.BrokenResourceError):
+            await writer.send(request())
+
+
+async def test_a_process_that_ends_is_gone_although_what_it_started_holds_the_pipes() -> None:
+    code = """
+        if os.fork() == 0: signal.pause()
+        tell("started"); os._exit(4)
+    """
+    async with script(code).open() as (reader, _):
+        await told(reader)
+        assert (await end(reader)).exit_code == 4
+
+
+async def test_a_process_that_closes_its_output_has_ended_the_connection() -> None:
+    async with script("os.close(1); sys.stdin.read()").open() as (reader, _):
+        assert "closed its standard output" in str(await end(reader))
+
+
+async def test_a_line_longer_than_a_message_may_be_ends_the_connection() -> None:
+    code = 'tell("x" * 900); sys.stdout.write("y" * 5000); sys.stdout.flush(); sys.stdin.read()'
+    async with script(code, max_message_size=1000).open() as (reader, _):
+        await told(reader)
+        assert "a message of more than 1000 bytes" in str(await end(reader))
+
+
+async def test_standard_error_is_kept_and_logged_within_bounds(caplog: pytest.LogCaptureFixture) -> None:
+    code = """
+        for number in range(20_000): sys.stderr.write(f"line {number}\\n")
+        sys.stderr.write("z" * 500_000 + "\\nthe end"); sys.stderr.flush()
+        sys.exit(1)
+    """
+    caplog.set_level(logging.INFO, "mcp_django.client.stderr")
+    async with script(code, stderr_tail=2000).open() as (reader, _):
+        ended = await end(reader)
+    assert len(ended.stderr) <= 2000
+    assert ended.stderr.endswith("zzz\nthe end")
+    lines = [record.getMessage() for record in caplog.records]
+    assert lines[0] == f"{sys.executable}: line 0"
+    assert len(lines) == LOGGED + 1
+    assert lines[-1].endswith(f"{20_002 - LOGGED} more lines")
+
+
+async def test_a_process_that_leaves_when_its_input_closes_is_not_signalled(tmp_path: Path) -> None:
+    code = """
+        signal.signal(signal.SIGTERM, lambda *_: os._exit(9))
+        tell("up"); sys.stdin.read()
+        open(sys.argv[1], "w").write("left by itself")
+    """
+    async with script(code, str(tmp_path / "note"), stop_timeout=PATIENCE).open() as (reader, _):
+        await told(reader)
+    assert (tmp_path / "note").read_text() == "left by itself"
+
+
+async def test_what_was_sent_last_arrives_before_the_input_closes(tmp_path: Path) -> None:
+    code = 'open(sys.argv[1], "w").write(str(len(sys.stdin.read())))'
+    async with script(code, str(tmp_path / "note"), stop_timeout=PATIENCE).open() as (_, writer):
+        async with asyncio.timeout(PATIENCE):
+            await writer.send(request(text="x" * 20_000))
+    assert int((tmp_path / "note").read_text()) > 20_000
+
+
+@pytest.mark.parametrize("deaf_to", [[], ["SIGTERM"]], ids=["input", "signals"])
+async def test_a_process_that_stays_is_told_to_end_and_then_killed(deaf_to: list[str], tmp_path: Path) -> None:
+    code = """
+        def leave(*_): open(sys.argv[1], "w").write("told"); os._exit(0)
+        signal.signal(signal.SIGTERM, signal.SIG_IGN if "SIGTERM" in sys.argv else leave)
+        tell(os.getpid())
+        while True: signal.pause()
+    """
+    async with script(code, str(tmp_path / "note"), *deaf_to).open() as (reader, _):
+        pid = int(await told(reader))
+    assert not Path(f"/proc/{pid}").exists(), "nobody waited for it"
+    assert (tmp_path / "note").exists() is not bool(deaf_to)
+
+
+@pytest.mark.parametrize("leader", ["leaves", "stays"])
+@pytest.mark.parametrize("child", ["listens", "deaf"])
+async def test_what_the_process_started_ends_with_it(leader: str, child: str) -> None:
+    code = """
+        if (child := os.fork()) == 0:
+            if "deaf" in sys.argv: signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            tell(os.getpid())
+            while True: signal.pause()
+        sys.stdin.read() if "leaves" in sys.argv else signal.pause()
+    """
+    async with script(code, leader, child).open() as (reader, _):
+        pid = int(await told(reader))
+        assert is_alive(pid)
+    give_up = time.monotonic() + PATIENCE
+    while is_alive(pid):
+        assert time.monotonic() < give_up, "it is still there"
+        await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize("times", [1, 2])
+async def test_a_cancelled_caller_leaves_no_process(times: int) -> None:
+    up: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+    async def use() -> None:
+        code = "signal.signal(signal.SIGTERM, signal.SIG_IGN); tell(os.getpid())\nwhile True: signal.pause()"
+        async with script(code).open() as (reader, _):
+            up.set_result(int(await told(reader)))
+            await reader.receive()
+
+    task = asyncio.create_task(use())
+    pid = await up
+    task.cancel()
+    if times == 2:
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert not Path(f"/proc/{pid}").exists()
+
+
+async def test_a_scope_that_runs_out_of_time_leaves_no_process() -> None:
+    with anyio.move_on_after(PATIENCE) as scope:
+        async with script("tell(os.getpid()); sys.stdin.read()").open() as (reader, _):
+            pid = int(await told(reader))
+            scope.cancel()
+            await reader.receive()
+    assert scope.cancelled_caught
+    assert not Path(f"/proc/{pid}").exists()
+
+
+async def test_a_process_that_does_not_read_makes_senders_wait_and_not_the_loop() -> None:
+    async with script("tell(1)\nwhile True: signal.pause()").open() as (reader, writer):
+        await told(reader)
+
+        async def flood() -> None:
+            while True:
+                await writer.send(request(text="x" * 65536))
+
+        flooding = asyncio.create_task(flood())
+        done, _ = await asyncio.wait([flooding], timeout=0.1)
+        assert not done
+        flooding.cancel()
+        await asyncio.wait([flooding])
+
+
+async def test_a_process_that_writes_more_than_is_read_has_to_wait(tmp_path: Path) -> None:
+    code = """
+        for number in range(40): tell("x" * 100_000); open(sys.argv[1], "w").write(str(number))
+    """
+    target = script(code, str(tmp_path / "count"))
+    async with target.open() as (reader, _):
+        await told(reader)
+        await asyncio.sleep(0.2)  # long enough for all of it, if nothing held it
+        assert int((tmp_path / "count").read_text()) < 20
+        for _ in range(39):
+            await told(reader)
+        assert (await end(reader)).exit_code == 0
+
+
+def test_processes_run_on_the_loop_of_any_thread() -> None:
+    async def use() -> str:
+        async with script("tell('hello'); sys.stdin.read()").open() as (reader, _):
+            return await told(reader)
+
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(asyncio.run, use()).result(PATIENCE) == "hello"
+
+
+async def test_lines_pause_and_resume_their_source() -> None:
+    told: list[str] = []
+    lines = Lines(1 << 20, lambda: told.append("pause"), lambda: told.append("resume"))
+    for _ in range(3):
+        lines.feed(b"x" * 100_000 + b"\n")
+    assert told == ["pause"]
+    assert [len(await lines.take() or b"") for _ in range(2)] == [100_000] * 2
+    assert told == ["pause", "resume"]
+    lines.feed(b"\r\n  \nrest")
+    lines.end()
+    assert [await lines.take() for _ in range(3)] == [b"x" * 100_000, b"rest", None]
+
+
+async def test_a_line_that_is_too_long_is_not_kept() -> None:
+    lines = Lines(10, lambda: None, lambda: None)
+    lines.feed(b"fits\n")
+    for _ in range(1000):
+        lines.feed(b"x" * 1000)
+    lines.feed(b"\nfits\n")
+    assert await lines.take() == b"fits"
+    with pytest.raises(LineTooLong):
+        await lines.take()
+
+
+def test_the_log_gets_its_lines_again_after_a_while(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "mcp_django.client.stderr")
+    now = 0.0
+    tail = Tail("it", 100, lambda: now)
+    tail.feed(b"noise\n" * (LOGGED + 5))
+    now = 60.0
+    tail.feed(b"calm\n")
+    assert [record.getMessage() for record in caplog.records[LOGGED:]] == ["it: 5 more lines", "it: calm"]
+
+
+def test_errors_of_the_transport_are_errors_of_the_connection() -> None:
+    assert issubclass(ServerEnded, ClientConnectionError)
