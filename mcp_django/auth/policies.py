@@ -52,7 +52,7 @@ class Policies:
     def of_tool(self, server: str, name: str) -> Asked:
         """What is asked for a tool of a server; NOTHING where no policy fits."""
         found = [asked for alias, pattern, asked in self.rows if alias in ("", server) and fnmatchcase(name, pattern)]
-        return _together(found) if found else NOTHING
+        return together(found) if found else NOTHING
 
 
 NO_POLICIES: Final = Policies()
@@ -73,7 +73,8 @@ def _asked(row: Any) -> Asked:
         return Asked(disabled=True)
 
 
-def _together(found: Sequence[Asked]) -> Asked:
+def together(found: Sequence[Asked]) -> Asked:
+    """What all of them ask for."""
     if len(found) == 1:
         return found[0]
     return Asked(

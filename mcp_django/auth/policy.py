@@ -8,7 +8,7 @@ scopes that the operation takes.
 
 import inspect
 import logging
-from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Iterator, Sequence
 from typing import Any, cast
 
 from asgiref.sync import async_to_sync, sync_to_async
@@ -19,7 +19,7 @@ from ..server.ports import ALLOW, HIDDEN, Decision, Executor, Guarded, Overloade
 from ..server.rates import Rate
 from . import throttle
 from .narrowing import asks_for_groups, withheld
-from .policies import NOTHING, Asked
+from .policies import NOTHING, Asked, together
 from .principal import Principal
 from .rulebook import RULEBOOK, Rulebook, Rules
 
@@ -175,15 +175,17 @@ class Policy:
 
     async def ration(self, principal: ports.Principal, tool: Guarded) -> float | None:
         """See `ports.Authorizer`."""
-        own: Rate | None = getattr(tool, "rate", None)
         rules = await self._rules()
-        asked = NOTHING if rules.is_empty else self._asked(rules, tool)
-        waits = [
-            await throttle.counter().atake(
-                f"tool {self._server} {tool.key}", principal.key, rate, run=self._executor.run
-            )
-            for rate in dict.fromkeys((*(() if own is None else (own,)), *asked.rates))
-        ]
+        own: Rate | None = getattr(tool, "rate", None)
+        known_as = list(self._known_as(tool))
+        waits: list[float | None] = []
+        for server, name in known_as:
+            asked = NOTHING if rules.is_empty else rules.of_tool(server, name)
+            # Its own rate is that of the tool where it comes from, by whichever way it is called.
+            declared = () if own is None or (server, name) != known_as[-1] else (own,)
+            for rate in dict.fromkeys((*declared, *asked.rates)):
+                what = f"tool {server} {name}"
+                waits.append(await throttle.counter().atake(what, principal.key, rate, run=self._executor.run))
         return max((wait for wait in waits if wait is not None), default=None)
 
     async def _rules(self) -> Rules:
@@ -191,8 +193,26 @@ class Policy:
 
     def _asked(self, rules: Rules, primitive: Any) -> Asked:
         """What policies ask for it: for a tool by its name, for what stands for a tool as for that."""
-        tool = primitive if getattr(primitive, "kind", None) == "tool" else getattr(primitive, "stands_for", None)
-        return NOTHING if tool is None else rules.of_tool(self._server, tool.key)
+        if getattr(primitive, "mounted", None) is None:
+            tool = primitive if getattr(primitive, "kind", None) == "tool" else getattr(primitive, "stands_for", None)
+            return NOTHING if tool is None else rules.of_tool(self._server, tool.key)
+        found = [rules.of_tool(server, name) for server, name in self._known_as(primitive)]
+        asked = [one for one in found if one is not NOTHING]
+        return together(asked) if asked else NOTHING
+
+    def _known_as(self, primitive: Any) -> Iterator[tuple[str, str]]:
+        """The servers that may have policies for it, and what they call the tool that it is, or stands for; a mounted
+        one is also what it is where it comes from.
+        """
+        server: str | None = self._server
+        while primitive is not None:
+            tool = primitive if getattr(primitive, "kind", None) == "tool" else getattr(primitive, "stands_for", None)
+            if tool is not None and server is not None:
+                yield server, tool.key
+            mounted = getattr(primitive, "mounted", None)
+            if mounted is None:
+                return
+            server, primitive = mounted.part.rules, mounted.primitive
 
     async def _groups(self, who: Principal, rules: Rules, asked: Asked, scopes: Collection[str]) -> frozenset[str]:
         """The groups of the user, where they matter."""

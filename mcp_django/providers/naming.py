@@ -47,6 +47,11 @@ class Naming:
                 "it becomes the beginning of a scheme, as in 'weather+city://zurich'"
             )
 
+    @property
+    def keeps_uris(self) -> bool:
+        """Do URIs stay as they are?"""
+        return self.uri_prefix is None
+
     def name(self, name: str, *, foreign: bool = False) -> str:
         """The name here of a tool or prompt. A `foreign` one, of a remote server, may have 128 characters; others 64,
         which is what clients check. Raises Unfit.

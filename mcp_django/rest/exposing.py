@@ -10,10 +10,9 @@ from ..schema import DeclarationError
 from ..server.context import Context
 from ..server.decorators import build_tool
 from ..server.handlers import Handler
-from ..server.primitives import Permission, Tool
+from ..server.primitives import Permission, Tool, both
 from ..server.registry import Registry, registry_for
 from ..server.server import Server
-from ..server.toolset import both
 from .actions import Action, Subject, actions_of, default_prefix, select, view_name
 from .checks import EXPOSED
 from .planning import UNSAID, Wishes

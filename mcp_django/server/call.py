@@ -21,6 +21,7 @@ from .streams import Outbox
 
 if TYPE_CHECKING:
     from .eras.base import Era as EraStrategy
+    from .parts import Part
     from .server import Server
     from .subscriptions import Subscription
 
@@ -140,6 +141,15 @@ class Call:
     """How it ended; None while it runs."""
     fate: Fate = field(default_factory=Fate, repr=False)
     """What is noted for those who observe calls."""
+    outer: "Call | None" = field(default=None, repr=False)
+    """The same as the server sees it that this one is mounted in; None where the client called this one."""
+    part: "Part | None" = field(default=None, repr=False)
+    """How this server is mounted there."""
+
+    @property
+    def root(self) -> "Call":
+        """The call as the server sees it that the client called."""
+        return self if self.outer is None else self.outer.root
 
     @property
     def id(self) -> jsonrpc.Id | None:
@@ -203,7 +213,7 @@ class Call:
         """Does the client want log messages of this level? That of a session is the one it has now. A server that takes
         the capability away sends none.
         """
-        if "logging" not in self.server.offers:
+        if "logging" not in self.root.server.offers:
             return False
         session = self.connection.session
         lowest = self.log_level if session is None else session.log_level or self.log_level

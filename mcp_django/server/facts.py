@@ -58,6 +58,7 @@ class Facts:
 
     @property
     def server(self) -> "Server":
+        """The server that this was registered on. Where that is mounted in another one, the client called that."""
         return self._call.server
 
     @property

@@ -30,6 +30,7 @@ from .dependencies import Dependencies
 from .handlers import Handler
 from .hooks import admit, guarded
 from .outcome import Outcome
+from .parts import innermost
 from .permits import permit, ration
 from .ports import Overloaded
 from .primitives import Primitive, Resource, ResourceTemplate, Tool
@@ -97,6 +98,7 @@ async def call_within(call: Call, tool: Tool, arguments: dict[str, Any], convers
     Raises Suspended where it waits for another round, MissingClientCapability and Overloaded; whatever else goes wrong
     is told in the result.
     """
+    call, tool = innermost(call, tool)
     try:
         tool.parameters.check(arguments)
         values = tool.parameters.convert(arguments)
@@ -127,6 +129,7 @@ async def read_within(
 
     Raises what the resource raises, and TimedOut.
     """
+    call, primitive = innermost(call, primitive)
     context = Context(call, primitive, conversation)
     return await _timed(call, primitive, _run(call, primitive, primitive.handler, values, context))
 
@@ -197,7 +200,7 @@ async def run_handler(call: Call, handler: Handler, values: dict[str, Any], cont
 
 
 async def _in_transaction(call: Call, handler: Handler, values: dict[str, Any], context: Context) -> Any:
-    databases = handler.databases(call.server.options.atomic)
+    databases = handler.databases(_atomic(call))
     if not databases:
         return await _filled_in(call, handler, values, context)
     async with call.server.executor.atomic(databases):
@@ -250,6 +253,7 @@ async def is_there(call: Call, primitive: Resource | ResourceTemplate, values: d
     """
     if not primitive.probe:
         return True
+    call, primitive = innermost(call, primitive)
     lease = call.server.executor.enter()
     try:
         async with asyncio.timeout(_limit(call, primitive)):
@@ -276,9 +280,9 @@ def sorted_out(call: Call, what: str, problem: BaseException) -> str | ToolError
     if isinstance(translated, MCPError):
         raise translated from None
     if isinstance(translated, NotFound) and call.method == READING:
-        raise ResourceNotFound(call.params["uri"]) from None
+        raise ResourceNotFound(call.root.params["uri"]) from None
     if translated is None:
-        return report(call.server, what, problem, call.fate)
+        return report(call.root.server, what, problem, call.fate)
     return translated if isinstance(translated, ToolError) else str(translated)
 
 
@@ -314,13 +318,22 @@ async def _suspendable(
 
 
 def _limit(call: Call, primitive: Primitive) -> float | None:
-    return call.server.options.timeout if primitive.timeout is None else primitive.timeout
+    """Its own, or that of its server, or of the one which that is mounted in."""
+    if primitive.timeout is not None:
+        return primitive.timeout
+    limit = call.server.options.timeout
+    return limit if limit is not None or call.outer is None else _limit(call.outer, primitive)
+
+
+def _atomic(call: Call) -> tuple[str, ...]:
+    atomic = call.server.options.atomic
+    return atomic if atomic or call.outer is None else _atomic(call.outer)
 
 
 def _is_unbound(call: Call, primitive: Primitive) -> bool:
     """Has it neither a limit nor a transaction?"""
     atomic = primitive.handler.atomic
-    return _limit(call, primitive) is None and not (call.server.options.atomic if atomic is None else atomic)
+    return _limit(call, primitive) is None and not (_atomic(call) if atomic is None else atomic)
 
 
 async def _timed(call: Call, primitive: Primitive, work: Awaitable[Any]) -> Any:

@@ -29,6 +29,10 @@ class _Entry:
         self.over = asyncio.Event()
         self.task: asyncio.Task[None] | None = None
         self.state: Any = None
+        self.own = False
+        """Does the server serve calls of its own?"""
+        self.guests = 0
+        """How many servers it is mounted in have entered it."""
 
 
 class Lifespans:
@@ -50,6 +54,23 @@ class Lifespans:
 
     async def enter(self) -> None:
         """Enter on this loop unless it is done. Raises what the lifespan raises; the next call tries again."""
+        (await self._enter()).own = True
+
+    @contextlib.asynccontextmanager
+    async def shared(self) -> AsyncIterator[None]:
+        """For the lifespan of another server, which this one is mounted in: entered with it, and left with the last
+        that is there.
+        """
+        entry = await self._enter()
+        entry.guests += 1
+        try:
+            yield
+        finally:
+            entry.guests -= 1
+            if not entry.own and not entry.guests:
+                await self._leave(entry)
+
+    async def _enter(self) -> _Entry:
         loop = asyncio.get_running_loop()
         entry = self._entries.get(loop)
         if entry is None:
@@ -62,13 +83,23 @@ class Lifespans:
             if self._entries.get(loop) is entry:
                 del self._entries[loop]
             raise
+        return entry
 
     async def leave(self) -> None:
         """Leave on this loop and wait until that is done. Errors are logged, and what takes too long is given up:
         shutdown goes on.
         """
-        entry = self._entries.pop(asyncio.get_running_loop(), None)
-        if entry is not None and entry.task is not None:
+        entry = self._entries.get(asyncio.get_running_loop())
+        if entry is not None:
+            entry.own = False
+            if not entry.guests:
+                await self._leave(entry)
+
+    async def _leave(self, entry: _Entry) -> None:
+        loop = asyncio.get_running_loop()
+        if self._entries.get(loop) is entry:
+            del self._entries[loop]
+        if entry.task is not None:
             entry.over.set()
             _, late = await asyncio.wait([entry.task], timeout=LEAVING + STUBBORN)
             if late:

@@ -7,6 +7,7 @@ encoded anew unless every provider gives the very tuple that it gave before.
 What a session is given is remembered by its digest, so that it can be told of what changed while it had no stream.
 """
 
+import logging
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Coroutine, Iterable
@@ -23,6 +24,7 @@ from .primitives import Primitive
 if TYPE_CHECKING:
     from .server import Server
 
+logger = logging.getLogger("mcp_django.server")
 EVERYBODY = ""
 """The owner of a list that is the same for all callers."""
 KEPT = 512
@@ -77,6 +79,7 @@ class Listings:
         self._pages: OrderedDict[tuple[Any, ...], Encoded] = OrderedDict()
         self._provided_pages: OrderedDict[tuple[Any, ...], _Gathered] = OrderedDict()
         self._guarded: dict[str, tuple[Any, list[Primitive]]] = {}
+        self._told: set[tuple[str, ...]] = set()
 
     def give(self, call: Call, kind: Kind) -> Encoded | Coroutine[Any, Any, Encoded]:
         """The page that the call asks for, for its client. What a session is given is remembered."""
@@ -168,8 +171,12 @@ class Listings:
         found: dict[str, Primitive] = {}
         for source in sources:
             for item in source:
-                found.setdefault(item.key, item)
-        found |= {item.key: item for item in getattr(registry, kind.collection)}
+                if found.setdefault(item.key, item) is not item:
+                    self._tell_both(found[item.key], item)
+        for item in getattr(registry, kind.collection):
+            if item.key in found:
+                self._tell_both(item, found[item.key])
+            found[item.key] = item
         version, authorizer = registry.version, self._server.authorizer
         hidden = await authorizer.hidden(call.principal, [item for item in found.values() if authorizer.guards(item)])
         key = kind.collection, call.revision.version, after, hidden, call.principal.key, version
@@ -183,6 +190,14 @@ class Listings:
             if len(self._provided_pages) > KEPT:
                 self._provided_pages.popitem(last=False)
         return page
+
+    def _tell_both(self, served: Primitive, other: Primitive) -> None:
+        """Two sources have the same: the earlier is served, and the log says so once."""
+        told = served.kind, served.key, served.source, other.source
+        if served.origin is not other.origin and told not in self._told and len(self._told) < KEPT:
+            self._told.add(told)
+            text = "The %s %.200r is served as %s has it; that of %s stands back"
+            logger.warning(text, served.kind, served.key, served.source, other.source)
 
     def _kept(self, call: Call, kind: Kind, after: str | None, hidden: frozenset[str]) -> Encoded:
         server, size = self._server, self._server.options.page_size

@@ -18,9 +18,14 @@ async def permit(call: Call, primitive: Primitive, unknown: MCPError, arguments:
     """The permission decision, for a tool with its arguments. Raises `unknown` when the primitive is hidden,
     InsufficientScope when a step-up would do.
     """
+    if call.outer is not None and call.part is not None:
+        here = call.part.known.get(primitive)
+        if isinstance(here, Primitive):
+            # Decided as its copy is in the host, by what both ask for.
+            return await permit(call.outer, here, unknown, arguments)
     authorizer = call.server.authorizer
     if not authorizer.guards(primitive):
-        return
+        return None
     scopes: Collection[str] = ()
     decision = await authorizer.decide(call.principal, primitive)
     if decision != HIDDEN and arguments is not None and isinstance(primitive, Tool) and primitive.scopes_for:
@@ -52,6 +57,10 @@ async def _scopes_of(call: Call, tool: Tool, scopes_for: ScopesFor, arguments: d
 
 async def ration(call: Call, tool: Tool) -> str | None:
     """Count one more use of a tool; what to tell the model when that is too often."""
+    if call.outer is not None and call.part is not None:
+        here = call.part.known.get(tool)
+        if isinstance(here, Tool):
+            return await ration(call.outer, here)
     authorizer = call.server.authorizer
     if not authorizer.guards(tool):
         return None

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from ..protocol.headers import HeaderParam
 from ..protocol.meta import TAGS
@@ -18,9 +18,22 @@ from ..schema import natively
 from .handlers import Handler
 from .rates import Rate
 
+if TYPE_CHECKING:
+    from .parts import Mounted
+
 ScopesFor = Callable[[dict[str, Any]], Any]
 """Returns scopes, or awaits them."""
 Permission = str | Callable[[Any], Any] | Sequence[str | Callable[[Any], Any]]
+
+
+def both(first: Permission | None, second: Permission | None) -> Permission | None:
+    """The permission that asks for both."""
+    if first is None or second is None:
+        return second if first is None else first
+    parts: list[Any] = []
+    for permission in (first, second):
+        parts.extend([permission] if isinstance(permission, str) or callable(permission) else permission)
+    return tuple(parts)
 
 
 @dataclass(kw_only=True, eq=False)
@@ -56,11 +69,18 @@ class Primitive(ABC):
     handler: Handler
     source: str = ""
     """Where it was declared, for messages about it."""
+    mounted: "Mounted | None" = None
+    """Where it comes from, if that is another server within this one."""
 
     @property
     def key(self) -> str:
         """What makes it unique among its kind, and what lists are ordered by."""
         return self.name
+
+    @property
+    def origin(self) -> "Primitive":
+        """Itself, as the server knows it that it comes from."""
+        return self if self.mounted is None else self.mounted.primitive.origin
 
     @property
     def is_guarded(self) -> bool:

@@ -43,6 +43,10 @@ class Provider:
         """
         return self.offers
 
+    def within(self) -> "Provider | None":
+        """What of it is served where its server is mounted in another one; by default all."""
+        return self
+
     async def tools(self, ctx: Context) -> Iterable[Tool]:
         """Every tool."""
         return ()

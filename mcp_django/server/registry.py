@@ -5,15 +5,18 @@ object; the server of that alias serves it. Names are unique: the second of two 
 named.
 """
 
+import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeVar
+from weakref import WeakSet
 
 from ..schema import DeclarationError, natively
 from .primitives import Completer, Primitive, Prompt, Resource, ResourceTemplate, Tool
 
 P = TypeVar("P", bound=Primitive)
 Kind = Literal["tool", "resource", "template", "prompt"]
+logger = logging.getLogger("mcp_django.server")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +31,8 @@ class Problem:
 class Collection(Generic[P]):
     """Primitives of one kind by key, listed in the order of their keys, which cursors build on."""
 
-    def __init__(self, changed: Callable[[], None]) -> None:
+    def __init__(self, changed: "Callable[[Primitive, bool], None]") -> None:
+        """`changed` is told of what came, and of what went (False)."""
         self._items: dict[str, P] = {}
         self._sorted: list[P] | None = None
         self._changed = changed
@@ -39,12 +43,15 @@ class Collection(Generic[P]):
         if taken is not None:
             raise DeclarationError(f"{item.kind} {item.key!r} of {item.source} is already registered by {taken.source}")
         self._items[item.key] = item
-        self._reset()
+        self._sorted = None
+        self._changed(item, True)
 
     def remove(self, key: str) -> P | None:
         """Take it out; None when it was not there."""
         item = self._items.pop(key, None)
-        self._reset()
+        if item is not None:
+            self._sorted = None
+            self._changed(item, False)
         return item
 
     def get(self, key: str) -> P | None:
@@ -55,10 +62,6 @@ class Collection(Generic[P]):
         if self._sorted is None:
             self._sorted = [self._items[key] for key in sorted(self._items)]
         return self._sorted
-
-    def _reset(self) -> None:
-        self._sorted = None
-        self._changed()
 
     def __iter__(self) -> Iterator[P]:
         return iter(self.sorted())
@@ -88,9 +91,13 @@ class Registry:
         self.completers: dict[tuple[str, str], Completer] = {}
         self.toolsets: list[Any] = []
         """Instances of the toolset classes registered here; the server enters their lifespans."""
+        self.followers: WeakSet[Following] = WeakSet()
+        """Who has what is here under other names."""
 
-    def _changed(self) -> None:
+    def _changed(self, item: "Primitive | Completer", here: bool) -> None:
         self.version += 1
+        for follower in tuple(self.followers):
+            follower.hear(item, here)
 
     def add(self, declare: Callable[[], Primitive | Completer], source: str) -> Primitive | Completer | None:
         """Build a primitive and register it. None when it was refused and this registry is not strict."""
@@ -120,22 +127,33 @@ class Registry:
                     what = f"completion of {item.argument!r} for {item.target!r}"
                     raise DeclarationError(f"{what} of {item.source} is already registered by {taken.source}")
                 self.completers[item.target, item.argument] = item
-                self._changed()
+                self._changed(item, True)
 
-    def remove(self, kind: Kind, key: str) -> bool:
-        """Take one out, with its completions. False when it was not there; raises ValueError for another kind."""
-        places: dict[str, Collection[Any]] = {
+    def take_out(self, item: "Primitive | Completer") -> None:
+        """Take out what is here."""
+        if isinstance(item, Primitive):
+            self._places()[item.kind].remove(item.key)
+        elif self.completers.pop((item.target, item.argument), None) is not None:
+            self._changed(item, False)
+
+    def _places(self) -> "dict[str, Collection[Any]]":
+        return {
             "tool": self.tools,
             "resource": self.resources,
             "template": self.templates,
             "prompt": self.prompts,
         }
+
+    def remove(self, kind: Kind, key: str) -> bool:
+        """Take one out, with its completions. False when it was not there; raises ValueError for another kind."""
+        places = self._places()
         if kind not in places:
             raise ValueError(f"There are {', '.join(places)}, but no {kind!r}")
         if key not in places[kind]:
             return False
         if kind in ("template", "prompt"):
-            self.completers = {place: item for place, item in self.completers.items() if place[0] != key}
+            for completer in [item for place, item in self.completers.items() if place[0] == key]:
+                self.take_out(completer)
         places[kind].remove(key)
         return True
 
@@ -152,6 +170,86 @@ class Registry:
             if values is not None:
                 return template, values
         return None
+
+
+class Following:
+    """What a joint registry has of another one. Both hold for as long as the joint one is there."""
+
+    def __init__(self, joint: "Joint", source: Registry, take: "Take") -> None:
+        self._joint, self._take = joint, take
+        self.taken: dict[Primitive | Completer, Primitive | Completer] = {}
+        """What the other has, and what it is here."""
+        source.followers.add(self)
+        for item in source.all():
+            self.hear(item, True)
+
+    def hear(self, item: "Primitive | Completer", here: bool) -> None:
+        """Something came to the other registry, or went."""
+        if not here:
+            taken = self.taken.pop(item, None)
+            if taken is not None:
+                self._joint.take_out(taken)
+            return
+        try:
+            taken = natively(lambda: self._take(item))
+            if self._joint.join(taken):
+                self.taken[item] = taken
+        except DeclarationError as problem:
+            self._joint.refuse(str(problem), item.source)
+
+
+class Joint(Registry):
+    """What a server registers, and what is mounted in it, in one. What is registered here goes to its own registry."""
+
+    def __init__(self, own: Registry) -> None:
+        super().__init__(own.name, strict=own.strict)
+        self.own, self.toolsets = own, own.toolsets
+        self._is_complete = False
+        self._following = [Following(self, own, lambda item: item)]
+
+    def follow(self, source: Registry, take: "Take") -> Following:
+        """Have what `source` has, now and later, as `take` makes it. Raises DeclarationError if this one is strict."""
+        following = Following(self, source, take)
+        self._following.append(following)
+        return following
+
+    def complete(self) -> None:
+        """From here on, what comes to one of them and cannot be had is told in the log, and left out."""
+        self._is_complete = True
+
+    def add(self, declare: "Callable[[], Primitive | Completer]", source: str) -> "Primitive | Completer | None":
+        known = len(self.problems)
+        item = self.own.add(declare, source)
+        if item is not None and self.strict and len(self.problems) > known:
+            self.own.take_out(item)
+            raise DeclarationError(self.problems.pop().text)
+        return item
+
+    def remove(self, kind: Kind, key: str) -> bool:
+        return self.own.remove(kind, key)
+
+    def join(self, item: "Primitive | Completer") -> bool:
+        """Have it, unless it is there already by another way. Raises DeclarationError when something else is."""
+        if isinstance(item, Primitive):
+            taken: Primitive | None = self._places()[item.kind].get(item.key)
+            if taken is not None and taken.origin is item.origin:
+                return False
+        elif (known := self.completers.get((item.target, item.argument))) and known.handler is item.handler:
+            return False
+        self._place(item)
+        return True
+
+    def refuse(self, text: str, source: str) -> None:
+        """Something cannot be had. Raises DeclarationError if this one is strict and not yet complete."""
+        if self.strict and not self._is_complete:
+            raise DeclarationError(text)
+        self.problems.append(Problem(text, source, "Give one of the two another name, or another prefix."))
+        if self._is_complete:
+            logger.warning("%s; the earlier one is served", text)
+
+
+Take = Callable[[Any], Any]
+"""Makes of what one registry has what another has of it. Raises DeclarationError."""
 
 
 class Methods:

@@ -4,7 +4,7 @@ import copy
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from typing import Any, NamedTuple, Unpack
+from typing import Any, NamedTuple, Protocol, Unpack
 
 from ..protocol.revisions import Era, Revision
 from ..protocol.types import Implementation
@@ -24,6 +24,7 @@ from .decorators import (
 from .lifespan import Lifespans
 from .listing import Listings
 from .middleware import Middleware
+from .parts import Part
 from .ports import (
     Authorizer,
     Changes,
@@ -43,7 +44,7 @@ from .ports import (
     Unobserved,
 )
 from .providers import Provider
-from .registry import Kind, Registry
+from .registry import Joint, Kind, Registry
 from .subscriptions import Subscriptions
 from .toolbox import Offered, Toolbox
 from .toolset import Toolset, add_toolset
@@ -133,6 +134,13 @@ class Options:
     """Answer GET at "<path>/healthz" where the server is mounted."""
 
 
+class Mountable(Protocol):
+    """What may be mounted in a server: `providers.mounts.Mount`."""
+
+    def part(self, host: "Server") -> "Part":
+        """What it is in `host`. Raises DeclarationError."""
+
+
 class Server:
     """One endpoint. `MCP["SERVERS"]` describes them by alias; tests and scripts may build their own.
 
@@ -151,6 +159,7 @@ class Server:
         providers: Sequence[Provider] = (),
         toolsets: Sequence[Toolset] = (),
         middleware: Sequence[Middleware] = (),
+        mounts: Sequence[Mountable] = (),
         lifespan: Lifespan | None = None,
         options: Options | None = None,
         ports: Ports | None = None,
@@ -164,8 +173,13 @@ class Server:
         self._ports = ports
         for toolset in toolsets:
             add_toolset(self.registry, toolset)
-        self.lifespan = Lifespans(None if lifespan is None else lambda: lifespan(self), self._toolset_lifespans)
-        self.has_lifespan = lifespan is not None or bool(self._toolset_lifespans())
+        self._host: Server | None = None
+        self.parts: tuple[Part, ...] = ()
+        """The servers that are mounted in this one."""
+        if mounts:
+            self._mount(mounts)
+        self.lifespan = Lifespans(None if lifespan is None else lambda: lifespan(self), self._inner_lifespans)
+        self.has_lifespan = lifespan is not None or bool(self._inner_lifespans())
         self.listings = Listings(self)
         self.subscriptions = Subscriptions(self)
         self._offers: tuple[int, frozenset[str]] = (-1, frozenset())
@@ -173,11 +187,32 @@ class Server:
     def __repr__(self) -> str:
         return f"<Server {self.alias!r}: {self.info.name} {self.info.version}>"
 
-    def _toolset_lifespans(self) -> list[Any]:
-        return [t.lifespan for t in self.registry.toolsets if type(t).lifespan is not Toolset.lifespan]
+    def _mount(self, mounts: Sequence[Mountable]) -> None:
+        """Have what they hold among what is registered, or asked of providers. Raises DeclarationError."""
+        self.parts = tuple(mount.part(self) for mount in mounts)
+        joint = self.registry = Joint(self.registry)
+        for part in self.parts:
+            part.server.hosted_by(self)
+            part.known = joint.follow(part.server.registry, part.adopt).taken
+        joint.complete()
+        self.providers += tuple(provider for part in self.parts for provider in part.providers)
+
+    def hosted_by(self, host: "Server") -> None:
+        """It is mounted in `host`, whose outside it uses unless it is given its own."""
+        self._host = self._host or host
+
+    def _inner_lifespans(self) -> list[Any]:
+        mounted = [part.server.lifespan.shared for part in self.parts if part.server.has_lifespan]
+        return mounted + [t.lifespan for t in self.registry.toolsets if type(t).lifespan is not Toolset.lifespan]
+
+    def provides(self, capability: str) -> bool:
+        """Have providers a part in what it offers?"""
+        return any(capability in provider.offers for provider in self.providers)
 
     @property
     def ports(self) -> Ports:
+        if self._ports is None and self._host is not None:
+            return self._host.ports
         if self._ports is None:
             raise RuntimeError(f"{self!r} has no ports yet; mount it, or build it with ports=")
         return self._ports
@@ -190,10 +225,16 @@ class Server:
     def bind(self, ports: Ports) -> "Server":
         """Give it its outside, in place of the one it had."""
         self._ports = ports
-        for port in fields(ports):
+        self._forget_ports()
+        return self
+
+    def _forget_ports(self) -> None:
+        for port in fields(Ports):
             vars(self).pop(port.name, None)
         self.listings = Listings(self)
-        return self
+        for part in self.parts:
+            if not part.server.is_bound:
+                part.server._forget_ports()
 
     @cached_property
     def authorizer(self) -> Authorizer:

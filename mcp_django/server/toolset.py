@@ -24,7 +24,7 @@ from ..schema import DeclarationError
 from .decorators import atomic_of, declarations_of, timeout_of
 from .handlers import source_of
 from .hooks import declared_hooks
-from .primitives import Completer, Permission, Primitive
+from .primitives import Completer, Permission, Primitive, both
 from .registry import METHODS, Problem, Registry, registry_for
 
 C = TypeVar("C", bound="type[Toolset]")
@@ -105,16 +105,6 @@ class Toolset:
         if isinstance(found, types.FunctionType) and len(inspect.signature(found).parameters) == 1:
             return found
         return self.permission
-
-
-def both(first: Permission | None, second: Permission | None) -> Permission | None:
-    """The permission that asks for both."""
-    if first is None or second is None:
-        return second if first is None else first
-    parts: list[Any] = []
-    for permission in (first, second):
-        parts.extend([permission] if isinstance(permission, str) or callable(permission) else permission)
-    return tuple(parts)
 
 
 @overload

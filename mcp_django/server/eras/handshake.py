@@ -117,4 +117,4 @@ class HandshakeEra:
         return None
 
     def conversation(self, call: Call) -> Conversation:
-        return Live(call, self._server.options.ask)
+        return Live(call.root, self._server.options.ask)

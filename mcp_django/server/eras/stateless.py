@@ -119,6 +119,7 @@ class StatelessEra:
     def conversation(self, call: Call) -> Replay:
         if call.method not in call.revision.asks_inline:
             raise Unanswered("Only tools, prompts and resources can ask; a completion cannot")
+        call = call.root
         params = call.params
         what = [
             self._server.alias,

@@ -6,6 +6,7 @@ from ...protocol.errors import InvalidParams
 from ..call import Call
 from ..context import Context
 from ..invoke import run_primitive
+from ..parts import served
 from ..permits import permit
 from ..primitives import Completer, Primitive
 from ..results import completion_result
@@ -27,22 +28,32 @@ async def complete(call: Call) -> dict[str, Any]:
     asked = _read(call.params)
     unknown = InvalidParams(f"Unknown {'prompt' if asked.is_prompt else 'resource template'}: {asked.target[:128]}")
     primitive = await _target(call, asked)
-    if primitive is not None:
-        await permit(call, primitive, unknown)
-    completer = call.server.registry.completers.get(
-        (asked.target if primitive is None else primitive.key, asked.argument)
-    )
-    if completer is not None and primitive is not None:
+    if primitive is None:
+        found = await _provided(call, None, asked)
+        if found is None:
+            raise unknown
+        return found
+    await permit(call, primitive, unknown)
+    return await served(call, primitive, _complete)
+
+
+async def _complete(call: Call, primitive: Primitive) -> dict[str, Any]:
+    asked = _read(call.params)
+    completer = call.server.registry.completers.get((primitive.key, asked.argument))
+    if completer is not None:
         return completion_result(await _run(call, primitive, completer, asked))
+    return await _provided(call, primitive, asked) or completion_result(())
+
+
+async def _provided(call: Call, primitive: Primitive | None, asked: Asked) -> dict[str, Any] | None:
+    """What the first provider says that says anything."""
     context = Context(call, primitive)
     for provider in call.server.providers:
         if "completions" in provider.offers:
             found = await provider.complete(asked.target, asked.argument, asked.value, asked.arguments, context)
             if found is not None:
                 return completion_result(found)
-    if primitive is None:
-        raise unknown
-    return completion_result(())
+    return None
 
 
 def _read(params: dict[str, Any]) -> Asked:

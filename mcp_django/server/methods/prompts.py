@@ -1,7 +1,7 @@
 """`prompts/list` and `prompts/get` (server/prompts)."""
 
 from collections.abc import Coroutine
-from typing import Any
+from typing import Any, cast
 
 from ...protocol.errors import InvalidParams
 from ...schema import ArgumentError
@@ -10,8 +10,9 @@ from ..call import Call
 from ..context import Context
 from ..invoke import run_primitive
 from ..listing import PROMPTS, Encoded
+from ..parts import served
 from ..permits import permit
-from ..primitives import Prompt
+from ..primitives import Primitive, Prompt
 from ..results import prompt_result
 
 
@@ -31,8 +32,13 @@ async def get(call: Call) -> dict[str, Any]:
     if prompt is None:
         raise unknown
     await permit(call, prompt, unknown)
+    return await served(call, prompt, _get)
+
+
+async def _get(call: Call, primitive: Primitive) -> dict[str, Any]:
+    prompt = cast(Prompt, primitive)
     try:
-        values = prompt.parameters.convert(arguments)
+        values = prompt.parameters.convert(call.params.get("arguments", {}))
     except ArgumentError as problem:
         raise InvalidParams(str(problem)) from None
     value = await run_primitive(call, prompt, values)

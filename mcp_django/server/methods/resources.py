@@ -1,7 +1,8 @@
 """`resources/list`, `resources/templates/list` and `resources/read` (server/resources)."""
 
+import functools
 from collections.abc import Coroutine
-from typing import Any
+from typing import Any, cast
 
 from ...protocol.content import BlobResourceContents, ResourceContents, TextResourceContents
 from ...protocol.errors import InvalidParams, NotFound, ResourceNotFound
@@ -12,8 +13,9 @@ from ..call import Call
 from ..context import Context
 from ..invoke import read_within, run_primitive
 from ..listing import RESOURCES, TEMPLATES, Encoded
+from ..parts import served
 from ..permits import permit
-from ..primitives import Resource, ResourceTemplate
+from ..primitives import Primitive, Resource, ResourceTemplate
 from ..results import read_result
 
 
@@ -30,12 +32,17 @@ async def read(call: Call) -> dict[str, Any]:
     uri = uri_of(call)
     primitive, values = await find_resource(call, uri)
     await permit(call, primitive, ResourceNotFound(uri))
-    value = await run_primitive(call, primitive, values)
+    return await served(call, primitive, functools.partial(_read, values))
+
+
+async def _read(values: dict[str, Any], call: Call, primitive: Primitive) -> dict[str, Any]:
+    uri, found = call.params["uri"], cast(Resource | ResourceTemplate, primitive)
+    value = await run_primitive(call, found, dict(values))
     if type(value) is InputRequired:
         return value
     if value is None:
-        raise ResourceNotFound(uri)
-    return call.revision.shape_read_result(read_result(uri, primitive.mime_type, value))
+        raise ResourceNotFound(call.root.params["uri"])
+    return call.revision.shape_read_result(read_result(uri, found.mime_type, value))
 
 
 def uri_of(call: Call) -> str:

@@ -1,7 +1,7 @@
 """`tools/list` and `tools/call` (server/tools)."""
 
 from collections.abc import Coroutine
-from typing import Any
+from typing import Any, cast
 
 from ...protocol.errors import InvalidParams
 from ...protocol.headers import check_params
@@ -9,8 +9,9 @@ from ...protocol.revisions import Era
 from ..call import Call
 from ..invoke import call_tool
 from ..listing import TOOLS, Encoded
+from ..parts import served
 from ..permits import permit, ration
-from ..primitives import Tool
+from ..primitives import Primitive, Tool
 from ..providers import provided_tool
 from ..results import tool_error
 
@@ -31,7 +32,7 @@ def call_(call: Call) -> Coroutine[Any, Any, dict[str, Any]]:
     if tool is not None and not call.server.authorizer.guards(tool):
         if tool.header_params:
             _check_headers(call, tool, arguments)
-        return call_tool(call, tool, arguments)
+        return _run(call, tool, arguments)
     return _find_and_call(call, name, tool, arguments)
 
 
@@ -46,7 +47,19 @@ async def _find_and_call(call: Call, name: str, tool: Tool | None, arguments: di
         _check_headers(call, tool, arguments)
     if too_often := await ration(call, tool):
         return tool_error(too_often)
-    return await call_tool(call, tool, arguments)
+    return await _run(call, tool, arguments)
+
+
+def _run(call: Call, tool: Tool, arguments: dict[str, Any]) -> Coroutine[Any, Any, dict[str, Any]]:
+    mounted = tool.mounted
+    if mounted is None or (tool.is_direct and mounted.part.is_plain):
+        return call_tool(call, tool, arguments)
+    return served(call, tool, _as_given)
+
+
+async def _as_given(call: Call, tool: Primitive) -> dict[str, Any]:
+    """With the arguments that the middleware of a mounted server has left."""
+    return await call_tool(call, cast(Tool, tool), call.params.get("arguments", {}))
 
 
 def _check_headers(call: Call, tool: Tool, arguments: dict[str, Any]) -> None:

@@ -1,0 +1,68 @@
+"""`Mount`: another server, or a toolset, served within a server under a prefix."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..schema import DeclarationError
+from ..server.handlers import source_of
+from ..server.parts import Part
+from ..server.primitives import Permission
+from ..server.registry import Registry
+from ..server.server import Server
+from ..server.toolset import Toolset, add_toolset
+from .naming import Naming
+
+
+class Mount:
+    """A server, or a toolset (a class, or an instance), as part of another server.
+
+    Its tools and prompts are called `<prefix>__<name>` there, and keep their names with an empty prefix. Its resources
+    keep their URIs, unless there is a `uri_prefix`: then `city://zurich` is `<uri_prefix>+city://zurich`, also where
+    results name it. `permission` and `scopes` are asked for besides what its declarations ask for.
+
+    Raises DeclarationError for what cannot be mounted, and for a prefix that is none. Names that are taken are refused
+    by the server that it is given to.
+    """
+
+    def __init__(
+        self,
+        what: Server | Toolset | type[Toolset],
+        *,
+        prefix: str,
+        uri_prefix: str | None = None,
+        permission: Permission | None = None,
+        scopes: Sequence[str] = (),
+    ) -> None:
+        if isinstance(scopes, str):
+            raise DeclarationError(f"scopes is a list; write scopes=[{scopes!r}]")
+        self.what, self.naming = what, Naming(prefix, uri_prefix)
+        self._permission, self._scopes = permission, tuple(scopes)
+        given: Any = what
+        if not (isinstance(given, Server | Toolset) or (isinstance(given, type) and issubclass(given, Toolset))):
+            raise DeclarationError(f"a server or a toolset can be mounted as {prefix!r}, unlike {what!r}")
+
+    def __repr__(self) -> str:
+        return f"<Mount {self.naming.prefix!r}: {self.what!r}>"
+
+    @property
+    def label(self) -> str:
+        """Which mount it is, for messages."""
+        return f"mounted as {self.naming.prefix!r}" if self.naming.prefix else "mounted without a prefix"
+
+    def part(self, host: Server) -> Part:
+        """What it is in `host`. Raises DeclarationError."""
+        server = self.what if isinstance(self.what, Server) else self._server_of(self.what, host)
+        if server is host:
+            raise DeclarationError(f"{host!r} cannot be mounted in itself")
+        return Part(server, self.naming, label=self.label, permission=self._permission, scopes=self._scopes)
+
+    def _server_of(self, what: Toolset | type[Toolset], host: Server) -> Server:
+        """A server that has the toolset alone, and nothing of its own besides."""
+        registry = Registry(host.alias, strict=host.registry.strict)
+        toolset = what() if isinstance(what, type) else what
+        try:
+            add_toolset(registry, toolset)
+        except DeclarationError as problem:
+            raise DeclarationError(f"{source_of(type(toolset))}, {self.label}: {problem}") from None
+        host.registry.problems.extend(registry.problems)
+        return Server(host.info, alias=host.alias, registry=registry)
