@@ -7,12 +7,14 @@ import pytest
 from django.template import Context, Engine
 from django.test import Client
 
+import mcp_django
 import mcp_django.oauth
 from mcp_django.oauth.options import OAuthSettings
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PAGE = (ROOT / "docs" / "topics" / "oauth-pages.md").read_text()
 TEMPLATES = Path(mcp_django.oauth.__file__).with_name("templates")
+SHARED = Path(mcp_django.__file__).parent
 
 
 def test_the_blocks_are_there() -> None:
@@ -23,7 +25,7 @@ def test_the_blocks_are_there() -> None:
 
 
 def test_the_colours_are_there() -> None:
-    style = (TEMPLATES.parent / "static" / "mcp_oauth" / "pages.css").read_text()
+    style = (SHARED / "static" / "mcp_django" / "pages.css").read_text()
     named = re.findall(r"`(--\w+)`", PAGE)
     assert named
     for name in named:
@@ -36,7 +38,7 @@ def test_the_templates_work(lines: str, tmp_path: Path) -> None:
     own.parent.mkdir()
     own.write_text(lines)
     libraries = {"i18n": "django.templatetags.i18n", "static": "django.templatetags.static"}
-    dirs = [str(tmp_path), str(TEMPLATES)]
+    dirs = [str(tmp_path), str(TEMPLATES), str(SHARED / "templates")]
     engine = Engine(dirs=dirs, libraries=libraries)
     shown = engine.get_template("mcp_oauth/signed_out.html").render(Context({"login_url": "/in/"}))
     assert "The shop" in shown or "/static/shop/oauth.css" in shown

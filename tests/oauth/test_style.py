@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-import mcp_django.oauth
+import mcp_django
 
-STYLE = Path(mcp_django.oauth.__file__).with_name("static") / "mcp_oauth" / "pages.css"
+STYLE = Path(mcp_django.__file__).with_name("static") / "mcp_django" / "pages.css"
 TEXT = [("ink", "paper"), ("ink", "card"), ("ink", "tint"), ("ink", "field"), ("soft", "paper"), ("soft", "card")]
 TEXT += [("soft", "tint"), ("accent", "card"), ("accent", "tint"), ("accent", "paper"), ("accent-ink", "accent")]
 TEXT += [

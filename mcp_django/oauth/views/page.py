@@ -69,7 +69,7 @@ def login_url(request: HttpRequest, path: str) -> str:
 
 
 def _policy(leads_to: Iterable[str]) -> str:
-    files = urlsplit(static("mcp_oauth/pages.css"))
+    files = urlsplit(static("mcp_django/pages.css"))
     own = "'self'" if not files.netloc else f"{files.scheme or 'https'}://{files.netloc}"
     forms = " ".join(["'self'", *(source for source in leads_to if source)])
     return (
