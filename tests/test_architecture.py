@@ -27,7 +27,8 @@ LAYERS = (
     {"auth", "client", "forms", "orm", "providers", "rest", "runtime"},
     {"wiring"},
     {"notifications", "transports"},
-    {"__main__", "admin", "apps", "asgi", "checks", "management", "oauth", "routing", "testing", "urls", "well_known"},
+    {"__main__", "admin", "apps", "asgi", "checks", "client_pages", "management", "oauth"}
+    | {"routing", "testing", "urls", "well_known"},
     {"__init__", "memory"},
 )
 # The doors between rooms of one line.

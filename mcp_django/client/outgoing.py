@@ -52,20 +52,20 @@ class Outgoing:
         if len(url) > 2000 or not is_provider_url(url, plain=self._plain):
             raise AuthorizationFailed("The server names an authorization server whose URL is not https")
 
-    async def send(self, request: httpx2.Request) -> httpx2.Response:
-        """The answer in full, whatever its status. Raises AuthorizationFailed."""
+    async def send(self, request: httpx2.Request, *, body: bool = True) -> httpx2.Response:
+        """The answer, whatever its status, in full or without its body. Raises AuthorizationFailed."""
         try:
             async with asyncio.timeout(TIMEOUT):
-                return await self._follow(request)
+                return await self._follow(request, body)
         except TimeoutError:
             raise AuthorizationFailed(f"The authorization server took longer than {TIMEOUT:g} seconds") from None
         except (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError, OSError, UnicodeError) as problem:
             # The text of the exception could name what was sent.
             raise AuthorizationFailed(f"The authorization server cannot be asked ({type(problem).__name__})") from None
 
-    async def _follow(self, request: httpx2.Request) -> httpx2.Response:
+    async def _follow(self, request: httpx2.Request, body: bool) -> httpx2.Response:
         for _ in range(REDIRECTS):
-            response = await self._ask(request)
+            response = await self._ask(request, body)
             location = response.headers.get("location")
             if request.method != "GET" or not response.has_redirect_location or not location:
                 return response
@@ -75,12 +75,12 @@ class Outgoing:
             request = httpx2.Request("GET", target, headers=request.headers)
         raise AuthorizationFailed("The authorization server redirects too often")
 
-    async def _ask(self, request: httpx2.Request) -> httpx2.Response:
+    async def _ask(self, request: httpx2.Request, body: bool) -> httpx2.Response:
         self.check(str(request.url))
         addresses = await self._addresses(request.url)
         for address in addresses:
             try:
-                return await self._connect(request, address)
+                return await self._connect(request, address, body)
             except httpx2.ConnectError:
                 if address is addresses[-1]:
                     raise
@@ -105,7 +105,7 @@ class Outgoing:
         except (OSError, UnicodeError):
             return ()
 
-    async def _connect(self, request: httpx2.Request, address: str) -> httpx2.Response:
+    async def _connect(self, request: httpx2.Request, address: str, body: bool) -> httpx2.Response:
         url = request.url
         pinned = httpx2.Request(
             request.method,
@@ -127,16 +127,21 @@ class Outgoing:
         async with self._transport() as transport:
             response = await transport.handle_async_request(pinned)
             try:
-                if response.headers.get("content-encoding", "identity").strip().lower() not in ("", "identity"):
-                    raise AuthorizationFailed("The authorization server's answer is in an encoding not asked for")
-                body = bytearray()
-                async for piece in response.aiter_raw():
-                    body += piece
-                    if len(body) > MOST:
-                        raise AuthorizationFailed(f"The authorization server's answer is longer than {MOST} bytes")
+                content = await _read(response) if body else b""
             finally:
                 await response.aclose()
-        return httpx2.Response(response.status_code, headers=response.headers, content=bytes(body), request=request)
+        return httpx2.Response(response.status_code, headers=response.headers, content=content, request=request)
+
+
+async def _read(response: httpx2.Response) -> bytes:
+    if response.headers.get("content-encoding", "identity").strip().lower() not in ("", "identity"):
+        raise AuthorizationFailed("The authorization server's answer is in an encoding not asked for")
+    content = bytearray()
+    async for piece in response.aiter_raw():
+        content += piece
+        if len(content) > MOST:
+            raise AuthorizationFailed(f"The authorization server's answer is longer than {MOST} bytes")
+    return bytes(content)
 
 
 def web_url(url: str) -> str:
