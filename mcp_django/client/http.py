@@ -1,9 +1,9 @@
 """Streamable HTTP: the SDK's transport over an HTTP client that keeps to bounds.
 
 The SDK takes any answer, of any size, and gives up the connection at the first that breaks off. Here an answer that is
-too large, not in time, cut, or no message at all is an error of the call that it was for. Only a server that cannot be
-reached any more ends the connection. Redirects are followed within the origin only, by the SDK; what it asks the
-redirected URL for is what it asked the first one for, credentials included.
+too large, late, cut, or no message at all is an error of the call that it was for. Only a server that cannot be reached
+any more ends the connection. Redirects are followed within the origin only, by the SDK; what it asks the redirected URL
+for is what it asked the first one for, credentials included.
 """
 
 from __future__ import annotations
@@ -29,6 +29,10 @@ CLOSE_TIMEOUT: Final = 5.0
 """Seconds for the request that ends a session."""
 ENCODINGS: Final = frozenset({"", "identity", "gzip", "deflate"})
 """What a piece of an answer may be packed with: others can make gigabytes of one."""
+CLOSED: Final = "Connection closed"
+"""The SDK's words for a connection that ended; whoever reads its errors takes them for that."""
+NOT_THERE: Final = frozenset({HTTPStatus.BAD_GATEWAY, HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.GATEWAY_TIMEOUT})
+"""What a proxy says of a server that is down or starts anew; servers of MCP put an error of JSON-RPC with it."""
 UNREACHABLE: Final = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.ProxyError, httpx2.UnsupportedProtocol)
 
 
@@ -41,7 +45,7 @@ async def open_streamable_http(target: StreamableHTTP) -> AsyncIterator[Streams]
             async with streams as (reader, writer):
                 yield reader, writer
     except BaseExceptionGroup as group:
-        raise _cause(group, target.shown) from group
+        raise _cause(group) from group
 
 
 def http_client_settings(target: StreamableHTTP | SSE) -> dict[str, Any]:
@@ -87,11 +91,11 @@ class Answers(httpx2.AsyncClient):
                 return httpx2.Response(HTTPStatus.BAD_GATEWAY, request=request)
             raise
         except _Unusable as problem:
-            return _answer(request, CONNECTION_CLOSED, str(problem))
+            return _answer(request, INTERNAL_ERROR, str(problem))
         except httpx2.TimeoutException:
-            return _answer(request, CONNECTION_CLOSED, "The server did not answer in time")
+            return _answer(request, CONNECTION_CLOSED, f"{CLOSED}: the server did not answer in time")
         except httpx2.TransportError:
-            return _answer(request, CONNECTION_CLOSED, "The connection was cut before the answer was complete")
+            return _answer(request, CONNECTION_CLOSED, f"{CLOSED} before the answer was complete")
 
     async def _read(self, request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
         """The answer in full, or one in its place when it is none."""
@@ -103,12 +107,14 @@ class Answers(httpx2.AsyncClient):
         if response.is_success or response.status_code == HTTPStatus.NOT_FOUND or _is_error(response, body):
             headers = [(name, value) for name, value in response.headers.multi_items() if name not in _FRAMING]
             return httpx2.Response(response.status_code, headers=headers, content=body, request=request)
-        status = HTTPStatus(response.status_code).phrase if response.status_code in _KNOWN else ""
         data: dict[str, Any] = {"status": response.status_code}
         if (wait := response.headers.get("Retry-After", "")).isascii() and wait.isdigit():
             data["retryAfter"] = int(wait[:9])
-        said = f"The server answered HTTP {response.status_code} {status}".rstrip()
-        return _answer(request, INTERNAL_ERROR, said, data)
+        phrase = HTTPStatus(response.status_code).phrase if response.status_code in _KNOWN else ""
+        said = f"he server answered HTTP {response.status_code} {phrase}".rstrip()
+        if response.status_code in NOT_THERE:
+            return _answer(request, CONNECTION_CLOSED, f"{CLOSED}: t{said}", data)
+        return _answer(request, INTERNAL_ERROR, f"T{said}", data)
 
     async def _body(self, response: httpx2.Response) -> bytes:
         pieces, size = [], 0
@@ -165,12 +171,12 @@ def _answer(request: httpx2.Request, code: int, text: str, data: Any = None) -> 
     return httpx2.Response(HTTPStatus.BAD_GATEWAY, json=body, request=request)
 
 
-def _cause(group: BaseExceptionGroup[BaseException], where: str) -> BaseException:
+def _cause(group: BaseExceptionGroup[BaseException]) -> BaseException:
     """The one error that a group stands for: the SDK's task groups wrap whatever passes through them."""
     found = list(leaves(group))
     for error in found:
         if isinstance(error, httpx2.TransportError):
-            return ClientConnectionError(f"{where} could not be reached: {reason(error)}")
+            return ClientConnectionError(f"The server could not be reached: {reason(error)}")
     rest = [error for error in found if not (isinstance(error, MCPError) and error.code == CONNECTION_CLOSED)]
     return (rest or found)[0] if len(rest or found) == 1 else group
 

@@ -63,7 +63,7 @@ class _Connection:
         try:
             await asyncio.wait_for(waiting, self._target.read_timeout)
         except TimeoutError:
-            raise ClientConnectionError(f"{self._target.shown} did not say where to post messages") from None
+            raise ClientConnectionError("The server did not say where to post messages") from None
 
     async def receive(self) -> SessionMessage:
         if self.ended is not None and self._read.empty():
@@ -103,17 +103,17 @@ class _Connection:
                 "GET", self._target.url, headers=_HEADERS, follow_redirects=False
             ) as response:
                 if response.status_code != HTTPStatus.OK:
-                    raise ClientConnectionError(f"{self._target.shown} answered HTTP {response.status_code}")
+                    raise ClientConnectionError(f"The server answered HTTP {response.status_code}")
                 async for event in httpx2.EventSource(response, max_event_size=self._target.max_message_size):
                     await self._take(event)
-            raise ClientConnectionError(f"{self._target.shown} ended the stream of events")
+            raise ClientConnectionError("The server ended the stream of events")
         except ClientConnectionError as ended:
             self._end(ended)
         except (httpx2.TransportError, httpx2.StreamError, httpx2.SSEError) as problem:
             said = "could not be reached" if not self._endpoint.done() else "broke the stream of events off"
-            self._end(ClientConnectionError(f"{self._target.shown} {said}: {_reason(problem)}"))
+            self._end(ClientConnectionError(f"The server {said}: {_reason(problem)}"))
         except Exception as problem:  # of `auth`, which may be anybody's
-            failed = ClientConnectionError(f"{self._target.shown} could not be reached: {type(problem).__name__}")
+            failed = ClientConnectionError(f"The server could not be reached: {type(problem).__name__}")
             failed.__cause__ = problem
             self._end(failed)
 
@@ -134,9 +134,9 @@ class _Connection:
         try:
             url = stream.join(endpoint)
         except httpx2.InvalidURL:
-            raise ClientConnectionError(f"{self._target.shown} named no URL to post messages to") from None
+            raise ClientConnectionError("The server named no URL to post messages to") from None
         if (url.scheme, url.host, url.port) != (stream.scheme, stream.host, stream.port):
-            raise ClientConnectionError(f"{self._target.shown} wants messages posted to another origin")
+            raise ClientConnectionError("The server wants messages posted to another origin")
         if not self._endpoint.done():
             self._endpoint.set_result(url.copy_with(userinfo=stream.userinfo))
 

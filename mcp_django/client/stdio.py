@@ -13,6 +13,7 @@ import signal
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager, suppress
 from functools import partial
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Final, Literal, cast
 
 import anyio
@@ -66,6 +67,7 @@ async def open_stdio(target: Stdio) -> AsyncIterator[Streams]:
 
 async def _started(target: Stdio) -> Child:
     loop = asyncio.get_running_loop()
+    name = PurePath(target.command).name
     environment = {**get_default_environment(), **target.env}
     try:
         _, child = await loop.subprocess_exec(
@@ -73,11 +75,11 @@ async def _started(target: Stdio) -> Child:
         )
     except FileNotFoundError:
         if target.cwd is not None and not os.path.isdir(target.cwd):  # noqa: ASYNC240, PTH112  (once, and it failed)
-            raise ServerEnded(f"{target.shown} was not started: there is no directory {target.cwd}") from None
-        raise ServerEnded(f"{target.shown} was not started: no such command") from None
+            raise ServerEnded(f"{name} was not started: there is no directory of the name of its cwd") from None
+        raise ServerEnded(f"{name} was not started: no such command") from None
     except (OSError, ValueError) as problem:
         said = problem.strerror if isinstance(problem, OSError) else str(problem)
-        raise ServerEnded(f"{target.shown} was not started: {said}") from None
+        raise ServerEnded(f"{name} was not started: {said}") from None
     return child
 
 
@@ -88,9 +90,9 @@ class Child(asyncio.SubprocessProtocol):
 
     def __init__(self, target: Stdio) -> None:
         self.ended: ServerEnded | None = None
-        self._name, self._limit = target.shown, target.max_message_size
+        self._name, self._limit = PurePath(target.command).name, target.max_message_size
         self._stdout = Lines(target.max_message_size, partial(self._flow, "pause"), partial(self._flow, "resume"))
-        self._stderr = Tail(target.shown, target.stderr_tail)
+        self._stderr = Tail(self._name, target.stderr_tail)
         self._open = {STDOUT, STDERR}
         self._silent, self._exited, self._writable = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._writable.set()

@@ -111,17 +111,17 @@ class _Socket:
         frame = closed.rcvd if closed.rcvd is not None and (closed.rcvd_then_sent or closed.sent is None) else None
         if frame is not None:
             meaning = CODES.get(PRIVATE.get(frame.code, frame.code), "it did not say why")
-            return SocketClosed(f"{self._where} closed the socket ({frame.code}): {meaning}", code=frame.code)
+            return SocketClosed(f"The server closed the socket ({frame.code}): {meaning}", code=frame.code)
         code = closed.sent.code if closed.sent is not None else 1006
         if code == 1009:
-            return SocketClosed(f"{self._where} sent a message of more than {self._limit} bytes", code=code)
+            return SocketClosed(f"The server sent a message of more than {self._limit} bytes", code=code)
         if code == 1011:
-            return SocketClosed(f"{self._where} did not answer pings any more", code=code)
-        return SocketClosed(f"The connection to {self._where} was cut", code=1006)
+            return SocketClosed("The server did not answer pings any more", code=code)
+        return SocketClosed("The connection was cut", code=1006)
 
 
 async def _opened(target: WebSocket) -> ClientConnection:
-    url, where = target.url, target.shown
+    url = target.url
     if target.ticket is not None:
         url = _with_ticket(url, await target.ticket())
     context: dict[str, Any] = {} if target.ssl_context is None else {"ssl": target.ssl_context}
@@ -142,18 +142,18 @@ async def _opened(target: WebSocket) -> ClientConnection:
     except InvalidStatus as refused:
         status = refused.response.status_code
         why = STATUSES.get(status, "its answer to the handshake was no socket")
-        raise SocketClosed(f"{where} answered HTTP {status}: {why}", status=status) from None
+        raise SocketClosed(f"The server answered HTTP {status}: {why}", status=status) from None
     except NegotiationError:
-        raise SocketClosed(f"{where} selected another subprotocol than {target.subprotocol!r}") from None
+        raise SocketClosed(f"The server selected another subprotocol than {target.subprotocol!r}") from None
     except TimeoutError:
-        raise SocketClosed(f"{where} did not open a socket within {target.open_timeout:g} seconds") from None
+        raise SocketClosed(f"The server did not open a socket within {target.open_timeout:g} seconds") from None
     except (InvalidProxy, ProxyError):
-        raise SocketClosed(f"The proxy before {where} (see HTTPS_PROXY) let no socket through") from None
+        raise SocketClosed("The proxy (see HTTPS_PROXY) let no socket through") from None
     except (OSError, WebSocketException, EOFError) as problem:
-        raise SocketClosed(f"{where} could not be reached: {_kind(problem)}") from None
+        raise SocketClosed(f"The server could not be reached: {_kind(problem)}") from None
     if connection.subprotocol != target.subprotocol:
         await connection.close(1002)
-        raise SocketClosed(f"{where} did not select the subprotocol {target.subprotocol!r}")
+        raise SocketClosed(f"The server did not select the subprotocol {target.subprotocol!r}")
     return connection
 
 

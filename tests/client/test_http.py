@@ -9,11 +9,13 @@ from typing import Any
 
 import httpx2
 import pytest
+from mcp import MCPError
 from mcp.shared.message import SessionMessage
 from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR, JSONRPCError, JSONRPCNotification, JSONRPCRequest
 
 from mcp_django.client import http
 from mcp_django.client.errors import ClientConnectionError
+from mcp_django.client.failures import is_lost
 from mcp_django.client.targets import StreamableHTTP
 from tests.client.listeners import Exchange, Served, exchanges, listening
 
@@ -112,7 +114,7 @@ async def test_an_answer_larger_than_allowed_is_an_error_of_its_call() -> None:
     async with connected({"much": much, "endless": endless, "event": event}, max_message_size=2000) as wire:
         for method in ("much", "endless"):
             error = await wire.ask(method)
-            assert (error.code, error.message) == (CONNECTION_CLOSED, "The server's answer is larger than 2000 bytes")
+            assert (error.code, error.message) == (INTERNAL_ERROR, "The server's answer is larger than 2000 bytes")
         assert (await wire.ask("event")).code == CONNECTION_CLOSED
         await still_fine(wire)
 
@@ -152,7 +154,8 @@ async def test_an_answer_that_is_cut_is_an_error_of_its_call() -> None:
 
     async with connected({"before": before, "amid": amid, "streamed": streamed}) as wire:
         for method in ("before", "amid", "streamed"):
-            assert (await wire.ask(method)).code == CONNECTION_CLOSED
+            error = await wire.ask(method)
+            assert (error.code, is_lost(MCPError.from_error_data(error))) == (CONNECTION_CLOSED, True)
         await still_fine(wire)
 
 
@@ -162,11 +165,14 @@ async def test_an_answer_that_does_not_come_is_an_error_of_its_call() -> None:
 
     async with connected({"never": never}, read_timeout=0.05) as wire:
         error = await wire.ask("never")
-        assert (error.code, error.message) == (CONNECTION_CLOSED, "The server did not answer in time")
+        assert (error.code, error.message) == (
+            CONNECTION_CLOSED,
+            "Connection closed: the server did not answer in time",
+        )
         await still_fine(wire)
 
 
-@pytest.mark.parametrize("status", [400, 401, 403, 418, 429, 500, 502, 599])
+@pytest.mark.parametrize("status", [400, 401, 403, 418, 429, 500, 599])
 async def test_a_refusal_is_told_of_by_its_status_and_not_in_the_words_of_the_page(status: int) -> None:
     async def refuse(exchange: Exchange) -> None:
         await exchange.answer(status, "<h1>secret words</h1>", content_type="text/html", retry_after="7")
@@ -177,6 +183,18 @@ async def test_a_refusal_is_told_of_by_its_status_and_not_in_the_words_of_the_pa
         assert error.message.startswith(f"The server answered HTTP {status}")
         assert error.data == {"status": status, "retryAfter": 7}
         assert "secret words" not in str(error)
+        await still_fine(wire)
+
+
+@pytest.mark.parametrize("status", [502, 503, 504])
+async def test_a_proxy_that_cannot_reach_the_server_says_that_there_is_no_connection(status: int) -> None:
+    async def refuse(exchange: Exchange) -> None:
+        await exchange.answer(status, "<h1>secret words</h1>", content_type="text/html")
+
+    async with connected({"refuse": refuse}) as wire:
+        error = await wire.ask("refuse")
+        assert error.message.startswith(f"Connection closed: the server answered HTTP {status} ")
+        assert is_lost(MCPError.from_error_data(error))
         await still_fine(wire)
 
 
@@ -221,7 +239,7 @@ async def test_a_server_that_is_not_there_is_told_of_without_what_is_secret() ->
     with pytest.raises(ClientConnectionError) as failed:
         async with target.open() as streams:
             await Wire(*streams).ask("fine")
-    assert str(failed.value).startswith("http://127.0.0.1:9/mcp could not be reached: ")
+    assert str(failed.value) == "The server could not be reached: All connection attempts failed"
 
 
 async def test_a_server_that_goes_away_ends_the_connection() -> None:

@@ -144,7 +144,7 @@ async def test_a_stream_that_is_refused_is_told_of_by_its_status() -> None:
 
     peer = Peer()
     peer.serve = refuse
-    with pytest.raises(ClientConnectionError, match=r"/sse answered HTTP 401$"):
+    with pytest.raises(ClientConnectionError, match=r"^The server answered HTTP 401$"):
         async with connected(peer):
             pass
 

@@ -23,6 +23,7 @@ from mcp_django.client.stdio import ServerEnded
 from mcp_django.client.targets import Stdio
 
 PATIENCE = 20.0
+PYTHON = Path(sys.executable).name
 ECHO = "for line in sys.stdin: say(line.strip())"
 """Says what it is told."""
 
@@ -119,8 +120,8 @@ async def test_the_process_leads_a_group_and_a_session_of_its_own() -> None:
     ("target", "said"),
     [
         (Stdio("no-such-command-here"), "no-such-command-here was not started: no such command"),
-        (Stdio(sys.executable, cwd="/no/such/place"), "there is no directory /no/such/place"),
-        (Stdio("/etc"), "/etc was not started: Permission denied"),
+        (Stdio(sys.executable, cwd="/no/such/place"), "there is no directory of the name of its cwd"),
+        (Stdio("/etc"), "etc was not started: Permission denied"),
     ],
 )
 async def test_a_command_that_cannot_be_started_is_named(target: Stdio, said: str) -> None:
@@ -136,7 +137,7 @@ async def test_a_process_that_ends_at_once_is_told_of_with_its_last_words() -> N
     with pytest.raises(ServerEnded) as failed:
         async with Client(target.open()):
             pass
-    assert str(failed.value) == f"{sys.executable} ended with exit code 3"
+    assert str(failed.value) == f"{PYTHON} ended with exit code 3"
     assert failed.value.exit_code == 3
     assert failed.value.stderr == r"no token in \x1b[31mAPI_TOKEN"
     assert "API_TOKEN" in failed.value.__notes__[0]
@@ -146,7 +147,7 @@ async def test_a_process_that_is_killed_is_told_of_by_its_signal() -> None:
     async with script("tell(os.getpid()); sys.stdin.read()").open() as (reader, writer):
         os.kill(int(await told(reader)), signal.SIGKILL)
         ended = await end(reader)
-        assert (str(ended), ended.exit_code) == (f"{sys.executable} ended with signal SIGKILL", -9)
+        assert (str(ended), ended.exit_code) == (f"{PYTHON} ended with signal SIGKILL", -9)
         with pytest.raises(anyio.BrokenResourceError):
             await writer.send(request())
 
@@ -185,7 +186,7 @@ async def test_standard_error_is_kept_and_logged_within_bounds(caplog: pytest.Lo
     assert len(ended.stderr) <= 2000
     assert ended.stderr.endswith("zzz\nthe end")
     lines = [record.getMessage() for record in caplog.records]
-    assert lines[0] == f"{sys.executable}: line 0"
+    assert lines[0] == f"{PYTHON}: line 0"
     assert len(lines) == LOGGED + 1
     assert lines[-1].endswith(f"{20_002 - LOGGED} more lines")
 
