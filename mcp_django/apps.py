@@ -27,6 +27,7 @@ class MCPConfig(AppConfig):
         rules.connect()
         stored.connect()
         signals.session_closed.connect(_tell_other_processes, dispatch_uid="mcp_django.apps")
+        signals.clients_used.connect(_close_clients_at_end, dispatch_uid="mcp_django.apps")
         discovery.autodiscover(conf.autodiscover_modules())
 
 
@@ -37,3 +38,10 @@ def _tell_other_processes(*, session: Any, **kwargs: Any) -> None:
     from .wiring import feeds
 
     announce_end(feeds(), session)
+
+
+def _close_clients_at_end(*, close: Any, **kwargs: Any) -> None:
+    """The running loop uses other servers, which are to be left in order when it ends."""
+    from .wiring import lifecycle
+
+    lifecycle().at_end(close)

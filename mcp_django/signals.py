@@ -49,3 +49,8 @@ model_registered = Signal()
 """A ModelToolset was registered. The sender is its model. Sent with `toolset`, the instance, and `server`, the alias of
 the server.
 """
+
+clients_used = Signal()
+"""An event loop of this process begins to use servers of `MCP["CLIENTS"]`. Sent on that loop, with `loop`, and `close`,
+a coroutine function that closes what it has open.
+"""

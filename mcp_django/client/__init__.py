@@ -17,6 +17,7 @@ if find_spec("mcp") is None:
 
 if TYPE_CHECKING:
     from .blocking import BlockingClient
+    from .bridge import BlockingBridge, Bridge
     from .client import Client
     from .errors import (
         AuthorizationNeeded,
@@ -29,12 +30,15 @@ if TYPE_CHECKING:
         ToolNotFound,
     )
     from .handlers import Progress
+    from .registry import aclose_clients, close_clients, get_client
     from .targets import SSE, Stdio, StreamableHTTP, WebSocket
 
 __all__ = [
     "SSE",
     "AuthorizationNeeded",
+    "BlockingBridge",
     "BlockingClient",
+    "Bridge",
     "CallError",
     "CallTimeout",
     "Client",
@@ -47,11 +51,16 @@ __all__ = [
     "StreamableHTTP",
     "ToolNotFound",
     "WebSocket",
+    "aclose_clients",
+    "close_clients",
+    "get_client",
 ]
 
 _LAZY = {
     "AuthorizationNeeded": "errors",
+    "BlockingBridge": "bridge",
     "BlockingClient": "blocking",
+    "Bridge": "bridge",
     "CallError": "errors",
     "CallTimeout": "errors",
     "Client": "client",
@@ -65,6 +74,9 @@ _LAZY = {
     "StreamableHTTP": "targets",
     "ToolNotFound": "errors",
     "WebSocket": "targets",
+    "aclose_clients": "registry",
+    "close_clients": "registry",
+    "get_client": "registry",
 }
 
 

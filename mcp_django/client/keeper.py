@@ -22,6 +22,7 @@ from .handlers import KINDS, Listeners
 from .listening import Listening
 from .options import Openable, Options
 from .retrying import STEADY, Backoff
+from .watching import Watcher
 
 logger = logging.getLogger("mcp_django.client")
 
@@ -44,6 +45,7 @@ class Keeper:
         self.current: Connection | None = None
         """The newest connection that was there; it may have ended."""
         self.last_error: ClientError | None = None
+        self.watcher = Watcher()
         self._listening: Listening | None = None
         self._task: asyncio.Task[None] | None = None
         self._ready: asyncio.Future[Connection] | None = None
@@ -78,6 +80,10 @@ class Keeper:
         """
         if self._closed:
             raise ClientConnectionError("This client is closed; call connect() to use it again")
+        if self._close.is_set() and self._task is not None and self.loop is not None and self._is_here():
+            await asyncio.wait({self._task})
+        if not self.is_connected:
+            self.watcher.admit()
         self._begin()
         assert self._ready is not None
         self._waiting += 1
@@ -88,9 +94,22 @@ class Keeper:
         finally:
             self._waiting -= 1
 
+    @property
+    def is_needed(self) -> bool:
+        """Does somebody wait for the connection, or want to be told of changes?"""
+        wanted = self._listeners.wants("list_changed", "resource_updated", "log")
+        return bool(self._waiting or self.subscribed or wanted)
+
+    async def rest(self) -> None:
+        """Close the connection as `close` does; the next call makes another."""
+        await self._shut()
+
     async def close(self) -> None:
         """Close the connection, and wait until it is closed. Calls under way fail."""
         self._closed = True
+        await self._shut()
+
+    async def _shut(self) -> None:
         if self.loop is None or self._task is None or not self._is_here():
             return
         task = self._task
@@ -153,7 +172,7 @@ class Keeper:
                 connection.on_end = self._renew
                 failure = await self._live(connection)
                 was_there = self.current is connection
-                if was_there and (not self._is_needed() or self._close.is_set()):
+                if was_there and (not self.is_needed or self._close.is_set()):
                     return
                 if was_there and loop.time() - since > STEADY:
                     backoff.reset()
@@ -181,6 +200,8 @@ class Keeper:
         finally:
             connection.end()
             connection.over.set()
+            if self.current is connection:
+                self.watcher.disconnected()
         return failure
 
     async def _reached(self, connection: Connection, group: anyio.abc.TaskGroup) -> None:
@@ -194,6 +215,7 @@ class Keeper:
             else:
                 await self._restore(connection)
         self.current, self.last_error = connection, None
+        self.watcher.connected(connection)
         if again:
             self._tell_of_gap(connection)
         if self._ready is not None and not self._ready.done():
@@ -231,10 +253,8 @@ class Keeper:
         if self._ready is not None and not self._ready.done():
             self._ready.set_exception(failure)
             self._ready.exception()  # nobody may be waiting
-
-    def _is_needed(self) -> bool:
-        wanted = self._listeners.wants("list_changed", "resource_updated", "log")
-        return bool(self._waiting or self.subscribed or wanted)
+            if not self._close.is_set():
+                self.watcher.failed(failure)
 
     def look(self) -> None:
         """Handlers or subscriptions came or went."""

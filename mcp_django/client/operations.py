@@ -14,6 +14,7 @@ from .handlers import Handler, Listeners, ProgressHandler, Unsubscribe
 from .keeper import Keeper
 from .options import Options
 from .rounds import Rounds
+from .watching import Watcher
 
 
 class Operations:
@@ -40,6 +41,14 @@ class Operations:
         """Close the connection. Calls under way fail with ClientConnectionError; `connect()` opens another."""
         await self._keeper.close()
 
+    async def rest(self) -> None:
+        """Close the connection; the next call opens another. Calls under way fail with ClientConnectionError."""
+        await self._keeper.rest()
+
+    def watch(self, watcher: Watcher) -> None:
+        """Tell `watcher`, and no other, what happens to the client."""
+        self._keeper.watcher = watcher
+
     # What is known of the server
 
     @property
@@ -51,6 +60,11 @@ class Operations:
     def is_connected(self) -> bool:
         """Is there a connection, as far as is known?"""
         return self._keeper.is_connected
+
+    @property
+    def is_needed(self) -> bool:
+        """Does somebody wait for the connection, or want to be told of changes?"""
+        return self._keeper.is_needed
 
     @property
     def last_error(self) -> ClientError | None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import math
+import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
@@ -16,6 +17,7 @@ from .errors import AuthorizationNeeded, CallTimeout, ClientConnectionError, Cli
 from .handlers import Listeners, ProgressHandler, ProgressRelay
 from .keeper import Keeper
 from .options import Options
+from .watching import Watcher
 
 REPEATABLE = frozenset(
     {
@@ -33,6 +35,22 @@ REPEATABLE = frozenset(
 """Methods that change nothing, so that they may be sent again when a connection breaks."""
 MAX_PAGES = 1000
 NAMES = ("name", "uri")
+
+
+class _Watched:
+    """A round, of which the watcher is told. Its time counts from when there is a connection."""
+
+    __slots__ = ("_watcher", "since")
+
+    def __init__(self, watcher: Watcher) -> None:
+        self._watcher, self.since = watcher, time.perf_counter()
+
+    def __enter__(self) -> "_Watched":
+        self._watcher.began()
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        self._watcher.ended(time.perf_counter() - self.since, error)
 
 
 class Rounds:
@@ -62,18 +80,20 @@ class Rounds:
         # The SDK makes the token of a call whose progress is wanted. Another one would be told of to nobody.
         sent["_meta"].pop("progressToken", None)
         relay = self._relay(method, sent, on_progress)
-        async with self._in_time(timeout):
-            repetitions = self._options.max_retries if method in REPEATABLE else 0
-            while True:
-                connection = await self._keeper.connection()
-                if connection.stateless and self._keeper.log_level is not None:
-                    sent["_meta"].setdefault(types.LOG_LEVEL_META_KEY, self._keeper.log_level)
-                try:
-                    return await self._once(connection, method, sent, relay)
-                except ClientConnectionError as error:
-                    if not repetitions or isinstance(error, AuthorizationNeeded | HandshakeError):
-                        raise
-                    repetitions -= 1
+        with _Watched(self._keeper.watcher) as watched:
+            async with self._in_time(timeout):
+                repetitions = self._options.max_retries if method in REPEATABLE else 0
+                while True:
+                    connection = await self._keeper.connection()
+                    watched.since = time.perf_counter()
+                    if connection.stateless and self._keeper.log_level is not None:
+                        sent["_meta"].setdefault(types.LOG_LEVEL_META_KEY, self._keeper.log_level)
+                    try:
+                        return await self._once(connection, method, sent, relay)
+                    except ClientConnectionError as error:
+                        if not repetitions or isinstance(error, AuthorizationNeeded | HandshakeError):
+                            raise
+                        repetitions -= 1
 
     async def _once(
         self, connection: Connection, method: str, params: dict[str, Any], relay: ProgressRelay | None

@@ -1,0 +1,87 @@
+"""A client as `MCP["CLIENTS"]` describes it."""
+
+import inspect
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any, cast
+
+import httpx2
+import mcp_types as types
+from asgiref.sync import sync_to_async
+from django.utils.module_loading import import_string
+
+from ..conf.clients import ClientSettings
+from .client import Client
+from .oauth import auth_for
+from .outgoing import web_url
+from .streams import Streams
+from .targets import SSE, Stdio, StreamableHTTP, Target, WebSocket
+
+
+def build_client(settings: ClientSettings, *, user: Any = None, patient: bool = True) -> Client:
+    """A client that is not connected. `user` is in whose name, where AUTH is per user; one that is not `patient` tries
+    once to connect. Raises AuthorizationNeeded where a user is missing.
+    """
+    return Client(
+        target_of(settings, user),
+        protocol_version=settings.protocol_version,
+        max_retries=settings.max_retries if patient else 0,
+        startup_timeout=settings.startup_timeout,
+        timeout=settings.timeout,
+        roots=settings.roots or None,
+        sampling=_answerer(settings.sampling),
+        elicitation=_answerer(settings.elicitation),
+        log_level=cast("types.LoggingLevel | None", settings.log_level),
+        alias=settings.alias,
+    )
+
+
+def target_of(settings: ClientSettings, user: Any = None) -> "Target | TokenSocket":
+    """Where the server is, with the credential that goes there. Raises AuthorizationNeeded where a user is missing."""
+    auth = auth_for(settings, user)
+    url, headers = settings.url or "", settings.headers
+    match settings.kind:
+        case "stdio":
+            program, *arguments = settings.command or ("",)
+            return Stdio(program, arguments, env=settings.env, cwd=settings.cwd)
+        case "websocket" if auth is not None:
+            return TokenSocket(settings, user)
+        case "websocket":
+            return WebSocket(url, headers=headers)
+        case "sse":
+            return SSE(url, headers=headers, auth=auth)
+    return StreamableHTTP(url, headers=headers, auth=auth)
+
+
+class TokenSocket:
+    """A WebSocket whose handshake has a token, asked for each time."""
+
+    def __init__(self, settings: ClientSettings, user: Any) -> None:
+        self._settings, self._user = settings, user
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._settings.place!r})"
+
+    def open(self) -> AbstractAsyncContextManager[Streams]:
+        """The streams of a connection. Raises ClientConnectionError when entered, or left after it broke."""
+        return self._open()
+
+    @asynccontextmanager
+    async def _open(self) -> AsyncIterator[Streams]:
+        url, headers = self._settings.url or "", dict(self._settings.headers)
+        auth = auth_for(self._settings, self._user)
+        if auth is not None:
+            flow = auth.async_auth_flow(httpx2.Request("GET", web_url(url)))
+            request = await anext(flow)
+            await flow.aclose()
+            headers["Authorization"] = request.headers["Authorization"]
+        async with WebSocket(url, headers=headers).open() as streams:
+            yield streams
+
+
+def _answerer(path: str | None) -> Callable[..., Any] | None:
+    """The function at a dotted path. A plain one runs in a thread, where it may use the ORM."""
+    if path is None:
+        return None
+    function: Callable[..., Any] = import_string(path)
+    return function if inspect.iscoroutinefunction(function) else sync_to_async(function)
