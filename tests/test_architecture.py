@@ -40,6 +40,7 @@ SIDEWAYS = {
     ("oauth", "admin"),  # its clients are edited with the same form fields
     ("oauth", "management"),  # its commands find users as the others do
     ("urls", "well_known"),  # what belongs at the root of the origin is served there, too
+    ("providers", "client"),  # a remote server is passed on through a client of it
     ("rest", "auth"),  # views of a project take the tokens of the endpoints
     ("rest", "orm"),  # serializers of models are read as fields are
 }

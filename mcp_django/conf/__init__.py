@@ -8,8 +8,7 @@ here.
 
 import functools
 import re
-import reprlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeVar, cast, get_type_hints
@@ -21,27 +20,13 @@ from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
 from django.dispatch import receiver
 
-from .clients import CLIENT_ALIAS, ClientAuth, ClientSettings, WrongPart, wrong_in_client
-from .issuers import Claims, Issuer, WrongSecret, wrong_beside, wrong_together
 from .options import Limits, Rates, ServerSettings, Settings
-from .readers import ALIAS, WrongValue, closest, reader_of
+from .readers import reader_of
+from .sections import Problem, entries, read_clients, read_issuers, read_section, read_servers, strange_proxies
 
 S = TypeVar("S")
 OAUTH: Final = "mcp_django.oauth"
 """The app that has the embedded authorization server."""
-
-
-class Problem(NamedTuple):
-    """Something wrong with the setting."""
-
-    path: str
-    """Where, such as `MCP["LIMITS"]["BODY"]`."""
-    message: str
-    """What, to be read after the path."""
-    suggestion: str | None
-    """What may have been meant."""
-    unknown: bool = False
-    """A key that means nothing, as against a value that cannot be used."""
 
 
 class _Reading(NamedTuple):
@@ -230,146 +215,20 @@ def user_model_name() -> str:
 @functools.cache
 def _read() -> _Reading:
     found: list[Problem] = []
-    raw = _dict(getattr(django_settings, "MCP", {}), "MCP", found)
+    raw = entries(getattr(django_settings, "MCP", {}), "MCP", found)
+    servers = read_servers(raw.get("SERVERS", {}), found)
     nested = {
-        "limits": _section(Limits, raw.get("LIMITS", {}), 'MCP["LIMITS"]', found),
-        "rates": _section(Rates, raw.get("RATES", {}), 'MCP["RATES"]', found),
-        "servers": _servers(raw.get("SERVERS", {}), found),
-        "issuers": _issuers(raw.get("ISSUERS", ()), found),
-        "clients": _clients(raw.get("CLIENTS", {}), found),
+        "limits": read_section(Limits, raw.get("LIMITS", {}), 'MCP["LIMITS"]', found),
+        "rates": read_section(Rates, raw.get("RATES", {}), 'MCP["RATES"]', found),
+        "servers": servers,
+        "issuers": read_issuers(raw.get("ISSUERS", ()), found),
+        "clients": read_clients(raw.get("CLIENTS", {}), found),
     }
-    sections = {key: _section(cls, raw.get(key, {}), f'MCP["{key}"]', found) for key, cls in _SECTIONS.items()}
+    found += strange_proxies(servers, raw.get("CLIENTS", {}))
+    sections = {key: read_section(cls, raw.get(key, {}), f'MCP["{key}"]', found) for key, cls in _SECTIONS.items()}
     rest = {key: value for key, value in raw.items() if key not in sections}
-    settings = _section(Settings, rest, "MCP", found, **nested)
+    settings = read_section(Settings, rest, "MCP", found, **nested)
     return _Reading(settings, MappingProxyType(sections), tuple(found))
-
-
-def _servers(raw: Any, found: list[Problem]) -> Mapping[str, ServerSettings]:
-    path = 'MCP["SERVERS"]'
-    servers: dict[str, ServerSettings] = {}
-    for alias, options in _dict(raw, path, found).items():
-        if not isinstance(alias, str) or not re.fullmatch(ALIAS, alias):
-            message = f"has the alias {reprlib.repr(alias)}, which is not a word in small letters"
-            found.append(Problem(path, message, None))
-            continue
-        options = _dict(options, f'{path}["{alias}"]', found)
-        if alias != "default":
-            options = {"NAME": alias, "PATH": f"mcp/{alias}", **options}
-        server = _section(ServerSettings, options, f'{path}["{alias}"]', found)
-        where = f'{path}["{alias}"]["PATH"]'
-        taken = next((other for other, earlier in servers.items() if earlier.path == server.path), None)
-        if taken is not None and not any(problem.path == where for problem in found):
-            found.append(Problem(where, f"is {server.path!r}, which is the path of {taken!r} already", None))
-        servers[alias] = server
-    if "default" not in servers:
-        if servers:
-            found.append(Problem(path, 'needs a "default", which serves what names no server', None))
-        servers["default"] = ServerSettings()
-    return MappingProxyType(servers)
-
-
-def _issuers(raw: Any, found: list[Problem]) -> tuple[Issuer, ...]:
-    if isinstance(raw, str | Mapping) or not isinstance(raw, Sequence):
-        found.append(Problem('MCP["ISSUERS"]', "must be a list of dicts", None))
-        return ()
-    issuers: list[Issuer] = []
-    for number, entry in enumerate(raw):
-        path, wrong = f'MCP["ISSUERS"][{number}]', list[Problem]()
-        if not isinstance(entry, Mapping):
-            # Not what it is: it could be a secret.
-            found.append(Problem(path, f"must be a dict, not {type(entry).__name__}", None))
-            continue
-        claims = _section(Claims, entry.get("CLAIMS", {}), f'{path}["CLAIMS"]', wrong)
-        issuer = _section(Issuer, entry, path, wrong, claims=claims)
-        if "ISSUER" not in entry:
-            wrong.append(Problem(path, "needs an ISSUER", None))
-        if all(problem.unknown for problem in wrong):
-            said = (*wrong_together(issuer), *wrong_beside(issuer, issuers))
-            wrong += [Problem(f'{path}["{key}"]', message, None) for key, message in said]
-            issuers.append(issuer)
-        found += wrong
-    return tuple(issuers)
-
-
-def _clients(raw: Any, found: list[Problem]) -> Mapping[str, ClientSettings]:
-    path = 'MCP["CLIENTS"]'
-    clients: dict[str, ClientSettings] = {}
-    if not isinstance(raw, Mapping):
-        found.append(Problem(path, f"must be a dict, not {type(raw).__name__}", None))
-        return MappingProxyType(clients)
-    for alias, entry in raw.items():
-        if not isinstance(alias, str) or not re.fullmatch(CLIENT_ALIAS, alias):
-            shown = reprlib.repr(alias)
-            message = f"has the alias {shown}, which is not a word of at most 32 small letters, digits, - and single _"
-            found.append(Problem(path, message, None))
-            continue
-        client = _client(alias, entry, f'{path}["{alias}"]', found)
-        if client is not None:
-            clients[alias] = client
-    return MappingProxyType(clients)
-
-
-def _client(alias: str, entry: Any, path: str, found: list[Problem]) -> ClientSettings | None:
-    """None where it cannot be used. What it is instead of a dict is not shown: it could be a secret."""
-    if not isinstance(entry, Mapping):
-        found.append(Problem(path, f"must be a dict, not {type(entry).__name__}", None))
-        return None
-    wrong, auth = list[Problem](), None
-    written = entry.get("AUTH")
-    if isinstance(written, Mapping):
-        auth = _section(ClientAuth, written, f'{path}["AUTH"]', wrong)
-    elif written is not None:
-        wrong.append(Problem(f'{path}["AUTH"]', f"must be a dict, not {type(written).__name__}", None))
-    if "ALIAS" in entry:
-        wrong.append(Problem(f'{path}["ALIAS"]', "is not an option", None, unknown=True))
-    client = _section(ClientSettings, entry, path, wrong, alias=alias, auth=auth)
-    usable = all(problem.unknown for problem in wrong)
-    if usable:
-        said = list(wrong_in_client(client))
-        usable = not said
-        for keys, message in said:
-            where = "".join(f'["{key}"]' for key in keys.split(".") if key)
-            wrong.append(Problem(f"{path}{where}", message, None))
-    found += wrong
-    return client if usable else None
-
-
-@functools.cache
-def _options(section: type[Any]) -> tuple[dict[str, str], dict[str, Any]]:
-    """The fields of a section by their keys, and the types of the fields. Finding them takes longest."""
-    names = {option.name.upper(): option.name for option in fields(section)}
-    return names, get_type_hints(section, include_extras=True)
-
-
-def _section(cls: type[S], raw: Any, path: str, found: list[Problem], **nested: Any) -> S:
-    options = _dict(raw, path, found)
-    names, hints = _options(cast(Any, cls))
-    values = dict(nested)
-    for key, value in options.items():
-        name = names.get(key) if isinstance(key, str) else None
-        where = f"{path}[{_quoted(key)}]"
-        if name is None:
-            found.append(Problem(where, "is not an option", closest(key, names), unknown=True))
-        elif name not in nested:
-            try:
-                values[name] = reader_of(hints[name], name)(value)
-            except ValueError as wrong:
-                suggestion = wrong.suggestion if isinstance(wrong, WrongValue) else None
-                shown = type(value).__name__ if isinstance(wrong, WrongSecret) else reprlib.repr(value)
-                said = str(wrong) if isinstance(wrong, WrongPart) else f"{wrong}, not {shown}"
-                found.append(Problem(where, said, suggestion))
-    return cls(**values)
-
-
-def _dict(raw: Any, path: str, found: list[Problem]) -> Mapping[Any, Any]:
-    if isinstance(raw, Mapping):
-        return raw
-    found.append(Problem(path, f"must be a dict, not {reprlib.repr(raw)}", None))
-    return {}
-
-
-def _quoted(key: object) -> str:
-    return f'"{key}"' if isinstance(key, str) else reprlib.repr(key)
 
 
 def forget() -> None:

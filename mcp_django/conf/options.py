@@ -9,6 +9,7 @@ from ..server.rates import Rate
 from ..server.server import TRANSPORTS
 from .clients import ClientSettings
 from .issuers import Issuer
+from .proxies import ProxySettings
 from .readers import (
     ERAS,
     Auth,
@@ -181,6 +182,9 @@ class ServerSettings:
     """Dotted paths of middleware, outermost first."""
     providers: DottedPaths = ()
     """Dotted paths of providers, asked after the registered declarations."""
+    proxies: Mapping[str, ProxySettings] = field(default_factory=lambda: MappingProxyType({}))
+    """Servers in CLIENTS that are passed on, by alias, each with its options; or a list of aliases. See
+    `mcp_django/conf/proxies.py`."""
     stored: Flag = True
     """Serve the prompts and resources that are written in the admin? They come after everything else."""
     lifespan: OptionalDotted = None

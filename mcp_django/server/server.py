@@ -160,6 +160,7 @@ class Server:
         toolsets: Sequence[Toolset] = (),
         middleware: Sequence[Middleware] = (),
         mounts: Sequence[Mountable] = (),
+        proxies: Sequence[Provider] = (),
         lifespan: Lifespan | None = None,
         options: Options | None = None,
         ports: Ports | None = None,
@@ -167,7 +168,7 @@ class Server:
         self.info = name if isinstance(name, Implementation) else Implementation(name, version)
         self.alias, self.instructions, self.eras = alias, instructions, tuple(eras)
         self.registry = registry if registry is not None else Registry(alias)
-        self.providers = tuple(providers)
+        self.providers = (*providers, *proxies)
         self.middleware = tuple(middleware)
         self.options = options or Options()
         self._ports = ports

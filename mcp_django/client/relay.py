@@ -1,0 +1,39 @@
+"""A server's questions in their wire form, for those who pass them on to somebody else."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any, TypedDict
+
+import mcp_types as types
+
+Ask = Callable[[str, dict[str, Any] | None], Awaitable[dict[str, Any]]]
+"""Takes a question's method and parameters, and returns the result as the protocol writes it."""
+
+
+class Answering(TypedDict, total=False):
+    """The answerers of a `Client`, as keyword arguments."""
+
+    sampling: Any
+    elicitation: Any
+    roots: Any
+
+
+def answering(ask: Ask, kinds: frozenset[str]) -> Answering:
+    """The answerers of these kinds ("sampling", "elicitation", "roots") that have `ask` answer."""
+
+    async def sample(params: types.CreateMessageRequestParams) -> Any:
+        return types.CreateMessageResultWithTools.model_validate(await ask("sampling/createMessage", _wire(params)))
+
+    async def elicit(params: types.ElicitRequestParams) -> types.ElicitResult:
+        return types.ElicitResult.model_validate(await ask("elicitation/create", _wire(params)))
+
+    async def list_roots() -> list[types.Root]:
+        return types.ListRootsResult.model_validate(await ask("roots/list", None)).roots
+
+    known: Answering = {"sampling": sample, "elicitation": elicit, "roots": list_roots}
+    return {kind: known[kind] for kind in kinds}  # type: ignore[return-value,literal-required]
+
+
+def _wire(params: Any) -> dict[str, Any]:
+    wire: dict[str, Any] = params.model_dump(mode="json", by_alias=True, exclude_none=True)
+    wire.pop("_meta", None)
+    return wire

@@ -1,0 +1,59 @@
+"""People who have not allowed a remote yet: how they are told, and sent there."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from ...client.errors import AuthorizationNeeded
+from ...protocol.errors import ToolError
+from ...protocol.types import ToolAnnotations
+from ...server.context import Context
+from ...server.handlers import Handler
+from ...server.primitives import Tool
+from ...server.relayed import supports
+from ..naming import Naming
+from .entries import Terms
+from .failures import needed
+
+CONNECT = "connect"
+
+
+class _Nothing:
+    """Takes no arguments, and passes over those of tools that it stands in for."""
+
+    schema: dict[str, Any] = {"type": "object", "properties": {}}
+    header_params = ()
+
+    def check(self, arguments: dict[str, Any]) -> None:
+        return None
+
+    def convert(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        return {}
+
+
+def connect_tool(name: str, naming: Naming, terms: Terms, run: Callable[[Context], Awaitable[str]]) -> Tool:
+    """The tool that is listed in the place of a remote's, and answers for all of them, while its caller has not allowed
+    it: it sends them there.
+    """
+    return Tool(
+        name=naming.name(CONNECT),
+        title=f"Connect {name}",
+        description=f"Asks you to allow this site to use {name} for you. Its tools are listed then.",
+        permission=terms.permission,
+        scopes=terms.scopes,
+        rate=terms.rate,
+        handler=Handler(run, {"ctx": Context}, atomic=()),
+        parameters=_Nothing(),
+        annotations=ToolAnnotations(read_only=False, destructive=False, idempotent=True, open_world=True),
+        source=f"the server {name!r}",
+    )
+
+
+async def connected(ctx: Context, name: str, problem: AuthorizationNeeded) -> None:
+    """Send the caller to where it can be allowed. Raises ToolError, with the address, where the client cannot, or the
+    person does not want to.
+    """
+    if problem.url is None or not supports(ctx, {"elicitation": {"url": {}}}):
+        raise ToolError(needed(problem, name))
+    answer = await ctx.elicit_url(f"Allow this site to use {name} for you", problem.url, key=f"connect-{name}")
+    if not answer:
+        raise ToolError(f"Without leave of yours {name} cannot be used")

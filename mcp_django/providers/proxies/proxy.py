@@ -1,0 +1,372 @@
+"""A remote server as a provider: what it lists, and calls to it."""
+
+import asyncio
+import weakref
+from collections.abc import Hashable, Iterable, Mapping
+from functools import partial
+from hashlib import blake2b
+from time import monotonic
+from typing import Any
+
+from ...client import Client
+from ...client.errors import AuthorizationNeeded, ClientError
+from ...client.relay import Answering
+from ...protocol.errors import ToolError
+from ...server.context import Context
+from ...server.primitives import Completion, Prompt, Resource, ResourceTemplate, Tool
+from ...server.providers import Provider
+from ...server.relayed import supports, wanted_level
+from ...server.results import Relayed
+from ..naming import Naming
+from . import results
+from .calls import Manner, Relay, Request, pass_log
+from .connecting import connect_tool, connected
+from .credentials import Credential, credential_of
+from .entries import REMOTE, Entries, RemoteTool, Terms
+from .failures import told, unknown
+from .options import ProxyOptions
+from .parking import Desk
+from .sessions import Kind, Session, Sessions
+from .shelves import Fetched, Shelf
+from .sources import Source, source_of
+
+LISTED = {
+    "tools": ("tools/list", "tools", "tools"),
+    "resources": ("resources/list", "resources", "resources"),
+    "templates": ("resources/templates/list", "resourceTemplates", "resources"),
+    "prompts": ("prompts/list", "prompts", "prompts"),
+}
+"""Collections: the method that lists them, the member of its result, and the capability behind it."""
+CHANGED = {"tools": ("tools",), "resources": ("resources", "templates"), "prompts": ("prompts",)}
+"""What a change of a list means."""
+PAGES, ENTRIES = 100, 2000
+"""Of one list."""
+SHELVES = 1000
+"""Credentials whose lists are kept on one event loop."""
+FORGOTTEN = 900.0
+"""Seconds after which nobody looks whether lists have changed that nobody wants any more."""
+
+
+class _Here:
+    """What one event loop has of a proxy."""
+
+    def __init__(self, proxy: "Proxy") -> None:
+        options = proxy.options
+        self.shelves: dict[tuple[str, str], Shelf] = {}
+        self.clients: dict[tuple[str, str], Client] = {}
+        """Connections with headers of a caller's, for what needs no session of its own."""
+        self.followed: weakref.WeakSet[Client] = weakref.WeakSet()
+        self.sessions = Sessions(proxy.name, options.sessions, pass_log)
+        self.desk = Desk(options.parked, options.parked_seconds)
+        self.relay = Relay(proxy.name, self.sessions, self.desk, options.timeout)
+
+
+class Proxy(Provider):
+    """Another server's tools, resources, prompts and completions, passed on as they are.
+
+        Server(proxies=[Proxy("github", permission="shop.use_github")])
+
+    `source` is an alias of `MCP["CLIENTS"]`, or a target such as `StreamableHTTP(url)` with a `prefix`. The options are
+    those of `MCP["SERVERS"][alias]["PROXIES"]`, in small letters. Raises TypeError for an unknown one, DeclarationError
+    for a prefix that is none.
+    """
+
+    def __init__(self, source: Any, **options: Any) -> None:
+        self.options = ProxyOptions(**options)
+        self.source: Source = source_of(source, self.options.prefix)
+        self.name = self.source.name
+        prefix = self.name if self.options.prefix is None else self.options.prefix
+        self.naming = Naming(prefix, self.options.uri_prefix)
+        self.offers = frozenset(self.options.offers)
+        terms = Terms(
+            permission=self.options.granted,
+            scopes=tuple(self.options.scopes),
+            rate=self.options.frequency,
+            timeout=None,
+        )
+        self._entries = Entries(
+            self.name, self.naming, terms, {"tool": self._call, "resource": self._read, "prompt": self._get}
+        )
+        self._connect = connect_tool(self.name, self.naming, terms, self._check_connected)
+        self._headers = self.options.headers
+        self._loops: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Here] = weakref.WeakKeyDictionary()
+        self._mark = ""
+        self._rename = None if self.options.uri_prefix is None else self.naming.uri
+
+    def __repr__(self) -> str:
+        return f"<Proxy {self.name!r}>"
+
+    @property
+    def is_personal(self) -> bool:
+        """Does what it lists depend on who asks?"""
+        return self._headers is not None or self.source.per_user
+
+    @property
+    def version(self) -> Hashable:
+        """What the remote lists, or, where everybody may see something else, how often that changed here."""
+        if self.is_personal:
+            return self._mark
+        shelves = [shelf for here in list(self._loops.values()) for shelf in list(here.shelves.values())]
+        return next((found for shelf in shelves if (found := shelf.digests(self._collections)) is not None), None)
+
+    def look(self) -> None:
+        here = self._here()
+        if not self.is_personal:
+            self._shelf(here, Credential("", "", "")).look(self._collections)
+        since = monotonic() - FORGOTTEN
+        for shelf in list(here.shelves.values()):
+            if self.is_personal and shelf.used > since:
+                shelf.look(self._collections)
+
+    @property
+    def _collections(self) -> list[str]:
+        return [kind for kind, (_, _, capability) in LISTED.items() if capability in self.offers]
+
+    async def tools(self, ctx: Context) -> Iterable[Tool]:
+        return await self._list(ctx, "tools")
+
+    async def resources(self, ctx: Context) -> Iterable[Resource]:
+        return await self._list(ctx, "resources")
+
+    async def templates(self, ctx: Context) -> Iterable[ResourceTemplate]:
+        return await self._list(ctx, "templates")
+
+    async def prompts(self, ctx: Context) -> Iterable[Prompt]:
+        return await self._list(ctx, "prompts")
+
+    async def tool(self, name: str, ctx: Context) -> Tool | None:
+        if self.naming.own_name(name) is None:
+            return None
+        shelf = await self._shelf_of(ctx)
+        if shelf is None:
+            return self._connect
+        found: Tool | None = await shelf.find("tools", name)
+        # Who was told of a tool and may use it no more is told why.
+        return self._connect if found is None and shelf.needs is not None else found
+
+    async def prompt(self, name: str, ctx: Context) -> Prompt | None:
+        shelf = None if self.naming.own_name(name) is None else await self._shelf_of(ctx)
+        found: Prompt | None = None if shelf is None else await shelf.find("prompts", name)
+        return found
+
+    async def resource(self, uri: str, ctx: Context) -> Resource | None:
+        own = self.naming.own_uri(uri)
+        shelf = None if own is None else await self._shelf_of(ctx)
+        if shelf is None or own is None:
+            return None
+        found: Resource | None = await shelf.find("resources", uri)
+        if found is None and await self._fits(shelf, uri):
+            found = self._entries.at(uri, own)
+        return found
+
+    async def complete(
+        self, target: str, argument: str, value: str, arguments: Mapping[str, str], ctx: Context
+    ) -> Completion | None:
+        shelf = await self._shelf_of(ctx)
+        if shelf is None:
+            return None
+        found = await shelf.find("prompts", target) if self.naming.own_name(target) is not None else None
+        kind = "ref/prompt", "name"
+        if found is None:
+            found, kind = await shelf.find("templates", target), ("ref/resource", "uri")
+        if found is None:
+            return None
+        params: dict[str, Any] = {
+            "ref": {"type": kind[0], kind[1]: found.metadata[REMOTE]},
+            "argument": {"name": argument, "value": value},
+        }
+        if arguments:
+            params["context"] = {"arguments": dict(arguments)}
+        try:
+            client = self._client(self._here(), await self._who(ctx))
+            request = Request("completion/complete", params, True)
+            return results.completion(await self._here().relay.once(client, request, None))
+        except (ClientError, results.Malformed, ToolError):
+            return Completion(())
+
+    async def _fits(self, shelf: Shelf, uri: str) -> bool:
+        templates: Iterable[ResourceTemplate] = await shelf.items("templates")
+        return any(one.template.match(uri) is not None for one in templates)
+
+    async def _list(self, ctx: Context, kind: str) -> tuple[Any, ...]:
+        if kind not in self._collections:
+            return ()
+        shelf = await self._shelf_of(ctx)
+        found = () if shelf is None else await shelf.items(kind)
+        if kind == "tools" and (shelf is None or shelf.needs is not None):
+            return (self._connect,)
+        return found
+
+    async def _who(self, ctx: Context) -> Credential:
+        """The caller's credential. Raises AuthorizationNeeded where it has none."""
+        return await credential_of(ctx, self.name, per_user=self.source.per_user, headers=self._headers)
+
+    async def _shelf_of(self, ctx: Context) -> Shelf | None:
+        try:
+            return self._shelf(self._here(), await self._who(ctx))
+        except AuthorizationNeeded:
+            return None
+
+    def _here(self) -> _Here:
+        loop = asyncio.get_running_loop()
+        found = self._loops.get(loop)
+        if found is None:
+            found = self._loops[loop] = _Here(self)
+        return found
+
+    def _shelf(self, here: _Here, who: Credential) -> Shelf:
+        found = here.shelves.get(who.lists)
+        if found is None:
+            if len(here.shelves) >= SHELVES:
+                here.shelves.pop(min(here.shelves, key=lambda key: here.shelves[key].used)).close()
+            found = here.shelves[who.lists] = Shelf(
+                self.name,
+                partial(self._fetch, here, who),
+                self._make,
+                wait=self.options.list_timeout,
+                stale=self.options.stale,
+                changed=self._note_change,
+            )
+        return found
+
+    def _make(self, kind: str, entry: Any) -> Any:
+        named = entry.get("name") if type(entry) is dict else None
+        if kind in ("tools", "prompts") and type(named) is str and not self.options.lets_through(named):
+            return None
+        return self._entries.make(kind, entry)
+
+    def _note_change(self) -> None:
+        self._mark = blake2b(self._mark.encode(), digest_size=8, key=b"changed").hexdigest()
+
+    async def _fetch(self, here: _Here, who: Credential, kind: str) -> Fetched:
+        method, member, capability = LISTED[kind]
+        client = self._client(here, who)
+        await client.connect()
+        self._follow(here, who, client)
+        if getattr(client.capabilities, capability, None) is None:
+            return Fetched([], None)
+        entries: list[Any] = []
+        cursor: dict[str, Any] = {}
+        ttl: float | None = None
+        for _ in range(PAGES):
+            page = await client.exchange(method, cursor, timeout=self.options.list_timeout * 2)
+            given, told_ttl, following = page.get(member), page.get("ttlMs"), page.get("nextCursor")
+            entries += given if type(given) is list else []
+            if type(told_ttl) is int:
+                ttl = told_ttl / 1000 if ttl is None else min(ttl, told_ttl / 1000)
+            if type(following) is not str or len(entries) >= ENTRIES:
+                break
+            cursor = {"cursor": following}
+        return Fetched(entries[:ENTRIES], ttl)
+
+    def _client(self, here: _Here, who: Credential) -> Client:
+        """The connection for what needs no session of its own."""
+        if who.headers is None:
+            return self.source.shared(who.user)
+        found = here.clients.get(who.lists)
+        if found is None:
+            found = here.clients[who.lists] = self.source.own(None, who.headers, {}, False)
+        return found
+
+    def _follow(self, here: _Here, who: Credential, client: Client) -> None:
+        """Hear of changes of the remote's lists."""
+        if client not in here.followed:
+            here.followed.add(client)
+            client.on_list_changed(lambda kind: self._shelf(here, who).forget(CHANGED.get(kind, ())))
+
+    async def _call(self, ctx: Context, arguments: dict[str, Any]) -> Relayed:
+        tool = ctx.tool
+        assert isinstance(tool, RemoteTool)
+        params = {"name": tool.metadata[REMOTE], "arguments": arguments}
+        raw = await self._send(ctx, Request("tools/call", params, tool.repeats), tool.name)
+        try:
+            return results.tool_result(raw, tool.output, self._rename)
+        except results.Malformed as problem:
+            raise self._malformed(problem) from None
+
+    async def _get(self, ctx: Context, arguments: dict[str, str]) -> Relayed:
+        params = {"name": ctx.metadata[REMOTE], "arguments": arguments}
+        raw = await self._send(ctx, Request("prompts/get", params, True), ctx.name or "")
+        try:
+            return results.prompt_result(raw, self._rename)
+        except results.Malformed as problem:
+            raise self._malformed(problem) from None
+
+    async def _read(self, ctx: Context) -> Relayed:
+        own = ctx.metadata[REMOTE]
+        raw = await self._send(ctx, Request("resources/read", {"uri": own}, True), self.naming.uri(own))
+        try:
+            return results.read_result(raw, self._rename)
+        except results.Malformed as problem:
+            raise self._malformed(problem) from None
+
+    def _malformed(self, problem: results.Malformed) -> ToolError:
+        return ToolError(f"The server {self.name!r} gave an answer that is none: {problem}")
+
+    async def _send(self, ctx: Context, request: Request, here_called: str) -> dict[str, Any]:
+        """One request to the remote. Raises what our client is told of failures."""
+        try:
+            return await self._pass_on(ctx, request)
+        except AuthorizationNeeded as problem:
+            await connected(ctx, self.name, problem)
+            try:
+                return await self._pass_on(ctx, request)
+            except ClientError as again:
+                raise told(again, self.name, request.method, here_called, ctx) from None
+        except ClientError as problem:
+            failure = told(problem, self.name, request.method, here_called, ctx)
+            if type(failure) is type(unknown(request.method, here_called)):
+                shelf = await self._shelf_of(ctx)
+                if shelf is not None:
+                    shelf.forget(self._collections)
+            raise failure from None
+
+    async def _pass_on(self, ctx: Context, request: Request) -> dict[str, Any]:
+        here, who = self._here(), await self._who(ctx)
+        client = self._client(here, who)
+        asks = frozenset(kind for kind in self.options.asks if supports(ctx, {kind: {}}))
+        level = wanted_level(ctx) if self.options.logs else None
+        if not client.is_connected and (asks or level):
+            await client.connect()
+        if level is not None and getattr(client.capabilities, "logging", None) is None:
+            level = None
+        if not asks and level is None:
+            return await here.relay.once(client, request, ctx)
+        tools = "sampling" in asks and supports(ctx, {"sampling": {"tools": {}}})
+        kind = Kind(who.sessions, asks, tools)
+        return await here.relay.talk(ctx, request, Manner(who.owner, level, partial(self._session, here, who, kind)))
+
+    async def _session(self, here: _Here, who: Credential, kind: Kind) -> Session:
+        """A connected session for one call. Raises ClientError, and ToolError when there are too many."""
+
+        def make(answering: Answering, tools: bool) -> Client:
+            return self.source.own(who.user, who.headers, answering, tools)
+
+        session = await here.sessions.take(kind, make)
+        try:
+            await session.client.connect()
+        except BaseException:
+            here.sessions.give_back(session, broken=True)
+            raise
+        return session
+
+    async def _check_connected(self, ctx: Context) -> str:
+        """The handler of the tool that stands in while the remote may not be used."""
+        try:
+            who = await self._who(ctx)
+            await self._client(self._here(), who).connect()
+        except AuthorizationNeeded as problem:
+            await connected(ctx, self.name, problem)
+            who = await self._who_now(ctx)
+        except ClientError as problem:
+            raise told(problem, self.name, "tools/call", self.name, ctx) from None
+        self._shelf(self._here(), who).forget(self._collections)
+        return f"{self.name} may be used now. List the tools again"
+
+    async def _who_now(self, ctx: Context) -> Credential:
+        try:
+            who = await self._who(ctx)
+            await self._client(self._here(), who).connect()
+        except ClientError as problem:
+            raise told(problem, self.name, "tools/call", self.name, ctx) from None
+        return who

@@ -1,0 +1,120 @@
+"""Connections to one remote that serve one call at a time.
+
+Over most transports a question, or a log message, does not say which call it belongs to. So a call that may be asked,
+or wants to hear the log, has a session of its own while it runs. Afterwards the session waits for the next call of the
+same caller with the same credential and the same capabilities, and for nobody else's.
+"""
+
+import asyncio
+import contextvars
+from collections.abc import Awaitable, Callable
+from typing import Any, NamedTuple
+
+from ...client import Client
+from ...client.relay import Answering, answering
+from ...protocol.errors import ToolError
+from .parking import Held
+from .questions import Asked
+
+IDLE = 120.0
+"""Seconds after which a session that nobody uses is closed."""
+PATIENCE = 5.0
+"""Seconds that a call waits for a session when there are as many as there may be."""
+
+
+class Kind(NamedTuple):
+    """What sessions are kept apart by."""
+
+    credential: tuple[str, str]
+    asks: frozenset[str]
+    """What the remote is told that it may ask."""
+    tools: bool
+    """May a sample use tools?"""
+
+
+Make = Callable[[Answering, bool], Client]
+"""Makes a client that has these answerers, and may be asked for samples with tools."""
+Heard = Callable[[Held, Any], Awaitable[None] | None]
+
+
+class Session:
+    """One connection, and the call that has it."""
+
+    def __init__(self, kind: Kind, make: Make, heard: Heard) -> None:
+        self.kind = kind
+        self.call: Held | None = None
+        self.level: str | None = None
+        """The level of log messages that the remote was told."""
+        self.client = make(answering(self._ask, kind.asks), kind.tools)
+        self.client.on_log(lambda message: None if self.call is None else heard(self.call, message))
+
+    async def _ask(self, method: str, params: dict[str, Any] | None) -> dict[str, Any]:
+        if self.call is None:
+            raise ToolError("There is no call that this question could belong to")
+        return await self.call.ask(Asked(method, params))
+
+
+class Sessions:
+    """The sessions with one remote on one event loop."""
+
+    def __init__(self, name: str, most: int, heard: Heard) -> None:
+        self._name, self._most, self._heard = name, most, heard
+        self._count = 0
+        self._idle: dict[Session, asyncio.TimerHandle] = {}
+        """The one that is idle longest first."""
+        self._freed = asyncio.Event()
+        self._closing: set[asyncio.Task[None]] = set()
+
+    def __len__(self) -> int:
+        return self._count
+
+    async def take(self, kind: Kind, make: Make) -> Session:
+        """A session of this kind, for one call. Raises ToolError when there are too many for too long."""
+        until = asyncio.get_running_loop().time() + PATIENCE
+        while True:
+            session = next((one for one in reversed(self._idle) if one.kind == kind), None)
+            if session is not None:
+                self._idle.pop(session).cancel()
+                return session
+            if self._count >= self._most and self._idle:
+                self._drop(next(iter(self._idle)))
+            if self._count < self._most:
+                self._count += 1
+                return Session(kind, make, self._heard)
+            self._freed.clear()
+            try:
+                async with asyncio.timeout_at(until):
+                    await self._freed.wait()
+            except TimeoutError:
+                raise ToolError(f"Too many calls use the server {self._name!r} now; try again later") from None
+
+    def give_back(self, session: Session, *, broken: bool) -> None:
+        """The call is over."""
+        session.call = None
+        if broken:
+            self._end(session)
+        else:
+            loop = asyncio.get_running_loop()
+            self._idle[session] = loop.call_later(IDLE, self._drop, session, context=contextvars.Context())
+        self._freed.set()
+
+    def forget(self, credential: tuple[str, str] | None = None) -> None:
+        """Close the idle sessions of a credential, or all."""
+        for session in [one for one in self._idle if credential in (None, one.kind.credential)]:
+            self._drop(session)
+
+    async def close(self) -> None:
+        """Close what is idle, and wait for what is being closed."""
+        self.forget()
+        if self._closing:
+            await asyncio.wait(self._closing)
+
+    def _drop(self, session: Session) -> None:
+        self._idle.pop(session).cancel()
+        self._end(session)
+
+    def _end(self, session: Session) -> None:
+        self._count -= 1
+        task = asyncio.get_running_loop().create_task(session.client.close(), context=contextvars.Context())
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)
