@@ -6,7 +6,6 @@ through `as_view`, for the one request; whether the view authenticates anybody, 
 403), is still what they say. Permission classes and throttles run as always.
 """
 
-import copy
 from collections.abc import Iterable
 from typing import Any
 
@@ -16,9 +15,7 @@ from rest_framework import exceptions
 from rest_framework.authentication import BaseAuthentication
 from rest_framework.request import Request
 
-PRINCIPAL = "mcp_django.principal"
-"""The key of `request.META` under which a view finds the principal. No header has such a key."""
-_REMEMBERED = ("_perm_cache", "_user_perm_cache", "_group_perm_cache")
+from ..subrequests import PRINCIPAL, fresh
 
 
 class Delegation:
@@ -91,11 +88,3 @@ def stand_in() -> list[PrincipalAuthentication]:
 def _authenticators(request: Request) -> list[Any]:
     view = request.parser_context["view"]
     return list(type(view).get_authenticators(view))
-
-
-def fresh(user: Any) -> Any:
-    """The user as a request over HTTP would have it: nobody else's object, and without permissions remembered."""
-    own = copy.copy(user)
-    for name in _REMEMBERED:
-        getattr(own, "__dict__", {}).pop(name, None)
-    return own

@@ -19,6 +19,7 @@ from rest_framework.parsers import FileUploadParser
 
 from ..protocol import jsonrpc
 from ..schema import ArgumentError
+from ..subrequests import Body
 
 JSON = "application/json"
 MULTIPART = "multipart/form-data"
@@ -32,16 +33,6 @@ class Upload:
     name: str
     content: bytes
     content_type: str
-
-
-@dataclass(frozen=True, slots=True)
-class Body:
-    """What a request carries."""
-
-    content: bytes = b""
-    content_type: str = ""
-    disposition: str = ""
-    """The header Content-Disposition, where a file is the whole body."""
 
 
 def uploads(value: Any, name: str) -> Any:

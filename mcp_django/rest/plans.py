@@ -12,8 +12,9 @@ from django.http import Http404
 from django.urls import ResolverMatch
 
 from ..schema import ArgumentError
+from ..subrequests import Body
 from .actions import Action, Subject
-from .bodies import Body, BodyWriter, is_json, uploads
+from .bodies import BodyWriter, is_json, uploads
 from .fields import FILE, Schema, is_file
 from .query import Parameter
 from .routes import Route, namespaces, path_text

@@ -3,14 +3,14 @@
 from collections.abc import Iterable
 from typing import Any
 
-from django.core.exceptions import BadRequest, PermissionDenied, SuspiciousOperation
-from django.http import Http404, HttpRequest, HttpResponseBase
-from django.http.multipartparser import MultiPartParserError
+from django.http import HttpRequest, HttpResponseBase
 
+from .. import subrequests
 from ..protocol import jsonrpc
 from ..protocol.content import BlobResourceContents, EmbeddedResource, TextContent
 from ..protocol.errors import ToolError
 from ..server.results import ToolResult
+from ..subrequests import close
 from .bodies import is_json
 from .errors import error_text
 
@@ -36,28 +36,10 @@ def result_of(response: HttpResponseBase, request: HttpRequest, *, wrapped: bool
         close(response, request)
 
 
-def close(response: HttpResponseBase | None, request: HttpRequest) -> None:
-    """Close files. `response.close()` would also tell Django that a request of the server's is finished, and with that
-    close connections of a thread that is not through with its call.
-    """
-    for closer in getattr(response, "_resource_closers", ()):
-        closer()
-    request.close()
-
-
 def refusal(problem: Exception) -> ToolResult | None:
-    """What Django itself answers to an exception that leaves a view (`django.core.handlers.exception`); None for a bug.
-
-    The texts of what is suspicious are for the log.
-    """
-    match problem:
-        case Http404():
-            return _refused(404, str(problem) or "Not found.")
-        case PermissionDenied():
-            return _refused(403, str(problem) or "Permission denied.")
-        case SuspiciousOperation() | BadRequest() | MultiPartParserError():
-            return _refused(400, "The request was refused as malformed or too large.")
-    return None
+    """What Django itself answers to an exception that leaves a view; None for a bug."""
+    told = subrequests.refusal(problem)
+    return None if told is None else _refused(*told)
 
 
 def _refused(status: int, text: str) -> ToolResult:

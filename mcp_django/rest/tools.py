@@ -29,12 +29,12 @@ from ..server.context import Context
 from ..server.handlers import Atomic
 from ..server.primitives import Tool
 from ..server.results import ToolResult
+from ..subrequests import close, make_request
 from .actions import Action, Subject
 from .fields import Schema
 from .planning import Wishes, make_plan
 from .plans import Plan, with_uploads
-from .requests import make_request
-from .responses import close, refusal, result_of
+from .responses import refusal, result_of
 from .views import pretend
 
 logger = logging.getLogger("mcp_django.rest")

@@ -7,8 +7,9 @@ from django.contrib.auth.models import AnonymousUser
 from django.http import HttpRequest
 from rest_framework.request import Request
 
+from ..subrequests import PRINCIPAL
 from .actions import Action, Subject
-from .authentication import PRINCIPAL, stand_in
+from .authentication import stand_in
 from .routes import NAMING, Route
 
 _ABSENT: Any = object()

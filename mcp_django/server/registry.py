@@ -6,6 +6,7 @@ named.
 """
 
 import logging
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeVar
@@ -91,6 +92,9 @@ class Registry:
         self.completers: dict[tuple[str, str], Completer] = {}
         self.toolsets: list[Any] = []
         """Instances of the toolset classes registered here; the server enters their lifespans."""
+        self._late: list[Callable[[], None]] = []
+        self._settling = threading.RLock()
+        self._is_settling = False
         self.followers: WeakSet[Following] = WeakSet()
         """Who has what is here under other names."""
 
@@ -110,6 +114,25 @@ class Registry:
             self.problems.append(Problem(str(problem), source))
             return None
         return item
+
+    def later(self, register: Callable[[], None]) -> None:
+        """Have `register` called once the project is complete: when a server is made of this, or the checks run."""
+        self._late.append(register)
+
+    def settle(self) -> None:
+        """Register what waits for the project to be complete. Once is enough; what fails is tried again."""
+        if not self._late:
+            return
+        with self._settling:
+            if self._is_settling:
+                return  # the URLconf that it reads has asked for the server
+            self._is_settling = True
+            try:
+                while self._late:
+                    self._late[0]()
+                    self._late.pop(0)
+            finally:
+                self._is_settling = False
 
     def _place(self, item: Primitive | Completer) -> None:
         match item:
@@ -290,4 +313,6 @@ def registry_for(alias: str) -> Registry:
 
 def problems() -> list[Problem]:
     """Every declaration that was refused, for the system checks."""
+    for registry in REGISTRIES.values():
+        registry.settle()
     return [problem for registry in REGISTRIES.values() for problem in registry.problems] + METHODS.problems()

@@ -174,6 +174,7 @@ class Server:
         self._ports = ports
         for toolset in toolsets:
             add_toolset(self.registry, toolset)
+        self.registry.settle()
         self._host: Server | None = None
         self.parts: tuple[Part, ...] = ()
         """The servers that are mounted in this one."""

@@ -43,10 +43,15 @@ class Toolset:
     interceptors: ClassVar[Sequence[Callable[..., Any]]] = ()
     exception_handlers: ClassVar[Mapping[type[Exception], Callable[..., Any]]] = {}
     metadata: ClassVar[Mapping[str, Any]] = {}
-    timeout: ClassVar[float | None] = None
+    timeout: float | None = None
     """Seconds that its handlers may run, unless they say so themselves."""
     atomic: ClassVar[bool | str | Sequence[str] | None] = None
     """As the decorators' `atomic`, for handlers that do not say it themselves."""
+
+    is_late: bool = False
+    """Does it read what is complete only when the project is, such as the URLconf? Then it is registered when a server
+    is made, or the checks run.
+    """
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -141,6 +146,18 @@ def register(subject: Any = None, *, server: str = "default") -> Any:
 
 def add_toolset(registry: Registry, toolset: Toolset) -> None:
     """Register everything that a toolset declares."""
+    if toolset.is_late:
+        registry.later(functools.partial(_add, registry, toolset))
+    else:
+        _add(registry, toolset)
+
+
+def _add(registry: Registry, toolset: Toolset) -> None:
+    with reported(registry, type(toolset)):
+        _declare(registry, toolset)
+
+
+def _declare(registry: Registry, toolset: Toolset) -> None:
     toolset.attach(registry)
     registry.toolsets.append(toolset)
     for declare, source in toolset.declarations():

@@ -81,10 +81,12 @@ class Credentials:
     def __repr__(self) -> str:
         return f"<Credentials for {', '.join(self.schemes) or 'nothing'}>"
 
-    async def fill(self, request: Outgoing, alternatives: Sequence[Sequence[str]], ctx: Context) -> Filled:
+    async def fill(
+        self, request: Outgoing, alternatives: Sequence[Sequence[str]], ctx: Context, *, must: bool = True
+    ) -> Filled:
         """The request with what the first alternative wants that all secrets are there for.
 
-        Raises ToolError where the project gives credentials, but not these to this caller.
+        Raises ToolError where the project gives credentials, but not these to this caller, and there `must` be some.
         """
         if self._given is None or not alternatives:
             return Filled(request)
@@ -97,7 +99,7 @@ class Credentials:
                 for name, secret in found.items():
                     request = self._with(request, self.schemes[name], secret, secrets)
                 return Filled(request, tuple(secrets))
-        if any(not names for names in alternatives):
+        if not must or any(not names for names in alternatives):
             return Filled(request)
         wanted = " or ".join(" and ".join(names) for names in alternatives)
         raise ToolError(f"There are no credentials for you here: it takes {wanted}")

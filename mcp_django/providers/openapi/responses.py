@@ -27,10 +27,9 @@ LINES = 20
 ROUNDS = 4
 """How often what does not fit is looked for, before nothing is kept of it."""
 _HINTS = {
-    401: "The credentials that the server sends are missing, or were not accepted.",
-    403: "These credentials may not do this.",
-    404: "There is no such thing, or it is not to be seen with these credentials.",
-    429: "Too many requests.",
+    401: "It takes credentials, which were missing or not accepted.",
+    403: "This is not allowed.",
+    404: "There is no such thing, or it is not to be seen.",
 }
 
 
@@ -163,6 +162,7 @@ def refuse(reply: Reply) -> None:
     if reply.status < 400:
         raise ToolError(f"{reply.status} {_phrase(reply.status)}: the server sends the request elsewhere.")
     said = _said(reply)
+    said = "" if said.casefold() == _phrase(reply.status).casefold() else said
     lines = [f"{reply.status} {_phrase(reply.status)}", said or _HINTS.get(reply.status, "")]
     wait = reply.header("retry-after").strip()
     if wait and wait.isprintable() and len(wait) <= 40:

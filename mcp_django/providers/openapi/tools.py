@@ -40,7 +40,8 @@ class Sender:
         """The reply, and what cleans texts of it. Raises ArgumentError and ToolError."""
         request = plan.request(arguments)
         request = replace(request, headers=[*await self._extra(ctx), *request.headers])
-        filled = await self.credentials.fill(request, alternatives, ctx)
+        # A view of this project knows who asks without them.
+        filled = await self.credentials.fill(request, alternatives, ctx, must=self.transport.is_remote)
         return await self._sent(filled.request, ctx), filled.cleaned
 
     async def _sent(self, request: Outgoing, ctx: Context) -> Reply:

@@ -15,6 +15,7 @@ from ...server.registry import Registry
 from ...server.toolset import Toolset
 from .credentials import Credentials, Given, alternatives_of, own_parameters, schemes_of
 from .document import Document, Source, read
+from .inside import Inside
 from .messages import Transport
 from .names import name_of, unique
 from .operations import Operation, operations_of
@@ -27,6 +28,8 @@ from .tools import Extra, Maker, Sender
 
 MAX_SIZE = 4 * 1024 * 1024
 """Bytes of an answer, by default."""
+TIMEOUT = 30.0
+"""Seconds for a request, by default."""
 MAX_TOOLS = 1000
 """Operations that one toolset exposes."""
 Declaration = tuple[Callable[[], Primitive | Completer], str]
@@ -45,12 +48,14 @@ class ToolsetOptions(TypedDict, total=False):
 
 
 class OpenAPIToolset(Toolset):
-    """The operations of a document, over HTTP.
+    """The operations of a document, over HTTP; those of views of this project without HTTP (`from_urlconf`,
+    `from_ninja`).
 
         register(OpenAPIToolset("petstore.json", base_url="https://api.example.com", prefix="pets"))
 
-    `source` is a dict, a text in JSON or YAML, or the path of a file; OpenAPI 3.0 or 3.1. `base_url` is where requests
-    go; without it, the document's first server, which has to be an https URL, with `variables` for those in it.
+    `source` is a dict, a text in JSON or YAML, the path of a file, or a function without arguments that returns one of
+    these; OpenAPI 3.0 or 3.1. `base_url` is where requests go; without it, the document's first server, which has to
+    be an https URL, with `variables` for those in it.
 
     `routes` are rules for operations, the first that fits decides; without one, an operation is a tool. `deprecated`
     lets deprecated operations in. `prefix` stands before every name, and is the scheme of resources' URIs.
@@ -59,7 +64,7 @@ class OpenAPIToolset(Toolset):
     that returns one (or a single secret), a function of the Context and a scheme's name, or an `httpx.Auth`. `headers`
     go with every request: a mapping, or a function of the Context.
 
-    `timeout` is in seconds for a request, `max_size` in bytes of a decoded answer. `http_client` is an
+    `timeout` is in seconds for a request, by default 30, `max_size` in bytes of a decoded answer. `http_client` is an
     `httpx.AsyncClient`, or a function that makes one for each event loop.
 
     The options of a `Toolset` (permission, scopes, tags, guards, …) hold for all operations, besides what routes say.
@@ -67,14 +72,14 @@ class OpenAPIToolset(Toolset):
 
     def __init__(
         self,
-        source: Source,
+        source: Source | Callable[[], Any],
         *,
         base_url: str | None = None,
         prefix: str = "",
         routes: Sequence[Route] = (),
         credentials: Any = None,
         headers: Extra = None,
-        timeout: float = 30.0,
+        timeout: float | None = None,
         max_size: int = MAX_SIZE,
         deprecated: bool = False,
         variables: Mapping[str, str] | None = None,
@@ -84,7 +89,7 @@ class OpenAPIToolset(Toolset):
         """Raises DeclarationError for a wrong option; what is wrong with the document is found at registration."""
         self._take(options)
         self.prefix = f"{prefix.rstrip('_')}_" if prefix else ""
-        self._seconds = timeout_of(type(self), timeout) or 30.0
+        self._seconds = timeout_of(type(self), timeout)
         if max_size < 1:
             raise DeclarationError(f"{self._where}: max_size={max_size!r} is no number of bytes")
         if base_url is not None:
@@ -93,8 +98,41 @@ class OpenAPIToolset(Toolset):
         self._routes, self._deprecated = tuple(routes), deprecated
         self._credentials, self._headers = credentials, headers
         self._max_size, self._client = max_size, http_client
+        self._inside: Mapping[str, Any] | None = None
         self._transport: Transport | None = None
         self._made: list[Declaration] | None = None
+
+    @classmethod
+    def from_urlconf(cls, source: Source | Callable[[], Any], *, root: str = "", **options: Any) -> "OpenAPIToolset":
+        """The operations of a document whose views are in this project's URLconf below the path `root`.
+
+        Views are called in this process, as the user of the call. The document is read when the project is complete.
+        The other options are those of the class; none says where requests go.
+        """
+        made = cls(source, **options)
+        made._stay_inside(root=root)
+        return made
+
+    @classmethod
+    def from_ninja(cls, api: Any, *, root: str = "", **options: Any) -> "OpenAPIToolset":
+        """The operations of a `ninja.NinjaAPI`, called as those of `from_urlconf`. It is found in the URLconf by its
+        namespace; say `root`, the path of its URLs, where that captures something.
+
+        django-ninja decides who may call, as over HTTP: `auth=django_auth` and its like see the user of the call.
+        """
+        namespace, make = getattr(api, "urls_namespace", None), getattr(api, "get_openapi_schema", None)
+        if not isinstance(namespace, str) or not callable(make):
+            raise DeclarationError(f"from_ninja() takes a NinjaAPI, not {api!r}")
+        made = cls(lambda: make(path_prefix=""), **options)
+        made._stay_inside(root=root, namespace=namespace, named="" if root else f"{namespace}:api-root")
+        return made
+
+    def _stay_inside(self, **where: Any) -> None:
+        """Call views of this project. Raises DeclarationError for options of requests over HTTP."""
+        if self._base_url is not None or self._client is not None or is_auth(self._credentials):
+            raise DeclarationError(f"{self._where}: base_url, http_client and httpx.Auth are for requests over HTTP")
+        self._inside, self.is_late = where, True
+        self.timeout = self._seconds
 
     def _take(self, options: ToolsetOptions) -> None:
         known = get_type_hints(ToolsetOptions)
@@ -165,7 +203,8 @@ class OpenAPIToolset(Toolset):
         return made
 
     def _document(self) -> Document:
-        return read(self._source, self._where)
+        source: Any = self._source
+        return read(source() if callable(source) else source, self._where)
 
     def _sender(self, document: Document, references: References, picked: Sequence[Operation], where: str) -> Sender:
         schemes = schemes_of(document.root, references, where)
@@ -174,6 +213,10 @@ class OpenAPIToolset(Toolset):
         return Sender(transport, Credentials(given, schemes, where), self._headers)
 
     def _way(self, document: Document, picked: Sequence[Operation], where: str) -> Transport:
+        if self._inside is not None:
+            inside = Inside(max_size=self._max_size, **self._inside)
+            inside.check(where)
+            return inside
         base_url = self._base_url or base_url_of(document, picked, self._variables, where)
         auth = self._credentials if is_auth(self._credentials) else None
         return Web(
@@ -181,7 +224,7 @@ class OpenAPIToolset(Toolset):
             where=where,
             client=self._client,
             auth=auth,
-            timeout=self._seconds,
+            timeout=self._seconds or TIMEOUT,
             max_size=self._max_size,
         )
 
@@ -192,13 +235,14 @@ class OpenAPIToolset(Toolset):
         plan = plan_of(operation, references, source, without=own_parameters(alternatives, schemes), others=others)
         maker = Maker(operation, route, plan, alternatives, sender, references, source)
         if route.expose == "resource":
-            return maker.resource(f"{self.prefix}{name}", self._scheme(sender))
+            return maker.resource(f"{self.prefix}{name}", self._scheme())
         return maker.tool(name, self.prefix)
 
-    def _scheme(self, sender: Sender) -> str:
+    def _scheme(self) -> str:
         """The scheme of resources' URIs: the prefix, or the host."""
         plain = re.sub(r"[^a-z0-9+.\-]+", "-", (self.prefix or self._host()).lower()).strip("-.+")
         return plain if plain[:1].isalpha() else f"api-{plain}".rstrip("-")
 
     def _host(self) -> str:
-        return urlsplit(self._base_url or "").hostname or "api"
+        inside = self._inside or {}
+        return str(urlsplit(self._base_url or "").hostname or inside.get("namespace") or inside.get("root") or "api")

@@ -1,4 +1,4 @@
-"""The Django request that a view is given: a real one, as a server would make it of HTTP.
+"""The Django request that a view of the project is given by a call: a real one, as a server would make it of HTTP.
 
 Address, host and headers are those of the call, so that throttles count, links point and languages are chosen as for a
 request of the same client over HTTP. What proves who asks is left out, because it was meant for this server and not for
@@ -6,23 +6,28 @@ the view. In its place stand values that tell callers apart and open nothing: vi
 `Vary: Authorization` or `Vary: Cookie` keep a copy for each.
 """
 
+import copy
 import io
 import sys
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
 
 from django.contrib.auth.models import AnonymousUser
+from django.core.exceptions import BadRequest, PermissionDenied, SuspiciousOperation
 from django.core.handlers.wsgi import WSGIRequest
-from django.http import HttpRequest
+from django.http import Http404, HttpRequest, HttpResponseBase
+from django.http.multipartparser import MultiPartParserError
 from django.urls import ResolverMatch, get_script_prefix
 from django.utils.crypto import salted_hmac
 
-from .. import conf
-from ..server.context import Context
-from .authentication import PRINCIPAL
-from .bodies import Body
+from . import conf
+from .server.context import Context
 
+PRINCIPAL = "mcp_django.principal"
+"""The key of `request.META` under which a view finds the principal. No header has such a key."""
+_REMEMBERED = ("_perm_cache", "_user_perm_cache", "_group_perm_cache")
 _NOT_PASSED_ON = frozenset(
     f"HTTP_{name}"
     for name in (
@@ -39,18 +44,32 @@ _OWN = frozenset({"auser", "body_receive_timeout", "path", "path_info", "resolve
 """What a call's request has for itself."""
 
 
+@dataclass(frozen=True, slots=True)
+class Body:
+    """What a request carries."""
+
+    content: bytes = b""
+    content_type: str = ""
+    disposition: str = ""
+    """The header Content-Disposition, where a file is the whole body."""
+
+
 def make_request(
     context: Context,
     method: str,
     path: str,
-    query: Iterable[tuple[str, str]],
+    query: str | Iterable[tuple[str, str]],
     body: Body,
     *,
     accept: str,
     host: str | None = None,
     match: ResolverMatch | None = None,
+    headers: Iterable[tuple[str, str]] = (),
 ) -> HttpRequest:
-    """A request for `path`, which stands below the script's prefix, by whoever the call is from."""
+    """A request for `path`, which stands below the script's prefix, by whoever the call is from.
+
+    `query` is a query string, or its pairs before they are encoded. `headers` take the place of those of the call.
+    """
     outer = context.request
     principal: Any = context.principal
     environ = {
@@ -58,12 +77,13 @@ def make_request(
         "REQUEST_METHOD": method.upper(),
         "SCRIPT_NAME": get_script_prefix().rstrip("/"),
         "PATH_INFO": path.encode().decode("latin-1"),
-        "QUERY_STRING": urlencode(list(query)),
+        "QUERY_STRING": query if isinstance(query, str) else urlencode(list(query)),
         "CONTENT_TYPE": body.content_type,
         "CONTENT_LENGTH": str(len(body.content)) if body.content_type else "",
         "HTTP_ACCEPT": accept,
         "wsgi.input": io.BytesIO(body.content),
         **_surrogates(principal.key),
+        **{f"HTTP_{name.upper().replace('-', '_')}": value for name, value in headers},
         PRINCIPAL: principal,
     }
     if body.disposition:
@@ -113,7 +133,7 @@ def _known_host() -> str:
 
 def _surrogates(key: str) -> dict[str, str]:
     """What stands for credentials: the same for the same caller, and of no use anywhere."""
-    mark = salted_hmac("mcp_django.rest.requests", key, algorithm="sha256").hexdigest()[:32]
+    mark = salted_hmac("mcp_django.subrequests", key, algorithm="sha256").hexdigest()[:32]
     return {"HTTP_AUTHORIZATION": f"MCP {mark}", "HTTP_COOKIE": f"mcp={mark}"}
 
 
@@ -132,3 +152,36 @@ def _belongs_to(request: HttpRequest, user: Any) -> None:
         return user
 
     request.user, request.auser = user, auser
+
+
+def fresh(user: Any) -> Any:
+    """The user as a request over HTTP would have it: nobody else's object, and without permissions remembered."""
+    own = copy.copy(user)
+    for name in _REMEMBERED:
+        getattr(own, "__dict__", {}).pop(name, None)
+    return own
+
+
+def refusal(problem: Exception) -> tuple[int, str] | None:
+    """The status that Django itself answers to an exception that leaves a view (`django.core.handlers.exception`), and
+    words; None for a bug.
+
+    The texts of what is suspicious are for the log.
+    """
+    match problem:
+        case Http404():
+            return 404, str(problem) or "Not found."
+        case PermissionDenied():
+            return 403, str(problem) or "Permission denied."
+        case SuspiciousOperation() | BadRequest() | MultiPartParserError():
+            return 400, "The request was refused as malformed or too large."
+    return None
+
+
+def close(response: HttpResponseBase | None, request: HttpRequest) -> None:
+    """Close files. `response.close()` would also tell Django that a request of the server's is finished, and with that
+    close connections of a thread that is not through with its call.
+    """
+    for closer in getattr(response, "_resource_closers", ()):
+        closer()
+    request.close()
