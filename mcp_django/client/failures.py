@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import mcp_types as types
 from mcp import MCPError
 
+from .carried import carried
 from .errors import CallError, ClientConnectionError, ClientError, HandshakeError, InvalidAnswer, legible
 from .options import Options
 
@@ -35,9 +36,9 @@ def lost(options: Options) -> ClientConnectionError:
     return ClientConnectionError(f"{options.name} is gone: the connection broke before the answer came")
 
 
-def of_answer(error: MCPError) -> CallError:
-    """What the server answered."""
-    return CallError(error.code, error.message, error.data)
+def of_answer(error: MCPError) -> ClientError:
+    """What the server answered, or why it was not asked."""
+    return carried(error) or CallError(error.code, error.message, error.data)
 
 
 def of_nonsense(options: Options) -> InvalidAnswer:
@@ -51,6 +52,8 @@ def of_connecting(error: BaseException, options: Options) -> ClientError:
     for leaf in leaves:
         if isinstance(leaf, ClientError):
             return leaf
+        if isinstance(leaf, MCPError) and (unsent := carried(leaf)) is not None:
+            return unsent
     for leaf in leaves:
         if isinstance(leaf, MCPError) and not is_lost(leaf):
             return HandshakeError(f"{options.name} refused: {legible(leaf.message)} ({leaf.code})")

@@ -19,7 +19,8 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR, JSONRPCError, jsonrpc_message_adapter
 
-from .errors import ClientConnectionError
+from .carried import CODE, carry
+from .errors import ClientConnectionError, ClientError
 from .streams import Streams, leaves
 
 if TYPE_CHECKING:
@@ -92,6 +93,8 @@ class Answers(httpx2.AsyncClient):
             raise
         except _Unusable as problem:
             return _answer(request, INTERNAL_ERROR, str(problem))
+        except ClientError as problem:  # there is no credential
+            return _answer(request, CODE, str(problem), {"carried": carry(problem)})
         except httpx2.TimeoutException:
             return _answer(request, CONNECTION_CLOSED, f"{CLOSED}: the server did not answer in time")
         except httpx2.TransportError:

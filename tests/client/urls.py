@@ -1,0 +1,11 @@
+"""A site with pages where people connect services, and one to log in at."""
+
+from django.contrib import admin
+from django.contrib.auth.views import LoginView
+from django.urls import include, path
+
+urlpatterns = [
+    path("mcp/clients/", include("mcp_django.client_pages.urls")),
+    path("accounts/login/", LoginView.as_view(template_name="admin/login.html"), name="login"),
+    path("admin/", admin.site.urls),
+]

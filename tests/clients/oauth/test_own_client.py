@@ -1,0 +1,251 @@
+"""This project's own client on a protected site: allowed on the pages of one project, used, renewed and ended."""
+
+import asyncio
+import dataclasses
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
+import pytest
+from asgiref.sync import async_to_sync
+from django.contrib.auth.models import Permission, User
+from django.test import Client as Pages
+from pytest_django.fixtures import Settings
+
+from mcp_django.client import AuthorizationNeeded, Client, StreamableHTTP
+from mcp_django.client.exchange import revoke
+from mcp_django.client.login import login
+from mcp_django.client.oauth import auth_for
+from mcp_django.client.outgoing import Outgoing
+from mcp_django.client.tokens import Grant, TokenRow
+from mcp_django.conf import get_settings
+from mcp_django.models import ClientFlow, ClientToken
+from tests.clients.oauth.browser import Browser
+from tests.clients.oauth.conftest import Site, Sites
+
+CONNECT = "/mcp/clients/shop/connect/"
+
+
+@pytest.fixture
+def site(sites: Sites) -> Iterator[Site]:
+    """One server is enough: what is tested is on this side."""
+    found = sites.get("uvicorn")
+    yield found
+    found.server.settle()
+
+
+@pytest.fixture(autouse=True)
+def project(settings: Settings, site: Site, db: None) -> Settings:
+    """The project that uses the site."""
+    settings.ROOT_URLCONF = "tests.client.urls"
+    settings.LOGIN_URL = "login"
+    auth = {"TYPE": "oauth", "PER": "user", "CLIENT_NAME": "The project"}
+    clients = {"shop": {"URL": site.url, "AUTH": auth}, "ours": {"URL": site.url, "AUTH": auth | {"PER": "project"}}}
+    settings.MCP = {"AUTH": "none", "ORIGIN": "https://testserver", "CLIENTS": clients}
+    return settings
+
+
+class Person:
+    """Somebody with an account here, and one there."""
+
+    def __init__(self, name: str, there: str) -> None:
+        self.user, self.there = User.objects.create_user(name), there
+        self.pages = Pages()
+        self.pages.force_login(self.user)
+
+    def go(self, alias: str = "shop", back: str = "") -> str:
+        """Begin: the URL at the authorization server."""
+        answer = self.pages.post(f"/mcp/clients/{alias}/connect/", {"next": back}, secure=True)
+        assert answer.status_code == 302, answer.content.decode()
+        return str(answer["Location"])
+
+    def allow(self, url: str, **options: Any) -> str:
+        """Decide there: where the browser is sent."""
+        browser = Browser(self.there, **options)
+        async_to_sync(browser.open)(url)
+        return browser.address
+
+    def come_back(self, address: str) -> Any:
+        """Follow the redirect to this project."""
+        parts = urlsplit(address)
+        assert f"{parts.scheme}://{parts.netloc}" == "https://testserver"
+        return self.pages.get(f"{parts.path}?{parts.query}", secure=True)
+
+    def connect(self, alias: str = "shop", back: str = "") -> Any:
+        """All of it."""
+        return self.come_back(self.allow(self.go(alias, back)))
+
+    @property
+    def row(self) -> TokenRow:
+        """The row with their tokens."""
+        return TokenRow(get_settings().clients["shop"], self.user)
+
+    def grant(self) -> Grant:
+        """What is in it."""
+        held = self.row.read()
+        assert held is not None
+        assert held.grant is not None
+        return held.grant
+
+    def call(self, tool: str = "look", alias: str = "shop") -> str:
+        """What a tool says to a client that begins from nothing, as one in another worker does."""
+        return call(self.user, tool, alias)
+
+
+@async_to_sync
+async def call(user: Any, tool: str, alias: str) -> str:
+    """Connect and call."""
+    settings = get_settings().clients[alias]
+    target = StreamableHTTP(settings.url or "", auth=auth_for(settings, user))
+    async with Client(target, max_retries=0) as client:
+        result = await client.call_tool(tool, {})
+        assert not result.is_error, result
+        text: str = result.content[0].text  # type: ignore[union-attr]
+        return text
+
+
+def test_a_user_connects_and_calls() -> None:
+    ada = Person("ada", "alice")
+    answer = ada.connect(back="/somewhere/?x=1")
+    assert (answer.status_code, answer["Location"]) == (302, "/somewhere/?x=1"), answer.content.decode()
+    assert ada.call() == "alice looks"
+    assert not ClientFlow.objects.exists()
+
+
+def test_who_has_not_allowed_it_is_told_where_to(project: Settings) -> None:
+    ada = User.objects.create_user("ada")
+    with pytest.raises(AuthorizationNeeded) as caught:
+        call(ada, "look", "shop")
+    assert (caught.value.alias, caught.value.url) == ("shop", CONNECT)
+
+
+def test_two_users_are_two_there_and_share_the_registration() -> None:
+    ada, grace = Person("ada", "alice"), Person("grace", "bob")
+    ada.connect()
+    grace.connect()
+    assert [ada.call(), grace.call(), ada.call()] == ["alice looks", "bob looks", "alice looks"]
+    assert ada.grant().client["client_id"] == grace.grant().client["client_id"]
+    # Nor does a row that is copied become somebody else's.
+    stolen = ClientToken.objects.get(key=ada.row.key)
+    ClientToken.objects.filter(key=grace.row.key).update(grant=stolen.grant, issuer=stolen.issuer)
+    with pytest.raises(AuthorizationNeeded):
+        grace.call()
+
+
+def test_an_old_token_is_renewed() -> None:
+    ada = Person("ada", "alice")
+    ada.connect()
+    first = ada.grant()
+    age(ada)
+    assert ada.call() == "alice looks"
+    second = ada.grant()
+    assert (second.access_token, second.refresh_token) != (first.access_token, first.refresh_token)
+    assert second.refresh_token != first.refresh_token
+    assert (second.issuer, second.token_endpoint) == (first.issuer, first.token_endpoint)
+
+
+def test_a_token_that_is_refused_is_renewed_though_its_time_is_not_over() -> None:
+    ada = Person("ada", "alice")
+    ada.connect()
+    replace(ada, access_token="refused")
+    assert ada.call() == "alice looks"
+
+
+def test_what_was_revoked_there_has_to_be_allowed_again() -> None:
+    ada = Person("ada", "alice")
+    ada.connect()
+    async_to_sync(revoke)(ada.grant(), Outgoing(get_settings().clients["shop"].url or ""), ada.grant().resource or "")
+    with pytest.raises(AuthorizationNeeded) as caught:
+        ada.call()
+    assert caught.value.url == CONNECT
+    assert "Has to be connected again" in ada.pages.get("/mcp/clients/", secure=True).content.decode()
+    ada.connect()
+    assert ada.call() == "alice looks"
+
+
+def test_a_call_that_takes_more_asks_for_more() -> None:
+    ada = Person("ada", "alice")
+    ada.connect()
+    with pytest.raises(AuthorizationNeeded) as caught:
+        ada.call("change")
+    assert caught.value.url == CONNECT
+    assert ada.call() == "alice looks"
+    assert "Needs more access" in ada.pages.get("/mcp/clients/", secure=True).content.decode()
+    ada.connect()
+    assert ada.call("change") == "alice changes"
+    assert set((ada.grant().scope or "").split()) >= {"shop:read", "shop:write"}
+
+
+def test_other_calls_go_on_while_one_takes_more() -> None:
+    ada = Person("ada", "alice")
+    ada.connect()
+
+    @async_to_sync
+    async def both() -> str:
+        settings = get_settings().clients["shop"]
+        async with Client(StreamableHTTP(settings.url or "", auth=auth_for(settings, ada.user))) as client:
+            with pytest.raises(AuthorizationNeeded):
+                await client.call_tool("change", {})
+            result = await client.call_tool("look", {})
+            return result.content[0].text  # type: ignore[union-attr]
+
+    assert both() == "alice looks"
+
+
+def test_disconnecting_ends_the_access_there_too() -> None:
+    ada = Person("ada", "alice")
+    ada.connect()
+    kept = ada.grant()
+    page = ada.pages.post("/mcp/clients/", {"alias": "shop"}, secure=True).content.decode()
+    assert "shop is not connected any more." in page
+    assert not ClientToken.objects.filter(user=ada.user).exists()
+    with pytest.raises(AuthorizationNeeded):
+        ada.call()
+    ada.row.write(kept)  # as if somebody had kept a copy
+    with pytest.raises(AuthorizationNeeded):
+        ada.call()
+
+
+def test_what_is_allowed_for_the_project_serves_everybody() -> None:
+    ada, grace = Person("ada", "alice"), Person("grace", "bob")
+    assert ada.pages.get("/mcp/clients/ours/connect/", secure=True).status_code == 404
+    ada.user.user_permissions.add(Permission.objects.get(codename="change_clienttoken"))
+    ada.connect("ours")
+    assert grace.call(alias="ours") == "alice looks"
+    assert call(None, "look", "ours") == "alice looks"
+
+
+def test_from_a_terminal() -> None:
+    ada = Person("ada", "alice")
+    said: list[str] = []
+
+    @async_to_sync
+    async def logged_in() -> None:
+        browser = Browser("alice")
+
+        def open_url(url: str) -> None:
+            async def go() -> None:
+                await browser.open(url)
+                async with httpx.AsyncClient() as http:
+                    wrong = await http.get(browser.address.replace("state=", "state=x"))
+                    right = await http.get(browser.address)
+                said.append(f"{wrong.status_code} {right.status_code}")
+
+            asyncio.run(go())
+
+        await login(get_settings().clients["shop"], ada.user, say=said.append, open_url=open_url)
+
+    logged_in()
+    assert said[-1] == "400 200"
+    assert ada.call() == "alice looks"
+
+
+def age(person: Person) -> None:
+    """Let the time of a token be over."""
+    replace(person, expires_at=1.0)
+
+
+def replace(person: Person, **changes: Any) -> None:
+    """Change what is kept."""
+    person.row.write(dataclasses.replace(person.grant(), **changes))
