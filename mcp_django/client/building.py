@@ -1,12 +1,12 @@
 """A client as `MCP["CLIENTS"]` describes it."""
 
 import inspect
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Any, cast
+from dataclasses import replace
+from typing import Any
 
 import httpx2
-import mcp_types as types
 from asgiref.sync import sync_to_async
 from django.utils.module_loading import import_string
 
@@ -18,22 +18,36 @@ from .streams import Streams
 from .targets import SSE, Stdio, StreamableHTTP, Target, WebSocket
 
 
-def build_client(settings: ClientSettings, *, user: Any = None, patient: bool = True) -> Client:
-    """A client that is not connected. `user` is in whose name, where AUTH is per user; one that is not `patient` tries
-    once to connect. Raises AuthorizationNeeded where a user is missing.
+def build_client(
+    settings: ClientSettings,
+    *,
+    user: Any = None,
+    headers: Mapping[str, str] | None = None,
+    patient: bool = True,
+    **options: Any,
+) -> Client:
+    """A client of its own, which is not connected; who asks for it closes it.
+
+    `user` is in whose name, where AUTH is per user. `headers` are sent besides those of the setting, and in their
+    place. One that is not `patient` tries once to connect. `options` are those of `Client`, in place of the setting's.
+    Raises AuthorizationNeeded where a user is missing.
     """
-    return Client(
-        target_of(settings, user),
-        protocol_version=settings.protocol_version,
-        max_retries=settings.max_retries if patient else 0,
-        startup_timeout=settings.startup_timeout,
-        timeout=settings.timeout,
-        roots=settings.roots or None,
-        sampling=_answerer(settings.sampling),
-        elicitation=_answerer(settings.elicitation),
-        log_level=cast("types.LoggingLevel | None", settings.log_level),
-        alias=settings.alias,
-    )
+    told: dict[str, Any] = {
+        "protocol_version": settings.protocol_version,
+        "max_retries": settings.max_retries if patient else 0,
+        "startup_timeout": settings.startup_timeout,
+        "timeout": settings.timeout,
+        "roots": settings.roots or None,
+        "sampling": _answerer(settings.sampling),
+        "elicitation": _answerer(settings.elicitation),
+        "log_level": settings.log_level,
+        "alias": settings.alias,
+    }
+    if headers:
+        mine = {name.lower() for name in headers}
+        kept = {name: value for name, value in settings.headers.items() if name.lower() not in mine}
+        settings = replace(settings, headers={**kept, **headers})
+    return Client(target_of(settings, user), **(told | options))
 
 
 def target_of(settings: ClientSettings, user: Any = None) -> "Target | TokenSocket":
