@@ -31,7 +31,7 @@ class PromptParameters:
     """Parameters of a handler whose values arrive as text."""
 
     arguments: list[dict[str, Any]]
-    """`{"name", "description"?, "required"}` for each parameter a caller gives."""
+    """`{"name", "title"?, "description"?, "required"}` for each parameter a caller gives."""
     injected: dict[str, Any]
     """Parameter name to resolved annotation, for what the server fills in."""
     _read: dict[str, Read]
@@ -110,7 +110,8 @@ def _compiled(
         if wire_name != name:
             raise DeclarationError(f"{shape.name}(): parameter '{name}' has an alias, which text values do not know")
         description = schema["properties"][name].get("description") or described.get(name)
-        entry = {"name": name, "description": description, "required": name in required}
+        title = schema["properties"][name].get("title")
+        entry = {"name": name, "title": title, "description": description, "required": name in required}
         listed.append({key: value for key, value in entry.items() if value is not None})
     return PromptParameters(
         arguments=listed,

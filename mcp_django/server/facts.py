@@ -89,6 +89,12 @@ class Facts:
         return cast("Tool", primitive) if primitive is not None and primitive.kind == "tool" else None
 
     @property
+    def uri(self) -> str | None:
+        """The URI that is read, as the client wrote it; None in anything but a resource."""
+        uri = self._call.params.get("uri")
+        return uri if self._call.method == "resources/read" and isinstance(uri, str) else None
+
+    @property
     def call_id(self) -> jsonrpc.Id | None:
         """The request's id, as the client chose it."""
         return self._call.id

@@ -118,8 +118,10 @@ class Client:
             await self.server.sessions.end(session, "client")
 
     async def request(self, method: str, params: Mapping[str, Any] | None = None) -> Wire:
-        """The result of any request, after as many rounds of questions as it takes. Raises MCPError, Overloaded; what
-        the answering functions raise; and bugs.
+        """The result of any request, after as many rounds of questions as it takes. Its `_meta` has what the client
+        says besides, a `progressToken` too; None in the `_meta` of `params` leaves an entry out.
+
+        Raises MCPError, Overloaded; what the answering functions raise; and bugs.
         """
         if self._shakes_hands and self.session is None and self.server.options.require_session:
             await self.initialize()
@@ -213,6 +215,7 @@ class Client:
             own = {meta.PROTOCOL_VERSION: self.revision.version, meta.CLIENT_INFO: INFO}
             own[meta.CLIENT_CAPABILITIES] = self.capabilities
             said = {**own, **({} if self._log_level is None else {meta.LOG_LEVEL: self._log_level}), **said}
+        said = {name: value for name, value in said.items() if value is not None}
         return {**params, "_meta": said} if said else params
 
     async def _exchange(self, method: str, params: Wire, connection: Connection) -> Wire:
