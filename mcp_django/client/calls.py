@@ -85,6 +85,8 @@ class Calls:
                 raise ToolNotFound(error.code, error.message, error.data) from None
             raise
         result = self._read(types.CallToolResult, raw)
+        if result.is_error and _says_unknown(result, name) and await self._is_missing(name):
+            raise ToolNotFound(message=_text(result))
         self._structured.check(name, result)
         return result
 
@@ -170,8 +172,9 @@ class Calls:
 
     async def _is_unknown(self, name: str, error: CallError) -> bool:
         """Is there no such tool? The code of the error is that of wrong arguments, too, so the list has to say."""
-        if error.code not in (failures.INVALID_PARAMS, failures.METHOD_NOT_FOUND):
-            return False
+        return error.code in (failures.INVALID_PARAMS, failures.METHOD_NOT_FOUND) and await self._is_missing(name)
+
+    async def _is_missing(self, name: str) -> bool:
         try:
             return all(tool.name != name for tool in await self.tools(None))
         except ClientError:
@@ -182,3 +185,13 @@ class Calls:
             return result.model_validate(raw, by_name=False)
         except ValueError:
             raise failures.of_nonsense(self._options) from None
+
+
+def _text(result: types.CallToolResult) -> str:
+    return next((block.text for block in result.content if isinstance(block, types.TextContent)), "")
+
+
+def _says_unknown(result: types.CallToolResult, name: str) -> bool:
+    """Does a failed result read as if there was no such tool? Some servers say it like that."""
+    text = _text(result)
+    return name in text and ("unknown tool" in text.lower() or "not found" in text.lower())

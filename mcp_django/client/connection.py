@@ -112,13 +112,18 @@ class Connection:
         await agree(session, self._options)
         self.revision = REVISIONS[str(session.protocol_version)]
 
+    async def note(self, error: Exception) -> None:
+        """Take in what the transport reports: the reason why the wire ends, or what it could not read."""
+        if isinstance(error, ClientError):
+            self.failure = error
+        else:
+            logger.debug("The transport of an MCP client reports a %s", type(error).__name__)
+
     async def _on_log(self, params: types.LoggingMessageNotificationParams) -> None:
         self._mailbox.put("log", params)
 
     async def _on_message(self, message: types.ServerNotification | Exception) -> None:
-        if isinstance(message, Exception):
-            logger.debug("The transport of an MCP client reports a %s", type(message).__name__)
-        elif (change := change_of(message)) is not None:
+        if not isinstance(message, Exception) and (change := change_of(message)) is not None:
             self._mailbox.put(*change)
 
     def tell(self, topic: Topic, value: str) -> None:
@@ -135,7 +140,7 @@ class _Dispatcher(JSONRPCDispatcher[TransportContext]):
     """The SDK's, which also ends the connection with the wire, proposes the pinned revision and mirrors arguments."""
 
     def __init__(self, read: Any, write: Any, connection: Connection, revision: Revision | None) -> None:
-        super().__init__(read, write)
+        super().__init__(read, write, on_stream_exception=connection.note)
         self._connection, self._revision = connection, revision
 
     async def run(

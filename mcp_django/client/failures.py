@@ -13,17 +13,20 @@ from .carried import carried
 from .errors import CallError, ClientConnectionError, ClientError, HandshakeError, InvalidAnswer, legible
 from .options import Options
 
-CLOSED = "Connection closed"
-UNANSWERED = ("SSE stream",)
+LOST = ("Connection closed", "SSE stream", "The server did not answer in time", "The connection was cut")
 TERMINATED = "Session terminated"
-"""Words of the SDK for what happened to the wire; over HTTP they come as if the server had said them."""
+"""Words for what happened to the wire; over HTTP they come as if the server had said them."""
+UNAVAILABLE = frozenset({429, 502, 503, 504})
+"""What HTTP servers and the proxies before them say while there is nobody to answer."""
 INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND = types.INVALID_PARAMS, types.INVALID_REQUEST, types.METHOD_NOT_FOUND
 HEADER_MISMATCH = types.HEADER_MISMATCH
 
 
 def is_lost(error: MCPError) -> bool:
     """Is this no answer of the server, but the end of the wire or of the stream that would have had the answer?"""
-    return error.code == types.CONNECTION_CLOSED and error.message.startswith((CLOSED, *UNANSWERED))
+    if error.code == types.CONNECTION_CLOSED:
+        return error.message.startswith(LOST)
+    return isinstance(error.data, dict) and error.data.get("status") in UNAVAILABLE
 
 
 def is_terminated(error: MCPError) -> bool:
@@ -34,6 +37,11 @@ def is_terminated(error: MCPError) -> bool:
 def lost(options: Options) -> ClientConnectionError:
     """The connection broke."""
     return ClientConnectionError(f"{options.name} is gone: the connection broke before the answer came")
+
+
+def of_silence(error: MCPError, options: Options) -> ClientConnectionError:
+    """One call got no answer, while the connection stands."""
+    return ClientConnectionError(f"{options.name} gave no answer: {legible(error.message)}")
 
 
 def of_answer(error: MCPError) -> ClientError:
@@ -57,6 +65,8 @@ def of_connecting(error: BaseException, options: Options) -> ClientError:
     for leaf in leaves:
         if isinstance(leaf, MCPError) and not is_lost(leaf):
             return HandshakeError(f"{options.name} refused: {legible(leaf.message)} ({leaf.code})")
+        if isinstance(leaf, MCPError) and leaf.code != types.CONNECTION_CLOSED:
+            return of_silence(leaf, options)
     for leaf in leaves:
         if type(leaf) is TimeoutError and leaf.errno is None:
             return ClientConnectionError(f"{options.name} did not answer within {options.startup_timeout:g} s")

@@ -191,9 +191,9 @@ class Keeper:
         """Live one connection to its end, and say why it ended."""
         try:
             await connection.live(self._reached)
-            failure: ClientError = failures.lost(self._options)
+            failure = connection.failure or failures.lost(self._options)
         except Exception as error:
-            failure = failures.of_connecting(error, self._options)
+            failure = connection.failure or failures.of_connecting(error, self._options)
             connection.failure = failure
             logger.info("An MCP client has no connection: %s", failure)
             self.last_error = failure

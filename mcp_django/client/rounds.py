@@ -17,6 +17,7 @@ from .errors import AuthorizationNeeded, CallTimeout, ClientConnectionError, Cli
 from .handlers import Listeners, ProgressHandler, ProgressRelay
 from .keeper import Keeper
 from .options import Options
+from .retrying import Backoff
 from .watching import Watcher
 
 REPEATABLE = frozenset(
@@ -82,7 +83,7 @@ class Rounds:
         relay = self._relay(method, sent, on_progress)
         with _Watched(self._keeper.watcher) as watched:
             async with self._in_time(timeout):
-                repetitions = self._options.max_retries if method in REPEATABLE else 0
+                backoff = Backoff(self._options.max_retries if method in REPEATABLE else 0)
                 while True:
                     connection = await self._keeper.connection()
                     watched.since = time.perf_counter()
@@ -91,9 +92,11 @@ class Rounds:
                     try:
                         return await self._once(connection, method, sent, relay)
                     except ClientConnectionError as error:
-                        if not repetitions or isinstance(error, AuthorizationNeeded | HandshakeError):
+                        delay = backoff.delay()
+                        if delay is None or isinstance(error, AuthorizationNeeded | HandshakeError):
                             raise
-                        repetitions -= 1
+                        if not connection.ended:  # otherwise the next one takes its time
+                            await asyncio.sleep(delay)
 
     async def _once(
         self, connection: Connection, method: str, params: dict[str, Any], relay: ProgressRelay | None
@@ -116,7 +119,11 @@ class Rounds:
         if failures.is_terminated(error) and not connection.stateless:
             connection.end()
             return failures.lost(self._options)
-        return await self._keeper.reason(connection) if failures.is_lost(error) else failures.of_answer(error)
+        if not failures.is_lost(error):
+            return failures.of_answer(error)
+        if not connection.ended:
+            return failures.of_silence(error, self._options)
+        return await self._keeper.reason(connection)
 
     async def _learn(self, connection: Connection, name: str) -> None:
         """List tools until the one of this name is there."""
