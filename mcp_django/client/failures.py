@@ -29,6 +29,11 @@ def is_lost(error: MCPError) -> bool:
     return isinstance(error.data, dict) and error.data.get("status") in UNAVAILABLE
 
 
+def is_closed(error: MCPError) -> bool:
+    """Is it the end of the wire?"""
+    return error.code == types.CONNECTION_CLOSED and error.message == LOST[0]
+
+
 def is_terminated(error: MCPError) -> bool:
     """Does the server know the session no more, so that a new one has to be made?"""
     return error.code == INVALID_REQUEST and error.message == TERMINATED

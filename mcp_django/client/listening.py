@@ -5,6 +5,7 @@ falls between them. A stream that is lost is opened again, and what may have cha
 """
 
 import asyncio
+import copy
 import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ from .retrying import STEADY, Backoff
 
 logger = logging.getLogger("mcp_django.client")
 
+LOST = ClientConnectionError("The stream of changes was lost")
 FOREVER = 1 << 30
 FINAL = (failures.METHOD_NOT_FOUND, failures.INVALID_PARAMS, failures.INVALID_REQUEST)
 """Refusals that asking again does not change."""
@@ -58,7 +60,7 @@ class Listening:
         self._waiting.append((uri, outcome))
         self.look()
         if (error := await outcome) is not None:
-            raise error
+            raise copy.copy(error)
 
     async def keep(self, group: anyio.abc.TaskGroup) -> None:
         """Keep the stream, until cancelled."""
@@ -70,7 +72,7 @@ class Listening:
                 stream = self._stream
                 if stream is not None and stream.over and wanted:
                     gap = gap or stream.acknowledged
-                    if stream.final and stream.wanted == wanted:
+                    if stream.final and stream.wanted == wanted and not self._waiting:
                         await self._changed.wait()
                         continue
                     await self._pause(stream)
@@ -148,9 +150,10 @@ class _Stream:
             with self._scope:
                 await self._listen()
         except MCPError as error:
-            self.error, self.final = failures.of_answer(error), error.code in FINAL
+            self.final = error.code in FINAL and not failures.is_lost(error)
+            self.error = LOST if failures.is_lost(error) else failures.of_answer(error)
         except (SubscriptionLost, TimeoutError, RuntimeError):
-            self.error = ClientConnectionError("The stream of changes was lost")
+            self.error = LOST
         finally:
             self.over = True
             self.settled.set()

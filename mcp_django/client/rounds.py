@@ -121,8 +121,9 @@ class Rounds:
             return failures.lost(self._options)
         if not failures.is_lost(error):
             return failures.of_answer(error)
-        if not connection.ended:
+        if not failures.is_closed(error):
             return failures.of_silence(error, self._options)
+        connection.end()  # it is about to end
         return await self._keeper.reason(connection)
 
     async def _learn(self, connection: Connection, name: str) -> None:

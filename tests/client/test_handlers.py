@@ -1,0 +1,379 @@
+"""What a server says by itself, and who is told."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import anyio
+import mcp_types as types
+import pytest
+from mcp import MCPError
+
+from mcp_django.client import CallError, Client, ClientConnectionError, Progress, handlers, retrying
+from tests.client.script import ERAS, Script
+
+TEXT = [{"type": "text", "text": "3"}]
+URI = "shop://hours"
+
+
+@pytest.fixture(autouse=True)
+def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retrying, "FIRST", 0.001)
+
+
+@pytest.fixture(params=ERAS)
+def era(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+class Ear:
+    """A handler that notes what it is told."""
+
+    def __init__(self) -> None:
+        self.heard: list[Any] = []
+        self._news = asyncio.Event()
+
+    def __call__(self, *values: Any) -> None:
+        self.heard.append(values[0] if len(values) == 1 else values)
+        self._news.set()
+
+    async def until(self, condition: Callable[[list[Any]], Any]) -> None:
+        async with asyncio.timeout(5):
+            while not condition(self.heard):
+                self._news.clear()
+                await self._news.wait()
+
+
+def listening(script: Script) -> Script:
+    """Have a script of the stateless era take streams of changes. It notes them in `streams`."""
+
+    async def listen(params: dict[str, Any], id: Any) -> dict[str, Any] | None:
+        wanted = {**params["notifications"]}
+        wanted.pop("refuse", None)
+        over = anyio.Event()
+        stream = {"id": id, "filter": wanted, "over": over}
+        script.streams.append(stream)
+        await script.say(
+            "notifications/subscriptions/acknowledged",
+            {"notifications": wanted, "_meta": {"io.modelcontextprotocol/subscriptionId": id}},
+        )
+        script.wake()
+        await over.wait()
+        return {"resultType": "complete", "_meta": {"io.modelcontextprotocol/subscriptionId": id}}
+
+    script.answers["subscriptions/listen"] = listen
+    return script
+
+
+async def tell(script: Script, method: str, params: dict[str, Any] | None = None) -> None:
+    """Say it as the era does."""
+    meta = {}
+    if script.era == "stateless":
+        meta = {"_meta": {"io.modelcontextprotocol/subscriptionId": script.streams[-1]["id"]}}
+    await script.say(method, {**(params or {}), **meta})
+
+
+def progressing(script_of: list[Script]) -> Any:
+    """A tool that says twice how far it is."""
+
+    async def call(params: dict[str, Any]) -> dict[str, Any]:
+        token = params.get("_meta", {}).get("progressToken")
+        if token is not None:
+            for step in (1, 2):
+                said = {"progressToken": token, "progress": step, "total": 2, "message": f"step {step}"}
+                await script_of[0].say("notifications/progress", said)
+        return {"content": TEXT}
+
+    return call
+
+
+async def test_progress_reaches_the_call_and_the_client(era: str) -> None:
+    script_of: list[Script] = []
+    script = Script(era, tools_call=progressing(script_of), resources_read={"contents": []})
+    script_of.append(script)
+    own, of_all = Ear(), Ear()
+    async with Client(script) as client:
+        forget = client.on_progress(of_all)
+        await client.call_tool("add", on_progress=own)
+        await own.until(lambda heard: len(heard) == 2)
+        await of_all.until(lambda heard: len(heard) == 2)
+        assert own.heard == [(1.0, 2.0, "step 1"), (2.0, 2.0, "step 2")]
+        first = Progress(method="tools/call", name="add", progress=1.0, total=2.0, message="step 1")
+        assert of_all.heard[0] == first
+        forget()
+        await client.call_tool("add")
+        assert "progressToken" not in script.received[-1][1].get("_meta", {}), "nobody wants to know"
+
+
+async def test_a_flood_of_progress_is_told_as_far_as_the_handler_can_take_it() -> None:
+    async def call(params: dict[str, Any]) -> dict[str, Any]:
+        for step in range(500):
+            said = {"progressToken": params["_meta"]["progressToken"], "progress": step}
+            await script.say("notifications/progress", said)
+        await script.until(lambda: go_on.is_set())
+        return {"content": TEXT}
+
+    heard, go_on = list[float](), asyncio.Event()
+
+    async def slowly(progress: float, total: float | None, message: str | None) -> None:
+        heard.append(progress)
+        if progress == 499:
+            go_on.set()
+            script.wake()
+        await asyncio.sleep(0.01)
+
+    script = Script(tools_call=call)
+    async with Client(script) as client:
+        await client.call_tool("add", on_progress=slowly)
+    assert (heard[0], heard[-1]) == (0, 499)
+    assert len(heard) < 50
+    assert heard == sorted(heard)
+
+
+async def test_logs_are_told_in_order_to_handlers_of_both_kinds(era: str) -> None:
+    script, plain, waited = Script(era), Ear(), list[Any]()
+
+    async def wait(message: types.LoggingMessageNotificationParams) -> None:
+        await asyncio.sleep(0)
+        waited.append(message.data)
+
+    async with Client(script) as client:
+        client.on_log(wait)
+        forget = client.on_log(plain)
+        for number in range(20):
+            await script.say("notifications/message", {"level": "info", "logger": "shop", "data": number})
+        await plain.until(lambda heard: len(heard) == 20)
+        assert [message.data for message in plain.heard] == waited == list(range(20))
+        assert (plain.heard[0].level, plain.heard[0].logger) == ("info", "shop")
+        forget()
+        forget()
+        await script.say("notifications/message", {"level": "info", "data": "last"})
+        while waited[-1] != "last":
+            await asyncio.sleep(0)
+        assert len(plain.heard) == 20
+
+
+async def test_a_handler_that_fails_is_logged_and_stops_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    script, ear = Script(tools_call={"content": TEXT}), Ear()
+
+    def fail(*_: Any) -> None:
+        raise RuntimeError("broken handler")
+
+    async with Client(script) as client:
+        client.on_log(fail)
+        client.on_log(ear)
+        for _ in range(2):
+            await script.say("notifications/message", {"level": "info", "data": "x"})
+        await ear.until(lambda heard: len(heard) == 2)
+        await client.call_tool("add", on_progress=fail)
+    assert [record.message.split(":")[0] for record in caplog.records].count(
+        "A handler of what an MCP server says failed"
+    ) == 2
+
+
+async def test_messages_that_handlers_are_too_slow_for_are_dropped(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(handlers, "MAX_WAITING", 3)
+    script, go_on, heard = Script(), asyncio.Event(), list[Any]()
+
+    async def slowly(message: Any) -> None:
+        heard.append(message.data)
+        await go_on.wait()
+
+    async with Client(script) as client:
+        client.on_log(slowly)
+        await script.say("notifications/message", {"level": "info", "data": 0})
+        while not heard:
+            await asyncio.sleep(0)
+        for number in range(1, 10):
+            await script.say("notifications/message", {"level": "info", "data": number})
+        await client.ping()
+        go_on.set()
+        while len(heard) < 4:
+            await asyncio.sleep(0)
+        await asyncio.sleep(0)
+    assert heard == [0, 7, 8, 9]
+    assert "6 of its messages were dropped" in caplog.text
+
+
+async def test_changes_of_lists_are_told(era: str) -> None:
+    script, ear = listening(Script(era)), Ear()
+    async with Client(script) as client:
+        forget = client.on_list_changed(ear)
+        if era == "stateless":
+            await script.until(lambda: script.streams)
+        for kind in ("tools", "resources", "prompts"):
+            await tell(script, f"notifications/{kind}/list_changed")
+        await ear.until(lambda heard: len(heard) == 3)
+        assert ear.heard == ["tools", "resources", "prompts"]
+        forget()
+        if era == "stateless":
+            await script.until(lambda: script.cancelled)
+
+
+async def test_no_stream_is_opened_that_nobody_wants() -> None:
+    script = listening(Script("stateless", tools_list={"tools": []}))
+    async with Client(script) as client:
+        client.on_log(print)
+        client.on_resource_updated(print)
+        await client.list_tools()
+    assert script.methods() == ["tools/list"]
+
+
+async def test_updates_of_resources_are_told(era: str) -> None:
+    script, ear = listening(Script(era)), Ear()
+    async with Client(script) as client:
+        client.on_resource_updated(ear)
+        await client.subscribe(URI)
+        await tell(script, "notifications/resources/updated", {"uri": URI})
+        await ear.until(lambda heard: heard)
+        assert ear.heard == [URI]
+        await client.unsubscribe(URI)
+        await client.unsubscribe(URI)
+        if era == "stateless":
+            await script.until(lambda: script.cancelled)
+        else:
+            assert script.methods() == ["resources/subscribe", "resources/unsubscribe"]
+
+
+async def test_one_stream_has_all_that_is_wanted_and_follows_it() -> None:
+    script = listening(Script("stateless"))
+    async with Client(script) as client:
+        client.on_list_changed(print)
+        await client.subscribe("shop://a")
+        await client.subscribe("shop://b")
+        last = script.streams[-1]["filter"]
+        assert last == {
+            "toolsListChanged": True,
+            "promptsListChanged": True,
+            "resourcesListChanged": True,
+            "resourceSubscriptions": ["shop://a", "shop://b"],
+        }
+        earlier = [stream["id"] for stream in script.streams[:-1]]
+        await script.until(lambda: set(earlier) <= set(script.cancelled))
+        await client.unsubscribe("shop://a")
+        await script.until(lambda: script.streams[-1]["filter"]["resourceSubscriptions"] == ["shop://b"])
+
+
+async def test_a_subscription_that_is_refused_is_an_error(era: str) -> None:
+    script = Script(era)
+    refusal = MCPError(-32602, "No such resource")
+    script.answers |= {"resources/subscribe": refusal, "subscriptions/listen": refusal}
+    async with Client(script) as client:
+        with pytest.raises(CallError, match="No such resource"):
+            await client.subscribe(URI)
+        with pytest.raises(CallError, match="No such resource"):
+            await client.subscribe(URI)
+
+
+async def test_a_subscription_that_the_stream_leaves_out_is_an_error() -> None:
+    async def listen(params: dict[str, Any], id: Any) -> Any:
+        meta = {"io.modelcontextprotocol/subscriptionId": id}
+        await script.say("notifications/subscriptions/acknowledged", {"notifications": {}, "_meta": meta})
+        await anyio.sleep_forever()
+
+    script = Script("stateless", subscriptions_listen=listen)
+    async with Client(script) as client:
+        with pytest.raises(CallError, match="Not subscribed"):
+            await client.subscribe(URI)
+
+
+async def test_a_stream_that_is_lost_is_opened_again_and_what_may_have_changed_is_told() -> None:
+    script, lists, uris = listening(Script("stateless", {"tools": {"listChanged": True}})), Ear(), Ear()
+    async with Client(script) as client:
+        client.on_list_changed(lists)
+        client.on_resource_updated(uris)
+        await client.subscribe(URI)
+        before = len(script.streams)
+        script.streams[-1]["over"].set()
+        await lists.until(lambda heard: heard)
+        await uris.until(lambda heard: heard)
+        assert (lists.heard, uris.heard) == (["tools"], [URI])
+        assert len(script.streams) == before + 1
+
+
+async def test_a_stream_that_is_refused_for_good_is_not_asked_for_again() -> None:
+    script = Script("stateless", subscriptions_listen=MCPError(-32601, "No streams"), prompts_list={"prompts": []})
+    async with Client(script) as client:
+        client.on_list_changed(print)
+        await script.until(lambda: "subscriptions/listen" in script.methods())
+        for _ in range(5):
+            await client.list_prompts()
+    assert script.methods().count("subscriptions/listen") == 1
+
+
+async def test_a_new_connection_has_what_the_last_one_had(era: str) -> None:
+    script, lists, uris = listening(Script(era)), Ear(), Ear()
+    async with Client(script, log_level="warning") as client:
+        client.on_list_changed(lists)
+        client.on_resource_updated(uris)
+        await client.subscribe(URI)
+        script.received.clear()
+        script.hang_up()
+        await lists.until(lambda heard: len(heard) == 3)
+        await uris.until(lambda heard: heard)
+        assert (sorted(lists.heard), uris.heard) == (["prompts", "resources", "tools"], [URI])
+        assert script.opened == 2, "nobody called, and it was made anew all the same"
+        if era == "handshake":
+            assert script.methods() == ["logging/setLevel", "resources/subscribe"]
+        else:
+            await script.until(lambda: "subscriptions/listen" in script.methods())
+            assert script.streams[-1]["filter"]["resourceSubscriptions"] == [URI]
+
+
+async def test_waiting_for_a_subscription_ends_with_the_connection() -> None:
+    async def hang_up(params: dict[str, Any], id: Any) -> Any:
+        script.hang_up()
+        await anyio.sleep_forever()
+
+    script = Script("stateless", subscriptions_listen=hang_up)
+    async with Client(script, max_retries=0) as client:
+        with pytest.raises(ClientConnectionError):
+            await asyncio.wait_for(client.subscribe(URI), 5)
+
+
+async def test_the_level_of_the_log_is_told_once_or_with_each_call(era: str) -> None:
+    script = Script(era, tools_call={"content": TEXT})
+    async with Client(script, log_level="warning") as client:
+        await client.call_tool("add")
+        meta = script.received[-1][1].get("_meta", {})
+        if era == "handshake":
+            assert ("logging/setLevel", "warning") in [(m, p.get("level")) for m, p in script.received]
+            assert "io.modelcontextprotocol/logLevel" not in meta
+        else:
+            assert meta["io.modelcontextprotocol/logLevel"] == "warning"
+        await client.set_logging_level("error")
+        await client.call_tool("add")
+        if era == "handshake":
+            assert script.methods()[-2] == "logging/setLevel"
+        else:
+            assert script.received[-1][1]["_meta"]["io.modelcontextprotocol/logLevel"] == "error"
+            await client.exchange("tools/call", {"name": "add"}, meta={"io.modelcontextprotocol/logLevel": "debug"})
+            assert script.received[-1][1]["_meta"]["io.modelcontextprotocol/logLevel"] == "debug"
+
+
+async def test_a_handler_may_call_the_server(era: str) -> None:
+    script, listed = listening(Script(era, tools_list={"tools": []})), asyncio.Event()
+    async with Client(script) as client:
+
+        async def refresh(kind: str) -> None:
+            await client.list_tools()
+            listed.set()
+
+        client.on_list_changed(refresh)
+        if era == "stateless":
+            await script.until(lambda: script.streams)
+        await tell(script, "notifications/tools/list_changed")
+        await asyncio.wait_for(listed.wait(), 5)
+
+
+async def test_what_the_transport_cannot_read_is_not_told(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, "mcp_django.client")
+    script = Script(prompts_list={"prompts": []})
+    async with Client(script) as client:
+        await script._out.send(ValueError("Bearer hunter2"))
+        assert await client.list_prompts() == []
+    assert "ValueError" in caplog.text
+    assert "hunter2" not in caplog.text
