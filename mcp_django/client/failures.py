@@ -13,20 +13,16 @@ from .carried import carried
 from .errors import CallError, ClientConnectionError, ClientError, HandshakeError, InvalidAnswer, legible
 from .options import Options
 
-LOST = ("Connection closed", "SSE stream", "The server did not answer in time", "The connection was cut")
+LOST = ("Connection closed", "SSE stream")
 TERMINATED = "Session terminated"
 """Words for what happened to the wire; over HTTP they come as if the server had said them."""
-UNAVAILABLE = frozenset({429, 502, 503, 504})
-"""What HTTP servers and the proxies before them say while there is nobody to answer."""
 INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND = types.INVALID_PARAMS, types.INVALID_REQUEST, types.METHOD_NOT_FOUND
 HEADER_MISMATCH = types.HEADER_MISMATCH
 
 
 def is_lost(error: MCPError) -> bool:
     """Is this no answer of the server, but the end of the wire or of the stream that would have had the answer?"""
-    if error.code == types.CONNECTION_CLOSED:
-        return error.message.startswith(LOST)
-    return isinstance(error.data, dict) and error.data.get("status") in UNAVAILABLE
+    return error.code == types.CONNECTION_CLOSED and error.message.startswith(LOST)
 
 
 def is_closed(error: MCPError) -> bool:
@@ -70,7 +66,7 @@ def of_connecting(error: BaseException, options: Options) -> ClientError:
     for leaf in leaves:
         if isinstance(leaf, MCPError) and not is_lost(leaf):
             return HandshakeError(f"{options.name} refused: {legible(leaf.message)} ({leaf.code})")
-        if isinstance(leaf, MCPError) and leaf.code != types.CONNECTION_CLOSED:
+        if isinstance(leaf, MCPError) and not is_closed(leaf):
             return of_silence(leaf, options)
     for leaf in leaves:
         if type(leaf) is TimeoutError and leaf.errno is None:

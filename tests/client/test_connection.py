@@ -97,7 +97,7 @@ async def test_a_server_that_names_only_unknown_revisions_is_not_asked_for_a_han
 
 @pytest.mark.parametrize("wrong", [{"protocol_version": "1999-01-01"}, {"max_retries": -1}, {"timeout": 0}])
 def test_an_option_that_makes_no_sense_is_refused(wrong: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match="is one of|is 0 or more|more than 0"):
+    with pytest.raises(ValueError, match=r"is one of|is 0 or more|more than 0"):
         Client(Script(), **wrong)
 
 
