@@ -22,6 +22,8 @@ E043  a server whose URL cannot name a resource, or names another's
 E044  a cache that MCP names is not described
 E050  MCP["CLIENTS"] without the packages that using a server takes
 E051  credentials for a server go over the network without encryption
+E060  a mount that cannot be made
+E061  two sources of a server call something the same
 W001  without AUTH and without DEBUG every request is refused
 W002  AUTH = "none" without DEBUG
 W003  no channel layer, or one that reaches one process only (with --deploy)
@@ -62,6 +64,7 @@ from . import (
     authentication,
     channel_layers,
     clients,
+    composition,
     databases,
     declarations,
     deployment,
@@ -77,6 +80,7 @@ __all__ = [
     "authentication",
     "channel_layers",
     "clients",
+    "composition",
     "databases",
     "declarations",
     "deployment",

@@ -9,6 +9,7 @@ from ..server.rates import Rate
 from ..server.server import TRANSPORTS
 from .clients import ClientSettings
 from .issuers import Issuer
+from .mounts import Mounts
 from .proxies import ProxySettings
 from .readers import (
     ERAS,
@@ -182,6 +183,9 @@ class ServerSettings:
     """Dotted paths of middleware, outermost first."""
     providers: DottedPaths = ()
     """Dotted paths of providers, asked after the registered declarations."""
+    mounts: Mounts = field(default_factory=lambda: MappingProxyType({}))
+    """What this server serves of others, by the prefix that it has here: {"weather": "weather.mcp_tools.Weather"}. See
+    `mcp_django/conf/mounts.py`."""
     proxies: Mapping[str, ProxySettings] = field(default_factory=lambda: MappingProxyType({}))
     """Servers in CLIENTS that are passed on, by alias, each with its options; or a list of aliases. See
     `mcp_django/conf/proxies.py`."""

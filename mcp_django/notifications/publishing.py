@@ -9,6 +9,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.utils.asyncio import async_unsafe
 
 from .. import conf, wiring
+from ..conf.mounts import reach
 from ..protocol.jsonrpc import dumps
 from ..protocol.uri import MAX_LENGTH
 from ..runtime.events import Draft
@@ -34,7 +35,7 @@ def notify_resource_updated(
     """
     if not uri or len(uri) > MAX_LENGTH or "\0" in uri:
         raise ValueError(f"A resource's URI is a text of 1 to {MAX_LENGTH} characters")
-    _publish("updated", {"uri": uri} if owner is None else {"uri": uri, "owner": owner}, server, using)
+    _publish_change("updated", {"uri": uri} if owner is None else {"uri": uri, "owner": owner}, server, using)
 
 
 @async_unsafe(FROM_ASYNC)
@@ -47,7 +48,7 @@ def notify_list_changed(kind: str, *, server: str | None = None, using: str | No
     """
     if kind not in LISTS:
         raise ValueError(f"There are lists of {', '.join(LISTS)}, but not of {kind!r}")
-    _publish("list_changed", {"kind": kind}, server, using)
+    _publish_change("list_changed", {"kind": kind}, server, using)
 
 
 @async_unsafe(FROM_ASYNC)
@@ -91,6 +92,21 @@ async def abroadcast(
 def _publish(kind: str, payload: dict[str, Any], server: str | None, using: str | None) -> None:
     drafts = [Draft(f"changes:{alias}", kind, payload) for alias in _aliases(server)]
     wiring.feeds().publish_on_commit(*drafts, using=using)
+
+
+def _publish_change(kind: str, payload: dict[str, Any], server: str | None, using: str | None) -> None:
+    """Also on the servers that have these in them, by the URI that it has there."""
+    servers = conf.get_settings().servers
+    told: dict[tuple[str, str], Draft] = {}
+    for alias in _aliases(server):
+        for host, begins in reach(servers, alias):
+            if "uri" in payload:
+                uri = f"{begins}{payload['uri']}"
+                if len(uri) <= MAX_LENGTH:
+                    told[host, uri] = Draft(f"changes:{host}", kind, {**payload, "uri": uri})
+            else:
+                told[host, ""] = Draft(f"changes:{host}", kind, payload)
+    wiring.feeds().publish_on_commit(*told.values(), using=using)
 
 
 def _aliases(server: str | None) -> list[str]:

@@ -20,7 +20,8 @@ def _tie(*, sender: Any, toolset: Any, server: str, **_: Any) -> None:
     """Rows of a proxy are saved by the name of its concrete model, too, and a row shows what its inlines show. A server
     that code has made for itself has an alias that nobody can be told under.
     """
-    served = server in conf.servers() and REGISTRIES.get(server) is toolset.registry
+    registry = toolset.registry
+    served = server in conf.servers() and (registry.is_told or REGISTRIES.get(server) is registry)
     if served and toolset.publish_changes and toolset.serves_rows:
         key = sender._meta.pk.attname
         # Not `pk`: a model that inherits from this one may have another.

@@ -13,6 +13,7 @@ from typing import Any
 from ..server.context import Context
 from ..server.decorators import build_tool
 from ..server.invoke import pass_on
+from ..server.parts import called
 from ..server.primitives import Tool
 from ..server.providers import Provider
 from ..server.registry import Registry
@@ -141,7 +142,7 @@ class GenericTools(Provider):
         for verb in self._verbs():
             for label in await self._models(verb, ctx):
                 if label in verbs:
-                    verbs[label].append(f"{PREFIX}{verb}")
+                    verbs[label].append(called(ctx, f"{PREFIX}{verb}"))
         return [{"model": label, "title": self._title(label), "tools": names} for label, names in verbs.items()]
 
     async def _writes(self, label: str, ctx: Context) -> dict[str, Any]:
@@ -151,7 +152,8 @@ class GenericTools(Provider):
             if verb in self._verbs() and label in await self._models(verb, ctx):
                 schema = self._verbs()[verb][label].parameters.schema
                 given = {name: said for name, said in schema["properties"].items() if name in ("values", "inlines")}
-                found[f"{PREFIX}{verb}"] = {key: schema[key] for key in ("$defs",) if key in schema} | given
+                name = called(ctx, f"{PREFIX}{verb}")
+                found[name] = {key: schema[key] for key in ("$defs",) if key in schema} | given
         return found
 
     def _title(self, label: str) -> str:

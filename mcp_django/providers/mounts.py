@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+from ..protocol.types import Implementation
 from ..schema import DeclarationError
 from ..server.handlers import source_of
 from ..server.parts import Part
@@ -51,18 +52,20 @@ class Mount:
 
     def part(self, host: Server) -> Part:
         """What it is in `host`. Raises DeclarationError."""
-        server = self.what if isinstance(self.what, Server) else self._server_of(self.what, host)
+        server = self.what if isinstance(self.what, Server) else server_of(self.what, alias=host.alias, info=host.info)
         if server is host:
             raise DeclarationError(f"{host!r} cannot be mounted in itself")
         return Part(server, self.naming, label=self.label, permission=self._permission, scopes=self._scopes)
 
-    def _server_of(self, what: Toolset | type[Toolset], host: Server) -> Server:
-        """A server that has the toolset alone, and nothing of its own besides."""
-        registry = Registry(host.alias, strict=host.registry.strict)
-        toolset = what() if isinstance(what, type) else what
-        try:
-            add_toolset(registry, toolset)
-        except DeclarationError as problem:
-            raise DeclarationError(f"{source_of(type(toolset))}, {self.label}: {problem}") from None
-        host.registry.problems.extend(registry.problems)
-        return Server(host.info, alias=host.alias, registry=registry)
+
+def server_of(
+    what: Toolset | type[Toolset], *, alias: str, info: str | Implementation = "", is_told: bool = False
+) -> Server:
+    """A server that has a toolset alone, and nothing of its own besides. `is_told` says that what changes in it is
+    told under `alias`. Raises DeclarationError.
+    """
+    registry = Registry(alias)
+    registry.is_told = is_told
+    toolset = what() if isinstance(what, type) else what
+    add_toolset(registry, toolset)
+    return Server(info or source_of(type(toolset)), alias=alias, registry=registry)

@@ -44,9 +44,14 @@ class StoredProvider(Provider):
 
     offers = frozenset({"prompts", "resources", "completions"})
 
-    def __init__(self, alias: str) -> None:
-        self._alias = alias
+    def __init__(self, alias: str, *, alone: bool = False) -> None:
+        """`alone` leaves out what is for all servers."""
+        self._alias, self._alone = alias, alone
         self._shelf = _Shelf()
+
+    def within(self) -> "StoredProvider":
+        """What is for all servers, the host has by itself."""
+        return StoredProvider(self._alias, alone=True)
 
     def guarded(self) -> frozenset[str]:
         try:
@@ -95,7 +100,7 @@ class StoredProvider(Provider):
             return _Shelf()
         shelf = self._shelf
         if mark != shelf.mark:
-            shelf = self._shelf = _read(self._alias, mark)
+            shelf = self._shelf = _read(self._alias, mark, alone=self._alone)
         return shelf
 
 
@@ -114,9 +119,9 @@ def _is_migrated() -> bool:
     return StoredState._meta.db_table in connection.introspection.table_names()
 
 
-def _read(alias: str, mark: str) -> _Shelf:
+def _read(alias: str, mark: str, *, alone: bool) -> _Shelf:
     # A row for this server comes after one for all servers, and in its place.
-    served: dict[str, Any] = {"enabled": True, "server__in": ["", alias]}
+    served: dict[str, Any] = {"enabled": True, "server__in": [alias] if alone else ["", alias]}
     prompts = StoredPrompt.objects.filter(**served).order_by("server").prefetch_related("arguments")
     resources = StoredResource.objects.filter(**served).order_by("server").defer("text", "data")
     by_name = {row.name: build_prompt(row) for row in prompts}

@@ -191,6 +191,14 @@ async def served(call: Call, primitive: Primitive, run: Run) -> dict[str, Any]:
     return part.outward(await handle(view))
 
 
+def called(ctx: Context, name: str) -> str:
+    """What the client calls a tool or prompt of `ctx.server` by."""
+    call = ctx._call
+    while call.outer is not None and (part := call.part) is not None:
+        call, name = call.outer, part.names.name(name, foreign=True)
+    return name
+
+
 def innermost(call: Call, primitive: P) -> tuple[Call, P]:
     """The call and the primitive as the server knows them that the primitive comes from."""
     while primitive.mounted is not None:

@@ -83,6 +83,8 @@ class Registry:
         """Raise a DeclarationError; otherwise note it as a problem and go on, so that a system check reports them
         all.
         """
+        self.is_told = False
+        """Besides those of `REGISTRIES`: is what changes in it told under its name?"""
         self.version = 0
         self.problems: list[Problem] = []
         self.tools: Collection[Tool] = Collection(self._changed)

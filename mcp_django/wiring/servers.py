@@ -1,9 +1,11 @@
 """The servers that `MCP["SERVERS"]` describes, made at their first use and anew when a setting changes."""
 
+import contextlib
 import difflib
 import functools
 import logging
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
@@ -36,6 +38,7 @@ from ..server.call import Connection
 from ..server.providers import Provider
 from ..server.registry import registry_for
 from ..server.server import Options, Ports, Server
+from . import composition
 from .access import resources
 from .lanes import background_places, executor, feeds, listens, log_executor, pages
 from .rules import policy
@@ -62,6 +65,8 @@ def _make_server(alias: str) -> Server:
         near = difflib.get_close_matches(alias, settings.servers, n=1)
         hint = f'; did you mean "{near[0]}"?' if near else ""
         raise ImproperlyConfigured(f'MCP["SERVERS"] has no server "{alias}"{hint}')
+    with _made(alias):
+        mounts = composition.mounts(alias, described, get_server)
     info = Implementation(
         described.name,
         described.version,
@@ -87,25 +92,47 @@ def _make_server(alias: str) -> Server:
         enable_get=described.enable_get,
         allow_delete=described.allow_delete,
     )
-    return Server(
+    server = Server(
         info,
         alias=alias,
         instructions=described.instructions,
         eras=tuple(Era(name) for name in described.eras),
         registry=registry_for(alias),
         providers=_providers(alias, described),
+        mounts=mounts,
         middleware=[import_string(path) for path in described.middleware],
         lifespan=import_string(described.lifespan) if described.lifespan else None,
         options=options,
         ports=ports(alias),
     )
+    if described.stored:
+        # After everything, what is mounted included.
+        server.providers += (StoredProvider(alias),)
+    return server
+
+
+@contextlib.contextmanager
+def _made(alias: str) -> Iterator[None]:
+    """Raises ImproperlyConfigured for a server that would be mounted in itself."""
+    before: tuple[str, ...] = getattr(_making, "aliases", ())
+    if alias in before:
+        way = " → ".join((*before[before.index(alias) :], alias))
+        raise ImproperlyConfigured(f"the mounts go round in a circle: {way}")
+    _making.aliases = (*before, alias)
+    try:
+        yield
+    finally:
+        _making.aliases = before
+
+
+_making = threading.local()
+"""The servers that this thread makes, each for the one before it."""
 
 
 def _providers(alias: str, described: ServerSettings) -> list[Provider]:
-    """The verbs of model toolsets that are no tools by themselves, what the settings name, and stored rows."""
+    """The verbs of model toolsets that are no tools by themselves, and what the settings name."""
     generic: list[Provider] = [GenericTools(registry_for(alias))] if conf.orm_style() == "generic" else []
-    stored: list[Provider] = [StoredProvider(alias)] if described.stored else []
-    return [*generic, *map(_provider, described.providers), *stored]
+    return [*generic, *map(_provider, described.providers)]
 
 
 def ports(alias: str = "default") -> Ports:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 from django.utils.text import capfirst
 
 from ...server.context import Context
+from ...server.parts import called
 from ...server.primitives import Tool
 from ..cursors import default_order
 from ..exposure import ExposedField
@@ -83,7 +84,7 @@ def describe_model(toolset: "ModelToolset", ctx: Context, arguments: dict[str, A
         "ordering": default_order(scope),
         "page_size": toolset.page_size,
         "max_limit": toolset.max_limit,
-        "tools": [toolset.tool_name(name) for name in toolset.tools if _may(toolset, name, ctx)],
+        "tools": [called(ctx, toolset.tool_name(name)) for name in toolset.tools if _may(toolset, name, ctx)],
     }
 
 

@@ -1,0 +1,28 @@
+"""Can what servers are made of be put together?"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from django.core.checks import CheckMessage, Error, register
+
+from .. import conf, wiring
+from ..server.registry import Joint
+
+
+@register
+def check_composition(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[CheckMessage]:
+    """What is mounted must be there, and no two sources may call something the same."""
+    found: list[CheckMessage] = []
+    for alias, settings in conf.get_settings().servers.items() if conf.is_usable() else ():
+        if not settings.mounts:
+            continue
+        try:
+            served = wiring.get_server(alias).registry
+        except Exception as problem:
+            hint = "docs/topics/composition.md says what can be mounted."
+            text = f'The server "{alias}" cannot be put together: {problem}'
+            found.append(Error(text, hint=hint, id="mcp_django.E060"))
+            continue
+        if isinstance(served, Joint):
+            found += [Error(f"{one.text}.", hint=one.hint, id="mcp_django.E061") for one in served.problems]
+    return found

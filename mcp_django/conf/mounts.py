@@ -1,0 +1,97 @@
+"""`MCP["SERVERS"][alias]["MOUNTS"]`: what a server serves of others, by the prefix that it has there. Each field of
+`MountSettings` is a key of an entry, in capitals.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields
+from types import MappingProxyType
+from typing import Annotated, Any, Protocol
+
+from .readers import ALIAS, DOTTED, WrongValue, closest, optional, scope_names, several, word
+
+WHAT = "an alias of SERVERS, or the dotted path of a server or toolset"
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9.\-]*")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MountSettings:
+    """One entry of `MOUNTS`. A string in place of an entry is its WHAT."""
+
+    what: str
+    """An alias of SERVERS, or the dotted path of a Server, a Toolset class, or an instance of one."""
+    uri_prefix: str | None = None
+    """What the URIs of its resources begin with here: `city://zurich` becomes `<uri_prefix>+city://zurich`. None: they
+    stay as they are.
+    """
+    permission: tuple[str, ...] = ()
+    """Django permissions that everything in it takes here, besides its own."""
+    scopes: tuple[str, ...] = ()
+    """Scopes that everything in it takes here, besides its own."""
+
+
+def mounts(raw: Any) -> Mapping[str, MountSettings]:
+    if not isinstance(raw, Mapping) or not all(isinstance(prefix, str) for prefix in raw):
+        raise WrongValue(f"must be a dict from prefixes to {WHAT}, or to dicts with it")
+    return MappingProxyType({prefix: _mount(prefix, entry) for prefix, entry in raw.items()})
+
+
+def _mount(prefix: str, entry: Any) -> MountSettings:
+    given = entry if isinstance(entry, Mapping) else {"WHAT": entry}
+    known = {field.name.upper(): field.name for field in fields(MountSettings)}
+    for key in given:
+        if key not in known:
+            raise WrongValue(f"has {key!r} under {prefix!r}, which is not an option", closest(key, known))
+    if "WHAT" not in given:
+        raise WrongValue(f"needs a WHAT under {prefix!r}: {WHAT}")
+    try:
+        return MountSettings(**{known[key]: _READERS[key](value) for key, value in given.items()})
+    except WrongValue as problem:
+        raise WrongValue(f"{problem.message}, unlike what is under {prefix!r}", problem.suggestion) from None
+
+
+def _what(raw: Any) -> str:
+    if not isinstance(raw, str) or not (re.fullmatch(ALIAS, raw) or re.fullmatch(DOTTED, raw)):
+        raise WrongValue(f"must name {WHAT}")
+    return raw
+
+
+def _uri_prefix(raw: Any) -> str:
+    if not isinstance(raw, str) or not _SCHEME.fullmatch(raw):
+        raise WrongValue("must have the beginning of a scheme for URI_PREFIX: a letter, then letters, digits, - and .")
+    return raw
+
+
+def _permission(raw: Any) -> tuple[str, ...]:
+    found: tuple[str, ...] = several(word)([raw] if isinstance(raw, str) else raw)
+    return found
+
+
+_READERS = {"WHAT": _what, "URI_PREFIX": optional(_uri_prefix), "PERMISSION": _permission, "SCOPES": scope_names}
+Mounts = Annotated[Mapping[str, MountSettings], mounts]
+
+
+class Mounting(Protocol):
+    """`ServerSettings`, as far as it mounts."""
+
+    @property
+    def mounts(self) -> Mapping[str, MountSettings]: ...
+
+
+def reach(servers: Mapping[str, Mounting], alias: str, *, within: tuple[str, ...] = ()) -> Iterator[tuple[str, str]]:
+    """The servers on which what `alias` serves is served, itself first, and what its URIs begin with there. Of what has
+    no alias, its host may tell by its own URIs.
+    """
+    if alias in within:
+        return
+    yield alias, ""
+    own = servers.get(alias)
+    for mount in () if own is None else own.mounts.values():
+        if mount.what not in servers and mount.uri_prefix is not None:
+            yield alias, f"{mount.uri_prefix}+"
+    for host, settings in servers.items():
+        for mount in settings.mounts.values():
+            if mount.what == alias:
+                begins = "" if mount.uri_prefix is None else f"{mount.uri_prefix}+"
+                for outer, before in reach(servers, host, within=(*within, alias)):
+                    yield outer, f"{before}{begins}"

@@ -1,0 +1,77 @@
+"""What `MOUNTS` puts into a server: other servers of the project, and servers and toolsets of its modules."""
+
+import difflib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from django.core.exceptions import ImproperlyConfigured
+from django.utils.module_loading import import_string
+
+from .. import conf
+from ..conf.mounts import MountSettings
+from ..conf.options import ServerSettings
+from ..orm.generic import GenericTools
+from ..providers.mounts import Mount, server_of
+from ..schema import DeclarationError
+from ..server.server import Server
+from ..server.toolset import Toolset
+
+GetServer = Callable[[str], Server]
+
+
+def mounts(alias: str, described: ServerSettings, get_server: GetServer) -> Sequence[Mount]:
+    """The mounts of the server of an alias. Raises ImproperlyConfigured, which names the one that cannot be."""
+    found = []
+    for prefix, settings in described.mounts.items():
+        where = f'MCP["SERVERS"]["{alias}"]["MOUNTS"]["{prefix}"]'
+        try:
+            found.append(_mount(alias, described, prefix, settings, get_server))
+        except (DeclarationError, ImportError) as problem:
+            raise ImproperlyConfigured(f"{where}: {problem}") from problem
+        except ImproperlyConfigured as problem:
+            raise ImproperlyConfigured(f"{where}: {problem}") from None
+    return found
+
+
+def _mount(alias: str, described: ServerSettings, prefix: str, settings: MountSettings, get_server: GetServer) -> Mount:
+    servers, scopes, what = conf.get_settings().servers, settings.scopes, settings.what
+    theirs = servers.get(what)
+    if theirs is not None:
+        scopes = (*scopes, *_asked_of_everybody(described, what, theirs))
+    elif "." not in what:
+        near = difflib.get_close_matches(what, servers, n=1)
+        raise ImproperlyConfigured(f'SERVERS has no "{what}"' + (f'; did you mean "{near[0]}"?' if near else ""))
+    found = get_server(what) if theirs is not None else _imported(alias, what)
+    return Mount(
+        found, prefix=prefix, uri_prefix=settings.uri_prefix, permission=settings.permission or None, scopes=scopes
+    )
+
+
+def _asked_of_everybody(described: ServerSettings, what: str, theirs: ServerSettings) -> Sequence[str]:
+    """The scopes that a server asks for at its own endpoint. Raises ImproperlyConfigured for what holds only there: who
+    could not come in there must not come in by way of the host.
+    """
+    if theirs.authorizer is not None and theirs.authorizer != described.authorizer:
+        raise ImproperlyConfigured(
+            f'"{what}" has the AUTHORIZER {theirs.authorizer}, which is asked at its own endpoint only; let this '
+            "server have it, too"
+        )
+    if not isinstance(theirs.required_scopes, str):
+        return theirs.required_scopes
+    if theirs.required_scopes != described.required_scopes:
+        raise ImproperlyConfigured(
+            f'"{what}" asks {theirs.required_scopes} for its REQUIRED_SCOPES, at its own endpoint only; let this '
+            "server ask it, too"
+        )
+    return ()
+
+
+def _imported(alias: str, path: str) -> Any:
+    found: Any = import_string(path)
+    is_toolset = isinstance(found, Toolset) or (isinstance(found, type) and issubclass(found, Toolset))
+    if not is_toolset:
+        return found
+    server = server_of(found, alias=alias, is_told=True)
+    if conf.orm_style() == "generic":
+        server.providers = (GenericTools(server.registry),)
+    return server

@@ -1,0 +1,261 @@
+"""Two sources that call something the same: who is told, and who is served."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+from django.core.checks import CheckMessage
+from django.test import override_settings
+
+from mcp_django import Context, Server, Toolset, resource, tool
+from mcp_django.checks.composition import check_composition
+from mcp_django.providers.mounts import Mount
+from mcp_django.schema import DeclarationError
+from mcp_django.server import registry
+from mcp_django.server.primitives import Tool
+from mcp_django.server.providers import Provider
+from mcp_django.server.registry import Registry
+from tests.server.engine import Peer, make_server
+
+
+class One(Toolset):
+    """Something to collide with."""
+
+    @tool
+    async def look(self) -> str:
+        return "one"
+
+    @resource("thing://{name}")
+    def thing(self, name: str) -> str:
+        return name
+
+    @resource("thing:all")
+    def things(self) -> str:
+        return "all"
+
+
+class Other(Toolset):
+    @tool
+    async def look(self) -> str:
+        return "other"
+
+
+def registered() -> Registry:
+    """A registry that has what a mount may bring, too."""
+    server = Server("own")
+
+    @server.tool(name="one__look")
+    async def own_look() -> str:
+        return "own"
+
+    return server.registry
+
+
+# Refused at the start
+
+
+def test_a_tool_that_is_registered_and_mounted_is_refused_with_both_sources_named() -> None:
+    with pytest.raises(DeclarationError) as problem:
+        make_server(registry=registered(), mounts=[Mount(One, prefix="one")])
+    text = str(problem.value)
+    assert "'one__look'" in text
+    assert "One.look" in text
+    assert "mounted as 'one'" in text
+    assert "own_look" in text
+
+
+def test_two_mounts_of_the_same_names_are_refused() -> None:
+    with pytest.raises(DeclarationError, match=r"Other\.look.*One\.look"):
+        make_server(mounts=[Mount(One, prefix="x"), Mount(Other, prefix="x")])
+
+
+def test_two_ways_to_one_name_are_refused() -> None:
+    inner = Server("inner", mounts=[Mount(Other, prefix="b")])
+    renamed = Server("renamed")
+
+    @renamed.tool(name="b__look")
+    async def look() -> str:
+        return "look"
+
+    with pytest.raises(DeclarationError, match="'a__b__look'"):
+        make_server(mounts=[Mount(inner, prefix="a"), Mount(renamed, prefix="a")])
+
+
+@pytest.mark.parametrize("what", ["thing://{name}", "thing:all"])
+def test_resources_and_templates_collide_by_their_uris(what: str) -> None:
+    own = Server("own")
+
+    @own.resource(what)
+    async def things(**name: str) -> str: ...  # type: ignore[empty-body]
+
+    with pytest.raises(DeclarationError, match="already registered"):
+        make_server(registry=own.registry, mounts=[Mount(One, prefix="one")])
+
+
+def test_a_uri_prefix_keeps_two_instances_apart() -> None:
+    server = make_server(mounts=[Mount(One, prefix="a"), Mount(One, prefix="b", uri_prefix="b")])
+    assert len(server.registry.templates) == 2
+
+
+def test_what_the_host_registers_after_its_mounts_is_refused_and_not_registered() -> None:
+    server = make_server(mounts=[Mount(One, prefix="one")])
+    with pytest.raises(DeclarationError, match="already registered"):
+
+        @server.tool(name="one__look")
+        async def own_look() -> str:
+            return "own"
+
+    assert len(server.registry.tools) == 1
+
+
+def test_a_name_that_becomes_too_long_is_refused() -> None:
+    long = Server("long")
+
+    @long.tool(name="a" * 60)
+    async def tool() -> None: ...
+
+    with pytest.raises(DeclarationError, match="1 to 64"):
+        make_server(mounts=[Mount(long, prefix="prefix")])
+
+
+# Told, where it is only known later
+
+
+async def test_what_a_mounted_server_registers_later_stands_back_and_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    mounted = Server("mounted")
+    server = make_server(registry=registered(), mounts=[Mount(mounted, prefix="one")])
+
+    @mounted.tool
+    async def look() -> str:
+        return "late"
+
+    assert await Peer(server).text("one__look") == "own"
+    assert "own_look" in caplog.text
+    assert "mounted as 'one'" in caplog.text
+
+
+class Live(Provider):
+    offers = frozenset({"tools"})
+
+    def __init__(self, *tools: Tool) -> None:
+        self._tools = tools
+
+    async def tools(self, ctx: Context) -> Iterable[Tool]:
+        return self._tools
+
+
+def live(source: str) -> Live:
+    server = Server(source)
+
+    @server.tool(name="one__look")
+    async def look() -> str:
+        return source
+
+    (found,) = server.registry.tools
+    found.source = source
+    return Live(found)
+
+
+async def test_of_two_live_sources_the_earlier_is_served_and_both_are_named_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    server = make_server(providers=[live("first"), live("second")])
+    peer = Peer(server)
+    for _ in range(3):
+        assert await peer.names() == ["one__look"]
+    assert await peer.text("one__look") == "first"
+    (record,) = caplog.records
+    assert "as first has it; that of second stands back" in record.getMessage()
+
+
+async def test_what_is_mounted_comes_before_what_is_live(caplog: pytest.LogCaptureFixture) -> None:
+    server = make_server(mounts=[Mount(One, prefix="one")], providers=[live("first")])
+    peer = Peer(server)
+    await peer.names()
+    assert await peer.text("one__look") == "one"
+    (record,) = caplog.records
+    assert "One.look" in record.getMessage()
+    assert "first" in record.getMessage()
+
+
+# Under settings
+
+
+@pytest.fixture(autouse=True)
+def registries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What other tests declare is none of this."""
+    monkeypatch.setattr(registry, "REGISTRIES", {})
+
+
+def reported() -> list[CheckMessage]:
+    return check_composition(None)
+
+
+PATH = f"{__name__}.One"
+MODULE_LEVEL = Server("Module level", mounts=[])
+
+
+def mounting(**mounts: Any) -> Any:
+    return override_settings(MCP={"AUTH": "token", "SERVERS": {"default": {"MOUNTS": mounts}, "other": {}}})
+
+
+def test_sound_mounts_have_nothing_to_report() -> None:
+    with mounting(one=PATH, two={"WHAT": PATH, "URI_PREFIX": "two"}, other="other"):
+        assert reported() == []
+
+
+def test_a_collision_is_an_error_that_names_both() -> None:
+    registry.registry_for("default").add(lambda: next(iter(registered().tools)), "here")
+    with mounting(one=PATH):
+        (found,) = reported()
+    assert found.id == "mcp_django.E061"
+    assert "own_look" in found.msg
+    assert "One.look" in found.msg
+
+
+@pytest.mark.parametrize(
+    ("mounts", "text"),
+    [
+        ({"x": "othr"}, 'did you mean "other"?'),
+        ({"x": f"{__name__}.Nothing"}, "Nothing"),
+        ({"x": "tests.nowhere.Weather"}, "No module named"),
+        ({"x": f"{__name__}.PATH"}, "a server or a toolset"),
+        ({"__": PATH}, "the prefix '__'"),
+        ({"x": "default"}, "in a circle: default → default"),
+    ],
+)
+def test_what_cannot_be_mounted_is_an_error_that_says_why(mounts: dict[str, str], text: str) -> None:
+    with mounting(**mounts):
+        (found,) = reported()
+    assert found.id == "mcp_django.E060"
+    assert text in found.msg
+    assert "MOUNTS" in found.msg
+
+
+def test_mounts_that_go_round_in_a_circle_are_refused_with_the_chain_named() -> None:
+    servers = {
+        "default": {"MOUNTS": {"a": "first"}},
+        "first": {"MOUNTS": {"b": "second"}},
+        "second": {"MOUNTS": {"c": "first"}},
+    }
+    with override_settings(MCP={"AUTH": "token", "SERVERS": servers}):
+        found = reported()
+    assert [message.id for message in found] == ["mcp_django.E060"] * 3
+    assert "first → second → first" in found[0].msg
+
+
+@pytest.mark.parametrize(
+    ("theirs", "text"),
+    [
+        ({"AUTHORIZER": f"{__name__}.reported"}, "AUTHORIZER"),
+        ({"REQUIRED_SCOPES": f"{__name__}.reported"}, "REQUIRED_SCOPES"),
+    ],
+)
+def test_what_an_endpoint_asks_by_a_function_cannot_be_gone_round(theirs: dict[str, Any], text: str) -> None:
+    servers = {"default": {"MOUNTS": {"x": "inner"}}, "inner": theirs}
+    with override_settings(MCP={"AUTH": "token", "SERVERS": servers}):
+        (found,) = reported()
+    assert text in found.msg
+    servers = {"default": {"MOUNTS": {"x": "inner"}, **theirs}, "inner": theirs}
+    with override_settings(MCP={"AUTH": "token", "SERVERS": servers}):
+        assert reported() == []
