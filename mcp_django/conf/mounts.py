@@ -78,20 +78,27 @@ class Mounting(Protocol):
     def mounts(self) -> Mapping[str, MountSettings]: ...
 
 
-def reach(servers: Mapping[str, Mounting], alias: str, *, within: tuple[str, ...] = ()) -> Iterator[tuple[str, str]]:
-    """The servers on which what `alias` serves is served, itself first, and what its URIs begin with there. Of what has
-    no alias, its host may tell by its own URIs.
+def reach(servers: Mapping[str, Mounting], alias: str) -> Iterator[tuple[str, str]]:
+    """The servers on which what `alias` serves is served, itself first, and what its URIs begin with there. Of what it
+    has in it that has no alias, it tells by the URIs of that, too.
     """
-    if alias in within:
-        return
-    yield alias, ""
     own = servers.get(alias)
-    for mount in () if own is None else own.mounts.values():
-        if mount.what not in servers and mount.uri_prefix is not None:
-            yield alias, f"{mount.uri_prefix}+"
+    mine = () if own is None else own.mounts.values()
+    for begins in ("", *(_begins(mount) for mount in mine if mount.what not in servers and mount.uri_prefix)):
+        for host, before in _hosts(servers, alias, ()):
+            yield host, f"{before}{begins}"
+
+
+def _hosts(servers: Mapping[str, Mounting], alias: str, within: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    if alias in within:
+        return  # which the checks refuse
+    yield alias, ""
     for host, settings in servers.items():
         for mount in settings.mounts.values():
             if mount.what == alias:
-                begins = "" if mount.uri_prefix is None else f"{mount.uri_prefix}+"
-                for outer, before in reach(servers, host, within=(*within, alias)):
-                    yield outer, f"{before}{begins}"
+                for outer, before in _hosts(servers, host, (*within, alias)):
+                    yield outer, f"{before}{_begins(mount)}"
+
+
+def _begins(mount: MountSettings) -> str:
+    return "" if mount.uri_prefix is None else f"{mount.uri_prefix}+"

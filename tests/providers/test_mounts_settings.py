@@ -1,0 +1,306 @@
+"""`MOUNTS`: servers and toolsets of a project within its servers, with rules, rows and news of the database."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from asgiref.sync import async_to_sync, sync_to_async
+from django.core.exceptions import ImproperlyConfigured
+from django.test import override_settings
+
+from mcp_django import Context, ModelToolset, Server, Toolset, conf, notify_list_changed, notify_resource_updated, tool
+from mcp_django.auth.rulebook import RULEBOOK
+from mcp_django.conf.mounts import reach
+from mcp_django.models import StoredPrompt, StoredResource, ToolPolicy
+from mcp_django.protocol.errors import InsufficientScope, InvalidParams
+from mcp_django.runtime.events import EventLog
+from mcp_django.runtime.list_watch import _collections
+from mcp_django.server import registry
+from mcp_django.server.server import Server as AnyServer
+from mcp_django.wiring import get_server
+from tests.server.engine import Peer, somebody
+from tests.shop.models import Category
+from tests.test_repository import ROOT, python_blocks
+
+pytestmark = pytest.mark.django_db
+HERE = __name__
+
+
+class Weather(Toolset):
+    @tool(rate="2/h")
+    async def rated(self) -> str:
+        return "rated"
+
+    @tool
+    async def forecast(self, city: str) -> str:
+        return f"{city}: sunny"
+
+
+class Categories(ModelToolset):
+    """Categories, for a mount."""
+
+    model = Category
+    fields = ["slug", "name"]
+    ordering = ["name"]
+
+
+BY_HAND = Server("By hand")
+
+
+@BY_HAND.tool
+async def own_names(ctx: Context) -> list[str]:
+    return [ctx.server.info.name, str(ctx.tool_name)]
+
+
+@pytest.fixture(autouse=True)
+def internal(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A registry for the server that is mounted, and none of what other tests declare."""
+    monkeypatch.setattr(registry, "REGISTRIES", {})
+    declared = registry.registry_for("internal")
+    server = AnyServer("declaring", registry=declared)
+
+    @server.tool
+    async def look() -> str:
+        return "looked"
+
+    @server.tool(rate="2/h")
+    async def rated() -> str:
+        return "rated"
+
+    @server.resource("thing://{name}")
+    async def thing(name: str) -> str:
+        return name
+
+    yield declared
+    RULEBOOK.forget()
+
+
+def served(mounts: dict[str, Any], **internal: Any) -> Any:
+    return override_settings(MCP={"AUTH": "token", "SERVERS": {"default": {"MOUNTS": mounts}, "internal": internal}})
+
+
+def names(**given: Any) -> list[str]:
+    found: list[str] = async_to_sync(Peer(get_server(), **given).names)()
+    return found
+
+
+def text(name: str, /, *, principal: Any = None, **arguments: Any) -> str:
+    peer = Peer(get_server()) if principal is None else Peer(get_server(), principal)
+    found: str = async_to_sync(peer.text)(name, **arguments)
+    return found
+
+
+def test_a_server_a_toolset_a_model_and_a_server_by_hand() -> None:
+    what = {"in": "internal", "w": f"{HERE}.Weather", "c": f"{HERE}.Categories", "h": f"{HERE}.BY_HAND"}
+    with served(what):
+        found = names()
+        assert text("in__look") == "looked"
+        assert text("w__forecast", city="Bern") == "Bern: sunny"
+        assert text("h__own_names") == '["By hand","own_names"]'
+    models = ["c__category_count", "c__category_describe", "c__category_get", "c__category_list"]
+    assert found == [*models, "h__own_names", "in__look", "in__rated", "w__forecast", "w__rated"]
+
+
+def test_rows_of_a_mounted_model_are_read_and_described_by_the_names_of_the_host() -> None:
+    Category.objects.create(slug="tea", name="Tea")
+    with served({"c": {"WHAT": f"{HERE}.Categories", "URI_PREFIX": "c"}}):
+        peer = Peer(get_server())
+        described = async_to_sync(peer.call)("c__category_describe")["structuredContent"]
+        contents = async_to_sync(peer.request)("resources/read", {"uri": "c+shop.category://tea"})["contents"]
+    assert described["tools"][0] == "c__category_describe"
+    assert contents[0]["uri"] == "c+shop.category://tea"
+    assert "Tea" in contents[0]["text"]
+
+
+def test_mounted_models_may_share_their_tools() -> None:
+    Category.objects.create(slug="tea", name="Tea")
+    with override_settings(
+        MCP={"AUTH": "none", "ORM_STYLE": "generic", "SERVERS": {"default": {"MOUNTS": {"c": f"{HERE}.Categories"}}}}
+    ):
+        assert "c__models_list" in names()
+        assert "Tea" in text("c__models_list", model="shop.Category")
+        assert "c__models_list" in text("c__models_describe")
+
+
+def test_a_mount_may_ask_for_a_permission_and_scopes() -> None:
+    with served({"in": {"WHAT": "internal", "PERMISSION": "shop.look", "SCOPES": ["in"]}}):
+        assert names(principal=somebody()) == []
+        with pytest.raises(InsufficientScope):
+            text("in__look", principal=somebody("shop.look"))
+        assert text("in__look", principal=somebody("shop.look", scopes=["in"])) == "looked"
+
+
+def test_the_scopes_that_its_endpoint_asks_for_are_asked_for_here() -> None:
+    with served({"in": "internal"}, REQUIRED_SCOPES=["inside"]):
+        with pytest.raises(InsufficientScope):
+            text("in__look", principal=somebody())
+        assert text("in__look", principal=somebody(scopes=["inside"])) == "looked"
+
+
+# Rules of the admin
+
+
+@pytest.mark.parametrize(("server", "pattern"), [("default", "in__look"), ("internal", "look"), ("", "*look")])
+def test_a_policy_for_either_name_holds(server: str, pattern: str) -> None:
+    ToolPolicy.objects.create(server=server, tool=pattern, disabled=True)
+    RULEBOOK.forget()
+    with served({"in": "internal"}):
+        assert names(principal=somebody()) == ["in__rated"]
+        with pytest.raises(InvalidParams, match="Unknown tool"):
+            text("in__look", principal=somebody())
+
+
+@pytest.mark.parametrize(("server", "pattern"), [("default", "look"), ("internal", "in__look"), ("other", "look")])
+def test_a_policy_for_another_name_does_not(server: str, pattern: str) -> None:
+    ToolPolicy.objects.create(server=server, tool=pattern, disabled=True)
+    RULEBOOK.forget()
+    with served({"in": "internal"}):
+        assert names(principal=somebody()) == ["in__look", "in__rated"]
+
+
+def test_policies_for_both_names_hold_together() -> None:
+    ToolPolicy.objects.create(server="default", tool="in__*", scopes=["here"])
+    ToolPolicy.objects.create(server="internal", tool="look", scopes=["there"])
+    RULEBOOK.forget()
+    with served({"in": "internal"}):
+        for scopes in (["here"], ["there"]):
+            with pytest.raises(InsufficientScope) as problem:
+                text("in__look", principal=somebody(scopes=scopes))
+            assert set(problem.value.scopes) == {"here", "there"}
+        assert text("in__look", principal=somebody(scopes=["here", "there"])) == "looked"
+
+
+def test_a_rate_is_counted_for_both_ways_together() -> None:
+    caller = somebody(name="rated by both")
+    with served({"in": "internal", "again": "internal"}):
+        at_home = Peer(get_server("internal"), caller)
+        assert async_to_sync(at_home.text)("rated") == "rated"
+        assert text("in__rated", principal=caller) == "rated"
+        assert "too often" in async_to_sync(Peer(get_server(), caller).error)("again__rated")
+        assert "too often" in async_to_sync(at_home.error)("rated")
+
+
+# Stored rows
+
+
+def test_rows_for_the_mounted_server_are_there_and_those_for_all_are_there_once() -> None:
+    StoredPrompt.objects.create(name="everywhere")
+    StoredPrompt.objects.create(name="inside", server="internal")
+    StoredResource.objects.create(uri="docs://all", name="all", text="all")
+    StoredResource.objects.create(uri="docs://in", name="in", text="in", server="internal")
+    with served({"in": {"WHAT": "internal", "URI_PREFIX": "in"}}):
+        peer = Peer(get_server())
+        prompts = async_to_sync(peer.names)("prompts/list", "prompts")
+        uris = async_to_sync(peer.names)("resources/list", "resources", "uri")
+        contents = async_to_sync(peer.request)("resources/read", {"uri": "in+docs://in"})["contents"]
+    assert prompts == ["everywhere", "in__inside"]
+    assert uris == ["docs://all", "in+docs://in"]
+    assert contents[0]["uri"] == "in+docs://in"
+
+
+# News
+
+
+@pytest.fixture
+def said() -> Callable[[], list[tuple[str, str, Any]]]:
+    start = EventLog().head()
+    return lambda: [tuple(event[1:]) for event in EventLog().read(start)]  # type: ignore[misc]
+
+
+def test_updates_are_told_where_it_is_mounted_by_the_uris_of_there(
+    said: Any, django_capture_on_commit_callbacks: Any
+) -> None:
+    mounts = {"in": {"WHAT": "internal", "URI_PREFIX": "in"}, "plain": "internal"}
+    with served(mounts), django_capture_on_commit_callbacks(execute=True):
+        notify_resource_updated("thing://a", server="internal")
+    assert {(topic, payload["uri"]) for topic, _, payload in said()} == {
+        ("changes:internal", "thing://a"),
+        ("changes:default", "thing://a"),
+        ("changes:default", "in+thing://a"),
+    }
+
+
+def test_a_list_that_changes_is_told_where_it_is_mounted(said: Any, django_capture_on_commit_callbacks: Any) -> None:
+    with served({"in": "internal"}), django_capture_on_commit_callbacks(execute=True):
+        notify_list_changed("tools", server="internal")
+    assert [topic for topic, _, _ in said()] == ["changes:internal", "changes:default"]
+
+
+def test_rows_of_a_mounted_model_are_told_of_when_they_are_saved(
+    said: Any, django_capture_on_commit_callbacks: Any
+) -> None:
+    with served({"c": {"WHAT": f"{HERE}.Categories", "URI_PREFIX": "c"}}):
+        get_server()
+        with django_capture_on_commit_callbacks(execute=True):
+            Category.objects.create(slug="tea", name="Tea")
+    assert ("changes:default", "updated", {"uri": "c+shop.category://tea"}) in said()
+
+
+async def test_what_the_mounted_registers_later_is_a_change_of_the_host() -> None:
+    with served({"in": "internal"}):
+        server = get_server()
+        version, before = server.registry.version, _collections(server)
+        get_server("internal").tool(name="late")(own_names)
+        assert server.registry.version > version
+        assert _collections(server)["tools"] != before["tools"]
+        assert "in__late" in await Peer(server).names()
+        get_server("internal").remove("tool", "late")
+        assert "in__late" not in await Peer(server).names()
+
+
+def test_how_far_news_reach() -> None:
+    servers = {
+        "default": {"MOUNTS": {"a": {"WHAT": "first", "URI_PREFIX": "a"}}},
+        "first": {"MOUNTS": {"b": {"WHAT": "second", "URI_PREFIX": "b"}, "w": {"WHAT": "x.y", "URI_PREFIX": "w"}}},
+        "second": {},
+    }
+    with override_settings(MCP={"SERVERS": servers}):
+        known = conf.get_settings().servers
+        assert list(reach(known, "second")) == [("second", ""), ("first", "b+"), ("default", "a+b+")]
+        assert list(reach(known, "first")) == [("first", ""), ("default", "a+"), ("first", "w+"), ("default", "a+w+")]
+        assert list(reach(known, "default")) == [("default", "")]
+
+
+# Settings
+
+
+@pytest.mark.parametrize(
+    ("mounts", "text"),
+    [
+        (["internal"], "must be a dict from prefixes"),
+        ({"in": 3}, "must name an alias"),
+        ({"in": {"URI_PREFIX": "in"}}, "needs a WHAT"),
+        ({"in": {"WHAT": "internal", "SCOPE": ["x"]}}, "'SCOPE'"),
+        ({"in": {"WHAT": "internal", "URI_PREFIX": "a b"}}, "URI_PREFIX"),
+        ({"in": {"WHAT": "internal", "SCOPES": "x"}}, "must be a list"),
+        ({"in": {"WHAT": "internal", "PERMISSION": 3}}, "must be a list"),
+    ],
+)
+def test_an_entry_that_cannot_be_read_is_refused(mounts: Any, text: str) -> None:
+    with served(mounts), pytest.raises(ImproperlyConfigured, match=text):
+        conf.get_settings()
+
+
+# docs/topics/composition.md
+
+
+def test_the_settings_on_the_page_can_be_read() -> None:
+    (block,) = [block for block in python_blocks(ROOT / "docs/topics/composition.md") if "MCP =" in block]
+    written: dict[str, Any] = {}
+    exec(block, written)
+    written["MCP"]["SERVERS"]["default"]["MOUNTS"]["weather"] = f"{HERE}.Weather"
+    with override_settings(MCP={"AUTH": "token", **written["MCP"]}):
+        assert names() == ["staff__look", "staff__rated", "weather__forecast", "weather__rated"]
+        assert names(principal=somebody()) == ["weather__forecast", "weather__rated"]
+
+
+async def test_the_server_on_the_page_serves_what_the_table_says() -> None:
+    blocks = [block for block in python_blocks(ROOT / "docs/topics/composition.md") if "Mount(" in block]
+    written: dict[str, Any] = {}
+    exec(blocks[0], written)
+    with override_settings(MCP={"AUTH": "none"}):
+        server = written["host"].bind((await sync_to_async(get_server)()).ports)
+        peer = Peer(server)
+        assert await peer.names() == ["w__forecast", "weather__forecast"]
+        templates = await peer.names("resources/templates/list", "resourceTemplates", "uriTemplate")
+        assert templates == ["city://{name}", "w+city://{name}"]
