@@ -1,5 +1,5 @@
 """Providers of files, directories, storages and web pages, for `MCP["SERVERS"][alias]["PROVIDERS"]`; toolsets of
-documents of OpenAPI, for `register`.
+documents of OpenAPI, for `register`; servers within servers.
 
 Those that fetch need httpx (`pip install mcp-django-channels[http]`), and are imported at their first use.
 """
@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from .files import DirectoryProvider, FileResource
+from .mounts import Mount
 from .storages import StorageProvider
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ __all__ = [
     "FileResource",
     "HTTPProvider",
     "HTTPResource",
+    "Mount",
     "OpenAPIToolset",
     "Route",
     "StorageProvider",
