@@ -7,7 +7,7 @@ token would be asked for, because that is another request, of another worker per
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -30,6 +30,7 @@ from pydantic import AnyUrl
 from ..conf.clients import ClientAuth, ClientSettings
 from .outgoing import AuthorizationFailed, Outgoing, web_url
 
+Stop = Callable[[httpx2.Request], bool]
 LONGEST_SCOPES: Final = 4000
 CLIENT_AUTH: Final = {"basic": "client_secret_basic", "post": "client_secret_post"}
 _SCOPES = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+(?: [\x21\x23-\x5b\x5d-\x7e]+)*")
@@ -124,16 +125,20 @@ async def discover(
     )
     url = auth.client_metadata_url if not native else None
     provider = Discovering(web_url(settings.url or ""), metadata, memory, client_metadata_url=url, issuer=auth.issuer)
-    await drive(provider, outgoing, challenge, stop=lambda outbound: outbound is provider.end)
+    registers = auth.client_id is None
+    await drive(provider, outgoing, challenge, stop=lambda outbound: outbound is provider.end, registers=registers)
     context = provider.context
-    if context.client_info is None or (auth.client_id and context.client_info.client_id != auth.client_id):
-        raise AuthorizationFailed("The server leads to another authorization server than the one CLIENT_ID is for")
     check_metadata(context.oauth_metadata, auth.issuer)
+    _settle_method(context)
     return context, memory.client if memory.is_new else None
 
 
-async def drive(provider: OAuthClientProvider, outgoing: Outgoing, challenge: Challenge, *, stop: Any) -> None:
-    """Let the provider answer a challenge, until it makes the request at which to stop. Raises AuthorizationFailed."""
+async def drive(
+    provider: OAuthClientProvider, outgoing: Outgoing, challenge: Challenge, *, stop: Stop, registers: bool = False
+) -> None:
+    """Let the provider answer a challenge, until it makes the request at which to stop. Unless it `registers`, it may
+    post nothing before. Raises AuthorizationFailed.
+    """
     request = httpx2.Request(
         "POST", provider.context.server_url, headers={MCP_PROTOCOL_VERSION_HEADER: LATEST_PROTOCOL_VERSION}
     )
@@ -145,6 +150,8 @@ async def drive(provider: OAuthClientProvider, outgoing: Outgoing, challenge: Ch
             outbound = await flow.asend(response)
             if stop(outbound):
                 return
+            if outbound.method == "POST" and not registers:
+                raise AuthorizationFailed("The server leads to another authorization server than CLIENT_ID is for")
             response = await outgoing.send(outbound)
             if outbound.method == "POST":
                 await _check_registration(response)
@@ -213,6 +220,19 @@ def scopes_to_ask(auth: ClientAuth, challenge: Challenge, *more: str | None) -> 
     """
     scopes = all_scopes(" ".join(auth.scopes) or challenge.scopes, *more)
     return Challenge(resource_metadata=challenge.resource_metadata, scopes=clean_scopes(scopes))
+
+
+def _settle_method(context: OAuthContext) -> None:
+    """How to show the secret, where the registration does not say (RFC 7591, section 2)."""
+    client, metadata = context.client_info, context.oauth_metadata
+    if client is None or client.client_secret is None or client.token_endpoint_auth_method is not None:
+        return
+    known = (metadata.token_endpoint_auth_methods_supported if metadata is not None else None) or [
+        "client_secret_basic"
+    ]
+    client.token_endpoint_auth_method = next(
+        (one for one in CLIENT_AUTH.values() if one in known), "client_secret_basic"
+    )
 
 
 async def _check_registration(response: httpx2.Response) -> None:

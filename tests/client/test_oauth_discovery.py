@@ -1,0 +1,281 @@
+"""From a server to its authorization server and back, where one of them means harm."""
+
+import logging
+from typing import Any
+
+import httpx2
+import pytest
+
+from mcp_django.client.authorizing import Denied, Pending, finish, prepare
+from mcp_django.client.outgoing import AuthorizationFailed
+from mcp_django.client.tokens import Grant, TokenRow, in_thread
+from tests.client.authority import ISSUER, REDIRECT, SERVER, Authority, challenge_of, query, settings
+
+pytestmark = pytest.mark.django_db
+EVIL = "https://evil.example"
+
+
+async def begun(authority: Authority, **auth: Any) -> tuple[str, Pending]:
+    return await prepare(settings(**auth), None, REDIRECT, outgoing=authority.outgoing())
+
+
+async def ended(authority: Authority, pending: Pending, **answer: str) -> Grant:
+    said = {"code": "code-1", "iss": ISSUER, **answer}
+    answer = {name: value for name, value in said.items() if value}
+    return await finish(settings(), pending, answer, outgoing=authority.outgoing())
+
+
+async def test_the_way_there_and_back() -> None:
+    authority = Authority()
+    url, pending = await begun(authority)
+    asked = query(url)
+    assert url.startswith(f"{ISSUER}/authorize?")
+    assert asked == {
+        "response_type": "code",
+        "client_id": "c1",
+        "redirect_uri": REDIRECT,
+        "state": pending.state,
+        "code_challenge": challenge_of(pending.verifier),
+        "code_challenge_method": "S256",
+        "resource": SERVER,
+        "scope": "read",
+    }
+    grant = await ended(authority, pending)
+    assert (grant.access_token, grant.refresh_token, grant.scope, grant.issuer) == ("a0-s3cret", "r0", "read", ISSUER)
+    (form,) = authority.forms
+    assert (form["code"], form["code_verifier"], form["resource"]) == ("code-1", pending.verifier, SERVER)
+    assert (form["client_id"], form["client_secret"], form["redirect_uri"]) == ("c1", "client-s3cret", REDIRECT)
+
+
+@pytest.mark.parametrize(("supported", "basic"), [(None, True), (["client_secret_post", "none"], False)])
+async def test_a_secret_is_shown_as_is_usual_where_nothing_is_said(supported: list[str] | None, basic: bool) -> None:
+    authority = Authority()
+    authority.registered = {}
+    authority.metadata["token_endpoint_auth_methods_supported"] = supported
+    await ended(authority, (await begun(authority))[1])
+    assert ("authorization" in authority.headers[0], "client_secret" in authority.forms[0]) == (basic, not basic)
+
+
+async def test_a_registration_is_used_again_for_the_same_address_only() -> None:
+    authority = Authority()
+    await begun(authority)
+    await begun(authority)
+    assert authority.registrations == 1
+    await prepare(settings(), None, "https://moved.example/callback/", outgoing=authority.outgoing())
+    assert authority.registrations == 2
+    authority.metadata["issuer"] = authority.resource["authorization_servers"][0] = "https://id.example/other"
+    authority.other["https://id.example/.well-known/oauth-authorization-server/other"] = lambda request: (
+        httpx2.Response(200, json=authority.metadata)
+    )
+    await prepare(settings(), None, "https://moved.example/callback/", outgoing=authority.outgoing())
+    assert authority.registrations == 3
+
+
+async def test_a_client_that_the_settings_name_is_not_registered() -> None:
+    authority = Authority()
+    url, _pending = await begun(authority, client_id="ours", client_secret="s3cret", issuer=ISSUER)
+    assert query(url)["client_id"] == "ours"
+    assert authority.registrations == 0
+
+
+async def test_a_document_describes_the_client_where_that_is_understood() -> None:
+    authority, document = Authority(), "https://testserver/mcp/clients/client-metadata.json"
+    url, _pending = await begun(authority, client_metadata_url=document)
+    assert query(url)["client_id"] == "c1"
+    authority = Authority()
+    authority.metadata["client_id_metadata_document_supported"] = True
+    await in_thread(TokenRow(settings()).unregister, "c1")
+    url, _pending = await begun(authority, client_metadata_url=document)
+    assert query(url)["client_id"] == document
+    assert authority.registrations == 0
+
+
+async def test_the_settings_scopes_are_asked_for_instead() -> None:
+    url, _pending = await begun(Authority(), scopes=("a", "b"))
+    assert query(url)["scope"] == "a b"
+
+
+async def test_parameters_of_the_endpoint_stay_and_change_none_of_ours() -> None:
+    authority = Authority()
+    authority.metadata["authorization_endpoint"] += "?tenant=1&state=theirs&redirect_uri=https%3A%2F%2Fevil.example"
+    asked = query((await begun(authority))[0])
+    assert (asked["tenant"], asked["redirect_uri"]) == ("1", REDIRECT)
+    assert asked["state"] != "theirs"
+
+
+@pytest.mark.parametrize(
+    ("change", "asked"),
+    [
+        ({"issuer": EVIL}, 0),
+        ({"issuer": f"{ISSUER}/"}, 0),
+        ({"authorization_endpoint": "javascript:alert(1)"}, 0),
+        ({"authorization_endpoint": "http://id.example/authorize"}, 1),
+        ({"token_endpoint": "http://id.example/token"}, 1),
+        ({"code_challenge_methods_supported": ["plain"]}, 1),
+        ({"code_challenge_methods_supported": None}, 1),
+        ({"registration_endpoint": "http://127.0.0.1/register"}, 0),
+    ],
+)
+async def test_metadata_that_cannot_be_trusted_ends_it(change: dict[str, Any], asked: int) -> None:
+    authority = Authority()
+    authority.metadata |= change
+    with pytest.raises(AuthorizationFailed):
+        await begun(authority)
+    assert authority.registrations <= asked
+    assert authority.forms == []
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"resource": "https://other.example/mcp"},
+        {"resource": f"{SERVER}/deeper"},
+        {"authorization_servers": ["http://127.0.0.1:8500"]},
+        {"authorization_servers": ["https://inside.example"]},
+    ],
+)
+async def test_a_server_that_leads_elsewhere_is_not_followed(change: dict[str, Any]) -> None:
+    authority = Authority()
+    authority.addresses["inside.example"] = ["10.0.0.1"]
+    authority.resource |= change
+    with pytest.raises(AuthorizationFailed):
+        await begun(authority)
+    assert not any("inside" in url or "127.0.0.1" in url for _method, url in authority.asked)
+
+
+async def test_metadata_that_moves_inside_is_not_followed() -> None:
+    authority = Authority()
+    authority.addresses["inside.example"] = ["169.254.169.254"]
+    moved = httpx2.Response(302, headers={"Location": "https://inside.example/latest/meta-data"})
+    authority.other["https://id.example/.well-known/oauth-authorization-server"] = lambda request: moved
+    with pytest.raises(AuthorizationFailed):
+        await begun(authority)
+    assert not any("inside" in url for _method, url in authority.asked)
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"[]", b"null", b'"x"', b"[" * 20_000, b"{}" * 200_000, b"\xff"])
+async def test_metadata_that_is_none_ends_it(body: bytes) -> None:
+    authority = Authority()
+    authority.other["https://id.example/.well-known/oauth-authorization-server"] = lambda request: httpx2.Response(
+        200, content=body
+    )
+    with pytest.raises(AuthorizationFailed):
+        await begun(authority)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        httpx2.Response(400, json={"error": "invalid_redirect_uri", "error_description": "s3cret"}),
+        httpx2.Response(201, json={"client_secret": "s3cret"}),
+        httpx2.Response(201, json={"client_id": "c", "token_endpoint_auth_method": "private_key_jwt"}),
+        httpx2.Response(201, json={"client_id": ["s3cret"]}),
+        httpx2.Response(302, headers={"Location": "https://evil.example/?s3cret"}),
+    ],
+)
+async def test_a_registration_that_cannot_be_used_ends_it(
+    answer: httpx2.Response, caplog: pytest.LogCaptureFixture
+) -> None:
+    authority = Authority()
+    authority.other["https://id.example/register"] = lambda request: answer
+    with caplog.at_level(logging.DEBUG), pytest.raises(AuthorizationFailed) as caught:
+        await begun(authority)
+    assert "s3cret" not in str(caught.value) + caplog.text
+
+
+async def test_a_secret_goes_to_its_issuer_only() -> None:
+    authority = Authority()
+    with pytest.raises(AuthorizationFailed):
+        await begun(authority, client_id="ours", client_secret="s3cret", issuer="https://our-id.example")
+    assert (authority.registrations, authority.forms) == (0, [])
+
+
+@pytest.mark.parametrize("iss", [EVIL, f"{ISSUER}/", "", "HTTPS://ID.EXAMPLE"])
+async def test_a_code_of_another_issuer_is_shown_to_nobody(iss: str) -> None:
+    authority = Authority()
+    _url, pending = await begun(authority)
+    with pytest.raises(AuthorizationFailed, match="not from the authorization server"):
+        await ended(authority, pending, iss=iss)
+    assert authority.forms == []
+
+
+async def test_an_error_of_another_issuer_is_not_believed() -> None:
+    authority = Authority()
+    _url, pending = await begun(authority)
+    with pytest.raises(AuthorizationFailed) as caught:
+        await ended(authority, pending, iss=EVIL, error="access_denied")
+    assert not isinstance(caught.value, Denied)
+
+
+async def test_who_says_no_is_understood() -> None:
+    authority = Authority()
+    _url, pending = await begun(authority)
+    with pytest.raises(Denied):
+        await ended(authority, pending, error="access_denied", error_description="<b>")
+
+
+@pytest.mark.parametrize(
+    "answer", [{"code": ""}, {"code": "x" * 5000}, {"error": "<script>", "error_description": "<script>"}]
+)
+async def test_an_answer_that_is_none_ends_it(answer: dict[str, str]) -> None:
+    authority = Authority()
+    _url, pending = await begun(authority)
+    with pytest.raises(AuthorizationFailed) as caught:
+        await ended(authority, pending, **answer)
+    assert "<" not in str(caught.value)
+    assert authority.forms == []
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        httpx2.Response(200, content=b"s3cret"),
+        httpx2.Response(200, json={"access_token": "s3cret", "token_type": "DPoP"}),
+        httpx2.Response(200, json={"access_token": "s3cret\r\nX: y", "token_type": "Bearer"}),
+        httpx2.Response(200, json={"access_token": "s3crét", "token_type": "Bearer"}),
+        httpx2.Response(200, json={"access_token": "", "token_type": "Bearer"}),
+        httpx2.Response(200, json={"access_token": "s3cret" * 9000, "token_type": "Bearer"}),
+        httpx2.Response(200, json={"access_token": ["s3cret"], "token_type": "Bearer"}),
+        httpx2.Response(400, json={"error": "invalid_grant", "error_description": "s3cret"}),
+        httpx2.Response(500, text="s3cret"),
+        httpx2.Response(302, headers={"Location": "https://evil.example/s3cret"}),
+    ],
+)
+async def test_a_token_that_cannot_be_used_ends_it(answer: httpx2.Response, caplog: pytest.LogCaptureFixture) -> None:
+    authority = Authority()
+    _url, pending = await begun(authority)
+    authority.other["https://id.example/token"] = lambda request: answer
+    with caplog.at_level(logging.DEBUG), pytest.raises(AuthorizationFailed) as caught:
+        await ended(authority, pending)
+    assert "s3cret" not in str(caught.value) + caplog.text
+
+
+async def test_a_server_without_metadata_is_its_own_authorization_server() -> None:
+    """As 2025-03-26 has it."""
+    authority = Authority()
+    authority.challenge = "Bearer"
+    authority.other["https://mcp.example/register"] = lambda request: httpx2.Response(201, json={"client_id": "old"})
+    authority.other["https://mcp.example/token"] = lambda request: httpx2.Response(200, json={"access_token": "a"})
+    url, pending = await begun(authority)
+    assert url.startswith("https://mcp.example/authorize?")
+    with pytest.raises(AuthorizationFailed):
+        await ended(authority, pending, iss=ISSUER)
+    grant = await ended(authority, pending, iss="")
+    assert (grant.issuer, grant.token_endpoint) == ("https://mcp.example", "https://mcp.example/token")
+    assert (grant.expires_at, grant.refresh_token) == (None, None)
+
+
+@pytest.mark.parametrize(
+    "challenge", ["", "Basic", 'Bearer scope="<b>"', 'Bearer resource_metadata="http://127.0.0.1"']
+)
+async def test_a_challenge_is_not_needed(challenge: str) -> None:
+    authority = Authority()
+    authority.challenge = challenge
+    authority.other["https://mcp.example/.well-known/oauth-protected-resource/mcp"] = lambda request: httpx2.Response(
+        200, json=authority.resource
+    )
+    if "127.0.0.1" in challenge:
+        with pytest.raises(AuthorizationFailed):
+            await begun(authority)
+    else:
+        assert (await begun(authority))[0].startswith(ISSUER)

@@ -1,0 +1,174 @@
+"""What may be asked for on another server's word: no way into the network."""
+
+from collections.abc import AsyncIterator, Sequence
+
+import httpx2
+import pytest
+
+from mcp_django.client.outgoing import MOST, AuthorizationFailed, Outgoing
+from tests.client.authority import PUBLIC, SERVER, Authority, unread
+
+WHERE = "https://id.example/metadata"
+
+
+async def ask(authority: Authority, url: str = WHERE, *, server: str = SERVER, method: str = "GET") -> httpx2.Response:
+    return await authority.outgoing(server).send(httpx2.Request(method, url, headers={"X-Mine": "1"}))
+
+
+def answering(*answers: httpx2.Response) -> Authority:
+    """One that gives these answers, one after the other, whatever is asked."""
+    authority, left = Authority(), list(answers)
+    authority.other = dict.fromkeys(
+        (WHERE, "https://id.example/next", "https://other.example/"), lambda request: left.pop(0)
+    )
+    return authority
+
+
+async def test_an_answer_comes_back() -> None:
+    found = await ask(answering(httpx2.Response(200, json={"a": 1})))
+    assert (found.status_code, found.json(), str(found.request.url)) == (200, {"a": 1}, WHERE)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://id.example/",
+        "http://127.0.0.1/",
+        "ftp://id.example/",
+        "file:///etc/passwd",
+        "javascript:alert(1)",
+        "https://user:pw@id.example/",
+        "https://id.example/#part",
+        "https://id.example/" + "x" * 2000,
+    ],
+)
+async def test_urls_that_lead_elsewhere_are_refused_unasked(url: str) -> None:
+    authority = Authority()
+    with pytest.raises(AuthorizationFailed):
+        await ask(authority, url)
+    assert authority.asked == []
+
+
+@pytest.mark.parametrize(
+    "addresses",
+    [["127.0.0.1"], ["10.0.0.1"], ["169.254.169.254"], ["::1"], ["::ffff:10.0.0.1"], [PUBLIC, "192.168.0.1"], []],
+)
+async def test_hosts_inside_the_network_are_refused(addresses: Sequence[str]) -> None:
+    authority = Authority()
+    authority.addresses = {"id.example": addresses}
+    with pytest.raises(AuthorizationFailed) as caught:
+        await ask(authority)
+    assert authority.asked == []
+    assert not any(address in str(caught.value) for address in addresses)
+
+
+@pytest.mark.parametrize(("own", "allowed"), [(["10.0.0.1"], True), ([PUBLIC], False), (["169.254.169.254"], False)])
+async def test_they_are_asked_where_the_server_is_inside_too(own: Sequence[str], allowed: bool) -> None:
+    authority = answering(httpx2.Response(200))
+    authority.addresses = {"mcp.example": own, "id.example": ["10.0.0.2"]}
+    if allowed:
+        assert (await ask(authority)).status_code == 200
+    else:
+        with pytest.raises(AuthorizationFailed):
+            await ask(authority)
+
+
+async def test_a_metadata_service_is_never_asked() -> None:
+    authority = Authority()
+    authority.addresses = {"mcp.example": ["10.0.0.1"], "id.example": ["169.254.169.254"]}
+    with pytest.raises(AuthorizationFailed):
+        await ask(authority)
+
+
+async def test_the_server_itself_may_be_anywhere() -> None:
+    authority = Authority()
+    authority.addresses = {"mcp.example": ["10.0.0.1"]}
+    authority.other["https://mcp.example/x"] = lambda request: httpx2.Response(200)
+    assert (await ask(authority, "https://mcp.example/x")).status_code == 200
+
+
+@pytest.mark.parametrize(("server", "allowed"), [("http://127.0.0.1:8000/mcp", True), (SERVER, False)])
+async def test_http_is_for_this_machine_where_the_server_is_here(server: str, allowed: bool) -> None:
+    authority = Authority()
+    authority.addresses = {"localhost": ["127.0.0.1"], "127.0.0.1": ["127.0.0.1"], "mcp.example": ["127.0.0.1"]}
+    authority.other["http://localhost:9000/x"] = lambda request: httpx2.Response(200)
+    if allowed:
+        assert (await ask(authority, "http://localhost:9000/x", server=server)).status_code == 200
+    else:
+        with pytest.raises(AuthorizationFailed):
+            await ask(authority, "http://localhost:9000/x", server=server)
+
+
+async def test_redirects_are_followed_within_the_origin() -> None:
+    moved = httpx2.Response(307, headers={"Location": "/next"})
+    assert (await ask(answering(moved, httpx2.Response(200)))).status_code == 200
+
+
+@pytest.mark.parametrize("location", ["https://other.example/", "http://id.example/next", "https://id.example:444/"])
+async def test_and_not_out_of_it(location: str) -> None:
+    authority = answering(httpx2.Response(302, headers={"Location": location}), httpx2.Response(200))
+    assert (await ask(authority)).status_code == 302
+    assert len(authority.asked) == 1
+
+
+async def test_a_post_is_not_redirected() -> None:
+    authority = answering(httpx2.Response(307, headers={"Location": "/next"}), httpx2.Response(200))
+    assert (await ask(authority, method="POST")).status_code == 307
+
+
+async def test_redirects_end() -> None:
+    moved = [httpx2.Response(302, headers={"Location": "/next"}) for _ in range(9)]
+    with pytest.raises(AuthorizationFailed, match="too often"):
+        await ask(answering(*moved))
+
+
+async def test_an_answer_has_an_end() -> None:
+    read = 0
+
+    async def endless() -> AsyncIterator[bytes]:
+        nonlocal read
+        while True:
+            read += 1
+            yield b"x" * 4096
+
+    with pytest.raises(AuthorizationFailed, match="longer than"):
+        await ask(answering(httpx2.Response(200, content=endless())))
+    assert read <= MOST / 4096 + 2
+
+
+async def test_what_is_packed_is_not_unpacked() -> None:
+    with pytest.raises(AuthorizationFailed, match="encoding"):
+        await ask(answering(httpx2.Response(200, headers={"Content-Encoding": "gzip"}, content=b"")))
+
+
+async def test_a_failure_repeats_nothing_that_was_sent() -> None:
+    def broken(request: httpx2.Request) -> httpx2.Response:
+        raise httpx2.ConnectError("to s3cret")
+
+    authority = Authority()
+    authority.other[WHERE] = broken
+    with pytest.raises(AuthorizationFailed) as caught:
+        await ask(authority)
+    assert "s3cret" not in str(caught.value)
+
+
+async def test_the_name_is_kept_and_asked_for_once() -> None:
+    asked: list[str] = []
+    seen: list[httpx2.Request] = []
+
+    async def resolve(host: str, port: int) -> Sequence[str]:
+        asked.append(host)
+        return [PUBLIC]
+
+    class Wire(httpx2.AsyncBaseTransport):
+        async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+            seen.append(request)
+            return unread(httpx2.Response(200))
+
+    await Outgoing(SERVER, resolve=resolve, transport=Wire).send(httpx2.Request("GET", WHERE))
+    assert asked == ["id.example"]
+    (request,) = seen
+    assert request.url.host == PUBLIC
+    assert request.headers["host"] == "id.example"
+    assert request.extensions["sni_hostname"] == "id.example"
+    assert "cookie" not in request.headers
