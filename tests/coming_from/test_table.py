@@ -6,12 +6,12 @@ from collections import Counter
 import pytest
 from asgiref.sync import async_to_sync
 
-from tests.coming_from import calls, declarations, doors, words
+from tests.coming_from import calls, declarations, doors, others, words
 from tests.coming_from.table import EXERCISES, NAMED, PAGE, Row, check, named, rows
 
 ROWS = list(rows(PAGE.read_text(encoding="utf-8")))
 MOST_LEFT_OUT = 12
-_modules = (calls, declarations, doors, words)
+_modules = (calls, declarations, doors, others, words)
 
 
 def _names(row: Row) -> str:
