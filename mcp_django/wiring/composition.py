@@ -1,4 +1,6 @@
-"""What `MOUNTS` puts into a server: other servers of the project, and servers and toolsets of its modules."""
+"""What `MOUNTS` and `PROXIES` put into a server: other servers of the project, servers and toolsets of its modules, and
+remote servers.
+"""
 
 import difflib
 from collections.abc import Callable, Sequence
@@ -13,6 +15,7 @@ from ..conf.options import ServerSettings
 from ..orm.generic import GenericTools
 from ..providers.mounts import Mount, server_of
 from ..schema import DeclarationError
+from ..server.providers import Provider
 from ..server.server import Server
 from ..server.toolset import Toolset
 
@@ -30,6 +33,21 @@ def mounts(alias: str, described: ServerSettings, get_server: GetServer) -> Sequ
             raise ImproperlyConfigured(f"{where}: {problem}") from problem
         except ImproperlyConfigured as problem:
             raise ImproperlyConfigured(f"{where}: {problem}") from None
+    return found
+
+
+def proxies(alias: str, described: ServerSettings) -> Sequence[Provider]:
+    """The remote servers that the server of an alias passes on. Raises ImproperlyConfigured, which names the one that
+    cannot be.
+    """
+    found = []
+    for name, settings in described.proxies.items():
+        try:
+            # What it is made of needs an extra, so it is imported where there is one.
+            made: Provider = import_string("mcp_django.providers.proxies.Proxy")(name, **settings.options())
+        except (DeclarationError, ImportError, ImproperlyConfigured) as problem:
+            raise ImproperlyConfigured(f'MCP["SERVERS"]["{alias}"]["PROXIES"]["{name}"]: {problem}') from problem
+        found.append(made)
     return found
 
 

@@ -100,6 +100,7 @@ def _make_server(alias: str) -> Server:
         registry=registry_for(alias),
         providers=_providers(alias, described),
         mounts=mounts,
+        proxies=composition.proxies(alias, described),
         middleware=[import_string(path) for path in described.middleware],
         lifespan=import_string(described.lifespan) if described.lifespan else None,
         options=options,

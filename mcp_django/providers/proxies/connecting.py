@@ -48,12 +48,29 @@ def connect_tool(name: str, naming: Naming, terms: Terms, run: Callable[[Context
     )
 
 
+def absent_tool(name: str, naming: Naming, terms: Terms) -> Tool:
+    """The tool, listed nowhere, that answers for all of a remote's while nobody knows which those are."""
+
+    async def absent() -> None:
+        raise ToolError(f"The server {name!r} cannot be reached now; try again later")
+
+    return Tool(
+        name=naming.name("absent"),
+        permission=terms.permission,
+        scopes=terms.scopes,
+        rate=terms.rate,
+        handler=Handler(absent, atomic=()),
+        parameters=_Nothing(),
+        source=f"the server {name!r}",
+    )
+
+
 async def connected(ctx: Context, name: str, problem: AuthorizationNeeded) -> None:
     """Send the caller to where it can be allowed. Raises ToolError, with the address, where the client cannot, or the
     person does not want to.
     """
     if problem.url is None or not supports(ctx, {"elicitation": {"url": {}}}):
-        raise ToolError(needed(problem, name))
+        raise ToolError(needed(problem, name, ctx))
     answer = await ctx.elicit_url(f"Allow this site to use {name} for you", problem.url, key=f"connect-{name}")
     if not answer:
         raise ToolError(f"Without leave of yours {name} cannot be used")

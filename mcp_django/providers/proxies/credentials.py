@@ -1,16 +1,19 @@
 """As whom a remote is used: whose credential it is, and which."""
 
 import hashlib
-import inspect
+import logging
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...client.errors import AuthorizationNeeded
+from ...client.errors import AuthorizationNeeded, ClientConnectionError
 from ...protocol import jsonrpc
 from ...server.context import Context
 from ...server.execution import run
+from ...server.ports import Overloaded
+
+logger = logging.getLogger("mcp_django.client")
 
 _KEY = os.urandom(32)
 """Digests of credentials mean nothing outside of this process."""
@@ -53,14 +56,22 @@ def owner_of(ctx: Context) -> str:
 
 
 async def credential_of(ctx: Context, name: str, *, per_user: bool, headers: Headers | None) -> Credential:
-    """The credential of the caller. Raises AuthorizationNeeded where it has none."""
+    """The credential of the caller.
+
+    Raises AuthorizationNeeded where it has none, ClientConnectionError where that cannot be found out, Overloaded.
+    """
     owner = owner_of(ctx)
     if headers is not None:
-        given = await run(headers, ctx.server.executor, ctx)
-        given = await given if inspect.isawaitable(given) else given
-        if given is None:
+        try:
+            given = await run(headers, ctx.server.executor, ctx)
+            sent = None if given is None else {str(header): str(value) for header, value in given.items()}
+        except Overloaded:
+            raise
+        except Exception:
+            logger.exception("The credential of a caller for the server %r cannot be found out", name)
+            raise ClientConnectionError("There is no credential for the server") from None
+        if sent is None:
             raise AuthorizationNeeded(alias=name)
-        sent = {str(header): str(value) for header, value in given.items()}
         return Credential(owner, owner, _digest(sent), headers=sent)
     if not per_user:
         return Credential(owner, EVERYBODY, "")

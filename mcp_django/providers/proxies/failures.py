@@ -38,7 +38,7 @@ _KNOWN = frozenset({"elicitation", "sampling", "roots"})
 def told(problem: Exception, proxy: str, method: str, here: str, ctx: Context) -> Exception:
     """The exception that says it to our client. `here` is what the tool, prompt or resource is called here."""
     if isinstance(problem, AuthorizationNeeded):
-        return ToolError(needed(problem, proxy))
+        return ToolError(needed(problem, proxy, ctx))
     if isinstance(problem, CallTimeout):
         return ToolError(f"The server {proxy!r} gave no answer in time")
     if isinstance(problem, InvalidAnswer):
@@ -52,10 +52,14 @@ def told(problem: Exception, proxy: str, method: str, here: str, ctx: Context) -
     return ToolError(f"The server {proxy!r} cannot be used") if isinstance(problem, ClientError) else problem
 
 
-def needed(problem: AuthorizationNeeded, proxy: str) -> str:
+def needed(problem: AuthorizationNeeded, proxy: str, ctx: Context) -> str:
     """Who has to do what."""
-    where = f": {problem.url}" if problem.url else " on this site"
-    return f"You have not allowed this site to use {proxy!r} for you yet. Allow it{where}. Then call the tool again"
+    url = problem.url
+    if url is None:
+        return f"{proxy!r} cannot be used for you: this site has no credential of yours there"
+    if url.startswith("/") and ctx.request is not None:
+        url = ctx.request.build_absolute_uri(url)
+    return f"This site may not use {proxy!r} for you yet. Open {url} to allow it, then call the tool again"
 
 
 def unknown(method: str, here: str) -> Exception:

@@ -123,10 +123,12 @@ class Desk:
         del self._parked[id]
         return held
 
-    def close(self) -> None:
-        """Give all up."""
+    async def close(self) -> None:
+        """Give all up, and wait until that is done."""
         for id in list(self._parked):
             self._drop(id)
+        if self._ending:
+            await asyncio.wait(self._ending)
 
     def _drop(self, id: str) -> None:
         held, alarm = self._parked.pop(id)

@@ -12,22 +12,24 @@ from ...client import Client
 from ...client.errors import AuthorizationNeeded, ClientError
 from ...client.relay import Answering
 from ...protocol.errors import ToolError
+from ...protocol.revisions import REVISIONS, Era
 from ...server.context import Context
 from ...server.primitives import Completion, Prompt, Resource, ResourceTemplate, Tool
 from ...server.providers import Provider
 from ...server.relayed import supports, wanted_level
 from ...server.results import Relayed
+from ...signals import clients_used
 from ..naming import Naming
 from . import results
 from .calls import Manner, Relay, Request, pass_log
-from .connecting import connect_tool, connected
+from .connecting import absent_tool, connect_tool, connected
 from .credentials import Credential, credential_of
 from .entries import REMOTE, Entries, RemoteTool, Terms
 from .failures import told, unknown
 from .options import ProxyOptions
 from .parking import Desk
 from .sessions import Kind, Session, Sessions
-from .shelves import Fetched, Shelf
+from .shelves import Fetched, Nothing, Shelf
 from .sources import Source, source_of
 
 LISTED = {
@@ -60,6 +62,14 @@ class _Here:
         self.desk = Desk(options.parked, options.parked_seconds)
         self.relay = Relay(proxy.name, self.sessions, self.desk, options.timeout)
 
+    async def close(self) -> None:
+        """The loop ends."""
+        for shelf in self.shelves.values():
+            shelf.close()
+        await self.desk.close()
+        await self.sessions.close()
+        await asyncio.gather(*(client.close() for client in self.clients.values()))
+
 
 class Proxy(Provider):
     """Another server's tools, resources, prompts and completions, passed on as they are.
@@ -88,6 +98,7 @@ class Proxy(Provider):
             self.name, self.naming, terms, {"tool": self._call, "resource": self._read, "prompt": self._get}
         )
         self._connect = connect_tool(self.name, self.naming, terms, self._check_connected)
+        self._absent = absent_tool(self.name, self.naming, terms)
         self._headers = self.options.headers
         self._loops: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Here] = weakref.WeakKeyDictionary()
         self._mark = ""
@@ -138,22 +149,23 @@ class Proxy(Provider):
         if self.naming.own_name(name) is None:
             return None
         shelf = await self._shelf_of(ctx)
-        if shelf is None:
-            return self._connect
         found: Tool | None = await shelf.find("tools", name)
-        # Who was told of a tool and may use it no more is told why.
-        return self._connect if found is None and shelf.needs is not None else found
+        if found is not None or shelf.is_known("tools"):
+            return found
+        # Who was told of a tool earlier is told why it is not there.
+        return self._connect if shelf.needs is not None else self._absent
 
     async def prompt(self, name: str, ctx: Context) -> Prompt | None:
-        shelf = None if self.naming.own_name(name) is None else await self._shelf_of(ctx)
-        found: Prompt | None = None if shelf is None else await shelf.find("prompts", name)
+        if self.naming.own_name(name) is None:
+            return None
+        found: Prompt | None = await (await self._shelf_of(ctx)).find("prompts", name)
         return found
 
     async def resource(self, uri: str, ctx: Context) -> Resource | None:
         own = self.naming.own_uri(uri)
-        shelf = None if own is None else await self._shelf_of(ctx)
-        if shelf is None or own is None:
+        if own is None:
             return None
+        shelf = await self._shelf_of(ctx)
         found: Resource | None = await shelf.find("resources", uri)
         if found is None and await self._fits(shelf, uri):
             found = self._entries.at(uri, own)
@@ -163,8 +175,6 @@ class Proxy(Provider):
         self, target: str, argument: str, value: str, arguments: Mapping[str, str], ctx: Context
     ) -> Completion | None:
         shelf = await self._shelf_of(ctx)
-        if shelf is None:
-            return None
         found = await shelf.find("prompts", target) if self.naming.own_name(target) is not None else None
         kind = "ref/prompt", "name"
         if found is None:
@@ -184,7 +194,7 @@ class Proxy(Provider):
         except (ClientError, results.Malformed, ToolError):
             return Completion(())
 
-    async def _fits(self, shelf: Shelf, uri: str) -> bool:
+    async def _fits(self, shelf: Shelf | Nothing, uri: str) -> bool:
         templates: Iterable[ResourceTemplate] = await shelf.items("templates")
         return any(one.template.match(uri) is not None for one in templates)
 
@@ -192,26 +202,38 @@ class Proxy(Provider):
         if kind not in self._collections:
             return ()
         shelf = await self._shelf_of(ctx)
-        found = () if shelf is None else await shelf.items(kind)
-        if kind == "tools" and (shelf is None or shelf.needs is not None):
-            return (self._connect,)
-        return found
+        found = await shelf.items(kind)
+        return found if shelf.needs is None or kind != "tools" else (self._connect,)
 
     async def _who(self, ctx: Context) -> Credential:
-        """The caller's credential. Raises AuthorizationNeeded where it has none."""
+        """The caller's credential. Raises ClientError where there is none."""
         return await credential_of(ctx, self.name, per_user=self.source.per_user, headers=self._headers)
 
-    async def _shelf_of(self, ctx: Context) -> Shelf | None:
+    async def _key(self, ctx: Context) -> Credential | None:
+        try:
+            return await self._who(ctx)
+        except ClientError:
+            return None
+
+    def _withdraw(self, who: Credential | None) -> None:
+        """A credential is good no more: what was opened and listed with it is nobody's."""
+        here = self._here()
+        if who is not None:
+            here.sessions.forget(who.sessions)
+            self._shelf(here, who).forget(self._collections)
+
+    async def _shelf_of(self, ctx: Context) -> Shelf | Nothing:
         try:
             return self._shelf(self._here(), await self._who(ctx))
-        except AuthorizationNeeded:
-            return None
+        except ClientError as problem:
+            return Nothing(problem if isinstance(problem, AuthorizationNeeded) else None)
 
     def _here(self) -> _Here:
         loop = asyncio.get_running_loop()
         found = self._loops.get(loop)
         if found is None:
             found = self._loops[loop] = _Here(self)
+            clients_used.send(sender=Proxy, loop=loop, close=found.close)
         return found
 
     def _shelf(self, here: _Here, who: Credential) -> Shelf:
@@ -308,6 +330,7 @@ class Proxy(Provider):
         try:
             return await self._pass_on(ctx, request)
         except AuthorizationNeeded as problem:
+            self._withdraw(await self._key(ctx))
             await connected(ctx, self.name, problem)
             try:
                 return await self._pass_on(ctx, request)
@@ -316,9 +339,7 @@ class Proxy(Provider):
         except ClientError as problem:
             failure = told(problem, self.name, request.method, here_called, ctx)
             if type(failure) is type(unknown(request.method, here_called)):
-                shelf = await self._shelf_of(ctx)
-                if shelf is not None:
-                    shelf.forget(self._collections)
+                (await self._shelf_of(ctx)).forget(self._collections)
             raise failure from None
 
     async def _pass_on(self, ctx: Context, request: Request) -> dict[str, Any]:
@@ -328,7 +349,7 @@ class Proxy(Provider):
         level = wanted_level(ctx) if self.options.logs else None
         if not client.is_connected and (asks or level):
             await client.connect()
-        if level is not None and getattr(client.capabilities, "logging", None) is None:
+        if level is not None and not _logs(client):
             level = None
         if not asks and level is None:
             return await here.relay.once(client, request, ctx)
@@ -370,3 +391,10 @@ class Proxy(Provider):
         except ClientError as problem:
             raise told(problem, self.name, "tools/call", self.name, ctx) from None
         return who
+
+
+def _logs(client: Client) -> bool:
+    """May the server log? In the stateless era none has to declare that it does, since each request asks for it."""
+    revision = REVISIONS.get(client.protocol_version or "")
+    stateless = revision is not None and revision.era is Era.STATELESS
+    return stateless or getattr(client.capabilities, "logging", None) is not None

@@ -59,6 +59,25 @@ class _List:
         """Did it change while it was being fetched?"""
 
 
+class Nothing:
+    """The lists of a caller who has no credential."""
+
+    def __init__(self, needs: AuthorizationNeeded | None) -> None:
+        self.needs = needs
+
+    async def items(self, kind: str) -> tuple[Any, ...]:
+        return ()
+
+    async def find(self, kind: str, key: str) -> None:
+        return None
+
+    def is_known(self, kind: str) -> bool:
+        return False
+
+    def forget(self, kinds: Iterable[str]) -> None:
+        return None
+
+
 class Shelf:
     """The lists of one remote as one credential sees them, on one event loop."""
 
@@ -83,6 +102,11 @@ class Shelf:
     async def find(self, kind: str, key: str) -> Any:
         """The primitive with this key; None when there is none."""
         return (await self._known(kind)).by_key.get(key)
+
+    def is_known(self, kind: str) -> bool:
+        """Has the remote said what it lists, lately enough?"""
+        found = self._lists.get(kind)
+        return found is not None and found.known_at is not None
 
     def forget(self, kinds: Iterable[str]) -> None:
         """The remote says that these lists have changed: fetch them anew."""

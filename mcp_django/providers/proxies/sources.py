@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from ...client import Client
+from ...client.building import build_client
+from ...client.registry import client_settings, get_client
 from ...client.relay import Answering
 
 
@@ -52,8 +54,30 @@ class TargetSource:
         return Client(target, alias=self.name, sampling_tools=tools, **self._options, **answering)
 
 
+class SettingsSource:
+    """An entry of `MCP["CLIENTS"]`."""
+
+    def __init__(self, alias: str) -> None:
+        """Raises ImproperlyConfigured for an unknown alias."""
+        self.name = alias
+        client_settings(alias)
+
+    @property
+    def per_user(self) -> bool:
+        return client_settings(self.name).per_user
+
+    def shared(self, user: Any) -> Client:
+        return get_client(self.name, user=user)
+
+    def own(self, user: Any, headers: Mapping[str, str] | None, answering: Answering, tools: bool) -> Client:
+        settings = client_settings(self.name)
+        return build_client(settings, user=user, patient=False, headers=headers, sampling_tools=tools, **answering)
+
+
 def source_of(what: Any, prefix: str | None) -> Source:
     """The remote that a proxy is given: an alias, or a target. Raises TypeError for what is neither."""
+    if isinstance(what, str):
+        return SettingsSource(what)
     if isinstance(what, TargetSource):
         return what
     if callable(getattr(what, "open", None)):

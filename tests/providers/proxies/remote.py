@@ -37,12 +37,15 @@ class Remote:
     server: MCPServer = field(init=False)
     counts: Counter[str] = field(default_factory=Counter)
     down: bool = False
+    silent: bool = False
+    """Does nobody answer who connects?"""
     opened: int = 0
     gate: asyncio.Event = field(default_factory=asyncio.Event)
     reached: asyncio.Event = field(default_factory=asyncio.Event)
     cancelled: asyncio.Event = field(default_factory=asyncio.Event)
 
     def __post_init__(self) -> None:
+        self._ways: list[Any] = []
         self.server = MCPServer("remote")
         declare(self)
 
@@ -53,9 +56,19 @@ class Remote:
     async def _open(self) -> AsyncIterator[Any]:
         if self.down:
             raise ClientConnectionError("The server is down")
+        if self.silent:
+            await asyncio.Event().wait()
         self.opened += 1
         async with InMemoryTransport(self.server) as streams:
+            self._ways.append(streams[0])
             yield streams
+
+    async def go_down(self) -> None:
+        """Cut all connections, and let nobody in."""
+        self.down = True
+        for way in self._ways:
+            await way.aclose()
+        await asyncio.sleep(0)
 
 
 def declare(remote: Remote) -> None:
@@ -90,7 +103,7 @@ def declare(remote: Remote) -> None:
     @server.tool()
     async def greet(ctx: Context) -> str | types.InputRequiredResult:
         remote.counts["greet"] += 1
-        if ctx.request_context.protocol_version in STATELESS:
+        if ctx.protocol_version in STATELESS:
             answers = ctx.input_responses
             if answers is None:
                 schema = {"type": "object", "properties": {"name": {"type": "string"}}}
@@ -100,8 +113,46 @@ def declare(remote: Remote) -> None:
             assert ctx.request_state == "a secret of the remote"
             given = answers["who"]
             return f"Hello {given.content['name']}" if given.action == "accept" else given.action
-        answer = await ctx.elicit("Who are you?", Name)
+        try:
+            answer = await ctx.elicit("Who are you?", Name)
+        except BaseException:
+            remote.cancelled.set()
+            raise
         return f"Hello {answer.data.name}" if answer.action == "accept" else answer.action
+
+    @server.tool()
+    async def chatty(ctx: Context) -> str:
+        await ctx.info("half way", logger_name="works")
+        return "done"
+
+    @server.tool()
+    async def poem(ctx: Context) -> str | types.InputRequiredResult:
+        message = types.SamplingMessage(role="user", content=types.TextContent(text="A poem"))
+        if ctx.protocol_version in STATELESS:
+            if ctx.input_responses is None:
+                params = types.CreateMessageRequestParams(messages=[message], max_tokens=10)
+                return types.InputRequiredResult(input_requests={"poem": types.CreateMessageRequest(params=params)})
+            said = ctx.input_responses["poem"]
+        else:
+            said = await ctx.session.create_message(messages=[message], max_tokens=10)
+        return str(said.content.text)
+
+    @server.tool()
+    async def places(ctx: Context) -> str | types.InputRequiredResult:
+        if ctx.protocol_version in STATELESS:
+            if ctx.input_responses is None:
+                return types.InputRequiredResult(input_requests={"where": types.ListRootsRequest()})
+            found = ctx.input_responses["where"]
+        else:
+            found = await ctx.session.list_roots()
+        return " ".join(str(root.uri) for root in found.roots)
+
+    @server.tool(annotations=types.ToolAnnotations(idempotent_hint=True))
+    async def twice(ctx: Context) -> str:
+        remote.counts["twice"] += 1
+        one = await ctx.elicit("One?", Name)
+        two = await ctx.elicit("Two?", Name)
+        return f"{one.data.name} {two.data.name}"
 
     @server.resource("thing://one", mime_type="text/plain")
     async def one() -> str:
@@ -121,13 +172,17 @@ def declare(remote: Remote) -> None:
         return types.Completion(values=[f"{argument.value}urich", f"{argument.value}ug"], total=2, has_more=False)
 
 
-def served(remote: Any, **options: Any) -> Server:
-    """A server that passes it on under the prefix "r"."""
-    given = {"prefix": "r", "permission": "any", **options}
+def proxy_of(remote: Remote, **options: Any) -> Proxy:
+    """It, passed on under the prefix "r" to anybody."""
     source = TargetSource("r", remote, protocol_version=remote.era, max_retries=0)
-    return make_server(proxies=[Proxy(source, **given)])
+    return Proxy(source, **{"permission": "any", **options})
 
 
-def peer_of(remote: Any, *, options: dict[str, Any] | None = None, **peer: Any) -> Peer:
-    """A client of it."""
+def served(what: Remote | Proxy, **options: Any) -> Server:
+    """A server that passes it on."""
+    return make_server(proxies=[what if isinstance(what, Proxy) else proxy_of(what, **options)])
+
+
+def peer_of(remote: Remote, *, options: dict[str, Any] | None = None, **peer: Any) -> Peer:
+    """A client of such a server."""
     return Peer(served(remote, **(options or {})), **peer)

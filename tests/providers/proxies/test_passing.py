@@ -1,26 +1,232 @@
 """What a remote lists and does, through a proxy, in both eras."""
 
+import asyncio
+from typing import Any
+
 import pytest
 
-from tests.server.engine import HANDSHAKE, STATELESS, accept
+from mcp_django.protocol.errors import InternalError, InvalidParams, MethodNotFound, ResourceNotFound
+from mcp_django.providers.proxies import shelves
+from tests.server.engine import HANDSHAKE, STATELESS, Peer, somebody
 
-from .remote import Remote, peer_of
+from .remote import Remote, peer_of, served
 
+# The SDK warns of what the newest revision advises against.
+pytestmark = pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprecationWarning")
 BOTH = pytest.mark.parametrize("version", [STATELESS, HANDSHAKE])
+TOOLS = ["add", "chatty", "fails", "greet", "places", "poem", "slow", "steps", "twice"]
 
 
 @BOTH
-async def test_lists(version: str) -> None:
+async def test_what_a_remote_lists_is_listed_under_the_prefix(version: str) -> None:
     peer = peer_of(Remote(), version=version)
-    assert await peer.names() == ["r__add", "r__fails", "r__greet", "r__slow", "r__steps"]
+    assert await peer.names() == [f"r__{name}" for name in TOOLS]
     assert await peer.names("prompts/list", "prompts") == ["r__plan"]
     assert await peer.names("resources/list", "resources", "uri") == ["thing://one"]
     assert await peer.names("resources/templates/list", "resourceTemplates", "uriTemplate") == ["thing://by/{name}"]
 
 
+async def test_an_entry_is_as_the_remote_has_it() -> None:
+    add = (await peer_of(Remote()).request("tools/list"))["tools"][0]
+    assert add == {
+        "name": "r__add",
+        "title": "Adds",
+        "description": "Adds two numbers.",
+        "inputSchema": {
+            "type": "object",
+            "title": "addArguments",
+            "properties": {
+                "a": {"title": "A", "type": "integer"},
+                "b": {"title": "B", "type": "integer", "minimum": 0, "default": 1},
+            },
+            "required": ["a"],
+        },
+        "outputSchema": {
+            "type": "object",
+            "title": "Sum",
+            "properties": {"total": {"title": "Total", "type": "integer"}},
+            "required": ["total"],
+        },
+        "annotations": {"readOnlyHint": True},
+        "_meta": {"x/y": 1},
+    }
+
+
 @BOTH
 @pytest.mark.parametrize("upstream", ["stateless", "handshake"])
-async def test_a_question_is_passed_on(version: str, upstream: str) -> None:
+async def test_what_is_listed_can_be_used(version: str, upstream: str) -> None:
+    peer = peer_of(Remote(era=upstream), version=version)
+    found = await peer.call("r__add", a=1, b=2)
+    assert found["structuredContent"] == {"total": 3}
+    assert not found["isError"]
+    found = await peer.request("prompts/get", {"name": "r__plan", "arguments": {"city": "Bern"}})
+    assert found["messages"] == [{"role": "user", "content": {"type": "text", "text": "Go to Bern"}}]
+    for uri, text in (("thing://one", "the first"), ("thing://by/me", "called me")):
+        (contents,) = (await peer.request("resources/read", {"uri": uri}))["contents"]
+        assert contents == {"uri": uri, "mimeType": "text/plain", "text": text}
+    params = {"ref": {"type": "ref/prompt", "name": "r__plan"}, "argument": {"name": "city", "value": "Z"}}
+    assert (await peer.request("completion/complete", params))["completion"]["values"] == ["Zurich", "Zug"]
+
+
+async def test_results_do_not_say_who_the_remote_is() -> None:
+    found = await peer_of(Remote(era="stateless")).call("r__add", a=1)
+    assert found["_meta"] == {"io.modelcontextprotocol/serverInfo": {"name": "tests", "version": "1"}}
+
+
+async def test_with_a_uri_prefix_uris_have_it_in_lists_reads_and_results() -> None:
+    peer = peer_of(Remote(), options={"uri_prefix": "far"})
+    assert await peer.names("resources/list", "resources", "uri") == ["far+thing://one"]
+    (contents,) = (await peer.request("resources/read", {"uri": "far+thing://by/me"}))["contents"]
+    assert contents["uri"] == "far+thing://by/me"
+    with pytest.raises(ResourceNotFound):
+        await peer.request("resources/read", {"uri": "thing://one"})
+
+
+async def test_arguments_are_checked_here() -> None:
+    remote = Remote()
+    said = await peer_of(remote).error("r__add", a="one", b=-1)
+    assert "a" in said
+    assert remote.counts["add"] == 0
+
+
+async def test_an_error_of_a_tool_is_passed_on_as_it_is() -> None:
+    assert await peer_of(Remote()).error("r__fails") == "Error executing tool fails"
+
+
+async def test_unknown_names_are_unknown_and_without_the_prefix_too() -> None:
+    peer = peer_of(Remote())
+    for name in ("r__nothing", "add", "r__"):
+        with pytest.raises(InvalidParams, match="Unknown tool"):
+            await peer.call(name)
+    with pytest.raises(InvalidParams, match="Unknown prompt"):
+        await peer.request("prompts/get", {"name": "r__nothing"})
+    with pytest.raises(ResourceNotFound):
+        await peer.request("resources/read", {"uri": "thing://nothing"})
+
+
+@BOTH
+@pytest.mark.parametrize("upstream", ["stateless", "handshake"])
+async def test_progress_is_passed_on(version: str, upstream: str) -> None:
+    peer = peer_of(Remote(era=upstream), version=version)
+    await peer.request("tools/call", {"name": "r__steps", "arguments": {}, "_meta": {"progressToken": "t"}})
+    assert [said["params"] for said in peer.said] == [
+        {"progressToken": "t", "progress": number, "total": 3, "message": message}
+        for number, message in ((1, "one"), (2, "two"))
+    ]
+
+
+@pytest.mark.parametrize("upstream", ["stateless", "handshake"])
+async def test_the_log_is_passed_on_to_who_wants_it(upstream: str) -> None:
+    peer = peer_of(Remote(era=upstream), log_level="info")
+    assert await peer.text("r__chatty") == "done"
+    (said,) = peer.said
+    assert said["params"] == {"level": "info", "data": "half way", "logger": "works"}
+    quiet = Peer(peer.server)
+    assert await quiet.text("r__chatty") == "done"
+    assert quiet.said == []
+
+
+@pytest.mark.parametrize("upstream", ["stateless", "handshake"])
+@pytest.mark.parametrize("capabilities", [{}, {"elicitation": {}}])
+async def test_a_call_that_is_cancelled_is_cancelled_at_the_remote(upstream: str, capabilities: dict[str, Any]) -> None:
     remote = Remote(era=upstream)
-    peer = peer_of(remote, version=version, answer=lambda method, params: accept(name="Ada"))
-    assert await peer.text("r__greet") == "Hello Ada"
+    peer = peer_of(remote, capabilities=capabilities)
+    call = asyncio.ensure_future(peer.call("r__slow"))
+    async with asyncio.timeout(10):
+        await remote.reached.wait()
+        call.cancel()
+        await remote.cancelled.wait()
+
+
+@pytest.mark.parametrize("capabilities", [{}, {"elicitation": {}}])
+async def test_a_remote_that_takes_too_long_is_told_to_stop(capabilities: dict[str, Any]) -> None:
+    remote = Remote()
+    peer = peer_of(remote, options={"timeout": 0.2}, capabilities=capabilities)
+    assert await peer.error("r__slow") == "The server 'r' gave no answer in time"
+    async with asyncio.timeout(10):
+        await remote.cancelled.wait()
+
+
+async def test_nobody_but_the_local_principal_may_use_what_has_no_permission() -> None:
+    server = served(Remote(), permission=None)
+    assert "r__add" in await Peer(server).names()
+    stranger = Peer(server, principal=somebody("shop.view_order"))
+    assert await stranger.names() == []
+    with pytest.raises(InvalidParams, match="Unknown tool"):
+        await stranger.call("r__add", a=1)
+    with pytest.raises(ResourceNotFound):
+        await stranger.request("resources/read", {"uri": "thing://by/me"})
+
+
+async def test_who_has_the_permission_may_use_it() -> None:
+    server = served(Remote(), permission="shop.use_r")
+    assert (await Peer(server, principal=somebody("shop.use_r")).call("r__add", a=1))["structuredContent"]
+    assert await Peer(server, principal=somebody()).names() == []
+
+
+async def test_tools_and_prompts_can_be_left_out() -> None:
+    peer = peer_of(Remote(), options={"allow": ["a*", "s*", "plan"], "deny": ["s?ow"]})
+    assert await peer.names() == ["r__add", "r__steps"]
+    assert await peer.names("prompts/list", "prompts") == ["r__plan"]
+    with pytest.raises(InvalidParams, match="Unknown tool"):
+        await peer.call("r__slow")
+
+
+async def test_what_is_not_offered_is_not_asked_for() -> None:
+    peer = peer_of(Remote(), options={"offers": ["tools"]})
+    assert "r__add" in await peer.names()
+    with pytest.raises(MethodNotFound):
+        await peer.request("resources/read", {"uri": "thing://one"})
+
+
+async def test_a_remote_that_is_down_is_an_error_at_once_and_hides_nothing_else(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(shelves, "RETRY", 0.0)
+    remote = Remote(down=True)
+    server = served(remote)
+    server.tool(lambda: "here", name="mine")
+    peer = Peer(server)
+    assert await peer.names() == ["mine"]
+    assert await peer.error("r__add", a=1) == "The server 'r' cannot be reached now; try again later"
+    assert await peer.text("mine") == "here"
+    remote.down = False
+    assert (await peer.call("r__add", a=1))["structuredContent"] == {"total": 2}
+
+
+async def test_lists_that_are_known_stand_in_for_those_of_a_remote_that_went_down(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(shelves, "HOLDS", 0.0)
+    monkeypatch.setattr(shelves, "LEAST", 0.0)
+    remote = Remote(era="handshake")
+    peer = peer_of(remote, capabilities={})
+    assert "r__add" in await peer.names()
+    assert await peer.names("resources/list", "resources", "uri")
+    await remote.go_down()
+    assert "r__add" in await peer.names()
+    assert await peer.error("r__add", a=1) == "The server 'r' cannot be reached now; try again later"
+    with pytest.raises(InternalError, match="cannot be reached now"):
+        await peer.request("resources/read", {"uri": "thing://one"})
+    remote.down = False
+    assert (await peer.call("r__add", a=1))["structuredContent"] == {"total": 2}
+
+
+async def test_after_a_while_a_remote_that_is_down_lists_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shelves, "HOLDS", 0.0)
+    monkeypatch.setattr(shelves, "LEAST", 0.0)
+    remote = Remote(era="handshake")
+    peer = peer_of(remote, options={"stale": 0.0})
+    assert "r__add" in await peer.names()
+    await remote.go_down()
+    assert await peer.names() == []
+
+
+async def test_a_list_waits_no_longer_than_it_may_for_a_remote_and_only_once() -> None:
+    remote = Remote(silent=True)
+    server = served(remote, list_timeout=0.1)
+    server.tool(lambda: "here", name="mine")
+    peer = Peer(server)
+    async with asyncio.timeout(5):
+        assert await peer.names() == ["mine"]
+        assert await peer.names() == ["mine"]

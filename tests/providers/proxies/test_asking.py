@@ -1,0 +1,169 @@
+"""What a remote asks while it is called, in all four pairs of eras."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from mcp_django.providers.proxies import calls
+from tests.server.engine import HANDSHAKE, STATELESS, Peer, accept, somebody
+
+from .remote import Remote, peer_of, proxy_of, served
+
+pytestmark = pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprecationWarning")
+BOTH = pytest.mark.parametrize("version", [STATELESS, HANDSHAKE])
+UPSTREAM = pytest.mark.parametrize("upstream", ["stateless", "handshake"])
+
+
+def answers(method: str, params: dict[str, Any]) -> dict[str, Any]:
+    """A client that knows everything."""
+    if method == "sampling/createMessage":
+        assert params["messages"] == [{"role": "user", "content": {"type": "text", "text": "A poem"}}]
+        return {"role": "assistant", "model": "m", "content": {"type": "text", "text": "Roses are red"}}
+    if method == "roots/list":
+        return {"roots": [{"uri": "file:///home/ada", "name": "home"}]}
+    return accept(name={"Who are you?": "Ada", "One?": "1", "Two?": "2"}[params["message"]])
+
+
+@BOTH
+@UPSTREAM
+@pytest.mark.parametrize(
+    ("tool", "said"), [("greet", "Hello Ada"), ("poem", "Roses are red"), ("places", "file:///home/ada")]
+)
+async def test_a_question_is_passed_on_and_its_answer_back(version: str, upstream: str, tool: str, said: str) -> None:
+    peer = peer_of(Remote(era=upstream), version=version, answer=answers)
+    assert await peer.text(f"r__{tool}") == said
+
+
+@BOTH
+@UPSTREAM
+@pytest.mark.parametrize("action", ["decline", "cancel"])
+async def test_who_does_not_want_to_answer_need_not(version: str, upstream: str, action: str) -> None:
+    peer = peer_of(Remote(era=upstream), version=version, answer=lambda method, params: {"action": action})
+    assert await peer.text("r__greet") == action
+
+
+@BOTH
+async def test_two_questions_one_after_the_other(version: str) -> None:
+    remote = Remote(era="handshake")
+    peer = peer_of(remote, version=version, answer=answers)
+    assert await peer.text("r__twice") == "1 2"
+    assert remote.counts["twice"] == 1
+
+
+async def test_what_a_remote_remembers_is_sealed() -> None:
+    peer = peer_of(Remote(era="stateless"))
+    found = await peer.call("r__greet")
+    (asked,) = found["inputRequests"].values()
+    assert asked["params"]["message"] == "Who are you?"
+    assert "secret" not in str(found)
+
+
+async def test_the_call_is_made_once_for_both_rounds_of_a_remote_that_waits() -> None:
+    remote = Remote(era="handshake")
+    peer = peer_of(remote, answer=answers)
+    await peer.text("r__greet")
+    assert (remote.counts["greet"], peer.rounds) == (1, 1)
+
+
+async def test_an_answer_that_comes_to_another_process_is_an_error() -> None:
+    remote = Remote(era="handshake")
+    here, there = peer_of(remote), peer_of(remote)
+    asked = await here.call("r__greet")
+    assert asked["resultType"] == "input_required"
+    there.server._ports = here.server.ports
+    retry = {"name": "r__greet", "arguments": {}, **_answered(asked)}
+    found = await there.request("tools/call", retry)
+    assert found["isError"]
+    assert found["content"][0]["text"] == calls.LOST
+    assert remote.counts["greet"] == 1
+
+
+async def test_a_call_that_may_be_repeated_is_begun_anew_elsewhere_with_the_answers_so_far() -> None:
+    remote = Remote(era="handshake")
+    here, there = peer_of(remote, answer=None), peer_of(remote, answer=answers)
+    there.server._ports = here.server.ports
+    asked = await here.call("r__twice")
+    first = await there._once("tools/call", {"name": "r__twice", "arguments": {}, **_answered(asked)})
+    (question,) = first["inputRequests"].values()
+    assert question["params"]["message"] == "Two?"
+    found = await there.request("tools/call", {"name": "r__twice", "arguments": {}, **_answered(first)})
+    assert found["content"][0]["text"] == "1 2"
+    assert remote.counts["twice"] == 2
+
+
+async def test_nobody_else_can_go_on_with_a_parked_call() -> None:
+    remote = Remote(era="handshake")
+    proxy = proxy_of(remote)
+    await Peer(served(proxy), principal=somebody(name="ada")).call("r__greet")
+    desk = proxy._here().desk
+    (id,) = desk._parked
+    assert desk.take(id, "tests|bob") is None
+    assert desk.take(id, "tests|ada") is not None
+
+
+async def test_a_call_that_is_parked_for_too_long_is_given_up_at_the_remote() -> None:
+    remote = Remote(era="handshake")
+    proxy = proxy_of(remote, parked_seconds=0.05)
+    peer = Peer(served(proxy))
+    asked = await peer.call("r__greet")
+    async with asyncio.timeout(10):
+        await remote.cancelled.wait()
+    assert len(proxy._here().desk) == 0
+    found = await peer.request("tools/call", {"name": "r__greet", "arguments": {}, **_answered(asked)})
+    assert found["content"][0]["text"] == calls.LOST
+
+
+async def test_the_call_that_is_parked_longest_gives_way() -> None:
+    remote = Remote(era="handshake")
+    proxy = proxy_of(remote, parked=1)
+    peer = Peer(served(proxy))
+    first = await peer.call("r__greet")
+    second = await peer.call("r__greet")
+    assert len(proxy._here().desk) == 1
+    lost = await peer.request("tools/call", {"name": "r__greet", "arguments": {}, **_answered(first)})
+    assert lost["isError"]
+    found = await peer.request("tools/call", {"name": "r__greet", "arguments": {}, **_answered(second)})
+    assert found["content"][0]["text"] == "Hello Ada"
+
+
+async def test_a_question_is_asked_only_where_the_proxy_lets_it() -> None:
+    remote = Remote(era="handshake")
+    peer = peer_of(remote, options={"asks": []}, answer=answers)
+    assert (await peer.call("r__greet"))["isError"]
+    assert peer.rounds == 0
+
+
+@UPSTREAM
+async def test_who_cannot_be_asked_is_told_so(upstream: str) -> None:
+    peer = peer_of(Remote(era=upstream), capabilities={})
+    assert (await peer.call("r__greet"))["isError"]
+
+
+async def test_a_session_serves_one_call_at_a_time_and_the_next_of_the_same_caller() -> None:
+    remote = Remote(era="handshake")
+    proxy = proxy_of(remote)
+    server = served(proxy)
+    ada, bob = (Peer(server, principal=somebody(name=name), answer=answers) for name in ("ada", "bob"))
+    assert await ada.text("r__greet") == "Hello Ada"
+    opened = remote.opened
+    assert await ada.text("r__greet") == "Hello Ada"
+    assert remote.opened == opened
+    await asyncio.gather(*(ada.text("r__greet") for _ in range(3)))
+    assert remote.opened == opened + 2
+    await bob.text("r__greet")
+    assert remote.opened == opened + 3
+
+
+async def test_more_calls_than_there_may_be_sessions_wait_their_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    remote = Remote(era="handshake")
+    proxy = proxy_of(remote, sessions=1)
+    peer = Peer(served(proxy), answer=answers, version=HANDSHAKE)
+    assert await asyncio.gather(*(peer.text("r__greet") for _ in range(4))) == ["Hello Ada"] * 4
+    assert len(proxy._here().sessions) == 1
+
+
+def _answered(asked: dict[str, Any]) -> dict[str, Any]:
+    """The rest of a retry that answers what was asked."""
+    given = {key: answers(one["method"], one.get("params", {})) for key, one in asked["inputRequests"].items()}
+    return {"inputResponses": given, "requestState": asked["requestState"]}
