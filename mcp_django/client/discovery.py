@@ -227,12 +227,9 @@ def _settle_method(context: OAuthContext) -> None:
     client, metadata = context.client_info, context.oauth_metadata
     if client is None or client.client_secret is None or client.token_endpoint_auth_method is not None:
         return
-    known = (metadata.token_endpoint_auth_methods_supported if metadata is not None else None) or [
-        "client_secret_basic"
-    ]
-    client.token_endpoint_auth_method = next(
-        (one for one in CLIENT_AUTH.values() if one in known), "client_secret_basic"
-    )
+    known = metadata.token_endpoint_auth_methods_supported if metadata is not None else None
+    basic, post = CLIENT_AUTH["basic"], CLIENT_AUTH["post"]
+    client.token_endpoint_auth_method = post if known and post in known and basic not in known else basic
 
 
 async def _check_registration(response: httpx2.Response) -> None:
