@@ -1,11 +1,16 @@
 """The admin's pages of the app. Django imports this where the admin is installed; nothing else does."""
 
+from importlib.util import find_spec
+
 from .external_identity import ExternalIdentityAdmin
 from .rules import ScopeGrantAdmin, ToolPolicyAdmin
 from .session import SessionAdmin
 from .stored_prompt import StoredPromptAdmin
 from .stored_resource import StoredResourceAdmin
 from .token import PersonalAccessTokenAdmin
+
+if find_spec("mcp") is not None:  # the extra `client`
+    from .client_health import ClientHealthAdmin as ClientHealthAdmin
 
 __all__ = [
     "ExternalIdentityAdmin",

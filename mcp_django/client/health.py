@@ -23,7 +23,7 @@ from django.utils import timezone
 
 from ..conf.clients import ClientSettings
 from ..models import ClientHealth
-from .errors import CallError, ClientError
+from .errors import CallError, ClientError, legible
 
 logger = logging.getLogger("mcp_django.client")
 
@@ -50,6 +50,8 @@ class Health:
     """Open now: one for each loop, and for each user where they have their own."""
     since: datetime | None = None
     """When the oldest of them was made, or the first after there was none."""
+    reached: datetime | None = None
+    """When a connection was made last."""
     calls: int = 0
     failures: int = 0
     """Calls that got no answer."""
@@ -87,14 +89,15 @@ class Board:
         with self._lock:
             return list(self._found.values())
 
-    def connected(self, alias: str, *, protocol_version: str | None, server: str) -> None:
+    def connected(self, alias: str, *, protocol_version: str, server: str) -> None:
         """A connection was made."""
         health = self.get(alias)
         with self._lock:
             if health.connections == 0:
                 health.since = timezone.now()
             health.connections += 1
-            health.protocol_version, health.server = (protocol_version or "")[:32], server[:200]
+            health.reached = timezone.now()
+            health.protocol_version, health.server = protocol_version[:32], legible(server)[:200]
 
     def disconnected(self, alias: str) -> None:
         """A connection ended, by whatever hand."""
@@ -121,9 +124,12 @@ class Board:
             health.failures += call
             health.error, health.error_text, health.error_at = type(error).__name__[:100], said, timezone.now()
 
-    def listed(self, alias: str, tools: int) -> None:
-        """Its tools were counted."""
-        self.get(alias).tools = tools
+    def checked(self, alias: str, *, protocol_version: str, server: str, tools: int) -> None:
+        """A connection was made to see whether the server is there, and has ended."""
+        health = self.get(alias)
+        with self._lock:
+            health.reached, health.tools = timezone.now(), tools
+            health.protocol_version, health.server = protocol_version[:32], legible(server)[:200]
 
     def forget(self) -> None:
         """Forget everything: what was counted is not this process's. Called in a child, whose lock may be held."""

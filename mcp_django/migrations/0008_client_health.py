@@ -17,6 +17,7 @@ class Migration(migrations.Migration):
                 ("alias", models.CharField(max_length=32, verbose_name="alias")),
                 ("connections", models.PositiveIntegerField(default=0, verbose_name="connections")),
                 ("since", models.DateTimeField(null=True, verbose_name="connected since")),
+                ("reached", models.DateTimeField(null=True, verbose_name="last reached")),
                 ("calls", models.PositiveBigIntegerField(default=0, verbose_name="calls")),
                 ("failures", models.PositiveBigIntegerField(default=0, verbose_name="failures")),
                 (

@@ -30,6 +30,7 @@ class ClientHealth(models.Model):
     alias = models.CharField(_("alias"), max_length=32)
     connections = models.PositiveIntegerField(_("connections"), default=0)
     since = models.DateTimeField(_("connected since"), null=True)
+    reached = models.DateTimeField(_("last reached"), null=True)
     calls = models.PositiveBigIntegerField(_("calls"), default=0)
     failures = models.PositiveBigIntegerField(_("failures"), default=0)
     latency = models.FloatField(_("latency"), null=True, help_text=_("Seconds, the latest counting most."))
@@ -51,3 +52,8 @@ class ClientHealth(models.Model):
 
     def __str__(self) -> str:
         return f"{self.alias} ({self.process})"
+
+    @property
+    def is_failing(self) -> bool:
+        """Is the last that is known of it an error?"""
+        return self.error_at is not None and (self.reached is None or self.reached < self.error_at)

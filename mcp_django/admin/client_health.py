@@ -1,0 +1,167 @@
+"""The servers that this project uses, in the admin: where they are, how each process finds them, and a check."""
+
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+import django
+from asgiref.sync import async_to_sync
+from django.contrib import admin, messages
+from django.core.exceptions import PermissionDenied
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect
+from django.template.response import TemplateResponse
+from django.urls import URLPattern, path, reverse
+from django.utils import timezone
+from django.utils.text import capfirst
+from django.utils.translation import gettext_lazy as _
+from django.utils.translation import ngettext
+
+from ..client.checking import Checked, check_client
+from ..client.health import BELIEVED, BOARD, process_name
+from ..conf import get_settings, is_usable
+from ..conf.clients import ClientSettings
+from ..models import ClientHealth
+
+LIMIT = 10.0
+"""Seconds that a check from here takes at most; somebody waits for the page."""
+CREDENTIALS = {
+    ("bearer", False): _("a token of the project"),
+    ("bearer", True): _("a token of each user"),
+    ("oauth", False): _("OAuth, allowed once for the project"),
+    ("oauth", True): _("OAuth, allowed by each user"),
+    ("client_credentials", False): _("OAuth, by client credentials"),
+}
+
+
+@dataclass
+class Shown:
+    """One server, as the page has it."""
+
+    settings: ClientSettings
+    rows: list[ClientHealth]
+    check_url: str
+    alive: list[ClientHealth] = field(init=False)
+    """Of processes that are believed to be there."""
+
+    def __post_init__(self) -> None:
+        since = timezone.now() - timedelta(seconds=BELIEVED)
+        self.alive = [row for row in self.rows if row.updated >= since]
+
+    @property
+    def credentials(self) -> Any:
+        """By which credential it is used."""
+        auth = self.settings.auth
+        if auth is None or auth.type is None:
+            return _("headers of the setting") if self.settings.headers else _("none")
+        return CREDENTIALS[auth.type, auth.per_user]
+
+    @property
+    def state(self) -> str:
+        """A word: connected, failed or idle."""
+        if any(row.connections for row in self.alive):
+            return "connected"
+        return "failed" if self.latest is not None and self.latest.is_failing else "idle"
+
+    @property
+    def state_name(self) -> Any:
+        """The same for people."""
+        return {"connected": _("connected"), "failed": _("failed"), "idle": _("not connected")}[self.state]
+
+    @property
+    def latest(self) -> ClientHealth | None:
+        """What was said last."""
+        return max(self.rows, key=lambda row: row.updated, default=None)
+
+    @property
+    def last_error(self) -> ClientHealth | None:
+        """The row with the newest error."""
+        failed = [(row.error_at, row) for row in self.rows if row.error_at is not None]
+        return max(failed, key=lambda pair: pair[0])[1] if failed else None
+
+    @property
+    def known(self) -> ClientHealth | None:
+        """What the last process said that had reached it."""
+        reached = [row for row in self.rows if row.protocol_version]
+        return max(reached, key=lambda row: row.updated, default=None)
+
+
+@admin.register(ClientHealth)
+class ClientHealthAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # it takes none at run time
+    """Shows one page. To check a server takes the permission to change."""
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+    def get_urls(self) -> list[URLPattern]:
+        """The page, and where a check is asked for; rows have no pages of their own."""
+        wrap = self.admin_site.admin_view
+        return [
+            path("", wrap(self.changelist_view), name="mcp_django_clienthealth_changelist"),
+            path("<slug:alias>/check/", wrap(self.check_view), name="mcp_django_clienthealth_check"),
+        ]
+
+    def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
+        """All servers of the setting."""
+        if not self.has_view_or_change_permission(request):
+            raise PermissionDenied
+        request.current_app = self.admin_site.name
+        context = {
+            **self.admin_site.each_context(request),
+            "title": capfirst(str(self.opts.verbose_name_plural)),
+            "opts": self.opts,
+            "is_usable": is_usable(),
+            "servers": self._servers() if is_usable() else [],
+            "may_check": self.has_change_permission(request),
+            "this_process": process_name(),
+            "believed": timezone.now() - timedelta(seconds=BELIEVED),
+            "crumbs_are_a_list": django.VERSION >= (6,),
+            **(extra_context or {}),
+        }
+        return TemplateResponse(request, "mcp_django/admin/clients.html", context)
+
+    def check_view(self, request: HttpRequest, alias: str) -> HttpResponse:
+        """Connect to one server now, in the name of who asks."""
+        if request.method != "POST":
+            return HttpResponseNotAllowed(["POST"])
+        if not self.has_change_permission(request):
+            raise PermissionDenied
+        if not is_usable() or alias not in get_settings().clients:
+            raise Http404
+        found = async_to_sync(check_client)(alias, user=request.user, limit=LIMIT)
+        ClientHealth.objects.tell(process_name(), alias, BOARD.get(alias).row())
+        self._say(request, found)
+        return HttpResponseRedirect(f"{self._url('changelist')}#{alias}")
+
+    def _say(self, request: HttpRequest, found: Checked) -> None:
+        if found.reached:
+            words = {"alias": found.alias, "tools": len(found.tools), "ms": round((found.connecting or 0) * 1000)}
+            text = ngettext(
+                "The server %(alias)s is there: %(tools)d tool, connected in %(ms)d ms.",
+                "The server %(alias)s is there: %(tools)d tools, connected in %(ms)d ms.",
+                len(found.tools),
+            )
+            self.message_user(request, text % words, messages.SUCCESS)
+            return
+        words = {"alias": found.alias, "error": found.error, "text": found.error_text}
+        self.message_user(
+            request, _("The server %(alias)s cannot be used: %(error)s. %(text)s") % words, messages.ERROR
+        )
+
+    def _servers(self) -> list[Shown]:
+        rows: dict[str, list[ClientHealth]] = {}
+        for row in ClientHealth.objects.exclude(process=process_name()).order_by("process"):
+            rows.setdefault(row.alias, []).append(row)
+        for health in BOARD.all():
+            if health.calls or health.connections or health.error or health.reached:
+                mine = ClientHealth(process=process_name(), alias=health.alias, updated=timezone.now(), **health.row())
+                rows.setdefault(health.alias, []).insert(0, mine)
+        return [
+            Shown(settings, rows.get(alias, []), self._url("check", alias))
+            for alias, settings in get_settings().clients.items()
+        ]
+
+    def _url(self, name: str, *args: Any) -> str:
+        return reverse(f"{self.admin_site.name}:mcp_django_clienthealth_{name}", args=args)

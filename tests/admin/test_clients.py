@@ -1,0 +1,189 @@
+import sys
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.contrib.auth import get_user_model
+from django.contrib.auth.models import Permission
+from django.test import Client, override_settings
+from django.urls import reverse
+from django.utils import timezone
+
+from mcp_django.admin import client_health
+from mcp_django.client.checking import Checked
+from mcp_django.client.health import BOARD
+from mcp_django.models import ClientHealth
+
+pytestmark = pytest.mark.django_db
+
+LIST = "admin:mcp_django_clienthealth_changelist"
+CHECK = "admin:mcp_django_clienthealth_check"
+CLIENTS = {
+    "weather": {"COMMAND": [sys.executable, "--key=s3cret"], "ENV": {"KEY": "s3cret"}},
+    "github": {"URL": "https://api.example/mcp?key=s3cret", "AUTH": {"TYPE": "oauth", "CLIENT_NAME": "Shop"}},
+    "plain": {"URL": "wss://live.example/ws", "HEADERS": {"X-Key": "s3cret"}},
+}
+
+
+@pytest.fixture(autouse=True)
+def _clients() -> Any:
+    BOARD.forget()
+    with override_settings(MCP={"AUTH": "none", "CLIENTS": CLIENTS}):
+        yield
+    BOARD.forget()
+
+
+def browser(*permissions: str) -> Client:
+    user = get_user_model()._default_manager.create_user("ada", is_staff=True)
+    user.user_permissions.set(Permission.objects.filter(codename__in=permissions))
+    client = Client()
+    client.force_login(user)
+    return client
+
+
+@pytest.fixture
+def operator() -> Client:
+    return browser("view_clienthealth", "change_clienthealth")
+
+
+def row(alias: str = "weather", process: str = "other:7", *, ago: float = 0, **fields: Any) -> None:
+    ClientHealth.objects.create(alias=alias, process=process, updated=timezone.now() - timedelta(seconds=ago), **fields)
+
+
+def page(client: Client) -> str:
+    response = client.get(reverse(LIST))
+    assert response.status_code == 200
+    content = response.content.decode()
+    assert "s3cret" not in content
+    return content
+
+
+def section(content: str, alias: str) -> str:
+    return content.partition(f'id="{alias}"')[2].partition("</section>")[0]
+
+
+def test_all_servers_of_the_setting_are_listed_without_secrets(operator: Client) -> None:
+    content = page(operator)
+    assert f"{sys.executable} (1 argument)" in section(content, "weather")
+    for text in ("https://api.example/mcp?…", "OAuth, allowed by each user", "http"):
+        assert text in section(content, "github")
+    for text in ("wss://live.example/ws", "headers of the setting", "websocket"):
+        assert text in section(content, "plain")
+    assert content.count("No process has used it") == 3
+    assert content.count("Check now") == 3
+
+
+def test_what_processes_say_is_shown_for_each(operator: Client) -> None:
+    now = timezone.now()
+    row(
+        connections=2,
+        since=now,
+        reached=now,
+        calls=41,
+        latency=0.0123,
+        protocol_version="r1",
+        server="weatherd 2",
+        tools=5,
+    )
+    row(process="other:8", error="CallTimeout", error_text="No answer", error_at=now)
+    found = section(page(operator), "weather")
+    for text in ("other:7", "other:8", "weatherd 2", "r1", "12 ms", "41", "CallTimeout", "No answer", ">connected<"):
+        assert text in found
+
+
+def test_a_process_that_was_not_heard_of_lately_is_not_believed_to_be_connected(operator: Client) -> None:
+    row(connections=1, ago=600)
+    found = section(page(operator), "weather")
+    assert ">not connected<" in found
+    assert 'class="gone"' in found
+
+
+@pytest.mark.parametrize(("reached", "state"), [(None, ">failed<"), (-1, ">failed<"), (1, ">not connected<")])
+def test_a_server_has_failed_if_nothing_went_well_since(operator: Client, reached: float | None, state: str) -> None:
+    now = timezone.now()
+    row(error="ClientConnectionError", error_at=now, reached=reached and now + timedelta(seconds=reached))
+    assert state in section(page(operator), "weather")
+
+
+def test_what_a_server_says_of_itself_is_escaped(operator: Client) -> None:
+    row(server="<script>alert(1)</script>", protocol_version="r1", error="E", error_text="<b>", error_at=timezone.now())
+    content = page(operator)
+    assert "<script>alert(1)" not in content
+    assert "<b>" not in content
+
+
+def test_this_process_is_shown_as_it_is_now(operator: Client) -> None:
+    row(process=client_health.process_name(), calls=1)
+    BOARD.connected("weather", protocol_version="r2", server="mine")
+    BOARD.called("weather", 0.5)
+    found = section(page(operator), "weather")
+    assert found.count("<tr") == 2
+    assert "(this one)" in found
+    assert "500 ms" in found
+
+
+def test_rows_of_servers_that_the_setting_has_no_more_are_not_shown(operator: Client) -> None:
+    row("gone")
+    assert "gone" not in page(operator)
+
+
+@override_settings(MCP={"AUTH": "none"})
+def test_without_servers_the_page_says_where_they_are_named(operator: Client) -> None:
+    assert "No servers are used" in page(operator)
+
+
+@override_settings(MCP={"AUTH": "none", "CLIENTS": {"weather": {"URL": "s3cret"}}})
+def test_a_setting_that_cannot_be_read_is_said(operator: Client) -> None:
+    assert "The MCP setting cannot be read" in page(operator)
+    assert operator.post(reverse(CHECK, args=["weather"])).status_code == 404
+
+
+def test_to_look_takes_a_permission() -> None:
+    assert browser("view_session").get(reverse(LIST)).status_code == 403
+
+
+def test_to_check_takes_the_permission_to_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client_health, "check_client", None)
+    client = browser("view_clienthealth")
+    assert "Check now" not in page(client)
+    assert client.post(reverse(CHECK, args=["weather"])).status_code == 403
+
+
+def test_a_check_is_a_post_with_a_token_of_the_page(operator: Client) -> None:
+    assert operator.get(reverse(CHECK, args=["weather"])).status_code == 405
+    strict = Client(enforce_csrf_checks=True)
+    strict.cookies = operator.cookies
+    assert strict.post(reverse(CHECK, args=["weather"])).status_code == 403
+
+
+def test_a_server_that_is_not_in_the_setting_cannot_be_checked(operator: Client) -> None:
+    assert operator.post(reverse(CHECK, args=["other"])).status_code == 404
+
+
+def test_a_check_says_what_it_found_and_keeps_it(operator: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    async def check(alias: str, *, user: Any, limit: float) -> Checked:
+        asked.append((alias, user.username, limit))
+        BOARD.checked(alias, protocol_version="r1", server="weatherd 1", tools=3)
+        return Checked(alias=alias, reached=True, connecting=0.25, tools=(Any,) * 3)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(client_health, "check_client", check)
+    response = operator.post(reverse(CHECK, args=["weather"]), follow=True)
+    assert response.redirect_chain == [(f"{reverse(LIST)}#weather", 302)]
+    assert "The server weather is there: 3 tools, connected in 250 ms." in response.content.decode()
+    assert asked == [("weather", "ada", client_health.LIMIT)]
+    assert ClientHealth.objects.get(alias="weather").server == "weatherd 1"
+
+
+def test_a_server_that_is_down_is_said_to_be(operator: Client) -> None:
+    """All the way: the program ends at once."""
+    content = operator.post(reverse(CHECK, args=["weather"]), follow=True).content.decode()
+    assert "s3cret" not in content
+    assert 'class="error">The server weather cannot be used: ServerEnded' in content
+    assert ">failed<" in section(content, "weather")
+
+
+def test_a_user_who_has_not_allowed_it_is_told(operator: Client) -> None:
+    content = operator.post(reverse(CHECK, args=["github"]), follow=True).content.decode()
+    assert "AuthorizationNeeded" in content
