@@ -74,6 +74,7 @@ class BlockingClient:
 
     connect = _blocks(Operations.connect)
     close = _blocks(Operations.close)
+    rest = _blocks(Operations.rest)
     list_tools = _blocks(Operations.list_tools)
     call_tool = _blocks(Operations.call_tool)
     list_resources = _blocks(Operations.list_resources)
@@ -106,6 +107,11 @@ class BlockingClient:
     def is_connected(self) -> bool:
         """Is there a connection, as far as is known?"""
         return self.client.is_connected
+
+    @property
+    def is_needed(self) -> bool:
+        """Does somebody wait for the connection, or want to be told of changes?"""
+        return self.client.is_needed
 
     @property
     def last_error(self) -> ClientError | None:

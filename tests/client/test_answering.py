@@ -1,0 +1,208 @@
+"""What a server asks of the client, and who answers, in both eras."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import anyio
+import mcp_types as types
+import pytest
+
+from mcp_django.client import CallError, CallTimeout, Client
+from tests.client.script import ERAS, Script
+
+TEXT = [{"type": "text", "text": "done"}]
+FORM = {
+    "method": "elicitation/create",
+    "params": {
+        "mode": "form",
+        "message": "Your name?",
+        "requestedSchema": {"type": "object", "properties": {"name": {"type": "string"}}},
+    },
+}
+PAGE = {
+    "method": "elicitation/create",
+    "params": {"mode": "url", "message": "Pay", "url": "https://example.com/pay", "elicitationId": "e1"},
+}
+SAMPLE = {
+    "method": "sampling/createMessage",
+    "params": {"messages": [{"role": "user", "content": {"type": "text", "text": "Hi"}}], "maxTokens": 10},
+}
+ROOTS: dict[str, Any] = {"method": "roots/list", "params": {}}
+SAID = types.CreateMessageResult(role="assistant", content=types.TextContent(type="text", text="Hello"), model="m")
+
+
+@pytest.fixture(params=ERAS)
+def era(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+def asking(era: str, *questions: dict[str, Any]) -> tuple[Script, list[Any]]:
+    """A server whose tool asks all of these at once, and what it was answered."""
+    answers: list[Any] = []
+
+    async def in_the_handshake_era(params: dict[str, Any]) -> dict[str, Any]:
+        answers.extend([await script.ask(question["method"], question["params"]) for question in questions])
+        return {"content": TEXT}
+
+    def in_the_stateless_era(params: dict[str, Any]) -> dict[str, Any]:
+        if "inputResponses" in params:
+            assert params["requestState"] == "state"
+            answers.extend(params["inputResponses"][str(number)] for number in range(len(questions)))
+            return {"content": TEXT}
+        asked = {str(number): question for number, question in enumerate(questions)}
+        for question in asked.values():
+            question["params"].pop("elicitationId", None)
+        return {"resultType": "input_required", "inputRequests": asked, "requestState": "state"}
+
+    script = Script(era, tools_call=in_the_handshake_era if era == "handshake" else in_the_stateless_era)
+    return script, answers
+
+
+async def test_questions_are_answered_by_the_functions_of_the_project(era: str) -> None:
+    asked: list[Any] = []
+
+    async def sample(params: types.CreateMessageRequestParams) -> types.CreateMessageResult:
+        asked.append(params.max_tokens)
+        return SAID
+
+    def elicit(params: types.ElicitRequestParams) -> Any:
+        asked.append(params.message)
+        return {"name": "Ada"} if isinstance(params, types.ElicitRequestFormParams) else None
+
+    script, answers = asking(era, SAMPLE, FORM, PAGE, ROOTS)
+    roots = [Path("/srv"), "file:///tmp", types.Root.model_validate({"uri": "file:///x", "name": "X"})]
+    async with Client(script, sampling=sample, elicitation=elicit, roots=roots) as client:
+        assert (await client.call_tool("ask")).content[0].model_dump()["text"] == "done"
+    assert asked == [10, "Your name?", "Pay"]
+    assert answers[0]["content"]["text"] == "Hello"
+    assert answers[1:] == [
+        {"action": "accept", "content": {"name": "Ada"}},
+        {"action": "decline"},
+        {"roots": [{"uri": "file:///srv", "name": "srv"}, {"uri": "file:///tmp"}, {"uri": "file:///x", "name": "X"}]},
+    ]
+
+
+async def test_an_answerer_may_decide_all_of_the_answer(era: str) -> None:
+    async def elicit(params: types.ElicitRequestParams) -> types.ElicitResult:
+        return types.ElicitResult(action="cancel")
+
+    async def roots() -> list[str]:
+        return ["file:///now"]
+
+    script, answers = asking(era, FORM, ROOTS)
+    async with Client(script, elicitation=elicit, roots=roots) as client:
+        await client.call_tool("ask")
+    assert answers == [{"action": "cancel"}, {"roots": [{"uri": "file:///now"}]}]
+
+
+@pytest.mark.parametrize("question", [SAMPLE, FORM, ROOTS], ids=["sampling", "elicitation", "roots"])
+async def test_what_nobody_here_answers_is_refused(era: str, question: dict[str, Any]) -> None:
+    script, answers = asking(era, question)
+    async with Client(script) as client:
+        if era == "stateless":
+            with pytest.raises(CallError, match="This client has no"):
+                await client.call_tool("ask")
+            assert script.methods() == ["tools/call"]
+        else:
+            await client.call_tool("ask")
+            assert answers[0].code == -32600
+
+
+@pytest.mark.parametrize("question", [SAMPLE, FORM, ROOTS], ids=["sampling", "elicitation", "roots"])
+async def test_the_words_of_an_answerer_that_fails_stay_here(era: str, question: dict[str, Any], caplog: Any) -> None:
+    def fail(*_: Any) -> Any:
+        raise RuntimeError("hunter2")
+
+    script, answers = asking(era, question)
+    async with Client(script, sampling=fail, elicitation=fail, roots=fail) as client:
+        if era == "stateless":
+            with pytest.raises(CallError, match="could not answer") as caught:
+                await client.call_tool("ask")
+            told = str(caught.value)
+        else:
+            await client.call_tool("ask")
+            told = answers[0].message
+    assert told == "The client could not answer"
+    assert "hunter2" in caplog.text
+
+
+async def test_roots_that_are_no_file_uris_are_not_sent(era: str) -> None:
+    script, answers = asking(era, ROOTS)
+    async with Client(script, roots=["https://example.com"]) as client:
+        if era == "stateless":
+            with pytest.raises(CallError):
+                await client.call_tool("ask")
+        else:
+            await client.call_tool("ask")
+            assert answers[0].code == -32603
+
+
+def declared(script: Script) -> dict[str, Any]:
+    """The capabilities that the client declared last."""
+    for method, params in reversed(script.received):
+        if method == "initialize":
+            return dict(params["capabilities"])
+        if script.era == "stateless":
+            return dict(params["_meta"][types.CLIENT_CAPABILITIES_META_KEY])
+    raise AssertionError("nothing was declared")
+
+
+async def test_what_can_be_answered_is_declared(era: str) -> None:
+    script = Script(era)
+    async with Client(script):
+        assert declared(script) == {}
+    everything: Any = {"sampling": lambda _: SAID, "elicitation": lambda _: None, "roots": []}
+    async with Client(script, **everything, sampling_tools=True, extensions={"com.example/x": {"a": 1}}):
+        assert declared(script) == {
+            "sampling": {"tools": {}},
+            "elicitation": {"form": {}, "url": {}},
+            "roots": {"listChanged": True},
+            "extensions": {"com.example/x": {"a": 1}},
+        }
+
+
+async def test_answerers_may_come_and_go(era: str) -> None:
+    script, answers = asking(era, ROOTS)
+    client = Client(script)
+    client.on_sampling(lambda _: SAID)
+    client.on_elicitation(lambda _: None)
+    forget = client.on_roots(["file:///a"])
+    async with client:
+        assert set(declared(script)) == {"sampling", "elicitation", "roots"}
+        await client.call_tool("ask")
+        client.on_roots(["file:///b"])
+        forget()  # of an answerer that is replaced: nothing
+        await client.call_tool("ask")
+        assert [answer["roots"][0]["uri"] for answer in answers] == ["file:///a", "file:///b"]
+
+
+async def test_a_change_of_roots_is_told_where_the_era_has_that(era: str) -> None:
+    script = Script(era)
+    async with Client(script, roots=[]) as client:
+        await client.notify_roots_changed()
+        await client.ping()
+    told = "notifications/roots/list_changed" in script.methods()
+    assert told is (era == "handshake")
+
+
+async def test_the_time_of_an_answer_is_not_the_time_of_the_call(era: str) -> None:
+    async def think(params: types.ElicitRequestParams) -> dict[str, str]:
+        await asyncio.sleep(0.15)
+        return {"name": "Ada"}
+
+    script, answers = asking(era, FORM)
+    async with Client(script, elicitation=think, timeout=0.1) as client:
+        await client.call_tool("ask")
+        assert answers
+
+
+async def test_time_counts_again_after_the_answer() -> None:
+    async def ask_and_hang(params: dict[str, Any]) -> None:
+        await script.ask(FORM["method"], FORM["params"])
+        await anyio.sleep_forever()
+
+    script = Script(tools_call=ask_and_hang)
+    async with Client(script, elicitation=lambda _: None, timeout=0.05) as client:
+        with pytest.raises(CallTimeout):
+            await asyncio.wait_for(client.call_tool("ask"), 5)
