@@ -13,7 +13,6 @@ from datetime import timedelta
 from typing import Any, Final
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
-import httpx2
 from django.utils import timezone
 from mcp.client.auth import OAuthFlowError, PKCEParameters
 from mcp.client.auth.oauth2 import OAuthContext
@@ -28,7 +27,7 @@ from mcp.shared.auth import (
 from ..conf.clients import ClientSettings
 from ..models import ClientFlow, ClientToken
 from . import exchange
-from .discovery import Challenge, Memory, discover, scopes_to_ask
+from .discovery import Memory, discover, probe, scopes_to_ask
 from .outgoing import AuthorizationFailed, Outgoing, web_url
 from .sealing import Unreadable, digest, open_sealed, seal
 from .tokens import Grant, TokenRow, in_thread
@@ -98,20 +97,6 @@ async def prepare(
     if new is not None and not native and new.client_id != settings.auth.client_metadata_url:
         await in_thread(shared.register, new.model_dump(mode="json", exclude_none=True))
     return _request(context, outgoing, redirect_uri)
-
-
-async def probe(settings: ClientSettings, outgoing: Outgoing) -> Challenge:
-    """What the server says to somebody without a token."""
-    body = {"jsonrpc": "2.0", "id": 0, "method": "ping"}
-    headers = {**settings.headers, "Accept": "application/json, text/event-stream"}
-    url = web_url(settings.url or "")
-    asked = httpx2.Request("GET", url, headers=headers)
-    if settings.kind != "sse":
-        asked = httpx2.Request("POST", url, headers=headers, json=body)
-    try:
-        return Challenge.of(await outgoing.send(asked, body=False)) or Challenge()
-    except ValueError:
-        return Challenge()
 
 
 async def finish(settings: ClientSettings, pending: Pending, answer: Mapping[str, str], *, outgoing: Outgoing) -> Grant:

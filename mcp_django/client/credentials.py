@@ -10,7 +10,7 @@ from mcp.client.auth.extensions.client_credentials import (
 )
 
 from ..conf.clients import ClientAuth, ClientSettings
-from .discovery import CLIENT_AUTH, Challenge, Memory, drive, scopes_to_ask
+from .discovery import CLIENT_AUTH, Challenge, Memory, drive, probe, scopes_to_ask
 from .exchange import grant_of, read_token
 from .outgoing import AuthorizationFailed, Outgoing, web_url
 from .tokens import Grant
@@ -34,13 +34,13 @@ class _KeyProvider(PrivateKeyJWTOAuthProvider):
         return self.asked
 
 
-async def obtain(settings: ClientSettings, outgoing: Outgoing, challenge: Challenge) -> Grant:
+async def obtain(settings: ClientSettings, outgoing: Outgoing, challenge: Challenge | None) -> Grant:
     """A token. Raises AuthorizationFailed."""
     auth = settings.auth
     if auth is None or auth.client_id is None or auth.issuer is None:
         raise AuthorizationFailed("Client credentials need a CLIENT_ID and an ISSUER")
     provider = _provider(web_url(settings.url or ""), auth)
-    asked = scopes_to_ask(auth, challenge)
+    asked = scopes_to_ask(auth, challenge or await probe(settings, outgoing))
     await drive(provider, outgoing, asked, stop=lambda outbound: outbound is provider.asked)
     assert provider.asked is not None
     outgoing.check(str(provider.asked.url))
@@ -65,4 +65,12 @@ def _provider(url: str, auth: ClientAuth) -> "_SecretProvider | _KeyProvider":
         signing_key=auth.private_key,
         signing_algorithm=auth.algorithm,
     )
-    return _KeyProvider(url, Memory(None), assertion_provider=signed.create_assertion_provider(), **common)
+    sign = signed.create_assertion_provider()
+
+    async def asserted(audience: str) -> str:
+        try:
+            return await sign(audience)
+        except Exception:  # of several libraries, and maybe with the key in its text
+            raise AuthorizationFailed(f"PRIVATE_KEY is no key that signs with {auth.algorithm}") from None
+
+    return _KeyProvider(url, Memory(None), assertion_provider=asserted, **common)

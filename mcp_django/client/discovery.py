@@ -133,6 +133,20 @@ async def discover(
     return context, memory.client if memory.is_new else None
 
 
+async def probe(settings: ClientSettings, outgoing: Outgoing) -> Challenge:
+    """What the server says to somebody without a token."""
+    body = {"jsonrpc": "2.0", "id": 0, "method": "ping"}
+    headers = {**settings.headers, "Accept": "application/json, text/event-stream"}
+    url = web_url(settings.url or "")
+    asked = httpx2.Request("GET", url, headers=headers)
+    if settings.kind != "sse":
+        asked = httpx2.Request("POST", url, headers=headers, json=body)
+    try:
+        return Challenge.of(await outgoing.send(asked, body=False)) or Challenge()
+    except ValueError:
+        return Challenge()
+
+
 async def drive(
     provider: OAuthClientProvider, outgoing: Outgoing, challenge: Challenge, *, stop: Stop, registers: bool = False
 ) -> None:

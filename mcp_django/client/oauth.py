@@ -188,7 +188,7 @@ class TokenAuth(httpx2.Auth):
         generation = self._generation
         try:
             if self._obtains:
-                new = await obtain(self._settings, self._outgoing, challenge or Challenge())
+                new = await obtain(self._settings, self._outgoing, challenge)
             else:
                 assert grant is not None
                 new = await exchange.renew(grant, self._outgoing, self._url, self._settings.auth)
