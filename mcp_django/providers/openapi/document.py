@@ -122,7 +122,7 @@ def _loader() -> Any:
         ("bool", r"true|True|TRUE|false|False|FALSE", "tTfF"),
         ("null", r"~|null|Null|NULL|", "~nN\0"),
         ("int", r"[-+]?(0|[1-9][0-9]*)", "-+0123456789"),
-        ("float", r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?", "-+.0123456789"),
+        ("float", r"[-+]?(\.[0-9]+|(0|[1-9][0-9]*)(\.[0-9]*)?)([eE][-+]?[0-9]+)?", "-+.0123456789"),
         ("merge", r"<<", "<"),
     ):
         starts = [char if char != "\0" else "" for char in first]
