@@ -157,7 +157,10 @@ class Web:
     async def _read(self, response: httpx.Response) -> Reply:
         try:
             headers = {name.lower(): value for name, value in response.headers.items()}
-            body = response.content if response.is_stream_consumed else await bounded(response, self._max_size)
+            if not response.is_stream_consumed:
+                body = await bounded(response, self._max_size)
+            elif len(body := response.content) > self._max_size:
+                raise TooLarge(self._max_size)
             return Reply(response.status_code, headers, body)
         finally:
             await response.aclose()

@@ -64,7 +64,8 @@ class OpenAPIToolset(Toolset):
     that returns one (or a single secret), a function of the Context and a scheme's name, or an `httpx.Auth`. `headers`
     go with every request: a mapping, or a function of the Context.
 
-    `timeout` is in seconds for a request, by default 30, `max_size` in bytes of a decoded answer. `http_client` is an
+    `timeout` is in seconds for a request, by default 30, `max_size` in bytes of a decoded answer. `redirects` of
+    reading requests are followed that often, on the same origin. `http_client` is an
     `httpx.AsyncClient`, or a function that makes one for each event loop.
 
     The options of a `Toolset` (permission, scopes, tags, guards, …) hold for all operations, besides what routes say.
@@ -83,6 +84,7 @@ class OpenAPIToolset(Toolset):
         max_size: int = MAX_SIZE,
         deprecated: bool = False,
         variables: Mapping[str, str] | None = None,
+        redirects: int = 0,
         http_client: Client | None = None,
         **options: Unpack[ToolsetOptions],
     ) -> None:
@@ -97,7 +99,7 @@ class OpenAPIToolset(Toolset):
         self._source, self._base_url, self._variables = source, base_url, dict(variables or {})
         self._routes, self._deprecated = tuple(routes), deprecated
         self._credentials, self._headers = credentials, headers
-        self._max_size, self._client = max_size, http_client
+        self._max_size, self._redirects, self._client = max_size, redirects, http_client
         self._inside: Mapping[str, Any] | None = None
         self._transport: Transport | None = None
         self._made: list[Declaration] | None = None
@@ -226,6 +228,7 @@ class OpenAPIToolset(Toolset):
             auth=auth,
             timeout=self._seconds or TIMEOUT,
             max_size=self._max_size,
+            redirects=self._redirects,
         )
 
     def _primitive(self, *made_of: Any) -> Primitive:
