@@ -2,6 +2,7 @@
 
 from importlib.util import find_spec
 
+from .client_token import ClientTokenAdmin
 from .external_identity import ExternalIdentityAdmin
 from .rules import ScopeGrantAdmin, ToolPolicyAdmin
 from .session import SessionAdmin
@@ -13,6 +14,7 @@ if find_spec("mcp") is not None:  # the extra `client`
     from .client_health import ClientHealthAdmin as ClientHealthAdmin
 
 __all__ = [
+    "ClientTokenAdmin",
     "ExternalIdentityAdmin",
     "PersonalAccessTokenAdmin",
     "ScopeGrantAdmin",

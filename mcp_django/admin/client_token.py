@@ -1,0 +1,79 @@
+"""What other servers gave this project to be used with: seen and deleted in the admin. Nothing secret is shown."""
+
+from collections.abc import Callable
+from importlib.util import find_spec
+from typing import Any
+
+from asgiref.sync import async_to_sync
+from django.contrib import admin, messages
+from django.contrib.auth import get_user_model
+from django.db.models import QuerySet
+from django.http import HttpRequest
+from django.utils.translation import gettext_lazy as _
+from django.utils.translation import ngettext
+
+from ..conf import get_settings
+from ..models import ClientToken
+
+disconnect: Callable[..., Any] | None = None
+if find_spec("mcp") is not None:  # the extra `client`
+    from ..client.authorizing import disconnect
+
+
+@admin.register(ClientToken)
+class ClientTokenAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # it takes none at run time
+    """Lists connections and ends them. Who is connected to what is made by the people themselves.
+
+    Deleting forgets the tokens, within TOKEN_CACHE_SECONDS on all workers, and has the authorization server end them
+    where it can be asked.
+    """
+
+    list_display = ["alias", "owner", "server", "issuer", "scopes", "state", "expires_at", "updated"]
+    list_filter = ["alias"]
+    list_select_related = ["user"]
+    readonly_fields = ["owner", "state"]
+    fields = ["alias", "owner", "server", "issuer", "scopes", "state", "created", "updated", "expires_at"]
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: ClientToken | None = None) -> bool:
+        return False
+
+    def get_search_fields(self, request: HttpRequest) -> list[str]:
+        return ["alias", "server", f"user__{get_user_model().USERNAME_FIELD}"]
+
+    def delete_model(self, request: HttpRequest, obj: ClientToken) -> None:
+        self._end(request, [obj])
+
+    def delete_queryset(self, request: HttpRequest, queryset: QuerySet[ClientToken]) -> None:
+        self._end(request, list(queryset))
+
+    def _end(self, request: HttpRequest, tokens: list[ClientToken]) -> None:
+        untold = 0
+        for token in tokens:
+            settings = get_settings().clients.get(token.alias)
+            if settings is None or disconnect is None or settings.place != token.server:
+                token.delete()
+                untold += token.is_connected
+            else:
+                untold += not async_to_sync(disconnect)(settings, token.user)
+        if untold:
+            text = ngettext(
+                "%d connection could not be ended there, and goes on until its tokens expire.",
+                "%d connections could not be ended there, and go on until their tokens expire.",
+                untold,
+            )
+            self.message_user(request, text % untold, messages.WARNING)
+
+    @admin.display(description=_("owner"), ordering="user")
+    def owner(self, token: ClientToken) -> Any:
+        """Whose it is."""
+        return token.user or _("the project")
+
+    @admin.display(description=_("state"))
+    def state(self, token: ClientToken) -> Any:
+        """Connected, to be connected again, or a registration alone."""
+        if token.is_connected:
+            return _("lacks scopes") if set(token.wanted.split()) - set(token.scopes.split()) else _("connected")
+        return _("has to be connected again") if token.issuer else _("not connected")
