@@ -163,7 +163,10 @@ class _Dispatcher(JSONRPCDispatcher[TransportContext]):
             params = {**(params or {}), "protocolVersion": self._revision.version}
         elif method == "tools/call" and params is not None and (mirrored := self._connection.mirrors.headers(params)):
             opts = {**(opts or {}), "headers": {**(opts or {}).get("headers", {}), **mirrored}}
-        return await super().send_raw_request(method, params, opts, **routing)
+        result = await super().send_raw_request(method, params, opts, **routing)
+        if types.PROTOCOL_VERSION_META_KEY in ((params or {}).get("_meta") or {}):
+            result.setdefault("resultType", "complete")  # a server that does not say means that
+        return result
 
 
 class _Raw(dict[str, Any]):

@@ -41,7 +41,7 @@ async def open_sse(target: SSE) -> AsyncIterator[Streams]:
         reading = asyncio.create_task(connection.read(), name="mcp-sse")
         try:
             await connection.opened()
-            with explained(lambda: connection.ended):
+            async with explained(connection.why):
                 yield Reader(connection.receive), Writer(connection.send)
         finally:
             reading.cancel()
@@ -64,6 +64,10 @@ class _Connection:
             await asyncio.wait_for(waiting, self._target.read_timeout)
         except TimeoutError:
             raise ClientConnectionError("The server did not say where to post messages") from None
+
+    async def why(self) -> ClientConnectionError | None:
+        """Why the stream ended, if it did."""
+        return self.ended
 
     async def receive(self) -> SessionMessage:
         if self.ended is not None and self._read.empty():

@@ -59,7 +59,7 @@ async def open_stdio(target: Stdio) -> AsyncIterator[Streams]:
     """The streams of a process started now. Raises ServerEnded when it cannot be started, or ended by itself."""
     child = await _started(target)
     try:
-        with explained(lambda: child.ended):
+        async with explained(child.why):
             yield Reader(child.receive), Writer(child.send)
     finally:
         await _settled(child.stop(target.stop_timeout))
@@ -153,7 +153,7 @@ class Child(asyncio.SubprocessProtocol):
                 raise self.ended from None
             if line is None:
                 self.ended = self.ended or await self._reason()
-                raise self.ended
+                raise self.ended from None
             try:
                 return decoded(line)
             except ValueError:
@@ -168,6 +168,12 @@ class Child(asyncio.SubprocessProtocol):
         if self._deaf:
             raise BrokenPipeError
 
+    async def why(self) -> ServerEnded | None:
+        """Why the connection ended, if it did: who writes may notice before who reads does."""
+        if self.ended is None and (self._deaf or self._exited.is_set()):
+            self.ended = await self._reason()
+        return self.ended
+
     async def _reason(self) -> ServerEnded:
         """Why nothing comes any more."""
         with suppress(TimeoutError):
@@ -176,7 +182,8 @@ class Child(asyncio.SubprocessProtocol):
                 await self._silent.wait()
         code = self.transport.get_returncode()
         if code is None:
-            return ServerEnded(f"{self._name} closed its standard output", stderr=self._stderr.text)
+            pipe = "input" if self._deaf else "output"
+            return ServerEnded(f"{self._name} closed its standard {pipe}", stderr=self._stderr.text)
         how = f"exit code {code}" if code >= 0 else f"signal {_signal_name(-code)}"
         return ServerEnded(f"{self._name} ended with {how}", exit_code=code, stderr=self._stderr.text)
 

@@ -4,8 +4,8 @@ When a connection ends by itself, the last thing that is read is the ClientConne
 stream ends. Whoever waits for an answer gets the SDK's "Connection closed", which `explained` replaces by the reason.
 """
 
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import Self
 
@@ -93,14 +93,14 @@ class Writer(_Stream):
             raise anyio.BrokenResourceError from problem
 
 
-@contextmanager
-def explained(reason: Callable[[], ClientConnectionError | None]) -> Iterator[None]:
+@asynccontextmanager
+async def explained(reason: Callable[[], Awaitable[ClientConnectionError | None]]) -> AsyncIterator[None]:
     """Raise the reason why a connection ended in place of errors that only say that it did."""
     try:
         yield
     except (MCPError, BaseExceptionGroup) as error:
         closed = all(isinstance(leaf, MCPError) and leaf.code == CONNECTION_CLOSED for leaf in leaves(error))
-        if closed and (why := reason()) is not None:
+        if closed and (why := await reason()) is not None:
             raise why from error
         raise
 

@@ -72,7 +72,7 @@ async def open_websocket(target: WebSocket) -> AsyncIterator[Streams]:
     """The streams of a socket. Raises SocketClosed when it cannot be opened, or when it broke."""
     socket = _Socket(target.shown, target.max_message_size, await _opened(target))
     try:
-        with explained(lambda: socket.ended):
+        async with explained(socket.why):
             yield Reader(socket.receive), Writer(socket.send)
     finally:
         await socket.connection.close()
@@ -85,6 +85,10 @@ class _Socket:
         self.connection = connection
         self.ended: SocketClosed | None = None
         self._where, self._limit = where, limit
+
+    async def why(self) -> SocketClosed | None:
+        """Why the socket ended, if it did."""
+        return self.ended
 
     async def receive(self) -> SessionMessage:
         """The next message; what is none is left out. Raises SocketClosed."""

@@ -13,7 +13,7 @@ from mcp import MCPError
 from mcp.shared.message import SessionMessage
 from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR, JSONRPCError, JSONRPCNotification, JSONRPCRequest
 
-from mcp_django.client import http
+from mcp_django.client import Client, http
 from mcp_django.client.errors import ClientConnectionError
 from mcp_django.client.failures import is_lost
 from mcp_django.client.targets import StreamableHTTP
@@ -324,3 +324,17 @@ async def test_proxies_of_the_environment_count_only_where_they_are_wanted(monke
         async with StreamableHTTP(url, environment_proxies=False).open() as streams:
             assert await Wire(*streams).ask("fine") == {"fine": True}
     assert asked == [url]
+
+
+async def test_a_result_that_does_not_say_of_which_type_it_is_is_complete() -> None:
+    async def discover(exchange: Exchange) -> None:
+        served = {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}}
+        await exchange.result(**served, ttlMs=0, cacheScope="private")
+
+    async def call(exchange: Exchange) -> None:
+        await exchange.result(content=[{"type": "text", "text": "3"}])
+
+    async with listening(exchanges({"server/discover": discover, "tools/call": call})) as port:
+        target = StreamableHTTP(f"http://127.0.0.1:{port}/mcp", environment_proxies=False)
+        async with Client(target, protocol_version="stateless") as client:
+            assert (await client.call_tool("add")).content[0].text == "3"

@@ -8,14 +8,16 @@ import sys
 import textwrap
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
+from mcp import MCPError
 from mcp.client import Client
 from mcp.shared.message import SessionMessage
-from mcp_types import JSONRPCNotification, JSONRPCRequest
+from mcp_types import CONNECTION_CLOSED, JSONRPCNotification, JSONRPCRequest
 
 from mcp_django.client.errors import ClientConnectionError
 from mcp_django.client.output import LOGGED, Lines, LineTooLong, Tail
@@ -165,6 +167,20 @@ async def test_a_process_that_ends_is_gone_although_what_it_started_holds_the_pi
 async def test_a_process_that_closes_its_output_has_ended_the_connection() -> None:
     async with script("os.close(1); sys.stdin.read()").open() as (reader, _):
         assert "closed its standard output" in str(await end(reader))
+
+
+async def test_a_process_that_closes_its_input_is_told_of_to_who_writes() -> None:
+    async def use() -> None:
+        async with script("os.close(0); tell(1); signal.pause()").open() as (reader, writer):
+            await told(reader)
+            with suppress(anyio.BrokenResourceError):
+                while True:
+                    await writer.send(request())
+                    await asyncio.sleep(0)
+            raise MCPError(CONNECTION_CLOSED, "Connection closed")
+
+    with pytest.raises(ServerEnded, match="closed its standard input"):
+        await use()
 
 
 async def test_a_line_longer_than_a_message_may_be_ends_the_connection() -> None:

@@ -1,8 +1,9 @@
-"""Run the official conformance suite against the fixtures server, and its scenarios for authorization servers against
-the protected site, in every revision it knows.
+"""Run the official conformance suite against the fixtures server, its scenarios for authorization servers against the
+protected site, and those for clients with `mcp_django.client`, in every revision it knows.
 
-The suite exits with 1 on failures only and hides warnings; here a warning counts as a failure. What is expected
-to fail stands in `expected_failures.yml`, with a reason; an entry that passes fails the run: the file only shrinks.
+The suite exits with 1 on failures only and hides warnings; here a warning counts as a failure. What is expected to fail
+stands in `expected_failures.yml` and `expected_client_failures.yml`, with a reason; an entry that passes fails the run:
+the files only shrink.
 """
 
 import argparse
@@ -18,12 +19,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tests.conformance import authorization
+from tests.conformance import authorization, client_runs
 from tests.conformance.npm import installed_tool
 
 SUITE = "@modelcontextprotocol/conformance@0.2.0-alpha.12"
 VERSIONS = ("2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28")
 EXPECTED = Path(__file__).with_name("expected_failures.yml")
+CLIENT_EXPECTED = Path(__file__).with_name("expected_client_failures.yml")
+SIDES = ("server", "client")
 DOORS = {"asgi": "/mcp", "view": "/view/mcp"}
 BAD = ("FAILURE", "WARNING")
 
@@ -42,25 +45,51 @@ Leg = dict[str, list[Problem]]
 
 def main() -> int:
     options = _options()
-    expected = expected_failures(EXPECTED.read_text())
     suite = installed_tool("conformance", SUITE, "conformance")
-    legs: dict[str, Leg] = {}
-    with _server(options) as url, tempfile.TemporaryDirectory() as results:
-        for version in options.version:
-            legs[version] = _run(suite, url, version, Path(results) / version)
-        if not options.url:
-            with authorization.protected_site() as site:
-                for version in options.version:
-                    legs[version] |= _authorize(suite, site, version, Path(results) / f"{version}-authorization")
-    say(table(legs, expected))
-    complaints = [*unexpected(legs, expected), *stale(legs, expected, complete=set(options.version) == set(VERSIONS))]
+    sides = ["server"] if options.url else options.side
+    with tempfile.TemporaryDirectory() as directory:
+        results = Path(directory)
+        tried = {"server": _server_legs, "client": _client_legs}
+        judged = [_judged(side, tried[side](suite, options, results / side), options) for side in sides]
+    return 0 if all(judged) else 1
+
+
+def _judged(side: str, legs: dict[str, Leg], options: argparse.Namespace) -> bool:
+    """Tell what came of one side. Whether nothing failed that should not have, and nothing passed that is excused."""
+    file = EXPECTED if side == "server" else CLIENT_EXPECTED
+    expected = expected_failures(file.read_text(), file.name)
+    say(f"{side.capitalize()}\n{table(legs, expected)}")
+    whole = set(options.version) == set(VERSIONS)
+    complaints = [*unexpected(legs, expected), *stale(legs, expected, complete=whole, file=file.name)]
     for complaint in complaints:
         say(complaint)
     outcomes = [bool(problems) for leg in legs.values() for problems in leg.values()]
     allowed = sum(bool(problems) for leg in legs.values() for name, problems in leg.items() if name in expected)
     note = f" ({allowed} more expected to fail)" if allowed else ""
     say(f"{outcomes.count(False)} passed, {sum(outcomes) - allowed} failed{note}")
-    return 1 if complaints else 0
+    return not complaints
+
+
+def _server_legs(suite: list[str], options: argparse.Namespace, results: Path) -> dict[str, Leg]:
+    legs: dict[str, Leg] = {}
+    with _server(options) as url:
+        for version in options.version:
+            legs[version] = _run(suite, url, version, results / version)
+    if not options.url:
+        with authorization.protected_site() as site:
+            for version in options.version:
+                legs[version] |= _authorize(suite, site, version, results / f"{version}-authorization")
+    return legs
+
+
+def _client_legs(suite: list[str], options: argparse.Namespace, results: Path) -> dict[str, Leg]:
+    legs: dict[str, Leg] = {}
+    for run, checks, complaint in client_runs.outcomes(suite, client_runs.runs(suite, options.version), results):
+        problems = _problems(checks)
+        if complaint and not problems:
+            problems = [Problem("(client)", "FAILURE", f"the client broke down:\n{complaint}")]
+        legs.setdefault(run.leg, {})[run.scenario] = problems
+    return legs
 
 
 def say(line: str) -> None:
@@ -71,20 +100,21 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.conformance", description=__doc__)
     parser.add_argument("--port", type=int, default=18765, help="port for the fixtures server")
     parser.add_argument("--door", choices=DOORS, default="asgi", help="the door of the fixtures server to test")
-    parser.add_argument("--url", help="test a server that runs already")
+    parser.add_argument("--url", help="test a server that runs already, and no client")
+    parser.add_argument("--side", nargs="+", choices=SIDES, default=SIDES, help="test servers, clients or both")
     parser.add_argument("--version", nargs="+", choices=VERSIONS, default=VERSIONS, help="revisions to test under")
     return parser.parse_args()
 
 
-def expected_failures(text: str) -> dict[str, str]:
+def expected_failures(text: str, file: str = EXPECTED.name) -> dict[str, str]:
     """Scenario to reason. Raises SystemExit for an entry without one."""
     entries = {}
     for number, line in enumerate(text.splitlines(), 1):
-        if not line.strip() or line.lstrip().startswith("#") or re.fullmatch(r"server:(\s*\[\])?\s*", line):
+        if not line.strip() or line.lstrip().startswith("#") or re.fullmatch(r"(server|client):(\s*\[\])?\s*", line):
             continue
         entry = re.fullmatch(r"\s+- (?P<name>\S+)\s+# (?P<reason>.+)", line)
         if entry is None:
-            raise SystemExit(f"{EXPECTED.name}, line {number}: write `  - scenario  # reason`")
+            raise SystemExit(f"{file}, line {number}: write `  - scenario  # reason`")
         entries[entry["name"]] = entry["reason"]
     return entries
 
@@ -97,15 +127,17 @@ def unexpected(legs: dict[str, Leg], expected: dict[str, str]) -> Iterator[str]:
                 yield from (f"{version} {name}: {p.status} {p.check}: {p.message}" for p in problems)
 
 
-def stale(legs: dict[str, Leg], expected: dict[str, str], *, complete: bool) -> Iterator[str]:
+def stale(
+    legs: dict[str, Leg], expected: dict[str, str], *, complete: bool, file: str = EXPECTED.name
+) -> Iterator[str]:
     """A line for each expected failure that passed, or (in a complete run) that names no scenario."""
     for name in expected:
         ran = [version for version, leg in legs.items() if name in leg]
         passed = [version for version in ran if not legs[version][name]]
         if passed:
-            yield f"{name} passes under {', '.join(passed)}: remove it from {EXPECTED.name}"
+            yield f"{name} passes under {', '.join(passed)}: remove it from {file}"
         elif complete and not ran:
-            yield f"{name} is no scenario that ran: remove it from {EXPECTED.name}"
+            yield f"{name} is no scenario that ran: remove it from {file}"
 
 
 def table(legs: dict[str, Leg], expected: dict[str, str]) -> str:

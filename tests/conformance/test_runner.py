@@ -2,13 +2,14 @@
 
 import pytest
 
-from tests.conformance.__main__ import EXPECTED, Problem, expected_failures, stale, table, unexpected
+from tests.conformance.__main__ import CLIENT_EXPECTED, EXPECTED, Problem, expected_failures, stale, table, unexpected
 
 FAILED = [Problem("check", "WARNING", "why")]
 
 
 def test_the_file_of_expected_failures_gives_a_reason_for_each() -> None:
     assert all(expected_failures(EXPECTED.read_text()).values())
+    assert all(expected_failures(CLIENT_EXPECTED.read_text()).values())
 
 
 def test_an_entry_without_a_reason_is_refused() -> None:
