@@ -29,13 +29,13 @@ ASKS: Final = ("elicitation", "sampling", "roots")
 ANYBODY: Final = "any"
 
 
-def permission(raw: Any) -> str:
+def permitted(raw: Any) -> str:
     if raw != ANYBODY and not (isinstance(raw, str) and re.fullmatch(DOTTED, raw)):
         raise WrongValue("must be a permission ('app.codename'), the dotted path of a function, or 'any'")
     return str(raw)
 
 
-def prefix(raw: Any) -> str:
+def prefixed(raw: Any) -> str:
     if not isinstance(raw, str) or not re.fullmatch(r"[A-Za-z0-9.-]+(_[A-Za-z0-9.-]+)*", raw):
         raise WrongValue("must have letters, digits, '-' and '.', with single '_' between them")
     return raw
@@ -54,11 +54,11 @@ Globs = Annotated[tuple[str, ...], several(word)]
 class ProxySettings:
     """One entry: how a server in `MCP["CLIENTS"]` is passed on."""
 
-    prefix: Annotated[str | None, optional(prefix)] = None
+    prefix: Annotated[str | None, optional(prefixed)] = None
     """Tools and prompts are called "<prefix>__<name>" here. None: the alias."""
     uri_prefix: Annotated[str | None, optional(scheme)] = None
     """URIs are "<uri_prefix>+<uri>" here. None: they stay as they are."""
-    permission: Annotated[str | None, optional(permission)] = None
+    permission: Annotated[str | None, optional(permitted)] = None
     """Who may use it: a Django permission ("app.codename"), the dotted path of a function of the principal (two dots at
     least), or "any" for whoever may use the server. None: nobody but the local principal, unless SCOPES say who."""
     scopes: Scopes = ()

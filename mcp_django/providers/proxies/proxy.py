@@ -9,7 +9,7 @@ from time import monotonic
 from typing import Any
 
 from ...client import Client
-from ...client.errors import AuthorizationNeeded, ClientError
+from ...client.errors import AuthorizationNeeded, CallError, ClientError
 from ...client.relay import Answering
 from ...protocol.errors import ToolError
 from ...protocol.revisions import REVISIONS, Era
@@ -25,7 +25,7 @@ from .calls import Manner, Relay, Request, pass_log
 from .connecting import absent_tool, connect_tool, connected
 from .credentials import Credential, credential_of
 from .entries import REMOTE, Entries, RemoteTool, Terms
-from .failures import told, unknown
+from .failures import METHOD_NOT_FOUND, told, unknown
 from .options import ProxyOptions
 from .parking import Desk
 from .sessions import Kind, Session, Sessions
@@ -53,7 +53,7 @@ class _Here:
     """What one event loop has of a proxy."""
 
     def __init__(self, proxy: "Proxy") -> None:
-        options = proxy.options
+        options, self._source = proxy.options, proxy.source
         self.shelves: dict[tuple[str, str], Shelf] = {}
         self.clients: dict[tuple[str, str], Client] = {}
         """Connections with headers of a caller's, for what needs no session of its own."""
@@ -68,7 +68,7 @@ class _Here:
             shelf.close()
         await self.desk.close()
         await self.sessions.close()
-        await asyncio.gather(*(client.close() for client in self.clients.values()))
+        await asyncio.gather(self._source.close(), *(client.close() for client in self.clients.values()))
 
 
 class Proxy(Provider):
@@ -271,7 +271,12 @@ class Proxy(Provider):
         cursor: dict[str, Any] = {}
         ttl: float | None = None
         for _ in range(PAGES):
-            page = await client.exchange(method, cursor, timeout=self.options.list_timeout * 2)
+            try:
+                page = await client.exchange(method, cursor, timeout=self.options.list_timeout * 2)
+            except CallError as problem:
+                if problem.code != METHOD_NOT_FOUND:
+                    raise
+                break  # it has the capability, and not this part of it
             given, told_ttl, following = page.get(member), page.get("ttlMs"), page.get("nextCursor")
             entries += given if type(given) is list else []
             if type(told_ttl) is int:

@@ -179,6 +179,8 @@ class Shelf:
             self.needs = None
             self._take(kind, found, fetched)
         finally:
+            # What could not be fetched is nothing, as far as clients have been told.
+            found.digest = found.digest or ""
             found.task = None
             if found.marked:
                 self._begin(kind, found)

@@ -28,6 +28,9 @@ class Source(Protocol):
     def own(self, user: Any, headers: Mapping[str, str] | None, answering: Answering, tools: bool) -> Client:
         """A new client, which is closed by who asked for it."""
 
+    async def close(self) -> None:
+        """Close what is shared on this event loop, where nobody else does."""
+
 
 class TargetSource:
     """A target, used without a credential of anybody's but what it has itself."""
@@ -53,6 +56,11 @@ class TargetSource:
             target = dataclasses.replace(target, headers={**target.headers, **headers})
         return Client(target, alias=self.name, sampling_tools=tools, **self._options, **answering)
 
+    async def close(self) -> None:
+        found = self._shared.pop(asyncio.get_running_loop(), None)
+        if found is not None:
+            await found.close()
+
 
 class SettingsSource:
     """An entry of `MCP["CLIENTS"]`."""
@@ -68,6 +76,9 @@ class SettingsSource:
 
     def shared(self, user: Any) -> Client:
         return get_client(self.name, user=user)
+
+    async def close(self) -> None:
+        """`aclose_clients` does."""
 
     def own(self, user: Any, headers: Mapping[str, str] | None, answering: Answering, tools: bool) -> Client:
         settings = client_settings(self.name)

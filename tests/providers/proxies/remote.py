@@ -57,7 +57,7 @@ class Remote:
         if self.down:
             raise ClientConnectionError("The server is down")
         if self.silent:
-            await asyncio.Event().wait()
+            await self.gate.wait()
         self.opened += 1
         async with InMemoryTransport(self.server) as streams:
             self._ways.append(streams[0])

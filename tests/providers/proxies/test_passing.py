@@ -230,3 +230,4 @@ async def test_a_list_waits_no_longer_than_it_may_for_a_remote_and_only_once() -
     async with asyncio.timeout(5):
         assert await peer.names() == ["mine"]
         assert await peer.names() == ["mine"]
+        remote.gate.set()

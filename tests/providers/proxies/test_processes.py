@@ -1,0 +1,81 @@
+"""Remotes in processes of their own, by setting: they are killed and started again, and what is asked comes through."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.test import override_settings
+
+from mcp_django.wiring import get_server
+from tests.interaction.live import free_port
+from tests.server.engine import HANDSHAKE, STATELESS, Peer, accept
+
+PROGRAM = str(Path(__file__).with_name("stdio_remote.py"))
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@contextmanager
+def proxied(client: dict[str, Any], **options: Any) -> Iterator[None]:
+    """A project that passes one server on as `far`."""
+    proxies = {"far": {"PERMISSION": "any", **options}}
+    setting = {
+        "AUTH": "none",
+        "CLIENTS": {"far": client},
+        "SERVERS": {"default": {"PROXIES": proxies, "STORED": False}},
+    }
+    with override_settings(MCP=setting):
+        yield
+
+
+@contextmanager
+def listening(port: int) -> Iterator["subprocess.Popen[bytes]"]:
+    process = subprocess.Popen([sys.executable, PROGRAM, str(port)], stderr=subprocess.DEVNULL)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+async def test_a_program_that_is_killed_is_started_again_and_what_it_asks_comes_through() -> None:
+    with proxied({"COMMAND": [sys.executable, PROGRAM], "BACKOFF": 0, "PROTOCOL_VERSION": HANDSHAKE}):
+        peer = Peer(get_server(), version=STATELESS, answer=lambda method, params: accept(name="Ada"))
+        first = int((await peer.call("far__pid"))["structuredContent"]["result"])
+        os.kill(first, signal.SIGKILL)
+        told = await peer.call("far__pid")
+        if told["isError"]:
+            assert "cannot be reached now" in told["content"][0]["text"]
+            told = await peer.call("far__pid")
+        assert told["structuredContent"]["result"] != first
+        assert await peer.text("far__greet") == "Hello Ada"
+        assert "far__hang_up" in await peer.names()
+        assert "cannot be reached now" in await peer.error("far__hang_up")
+        assert (await peer.call("far__pid"))["structuredContent"]["result"]
+
+
+async def test_a_server_that_is_killed_and_started_again_is_used_again() -> None:
+    port = free_port()
+    url = f"http://127.0.0.1:{port}/mcp"
+    with proxied({"URL": url, "MAX_RETRIES": 0, "BACKOFF": 0, "STARTUP_TIMEOUT": 5}, LIST_TIMEOUT=5):
+        peer = Peer(get_server(), capabilities={})
+        assert "cannot be reached now" in await peer.error("far__pid")
+        with listening(port):
+            first = await until_it_answers(peer)
+        assert "far__pid" in await peer.names()
+        assert "cannot be reached now" in await peer.error("far__pid")
+        with listening(port):
+            assert await until_it_answers(peer) != first
+
+
+async def until_it_answers(peer: Peer) -> int:
+    until = time.monotonic() + 30
+    while (found := await peer.call("far__pid"))["isError"]:
+        assert time.monotonic() < until, found
+    return int(found["structuredContent"]["result"])
