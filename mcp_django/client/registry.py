@@ -63,6 +63,7 @@ async def aclose_clients() -> None:
     """Close the clients of the running loop, and wait until their connections and programs have ended."""
     loop = asyncio.get_running_loop()
     await _close(kept.client for kept in _REGISTRY.take(loop))
+    _REGISTRY.stop_reports(loop)
 
 
 def close_clients() -> None:
@@ -81,6 +82,7 @@ def close_clients() -> None:
             future.result(max(0.0, until - time.monotonic()))
         except TimeoutError:
             logger.warning("Clients took longer than %g seconds to close", CLOSING)
+    _REGISTRY.stop_reports(None)
 
 
 def is_kept(client: Client) -> bool:
@@ -253,6 +255,14 @@ class _Registry:
             if loop not in self._reports:
                 self._reports[loop] = Reports(apart=apart)
             return self._reports[loop]
+
+    def stop_reports(self, loop: Loop | None) -> None:
+        """Write nothing more of what happened on a loop, or on all."""
+        with self._lock:
+            found = [(one, reports) for one, reports in self._reports.items() if loop in (None, one)]
+        for one, reports in found:
+            if one.is_running():
+                one.call_soon_threadsafe(reports.stop)
 
     def renew(self) -> None:
         """Make clients anew as the setting says now."""

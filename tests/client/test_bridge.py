@@ -1,0 +1,340 @@
+"""Several servers at once: one list, calls that find their server, and servers that are not there."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import pytest
+from django.core.exceptions import ImproperlyConfigured
+from django.test import override_settings
+
+from mcp_django.client import (
+    Bridge,
+    CallError,
+    Client,
+    ClientConnectionError,
+    ToolNotFound,
+    aclose_clients,
+    building,
+    close_clients,
+    get_client,
+    retrying,
+    tool_names,
+)
+from mcp_django.client.tool_names import alias_of, check_alias, joined
+from tests.client.script import Script
+
+
+def tool(name: str, **fields: Any) -> dict[str, Any]:
+    return {"name": name, "inputSchema": {"type": "object", "properties": {"a": {"type": "integer"}}}, **fields}
+
+
+def server(*names: str, era: str = "handshake") -> Script:
+    """A server whose tools say what was called."""
+
+    def call(params: Any) -> Any:
+        return {"content": [{"type": "text", "text": f"{params['name']} {params['arguments']}"}]}
+
+    return Script(era, tools_list={"tools": [tool(name) for name in names]}, tools_call=call)
+
+
+def down() -> Script:
+    script = server("late")
+    script.refusals.append(ClientConnectionError("It is down"))
+    return script
+
+
+def client(script: Script, **options: Any) -> Client:
+    return Client(script, max_retries=0, **options)
+
+
+@pytest.fixture(autouse=True)
+def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retrying, "FIRST", 0.001)
+
+
+class Told:
+    """What the bridge tells of registries."""
+
+    def __init__(self, bridge: Bridge) -> None:
+        self.said: asyncio.Queue[tuple[str, list[str]]] = asyncio.Queue()
+        self.stop = bridge.on_registry(self.tell)
+
+    async def tell(self, alias: str, tools: list[Any], client: Client) -> None:
+        self.said.put_nowait((alias, [tool.name for tool in tools]))
+
+    async def next(self) -> tuple[str, list[str]]:
+        return await asyncio.wait_for(self.said.get(), 5)
+
+
+async def test_the_tools_of_all_servers_are_one_list() -> None:
+    weather, maps = server("now", "forecast"), server("now", era="stateless")
+    async with Bridge({"weather": client(weather), "maps": client(maps)}) as bridge:
+        assert bridge.tool_names() == ["weather__now", "weather__forecast", "maps__now"]
+        assert [tool.name for tool in await bridge.list_tools()] == bridge.tool_names()
+        assert (bridge.aliases, bridge.errors) == (["weather", "maps"], {})
+        assert bridge.tool_schemas()[0] == {
+            "name": "weather__now",
+            "description": "",
+            "input_schema": {"type": "object", "properties": {"a": {"type": "integer"}}},
+        }
+        result: Any = await bridge.call("maps__now", {"a": 1})
+        assert result.content[0].text == "now {'a': 1}"
+    assert (weather.methods().count("tools/call"), maps.methods().count("tools/call")) == (0, 1)
+
+
+async def test_targets_will_do_as_well_as_clients() -> None:
+    async with Bridge({"weather": server("now")}) as bridge:
+        assert bridge.tool_names() == ["weather__now"]
+        assert bridge.client("weather").alias == "weather"
+
+
+@pytest.mark.parametrize("name", ["a__b", "__b", "_b", "a__", "a___b", "__"])
+async def test_tools_may_have_separators_in_their_names(name: str) -> None:
+    async with Bridge({"x": server(name), "x-y": server(name)}) as bridge:
+        result: Any = await bridge.call(f"x__{name}")
+        assert result.content[0].text == f"{name} {{}}"
+        assert alias_of(f"x-y__{name}") == "x-y"
+
+
+@pytest.mark.parametrize(
+    "name", ["now", "weather", "weather_now", "weather__", "weather__other", "maps__now", "__now", ""]
+)
+async def test_a_name_that_leads_nowhere_is_no_tool(name: str) -> None:
+    async with Bridge({"weather": server("now")}) as bridge:
+        with pytest.raises(ToolNotFound, match="There is no tool"):
+            await bridge.call(name)
+
+
+@pytest.mark.parametrize("alias", ["Big", "a__b", "a_", "", "a b", "a" * 33])
+def test_an_alias_that_is_no_prefix_is_refused(alias: str) -> None:
+    with pytest.raises(ValueError, match="is no alias"):
+        Bridge({alias: server()})
+    with pytest.raises(ValueError, match="is no alias"):
+        check_alias(alias)
+
+
+async def test_names_that_models_would_not_take_are_changed_and_stay_their_own() -> None:
+    names = ["files.read", "files/read", "über", "x" * 128, "x" * 127 + "y", "ok"]
+    async with Bridge({"one": server(*names)}) as bridge:
+        found = bridge.tool_names()
+        assert len(set(found)) == len(names)
+        assert found[-1] == "one__ok"
+        for name, here in zip(names, found, strict=True):
+            assert here == joined("one", name)
+            assert len(here) <= tool_names.LONGEST
+            assert here.isascii()
+            assert here.replace("_", "").replace("-", "").isalnum()
+            result: Any = await bridge.call(here)
+            assert result.content[0].text == f"{name} {{}}"
+
+
+async def test_of_two_tools_of_one_name_the_first_is_taken() -> None:
+    # The second is named as the first is here: a server that wants to be mistaken for itself.
+    changed = joined("one", "a.b")
+    async with Bridge({"one": server("a.b", "a.b", changed.removeprefix("one__"))}) as bridge:
+        assert bridge.tool_names() == [changed]
+
+
+async def test_one_server_that_fails_hides_no_other() -> None:
+    wrong = Script("handshake", tools_list=ValueError("never sent"))
+    wrong.answers["tools/list"] = {"tools": "nonsense"}
+    bridge = Bridge({"down": client(down()), "wrong": client(wrong), "up": client(server("now"))})
+    errors = await bridge.connect_all()
+    assert set(errors) == {"down", "wrong"}
+    assert str(errors["down"]) == "It is down"
+    assert isinstance(errors["wrong"], CallError)
+    assert bridge.tool_names() == ["up__now"]
+    with pytest.raises(ClientConnectionError, match="The server 'down' is not there: It is down"):
+        await bridge.call("down__late")
+    await bridge.close()
+
+
+async def test_all_are_connected_to_at_once() -> None:
+    both = asyncio.Barrier(2)
+
+    async def slow(params: Any) -> Any:
+        async with asyncio.timeout(5):
+            await both.wait()
+        return {"tools": []}
+
+    async with Bridge({"one": Script(tools_list=slow), "two": Script(tools_list=slow)}) as bridge:
+        assert bridge.errors == {}
+
+
+async def test_a_server_that_was_down_is_tried_until_it_is_there() -> None:
+    script = down()
+    script.refusals *= 3
+    bridge = Bridge({"one": client(script)})
+    told = Told(bridge)
+    await bridge.connect_all()
+    assert list(bridge.errors) == ["one"]
+    assert await told.next() == ("one", ["one__late"])
+    assert (bridge.errors, bridge.tool_names()) == ({}, ["one__late"])
+    assert script.opened == 4
+    await bridge.close()
+
+
+async def test_a_server_that_goes_keeps_its_tools_and_comes_back() -> None:
+    script = server("now")
+    bridge = Bridge({"one": Client(script, max_retries=0)})
+    await bridge.connect_all()
+    told = Told(bridge)
+    await bridge.client("one").rest()
+    script.refusals.append(ClientConnectionError("It is down"))
+    with pytest.raises(ClientConnectionError, match="It is down"):
+        await bridge.call("one__now")
+    assert list(bridge.errors) == ["one"]
+    assert bridge.tool_names() == ["one__now"]
+    script.answers["tools/list"] = {"tools": [tool("now"), tool("new")]}
+    while bridge.errors:
+        assert (await told.next())[0] == "one"
+    assert bridge.tool_names() == ["one__now", "one__new"]
+    assert (await bridge.call("one__new")).content
+    await bridge.close()
+
+
+async def test_a_list_that_changes_is_followed_and_told() -> None:
+    script = server("now")
+    async with Bridge({"one": client(script), "two": client(server("now"))}) as bridge:
+        told = Told(bridge)
+        script.answers["tools/list"] = {"tools": [tool("now"), tool("new")]}
+        await script.say("notifications/tools/list_changed")
+        assert await told.next() == ("one", ["one__now", "one__new"])
+        assert bridge.tool_names() == ["one__now", "one__new", "two__now"]
+        told.stop()
+        script.answers["tools/list"] = {"tools": []}
+        again = Told(bridge)
+        await script.say("notifications/tools/list_changed")
+        assert await again.next() == ("one", [])
+        assert told.said.empty()
+
+
+async def test_functions_that_fail_hurt_nobody() -> None:
+    def fails(*args: Any) -> None:
+        raise RuntimeError("a bug")
+
+    bridge = Bridge({"one": client(server("now")), "two": client(server("now"))}, tools={"one": fails})
+    bridge.on_registry(fails)
+    await bridge.connect_all()
+    assert list(bridge.errors) == ["one"]
+    assert bridge.tool_names() == ["two__now"]
+    await bridge.close()
+
+
+NAMES = ["get_a", "get_b", "set_a"]
+
+
+@pytest.mark.parametrize(
+    ("tools", "expected"),
+    [
+        (None, ["one__get_a", "one__get_b", "one__set_a", "two__get_a", "two__get_b", "two__set_a"]),
+        (["get_*"], ["one__get_a", "one__get_b", "two__get_a", "two__get_b"]),
+        (lambda tool: tool.name == "set_a", ["one__set_a", "two__set_a"]),
+        ({"one": ["set_a"]}, ["one__set_a", "two__get_a", "two__get_b", "two__set_a"]),
+        ({"one": [], "two": lambda tool: False}, []),
+        ({"two": ["GET_A", "get_[b]"]}, ["one__get_a", "one__get_b", "one__set_a", "two__get_b"]),
+    ],
+)
+async def test_only_the_tools_that_are_wanted_are_taken(tools: Any, expected: list[str]) -> None:
+    async with Bridge({"one": server(*NAMES), "two": server(*NAMES)}, tools=tools) as bridge:
+        assert bridge.tool_names() == expected
+        for alias in ("one", "two"):
+            for name in NAMES:
+                if f"{alias}__{name}" not in expected:
+                    with pytest.raises(ToolNotFound):
+                        await bridge.call(f"{alias}__{name}")
+
+
+def test_a_filter_of_no_server_and_a_bare_name_are_refused() -> None:
+    with pytest.raises(ValueError, match="names 'two', which is no server"):
+        Bridge({"one": server()}, tools={"two": ["a"]})
+    with pytest.raises(ValueError, match=r"write \['get_a'\]"):
+        Bridge({"one": server()}, tools="get_a")
+
+
+async def test_the_bridge_closes_what_it_connected_and_leaves_the_rest() -> None:
+    mine, other = client(server("now")), client(server("now"))
+    await other.connect()
+    bridge = Bridge({"mine": mine, "other": other})
+    async with bridge:
+        assert mine.is_connected
+    assert (mine.is_connected, other.is_connected) == (False, True)
+    assert bridge.tool_names() == []
+    async with bridge:
+        assert bridge.tool_names() == ["mine__now", "other__now"]
+    await other.close()
+
+
+async def test_nothing_goes_on_after_the_end() -> None:
+    script = down()
+    script.refusals *= 1000
+    before = asyncio.all_tasks()
+    async with Bridge({"one": client(script)}):
+        pass
+    opened = script.opened
+    assert asyncio.all_tasks() == before
+    assert script.opened == opened
+
+
+async def test_progress_and_time_are_those_of_the_call() -> None:
+    seen = []
+    script = server("now")
+
+    def call(params: Any) -> Any:
+        seen.append(params)
+        return {"content": []}
+
+    script.answers["tools/call"] = call
+    async with Bridge({"one": client(script)}) as bridge:
+        await bridge.call("one__now", {"a": 1}, meta={"shop/x": 1}, on_progress=print, timeout=5)
+    assert seen[0]["_meta"]["shop/x"] == 1
+    assert "progressToken" in seen[0]["_meta"]
+
+
+@pytest.fixture
+def configured(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Script]]:
+    """Two servers of the setting."""
+    scripts = {"one": server(*NAMES), "two": server(*NAMES)}
+    monkeypatch.setattr(building, "target_of", lambda settings, user: scripts[settings.alias])
+    entries = {"one": {"URL": "https://one.example", "TOOLS": ["get_*"]}, "two": {"URL": "https://two.example"}}
+    with override_settings(MCP={"CLIENTS": entries}):
+        yield scripts
+        close_clients()
+
+
+@pytest.fixture
+async def _closed() -> AsyncIterator[None]:
+    yield
+    await aclose_clients()
+
+
+async def test_servers_of_the_setting_are_bridged_with_its_filters(configured: dict[str, Script]) -> None:
+    async with Bridge.from_settings(tools=["*_a"]) as bridge:
+        assert bridge.tool_names() == ["one__get_a", "two__get_a", "two__set_a"]
+        assert bridge.client("one") is get_client("one")
+    # It is not the bridge's to close.
+    assert get_client("one").is_connected
+    async with Bridge.from_settings(["two"]) as bridge:
+        assert bridge.aliases == ["two"]
+    await aclose_clients()
+
+
+async def test_a_server_that_is_not_in_the_setting_is_said_and_hides_no_other(configured: dict[str, Script]) -> None:
+    bridge = Bridge.from_settings(["one", "three"])
+    errors = await bridge.connect_all()
+    assert isinstance(errors["three"], ImproperlyConfigured)
+    assert bridge.tool_names() == ["one__get_a", "one__get_b"]
+    await bridge.close()
+    await aclose_clients()
+
+
+def test_a_bridge_blocks_where_there_is_no_loop(configured: dict[str, Script]) -> None:
+    with Bridge.from_settings().blocking() as bridge:
+        assert [tool.name for tool in bridge.list_tools()] == bridge.tool_names()
+        assert len(bridge.tool_schemas()) == 5
+        assert bridge.aliases == ["one", "two"]
+        result: Any = bridge.call("one__get_a", {"a": 1})
+        assert result.content[0].text == "get_a {'a': 1}"
+        assert bridge.errors == {}
+    assert bridge.tool_names() == []
