@@ -22,7 +22,7 @@ from .client import Client
 from .errors import ClientConnectionError, ClientError, ToolNotFound
 from .handlers import ProgressHandler, Unsubscribe
 from .options import Openable
-from .registry import get_client, is_kept
+from .registry import client_settings, get_client, is_kept
 from .retrying import Backoff
 from .tool_names import alias_of, check_alias, joined
 
@@ -89,6 +89,8 @@ class Bridge:
         """
         known = get_settings().clients
         chosen = list(known) if aliases is None else list(aliases)
+        for alias in chosen:
+            client_settings(alias)
         bridge = cls.__new__(cls)
         bridge._build({alias: partial(get_client, alias, user=user, owner=owner) for alias in chosen}, tools)
         for alias in chosen:

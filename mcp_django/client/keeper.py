@@ -44,6 +44,8 @@ class Keeper:
         self.log_level: types.LoggingLevel | None = None
         self.current: Connection | None = None
         """The newest connection that was there; it may have ended."""
+        self._attempt: Connection | None = None
+        """The one that is being made, is there, or is being closed."""
         self.last_error: ClientError | None = None
         self.watcher = Watcher()
         self._listening: Listening | None = None
@@ -118,6 +120,8 @@ class Keeper:
             self.current.end()
         if task is asyncio.current_task():
             return
+        if self._attempt is not None and self._attempt is not self.current:
+            task.cancel()  # it is still being connected
         done, _ = await asyncio.wait({task}, timeout=CLOSING)
         if not done:
             logger.warning("%s took too long to close its connection, which is cut", self._options.name)
@@ -189,6 +193,7 @@ class Keeper:
 
     async def _live(self, connection: Connection) -> ClientError:
         """Live one connection to its end, and say why it ended."""
+        self._attempt = connection
         try:
             await connection.live(self._reached)
             failure = connection.failure or failures.lost(self._options)
@@ -200,6 +205,7 @@ class Keeper:
         finally:
             connection.end()
             connection.over.set()
+            self._attempt = None
             if self.current is connection:
                 self.watcher.disconnected()
         return failure

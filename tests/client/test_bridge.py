@@ -1,7 +1,7 @@
 """Several servers at once: one list, calls that find their server, and servers that are not there."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -266,6 +266,21 @@ async def test_the_bridge_closes_what_it_connected_and_leaves_the_rest() -> None
     await other.close()
 
 
+async def test_a_server_that_takes_long_does_not_hold_up_the_end() -> None:
+    """It is being tried again when the bridge is left."""
+    script, trying = down(), asyncio.Event()
+
+    async def slow(params: Any) -> Any:
+        trying.set()
+        await asyncio.Event().wait()
+
+    script.answers["server/discover"] = script.answers["initialize"] = slow
+    async with Bridge({"one": client(script)}):
+        await asyncio.wait_for(trying.wait(), 5)
+        began = asyncio.get_running_loop().time()
+    assert asyncio.get_running_loop().time() - began < 5
+
+
 async def test_nothing_goes_on_after_the_end() -> None:
     script = down()
     script.refusals *= 1000
@@ -303,12 +318,6 @@ def configured(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Script]]:
         close_clients()
 
 
-@pytest.fixture
-async def _closed() -> AsyncIterator[None]:
-    yield
-    await aclose_clients()
-
-
 async def test_servers_of_the_setting_are_bridged_with_its_filters(configured: dict[str, Script]) -> None:
     async with Bridge.from_settings(tools=["*_a"]) as bridge:
         assert bridge.tool_names() == ["one__get_a", "two__get_a", "two__set_a"]
@@ -320,13 +329,9 @@ async def test_servers_of_the_setting_are_bridged_with_its_filters(configured: d
     await aclose_clients()
 
 
-async def test_a_server_that_is_not_in_the_setting_is_said_and_hides_no_other(configured: dict[str, Script]) -> None:
-    bridge = Bridge.from_settings(["one", "three"])
-    errors = await bridge.connect_all()
-    assert isinstance(errors["three"], ImproperlyConfigured)
-    assert bridge.tool_names() == ["one__get_a", "one__get_b"]
-    await bridge.close()
-    await aclose_clients()
+def test_a_server_that_is_not_in_the_setting_is_refused(configured: dict[str, Script]) -> None:
+    with pytest.raises(ImproperlyConfigured, match="has no 'three'; it has: one, two"):
+        Bridge.from_settings(["one", "three"])
 
 
 def test_a_bridge_blocks_where_there_is_no_loop(configured: dict[str, Script]) -> None:
