@@ -9,7 +9,7 @@ from time import monotonic
 from typing import Any
 
 from ...client import Client
-from ...client.errors import AuthorizationNeeded, CallError, ClientError
+from ...client.errors import AuthorizationNeeded, ClientError
 from ...client.relay import Answering
 from ...protocol.errors import ToolError
 from ...protocol.revisions import REVISIONS, Era
@@ -21,54 +21,22 @@ from ...server.results import Relayed
 from ...signals import clients_used
 from ..naming import Naming
 from . import results
-from .calls import Manner, Relay, Request, pass_log
+from .calls import Manner, Request
 from .connecting import absent_tool, connect_tool, connected
 from .credentials import Credential, credential_of
 from .entries import REMOTE, Entries, RemoteTool, Terms
-from .failures import METHOD_NOT_FOUND, told, unknown
+from .failures import told, unknown
+from .lists import CHANGED, LISTED, fetch
+from .loops import Here
 from .options import ProxyOptions
-from .parking import Desk
-from .sessions import Kind, Session, Sessions
+from .sessions import Kind, Session
 from .shelves import Fetched, Nothing, Shelf
 from .sources import Source, source_of
 
-LISTED = {
-    "tools": ("tools/list", "tools", "tools"),
-    "resources": ("resources/list", "resources", "resources"),
-    "templates": ("resources/templates/list", "resourceTemplates", "resources"),
-    "prompts": ("prompts/list", "prompts", "prompts"),
-}
-"""Collections: the method that lists them, the member of its result, and the capability behind it."""
-CHANGED = {"tools": ("tools",), "resources": ("resources", "templates"), "prompts": ("prompts",)}
-"""What a change of a list means."""
-PAGES, ENTRIES = 100, 2000
-"""Of one list."""
 SHELVES = 1000
 """Credentials whose lists are kept on one event loop."""
 FORGOTTEN = 900.0
 """Seconds after which nobody looks whether lists have changed that nobody wants any more."""
-
-
-class _Here:
-    """What one event loop has of a proxy."""
-
-    def __init__(self, proxy: "Proxy") -> None:
-        options, self._source = proxy.options, proxy.source
-        self.shelves: dict[tuple[str, str], Shelf] = {}
-        self.clients: dict[tuple[str, str], Client] = {}
-        """Connections with headers of a caller's, for what needs no session of its own."""
-        self.followed: weakref.WeakSet[Client] = weakref.WeakSet()
-        self.sessions = Sessions(proxy.name, options.sessions, pass_log)
-        self.desk = Desk(options.parked, options.parked_seconds)
-        self.relay = Relay(proxy.name, self.sessions, self.desk, options.timeout)
-
-    async def close(self) -> None:
-        """The loop ends."""
-        for shelf in self.shelves.values():
-            shelf.close()
-        await self.desk.close()
-        await self.sessions.close()
-        await asyncio.gather(self._source.close(), *(client.close() for client in self.clients.values()))
 
 
 class Proxy(Provider):
@@ -100,7 +68,7 @@ class Proxy(Provider):
         self._connect = connect_tool(self.name, self.naming, terms, self._check_connected)
         self._absent = absent_tool(self.name, self.naming, terms)
         self._headers = self.options.headers
-        self._loops: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Here] = weakref.WeakKeyDictionary()
+        self._loops: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Here] = weakref.WeakKeyDictionary()
         self._mark = ""
         self._rename = None if self.options.uri_prefix is None else self.naming.uri
 
@@ -228,15 +196,15 @@ class Proxy(Provider):
         except ClientError as problem:
             return Nothing(problem if isinstance(problem, AuthorizationNeeded) else None)
 
-    def _here(self) -> _Here:
+    def _here(self) -> Here:
         loop = asyncio.get_running_loop()
         found = self._loops.get(loop)
         if found is None:
-            found = self._loops[loop] = _Here(self)
+            found = self._loops[loop] = Here(self.source, self.options)
             clients_used.send(sender=Proxy, loop=loop, close=found.close)
         return found
 
-    def _shelf(self, here: _Here, who: Credential) -> Shelf:
+    def _shelf(self, here: Here, who: Credential) -> Shelf:
         found = here.shelves.get(who.lists)
         if found is None:
             if len(here.shelves) >= SHELVES:
@@ -260,33 +228,13 @@ class Proxy(Provider):
     def _note_change(self) -> None:
         self._mark = blake2b(self._mark.encode(), digest_size=8, key=b"changed").hexdigest()
 
-    async def _fetch(self, here: _Here, who: Credential, kind: str) -> Fetched:
-        method, member, capability = LISTED[kind]
+    async def _fetch(self, here: Here, who: Credential, kind: str) -> Fetched:
         client = self._client(here, who)
         await client.connect()
         self._follow(here, who, client)
-        if getattr(client.capabilities, capability, None) is None:
-            return Fetched([], None)
-        entries: list[Any] = []
-        cursor: dict[str, Any] = {}
-        ttl: float | None = None
-        for _ in range(PAGES):
-            try:
-                page = await client.exchange(method, cursor, timeout=self.options.list_timeout * 2)
-            except CallError as problem:
-                if problem.code != METHOD_NOT_FOUND:
-                    raise
-                break  # it has the capability, and not this part of it
-            given, told_ttl, following = page.get(member), page.get("ttlMs"), page.get("nextCursor")
-            entries += given if type(given) is list else []
-            if type(told_ttl) is int:
-                ttl = told_ttl / 1000 if ttl is None else min(ttl, told_ttl / 1000)
-            if type(following) is not str or len(entries) >= ENTRIES:
-                break
-            cursor = {"cursor": following}
-        return Fetched(entries[:ENTRIES], ttl)
+        return await fetch(client, kind, self.options.list_timeout * 2)
 
-    def _client(self, here: _Here, who: Credential) -> Client:
+    def _client(self, here: Here, who: Credential) -> Client:
         """The connection for what needs no session of its own."""
         if who.headers is None:
             return self.source.shared(who.user)
@@ -295,7 +243,7 @@ class Proxy(Provider):
             found = here.clients[who.lists] = self.source.own(None, who.headers, {}, False)
         return found
 
-    def _follow(self, here: _Here, who: Credential, client: Client) -> None:
+    def _follow(self, here: Here, who: Credential, client: Client) -> None:
         """Hear of changes of the remote's lists."""
         if client not in here.followed:
             here.followed.add(client)
@@ -362,7 +310,7 @@ class Proxy(Provider):
         kind = Kind(who.sessions, asks, tools)
         return await here.relay.talk(ctx, request, Manner(who.owner, level, partial(self._session, here, who, kind)))
 
-    async def _session(self, here: _Here, who: Credential, kind: Kind) -> Session:
+    async def _session(self, here: Here, who: Credential, kind: Kind) -> Session:
         """A connected session for one call. Raises ClientError, and ToolError when there are too many."""
 
         def make(answering: Answering, tools: bool) -> Client:

@@ -96,7 +96,7 @@ async def test_a_list_without_an_end_has_one(monkeypatch: pytest.MonkeyPatch) ->
         pages += 1
         return {"tools": [{**GOOD, "name": f"t{pages}"}], "nextCursor": "again"}
 
-    monkeypatch.setattr("mcp_django.providers.proxies.proxy.PAGES", 5)
+    monkeypatch.setattr("mcp_django.providers.proxies.lists.PAGES", 5)
     peer = peer_of(Each("handshake", {"tools_list": page}))
     assert len(await peer.names()) == 5
 
