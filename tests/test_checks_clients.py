@@ -86,3 +86,18 @@ def test_a_program_that_is_not_there_is_named(tmp_path: Path) -> None:
 )
 def test_functions_that_cannot_be_imported_are_named(entry: Any) -> None:
     assert found(URL=URL, **entry) == ["mcp_django.E007"]
+
+
+@pytest.mark.parametrize(
+    ("auth", "pages", "said"),
+    [
+        ({"TYPE": "oauth"}, "tests.urls", ["mcp_django.W052"]),
+        ({"TYPE": "oauth"}, "tests.client.urls", []),
+        ({"TYPE": "oauth", "PER": "project"}, "tests.urls", []),
+        ({"TYPE": "bearer", "TOKEN": "s3cret"}, "tests.urls", []),
+        ({"TYPE": "oauth"}, "tests.no_such_module", ["mcp_django.W052"]),
+    ],
+)
+def test_users_need_a_page_to_give_permission_on(auth: dict[str, str], pages: str, said: list[str]) -> None:
+    with override_settings(MCP={"CLIENTS": {"one": {"URL": URL, "AUTH": auth}}}, ROOT_URLCONF=pages):
+        assert [message.id for message in clients.check_client_pages(None)] == said

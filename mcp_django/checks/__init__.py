@@ -52,6 +52,7 @@ W042  AUDIENCES of an identity provider for a server that there is not
 W043  a scope that SCOPES does not declare
 W050  a program is started in a directory that is not there
 W051  a program is not found
+W052  a server in use takes each user's permission, and the pages for it are not in the URLconf
 I001  RedisChannelLayer, where RedisPubSubChannelLayer is sturdier (with --deploy)
 I002  middleware that costs each running call of the Django view a thread (with --deploy)
 I003  lists of a toolset in an order that no index has (with --deploy)

@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from django.core.checks import CheckMessage, Error, Tags, Warning, register
+from django.core.exceptions import ImproperlyConfigured
+from django.urls import NoReverseMatch, reverse
 
 from .. import conf
 from ..conf.clients import ClientSettings
@@ -40,6 +42,31 @@ def check_client_secrets(app_configs: Sequence[Any] | None, **kwargs: Any) -> li
         for client in conf.get_settings().clients.values()
         if client.is_plain and client.has_credentials
     ]
+
+
+@register(Tags.urls)
+def check_client_pages(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[CheckMessage]:
+    """People have to get to where they allow something."""
+    if not conf.is_usable():
+        return []
+    users = [client for client in conf.get_settings().clients.values() if client.auth and client.auth.type == "oauth"]
+    return [
+        Warning(
+            f'MCP["CLIENTS"]["{client.alias}"] wants each user\'s permission, and there is no page to give it.',
+            hint='path("mcp/clients/", include("mcp_django.client_pages.urls")); where `mcp_clients login` is enough,'
+            " silence this.",
+            id="mcp_django.W052",
+        )
+        for client in users
+        if client.per_user and not _has_page(client.alias)
+    ]
+
+
+def _has_page(alias: str) -> bool:
+    try:
+        return bool(reverse("mcp_clients:connect", kwargs={"alias": alias}))
+    except (NoReverseMatch, ImportError, ImproperlyConfigured):
+        return False
 
 
 def _missing() -> Iterator[CheckMessage]:

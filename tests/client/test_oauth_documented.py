@@ -1,0 +1,98 @@
+"""What docs/topics/client-oauth.md says of settings, pages and calls is so."""
+
+import re
+from types import ModuleType
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import RequestFactory
+from django.urls import resolve
+from pytest_django.fixtures import Settings
+
+from mcp_django import client as package
+from mcp_django.client import AuthorizationNeeded, authorizing, outgoing
+from mcp_django.conf import get_settings, problems
+from mcp_django.conf.clients import ClientAuth
+from tests.test_repository import ROOT, python_blocks
+
+PAGE = (ROOT / "docs" / "topics" / "client-oauth.md").read_text()
+SETTINGS, URLS, CALL, DOCUMENT = python_blocks(ROOT / "docs" / "topics" / "client-oauth.md")
+
+
+def ran(block: str) -> dict[str, Any]:
+    names: dict[str, Any] = {}
+    exec(block, names)
+    return names
+
+
+def test_the_settings_are_read(settings: Settings) -> None:
+    settings.MCP = {"AUTH": "none", **ran(SETTINGS)["MCP"]}
+    assert problems() == []
+    clients = get_settings().clients
+    assert {alias: client.per_user for alias, client in clients.items()} == {
+        "notes": True,
+        "wiki": False,
+        "stock": False,
+    }
+
+
+def test_the_document_is_where_the_page_says(settings: Settings) -> None:
+    auth = ran(DOCUMENT)["auth"]
+    settings.MCP = {
+        "AUTH": "none",
+        "ORIGIN": "https://shop.example",
+        "CLIENTS": {"notes": {"URL": "https://notes.example/mcp", "AUTH": auth}},
+    }
+    settings.ROOT_URLCONF = module(URLS)
+    view = resolve("/mcp/clients/client-metadata.json").func
+    answer = view(RequestFactory().get("/mcp/clients/client-metadata.json"))
+    assert b'"client_id": "https://shop.example/mcp/clients/client-metadata.json"' in answer.content
+
+
+def test_every_key_is_told() -> None:
+    told = set(re.findall(r"`([A-Z_]+)`", PAGE[PAGE.index("| `TYPE`") : PAGE.index("## Pages")]))
+    assert told == {name.upper() for name in ClientAuth.__dataclass_fields__}
+
+
+@pytest.mark.parametrize(
+    ("place", "name"),
+    [
+        ("mcp/clients/", "services"),
+        ("mcp/clients/notes/connect/", "connect"),
+        ("mcp/clients/notes/callback/", "callback"),
+        ("mcp/clients/client-metadata.json", "metadata"),
+    ],
+)
+def test_the_pages_are_there(settings: Settings, place: str, name: str) -> None:
+    assert place.replace("notes", "<alias>") in PAGE
+    settings.ROOT_URLCONF = module(URLS)
+    assert resolve(f"/{place}").view_name == f"mcp_clients:{name}"
+
+
+def test_a_call_that_needs_a_person_leads_to_the_page(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Blocking:
+        def blocking(self) -> "Blocking":
+            return self
+
+        def call_tool(self, *args: Any) -> Any:
+            raise AuthorizationNeeded("", "notes", "/mcp/clients/notes/connect/")
+
+    monkeypatch.setattr(package, "get_client", lambda alias, user: Blocking())
+    request = RequestFactory().get("/search/")
+    request.user = User()
+    answer = ran(CALL)["search"](request)
+    assert answer["Location"] == "/mcp/clients/notes/connect/?next=/search/"
+
+
+def test_the_numbers_are_so(settings: Settings) -> None:
+    settings.MCP = {"AUTH": "none"}
+    assert f"end at {outgoing.MOST // 1024} KiB and {outgoing.TIMEOUT:g} seconds" in PAGE
+    assert f"within {authorizing.LASTS // 60} minutes" in PAGE
+    assert f"`TOKEN_CACHE_SECONDS` ({get_settings().token_cache_seconds:g})" in PAGE
+
+
+def module(block: str) -> ModuleType:
+    found = ModuleType("documented_urls")
+    exec(block, found.__dict__)
+    return found
