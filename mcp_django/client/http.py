@@ -9,6 +9,7 @@ for is what it asked the first one for, credentials included.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from http import HTTPStatus
@@ -107,9 +108,13 @@ class Answers(httpx2.AsyncClient):
             body = await self._body(response)
         finally:
             await response.aclose()
-        if response.is_success or response.status_code == HTTPStatus.NOT_FOUND or _is_error(response, body):
+        answered = response.is_success or response.status_code == HTTPStatus.NOT_FOUND or _is_error(response, body)
+        if answered and not _knows_no_session(request, response, body):
             headers = [(name, value) for name, value in response.headers.multi_items() if name not in _FRAMING]
             return httpx2.Response(response.status_code, headers=headers, content=body, request=request)
+        if _knows_no_session(request, response, body):
+            # As the specification has it (basic/transports, session management).
+            return httpx2.Response(HTTPStatus.NOT_FOUND, request=request)
         data: dict[str, Any] = {"status": response.status_code}
         if (wait := response.headers.get("Retry-After", "")).isascii() and wait.isdigit():
             data["retryAfter"] = int(wait[:9])
@@ -144,6 +149,17 @@ def _media_type(response: httpx2.Response) -> str:
 def _checked_encoding(response: httpx2.Response) -> None:
     if response.headers.get("Content-Encoding", "").strip().lower() not in ENCODINGS:
         raise _Unusable("The server's answer is packed in a way that was not offered")
+
+
+def _knows_no_session(request: httpx2.Request, response: httpx2.Response, body: bytes) -> bool:
+    """Does it refuse the session, with the 400 that servers give which follow an example of the TypeScript SDK?"""
+    refused = response.status_code == HTTPStatus.BAD_REQUEST and "mcp-session-id" in request.headers
+    return refused and _NO_SESSION.search(body[:4096]) is not None
+
+
+_NO_SESSION: Final = re.compile(
+    rb"(?i)\b(?:no|not|invalid|unknown|expired)\b[^\"]{0,40}\bsession\b|\bsession\b[^\"]{0,40}\bnot\b"
+)
 
 
 def _is_error(response: httpx2.Response, body: bytes) -> bool:

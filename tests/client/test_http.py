@@ -15,7 +15,7 @@ from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR, JSONRPCError, JSONRPCNo
 
 from mcp_django.client import Client, http
 from mcp_django.client.errors import ClientConnectionError
-from mcp_django.client.failures import is_lost
+from mcp_django.client.failures import is_lost, is_terminated
 from mcp_django.client.targets import StreamableHTTP
 from tests.client.listeners import Exchange, Served, exchanges, listening
 
@@ -206,6 +206,31 @@ async def test_an_error_of_json_rpc_says_more_than_its_status() -> None:
     async with connected({"refuse": refuse}) as wire:
         error = await wire.ask("refuse")
         assert (error.code, error.message, error.data) == (-32602, "no", {"a": 1})
+
+
+@pytest.mark.parametrize(
+    ("status", "said"),
+    [
+        (404, "Not found"),
+        # What an example of the TypeScript SDK says, with an id or without.
+        (400, json.dumps({"jsonrpc": "2.0", "error": {"code": -32000, "message": "Bad Request: No valid session ID"}})),
+        (400, json.dumps({"jsonrpc": "2.0", "id": None, "error": {"code": -32000, "message": "Session not found"}})),
+    ],
+)
+async def test_a_session_that_the_server_knows_no_more_is_over(status: int, said: str) -> None:
+    async def greet(exchange: Exchange) -> None:
+        result = {"protocolVersion": "2025-06-18", "capabilities": {}, "serverInfo": {"name": "x", "version": "1"}}
+        body = json.dumps({"jsonrpc": "2.0", "id": exchange.message["id"], "result": result})
+        await exchange.answer(200, body, content_type="application/json", mcp_session_id="one")
+
+    async def refuse(exchange: Exchange) -> None:
+        await exchange.answer(status, said, content_type="application/json")
+
+    async with connected({"initialize": greet, "refuse": refuse, "DELETE": refuse}) as wire:
+        assert (await wire.ask("refuse")).message != "Session terminated"  # there is none yet
+        await wire.ask("initialize", 2)
+        error = await wire.ask("refuse", 3)
+        assert is_terminated(MCPError.from_error_data(error))
 
 
 async def test_a_page_that_is_no_message_is_an_error_of_its_call() -> None:
