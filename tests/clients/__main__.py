@@ -4,6 +4,8 @@ The official SDKs' clients, of Python and of TypeScript and of either generation
 the tools and call one, in every era they speak and by every way in they know: Streamable HTTP, HTTP+SSE, WebSocket and
 stdio. Of the fixtures the clients also watch a resource, and call the one handler that asks, loops, samples and books
 (`plan_journey`). On the protected site they log in: each registers, is allowed to, steps up, and refreshes its token.
+The composed project, with a remote on TypeScript's SDK and the document of a real API, serves it all from one endpoint,
+survives the remote, and never mixes the credentials of two users.
 
 Without a URL they are tried on the fixtures, through both doors and over stdio, on the demo, and on the protected site.
 `--config` names a file in the form of Claude's configuration (`manage.py mcp_install claude` prints one), whose servers
@@ -20,6 +22,7 @@ from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 
+from tests.clients.composed import composed_project
 from tests.clients.peers import Calls, Failed, Peer, Target
 from tests.clients.places import Opened, Place, everything, served_at
 from tests.clients.protected import protected
@@ -38,7 +41,7 @@ WELL_KNOWN = {"add_numbers": {"a": 2, "b": 3}, "search_airports": {"query": "Osl
 def main() -> int:
     options = _options()
     calls = {options.call: json.loads(options.arguments)} if options.call else WELL_KNOWN
-    places = _chosen(options) or [*everything(), protected]
+    places = _chosen(options) or [*everything(), protected, composed_project]
     with ThreadPoolExecutor(AT_ONCE) as pool:
         outcomes = [passed for tried in pool.map(partial(_visited, calls), places) for passed in tried]
     say(f"{outcomes.count(True)} passed, {outcomes.count(False)} failed")

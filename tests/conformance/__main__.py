@@ -209,12 +209,12 @@ def _server(options: argparse.Namespace) -> Iterator[str]:
 @contextmanager
 def fixtures_server(port: int) -> Iterator[subprocess.Popen[bytes]]:
     """The fixtures server in a process of its own, listening."""
-    if _listens(port):
+    if listens(port):
         raise SystemExit(f"Port {port} is taken; pass --port, or --url to test the server that is there")
     process = subprocess.Popen([sys.executable, "-m", "tests.conformance.server", "--port", str(port)])
     try:
         give_up = time.monotonic() + 30
-        while not _listens(port):
+        while not listens(port):
             if process.poll() is not None:
                 raise SystemExit(f"The fixtures server ended with {process.returncode}")
             if time.monotonic() > give_up:
@@ -234,7 +234,8 @@ def free_port() -> int:
     return port
 
 
-def _listens(port: int) -> bool:
+def listens(port: int) -> bool:
+    """Does anybody listen on this port of loopback?"""
     with socket.socket() as probe:
         probe.settimeout(1)
         return probe.connect_ex(("127.0.0.1", port)) == 0

@@ -1,0 +1,111 @@
+"""The processes of the composed project: the project, the remote and the API."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.conformance.__main__ import free_port, listens
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCUMENT = Path(__file__).parent / "document.json"
+SECONDS = 60
+
+
+@dataclass
+class Process:
+    """A server in a process of its own, at a port."""
+
+    command: Sequence[str]
+    port: int
+    environment: dict[str, str] = field(default_factory=dict)
+    running: "subprocess.Popen[str] | None" = None
+    first_line: str = ""
+
+    def start(self) -> None:
+        """Start it, and wait until it listens."""
+        self.launch()
+        self.wait()
+
+    def launch(self, *, speaks: bool = False) -> None:
+        """Start it. Where it `speaks`, its first line is read by `wait`."""
+        self.running = subprocess.Popen(
+            self.command,
+            cwd=ROOT,
+            env={**os.environ, **self.environment},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE if speaks else subprocess.DEVNULL,
+            text=True,
+        )
+
+    def wait(self) -> None:
+        """Until it listens."""
+        assert self.running is not None
+        if self.running.stdout is not None:
+            self.first_line = self.running.stdout.readline()
+        give_up = time.monotonic() + SECONDS
+        while not listens(self.port):
+            assert self.running.poll() is None, f"{self.command} ended with {self.running.returncode}"
+            assert time.monotonic() < give_up, f"{self.command} did not come up"
+            time.sleep(0.02)
+
+    def end(self, number: int = signal.SIGTERM) -> None:
+        """End it by a signal, and wait until it has gone."""
+        if self.running is not None:
+            self.running.send_signal(number)
+            self.running.communicate(timeout=20)
+            self.running = None
+
+
+@dataclass
+class Site:
+    """The project as its clients see it."""
+
+    url: str
+    tokens: dict[str, str]
+    remote: Process
+    api: str
+
+    def headers(self, user: str) -> dict[str, str]:
+        return {"Authorization": f"Bearer {self.tokens[user]}"}
+
+
+def python_remote(port: int) -> list[str]:
+    """The remote on Python's SDK."""
+    return [sys.executable, "-m", "tests.composed.remote", str(port)]
+
+
+@contextmanager
+def composed(*, remote: Callable[[int], Sequence[str]] = python_remote, document: Path = DOCUMENT) -> Iterator[Site]:
+    """All processes, running. `remote` gives the command of a remote for a port; it is reached by way of the API, which
+    notes what passes.
+    """
+    at_remote, at_api, at_site = free_port(), free_port(), free_port()
+    with ExitStack() as stack:
+        directory = stack.enter_context(tempfile.TemporaryDirectory(prefix="mcp-composed-"))
+        upstream = Process(remote(at_remote), at_remote)
+        api = Process(
+            [sys.executable, "-m", "tests.composed.api", str(at_api), f"http://127.0.0.1:{at_remote}/mcp"], at_api
+        )
+        places = {
+            "remote": f"http://127.0.0.1:{at_api}/mcp",
+            "api": f"http://127.0.0.1:{at_api}",
+            "document": str(document),
+        }
+        settings = {"COMPOSED": json.dumps(places), "COMPOSED_DATABASE": str(Path(directory) / "composed.sqlite3")}
+        site = Process([sys.executable, "-m", "tests.composed.serve", str(at_site)], at_site, settings)
+        for process in (upstream, api, site):
+            # Both hold streams open that nobody reads any more; the project ends as it should.
+            stack.callback(process.end, signal.SIGTERM if process is site else signal.SIGKILL)
+            process.launch(speaks=process is site)
+        for process in (upstream, api, site):
+            process.wait()
+        tokens = json.loads(site.first_line)
+        yield Site(f"http://127.0.0.1:{at_site}/mcp", tokens, upstream, places["api"])

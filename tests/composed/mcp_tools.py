@@ -1,0 +1,3 @@
+"""What the composed project declares when it starts."""
+
+from tests.composed import declared as declared
