@@ -12,10 +12,13 @@ from mcp_django import Context, ModelToolset, Server, Toolset, conf, notify_list
 from mcp_django.auth.rulebook import RULEBOOK
 from mcp_django.conf.mounts import reach
 from mcp_django.models import StoredPrompt, StoredResource, ToolPolicy
-from mcp_django.protocol.errors import InsufficientScope, InvalidParams
+from mcp_django.protocol.errors import InsufficientScope, InvalidParams, ResourceNotFound
 from mcp_django.runtime.events import EventLog
 from mcp_django.runtime.list_watch import _collections
 from mcp_django.server import registry
+from mcp_django.server.call import Call
+from mcp_django.server.permits import permit
+from mcp_django.server.pipeline import Pipeline
 from mcp_django.server.server import Server as AnyServer
 from mcp_django.wiring import get_server
 from tests.server.engine import Peer, somebody
@@ -178,6 +181,48 @@ def test_a_rate_is_counted_for_both_ways_together() -> None:
         assert text("in__rated", principal=caller) == "rated"
         assert "too often" in async_to_sync(Peer(get_server(), caller).error)("again__rated")
         assert "too often" in async_to_sync(at_home.error)("rated")
+
+
+@pytest.mark.parametrize(("server", "pattern"), [("default", "c__category_get"), ("default", "c__*")])
+def test_what_stands_for_a_tool_goes_with_it(server: str, pattern: str) -> None:
+    Category.objects.create(slug="tea", name="Tea")
+    with served({"c": f"{HERE}.Categories"}):
+        peer = Peer(get_server(), somebody("shop.view_category"))
+        assert async_to_sync(peer.request)("resources/read", {"uri": "shop.category://tea"})["contents"]
+        ToolPolicy.objects.create(server=server, tool=pattern, disabled=True)
+        RULEBOOK.forget()
+        with pytest.raises(ResourceNotFound):
+            async_to_sync(peer.request)("resources/read", {"uri": "shop.category://tea"})
+        templates = async_to_sync(peer.names)("resources/templates/list", "resourceTemplates", "uriTemplate")
+        assert "shop.category://{pk}" not in templates
+
+
+def test_a_tool_within_a_sample_is_decided_as_the_host_knows_it() -> None:
+    ToolPolicy.objects.create(server="default", tool="h__own_names", disabled=True)
+    RULEBOOK.forget()
+    with served({"h": f"{HERE}.BY_HAND"}):
+        call = _view_of_mounted()
+        with pytest.raises(InvalidParams, match="gone"):
+            async_to_sync(permit)(call, BY_HAND.registry.tools.sorted()[0], InvalidParams("gone"), {})
+
+
+def _view_of_mounted() -> Call:
+    """A call as the server by hand sees it."""
+    server = get_server()
+    seen: list[Call] = []
+
+    async def look() -> None:
+        peer = Peer(server)
+        server.middleware = (note,)
+        peer.pipeline = Pipeline(server)
+        await peer.names()
+
+    async def note(call: Call, call_next: Any) -> Any:
+        seen.append(call)
+        return await call_next(call)
+
+    async_to_sync(look)()
+    return server.parts[0].view(seen[0])
 
 
 # Stored rows
