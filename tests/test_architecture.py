@@ -42,6 +42,7 @@ SIDEWAYS = {
     ("urls", "well_known"),  # what belongs at the root of the origin is served there, too
     ("providers", "client"),  # a remote server is passed on through a client of it
     ("rest", "auth"),  # views of a project take the tokens of the endpoints
+    ("rest", "providers"),  # a document of drf-spectacular is a toolset as others are
     ("rest", "orm"),  # serializers of models are read as fields are
 }
 # Rooms that may import less than their line allows.

@@ -1,4 +1,5 @@
-"""Views of Django REST framework as tools: `from mcp_django.rest import expose`.
+"""Views of Django REST framework as tools: `from mcp_django.rest import expose`, or all that drf-spectacular documents:
+`from_spectacular`.
 
 This room is the one door to rest_framework. Nothing else in the package imports it, so a project without Django REST
 framework never meets it.
@@ -11,6 +12,22 @@ except ImportError as missing:
         "mcp_django.rest needs Django REST framework; install it with pip install 'mcp-django-channels[drf]'"
     ) from missing
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from .exposing import expose
 
-__all__ = ["expose"]
+if TYPE_CHECKING:
+    from .openapi_document import from_spectacular
+
+__all__ = ["expose", "from_spectacular"]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "from_spectacular":  # which takes drf-spectacular and the extra `openapi`
+        return getattr(import_module(f"{__name__}.openapi_document"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), "from_spectacular"})

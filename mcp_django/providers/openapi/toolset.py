@@ -15,7 +15,7 @@ from ...server.registry import Registry
 from ...server.toolset import Toolset
 from .credentials import Credentials, Given, alternatives_of, own_parameters, schemes_of
 from .document import Document, Source, read
-from .inside import Inside
+from .inside import Inside, View
 from .messages import Transport
 from .names import name_of, unique
 from .operations import Operation, operations_of
@@ -32,6 +32,7 @@ TIMEOUT = 30.0
 """Seconds for a request, by default."""
 MAX_TOOLS = 1000
 """Operations that one toolset exposes."""
+Prepare = Callable[[View], View]
 Declaration = tuple[Callable[[], Primitive | Completer], str]
 
 
@@ -105,14 +106,17 @@ class OpenAPIToolset(Toolset):
         self._made: list[Declaration] | None = None
 
     @classmethod
-    def from_urlconf(cls, source: Source | Callable[[], Any], *, root: str = "", **options: Any) -> "OpenAPIToolset":
+    def from_urlconf(
+        cls, source: Source | Callable[[], Any], *, root: str = "", prepare: Prepare | None = None, **options: Any
+    ) -> "OpenAPIToolset":
         """The operations of a document whose views are in this project's URLconf below the path `root`.
 
         Views are called in this process, as the user of the call. The document is read when the project is complete.
-        The other options are those of the class; none says where requests go.
+        `prepare` takes a view and gives the one that is called in its place. The other options are those of the class;
+        none says where requests go.
         """
         made = cls(source, **options)
-        made._stay_inside(root=root)
+        made._stay_inside(root=root, **({} if prepare is None else {"prepare": prepare}))
         return made
 
     @classmethod
