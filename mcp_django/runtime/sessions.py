@@ -332,6 +332,7 @@ class DatabaseSessions:
             oldest = itertools.islice(self._known.values(), 64)
             for known in [known for known in oldest if not known.session.is_busy][:surplus]:
                 del self._known[known.session.key], self._keys[known.session.pk]
+                known.session.leave()
 
     def _on_closed(self, *, session: SessionRow, **kwargs: Any) -> None:
         """An ending anywhere in this process: the admin, the quota, expiry. May come from any thread."""
@@ -343,8 +344,9 @@ class DatabaseSessions:
             self._endings += 1
             key = self._keys.pop(pk, None)
             known = None if key is None else self._known.pop(key, None)
-        if known is not None and known.session.in_flight:
+        if known is not None:
             known.session.cancel_all()
+            known.session.leave()
 
     def _busy(self) -> list[str]:
         with self._lock:

@@ -15,6 +15,7 @@ from .background import Job
 from .call import Call
 from .elicitation import form_question, is_address, page_question, url_question
 from .facts import Facts
+from .farewells import Farewells, keep
 from .once import ONCE_IN_TRANSACTION
 from .sampling import MAX_ITERATIONS, MAX_TOKENS, Sample, prepared
 from .sync import SyncContext
@@ -38,6 +39,7 @@ class Context(Facts):
         "_pages",
         "_progress",
         "_samples",
+        "farewells",
         "in_transaction",
         "jobs",
     )
@@ -50,6 +52,8 @@ class Context(Facts):
         self._progress: float | None = None
         self._samples: Counter[str] | None = None
         self._pages: Counter[str] | None = None
+        self.farewells: Farewells | None = None
+        """What is left for the end of a call without a session."""
         self.in_transaction = False
         """Is the handler running as one transaction of the call's?"""
         self.jobs: list[Job] | None = None
@@ -119,6 +123,28 @@ class Context(Facts):
             self._call.fate.leave([job])
         else:
             self.jobs.append(job)
+
+    def at_end(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> None:
+        """Have `fn` run when `state` ends, to close what is kept there: with the session, as far as this process knows
+        it, or with the process; without a session (stateless era) with this run of the handler, however that ends.
+
+        It runs on the event loop if it is async, else on a lane; the last that was left first, each for 5 seconds at
+        most. A failure is logged. From any thread.
+
+        Raises RuntimeError when the session is over, and under WSGI, where an event loop ends with its request; and
+        TypeError for what cannot be called.
+        """
+        if not callable(fn):
+            raise TypeError(f"at_end() takes a function and its arguments, not {type(fn).__name__}")
+        call, session = self._call, self._call.connection.session
+        if session is None:
+            self.farewells = farewells = self.farewells or Farewells()
+        elif call.connection.streams:
+            farewells = session.farewells
+            keep(farewells, self._loop, call.server.ports.at_end)
+        else:
+            raise RuntimeError("Nothing can be left for the end of a session under WSGI: its event loops do not last")
+        farewells.add(self._loop, call.server.executor, fn, *args, **kwargs)
 
     async def close_stream(self, *, retry: float = 1.0) -> bool:
         """Close the connection on which the client waits, and ask it to come back after `retry` seconds for what is

@@ -288,12 +288,17 @@ def sorted_out(call: Call, what: str, problem: BaseException) -> str | ToolError
 
 async def _run(call: Call, primitive: Primitive, handler: Handler, values: dict[str, Any], context: Context) -> Any:
     """Run a handler with what stands around it: all of it around the primitive's own, the guards before completions."""
-    if not primitive.is_guarded:
+    try:
+        if not primitive.is_guarded:
+            return await run_handler(call, handler, values, context)
+        if handler is primitive.handler:
+            return await guarded(primitive, context, lambda: run_handler(call, handler, dict(values), context))
+        await admit(primitive, context)
         return await run_handler(call, handler, values, context)
-    if handler is primitive.handler:
-        return await guarded(primitive, context, lambda: run_handler(call, handler, dict(values), context))
-    await admit(primitive, context)
-    return await run_handler(call, handler, values, context)
+    finally:
+        if context.farewells is not None:
+            farewells, context.farewells = context.farewells, None
+            await farewells.said()
 
 
 async def _suspendable(

@@ -1,7 +1,7 @@
 """A server: an endpoint's identity, what it offers, and the seams it runs on."""
 
 import copy
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol, Unpack
@@ -75,6 +75,8 @@ class Ports:
     lists: ListMemory = field(default_factory=Forgetful)
     background: Places = field(default_factory=Unlimited)
     """What work after the answer may take."""
+    at_end: Callable[[Callable[[], Awaitable[None]]], None] = lambda work: None
+    """Has `work` awaited when the running loop is about to end."""
     changes: Changes | None = None
     """Where the server learns what changed; None when nobody tells it, so that it offers no subscriptions."""
     required_scopes: Callable[[Connection], Collection[str]] = lambda connection: ()

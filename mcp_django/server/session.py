@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from ..protocol import jsonrpc
 from ..protocol.errors import InternalError
 from ..protocol.revisions import Revision
+from .farewells import Farewells
 from .ports import Interactive
 
 
@@ -28,6 +29,7 @@ class Session:
         "_silent",
         "client_capabilities",
         "client_info",
+        "farewells",
         "in_flight",
         "initialized",
         "key",
@@ -61,6 +63,8 @@ class Session:
         self.pk, self.user_id = pk, user_id
         self.state: dict[str, Any] = {}
         """For handlers; lives as long as this process knows the session."""
+        self.farewells = Farewells()
+        """What is done when it does so no more."""
         self.in_flight: dict[jsonrpc.Id, Cancellable] = {}
         """Calls being served here, by request id."""
         self.streams = 0
@@ -132,6 +136,11 @@ class Session:
         """Cancel what is in flight; the session is over. May be called from any thread."""
         for running in list(self.in_flight.values()):
             _give_up(running)
+
+    def leave(self) -> None:
+        """This process knows it no more: do what was left for then. May be called from any thread."""
+        self.state = {}
+        self.farewells.say()
 
 
 def _no_answer(id: jsonrpc.Id) -> jsonrpc.Response:

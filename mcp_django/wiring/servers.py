@@ -40,7 +40,7 @@ from ..server.registry import registry_for
 from ..server.server import Options, Ports, Server
 from . import composition
 from .access import resources
-from .lanes import background_places, executor, feeds, listens, log_executor, pages
+from .lanes import background_places, executor, feeds, lifecycle, listens, log_executor, pages
 from .rules import policy
 
 logger = logging.getLogger("mcp_django.auth")
@@ -155,6 +155,7 @@ def _make_ports(alias: str) -> Ports:
         translate=translate,
         observer=CallObserver(executor(), find_tracing()),
         background=background_places(),
+        at_end=lambda work: lifecycle().at_end(work),
         changes=LoggedChanges(alias, feeds=feeds(), executor=executor(), listens=listens(), most=limits.subscriptions),
         lists=SessionLists(executor()),
         forms=form_question,

@@ -697,15 +697,21 @@ async def a_server_may_serve_one_era() -> None:
 
 
 @exercise
-async def eras_do_not_lock_a_channel() -> None:
-    server = make_server()
-    server.tool(lambda: "x", name="one")
-    shaken, stateless = Client(server, revision=HANDSHAKE), Client(server)
-    with pytest.raises(MCPError):
-        await stateless.request("no/such")
-    assert await text(shaken, "one") == "x"
-    assert await text(stateless, "one") == "x"
-    assert await text(shaken, "one") == "x"
+async def what_a_session_opens_is_closed() -> None:
+    server, closed = make_server(), asyncio.Event()
+
+    @server.tool
+    async def keep(ctx: Context) -> None:
+        ctx.state["line"] = 1
+        ctx.at_end(closed.set)
+
+    client = Client(server, revision=HANDSHAKE)
+    await client.call_tool("keep")
+    assert client.session is not None
+    assert not closed.is_set()
+    client.session.leave()
+    async with asyncio.timeout(10):
+        await closed.wait()
 
 
 @exercise

@@ -600,6 +600,17 @@ async def hand_written_handlers_answer() -> None:
 
 
 @exercise
+async def declarations_and_providers_are_mixed() -> None:
+    entries = [{"name": name, "inputSchema": {"type": "object"}} for name in ("both", "provided")]
+    provider = Handlers(list_tools=lambda ctx: entries, call_tool=lambda name, arguments, ctx: f"{name}, provided")
+    server = make_server(providers=[provider])
+    server.tool(lambda: "both, declared", name="both")
+    client = Client(server)
+    assert [found["name"] for found in await client.list_tools()] == ["both", "provided"]
+    assert [await text(client, name) for name in ("both", "provided")] == ["both, declared", "provided, provided"]
+
+
+@exercise
 async def lists_come_in_pages() -> None:
     server = make_server(options={"page_size": 2})
     for name in "abcde":

@@ -8,13 +8,16 @@ from typing import Any
 
 import pytest
 from asgiref.sync import sync_to_async
+from asgiref.testing import ApplicationCommunicator
 from django.contrib.auth.models import User
+from django.core.asgi import get_asgi_application
 from django.core.cache import cache
 from django.test import AsyncClient, override_settings
 from django.urls import Resolver404, clear_url_caches, resolve
 from django.utils import timezone
 
 from mcp_django import Context, MCPError, Server, abroadcast, anotify_list_changed, anotify_resource_updated, conf, tool
+from mcp_django.asgi import mount
 from mcp_django.auth.bearers import LONGEST_TOKEN
 from mcp_django.auth.claims import read
 from mcp_django.auth.principal import Principal
@@ -24,16 +27,18 @@ from mcp_django.auth.verifiers import AuthError
 from mcp_django.conf.issuers import Issuer
 from mcp_django.models import PersonalAccessToken
 from mcp_django.models import Session as SessionRow
+from mcp_django.protocol.sse import Decoder
 from mcp_django.runtime.events import EventLog
 from mcp_django.server import registry
 from mcp_django.signals import session_closed
-from mcp_django.testing import Client
+from mcp_django.testing import Client, accept
 from mcp_django.wiring import ports
 from tests.coming_from.table import exercise
 from tests.server.engine import HANDSHAKE, STATELESS, make_server, somebody
 
 ORIGIN = "https://testserver"
 WELL_KNOWN = "/.well-known/oauth-protected-resource"
+OWN = "io.modelcontextprotocol/"
 INITIALIZE = {
     "protocolVersion": HANDSHAKE,
     "capabilities": {},
@@ -72,14 +77,20 @@ async def post(client: AsyncClient, method: str, params: Any = None, path: str =
     version = headers.pop("stateless", None)
     params = dict(params or {})
     if version:
-        own = "io.modelcontextprotocol/"
-        params["_meta"] = {f"{own}protocolVersion": version, f"{own}clientCapabilities": {}}
+        params["_meta"] = {f"{OWN}protocolVersion": version, f"{OWN}clientCapabilities": {}}
         headers |= {"mcp-protocol-version": version, "mcp-method": method}
         headers |= {"mcp-name": params["name"]} if "name" in params else {}
     body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": params})
     sent = {"accept": "application/json, text/event-stream", **headers}
     kind = sent.pop("content-type", "application/json")
     return await client.post(path, body, content_type=kind, headers=sent)
+
+
+async def notify(client: AsyncClient, key: str, message: dict[str, Any] | None = None) -> Any:
+    """A message that is not answered: `initialized`, unless it is another."""
+    body = json.dumps(message or {"jsonrpc": "2.0", "method": "notifications/initialized"})
+    headers = {"accept": "application/json, text/event-stream", "mcp-session-id": key}
+    return await client.post("/mcp", body, content_type="application/json", headers=headers)
 
 
 async def opened(client: AsyncClient, path: str = "/mcp") -> str:
@@ -104,6 +115,108 @@ async def a_server_has_the_transports_that_it_lists() -> None:
         assert resolve("/mcp")
         with pytest.raises(Resolver404):
             resolve("/mcp/sse")
+
+
+@exercise
+async def a_server_has_what_names_it() -> None:
+    with project(SERVERS={"default": {}, "staff": {}}):
+        tool(lambda: "here", name="one")
+        tool(lambda: "there", name="two", server="staff")
+        for alias, names in (("default", ["one"]), ("staff", ["two"])):
+            assert [found["name"] for found in await Client(alias).list_tools()] == names
+
+
+@exercise
+async def eras_do_not_lock_a_channel() -> None:
+    envelope = {"_meta": {f"{OWN}protocolVersion": STATELESS, f"{OWN}clientCapabilities": {}}}
+    with project():
+        tool(lambda: "x", name="one")
+        scope = {"type": "websocket", "path": "/mcp/ws", "headers": [(b"host", b"localhost")], "query_string": b""}
+        scope |= {"subprotocols": ["mcp"], "client": ["127.0.0.1", 1], "server": ["127.0.0.1", 80], "scheme": "ws"}
+        socket = ApplicationCommunicator(mount(get_asgi_application()), scope)
+        await socket.send_input({"type": "websocket.connect"})
+        assert (await socket.receive_output(10))["type"] == "websocket.accept"
+
+        async def said(method: str, params: dict[str, Any]) -> dict[str, Any]:
+            message = {"jsonrpc": "2.0", "id": method, "method": method, "params": params}
+            await socket.send_input({"type": "websocket.receive", "text": json.dumps(message)})
+            answer: dict[str, Any] = json.loads((await socket.receive_output(10))["text"])
+            return answer
+
+        assert (await said("no/such", envelope))["error"]["code"] == -32601
+        assert (await said("initialize", {**INITIALIZE, **envelope}))["error"]["code"] == -32601
+        assert (await said("server/discover", envelope))["result"]["supportedVersions"] == [STATELESS]
+        assert (await said("initialize", INITIALIZE))["result"]["protocolVersion"] == HANDSHAKE
+        for params in ({}, envelope):
+            assert [found["name"] for found in (await said("tools/list", params))["result"]["tools"]] == ["one"]
+        await socket.send_input({"type": "websocket.disconnect", "code": 1000})
+        await socket.wait(10)
+
+
+@exercise
+async def a_session_has_its_headers() -> None:
+    with project() as client:
+        key = await opened(client)
+        assert key.isascii()
+        assert key.isprintable()
+        assert key != await opened(client)
+        assert (await notify(client, key)).status_code == 202
+
+
+@exercise
+async def a_message_before_the_result_makes_a_stream() -> None:
+    with project() as client:
+
+        @tool
+        async def work(ctx: Context, say: bool) -> str:
+            if say:
+                await ctx.info("begun")
+            return "done"
+
+        session = {"mcp-session-id": await opened(client)}
+        await notify(client, session["mcp-session-id"])
+        for say, kind in ((False, "application/json"), (True, "text/event-stream")):
+            reply = await post(client, "tools/call", {"name": "work", "arguments": {"say": say}}, **session)
+            assert reply.headers["content-type"].startswith(kind)
+            if say:
+                body = b"".join([chunk async for chunk in reply])
+                assert b"begun" in body
+                assert b"done" in body
+
+
+@exercise
+async def an_answer_comes_on_a_later_post() -> None:
+    with project() as client:
+
+        @tool
+        async def ask(ctx: Context) -> str:
+            return str((await ctx.elicit("Sure?", bool)).data)
+
+        reply = await post(client, "initialize", {**INITIALIZE, "capabilities": {"elicitation": {}}})
+        key = str(reply.headers["mcp-session-id"])
+        await notify(client, key)
+        reply = await post(client, "tools/call", {"name": "ask", "arguments": {}}, **{"mcp-session-id": key})
+        decoder, events = Decoder(), aiter(reply)
+        question: dict[str, Any] = {}
+        while "id" not in question:
+            for event in decoder.feed(await anext(events)):
+                question = json.loads(event.data) if event.data else {}
+        assert question["method"] == "elicitation/create"
+        answer = {"jsonrpc": "2.0", "id": question["id"], "result": accept(value=True)}
+        assert (await notify(client, key, answer)).status_code == 202
+        assert b"True" in b"".join([chunk async for chunk in events])
+
+
+@exercise
+async def sessions_expire() -> None:
+    with project() as client:
+        past = timezone.now() - timedelta(hours=2)
+        for change in ({"last_seen": past}, {"expires": past}):
+            key = await opened(client)
+            assert (await post(client, "ping", **{"mcp-session-id": key})).status_code == 200
+            await SessionRow.objects.filter(terminated_at=None).aupdate(**change)
+            assert (await post(client, "ping", **{"mcp-session-id": key})).status_code == 404
+            await SessionRow.objects.all().adelete()
 
 
 @exercise
@@ -237,6 +350,13 @@ def a_misspelt_setting_is_found() -> None:
 def issuers_are_https() -> None:
     for url, wrong in (("http://idp.example", True), ("https://idp.example", False), ("http://localhost:9", False)):
         with project(AUTH="external", ORIGIN=ORIGIN, ISSUERS=[{"ISSUER": url, "JWKS_URI": f"{url}/keys"}]):
+            assert bool(conf.problems()) is wrong
+    for url, wrong in (
+        ("https://idp.example?x=1", True),
+        ("https://idp.example#x", True),
+        ("https://idp.example", False),
+    ):
+        with project(SERVERS={"default": {"AUTHORIZATION_SERVERS": [url]}}):
             assert bool(conf.problems()) is wrong
 
 
