@@ -18,7 +18,7 @@ from typing import Any, Final
 from urllib.parse import parse_qsl, urlsplit
 
 from asgiref.sync import sync_to_async
-from django.db import close_old_connections, connections
+from django.db import connections
 from django.utils import timezone
 
 from ..conf.clients import ClientSettings
@@ -251,11 +251,18 @@ def _write(rows: list[tuple[str, dict[str, Any]]]) -> None:
 
 def _write_beside(rows: list[tuple[str, dict[str, Any]]]) -> None:
     """In a thread that serves requests as well, whose connections may be in use."""
-    close_old_connections()
+    _close_old()
     try:
         _write(rows)
     finally:
-        close_old_connections()
+        _close_old()
+
+
+def _close_old() -> None:
+    """As Django does around requests, but for connections that are within a transaction, as those of tests are."""
+    for connection in connections.all(initialized_only=True):
+        if not connection.in_atomic_block:
+            connection.close_if_unusable_or_obsolete()
 
 
 def _write_apart(rows: list[tuple[str, dict[str, Any]]]) -> None:

@@ -1,0 +1,298 @@
+"""How servers are doing: what is counted, what is said of errors, and what is written."""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from asgiref.sync import sync_to_async
+from django.db import DatabaseError
+from django.test import override_settings
+from django.utils import timezone
+
+from mcp_django.client import (
+    AuthorizationNeeded,
+    CallError,
+    CallTimeout,
+    ClientConnectionError,
+    aclose_clients,
+    building,
+    get_client,
+    health,
+)
+from mcp_django.client.checking import check_client, check_clients
+from mcp_django.client.health import BOARD, Board, Reports, described, process_name
+from mcp_django.conf.clients import ClientAuth, ClientSettings
+from mcp_django.models import ClientHealth
+from tests.client.script import Script
+
+ONE = ClientSettings(alias="one", url="https://one.example/mcp")
+TOOLS = {"tools": [{"name": "add", "inputSchema": {"type": "object"}}]}
+
+
+@pytest.fixture(autouse=True)
+def _nothing_known() -> Iterator[None]:
+    BOARD.forget()
+    yield
+    BOARD.forget()
+
+
+def test_connections_are_counted_from_the_first_to_the_last() -> None:
+    board = Board()
+    for _ in range(2):
+        board.connected("one", protocol_version="r1", server="names 1")
+    found = board.get("one")
+    assert (found.connections, found.protocol_version, found.server) == (2, "r1", "names 1")
+    since = found.since
+    board.disconnected("one")
+    assert (found.connections, found.since) == (1, since)
+    board.disconnected("one")
+    assert (found.connections, found.since) == (0, None)
+    board.disconnected("one")
+    assert found.connections == 0
+    assert found.reached is not None
+
+
+def test_the_latest_call_counts_most() -> None:
+    board = Board()
+    board.called("one", 1.0)
+    assert board.get("one").latency == 1.0
+    board.called("one", 2.0)
+    assert board.get("one").latency == pytest.approx(1.2)
+    assert board.get("one").calls == 2
+
+
+def test_what_a_server_says_of_itself_is_cut_and_made_legible() -> None:
+    board = Board()
+    board.connected("one", protocol_version="r" * 100, server="\x1b[31m" + "n" * 1000)
+    found = board.get("one")
+    assert len(found.protocol_version) == 32
+    assert len(found.server) == 200
+    assert found.server.isprintable()
+
+
+def test_only_calls_without_an_answer_are_failures() -> None:
+    board = Board()
+    board.failed(ONE, ClientConnectionError("It is down"), call=False)
+    assert (board.get("one").calls, board.get("one").failures) == (0, 0)
+    board.failed(ONE, CallTimeout("It did not answer"), call=True)
+    found = board.get("one")
+    assert (found.calls, found.failures, found.error, found.error_text) == (1, 1, "CallTimeout", "It did not answer")
+
+
+SECRETIVE = ClientSettings(
+    alias="one",
+    url="https://one.example/mcp?key=s3cret-query",
+    headers={"Authorization": "Basic s3cret-header"},
+    env={"KEY": "s3cret-variable"},
+    command=("run", "--key=s3cret-argument", "s3cret-word"),
+    auth=ClientAuth(type="bearer", token="s3cret-token", client_secret="s3cret-client"),
+)
+
+
+@pytest.mark.parametrize("part", ["query", "header", "variable", "argument", "word", "token", "client"])
+def test_nothing_that_the_setting_keeps_secret_is_said(part: str) -> None:
+    said = described(ClientConnectionError(f"It refused s3cret-{part} of\nyours"), SECRETIVE)
+    assert said == "It refused … of yours"
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (CallError(-32603, "s3cret of theirs"), "The server answered with error -32603"),
+        (RuntimeError("s3cret of ours"), "Unexpected; the log has more"),
+        (AuthorizationNeeded("Allow it", "one", "https://s3cret"), "Allow it"),
+        (ClientConnectionError("x" * 1000), "x" * 299 + "…"),
+    ],
+)
+def test_an_error_is_one_line(error: Exception, said: str) -> None:
+    assert described(error, ONE) == said
+    assert described(error, None) == said
+
+
+@pytest.fixture
+def writes(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """The aliases of each writing."""
+    found: list[list[str]] = []
+    monkeypatch.setattr(health, "_write", lambda rows: found.append([alias for alias, _ in rows]))
+    monkeypatch.setattr(health, "_close_old", lambda: None)
+    monkeypatch.setattr(health.connections, "close_all", lambda: None)
+    return found
+
+
+class Timers:
+    """What a loop is asked to do later, and the doing of it."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now, self.due = 1000.0, list[Any]()
+        loop = asyncio.get_running_loop()
+        monkeypatch.setattr(loop, "time", lambda: self.now)
+        monkeypatch.setattr(loop, "call_at", self._call_at)
+
+    def _call_at(self, when: float, work: Callable[..., Any], *values: Any) -> Any:
+        timer = SimpleNamespace(when=lambda: when, cancel=lambda: self.due.remove(entry))
+        entry = (when, work, values)
+        self.due.append(entry)
+        return timer
+
+    async def run(self, reports: Reports) -> float:
+        """Do the next thing, and return how long it had to be waited for."""
+        (entry,) = self.due
+        self.due.remove(entry)
+        waited, self.now = entry[0] - self.now, max(entry[0], self.now)
+        entry[1](*entry[2])
+        task: Any = reports._task
+        await task
+        return waited
+
+
+@pytest.mark.parametrize("apart", [False, True])
+async def test_a_process_writes_at_once_and_then_no_more_than_every_15_seconds(
+    writes: list[list[str]], monkeypatch: pytest.MonkeyPatch, apart: bool
+) -> None:
+    timers, reports = Timers(monkeypatch), Reports(apart=apart)
+    reports.changed("one")
+    reports.changed("two")
+    assert await timers.run(reports) == 0
+    for _ in range(3):
+        reports.changed("one")
+    timers.now += 5
+    assert await timers.run(reports) == 10
+    assert writes == [["one", "two"], ["one"]]
+    assert timers.due == []
+
+
+async def test_a_process_repeats_itself_while_it_has_a_connection(
+    writes: list[list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    timers, reports = Timers(monkeypatch), Reports(apart=False)
+    BOARD.connected("one", protocol_version="r", server="s")
+    reports.changed("one")
+    assert await timers.run(reports) == 0
+    assert await timers.run(reports) == health.BEAT
+    BOARD.disconnected("one")
+    reports.changed("one")
+    assert await timers.run(reports) == health.EVERY
+    assert timers.due == []
+
+
+async def test_a_database_that_is_not_there_does_not_matter(
+    writes: list[list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(rows: Any) -> None:
+        raise DatabaseError("no such table")
+
+    monkeypatch.setattr(health, "_write", fail)
+    timers, reports = Timers(monkeypatch), Reports(apart=False)
+    reports.changed("one")
+    await timers.run(reports)
+
+
+async def test_a_report_that_is_stopped_writes_nothing(
+    writes: list[list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    timers, reports = Timers(monkeypatch), Reports(apart=False)
+    reports.changed("one")
+    reports.stop()
+    assert timers.due == []
+
+
+@pytest.mark.django_db
+def test_a_process_has_one_row_for_each_server_and_old_ones_go() -> None:
+    old = timezone.now() - timedelta(hours=2)
+    ClientHealth.objects.create(process="gone", alias="one", updated=old)
+    BOARD.called("one", 0.5)
+    for _ in range(2):
+        ClientHealth.objects.tell(process_name(), "one", BOARD.get("one").row())
+    row = ClientHealth.objects.get()
+    assert (row.process, row.alias, row.calls, row.latency) == (process_name(), "one", 1, 0.5)
+    assert str(row) == f"one ({process_name()})"
+
+
+@pytest.mark.django_db
+def test_times_as_long_as_they_may_be_fit_the_row() -> None:
+    long = ClientSettings(alias="a" * 32, url="https://one.example")
+    BOARD.connected(long.alias, protocol_version="r" * 99, server="s" * 999)
+    BOARD.failed(long, ClientConnectionError("x" * 999), call=True)
+    row = ClientHealth(process=process_name(), alias=long.alias, updated=timezone.now(), **BOARD.get(long.alias).row())
+    row.full_clean(exclude=["since", "latency", "tools"])
+
+
+@pytest.fixture
+def script(monkeypatch: pytest.MonkeyPatch) -> Iterator[Script]:
+    """The server of the setting."""
+    made = Script("stateless", tools_list=TOOLS, tools_call={"content": []})
+    monkeypatch.setattr(building, "target_of", lambda settings, user: made)
+    with override_settings(MCP={"CLIENTS": {"one": {"URL": "https://one.example", "MAX_RETRIES": 0}}}):
+        yield made
+
+
+@pytest.mark.django_db
+async def test_what_happens_to_a_client_is_counted_and_written(script: Script) -> None:
+    client = get_client("one")
+    await client.call_tool("add")
+    found = BOARD.get("one")
+    assert (found.connections, found.calls, found.failures, found.server) == (1, 1, 0, "script 1")
+    script.answers["tools/call"] = None
+    with pytest.raises(CallError):
+        await client.call_tool("add")
+    assert found.failures == 0
+    await client.rest()
+    script.refusals.append(ClientConnectionError("It is down"))
+    with pytest.raises(ClientConnectionError):
+        await client.call_tool("add")
+    assert (found.connections, found.failures, found.error_text) == (0, 1, "It is down")
+    reports: Any = client._keeper.watcher
+    await aclose_clients()
+    row = await _row()
+    assert (row.process, row.server, row.protocol_version) == (process_name(), "script 1", found.protocol_version)
+    assert reports.calls == 0
+
+
+async def _row() -> ClientHealth:
+    """Once it is written."""
+    for _ in range(200):
+        if (row := await sync_to_async(ClientHealth.objects.first)()) is not None:
+            return row
+        await asyncio.sleep(0.01)
+    raise AssertionError("nothing was written")
+
+
+async def test_a_check_finds_out_by_a_connection_of_its_own(script: Script) -> None:
+    found = await check_client("one")
+    assert (found.reached, found.server, found.era, len(found.tools)) == (True, "script 1", "stateless", 1)
+    assert found.connecting is not None
+    assert found.latency is not None
+    assert (BOARD.get("one").tools, BOARD.get("one").connections) == (1, 0)
+    assert script.opened == 1
+
+
+async def test_a_server_without_tools_is_checked_as_well(script: Script) -> None:
+    script.capabilities = {}
+    found = await check_client("one")
+    assert (found.reached, found.tools) == (True, ())
+    assert script.methods() == []
+
+
+async def test_a_check_says_why_a_server_is_not_there(script: Script) -> None:
+    script.refusals.append(ClientConnectionError("It is down"))
+    (found,) = await check_clients(["one"])
+    assert (found.reached, found.error, found.error_text) == (False, "ClientConnectionError", "It is down")
+    assert BOARD.get("one").error_text == "It is down"
+
+
+async def test_a_check_says_where_it_may_be_allowed(script: Script) -> None:
+    script.refusals.append(AuthorizationNeeded("Allow it", "one", "https://here.example/connect"))
+    found = await check_client("one")
+    assert (found.error, found.url) == ("AuthorizationNeeded", "https://here.example/connect")
+
+
+async def test_a_check_takes_no_longer_than_it_may(script: Script) -> None:
+    async def never(params: Any) -> None:
+        await asyncio.Event().wait()
+
+    script.answers["server/discover"] = never
+    found = await check_client("one", limit=0.05)
+    assert found.error_text == "The server 'one' did not answer within 0.05 s"

@@ -1,0 +1,179 @@
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from django.contrib.auth import get_user_model
+from django.core.management import CommandError, call_command
+from django.test import override_settings
+
+from mcp_django.client import AuthorizationNeeded, ClientConnectionError, building
+from mcp_django.client.health import BOARD
+from mcp_django.client.outgoing import AuthorizationFailed
+from mcp_django.management.commands import mcp_clients
+from tests.client.script import Script
+
+SCHEMA = {
+    "type": "object",
+    "properties": {"city": {"type": "string"}, "days": {"type": "integer"}},
+    "required": ["city"],
+}
+TOOLS = {"tools": [{"name": "now", "description": "The weather\x1b[31m.\nNow.", "inputSchema": SCHEMA}]}
+CLIENTS = {
+    "weather": {"URL": "https://weather.example/mcp?key=s3cret"},
+    "maps": {"URL": "https://maps.example/mcp", "AUTH": {"TYPE": "oauth", "PER": "project"}},
+}
+
+
+@pytest.fixture
+def scripts(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Script]]:
+    found = {alias: Script("stateless", tools_list=TOOLS) for alias in CLIENTS}
+    monkeypatch.setattr(building, "target_of", lambda settings, user: found[settings.alias])
+    with override_settings(MCP={"AUTH": "none", "CLIENTS": CLIENTS}):
+        yield found
+    BOARD.forget()
+
+
+def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
+    """Exit code, stdout and stderr."""
+    code = 0
+    try:
+        call_command("mcp_clients", *words, no_color=True, skip_checks=True)
+    except SystemExit as end:
+        code = int(end.code or 0)
+    said = capsys.readouterr()
+    assert "s3cret" not in said.out + said.err
+    assert "\x1b" not in said.out + said.err
+    return code, said.out, said.err
+
+
+@pytest.mark.parametrize("words", [[], ["check"]])
+def test_all_servers_are_listed(
+    scripts: dict[str, Script], capsys: pytest.CaptureFixture[str], words: list[str]
+) -> None:
+    code, out, _ = run(capsys, *words)
+    heading, weather, maps = out.splitlines()
+    assert code == 0
+    assert heading.split() == ["alias", "state", "transport", "revision", "era", "tools", "connect", "latency", "where"]
+    assert weather.split()[:3] == ["weather", "ok", "http"]
+    assert weather.split()[4:6] == ["stateless", "1"]
+    assert weather.endswith("https://weather.example/mcp?…")
+    assert maps.startswith("maps ")
+
+
+@pytest.mark.parametrize("words", [["--alias", "maps"], ["check", "maps"]])
+def test_one_server_may_be_chosen(
+    scripts: dict[str, Script], capsys: pytest.CaptureFixture[str], words: list[str]
+) -> None:
+    _, out, _ = run(capsys, *words)
+    assert [line.split()[0] for line in out.splitlines()] == ["alias", "maps"]
+    assert scripts["weather"].opened == 0
+
+
+def test_a_server_that_is_down_is_said_with_the_reason(
+    scripts: dict[str, Script], capsys: pytest.CaptureFixture[str]
+) -> None:
+    scripts["weather"].refusals.append(ClientConnectionError("It is down"))
+    scripts["maps"].refusals.append(AuthorizationNeeded("Allow it", "maps", "https://here.example/connect"))
+    code, out, err = run(capsys)
+    assert code == 1
+    assert out.splitlines()[1].split()[:2] == ["weather", "down"]
+    assert "weather: ClientConnectionError: It is down" in err
+    assert "maps: allow it at https://here.example/connect, or with: mcp_clients login maps" in err
+
+
+def test_a_program_gets_json(scripts: dict[str, Script], capsys: pytest.CaptureFixture[str]) -> None:
+    scripts["maps"].refusals.append(ClientConnectionError("It is down"))
+    code, out, _ = run(capsys, "--json")
+    weather, maps = json.loads(out)
+    assert code == 1
+    assert (weather["alias"], weather["reached"], weather["tools"], weather["era"]) == ("weather", True, 1, "stateless")
+    assert (maps["reached"], maps["tools"], maps["error_text"]) == (False, None, "It is down")
+
+
+@override_settings(MCP={})
+def test_no_servers_are_no_failure(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(capsys)[:2] == (0, 'MCP["CLIENTS"] names no servers\n')
+
+
+@pytest.mark.parametrize(
+    "words", [["--alias", "other"], ["tools", "other"], ["call", "other", "x"], ["login", "other"]]
+)
+def test_a_server_that_is_not_in_the_setting_is_refused(scripts: dict[str, Script], words: list[str]) -> None:
+    with pytest.raises(CommandError, match="has no 'other'; it has: maps, weather"):
+        call_command("mcp_clients", *words, skip_checks=True)
+
+
+def test_the_tools_of_a_server_are_listed(scripts: dict[str, Script], capsys: pytest.CaptureFixture[str]) -> None:
+    _, out, _ = run(capsys, "tools", "weather")
+    assert out.splitlines() == ["now", "  The weather [31m.", "    city (string)", "    days (integer, optional)"]
+    _, out, _ = run(capsys, "tools", "weather", "--json")
+    assert json.loads(out)[0]["inputSchema"] == SCHEMA
+    scripts["weather"].refusals.append(ClientConnectionError("It is down"))
+    with pytest.raises(CommandError, match="ClientConnectionError: It is down"):
+        call_command("mcp_clients", "tools", "weather", skip_checks=True)
+
+
+def test_a_tool_is_called(scripts: dict[str, Script], capsys: pytest.CaptureFixture[str]) -> None:
+    def call(params: Any) -> Any:
+        said = f"{params['name']} {params['arguments']}"
+        return {"content": [{"type": "text", "text": said}], "isError": params["name"] != "now"}
+
+    scripts["weather"].answers["tools/call"] = call
+    code, out, _ = run(capsys, "call", "weather", "now", '{"city": "Oslo"}')
+    assert (code, json.loads(out)["content"][0]["text"]) == (0, "now {'city': 'Oslo'}")
+    code, out, _ = run(capsys, "call", "weather", "never")
+    assert (code, json.loads(out)["isError"]) == (1, True)
+
+
+@pytest.mark.parametrize(("arguments", "said"), [("{", "are no JSON"), ("[]", "must be a JSON object")])
+def test_arguments_that_are_no_object_are_refused(scripts: dict[str, Script], arguments: str, said: str) -> None:
+    with pytest.raises(CommandError, match=said):
+        call_command("mcp_clients", "call", "weather", "now", arguments, skip_checks=True)
+
+
+def test_a_call_that_fails_says_why(scripts: dict[str, Script]) -> None:
+    scripts["weather"].answers["tools/call"] = None
+    with pytest.raises(CommandError, match="CallError: Method not found"):
+        call_command("mcp_clients", "call", "weather", "now", skip_checks=True)
+    scripts["maps"].refusals.append(AuthorizationNeeded("It was not allowed.", "maps", "https://here.example/connect"))
+    with pytest.raises(CommandError, match=r"Allow it at https://here.example/connect, or with: mcp_clients login"):
+        call_command("mcp_clients", "call", "maps", "now", skip_checks=True)
+
+
+@pytest.mark.django_db
+def test_a_user_may_be_named_in_whose_name_it_is(
+    scripts: dict[str, Script], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = []
+    monkeypatch.setattr(
+        building, "target_of", lambda settings, user: seen.append(user.username) or scripts[settings.alias]
+    )
+    get_user_model()._default_manager.create_user("ada")
+    for words in (["--user", "ada"], ["check", "maps", "--user", "ada"], ["tools", "maps", "--user", "ada"]):
+        run(capsys, *words)
+    assert set(seen) == {"ada"}
+    with pytest.raises(CommandError, match="There is no user 'eve'"):
+        call_command("mcp_clients", "--user", "eve", skip_checks=True)
+
+
+def test_a_login_is_left_to_the_flow(
+    scripts: dict[str, Script], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Any] = []
+
+    async def login(settings: Any, user: Any, *, say: Any, **options: Any) -> None:
+        asked.append((settings.alias, user, options))
+        say("Open this")
+
+    monkeypatch.setattr(mcp_clients, "login", login)
+    _, out, _ = run(capsys, "login", "maps", "--port", "8123", "--no-browser")
+    assert out.splitlines() == ["Open this", "maps may be used now"]
+    assert asked == [("maps", None, {"port": 8123, "open_url": None})]
+
+    async def refuse(*args: Any, **options: Any) -> None:
+        raise AuthorizationFailed("It was refused")
+
+    monkeypatch.setattr(mcp_clients, "login", refuse)
+    with pytest.raises(CommandError, match="It was refused"):
+        call_command("mcp_clients", "login", "maps", skip_checks=True)
