@@ -74,7 +74,8 @@ def served_by(block: str, monkeypatch: pytest.MonkeyPatch) -> tuple[ModuleType, 
 @pytest.mark.parametrize("path", pages(), ids=name_of)
 def test_what_a_page_declares_can_be_declared(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for block in python_blocks(path):
-        if "from mcp_django import" in block and path.name != "design.md":  # the design shows what is still to come
+        # The design shows what is still to come, and documents of OpenAPI are there only in the test of their page.
+        if "from mcp_django import" in block and path.name not in ("design.md", "import-an-openapi-document.md"):
             _, served = served_by(block, monkeypatch)
             assert not served.problems
             declared = (served.tools, served.resources, served.templates, served.prompts, served.completers)

@@ -1,6 +1,7 @@
 """Documents: what is read, what is refused, and that hostile ones cost little."""
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -78,7 +79,7 @@ def test_what_is_no_document_is_refused(source: Any, told: str) -> None:
 
 
 def test_yaml_without_pyyaml_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "yaml", None)
+    monkeypatch.setitem(sys.modules, "yaml", None)
     assert "mcp-django-channels[openapi]" in refusal(YAML)
 
 
