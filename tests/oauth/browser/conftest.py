@@ -14,7 +14,7 @@ from django.test import Client
 from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright
 from pytest_django.fixtures import Settings
 
-import mcp_django.oauth
+import mcp_django
 from tests.oauth.browser.keyboard import Keyboard
 from tests.oauth.clients import WEB
 
@@ -39,7 +39,7 @@ def chromium() -> Iterator[Browser]:
 @pytest.fixture
 def address(transactional_db: None, site: Settings, live_server: Any) -> str:
     """Where the site is served, with its style sheet."""
-    site.STATIC_ROOT = str(Path(mcp_django.oauth.__file__).with_name("static"))
+    site.STATIC_ROOT = str(Path(mcp_django.__file__).with_name("static"))
     return str(live_server.url)
 
 
@@ -100,4 +100,4 @@ class _Thanks(BaseHTTPRequestHandler):
 def _is_ours(said: ConsoleMessage) -> bool:
     """Is it about the pages, and not about a status that was meant, or what the page for logging in lacks here?"""
     loading = said.text.startswith("Failed to load resource")
-    return said.type in ("error", "warning") and (not loading or "mcp_oauth" in said.location["url"])
+    return said.type in ("error", "warning") and (not loading or "/mcp_django/" in said.location["url"])

@@ -6,7 +6,10 @@ from typing import Literal
 
 import pytest
 from django.contrib.auth.models import User
+from pytest_django.fixtures import Settings
 
+from mcp_django.client.tokens import Grant, TokenRow
+from mcp_django.conf.clients import ClientAuth, ClientSettings
 from mcp_django.models import PersonalAccessToken
 from mcp_django.oauth import consents
 from tests.oauth.asking import MCP, SCOPES, path
@@ -15,12 +18,19 @@ from tests.oauth.clients import LOOPBACK, Source, make_client
 
 LONG = "https://a-very-long-label-of-a-host-that-goes-on.and-on.client.example/" + "path/" * 20
 PAPER: dict[Literal["light", "dark"], str] = {"light": "rgb(244, 246, 245)", "dark": "rgb(14, 20, 19)"}
-PAGES = ["web", "loopback", "error", "connections", "no-connections", "tokens", "no-tokens"]
+PAGES = ["web", "loopback", "error", "connections", "no-connections", "tokens", "no-tokens", "services", "connect"]
 
 
 @pytest.fixture
-def addresses(person: User) -> dict[str, str]:
+def addresses(person: User, site: Settings) -> dict[str, str]:
     """Where the pages are; what they show is as long as it can get."""
+    url = f"https://{'a-very-long-host.' * 6}example/mcp"
+    used = {alias: {"URL": url, "AUTH": {"TYPE": "oauth"}} for alias in ("w" * 32, "notes")}
+    site.MCP = site.MCP | {"CLIENTS": used}
+    service = ClientSettings(alias="w" * 32, url=url, auth=ClientAuth(type="oauth"))
+    row = TokenRow(service, person)
+    row.write(Grant(issuer=url, access_token="a", scope="averylongscope:" * 9 + " read"))
+    row.want("averylongscope:" * 10)
     web = make_client(source=Source.DOCUMENT)
     native = make_client(LOOPBACK, LONG, name="Extraordinarilylongnameofaclientwithoutspaces " * 2)
     consents.give(person, web, [MCP], [*SCOPES, "offline_access"])
@@ -35,6 +45,8 @@ def addresses(person: User) -> dict[str, str]:
         "no-connections": "/o/connections/",
         "tokens": "/o/tokens/",
         "no-tokens": "/o/tokens/",
+        "services": "/mcp/clients/",
+        "connect": f"/mcp/clients/{'w' * 32}/connect/",
     }
 
 
