@@ -14,12 +14,12 @@ def check_composition(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[
     """What is mounted must be there, and no two sources may call something the same."""
     found: list[CheckMessage] = []
     for alias, settings in conf.get_settings().servers.items() if conf.is_usable() else ():
-        if not settings.mounts:
+        if not (settings.mounts or settings.proxies):
             continue
         try:
             served = wiring.get_server(alias).registry
         except Exception as problem:
-            hint = "docs/topics/composition.md says what can be mounted."
+            hint = "docs/topics/composition.md says what can be mounted and passed on."
             text = f'The server "{alias}" cannot be put together: {problem}'
             found.append(Error(text, hint=hint, id="mcp_django.E060"))
             continue

@@ -1,4 +1,4 @@
-"""What the composed project has: tools of its own, a server to mount, the remote, and the API."""
+"""What the composed project has: tools of its own, a server to mount, and the API."""
 
 from collections import Counter
 from typing import Any
@@ -6,9 +6,7 @@ from typing import Any
 from django.conf import settings
 
 from mcp_django import Context, completion, prompt, register, resource, tool
-from mcp_django.client import StreamableHTTP
 from mcp_django.providers import OpenAPIToolset, Route
-from mcp_django.providers.proxies import Proxy
 
 CALLS: Counter[str] = Counter()
 PLACES = settings.COMPOSED
@@ -63,11 +61,6 @@ def remote_credentials(ctx: Context) -> dict[str, str]:
 def api_credentials(ctx: Context) -> dict[str, str]:
     """Each user has a key of the API."""
     return {"PersonalAccessToken": f"key-of-{ctx.user.username}"}
-
-
-def remote() -> Proxy:
-    """The remote server, for everybody, by everybody's own credential."""
-    return Proxy(StreamableHTTP(PLACES["remote"]), prefix="remote", permission="any", credentials=remote_credentials)
 
 
 API = register(

@@ -32,7 +32,10 @@ async def everything_is_listed_together(site: Site) -> None:
     async with client_of(site, "ada") as client:
         tools = {tool.name for tool in await client.list_tools()}
         assert {"whoami", "weather__forecast", "weather__calls", "remote__echo", "figma_me"} <= tools, tools
-        assert "weather__report" in {prompt.name for prompt in await client.list_prompts()}
+        prompts = {prompt.name for prompt in await client.list_prompts()}
+        assert "weather__report" in prompts
+        assert any(name.startswith("remote__") for name in prompts), prompts
+        assert await client.list_resources()
         templates = {template.uri_template for template in await client.list_resource_templates()}
         assert {"city://{name}", "comments://{file_key}"} <= templates, templates
 

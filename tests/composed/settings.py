@@ -26,9 +26,12 @@ MCP: dict[str, Any] = {
         "default": {
             "NAME": "composed",
             "MOUNTS": {"weather": "weather"},
-            "PROVIDERS": ["tests.composed.declared.remote"],
+            "PROXIES": {
+                "remote": {"PERMISSION": "any", "CREDENTIALS": "tests.composed.declared.remote_credentials"},
+            },
         },
         "weather": {"MIDDLEWARE": ["tests.composed.declared.counted"]},
     },
+    "CLIENTS": {"remote": {"URL": COMPOSED["remote"]}},
     "CHANNEL_LAYER": None,
 }
