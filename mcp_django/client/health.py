@@ -171,7 +171,7 @@ def _secrets(settings: ClientSettings) -> Iterable[str]:
     for argument in (settings.command or ())[1:]:
         found += [argument, argument.partition("=")[2]]
     if settings.auth is not None:
-        found += [settings.auth.token or "", settings.auth.client_secret or ""]
+        found += [settings.auth.token or "", settings.auth.client_secret or "", settings.auth.private_key or ""]
     return {value for value in found if len(value) >= SHORTEST}
 
 
