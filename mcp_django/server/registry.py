@@ -97,6 +97,7 @@ class Registry:
         self._late: list[Callable[[], None]] = []
         self._settling = threading.RLock()
         self._is_settling = False
+        self._is_complete = False
         self.followers: WeakSet[Following] = WeakSet()
         """Who has what is here under other names."""
 
@@ -120,9 +121,12 @@ class Registry:
     def later(self, register: Callable[[], None]) -> None:
         """Have `register` called once the project is complete: when a server is made of this, or the checks run."""
         self._late.append(register)
+        if self._is_complete:
+            self.settle()
 
     def settle(self) -> None:
         """Register what waits for the project to be complete. Once is enough; what fails is tried again."""
+        self._is_complete = True
         if not self._late:
             return
         with self._settling:

@@ -7,7 +7,6 @@ ATOMIC_REQUESTS holds as Django has it. A view that finds out by itself who asks
 `credentials=` gives it.
 """
 
-import asyncio
 from collections.abc import AsyncIterable, Callable, Iterable
 from inspect import iscoroutinefunction
 from typing import Any
@@ -57,8 +56,8 @@ class Inside:
         view, made, match = begun
         try:
             response = await view(made, *match.args, **match.kwargs)
-            if getattr(response, "is_async", False) and getattr(response, "streaming", False):
-                return await self._streamed(response)
+            if _is_streamed_async(response):
+                return await self._streamed(response, made)
             return await run(self._read, response, made)
         except Exception as problem:
             return await run(_refused, problem, made)
@@ -95,7 +94,14 @@ class Inside:
         if iscoroutinefunction(view):
             return view, made, match
         try:
-            return self._read(view(made, *match.args, **match.kwargs), made)
+            response = view(made, *match.args, **match.kwargs)
+            if _is_streamed_async(response):
+
+                async def given(*args: Any, **kwargs: Any) -> Any:
+                    return response
+
+                return given, made, match
+            return self._read(response, made)
         except Exception as problem:
             return _refused(problem, made)
 
@@ -155,12 +161,14 @@ class Inside:
         finally:
             close(response, made)
 
-    async def _streamed(self, response: Any) -> Reply:
+    async def _streamed(self, response: Any, made: HttpRequest) -> Reply:
         pieces: AsyncIterable[bytes] = response.streaming_content
         found = bytearray()
-        async for piece in pieces:
-            found += self._bounded(found, piece)
-            await asyncio.sleep(0)
+        try:
+            async for piece in pieces:
+                found += self._bounded(found, piece)
+        finally:
+            close(response, made)
         return self._reply(response, bytes(found))
 
     def _bounded(self, found: bytearray, piece: bytes) -> bytes:
@@ -171,6 +179,10 @@ class Inside:
     def _reply(self, response: HttpResponseBase, body: bytes) -> Reply:
         self._bounded(bytearray(), body)
         return Reply(response.status_code, {name.lower(): value for name, value in response.headers.items()}, body)
+
+
+def _is_streamed_async(response: Any) -> bool:
+    return bool(getattr(response, "streaming", False) and getattr(response, "is_async", False))
 
 
 def _refused(problem: Exception, made: HttpRequest) -> Reply:

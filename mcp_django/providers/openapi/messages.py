@@ -24,6 +24,8 @@ class Outgoing:
     body: Content = field(default_factory=Content)
     arguments: Mapping[str, str] = field(default_factory=dict)
     """What the path was filled with, not encoded."""
+    timeout: float | None = None
+    """Seconds that it may take; None for as long as all may."""
 
     @property
     def query_string(self) -> str:

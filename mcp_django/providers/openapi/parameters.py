@@ -54,6 +54,7 @@ class Parameter:
     """Is the value written as JSON?"""
     description: str = ""
     is_deprecated: bool = False
+    examples: tuple[Any, ...] = ()
 
     def pairs(self, value: Any) -> Pairs:
         """The pairs of a query string, a form or a cookie, encoded. A list without items has none."""
@@ -154,7 +155,17 @@ def parameter_of(entry: Mapping[str, Any], where: str) -> Parameter | None:
         is_json=is_json,
         description=entry["description"] if isinstance(entry.get("description"), str) else "",
         is_deprecated=entry.get("deprecated") is True,
+        examples=_examples(entry),
     )
+
+
+def _examples(entry: Mapping[str, Any]) -> tuple[Any, ...]:
+    """The values of a Parameter Object's examples."""
+    if "example" in entry:
+        return (entry["example"],)
+    named = entry.get("examples")
+    found = named.values() if isinstance(named, Mapping) else ()
+    return tuple(one["value"] for one in found if isinstance(one, Mapping) and "value" in one)
 
 
 class PathTemplate:

@@ -18,7 +18,7 @@ from .messages import Outgoing
 from .operations import Operation, parameter_entries
 from .parameters import Pairs, Parameter, PathTemplate, parameter_of, plain_text
 from .references import References
-from .schemas import LEVELS, Schema, Schemas
+from .schemas import DESCRIPTION, LEVELS, Schema, Schemas
 
 PLACES = ("path", "query", "header", "cookie")
 BODY = "body"
@@ -194,5 +194,7 @@ def _object(properties: Schema, required: list[str]) -> Schema:
 
 def _described(schema: Schema, parameter: Parameter) -> Schema:
     if parameter.description and "description" not in schema:
-        schema = {**schema, "description": parameter.description[:2000]}
+        schema = {**schema, "description": parameter.description[:DESCRIPTION]}
+    if parameter.examples and "examples" not in schema:
+        schema = {**schema, "examples": list(parameter.examples)}
     return {**schema, "deprecated": True} if parameter.is_deprecated else schema

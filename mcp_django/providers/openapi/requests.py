@@ -63,11 +63,12 @@ class Web:
 
     async def send(self, request: Outgoing, ctx: Context) -> Reply:
         """The answer. Raises ToolError."""
+        seconds = request.timeout or self._timeout
         try:
-            async with asyncio.timeout(self._timeout):
+            async with asyncio.timeout(seconds):
                 return await self._follow(request)
         except TimeoutError:
-            raise ToolError(f"The server did not answer within {self._timeout:g} seconds") from None
+            raise ToolError(f"The server did not answer within {seconds:g} seconds") from None
         except TooLarge as problem:
             raise ToolError(f"The answer is larger than {problem} bytes, which is the limit; ask for less") from None
         except Failed as problem:
@@ -116,7 +117,7 @@ class Web:
             url,
             headers=[(name.encode(), value.encode()) for name, value in own.values()] + [(b"Accept-Encoding", b"gzip")],
             content=outgoing.body.content if outgoing.body.content_type else None,
-            extensions={"timeout": dict.fromkeys(("connect", "read", "write", "pool"), self._timeout)},
+            extensions={"timeout": dict.fromkeys(("connect", "read", "write", "pool"))},  # `send` has one for all
         )
 
     async def _ask(self, request: httpx.Request) -> Reply:

@@ -36,10 +36,11 @@ class Sender:
     credentials: Credentials
     headers: Extra
 
-    async def ask(self, plan: Plan, alternatives: Sequence[Sequence[str]], arguments: Any, ctx: Context) -> Any:
+    async def ask(self, maker: "Maker", arguments: Any, ctx: Context) -> tuple[Reply, Callable[[str], str]]:
         """The reply, and what cleans texts of it. Raises ArgumentError and ToolError."""
-        request = plan.request(arguments)
-        request = replace(request, headers=[*await self._extra(ctx), *request.headers])
+        request, alternatives = maker.plan.request(arguments), maker.alternatives
+        headers = [*await self._extra(ctx), *request.headers]
+        request = replace(request, headers=headers, timeout=maker.route.timeout)
         # A view of this project knows who asks without them.
         filled = await self.credentials.fill(request, alternatives, ctx, must=self.transport.is_remote)
         return await self._sent(filled.request, ctx), filled.cleaned
@@ -74,10 +75,9 @@ class Maker:
             )
         schema, checker = self.plan.schema(self.references, self.source)
         answer = answer_of(self.operation, self.references, self.source)
-        sender, plan, alternatives = self.sender, self.plan, self.alternatives
 
         async def call(context: Context, arguments: dict[str, Any]) -> Any:
-            reply, cleaned = await sender.ask(plan, alternatives, arguments, context)
+            reply, cleaned = await self.sender.ask(self, arguments, context)
             try:
                 return result_of(reply, answer)
             except ToolError as problem:
@@ -100,14 +100,14 @@ class Maker:
         """The resource, or the template where its URI has variables. Raises DeclarationError."""
         self._require_reading()
         template, variables = self._template(scheme)
-        sender, plan, alternatives = self.sender, self.plan, self.alternatives
+        plan = self.plan
         required = [argument for argument, one in plan.parameters.items() if one.is_required]
 
         async def read(context: Context, arguments: dict[str, Any]) -> Any:
             missing = [name for name in required if name not in arguments]
             if missing:
                 raise ToolError(f"The URI needs {', '.join(missing)}")
-            reply, cleaned = await sender.ask(plan, alternatives, arguments, context)
+            reply, cleaned = await self.sender.ask(self, arguments, context)
             try:
                 return contents(reply)
             except ToolError as problem:

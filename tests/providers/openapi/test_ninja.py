@@ -1,11 +1,12 @@
 """APIs of django-ninja, called in process."""
 
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
 from django.db import connections
-from django.http import Http404, HttpRequest
+from django.http import Http404, HttpRequest, StreamingHttpResponse
 from django.urls import path
 from ninja import File, Form, NinjaAPI, Router, Schema, Status
 from ninja.files import UploadedFile
@@ -62,6 +63,15 @@ def keyed(request: HttpRequest) -> dict[str, str]:
 async def later(request: HttpRequest) -> dict[str, str]:
     user = await request.auser()
     return {"by": user.get_username(), "cookies": ",".join(request.COOKIES)}
+
+
+@router.get("/stream/{kind}", operation_id="stream")
+def stream(request: HttpRequest, kind: str) -> StreamingHttpResponse:
+    async def later() -> AsyncIterator[bytes]:
+        yield b"one,"
+        yield b"two"
+
+    return StreamingHttpResponse(later() if kind == "async" else [b"one,", b"two"], content_type="text/csv")
 
 
 @router.post("/files", operation_id="upload")
@@ -179,4 +189,10 @@ def test_options_of_http_have_no_sense_here() -> None:
 
 async def test_routes_hold_here_too() -> None:
     names = await peer(prefix="shop", routes=[Route("GET *"), Route(expose=None)]).names()
-    assert names == ["shop_keyed", "shop_later", "shop_latest", "shop_note"]
+    assert names == ["shop_keyed", "shop_later", "shop_latest", "shop_note", "shop_stream"]
+
+
+@pytest.mark.parametrize("kind", ["async", "plain"])
+async def test_a_stream_is_read_to_its_end_and_bounded(kind: str) -> None:
+    assert await peer().text("stream", kind=kind) == "one,two"
+    assert "larger than 5 bytes" in await peer(max_size=5).error("stream", kind=kind)

@@ -198,6 +198,18 @@ async def test_names_that_clash_are_called_after_their_place() -> None:
     assert api.json == {"id": "b", "name": "n"}
 
 
+async def test_examples_of_a_parameter_are_told() -> None:
+    entries = [
+        parameter("a", "query", example="x", description="An a.", deprecated=True),
+        parameter("b", "query", examples={"one": {"value": 1}, "other": {"externalValue": "https://x"}}),
+    ]
+    source = document({"/pets": {"get": operation(operationId="pets", parameters=entries)}})
+    assert (await tools(source))["pets"]["inputSchema"]["properties"] == {
+        "a": {"type": "string", "description": "An a.", "examples": ["x"], "deprecated": True},
+        "b": {"type": "string", "examples": [1]},
+    }
+
+
 async def test_a_variable_of_the_path_that_nothing_declares_is_a_text() -> None:
     source = document({"/pets/{id}": {"get": operation(operationId="pet")}})
     assert (await tools(source))["pet"]["inputSchema"]["required"] == ["id"]

@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from mcp_django.providers import OpenAPIToolset
+from mcp_django.providers import OpenAPIToolset, Route
 from tests.providers.openapi.pets import Api, document, operation, parameter, peer
 from tests.server.engine import Peer, make_server
 
@@ -165,6 +165,9 @@ async def test_a_server_that_says_nothing_is_given_up() -> None:
 
     async with serving(respond) as service, client_of(service, timeout=0.05) as client:
         assert await client.error("get") == "The server did not answer within 0.05 seconds"
+    routes = [Route("GET /x", timeout=0.02)]
+    async with serving(respond) as service, client_of(service, timeout=60, routes=routes) as client:
+        assert "0.02 seconds" in await client.error("get")
         over.set()
 
 
