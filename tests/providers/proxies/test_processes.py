@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 import pytest
 from django.test import override_settings
 
+from mcp_django.providers.proxies import shelves
 from mcp_django.wiring import get_server
 from tests.interaction.live import free_port
 from tests.server.engine import HANDSHAKE, STATELESS, Peer, accept
@@ -36,18 +36,20 @@ def proxied(client: dict[str, Any], **options: Any) -> Iterator[None]:
 
 @contextmanager
 def listening(port: int) -> Iterator["subprocess.Popen[bytes]"]:
-    process = subprocess.Popen([sys.executable, PROGRAM, str(port)], stderr=subprocess.DEVNULL)
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.wait()
+    """The server in a process of its own, once it listens."""
+    with subprocess.Popen([sys.executable, PROGRAM, str(port)], stderr=subprocess.PIPE) as process:
+        assert process.stderr is not None
+        try:
+            assert any(b"running on" in line for line in process.stderr)
+            yield process
+        finally:
+            process.kill()
 
 
 async def test_a_program_that_is_killed_is_started_again_and_what_it_asks_comes_through() -> None:
     with proxied({"COMMAND": [sys.executable, PROGRAM], "BACKOFF": 0, "PROTOCOL_VERSION": HANDSHAKE}):
         peer = Peer(get_server(), version=STATELESS, answer=lambda method, params: accept(name="Ada"))
-        first = int((await peer.call("far__pid"))["structuredContent"]["result"])
+        first = await pid_of(peer)
         os.kill(first, signal.SIGKILL)
         told = await peer.call("far__pid")
         if told["isError"]:
@@ -60,22 +62,22 @@ async def test_a_program_that_is_killed_is_started_again_and_what_it_asks_comes_
         assert (await peer.call("far__pid"))["structuredContent"]["result"]
 
 
-async def test_a_server_that_is_killed_and_started_again_is_used_again() -> None:
+async def test_a_server_that_is_killed_and_started_again_is_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shelves, "RETRY", 0.0)
     port = free_port()
     url = f"http://127.0.0.1:{port}/mcp"
-    with proxied({"URL": url, "MAX_RETRIES": 0, "BACKOFF": 0, "STARTUP_TIMEOUT": 5}, LIST_TIMEOUT=5):
+    with proxied({"URL": url, "MAX_RETRIES": 0, "BACKOFF": 0, "STARTUP_TIMEOUT": 20}, LIST_TIMEOUT=20):
         peer = Peer(get_server(), capabilities={})
         assert "cannot be reached now" in await peer.error("far__pid")
         with listening(port):
-            first = await until_it_answers(peer)
-        assert "far__pid" in await peer.names()
+            first = await pid_of(peer)
+            assert "far__pid" in await peer.names()
         assert "cannot be reached now" in await peer.error("far__pid")
         with listening(port):
-            assert await until_it_answers(peer) != first
+            assert await pid_of(peer) != first
 
 
-async def until_it_answers(peer: Peer) -> int:
-    until = time.monotonic() + 30
-    while (found := await peer.call("far__pid"))["isError"]:
-        assert time.monotonic() < until, found
+async def pid_of(peer: Peer) -> int:
+    found = await peer.call("far__pid")
+    assert not found["isError"], found
     return int(found["structuredContent"]["result"])

@@ -1,0 +1,161 @@
+"""`python -m benchmarks.proxies`: what passing a call on to another server costs.
+
+The same `tools/call` of a server on the official SDK, which is another process, over Streamable HTTP and over stdio: by
+the SDK's own client, by ours, and through a proxy, from the message that comes in to the bytes that go out. CPU time of
+this process, which is that of the callers; the server's own is not in it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import statistics
+import sys
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
+
+from benchmarks import report
+from benchmarks.processes import free_port
+from benchmarks.serve import project
+
+AIM = 200.0
+"""Microseconds that a proxied call may add to what the SDK's client costs."""
+ERAS = {"handshake": "legacy", "stateless": "auto"}
+"""Ours, and the SDK's word for it."""
+Call = Callable[[], Awaitable[Any]]
+
+
+def serve(port: int | None) -> None:
+    """The remote: over stdio, or at a port."""
+    from mcp.server.mcpserver import MCPServer
+
+    server = MCPServer("remote", log_level="ERROR")
+
+    @server.tool()
+    def add(a: int, b: int) -> dict[str, int]:
+        """Add two numbers."""
+        return {"sum": a + b}
+
+    if port is None:
+        server.run("stdio")
+    else:
+        server.run("streamable-http", host="127.0.0.1", port=port, json_response=True)
+
+
+@asynccontextmanager
+async def subjects(era: str, target: Any) -> AsyncIterator[dict[str, Call]]:
+    """One call by each of the ways, connected."""
+    from mcp import Client as Official
+
+    from mcp_django import wiring
+    from mcp_django.auth.principal import local_principal
+    from mcp_django.client import Client
+    from mcp_django.providers.proxies import Proxy
+    from mcp_django.providers.proxies.sources import TargetSource
+    from mcp_django.server.server import Server
+    from mcp_django.transports.inprocess import Caller
+
+    arguments = {"a": 1, "b": 2}
+    async with AsyncExitStack() as stack:
+        official = await stack.enter_async_context(Official(target.open(), mode=ERAS[era], cache=None))
+        ours = await stack.enter_async_context(Client(target, protocol_version=era))
+        proxy = Proxy(TargetSource("remote", target, protocol_version=era), permission="any")
+        server = Server("benchmark", proxies=[proxy], ports=wiring.ports())
+        caller, asked = Caller(server, local_principal()), Caller(server, local_principal(), ask=lambda params: {})
+        stack.push_async_callback(proxy.source.close)
+        local = Server("benchmark", ports=wiring.ports())
+
+        @local.tool(name="add")
+        async def add(a: int, b: int) -> dict[str, int]:
+            return {"sum": a + b}
+
+        here = Caller(local, local_principal())
+        yield {
+            "SDK client": lambda: official.call_tool("add", arguments),
+            "our client": lambda: ours.call_tool("add", arguments),
+            "proxy, nobody to ask": lambda: caller.call_tool("remote__add", arguments),
+            "proxy, who can be asked": lambda: asked.call_tool("remote__add", arguments),
+            "a tool of our own": lambda: here.call_tool("add", arguments),
+        }
+        await proxy._here().close()
+
+
+async def measure(call: Call, calls: int) -> float:
+    """CPU microseconds of one call."""
+    for _ in range(20):
+        await call()
+    start = time.process_time()
+    for _ in range(calls):
+        await call()
+    return (time.process_time() - start) / calls * 1e6
+
+
+async def compare(target: Any, era: str, *, rounds: int, calls: int) -> dict[str, list[float]]:
+    """The readings of each way, taken in turn."""
+    found: dict[str, list[float]] = {}
+    async with subjects(era, target) as ways:
+        for _ in range(rounds):
+            for label, call in ways.items():
+                found.setdefault(label, []).append(await measure(call, calls))
+    return found
+
+
+async def run(rounds: int, calls: int) -> str:
+    """The table."""
+    from mcp_django.client import Stdio, StreamableHTTP
+
+    port = free_port()
+    process = await asyncio.create_subprocess_exec(sys.executable, "-m", "benchmarks.proxies", "--serve", str(port))
+    try:
+        await _until_it_listens(port)
+        rows = []
+        targets = {
+            "HTTP": StreamableHTTP(f"http://127.0.0.1:{port}/mcp"),
+            "stdio": Stdio(sys.executable, ["-m", "benchmarks.proxies", "--serve", "stdio"], cwd="."),
+        }
+        for way, target in targets.items():
+            for era in ERAS:
+                found = await compare(target, era, rounds=rounds, calls=calls)
+                base = statistics.median(found["SDK client"])
+                for label, readings in found.items():
+                    middle = statistics.median(readings)
+                    spread = f"{middle:.0f} ({min(readings):.0f}-{max(readings):.0f})"
+                    rows.append([f"{way}, {era}", label, spread, f"{middle - base:+.0f}"])
+        title = "CPU microseconds of the caller's process per call: median (fewest-most), and over the SDK's client"
+        return f"{title}; the bar is +{AIM:.0f}\n\n{report.table(['', '', 'CPU, us', 'over'], rows)}\n"
+    finally:
+        process.terminate()
+        await process.wait()
+
+
+async def _until_it_listens(port: int) -> None:
+    async with asyncio.timeout(60):
+        while True:
+            try:
+                _, writer = await asyncio.open_connection("127.0.0.1", port)
+            except OSError:
+                await asyncio.sleep(0.1)
+            else:
+                writer.close()
+                return
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run, print the table."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.proxies", description=__doc__)
+    parser.add_argument("--serve", metavar="PORT", help="be the remote: a port, or stdio")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--calls", type=int, default=200, help="calls of one measurement")
+    options = parser.parse_args(arguments)
+    if options.serve:
+        serve(None if options.serve == "stdio" else int(options.serve))
+        return 0
+    with project():
+        print(asyncio.run(run(options.rounds, options.calls)))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
