@@ -57,7 +57,7 @@ bench: environment ## measure this server and its peers side by side
 conformance: environment ## run the official conformance suite (fetches it, and Node 22 if needed, from npm)
 	@exec $(python) -m tests.conformance $(ARGS)
 
-clients: environment ## try real clients (Python's and TypeScript's, of both majors, the Inspector) on the fixtures and the demo, or ARGS=URL
+clients: environment ## try real clients (Python's and TypeScript's, of both majors, the Inspector) on the fixtures and the demo, or ARGS=URL, and our own on servers of others
 	@exec $(python) -m tests.clients $(ARGS)
 
 clean: ## remove environments and caches

@@ -7,6 +7,9 @@ stdio. Of the fixtures the clients also watch a resource, and call the one handl
 The composed project, with a remote on TypeScript's SDK and the document of a real API, serves it all from one endpoint,
 survives the remote, and never mixes the credentials of two users.
 
+Our own client is one of them, and is tried on servers of others besides: one on the official SDK, in both eras, and the
+TypeScript reference server.
+
 Without a URL they are tried on the fixtures, through both doors and over stdio, on the demo, and on the protected site.
 `--config` names a file in the form of Claude's configuration (`manage.py mcp_install claude` prints one), whose servers
 are started over stdio exactly as it says. The tool is the first of the well-known ones that the server lists, or
@@ -34,8 +37,9 @@ WAYS = {"http": "Streamable HTTP", "sse": "HTTP+SSE", "websocket": "WebSocket", 
 AT_ONCE = 2
 """Servers that are tried at the same time. One server has one peer at a time: it numbers what is booked."""
 PROBLEMS = (Failed, SystemExit, OSError, ValueError, KeyError, subprocess.SubprocessError)
-WELL_KNOWN = {"add_numbers": {"a": 2, "b": 3}, "search_airports": {"query": "Oslo"}, "add": {"a": 2, "b": 3}}
-"""Tools of the fixtures, the demo and the benchmark, with arguments that succeed."""
+SUM = {"a": 2, "b": 3}
+WELL_KNOWN = {"add_numbers": SUM, "search_airports": {"query": "Oslo"}, "add": SUM, "get-sum": SUM}
+"""Tools of these servers and of the benchmark's, with arguments that succeed."""
 
 
 def main() -> int:

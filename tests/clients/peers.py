@@ -20,6 +20,7 @@ from tests.conformance.__main__ import say
 from tests.conformance.npm import cache_directory, installed_package, installed_tool
 
 LEGACY = "mcp[ws]==1.30.0"
+EVERYTHING = "@modelcontextprotocol/server-everything@2026.8.31"
 INSPECTOR = "@modelcontextprotocol/inspector@2.12.0"
 TYPESCRIPT = {
     "typescript_v1": "@modelcontextprotocol/sdk@1.32.2",
@@ -60,6 +61,10 @@ def _modern(mode: str, way: str, target: Target, calls: Calls) -> str:
     return _peer([sys.executable, str(HERE / "modern_client.py"), way, _said(target), json.dumps(calls), mode])
 
 
+def _ours(mode: str, way: str, target: Target, calls: Calls) -> str:
+    return _peer([sys.executable, "-m", "tests.clients.our_client", way, _said(target), json.dumps(calls), mode])
+
+
 def _typescript(script: str, mode: str, way: str, target: Target, calls: Calls) -> str:
     node, path = typescript_script(script, script)
     return _peer([node, path, way, _said(target), json.dumps(calls), mode])
@@ -90,7 +95,13 @@ def _inspector(era: str, way: str, target: Target, calls: Calls) -> str:
 _OLD_WAYS = ("http", "sse", "websocket", "stdio")
 _WAYS = ("http", "sse", "stdio")
 _MODERN_WAYS = ("http", "stdio")
+OURS = (
+    Peer("mcp_django", _OLD_WAYS, partial(_ours, "auto"), ("http", "websocket", "stdio")),
+    Peer("mcp_django, handshake era", _OLD_WAYS, partial(_ours, "handshake")),
+)
+"""Our own client, which is tried on servers of others, too."""
 PEERS = (
+    *OURS,
     Peer("mcp 1.30", _OLD_WAYS, _legacy),
     Peer("mcp 2.3, legacy mode", _WAYS, partial(_modern, "legacy")),
     Peer("mcp 2.3, auto mode", _WAYS, partial(_modern, "auto"), _MODERN_WAYS),
@@ -133,6 +144,13 @@ def _copied_script(package: str, script: str) -> tuple[str, str]:
 def _inspector_tool() -> list[str]:
     with _installing:
         return installed_tool("inspector", INSPECTOR, "mcp-inspector")
+
+
+def everything_server() -> list[str]:
+    """The command of the TypeScript reference server, but for the transport."""
+    with _installing:
+        home, node = installed_package("everything", EVERYTHING)
+    return [node, str(home / "node_modules" / "@modelcontextprotocol" / "server-everything" / "dist" / "index.js")]
 
 
 def _said(target: Target) -> str:

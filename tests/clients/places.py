@@ -1,17 +1,19 @@
-"""The servers that the peers are tried on, and the ways into each."""
+"""The servers that the peers are tried on, and the ways into each: ours, and those of others for our own client."""
 
 import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-from tests.clients.peers import PEERS, ROOT, Failed, Peer, Target, output
-from tests.conformance.__main__ import DOORS, fixtures_server, free_port
+from tests.clients import peers
+from tests.clients.peers import HERE, OURS, PEERS, ROOT, Failed, Peer, Target, output
+from tests.conformance.__main__ import DOORS, fixtures_server, free_port, listens
 from tests.conformance.server import fixtures_database
 
 SECONDS = 60
@@ -61,7 +63,7 @@ def installed_fixtures() -> Iterator[Place]:
 def fixtures_over_stdio() -> Iterator[Place]:
     """What `make serve-fixtures STDIO=1` runs."""
     command: Target = {"command": sys.executable, "args": ["-m", "tests.conformance.server", "--stdio"]}
-    yield Place("fixtures, run by make", {"stdio": command}, PEERS[:1])
+    yield Place("fixtures, run by make", {"stdio": command}, (OURS[0], PEERS[len(OURS)]))
 
 
 @contextmanager
@@ -83,6 +85,47 @@ def demo() -> Iterator[Place]:
             process.communicate()
 
 
+@contextmanager
+def sdk_server() -> Iterator[Place]:
+    """A server on the official SDK, in both eras, by every way that it has."""
+    script = str(HERE / "sdk_server.py")
+    with _listening([sys.executable, script], port := free_port()):
+        origin = f"http://127.0.0.1:{port}"
+        stdio: Target = {"command": sys.executable, "args": [script, "stdio"]}
+        ways: dict[str, Target] = {"http": f"{origin}/mcp", "sse": f"{origin}/sse", "stdio": stdio}
+        # Its HTTP+SSE speaks the stateless era, too.
+        yield Place("SDK 2.3", ways, tuple(peer._replace(modern=peer.modern and tuple(ways)) for peer in OURS))
+
+
+@contextmanager
+def everything_server() -> Iterator[Place]:
+    """The TypeScript reference server, which knows the handshake era only."""
+    command, http, sse = peers.everything_server(), free_port(), free_port()
+    # It reads its port from the environment.
+    with _listening([*command, "streamableHttp"], http), _listening([*command, "sse"], sse):
+        ways: dict[str, Target] = {"http": f"http://127.0.0.1:{http}/mcp", "sse": f"http://127.0.0.1:{sse}/sse"}
+        ways["stdio"] = {"command": command[0], "args": [*command[1:], "stdio"]}
+        yield Place("server-everything", ways, tuple(peer._replace(modern=()) for peer in OURS))
+
+
+@contextmanager
+def _listening(command: list[str], port: int) -> Iterator[None]:
+    """A server in a process of its own, which is told its port by its last argument and by PORT."""
+    environment = {**os.environ, "PORT": str(port)}
+    with subprocess.Popen(
+        [*command, str(port)], env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    ) as process:
+        try:
+            give_up = time.monotonic() + SECONDS
+            while not listens(port):
+                if process.poll() is not None or time.monotonic() > give_up:
+                    raise Failed(f"{command[-1]} does not come up")
+                time.sleep(0.05)
+            yield
+        finally:
+            process.kill()
+
+
 def installed(manage: list[str], environment: dict[str, str] | None = None) -> dict[str, dict[str, Any]]:
     """The servers in the JSON that `mcp_install claude` prints, by name."""
     printed = output([*manage, "mcp_install", "claude"], {**os.environ, **(environment or {})})
@@ -92,4 +135,5 @@ def installed(manage: list[str], environment: dict[str, str] | None = None) -> d
 
 def everything() -> list[Opened]:
     """What is tried when nobody names a server."""
-    return [demo, partial(fixtures, "asgi"), partial(fixtures, "view"), installed_fixtures, fixtures_over_stdio]
+    ours = [demo, partial(fixtures, "asgi"), partial(fixtures, "view"), installed_fixtures, fixtures_over_stdio]
+    return [*ours, sdk_server, everything_server]
