@@ -13,26 +13,17 @@
 A token has to be made for the API; one that was made for an MCP endpoint is none of its.
 """
 
-from functools import cache
 from typing import Any
 
 from asgiref.sync import async_to_sync
-from django.core.exceptions import ImproperlyConfigured
-from django.core.signals import setting_changed
-from django.dispatch import receiver
-from django.utils.module_loading import import_string
 from rest_framework import exceptions
 from rest_framework.authentication import BaseAuthentication
 from rest_framework.request import Request
 
-from ..auth.addresses import FORWARDED
-from ..auth.authenticate import Authenticator
+from ..auth.apis import Api, sends_token
 from ..auth.challenge import challenge
-from ..auth.requests import AuthRequest
-from ..auth.resources import ProtectedResource, canonical
 from ..protocol import jsonrpc
 from ..protocol.errors import TransportRefusal
-from ..protocol.headers import Headers
 from ..server.ports import Overloaded
 from .authentication import Delegation
 
@@ -60,12 +51,11 @@ class BearerAuthentication(BaseAuthentication):  # type: ignore[misc]
         """The user, and what was delegated. Raises AuthenticationFailed (401), PermissionDenied (403), ParseError
         (400), Throttled (429), and APIException with the status 503 while tokens cannot be verified.
         """
-        credential = request.META.get("HTTP_AUTHORIZATION")
-        if not isinstance(credential, str) or credential.strip(" ").partition(" ")[0].lower() != "bearer":
+        if not sends_token(request):
             return None
-        asked = AuthRequest(_headers(request), request.META.get("REMOTE_ADDR"), request.method or "GET")
+        api = Api(self.audience, self.resource, tuple(self.scopes), self.metadata_url)
         try:
-            principal = async_to_sync(self._authenticator().admit)(asked)
+            principal = async_to_sync(api.principal)(request)
         except TransportRefusal as refusal:
             raise _as_exception(request, refusal) from None
         except Overloaded as problem:
@@ -80,27 +70,6 @@ class BearerAuthentication(BaseAuthentication):  # type: ignore[misc]
         if found is None:
             found = challenge(scopes=self.scopes, resource_metadata=self.metadata_url).decode()
         return str(found)
-
-    def _authenticator(self) -> Authenticator:
-        return _authenticator(self.audience, self.resource, tuple(self.scopes), self.metadata_url)
-
-
-@cache
-def _authenticator(audience: str, resource: str | None, scopes: tuple[str, ...], metadata: str | None) -> Authenticator:
-    uri = canonical(resource)
-    if resource is not None and uri is None:
-        raise ImproperlyConfigured(f"{resource!r} is no URL that can name an API")
-    protected = ProtectedResource(server=audience, uri=uri, scopes=tuple(sorted(scopes)), metadata_url=metadata)
-    # By name, because what is made of the settings is made above this room.
-    found: Authenticator = import_string("mcp_django.wiring.access.authenticator_of")(protected)
-    return found
-
-
-def _headers(request: Request) -> Headers:
-    """The credential, and what says whom a proxy has passed on: bad credentials count by that address."""
-    names = (b"authorization", *sorted(FORWARDED))
-    found = ((name, request.META.get(f"HTTP_{name.decode().upper().replace('-', '_')}")) for name in names)
-    return Headers([(name, text.encode("latin-1", "replace")) for name, text in found if isinstance(text, str)])
 
 
 def _as_exception(request: Request, refusal: TransportRefusal) -> exceptions.APIException:
@@ -123,9 +92,3 @@ def _as_exception(request: Request, refusal: TransportRefusal) -> exceptions.API
     if found is not None:
         made.auth_header = found
     return made
-
-
-@receiver(setting_changed)
-def _forget(*, setting: str, **kwargs: Any) -> None:
-    if setting in {"MCP", "OAUTH2_PROVIDER", "SECRET_KEY", "DEBUG"}:
-        _authenticator.cache_clear()

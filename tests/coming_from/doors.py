@@ -12,7 +12,8 @@ from asgiref.testing import ApplicationCommunicator
 from django.contrib.auth.models import User
 from django.core.asgi import get_asgi_application
 from django.core.cache import cache
-from django.test import AsyncClient, override_settings
+from django.http import HttpResponse
+from django.test import AsyncClient, RequestFactory, override_settings
 from django.urls import Resolver404, clear_url_caches, resolve
 from django.utils import timezone
 
@@ -24,6 +25,7 @@ from mcp_django.auth.principal import Principal
 from mcp_django.auth.requests import AuthRequest
 from mcp_django.auth.resources import ProtectedResource, canonical
 from mcp_django.auth.verifiers import AuthError
+from mcp_django.auth.views import bearer_required
 from mcp_django.conf.issuers import Issuer
 from mcp_django.models import PersonalAccessToken
 from mcp_django.models import Session as SessionRow
@@ -397,10 +399,11 @@ class Verifier:
             raise AuthError("invalid_token", "No such token")
         if token == "acme-down":
             raise AuthError("unavailable")
-        audience = "https://other.example" if token == "acme-other" else resource.uri
+        audience = {"acme-other": "https://other.example", "acme-origin": ORIGIN}.get(token, resource.uri)
         scopes = frozenset({"shop:read"} if token != "acme-poor" else ())
         facts: dict[str, Any] = {"issuer": "acme", "subject": "s", "client_id": "c", "claims": {"tenant": "acme"}}
-        return Principal(**facts, scopes=scopes, audience=audience)
+        user = User(pk=7, username="alice") if token == "acme-user" else None
+        return Principal(**facts, scopes=scopes, audience=audience, user=user)
 
 
 def required_scopes(request: AuthRequest) -> list[str]:
@@ -442,7 +445,13 @@ async def a_verifier_of_one_s_own_says_who_it_is() -> None:
             client, "tools/call", {"name": "who", "arguments": {}}, stateless=STATELESS, **_bearer("acme-1")
         )
         assert called.json()["result"]["content"][0]["text"] == "acme|s|c acme"
-        for token, status in (("acme-1", 200), ("acme-bad", 401), ("acme-other", 401), ("acme-poor", 403)):
+        for token, status in (
+            ("acme-1", 200),
+            ("acme-bad", 401),
+            ("acme-other", 401),
+            ("acme-origin", 401),
+            ("acme-poor", 403),
+        ):
             reply = await post(client, "server/discover", stateless=STATELESS, **_bearer(token))
             assert reply.status_code == status, (token, reply.content)
 
@@ -534,3 +543,41 @@ def claims_are_read_in_every_spelling() -> None:
         assert (said.subject, said.scopes, said.client_id) == ("s", frozenset({"a", "b"}), "c")
         assert (said.expires_at, said.claims["tenant"]) == (4102444800.0, "acme")
     assert canonical("https://mcp.example.com") != canonical("https://mcp.example.com/mcp")
+
+
+@exercise
+async def a_plain_view_takes_the_tokens() -> None:
+    @bearer_required(resource=f"{ORIGIN}/orders", scopes=["shop:read"])
+    def orders(request: Any) -> HttpResponse:
+        return HttpResponse(request.principal.claims["tenant"])
+
+    def ask(token: str | None) -> HttpResponse:
+        request = RequestFactory().get("/orders", headers={} if token is None else _bearer(token))
+        found: HttpResponse = orders(request)
+        return found
+
+    with project(**GUARDED):
+        statuses = [(await sync_to_async(ask)(token)).status_code for token in (None, "acme-bad", "acme-user")]
+        assert statuses == [401, 401, 200]
+
+
+@exercise
+async def streams_are_resumed() -> None:
+    with project() as client:
+
+        @tool
+        async def work(ctx: Context) -> str:
+            await ctx.info("begun")
+            return "done"
+
+        session = {"mcp-session-id": await opened(client)}
+        await notify(client, session["mcp-session-id"])
+        reply = await post(client, "tools/call", {"name": "work", "arguments": {}}, **session)
+        events = Decoder().feed(b"".join([chunk async for chunk in reply]))
+        assert b"done" in events[-1].data
+        headers = {**session, "accept": "text/event-stream", "last-event-id": str(events[0].id)}
+        again = await client.get("/mcp", headers=headers)
+        assert again.status_code == 200
+        assert b"done" in b"".join([chunk async for chunk in again])
+        forged = await client.get("/mcp", headers={**headers, "last-event-id": "made-up:1"})
+        assert forged.status_code == 400, "it is no id of this session's"

@@ -17,10 +17,11 @@ from mcp_django.client import (
     HandshakeError,
     ToolNotFound,
 )
-from mcp_django.providers import Route
+from mcp_django.providers import HTTPResource, Route
 from mcp_django.providers.mounts import Mount
 from mcp_django.schema import DeclarationError
 from mcp_django.testing import Client as Caller
+from tests.client.listeners import listening
 from tests.coming_from.declarations import text
 from tests.coming_from.table import exercise
 from tests.providers.openapi.pets import Api, document, operation, parameter, toolset
@@ -188,3 +189,20 @@ async def several_servers_are_bridged() -> None:
         with pytest.raises(ToolNotFound):
             await bridge.call("one__fails", {})
     assert sorted(told) == [("one", 2, "Client"), ("two", 2, "Client")]
+
+
+@exercise
+async def a_page_is_fetched() -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
+        said = b"warm" if "x-key: 1" in head else b"no key"
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ncontent-length: %d\r\n\r\n%b" % (len(said), said))
+        await writer.drain()
+
+    async with listening(serve) as port:
+        url = f"http://127.0.0.1:{port}/weather"
+        with pytest.raises(DeclarationError):
+            HTTPResource(url, "weather://current")
+        page = HTTPResource(url, "weather://current", headers={"X-Key": "1"}, http=True, private=True, timeout=5)
+        (contents,) = await Caller(make_server(providers=[page])).read_resource("weather://current")
+    assert (contents["text"], contents["mimeType"]) == ("warm", "text/plain")

@@ -1,0 +1,149 @@
+"""Plain views of Django with the tokens of the endpoints."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from asgiref.sync import async_to_sync
+from django.contrib.auth.models import User
+from django.core.cache import cache
+from django.http import HttpRequest, JsonResponse
+from django.test import RequestFactory, override_settings
+
+from mcp_django.auth.principal import Principal
+from mcp_django.auth.resources import ProtectedResource
+from mcp_django.auth.verifiers import INVALID, AuthError
+from mcp_django.auth.views import bearer_required
+from mcp_django.models import PersonalAccessToken
+
+API = "https://shop.example/orders"
+METADATA = "https://shop.example/.well-known/oauth-protected-resource/orders"
+HERE = "tests.auth.test_views"
+
+
+async def verify(token: str, *, resource: ProtectedResource) -> Principal:
+    """A verifier whose tokens are the URL they were made for."""
+    if token == "down":
+        raise RuntimeError("no backend")
+    if token == "nobody":
+        return Principal(issuer="tests", subject="machine", scopes=frozenset({"shop:read"}))
+    if not resource.is_meant(token.replace("_", ":")):
+        raise AuthError("invalid_token", INVALID)
+    user = await User.objects.aget(username="alice")
+    return Principal(issuer="tests", subject="alice", user=user, scopes=frozenset({"shop:read"}))
+
+
+def said(request: Any) -> JsonResponse:
+    return JsonResponse({"by": request.user.get_username(), "scopes": sorted(request.principal.scopes)})
+
+
+@bearer_required(resource=API, scopes=["shop:read"], metadata_url=METADATA)
+def plain(request: HttpRequest, number: int = 0) -> JsonResponse:
+    """A plain view."""
+    return said(request)
+
+
+@bearer_required(resource=API, scopes=["shop:read"], metadata_url=METADATA)
+async def asynchronous(request: HttpRequest, number: int = 0) -> JsonResponse:
+    """An async one."""
+    return said(request)
+
+
+@bearer_required(resource=API, scopes=["shop:write"], metadata_url=METADATA)
+def writing(request: HttpRequest) -> JsonResponse:
+    """One that takes more."""
+    return said(request)
+
+
+@pytest.fixture(autouse=True)
+def _configured(db: None) -> Iterator[None]:
+    cache.clear()
+    User.objects.create_user("alice")
+    with override_settings(MCP={"AUTH": ["token", f"{HERE}.verify"]}):
+        yield
+
+
+def named(url: str) -> str:
+    """The token for a resource; a colon is none of the characters of a token."""
+    return url.replace(":", "_")
+
+
+views = pytest.mark.parametrize("view", [plain, asynchronous], ids=["plain", "async"])
+
+
+def ask(view: Any, token: str | None = None) -> Any:
+    """What the view answers."""
+    headers = {} if token is None else {"authorization": f"Bearer {token}"}
+    request = RequestFactory().post("/orders", headers=headers)
+    return async_to_sync(view)(request) if view is asynchronous else view(request)
+
+
+@views
+def test_a_token_for_the_view_is_its_user_with_its_scopes(view: Any) -> None:
+    reply = ask(view, named(API))
+    assert json.loads(reply.content) == {"by": "alice", "scopes": ["shop:read"]}
+
+
+@views
+@pytest.mark.parametrize(
+    ("token", "status", "error"),
+    [
+        (None, 401, None),
+        (named("https://shop.example/mcp"), 401, "invalid_token"),
+        ("nobody", 401, "invalid_token"),
+        ("a" * 9000, 400, "invalid_request"),
+    ],
+    ids=["none", "for something else", "for nobody", "too long"],
+)
+def test_whoever_else_is_refused_with_a_challenge(view: Any, token: str | None, status: int, error: str | None) -> None:
+    reply = ask(view, token)
+    challenge = reply.headers["WWW-Authenticate"]
+    assert reply.status_code == status
+    assert f'resource_metadata="{METADATA}"' in challenge
+    assert (f'error="{error}"' in challenge) if error else ("error" not in challenge)
+    assert reply.headers["Cache-Control"] == "no-store"
+    assert json.loads(reply.content)["detail"]
+
+
+def test_a_scope_that_is_missing_is_named() -> None:
+    reply = ask(writing, named(API))
+    assert reply.status_code == 403
+    assert 'scope="shop:write"' in reply.headers["WWW-Authenticate"]
+
+
+def test_a_backend_that_is_down_costs_nobody_the_token(caplog: pytest.LogCaptureFixture) -> None:
+    reply = ask(plain, "down")
+    assert (reply.status_code, bool(reply.headers["Retry-After"])) == (503, True)
+    assert "backend" not in reply.content.decode()
+
+
+def test_an_address_with_too_many_bad_tokens_is_not_listened_to() -> None:
+    with override_settings(MCP={"AUTH": [f"{HERE}.verify"], "RATES": {"TOKEN_FAILURES": "1/h"}}):
+        statuses = [ask(plain, f"wrong{number}").status_code for number in range(3)]
+    assert statuses[-1] == 429
+
+
+@pytest.mark.parametrize("mcp", [{"AUTH": "none"}, {}], ids=["none", "unset"])
+def test_nobody_comes_in_without_a_token_whatever_the_settings_say(mcp: dict[str, Any]) -> None:
+    with override_settings(MCP=mcp, DEBUG=True):
+        assert ask(plain).status_code in (401, 403)
+
+
+def test_personal_tokens_are_good_where_they_were_made_for() -> None:
+    user = User.objects.get()
+    for server, status in (("", 200), ("api", 200), ("default", 401)):
+        _, token = PersonalAccessToken.issue(user=user, name="one", scopes=["shop:read"], expires=None, audience=server)
+        assert ask(plain, token).status_code == status
+
+
+def test_no_csrf_token_is_needed() -> None:
+    assert plain.csrf_exempt is True  # type: ignore[attr-defined]
+    assert plain.__name__ == "plain"
+
+
+def test_what_cannot_be_is_found_when_the_view_is_made() -> None:
+    with pytest.raises(ValueError, match="no URL"):
+        bearer_required(resource="shop")
+    with pytest.raises(TypeError, match="list"):
+        bearer_required(scopes="shop:read")
