@@ -121,7 +121,8 @@ async def discover(
     metadata = OAuthClientMetadata(
         client_name=auth.client_name or "Django",
         redirect_uris=[AnyUrl(redirect_uri)],
-        application_type="native" if native else "web",
+        # Those of the web have https (OpenID Connect Registration, section 2): a project under development is none.
+        application_type="native" if native or redirect_uri.startswith("http://") else "web",
     )
     url = auth.client_metadata_url if not native else None
     provider = Discovering(web_url(settings.url or ""), metadata, memory, client_metadata_url=url, issuer=auth.issuer)

@@ -1,0 +1,59 @@
+"""URLs of a project that uses the protected site: pages to connect it, and views that call it."""
+
+import dataclasses
+import os
+from typing import Any
+
+from django.contrib.auth.views import LoginView
+from django.http import HttpRequest, JsonResponse
+from django.urls import include, path
+
+from mcp_django.client import AuthorizationNeeded, get_client
+from mcp_django.client.tokens import TokenRow
+from mcp_django.conf import get_settings
+
+
+def told(result: Any) -> JsonResponse:
+    return JsonResponse({"said": result.content[0].text, "pid": os.getpid()})
+
+
+def needed(problem: AuthorizationNeeded) -> JsonResponse:
+    return JsonResponse({"needed": problem.url, "pid": os.getpid()})
+
+
+def plain(request: HttpRequest) -> JsonResponse:
+    """A view without an event loop."""
+    client = get_client("shop", user=request.user).blocking()
+    try:
+        return told(client.call_tool("look", {}))
+    except AuthorizationNeeded as problem:
+        return needed(problem)
+
+
+async def loop(request: HttpRequest) -> JsonResponse:
+    """A view with one."""
+    client = get_client("shop", user=await request.auser())
+    try:
+        return told(await client.call_tool("look", {}))
+    except AuthorizationNeeded as problem:
+        return needed(problem)
+
+
+def age(request: HttpRequest) -> JsonResponse:
+    """Let the time of the user's token be over; how often there was another one."""
+    row = TokenRow(get_settings().clients["shop"], request.user)
+    held = row.read()
+    assert held is not None
+    assert held.grant is not None
+    if request.GET:
+        row.write(dataclasses.replace(held.grant, expires_at=1.0))
+    return JsonResponse({"generation": held.generation})
+
+
+urlpatterns = [
+    path("mcp/clients/", include("mcp_django.client_pages.urls")),
+    path("accounts/login/", LoginView.as_view(), name="login"),
+    path("plain/", plain),
+    path("loop/", loop),
+    path("age/", age),
+]

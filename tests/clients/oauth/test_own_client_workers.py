@@ -1,0 +1,86 @@
+"""This project's own client on two workers of a real server: what one begins another finishes, and one renews."""
+
+import asyncio
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.clients.oauth.browser import Browser, forms
+from tests.clients.oauth.conftest import SITE, Site, Sites
+from tests.servers.databases import new_postgres, new_sqlite
+from tests.servers.harness import Server, serve
+
+PLACES = ("/plain/", "/loop/")
+
+
+@pytest.fixture(scope="module")
+def remote(sites: Sites) -> Site:
+    """What is used."""
+    return sites.get("uvicorn")
+
+
+@pytest.fixture(scope="module")
+def project(remote: Site) -> Iterator[Server]:
+    """What uses it."""
+    client = {"URL": remote.url, "AUTH": {"TYPE": "oauth"}}
+    mcp = {"AUTH": "none", "TOKEN_CACHE_SECONDS": 0, "CLIENTS": {"shop": client}}
+    settings = {"ROOT_URLCONF": "tests.clients.oauth.consumer", "MCP": mcp}
+    new = new_postgres if os.environ.get("MCP_TEST_POSTGRES") else new_sqlite
+    with new(SITE) as database, serve("uvicorn", workers=2, database=database, site=SITE, settings=settings) as server:
+        yield server
+
+
+class Person:
+    """Somebody who is logged in. Each request takes a connection of its own, and so either worker."""
+
+    def __init__(self, project: Server, name: str) -> None:
+        self.origin, self.name = f"http://127.0.0.1:{project.port}", name
+        self.http = httpx.AsyncClient(base_url=self.origin, headers={"Connection": "close"}, timeout=30)
+
+    async def get(self, place: str) -> dict[str, Any]:
+        answer = await self.http.get(place)
+        assert answer.status_code == 200, answer.text
+        found: dict[str, Any] = answer.json()
+        return found
+
+    async def post(self, place: str, **fields: str) -> httpx.Response:
+        page = await self.http.get(place)
+        sent = dict(forms(page.text, place)[0].fields) | fields
+        return await self.http.post(place, data=sent, headers={"Referer": self.origin + place})
+
+    async def connect(self) -> str:
+        """Connect; where the browser is sent in the end."""
+        assert (await self.post("/accounts/login/", username=self.name, password="pw")).status_code == 302
+        begun = await self.post("/mcp/clients/shop/connect/")
+        assert begun.status_code == 302, begun.text
+        browser = Browser(self.name)
+        await browser.open(begun.headers["Location"])
+        back = await self.http.get(browser.address)
+        assert back.status_code == 302, back.text
+        return str(back.headers["Location"])
+
+
+async def test_two_workers_have_one_token(project: Server, remote: Site) -> None:
+    ada, grace = Person(project, "alice"), Person(project, "bob")
+    async with ada.http, grace.http:
+        assert await ada.connect() == "/mcp/clients/?connected=shop"
+        assert (await grace.connect()) == "/mcp/clients/?connected=shop"
+        calls = [person.get(place) for _ in range(6) for person in (ada, grace) for place in PLACES]
+        said = await asyncio.gather(*calls)
+        assert [one.get("said") for one in said] == ["alice looks", "alice looks", "bob looks", "bob looks"] * 6
+        assert len({one["pid"] for one in said}) == 2
+        before = (await ada.get("/age/?old=1"))["generation"]
+        said = await asyncio.gather(*(ada.get(place) for _ in range(10) for place in PLACES))
+        assert {one.get("said") for one in said} == {"alice looks"}
+        # One was written by the view, the other is what a worker got for all.
+        assert (await ada.get("/age/"))["generation"] == before + 2
+        ended = await ada.post("/mcp/clients/", alias="shop")
+        assert "shop is not connected any more." in ended.text
+        said = await asyncio.gather(*(ada.get(place) for _ in range(6) for place in PLACES))
+        assert {one.get("needed") for one in said} == {"/mcp/clients/shop/connect/"}
+        assert (await grace.get("/plain/"))["said"] == "bob looks"
+    assert "Traceback" not in project.log()
+    remote.server.settle()
