@@ -116,7 +116,7 @@ class Context(Facts):
         """
         if not callable(fn):
             raise TypeError(f"background() takes a function and its arguments, not {type(fn).__name__}")
-        if self._call.outcome is not None:
+        if self._call.root.outcome is not None:
             raise RuntimeError("The call was answered before this background work was left")
         job = Job(fn, args, kwargs, self._call.server.ports.background.take())
         if self.jobs is None:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, Protocol, Unpack
 
 from ..protocol.revisions import Era, Revision
 from ..protocol.types import Implementation
+from ..schema import DeclarationError
 from .ask import AskLimits
 from .background import Places, Unlimited
 from .call import Call, Connection
@@ -194,12 +195,22 @@ class Server:
     def _mount(self, mounts: Sequence[Mountable]) -> None:
         """Have what they hold among what is registered, or asked of providers. Raises DeclarationError."""
         self.parts = tuple(mount.part(self) for mount in mounts)
+        self._require_toolsets_once()
         joint = self.registry = Joint(self.registry)
         for part in self.parts:
             part.server.hosted_by(self)
             part.known = joint.follow(part.server.registry, part.adopt).taken
         joint.complete()
         self.providers += tuple(provider for part in self.parts for provider in part.providers)
+
+    def _require_toolsets_once(self) -> None:
+        """An instance keeps what its lifespan opened, which must not be opened twice. Raises DeclarationError."""
+        owners: dict[int, Server] = {id(toolset): self for toolset in self.registry.toolsets}
+        for part in self.parts:
+            for toolset in part.server.registry.toolsets:
+                if owners.setdefault(id(toolset), part.server) is not part.server:
+                    text = "is an instance that is served here already; mount its class, or a server that has it"
+                    raise DeclarationError(f"{type(toolset).__qualname__}, {part.label}, {text}")
 
     def hosted_by(self, host: "Server") -> None:
         """It is mounted in `host`, whose outside it uses unless it is given its own."""

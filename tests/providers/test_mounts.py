@@ -6,13 +6,17 @@ import dataclasses
 from collections.abc import AsyncIterator, Iterable
 from typing import Any
 
+import httpx
 import pytest
 
 from mcp_django import Context, MCPError, Server, ToolError, Toolset, completion, prompt, resource, tool
 from mcp_django.protocol.content import EmbeddedResource, ResourceLink, TextResourceContents
 from mcp_django.protocol.errors import InsufficientScope, InvalidParams, ResourceNotFound
+from mcp_django.providers import OpenAPIToolset
 from mcp_django.providers.mounts import Mount
 from mcp_django.schema import DeclarationError
+from mcp_django.server.call import Call
+from mcp_django.server.changes import may_read
 from mcp_django.server.primitives import Prompt, Resource, ResourceTemplate, Tool
 from mcp_django.server.providers import Provider
 from mcp_django.server.server import Options
@@ -539,6 +543,91 @@ async def test_the_lifespan_of_a_mounted_toolset_is_entered() -> None:
     assert await peer.text("o__look") == "in"
     await peer.server.lifespan.leave()
     assert log == ["in", "out"]
+
+
+def test_lifespans_end_with_the_loop() -> None:
+    log: list[str] = []
+    server = weather(lifespan=pool(log, "weather"))
+    peer = host(Mount(server, prefix="w"), lifespan=pool(log, "host"))
+
+    async def once() -> None:
+        assert await peer.text("w__forecast", city="Bern") == "Bern: rain"
+
+    for _ in range(2):
+        asyncio.run(once())
+    assert sorted(log[:4]) == sorted(log[4:]) == ["host in", "host out", "weather in", "weather out"]
+
+
+def test_an_instance_of_a_toolset_is_served_once() -> None:
+    toolset = Weather()
+    with pytest.raises(DeclarationError, match="mount its class"):
+        make_server(mounts=[Mount(toolset, prefix="a"), Mount(toolset, prefix="b", uri_prefix="b")])
+    with pytest.raises(DeclarationError, match="mount its class"):
+        make_server(toolsets=[toolset], mounts=[Mount(toolset, prefix="b", uri_prefix="b")])
+    twice = Server("twice", toolsets=[toolset])
+    make_server(mounts=[Mount(twice, prefix="a"), Mount(twice, prefix="b")])
+
+
+async def test_work_for_after_the_answer_is_done_and_refused_after_it() -> None:
+    done: list[str] = []
+    kept: list[Context] = []
+    server = Server("later")
+
+    @server.tool
+    async def leave(ctx: Context) -> str:
+        kept.append(ctx)
+        ctx.background(done.append, "done")
+        return "left"
+
+    assert await host(Mount(server, prefix="l")).text("l__leave") == "left"
+    assert done == ["done"]
+    with pytest.raises(RuntimeError, match="was answered"):
+        kept[0].background(done.append, "late")
+
+
+async def test_a_document_of_an_api_is_mounted_as_any_toolset() -> None:
+    sent: list[str] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        sent.append(request.url.path)
+        return httpx.Response(200, json={"id": 1})
+
+    pets = {"/pets/{id}": {"get": {"operationId": "pet", "responses": {"200": {"description": "It."}}}}}
+    pets["/pets/{id}"]["get"]["parameters"] = [{"name": "id", "in": "path", "required": True, "schema": {}}]
+    document = {"openapi": "3.1.0", "info": {"title": "Pets", "version": "1"}, "paths": pets}
+    client = httpx.AsyncClient(transport=httpx.MockTransport(answer))
+    api = OpenAPIToolset(document, base_url="https://api.example.com", prefix="pets", http_client=client)
+    peer = host(Mount(api, prefix="api"))
+    assert await peer.names() == ["api__pets_pet"]
+    await peer.text("api__pets_pet", id="7")
+    assert sent == ["/pets/7"]
+
+
+# Subscriptions
+
+
+async def test_a_resource_may_be_subscribed_to_where_it_is_there_for_the_caller() -> None:
+    server = Server("probed")
+    asked: list[str] = []
+
+    @server.resource("note://{name}", probe=True)
+    async def note(name: str, ctx: Context) -> str | None:
+        asked.append(f"{ctx.server.info.name} {name}")
+        return "text" if name == "mine" else None
+
+    serving = make_server(mounts=[Mount(server, prefix="n", uri_prefix="n")])
+    seen: list[Call] = []
+
+    async def keep(call: Call, call_next: Any) -> Any:
+        seen.append(call)
+        return await call_next(call)
+
+    serving.middleware = (keep,)
+    await Peer(serving).request("resources/templates/list")
+    assert await may_read(seen[0], "n+note://mine")
+    assert not await may_read(seen[0], "n+note://other")
+    assert not await may_read(seen[0], "note://mine")
+    assert asked == ["probed mine", "probed other"]
 
 
 # Providers of what is mounted
