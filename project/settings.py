@@ -110,6 +110,7 @@ MCP: dict[str, Any] = {
     "TOKEN_CACHE": None,  # default: each process verifies tokens for itself
     # The user the local principal acts as: it owns the trips that are planned. `manage.py demo` makes it.
     "LOCAL_USER": "demo",
+    "CLIENTS": {},  # default: servers that this project uses
     "SERVERS": {
         # "default" serves what names no server. Another alias serves what is declared with `server="alias"`.
         "default": {
@@ -135,6 +136,9 @@ MCP: dict[str, Any] = {
             "CACHE_TTL": 60,  # default: seconds for which clients may keep a list
             "MIDDLEWARE": [],  # default: dotted paths, outermost first
             "PROVIDERS": [],  # default: dotted paths of providers of further tools, resources and prompts
+            # Toolsets and servers within this one, by prefix: the tool of this one is called units__convert.
+            "MOUNTS": {"units": "project.airports.units.Units"},
+            "PROXIES": {},  # default: servers in CLIENTS that are passed on to the clients of this one
             "STORED": True,  # default: the prompts and resources that are written in the admin are served
             "LIFESPAN": None,  # default: dotted path of an async context manager, entered once per process
             "ENABLE_GET": True,  # default: sessions have a stream for what changes, and lost streams can be resumed

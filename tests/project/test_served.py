@@ -149,6 +149,8 @@ def test_a_client_sees_and_uses_everything(demo: Demo, mode: str) -> None:
         async with Client(demo.endpoint, mode=mode) as client:
             tools = {tool.name for tool in (await client.list_tools()).tools}
             assert tools >= {"search_airports", "nearest_airports", "country_statistics", "survey_country", "plan_trip"}
+            converted = await client.call_tool("units__convert", {"value": 1000, "unit": "ft", "to": "m"})
+            assert converted.structured_content == {"result": 304.8}
             resource: Any = await client.read_resource("airport://ZRH")
             assert '"LSZH"' in resource.contents[0].text
             listing: Any = await client.read_resource("airports://countries")
