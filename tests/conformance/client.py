@@ -10,14 +10,23 @@ import os
 import secrets
 import sys
 from collections.abc import Awaitable, Callable
+from hashlib import sha256
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 import django
 import httpx2
+import yaml
 from mcp.client.auth.extensions.identity_assertion import IdentityAssertionOAuthProvider
 from mcp.shared.auth import OAuthClientInformationFull, OAuthToken
-from mcp_types import CallToolResult, CreateMessageResult, ElicitRequestFormParams, ElicitRequestParams, TextContent
+from mcp_types import (
+    CallToolResult,
+    CreateMessageResult,
+    ElicitRequestFormParams,
+    ElicitRequestParams,
+    TextContent,
+    TextResourceContents,
+)
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "tests.conformance.settings")
 os.environ.setdefault("FIXTURES_DATABASE", ":memory:")
@@ -111,8 +120,24 @@ async def echoed(url: str, told: Told) -> None:
 
 
 async def skills_listed(url: str, told: Told) -> None:
+    """List skills as a host does (SEP-2640), and load none."""
     async with Client.streamable_http(url) as client:
         await client.exchange("skills/list", {})
+
+
+async def skills_loaded(url: str, told: Told) -> None:
+    """Load skills file by file, and no further than a file that is not the one that was listed."""
+    async with Client.streamable_http(url) as client:
+        for skill in (await client.exchange("skills/list", {}))["skills"]:
+            for listed_file in skill["resources"]:
+                found = (await client.read_resource(listed_file["uri"])).contents[0]
+                assert isinstance(found, TextResourceContents)
+                raw = found.text.encode()
+                if len(raw) != listed_file["size"] or f"sha256:{sha256(raw).hexdigest()}" != listed_file["digest"]:
+                    break
+                described = listed_file["uri"] == skill["uri"]
+                if described and yaml.safe_load(found.text.split("---")[1]) != skill["frontmatter"]:
+                    break
 
 
 async def authorized(url: str, told: Told) -> None:
@@ -171,6 +196,9 @@ SCENARIOS: dict[str, Scenario] = {
     "json-schema-2020-12-preservation": echoed,
     "sep-2322-client-request-state": asked_in_rounds,
     "sep-2640-client-no-prefetch": skills_listed,
+    "sep-2640-client-verify-digest": skills_loaded,
+    "sep-2640-client-verify-frontmatter": skills_loaded,
+    "sep-2640-client-verify-size": skills_loaded,
     "auth/enterprise-managed-authorization": asserted,
 }
 
