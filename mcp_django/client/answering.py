@@ -33,6 +33,8 @@ Roots = Iterable[Root] | Callable[[], Awaitable[Iterable[Root]] | Iterable[Root]
 """Directories as paths, `file://` URIs or `Root`s, or a function that returns them."""
 
 INVALID_REQUEST, INTERNAL_ERROR = -32600, -32603
+MAX_AT_ONCE = 64
+"""Questions that are answered at the same time; what more a server asks is refused."""
 
 
 class Answerers:
@@ -47,6 +49,7 @@ class Answerers:
     ) -> None:
         self.sampling, self.elicitation, self.roots = sampling, elicitation, roots
         self._pausing = pausing
+        self._at_work = 0
 
     def set(self, what: Literal["sampling", "elicitation", "roots"], answerer: Any) -> Unsubscribe:
         """Have `answerer` answer, until what is returned is called or another is set."""
@@ -107,6 +110,9 @@ class Answerers:
 
     async def _answer(self, what: str, answerer: Callable[..., Any], *values: Any) -> Any:
         """What the project's function says, or the error that stands for its failure."""
+        if self._at_work >= MAX_AT_ONCE:
+            return types.ErrorData(code=INVALID_REQUEST, message=f"This client answers {MAX_AT_ONCE} questions at once")
+        self._at_work += 1
         try:
             with self._pausing():
                 answer = answerer(*values)
@@ -114,6 +120,8 @@ class Answerers:
         except Exception:
             logger.exception("The answer to an MCP server's question (%s) failed", what)
             return types.ErrorData(code=INTERNAL_ERROR, message="The client could not answer")
+        finally:
+            self._at_work -= 1
 
 
 def _refusal(what: str) -> types.ErrorData:

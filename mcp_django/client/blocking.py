@@ -14,6 +14,7 @@ import mcp_types as types
 
 from . import portal
 from .errors import ClientError
+from .handlers import Unsubscribe
 from .operations import Operations
 
 P = ParamSpec("P")
@@ -32,15 +33,22 @@ def _blocks(
     return blocking
 
 
-def _at_once(method: Callable[Concatenate[Operations, P], R]) -> Callable[Concatenate["BlockingClient", P], R]:
-    """The method of a client that only notes something, run where what it touches is used."""
+def _registers(
+    method: Callable[Concatenate[Operations, P], Unsubscribe],
+) -> Callable[Concatenate["BlockingClient", P], Unsubscribe]:
+    """The method of a client that takes a handler, run on the loop, as is what it returns."""
 
     @functools.wraps(method)
-    def blocking(self: "BlockingClient", /, *args: P.args, **kwargs: P.kwargs) -> R:
-        async def note() -> R:
+    def blocking(self: "BlockingClient", /, *args: P.args, **kwargs: P.kwargs) -> Unsubscribe:
+        async def add() -> Unsubscribe:
             return method(self.client, *args, **kwargs)
 
-        return self._run(note())
+        remove = self._run(add())
+
+        async def forget() -> None:
+            remove()
+
+        return lambda: self._run(forget())
 
     return blocking
 
@@ -90,13 +98,13 @@ class BlockingClient:
     notify_roots_changed = _blocks(Operations.notify_roots_changed)
     exchange = _blocks(Operations.exchange)
 
-    on_progress = _at_once(Operations.on_progress)
-    on_log = _at_once(Operations.on_log)
-    on_list_changed = _at_once(Operations.on_list_changed)
-    on_resource_updated = _at_once(Operations.on_resource_updated)
-    on_sampling = _at_once(Operations.on_sampling)
-    on_elicitation = _at_once(Operations.on_elicitation)
-    on_roots = _at_once(Operations.on_roots)
+    on_progress = _registers(Operations.on_progress)
+    on_log = _registers(Operations.on_log)
+    on_list_changed = _registers(Operations.on_list_changed)
+    on_resource_updated = _registers(Operations.on_resource_updated)
+    on_sampling = _registers(Operations.on_sampling)
+    on_elicitation = _registers(Operations.on_elicitation)
+    on_roots = _registers(Operations.on_roots)
 
     @property
     def alias(self) -> str | None:

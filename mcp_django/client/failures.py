@@ -42,7 +42,7 @@ def lost(options: Options) -> ClientConnectionError:
 
 def of_silence(error: MCPError, options: Options) -> ClientConnectionError:
     """One call got no answer, while the connection stands."""
-    return ClientConnectionError(f"{options.name} gave no answer: {legible(error.message)}")
+    return ClientConnectionError(f"{options.name} gave no answer: {_line(error)}")
 
 
 def of_answer(error: MCPError) -> ClientError:
@@ -65,7 +65,7 @@ def of_connecting(error: BaseException, options: Options) -> ClientError:
             return unsent
     for leaf in leaves:
         if isinstance(leaf, MCPError) and not is_lost(leaf):
-            return HandshakeError(f"{options.name} refused: {legible(leaf.message)} ({leaf.code})")
+            return HandshakeError(f"{options.name} refused: {_line(leaf)} ({leaf.code})")
         if isinstance(leaf, MCPError) and not is_closed(leaf):
             return of_silence(leaf, options)
     for leaf in leaves:
@@ -75,6 +75,11 @@ def of_connecting(error: BaseException, options: Options) -> ClientError:
             return HandshakeError(f"{options.name} speaks no revision of the protocol that this client speaks")
     kinds = ", ".join(dict.fromkeys(_kind(leaf) for leaf in leaves if not isinstance(leaf, MCPError)))
     return ClientConnectionError(f"{options.name} cannot be reached{f' ({kinds})' if kinds else ''}")
+
+
+def _line(error: MCPError) -> str:
+    """A server's text in one line: what is said of connections is logged."""
+    return " ".join(legible(error.message).split())
 
 
 def _leaves(error: BaseException) -> Iterator[BaseException]:

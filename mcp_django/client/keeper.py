@@ -9,6 +9,7 @@ import copy
 import logging
 import os
 from contextvars import Context
+from typing import Any
 
 import anyio.abc
 import mcp_types as types
@@ -216,7 +217,7 @@ class Keeper:
         self._listening = None
         async with asyncio.timeout(self._options.startup_timeout):
             if connection.stateless:
-                self._listening = Listening(connection, self._listeners, self.subscribed)
+                self._listening = Listening(connection, self._listeners, self.subscribed, self._options.startup_timeout)
                 group.start_soon(self._listening.keep, group)
             else:
                 await self._restore(connection)
@@ -231,15 +232,21 @@ class Keeper:
         """What a session of the handshake era is told once: the level of its log, and its subscriptions."""
         capabilities = connection.session.server_capabilities
         if self.log_level is not None and capabilities is not None and capabilities.logging is not None:
-            await connection.request("logging/setLevel", {"level": self.log_level})
+            await self._is_taken(connection, "logging/setLevel", {"level": self.log_level})
         for uri in list(self.subscribed):
-            try:
-                await connection.request("resources/subscribe", {"uri": uri})
-            except MCPError as error:
-                if failures.is_lost(error):
-                    raise
-                logger.warning("A subscription was refused when the connection was made anew (%d)", error.code)
+            if not await self._is_taken(connection, "resources/subscribe", {"uri": uri}):
                 self.subscribed.pop(uri, None)
+
+    async def _is_taken(self, connection: Connection, method: str, params: dict[str, Any]) -> bool:
+        """Send a request that the server may refuse without harm to the connection."""
+        try:
+            await connection.request(method, params)
+        except MCPError as error:
+            if failures.is_lost(error):
+                raise
+            logger.warning("%s refused %s on a new connection (%d)", self._options.name, method, error.code)
+            return False
+        return True
 
     def _tell_of_gap(self, connection: Connection) -> None:
         """While there was no connection everything may have changed."""

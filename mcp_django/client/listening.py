@@ -43,8 +43,9 @@ class Wanted:
 class Listening:
     """Keeps the stream of one connection."""
 
-    def __init__(self, connection: Connection, listeners: Listeners, uris: Iterable[str]) -> None:
-        self._connection, self._listeners, self._uris = connection, listeners, uris
+    def __init__(self, connection: Connection, listeners: Listeners, uris: Iterable[str], patience: float) -> None:
+        """A stream has `patience` seconds to be acknowledged."""
+        self._connection, self._listeners, self._uris, self._patience = connection, listeners, uris, patience
         self._changed = asyncio.Event()
         self._waiting: list[tuple[str, asyncio.Future[ClientError | None]]] = []
         self._stream: _Stream | None = None
@@ -102,7 +103,12 @@ class Listening:
         if wanted:
             self._stream = stream = _Stream(self._connection, wanted, self.look)
             group.start_soon(stream.run)
-            await stream.settled.wait()
+            try:
+                async with asyncio.timeout(self._patience):
+                    await stream.settled.wait()
+            except TimeoutError:
+                stream.error = LOST
+                stream.close()
             self._answer(stream.error, stream)
         if old is not None:
             old.close()

@@ -10,7 +10,10 @@ import os
 import threading
 import weakref
 from collections.abc import Coroutine
+from contextvars import ContextVar, copy_context
 from typing import Any, Protocol, TypeVar
+
+from asgiref.sync import SyncToAsync
 
 T = TypeVar("T")
 
@@ -94,7 +97,12 @@ def run(work: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop) -> T:
     else:
         work.close()
         raise RuntimeError("A blocking client cannot be used where an event loop runs; await the methods of its Client")
-    future = asyncio.run_coroutine_threadsafe(work, loop)
+    # All of the caller's context but its thread, which waits here: what asks for that thread, as the ORM does, would
+    # wait for it, and it for the answer.
+    context = copy_context()
+    threads: ContextVar[Any] = SyncToAsync.thread_sensitive_context
+    context.run(threads.set, None)
+    future = context.run(asyncio.run_coroutine_threadsafe, work, loop)
     try:
         return future.result()
     except BaseException:

@@ -8,7 +8,7 @@ import anyio
 import mcp_types as types
 import pytest
 
-from mcp_django.client import CallError, CallTimeout, Client
+from mcp_django.client import CallError, CallTimeout, Client, answering
 from tests.client.script import ERAS, Script
 
 TEXT = [{"type": "text", "text": "done"}]
@@ -206,3 +206,23 @@ async def test_time_counts_again_after_the_answer() -> None:
     async with Client(script, elicitation=lambda _: None, timeout=0.05) as client:
         with pytest.raises(CallTimeout):
             await asyncio.wait_for(client.call_tool("ask"), 5)
+
+
+async def test_a_flood_of_questions_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(answering, "MAX_AT_ONCE", 3)
+    go_on, asked = asyncio.Event(), list[Any]()
+
+    async def think(params: Any) -> None:
+        asked.append(params)
+        if len(asked) == 3:
+            script.wake()
+        await go_on.wait()
+
+    script = Script()
+    async with Client(script, elicitation=think):
+        questions = [asyncio.create_task(script.ask(FORM["method"], FORM["params"])) for _ in range(5)]
+        await asyncio.wait(questions, return_when=asyncio.FIRST_COMPLETED)
+        await script.until(lambda: len(asked) == 3)
+        go_on.set()
+        answers = await asyncio.gather(*questions)
+    assert [getattr(answer, "code", None) for answer in answers] == [None, None, None, -32600, -32600]

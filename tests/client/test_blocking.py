@@ -11,7 +11,7 @@ from typing import Any
 
 import anyio
 import pytest
-from asgiref.sync import sync_to_async
+from asgiref.sync import ThreadSensitiveContext, sync_to_async
 
 from mcp_django.client import BlockingClient, CallTimeout, Client, ClientConnectionError
 from mcp_django.client.operations import Operations
@@ -179,3 +179,25 @@ def test_without_the_sdk_the_package_says_what_to_install() -> None:
         "except ImportError as error: print(error)\n"
     )
     assert "pip install 'mcp-django-channels[client]'" in ran(code)
+
+
+async def test_an_answerer_may_use_the_database_while_a_view_waits() -> None:
+    async def elicit(params: Any) -> dict[str, str]:
+        return {"name": await sync_to_async(threading.current_thread().__class__.__name__.lower)()}
+
+    async def ask(params: dict[str, Any]) -> dict[str, Any]:
+        form = {"type": "object", "properties": {"name": {"type": "string"}}}
+        await script.ask("elicitation/create", {"mode": "form", "message": "?", "requestedSchema": form})
+        return {"content": TEXT}
+
+    script = Script(tools_call=ask)
+    client = Client(script, elicitation=elicit, timeout=10).blocking()
+
+    def view() -> bool:
+        try:
+            return client.call_tool("ask").is_error
+        finally:
+            client.close()
+
+    async with ThreadSensitiveContext():  # as Django has it for each request
+        assert await asyncio.wait_for(sync_to_async(view)(), 5) is False

@@ -377,3 +377,18 @@ async def test_what_the_transport_cannot_read_is_not_told(caplog: pytest.LogCapt
         assert await client.list_prompts() == []
     assert "ValueError" in caplog.text
     assert "hunter2" not in caplog.text
+
+
+async def test_a_stream_that_is_never_acknowledged_is_given_up() -> None:
+    script = Script("stateless", subscriptions_listen=lambda params, id: anyio.sleep_forever())
+    async with Client(script, startup_timeout=0.05) as client:
+        with pytest.raises(ClientConnectionError, match="stream of changes"):
+            await client.subscribe(URI)
+        await script.until(lambda: script.cancelled)
+
+
+async def test_a_level_that_is_refused_does_not_cost_the_connection(caplog: pytest.LogCaptureFixture) -> None:
+    script = Script(logging_setLevel=MCPError(-32602, "No such level"))
+    async with Client(script, log_level="warning") as client:
+        assert client.is_connected
+    assert "refused logging/setLevel" in caplog.text
