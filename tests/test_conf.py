@@ -11,7 +11,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.test import override_settings
 
 import mcp_django
-from mcp_django import conf
+from mcp_django import Icon, conf
 
 SECTIONS = [conf.Limits, conf.Rates, conf.ServerSettings, conf.Settings]
 
@@ -118,6 +118,9 @@ def test_an_unknown_key_is_a_problem_with_a_suggestion_but_does_not_stop_the_pro
         ({"SERVERS": {"default": {"PATH": "/mcp"}}}, 'MCP["SERVERS"]["default"]["PATH"]'),
         ({"SERVERS": {"default": {"MIDDLEWARE": ["Audit"]}}}, 'MCP["SERVERS"]["default"]["MIDDLEWARE"]'),
         ({"SERVERS": {"default": {"CAPABILITIES": []}}}, 'MCP["SERVERS"]["default"]["CAPABILITIES"]'),
+        ({"SERVERS": {"default": {"ICONS": "https://a.example/i.png"}}}, 'MCP["SERVERS"]["default"]["ICONS"]'),
+        ({"SERVERS": {"default": {"ICONS": ["/static/i.png"]}}}, 'MCP["SERVERS"]["default"]["ICONS"]'),
+        ({"SERVERS": {"default": {"ICONS": [7]}}}, 'MCP["SERVERS"]["default"]["ICONS"]'),
         ({"SERVERS": {"admin": {}}}, 'MCP["SERVERS"]'),
         ({"SERVERS": {"default": {}, "Über": {}}}, 'MCP["SERVERS"]'),
     ],
@@ -316,3 +319,16 @@ class TestSectionsOfApps:
             mcp_django.register_settings("OTHER", Other)
         with pytest.raises(TypeError, match="is no dataclass"):
             mcp_django.register_settings("OTHER", int)
+
+
+def test_icons_are_urls_or_say_more() -> None:
+    one = {"src": "https://a.example/i.png", "sizes": ["48x48"]}
+    found = settings_of(
+        {
+            "SERVERS": {
+                "default": {"ICONS": ["https://a.example/j.png", one, Icon("https://a.example/k.png", sizes=["any"])]}
+            }
+        }
+    )
+    wires = [icon.to_wire() for icon in found.servers["default"].icons]
+    assert wires == [{"src": "https://a.example/j.png"}, one, {"src": "https://a.example/k.png", "sizes": ["any"]}]

@@ -19,6 +19,7 @@ from .readers import (
     Entries,
     Eras,
     Flag,
+    Icons,
     ImpliedScopes,
     Modules,
     OptionalAlias,
@@ -161,6 +162,8 @@ class ServerSettings:
     """What the model should know about this server before it uses it."""
     website_url: OptionalText = None
     """`serverInfo.websiteUrl`, in the revisions that have it."""
+    icons: Icons = ()
+    """`serverInfo.icons`, in the revisions that have it: URLs, or dicts of `src`, `mimeType`, `sizes` and `theme`."""
     path: URLPath = "mcp"
     """Where the endpoint is, below the place of `mcp_django.urls`. The default for another alias is "mcp/<alias>"."""
     eras: Eras = ERAS

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Annotated, Any, Union, get_args, get_origin
 
+from ..protocol.types import Icon
 from ..server.rates import GRAMMAR, Rate
 from ..server.server import TRANSPORTS
 
@@ -86,6 +87,15 @@ def several(reader: Reader) -> Reader:
         return tuple(dict.fromkeys(reader(item) for item in raw))
 
     return read
+
+
+def icon(raw: Any) -> Icon:
+    if not isinstance(raw, str | Mapping | Icon):
+        raise WrongValue("must be URLs, or dicts with a src")
+    try:
+        return Icon.of(raw.to_wire() if isinstance(raw, Icon) else raw)
+    except ValueError as problem:
+        raise WrongValue(f"has what is no icon: {problem}") from None
 
 
 def one_of(choices: Sequence[str]) -> Reader:
@@ -228,6 +238,7 @@ Transports = Annotated[tuple[str, ...], some_of(TRANSPORTS, "transport")]
 OrmStyle = Annotated[str, one_of(ORM_STYLES)]
 Auth = Annotated[tuple[str, ...], auth]
 Entries = Annotated[Mapping[str, Any], mapping]
+Icons = Annotated[tuple[Icon, ...], several(icon)]
 OptionalOrigin = Annotated[str | None, optional(origin_url)]
 OptionalURL = Annotated[str | None, optional(url)]
 OptionalAlias = Annotated[str | None, optional(word)]

@@ -13,6 +13,7 @@ from enum import StrEnum
 from typing import Any, Literal
 
 _ICON_SOURCE = re.compile(r"(?:https?://|data:).", re.IGNORECASE | re.DOTALL)
+_ICON_FIELDS = ("src", "mimeType", "sizes", "theme")
 _ICON_SIZE = re.compile(r"[1-9][0-9]*x[1-9][0-9]*|any")
 
 
@@ -71,6 +72,30 @@ class Icon:
                 raise ValueError(f'icon size {size!r} must look like "48x48", or be "any"')
         if self.theme not in (None, "light", "dark"):
             raise ValueError(f"icon theme {self.theme!r} must be 'light' or 'dark'")
+
+    @classmethod
+    def of(cls, given: Icon | Mapping[str, Any] | str) -> Icon:
+        """Accept an icon, its wire object, or its URL alone.
+
+        Raises:
+            ValueError: as for an icon; an unknown name, or a value of the wrong type.
+        """
+        if isinstance(given, Icon):
+            return given
+        wire: dict[str, Any] = {"src": given} if isinstance(given, str) else dict(given)
+        unknown = [key for key in wire if key not in _ICON_FIELDS]
+        if unknown:
+            raise ValueError(f"unknown icon field {unknown[0]!r}; known are {', '.join(_ICON_FIELDS)}")
+        if not isinstance(wire.get("src"), str):
+            raise ValueError("an icon needs a src, which is text")
+        if not isinstance(wire.get("mimeType", ""), str):
+            raise ValueError("icon mimeType must be text")
+        sizes = wire.get("sizes", ())
+        if not isinstance(sizes, str) and not all(isinstance(size, str) for size in sizes):
+            raise ValueError('icon sizes are a list, like ["48x48"]')
+        return cls(
+            wire["src"], wire.get("mimeType"), sizes if isinstance(sizes, str) else tuple(sizes), wire.get("theme")
+        )
 
     def to_wire(self) -> dict[str, Any]:
         """Return the wire object."""
@@ -160,6 +185,20 @@ class Annotations:
     last_modified: datetime | str | None = None
     """A moment, or its ISO 8601 text."""
 
+    @classmethod
+    def of(cls, given: Annotations | Mapping[str, Any] | None) -> Annotations | None:
+        """Accept annotations, their wire object, or None.
+
+        Raises:
+            ValueError: as for annotations, and for an unknown name.
+        """
+        if given is None or isinstance(given, Annotations):
+            return given
+        unknown = [key for key in given if key not in _ANNOTATIONS]
+        if unknown:
+            raise ValueError(f"unknown annotation {unknown[0]!r}; known are {', '.join(_ANNOTATIONS)}")
+        return cls(**{_ANNOTATIONS[key]: value for key, value in given.items()})
+
     def __post_init__(self) -> None:
         if isinstance(self.audience, str):
             raise ValueError('annotations: audience is a list, like ["user"]')
@@ -182,4 +221,5 @@ class Annotations:
         return wire
 
 
+_ANNOTATIONS = {"audience": "audience", "priority": "priority", "lastModified": "last_modified"}
 _ROLES = frozenset(role.value for role in Role)

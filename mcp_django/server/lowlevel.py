@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from ..protocol import jsonrpc
-from ..protocol.types import ToolAnnotations
+from ..protocol.types import Annotations, Icon, ToolAnnotations
 from ..protocol.uri import UriTemplate
 from ..schema import ArgumentError
 from .context import Context
@@ -122,7 +122,7 @@ class Handlers(Provider):
             annotations=ToolAnnotations.of(entry.get("annotations")) or ToolAnnotations(),
             meta=entry.get("_meta", {}),
         )
-        tool.title, tool.source = entry.get("title"), source_of(call)
+        tool.title, tool.source, tool.icons = entry.get("title"), source_of(call), _icons(entry)
         return tool
 
     def _resource(self, entry: Entry) -> Resource:
@@ -138,6 +138,8 @@ class Handlers(Provider):
             description=entry.get("description"),
             mime_type=entry.get("mimeType"),
             size=entry.get("size"),
+            icons=_icons(entry),
+            annotations=Annotations.of(entry.get("annotations")),
             meta=entry.get("_meta", {}),
             handler=Handler(read_resource, {"ctx": Context}),
             source=source_of(read or self._list_resources),
@@ -154,6 +156,8 @@ class Handlers(Provider):
             title=entry.get("title"),
             description=entry.get("description"),
             mime_type=entry.get("mimeType"),
+            icons=_icons(entry),
+            annotations=Annotations.of(entry.get("annotations")),
             meta=entry.get("_meta", {}),
             handler=Handler(refuse),
             source=source_of(self._list_templates),
@@ -170,6 +174,7 @@ class Handlers(Provider):
             name=name,
             title=entry.get("title"),
             description=entry.get("description"),
+            icons=_icons(entry),
             meta=entry.get("_meta", {}),
             handler=Handler(get_prompt, {"ctx": Context}),
             source=source_of(get),
@@ -193,6 +198,10 @@ class ListedArguments:
             ]
             raise ArgumentError("; ".join(problems[:5]))
         return {"arguments": dict(values)}
+
+
+def _icons(entry: Entry) -> tuple[Icon, ...]:
+    return tuple(map(Icon.of, entry.get("icons", ())))
 
 
 async def _entries(function: List | None, ctx: Context) -> Iterable[Entry]:

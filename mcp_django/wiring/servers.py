@@ -72,6 +72,7 @@ def _make_server(alias: str) -> Server:
         described.version,
         title=described.title,
         description=described.description,
+        icons=described.icons,
         website_url=described.website_url,
     )
     options = Options(

@@ -11,7 +11,7 @@ from typing import Any, Literal, TypedDict
 import pytest
 from pydantic import BaseModel
 
-from mcp_django import Call, Context, MCPError, SamplingMessage, Server, ToolError, ToolStream
+from mcp_django import Call, Context, Icon, MCPError, SamplingMessage, Server, ToolError, ToolStream
 from mcp_django.auth.principal import Principal
 from mcp_django.protocol.errors import InvalidParams, MissingClientCapability, URLElicitationRequired
 from mcp_django.protocol.revisions import LATEST_HANDSHAKE, Era
@@ -23,16 +23,18 @@ from tests.coming_from.table import exercise
 from tests.server.engine import HANDSHAKE, STATELESS, make_server, ports
 
 BOTH = (HANDSHAKE, STATELESS)
+ICON = "https://example.com/icon.png"
 
 
 @exercise
 async def a_server_says_who_it_is() -> None:
-    info = Implementation("hotel", "3", title="The hotel", website_url="https://example.com")
+    info = Implementation("hotel", "3", title="The hotel", website_url="https://example.com", icons=[Icon(ICON)])
     server = Server(info, instructions="Rooms are numbered by floor.", ports=ports())
     for revision in BOTH:
         said = await Client(server, revision=revision).initialize()
         named = said.get("serverInfo") or said["_meta"]["io.modelcontextprotocol/serverInfo"]
         assert (named["name"], named["version"], named["title"]) == ("hotel", "3", "The hotel")
+        assert named["icons"] == [{"src": ICON}]
         assert said["instructions"] == "Rooms are numbered by floor."
 
 

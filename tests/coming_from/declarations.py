@@ -580,18 +580,23 @@ def declarations_are_checked_at_once() -> None:
 
 @exercise
 async def hand_written_handlers_answer() -> None:
-    entry = {"name": "ping", "inputSchema": {"type": "object", "properties": {"a": {"type": "integer"}}}}
+    icons, said = [{"src": "https://example.com/i.png", "sizes": ["any"]}], {"priority": 1}
+    schema = {"type": "object", "properties": {"a": {"type": "integer"}}}
+    entry = {"name": "ping", "inputSchema": schema, "icons": icons, "annotations": {"readOnlyHint": True}}
     provider = Handlers(
         list_tools=lambda ctx: [entry],
         call_tool=lambda name, arguments, ctx: f"{name} {arguments}",
-        list_resources=lambda ctx: [{"uri": "a://b", "name": "b"}],
+        list_resources=lambda ctx: [{"uri": "a://b", "name": "b", "icons": icons, "annotations": said}],
         read_resource=lambda uri, ctx: uri,
         list_prompts=lambda ctx: [{"name": "greet", "arguments": [{"name": "who", "required": True}]}],
         get_prompt=lambda name, arguments, ctx: f"{name} {arguments['who']}",
         complete=lambda target, argument, value, arguments, ctx: [f"{target}.{argument}"],
     )
     client = Client(make_server(providers=[provider]))
-    assert [found["name"] for found in await client.list_tools()] == ["ping"]
+    (listed,) = await client.list_tools()
+    assert (listed["name"], listed["icons"], listed["annotations"]) == ("ping", icons, {"readOnlyHint": True})
+    (listed,) = await client.list_resources()
+    assert (listed["icons"], listed["annotations"]) == (icons, said)
     assert await text(client, "ping", a=1) == "ping {'a': 1}"
     assert (await client.call_tool("ping", {"a": "x"}))["isError"]
     assert (await client.read_resource("a://b"))[0]["text"] == "a://b"

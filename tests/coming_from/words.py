@@ -156,7 +156,11 @@ def a_conversation_is_validated() -> None:
 @exercise
 def annotations_are_checked() -> None:
     wire = {"audience": ["user"], "priority": 0.5}
-    assert Annotations(**wire).to_wire() == wire
+    read = Annotations.of({**wire, "lastModified": "2030-01-01T00:00:00Z"})
+    assert read is not None
+    assert read.to_wire() == {**wire, "lastModified": "2030-01-01T00:00:00Z"}
+    with pytest.raises(ValueError, match="unknown annotation 'color'"):
+        Annotations.of({"color": 1})
     for wrong in ({"priority": 1.5}, {"audience": ["dog"]}):
         with pytest.raises(ValueError, match="annotations"):
             Annotations(**wrong)

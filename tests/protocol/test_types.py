@@ -1,4 +1,5 @@
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
@@ -105,3 +106,34 @@ def test_a_priority_outside_its_range_is_refused(priority):
 def test_an_unknown_audience_is_refused(audience):
     with pytest.raises(ValueError, match="audience"):
         Annotations(audience=audience)
+
+
+@pytest.mark.parametrize(
+    "given",
+    ["https://a.example/i.png", {"src": "https://a.example/i.png"}, Icon("https://a.example/i.png")],
+    ids=["url", "wire", "icon"],
+)
+def test_an_icon_is_taken_in_each_form(given: Any) -> None:
+    assert Icon.of(given) == Icon("https://a.example/i.png")
+
+
+def test_an_icon_of_the_wire_keeps_everything() -> None:
+    wire = {"src": "data:image/png;base64,AA==", "mimeType": "image/png", "sizes": ["48x48"], "theme": "dark"}
+    assert Icon.of(wire).to_wire() == wire
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ({}, "needs a src"),
+        ({"src": 7}, "needs a src"),
+        ({"src": "https://a.example", "color": "red"}, "unknown icon field 'color'"),
+        ({"src": "https://a.example", "mimeType": 7}, "mimeType must be text"),
+        ({"src": "https://a.example", "sizes": [48]}, "sizes are a list"),
+        ({"src": "https://a.example", "sizes": "48x48"}, "sizes are a list"),
+        ("/static/i.png", "absolute"),
+    ],
+)
+def test_what_is_no_icon_says_why(given: Any, why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        Icon.of(given)
