@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 import httpx2
 from asgiref.sync import sync_to_async
+from django.db import DatabaseError
 from django.urls import NoReverseMatch, reverse
 from django.utils.module_loading import import_string
 
@@ -32,6 +33,8 @@ PATIENCE: Final = LEASE + 10
 """Seconds to wait for another worker that renews the tokens."""
 LOOK: Final = 0.1
 """Seconds between looks at what it does."""
+PAUSES: Final = (0.1, 0.5, 2.0)
+"""Seconds between attempts to keep new tokens."""
 
 
 def auth_for(settings: ClientSettings, user: Any = None, *, outgoing: Outgoing | None = None) -> httpx2.Auth | None:
@@ -139,7 +142,10 @@ class TokenAuth(httpx2.Auth):
         """Tokens that are not too old. Raises AuthorizationNeeded, ClientConnectionError."""
         grant = self._grant
         if grant is None or time.monotonic() - self._looked >= conf.get_settings().token_cache_seconds:
-            grant = await self._look()
+            try:
+                grant = await self._look()
+            except DatabaseError:
+                raise self._unknown() from None
         return grant if grant is not None and grant.is_fresh() else await self._renewed(grant)
 
     async def _look(self) -> Grant | None:
@@ -160,6 +166,8 @@ class TokenAuth(httpx2.Auth):
             return await asyncio.shield(self._renewal)
         except AuthorizationNeeded:
             raise self._needed("has not been allowed yet" if stale is None else "has to be allowed again") from None
+        except DatabaseError:
+            raise self._unknown() from None
 
     async def _renew(self, stale: Grant | None, challenge: Challenge | None) -> Grant:
         ends = time.monotonic() + PATIENCE
@@ -205,12 +213,21 @@ class TokenAuth(httpx2.Auth):
             ):
                 return grant  # it has a while left
             raise
-        if not await in_thread(self.row.write, new, after=generation):
+        if not await self._written(new, generation):
             # The owner has ended or renewed the connection meanwhile: these are nobody's.
             await exchange.revoke(new, self._outgoing, self._url, self._settings.auth)
             raise AuthorizationNeeded
         self._grant, self._generation, self._looked = new, generation + 1, time.monotonic()
         return new
+
+    async def _written(self, new: Grant, generation: int) -> bool:
+        """Keep new tokens. Tried again where the database is busy: they replace what is good no more."""
+        for pause in PAUSES:
+            try:
+                return await in_thread(self.row.write, new, after=generation)
+            except DatabaseError:
+                await asyncio.sleep(pause)
+        return await in_thread(self.row.write, new, after=generation)
 
     async def _lost(self, generation: int, grant: Grant | None, problem: GrantLost) -> None:
         logger.warning("The tokens for %s are refused by their authorization server: %s", self.row.alias, problem.error)
@@ -224,6 +241,10 @@ class TokenAuth(httpx2.Auth):
             # It knows this project no more: whoever connects next registers it anew.
             await in_thread(TokenRow(self._settings).unregister, str(client.get("client_id")))
         self._grant = None
+
+    def _unknown(self) -> ClientConnectionError:
+        logger.exception("The token for %s cannot be had: the database failed", self.row.alias)
+        return ClientConnectionError(f"The token for {self.row.alias} cannot be had at the moment")
 
     def _needed(self, what: str) -> AuthorizationNeeded:
         self._grant = None

@@ -12,7 +12,7 @@ import httpx2
 import pytest
 from asgiref.sync import async_to_sync
 from django.contrib.auth.models import User
-from django.db import connections
+from django.db import OperationalError, connections
 from pytest_django.fixtures import Settings
 
 from mcp_django.client import oauth
@@ -262,6 +262,37 @@ def test_a_call_that_is_cancelled_leaves_the_renewal_to_the_others(ada: User) ->
     found = kept(ada)
     assert found is not None
     assert found.refresh_token == "r1"
+
+
+def test_a_database_that_is_busy_loses_no_tokens(ada: User, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(oauth, "PAUSES", (0, 0))
+    grant(ada)
+    authority, failures = Authority(), [OperationalError("locked"), OperationalError("locked")]
+    auth = credential(authority, ada)
+    write = auth.row.write
+
+    def busy(*args: Any, **kwargs: Any) -> bool:
+        if failures:
+            raise failures.pop()
+        return write(*args, **kwargs)
+
+    monkeypatch.setattr(auth.row, "write", busy)
+    assert async_to_sync(call)(auth, Server("a1-s3cret")) == 200
+    found = kept(ada)
+    assert found is not None
+    assert found.refresh_token == "r1"
+
+
+def test_a_database_that_is_down_is_a_failure_of_the_connection(ada: User, monkeypatch: pytest.MonkeyPatch) -> None:
+    def down() -> None:
+        raise OperationalError("at s3cret")
+
+    auth = credential(Authority(), ada)
+    monkeypatch.setattr(auth.row, "read", down)
+    with pytest.raises(ClientConnectionError) as caught:
+        async_to_sync(call)(auth, Server())
+    assert not isinstance(caught.value, AuthorizationNeeded)
+    assert "s3cret" not in str(caught.value)
 
 
 def test_tokens_of_a_connection_that_was_ended_meanwhile_are_ended_too(ada: User) -> None:

@@ -14,6 +14,7 @@ from django.test import Client as Pages
 from pytest_django.fixtures import Settings
 
 from mcp_django.client import AuthorizationNeeded, Client, StreamableHTTP
+from mcp_django.client.building import build_client
 from mcp_django.client.exchange import revoke
 from mcp_django.client.login import login
 from mcp_django.client.oauth import auth_for
@@ -41,7 +42,11 @@ def project(settings: Settings, site: Site, db: None) -> Settings:
     settings.ROOT_URLCONF = "tests.client.urls"
     settings.LOGIN_URL = "login"
     auth = {"TYPE": "oauth", "PER": "user", "CLIENT_NAME": "The project"}
-    clients = {"shop": {"URL": site.url, "AUTH": auth}, "ours": {"URL": site.url, "AUTH": auth | {"PER": "project"}}}
+    clients = {
+        "shop": {"URL": site.url, "AUTH": auth},
+        "ours": {"URL": site.url, "AUTH": auth | {"PER": "project"}},
+        "old": {"URL": f"{site.url}/sse", "TRANSPORT": "sse", "AUTH": auth},
+    }
     settings.MCP = {"AUTH": "none", "ORIGIN": "https://testserver", "CLIENTS": clients}
     return settings
 
@@ -96,9 +101,7 @@ class Person:
 @async_to_sync
 async def call(user: Any, tool: str, alias: str) -> str:
     """Connect and call."""
-    settings = get_settings().clients[alias]
-    target = StreamableHTTP(settings.url or "", auth=auth_for(settings, user))
-    async with Client(target, max_retries=0) as client:
+    async with build_client(get_settings().clients[alias], user=user, patient=False) as client:
         result = await client.call_tool(tool, {})
         assert not result.is_error, result
         text: str = result.content[0].text  # type: ignore[union-attr]
@@ -111,6 +114,15 @@ def test_a_user_connects_and_calls() -> None:
     assert (answer.status_code, answer["Location"]) == (302, "/somewhere/?x=1"), answer.content.decode()
     assert ada.call() == "alice looks"
     assert not ClientFlow.objects.exists()
+
+
+def test_over_the_transport_of_older_servers_as_well() -> None:
+    ada = Person("ada", "alice")
+    with pytest.raises(AuthorizationNeeded) as caught:
+        ada.call(alias="old")
+    assert caught.value.url == "/mcp/clients/old/connect/"
+    ada.connect("old")
+    assert ada.call(alias="old") == "alice looks"
 
 
 def test_who_has_not_allowed_it_is_told_where_to(project: Settings) -> None:
