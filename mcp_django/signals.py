@@ -54,3 +54,8 @@ clients_used = Signal()
 """An event loop of this process begins to use servers of `MCP["CLIENTS"]`. Sent on that loop, with `loop`, and `close`,
 a coroutine function that closes what it has open.
 """
+
+server_drained = Signal()
+"""A server of this process shuts down: the calls of one of its loops have ended, and their threads are next. Sent in a
+thread, without arguments.
+"""

@@ -183,6 +183,8 @@ class Keeper:
                     backoff.reset()
                 final = isinstance(failure, HandshakeError | AuthorizationNeeded)
                 if final or (delay := backoff.delay()) is None:
+                    if not was_there and not self._close.is_set():
+                        self.watcher.failed(failure)
                     return
                 try:
                     async with asyncio.timeout(delay):
@@ -266,8 +268,6 @@ class Keeper:
         if self._ready is not None and not self._ready.done():
             self._ready.set_exception(failure)
             self._ready.exception()  # nobody may be waiting
-            if not self._close.is_set():
-                self.watcher.failed(failure)
 
     def look(self) -> None:
         """Handlers or subscriptions came or went."""

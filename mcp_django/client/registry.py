@@ -12,7 +12,7 @@ import threading
 import time
 import weakref
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import Context
 from typing import Any, Final, NamedTuple
@@ -23,7 +23,7 @@ from django.dispatch import receiver
 
 from ..conf import get_settings
 from ..conf.clients import ClientSettings
-from ..signals import clients_used
+from ..signals import clients_used, server_drained
 from .building import build_client
 from .client import Client
 from .connection import Connection
@@ -70,18 +70,7 @@ def close_clients() -> None:
     """Close the clients of this process, and wait for it 15 seconds at most. Raises RuntimeError where a loop runs."""
     if _running() is not None:
         raise RuntimeError("Here an event loop runs: await aclose_clients()")
-    by_loop: dict[Loop, list[Client]] = {}
-    for kept in _REGISTRY.take(None):
-        loop = kept.client.loop
-        if loop is not None and loop.is_running():
-            by_loop.setdefault(loop, []).append(kept.client)
-    futures = [asyncio.run_coroutine_threadsafe(_close(clients), loop) for loop, clients in by_loop.items()]
-    until = time.monotonic() + CLOSING
-    for future in futures:
-        try:
-            future.result(max(0.0, until - time.monotonic()))
-        except TimeoutError:
-            logger.warning("Clients took longer than %g seconds to close", CLOSING)
+    _close_elsewhere(_REGISTRY.take(None))
     _REGISTRY.stop_reports(None)
 
 
@@ -241,10 +230,15 @@ class _Registry:
 
     def take(self, loop: Loop | None) -> list[_Kept]:
         """Give out those of a loop, or all, and keep them no more."""
+        return self._take(lambda kept: loop is None or loop in (kept.place.loop, kept.client.loop))
+
+    def take_blocking(self) -> list[_Kept]:
+        """Give out those that were asked for where no loop runs, and keep them no more."""
+        return self._take(lambda kept: kept.place.loop is None)
+
+    def _take(self, wanted: Callable[[_Kept], bool]) -> list[_Kept]:
         with self._lock:
-            found = [
-                kept for kept in self._kept.values() if loop is None or loop in (kept.place.loop, kept.client.loop)
-            ]
+            found = [kept for kept in self._kept.values() if wanted(kept)]
             for kept in found:
                 del self._kept[kept.place]
         return found
@@ -316,6 +310,22 @@ async def _close(clients: Iterable[Client]) -> None:
             logger.warning("A client could not be closed in order (%s)", type(problem).__name__)
 
 
+def _close_elsewhere(found: Iterable[_Kept]) -> None:
+    """Close clients on their loops, which are of other threads."""
+    by_loop: dict[Loop, list[Client]] = {}
+    for kept in found:
+        loop = kept.client.loop
+        if loop is not None and loop.is_running():
+            by_loop.setdefault(loop, []).append(kept.client)
+    futures = [asyncio.run_coroutine_threadsafe(_close(clients), loop) for loop, clients in by_loop.items()]
+    until = time.monotonic() + CLOSING
+    for future in futures:
+        try:
+            future.result(max(0.0, until - time.monotonic()))
+        except TimeoutError:
+            logger.warning("Clients took longer than %g seconds to close", CLOSING)
+
+
 _REGISTRY: Final = _Registry()
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_REGISTRY.forked)
@@ -325,3 +335,9 @@ if hasattr(os, "register_at_fork"):
 def _on_change(*, setting: str, **kwargs: Any) -> None:
     if setting == "MCP":
         _REGISTRY.renew()
+
+
+@receiver(server_drained)
+def _on_drained(**kwargs: Any) -> None:
+    """Some servers let a process end without what is done at exit."""
+    _close_elsewhere(_REGISTRY.take_blocking())

@@ -25,6 +25,7 @@ from ..runtime.rings import Bounds
 from ..runtime.seal import Stamp
 from ..runtime.subscriptions import Listens
 from ..server.server import Server
+from ..signals import server_drained
 
 LOG_LANES = 2
 """One may wait for its turn to append while the other reads."""
@@ -51,6 +52,7 @@ def lifecycle() -> Lifecycle:
 
 def _close(loop: asyncio.AbstractEventLoop) -> None:
     """End what the loop of a process that shuts down has threads and connections for."""
+    server_drained.send_robust(sender=None)
     feeds().close(loop)
     log_executor().close(loop)
     executor().close(loop)

@@ -423,6 +423,32 @@ async def test_clients_are_closed_when_the_server_of_their_loop_ends(scripts: Sc
     assert kept() == 0
 
 
+async def test_blocking_clients_are_closed_when_a_server_ends_as_well(scripts: Scripts) -> None:
+    client = await asyncio.to_thread(get_client, "one")
+    await asyncio.to_thread(client.blocking().connect)
+    await lifecycle().close()
+    assert not client.is_connected
+    assert kept() == 0
+
+
+async def test_a_connection_that_broke_while_nobody_used_it_bars_nobody(scripts: Scripts) -> None:
+    client = get_client("one")
+    await client.call_tool("add")
+    scripts["one"].hang_up()
+    await disconnected(client)
+    assert BOARD.get("one").error == ""
+    assert (await client.call_tool("add")).content
+    assert scripts["one"].opened == 2
+
+
+def test_the_end_of_a_loop_is_no_failure(scripts: Scripts) -> None:
+    async def use() -> None:
+        await get_client("one").call_tool("add")
+
+    asyncio.run(use())
+    assert (BOARD.get("one").error, BOARD.get("one").connections) == ("", 0)
+
+
 async def test_a_loop_is_told_of_once(scripts: Scripts) -> None:
     told: list[Any] = []
 
