@@ -20,6 +20,7 @@ MAX_BYTES = 32 * 1024 * 1024
 MAX_VALUES = 1_000_000
 """Values in a document, YAML aliases counted as often as they stand there."""
 MAX_DEPTH = 128
+MIN_INTEGER, MAX_INTEGER = -(2**63), 2**64 - 1
 MERGED = 10_000
 """Entries that one `<<` of YAML may bring."""
 Source = str | Path | Mapping[str, Any]
@@ -160,6 +161,8 @@ def _plain(found: Mapping[str, Any], name: str, where: str) -> dict[str, Any]:
             return {_key(key): copied(inner, depth + 1) for key, inner in value.items()}
         if isinstance(value, list | tuple):
             return [copied(inner, depth + 1) for inner in value]
+        if isinstance(value, int) and not MIN_INTEGER <= value <= MAX_INTEGER:
+            value = float(value) if abs(value) < 10**300 else str(value.bit_length())  # JSON here has no larger ones
         if value is None or isinstance(value, str | int) or (isinstance(value, float) and isfinite(value)):
             return value
         return str(value)  # lazy texts, and whatever else somebody put in a dict

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 from ...protocol import jsonrpc
 from ...protocol.headers import TOKEN
@@ -26,10 +26,22 @@ _STYLES = {
 _RESERVED = ":/?@!$'()*,;[]"
 """What `allowReserved` leaves as it is: not "&", "=", "#", "+" and "%", which would end a value or change it."""
 _COOKIE = "!#$&'()*+/:<=>?@[]^`{|}~"
+_PATH = "/:@!$&'()*+,;=~%"
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 _EXPRESSION = re.compile(r"\{([^{}]+)\}")
 _NOT_A_PARAMETER = frozenset(
-    {"accept", "authorization", "connection", "content-length", "content-type", "cookie", "expect", "forwarded", "host"}
+    {
+        "accept",
+        "accept-encoding",
+        "authorization",
+        "connection",
+        "content-length",
+        "content-type",
+        "cookie",
+        "expect",
+        "forwarded",
+        "host",
+    }
     | {"keep-alive", "proxy-authorization", "proxy-connection", "set-cookie", "te", "trailer", "transfer-encoding"}
     | {"upgrade", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-forwarded-port", "x-real-ip"}
     | {"x-http-method", "x-http-method-override", "x-method-override", "x-original-url", "x-rewrite-url"}
@@ -131,7 +143,7 @@ def parameter_of(entry: Mapping[str, Any], where: str) -> Parameter | None:
     name, place = entry["name"], entry["in"]
     if place in ("header", "cookie") and not TOKEN.fullmatch(name):
         raise DeclarationError(f"{where}: {name[:60]!r} is no name of a {place}")
-    if place == "header" and name.lower() in _NOT_A_PARAMETER:
+    if place == "header" and name.lower().replace("_", "-") in _NOT_A_PARAMETER:  # servers take one for the other
         return None
     schema, is_json = entry.get("schema", {}), False
     content = entry.get("content")
@@ -172,10 +184,12 @@ class PathTemplate:
     """The path of an operation, which is filled in by arguments that stay in their segments."""
 
     def __init__(self, text: str, others: Iterable[str] = ()) -> None:
-        """`others` are the paths of other operations with the same method."""
+        """`others` are the paths of other operations with the same method. Raises DeclarationError."""
+        if any(segment in (".", "..") for segment in unquote(text).split("/")):
+            raise DeclarationError(f"{text!r} is no path of an operation: it holds '.' or '..'")
         self.text = text
         self.names = _EXPRESSION.findall(text)
-        self._segments = text.split("/")
+        self._segments = _literal(text).split("/")
         self._taken = [rival for other in others if other != text and (rival := self._rival(other)) is not None]
 
     def filled(self, values: Mapping[str, str]) -> str:
@@ -193,7 +207,7 @@ class PathTemplate:
 
     def _rival(self, other: str) -> list[str | None] | None:
         """The segments of a path that is more concrete than this one, None for a variable (OpenAPI, Paths Object)."""
-        theirs = other.split("/")
+        theirs = _literal(other).split("/")
         if len(theirs) != len(self._segments):
             return None
         pairs = list(zip(self._segments, theirs, strict=True))
@@ -202,6 +216,12 @@ class PathTemplate:
         if not any("{" in ours and "{" not in it for ours, it in pairs):
             return None
         return [None if "{" in it else it for it in theirs]
+
+
+def _literal(path: str) -> str:
+    """A path with what stands between its variables as URLs have it."""
+    pieces = _EXPRESSION.split(path)
+    return "".join(f"{{{piece}}}" if odd % 2 else quote(piece, safe=_PATH) for odd, piece in enumerate(pieces))
 
 
 def _fits(segments: list[str], rival: list[str | None]) -> bool:

@@ -18,7 +18,7 @@ from .messages import Outgoing
 from .operations import Operation, parameter_entries
 from .parameters import Pairs, Parameter, PathTemplate, parameter_of, plain_text
 from .references import References
-from .schemas import DESCRIPTION, LEVELS, Schema, Schemas
+from .schemas import DESCRIPTION, Schema, Schemas, tellings
 
 PLACES = ("path", "query", "header", "cookie")
 BODY = "body"
@@ -84,13 +84,11 @@ class Plan:
 
     def schema(self, references: References, where: str) -> tuple[Schema, Checker]:
         """The JSON Schema of the arguments, as much of it as may be served. Raises DeclarationError."""
-        for levels in LEVELS:
-            schemas = Schemas(references, given=True, levels=levels, where=where)
-            made = self._schema(schemas)
+        for made in tellings(lambda levels: self._schema(Schemas(references, given=True, levels=levels, where=where))):
             try:
                 return made, check_schema(made, where)
             except DeclarationError:
-                continue  # too large, or too entangled: told less deep
+                continue  # too entangled: told less deep
         made = self._bare()
         return made, check_schema(made, where)
 

@@ -16,7 +16,7 @@ from ..media_types import contents_of, header_type
 from .messages import Reply
 from .operations import Operation
 from .references import References
-from .schemas import LEVELS, Schema, Schemas
+from .schemas import Schema, Schemas, tellings
 
 logger = logging.getLogger("mcp_django.providers")
 STATUS = "mcp-django/status"
@@ -71,20 +71,29 @@ def answer_of(operation: Operation, references: References, where: str) -> Answe
     schema = _success(operation, references, where)
     if schema is None or schema in ({}, True):
         return None
-    for levels in LEVELS:
+    try:
+        candidates = tellings(
+            lambda levels: _told(schema, Schemas(references, given=False, levels=levels, where=where))
+        )
+        wrapped = not _is_object(schema, references, where)
+    except DeclarationError as problem:
+        logger.warning("%s has no output schema: %s", where, problem)
+        return None
+    for made in candidates:
         try:
-            schemas = Schemas(references, given=False, levels=levels, where=where)
-            made, wrapped = _rooted(schemas.of(schema), references, schema, where)
-            if definitions := schemas.definitions():
-                made["$defs"] = definitions
-            checker = check_schema(made, where)
-        except DeclarationError as problem:
-            refused = problem
-            continue
+            checker = check_schema(made := _rooted(made, wrapped=wrapped), where)
+        except DeclarationError:
+            continue  # too entangled: told less deep
         # Whatever comes, something of it has to fit.
         return Answer(made, checker, wrapped=wrapped, name=where) if checker.is_valid({}) else None
-    logger.warning("%s has no output schema: %s", where, refused)
+    logger.warning("%s has no output schema: what its document says is too large or too entangled", where)
     return None
+
+
+def _told(schema: Any, schemas: Schemas) -> Schema:
+    made = schemas.of(schema)
+    definitions = schemas.definitions()
+    return {**made, "$defs": definitions} if definitions else made
 
 
 def _success(operation: Operation, references: References, where: str) -> Any:
@@ -103,15 +112,19 @@ def _success(operation: Operation, references: References, where: str) -> Any:
     return None
 
 
-def _rooted(made: Schema, references: References, schema: Any, where: str) -> tuple[Schema, bool]:
-    """The schema with an object at its root, and whether it took a wrapper."""
-    if made.get("type") == "object":
-        return made, False
-    if "$ref" in made:
-        target = references.resolved(schema, where)
-        if target.get("type") == "object" and target.get("nullable") is not True:
-            return {"type": "object", **made}, False
-    return {"type": "object", "properties": {"result": made}}, True
+def _is_object(schema: Any, references: References, where: str) -> bool:
+    """Is a value of this schema always an object?"""
+    found = references.resolved(schema, where) if isinstance(schema, Mapping) else {}
+    return found.get("type") == "object" and found.get("nullable") is not True
+
+
+def _rooted(made: Schema, *, wrapped: bool) -> Schema:
+    """The schema with an object at its root."""
+    if not wrapped:
+        return {"type": "object", **made}
+    inner = {key: value for key, value in made.items() if key != "$defs"}
+    schema: Schema = {"type": "object", "properties": {"result": inner}}
+    return {**schema, "$defs": made["$defs"]} if "$defs" in made else schema
 
 
 def is_json(media_type: str) -> bool:

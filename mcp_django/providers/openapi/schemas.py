@@ -12,17 +12,20 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from ...protocol import jsonrpc
 from ...schema import DeclarationError
 from ...schema.validation import Checker
 from .references import References
 
 Schema = dict[str, Any]
-LEVELS = (6, 3, 1, 0)
-"""How many references deep a schema is told, the first that makes a schema which may be served."""
+LEVELS = (0, 1, 2, 3, 4, 6, 8)
+"""How many references deep a schema may be told."""
 DEPTH = 24
 """Schemas inside each other that are told between two references; deeper ones are anything."""
 DESCRIPTION = 2000
 """Characters of one description."""
+MAX_BYTES = 32 * 1024
+"""Of one tool's schema, which models have to read."""
 _TYPES = frozenset({"array", "boolean", "integer", "null", "number", "object", "string"})
 _PREFIX = "#/components/schemas/"
 _ABOUT: tuple[str, ...] = ("description", "title")
@@ -98,7 +101,7 @@ _ONE_GIVEN = ("not", "if", "then", "else", "contains", "propertyNames", "unevalu
 class Schemas:
     """The schemas of one tool's input (`given`) or output, with the definitions that they share."""
 
-    def __init__(self, references: References, *, given: bool, levels: int = LEVELS[0], where: str = "") -> None:
+    def __init__(self, references: References, *, given: bool, levels: int = LEVELS[-1], where: str = "") -> None:
         self._references, self._given, self._levels, self._where = references, given, levels, where
         self._names: dict[str, str] = {}
         self._waiting: deque[tuple[str, int]] = deque()
@@ -215,6 +218,19 @@ class Schemas:
         mapping = mapping if isinstance(mapping, Mapping) else {}
         values = [value for value, target in mapping.items() if target in (reference, short)] or [short]
         return {**made, "properties": {name: {"enum": values}}, "required": [name]}
+
+
+def tellings(make: Callable[[int], Schema]) -> list[Schema]:
+    """What `make` makes of the levels that are small enough to be read, the deepest first."""
+    found: list[Schema] = []
+    for levels in LEVELS:
+        made = make(levels)
+        if len(jsonrpc.dumps(made)) > MAX_BYTES:
+            break
+        if found and found[-1] == made:
+            break
+        found.append(made)
+    return found[::-1]
 
 
 def nullable(schema: Schema) -> Schema:

@@ -39,7 +39,8 @@ class Sender:
     async def ask(self, maker: "Maker", arguments: Any, ctx: Context) -> tuple[Reply, Callable[[str], str]]:
         """The reply, and what cleans texts of it. Raises ArgumentError and ToolError."""
         request, alternatives = maker.plan.request(arguments), maker.alternatives
-        headers = [*await self._extra(ctx), *request.headers]
+        # The last of a name is sent: what the project says is not the caller's to change.
+        headers = [*request.headers, *await self._extra(ctx)]
         request = replace(request, headers=headers, timeout=maker.route.timeout)
         # A view of this project knows who asks without them.
         filled = await self.credentials.fill(request, alternatives, ctx, must=self.transport.is_remote)
@@ -47,6 +48,11 @@ class Sender:
 
     async def _sent(self, request: Outgoing, ctx: Context) -> Reply:
         return await self.transport.send(request, ctx)
+
+    @property
+    def own_headers(self) -> set[tuple[str, str]]:
+        """The places of headers that are the project's to set, as far as they are known: ("header", name)."""
+        return {("header", name.lower()) for name in self.headers} if isinstance(self.headers, Mapping) else set()
 
     async def _extra(self, ctx: Context) -> Pairs:
         given = self.headers

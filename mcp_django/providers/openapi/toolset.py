@@ -239,7 +239,13 @@ class OpenAPIToolset(Toolset):
         operation, route, name, sender, references, others, source, _ = made_of
         schemes = sender.credentials.schemes
         alternatives = alternatives_of(operation)
-        plan = plan_of(operation, references, source, without=own_parameters(alternatives, schemes), others=others)
+        plan = plan_of(
+            operation,
+            references,
+            source,
+            without=own_parameters(alternatives, schemes) | sender.own_headers,
+            others=others,
+        )
         maker = Maker(operation, route, plan, alternatives, sender, references, source)
         if route.expose == "resource":
             return maker.resource(f"{self.prefix}{name}", self._scheme())

@@ -127,6 +127,14 @@ async def test_headers_may_depend_on_the_call() -> None:
     assert api.last.headers["x-user"] == "local"
 
 
+async def test_a_header_of_the_projects_is_not_the_callers_to_change() -> None:
+    api = Api()
+    source = secured(parameters=[parameter("X-Tenant", "header")])
+    assert (await tools(source, headers={"x-tenant": "north"}))["get"]["inputSchema"]["properties"] == {}
+    await peer(source, api, headers=lambda ctx: {"x-tenant": "north"}).call("get", **{"X-Tenant": "south"})
+    assert api.last.headers.get_list("x-tenant") == ["north"]
+
+
 @pytest.mark.parametrize("scheme", ["key", "query", "cookie", "basic", "bearer"])
 async def test_a_secret_is_in_no_list_no_error_and_no_log(scheme: str, caplog: pytest.LogCaptureFixture) -> None:
     def repeat(request: httpx.Request) -> httpx.Response:

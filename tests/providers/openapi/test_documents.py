@@ -58,6 +58,13 @@ async def test_yaml_is_read_as_json_would_have_it() -> None:
     assert properties["size"]["default"] == "010"  # no octal, and no number of JSON's
 
 
+async def test_numbers_that_json_does_not_have_do_no_harm() -> None:
+    schema = "{type: integer, maximum: 99999999999999999999999, default: 1e999, enum: [" + "9" * 4000 + ", 1]}"
+    source = YAML.replace("{type: integer, default: 010}", schema)
+    found = (await tools(source))["towns"]["inputSchema"]["properties"]["size"]
+    assert found["maximum"] == 1e23
+
+
 @pytest.mark.parametrize(
     ("source", "told"),
     [

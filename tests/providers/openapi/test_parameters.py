@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mcp_django.providers.openapi.parameters import Parameter, PathTemplate
-from mcp_django.schema import ArgumentError
+from mcp_django.schema import ArgumentError, DeclarationError
 from tests.providers.openapi.pets import Api, document, operation, parameter, peer, tools
 
 LIST, OBJECT = ["blue", "black"], {"R": 100, "G": 200}
@@ -155,7 +155,9 @@ async def test_a_header_with_a_line_end_is_refused() -> None:
     assert api.last.headers["x-tag"] == "Käse"
 
 
-@pytest.mark.parametrize("name", ["Host", "Authorization", "Content-Length", "X-Forwarded-For", "Accept", "Cookie"])
+@pytest.mark.parametrize(
+    "name", ["Host", "Authorization", "Content-Length", "X-Forwarded-For", "Accept", "Cookie", "X_Real_IP"]
+)
 async def test_a_header_of_the_senders_own_is_no_argument(name: str) -> None:
     source = document({"/pets": {"get": operation(operationId="pets", parameters=[parameter(name, "header")])}})
     assert (await tools(source))["pets"]["inputSchema"]["properties"] == {}
@@ -196,6 +198,19 @@ async def test_names_that_clash_are_called_after_their_place() -> None:
     assert api.path == "/pets/p?id=q"
     assert api.last.headers["id"] == "h"
     assert api.json == {"id": "b", "name": "n"}
+
+
+async def test_a_path_of_the_document_is_written_as_urls_have_it() -> None:
+    api = Api()
+    source = document({"/küche/a b/{x}?y": {"get": operation(operationId="get", parameters=[parameter("x", "path")])}})
+    await peer(source, api).call("get", x="1")
+    assert api.path == "/k%C3%BCche/a%20b/1%3Fy"
+
+
+@pytest.mark.parametrize("path", ["/../admin", "/a/./b", "/%2e%2e/admin"])
+def test_a_path_of_the_document_does_not_lead_above_the_base_url(path: str) -> None:
+    with pytest.raises(DeclarationError, match="no path of an operation"):
+        peer(document({path: {"get": operation()}}))
 
 
 async def test_examples_of_a_parameter_are_told() -> None:

@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 
-from mcp_django.providers.openapi.schemas import LEVELS
 from tests.providers.openapi.pets import Api, document, operation, parameter, peer, tools
 
 
@@ -97,7 +96,13 @@ async def test_a_schema_that_is_too_large_is_told_less_deep() -> None:
     }
     wide["S60"] = {"type": "object", "properties": {f"p{i}": {"type": "string"} for i in range(1900)}}
     found = await given({"$ref": "#/components/schemas/S55"}, **wide)
-    assert 0 < len(found["$defs"]) < LEVELS[0]
+    assert 0 < len(found["$defs"]) < 5
+
+
+async def test_a_schema_with_too_much_to_read_is_told_less_deep() -> None:
+    long = {"type": "object", "properties": {f"p{n}": {"type": "string", "enum": ["x" * 900]} for n in range(400)}}
+    found = await given({"type": "object", "properties": {"a": {"$ref": "#/components/schemas/Long"}}}, Long=long)
+    assert found == {"type": "object", "properties": {"a": {"type": "object"}}}
 
 
 async def test_a_schema_that_applies_itself_without_end_becomes_anything() -> None:
