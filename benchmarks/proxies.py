@@ -1,8 +1,9 @@
 """`python -m benchmarks.proxies`: what passing a call on to another server costs.
 
-The same `tools/call` of a server on the official SDK, which is another process, over Streamable HTTP and over stdio: by
-the SDK's own client, by ours, and through a proxy, from the message that comes in to the bytes that go out. CPU time of
-this process, which is that of the callers; the server's own is not in it.
+The same `tools/call` by the SDK's own client, by ours, and through a proxy, from the message that comes in to the bytes
+that go out. "memory" is a server in this process that answers everything with what it has ready, so that little but the
+callers is measured, and nothing of the system's; "HTTP" and "stdio" are a server on the SDK in another process. CPU
+time of this process.
 """
 
 from __future__ import annotations
@@ -14,11 +15,12 @@ import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Any
+from typing import Any, ClassVar
 
 from benchmarks import report
 from benchmarks.processes import free_port
 from benchmarks.serve import project
+from mcp_django.protocol.revisions import LATEST
 
 AIM = 200.0
 """Microseconds that a proxied call may add to what the SDK's client costs."""
@@ -42,6 +44,59 @@ def serve(port: int | None) -> None:
         server.run("stdio")
     else:
         server.run("streamable-http", host="127.0.0.1", port=port, json_response=True)
+
+
+class Ready:
+    """A server that has every answer ready: the target "memory"."""
+
+    tool: ClassVar[dict[str, Any]] = {
+        "name": "add",
+        "inputSchema": {"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}}},
+    }
+    result: ClassVar[dict[str, Any]] = {"content": [{"type": "text", "text": "3"}], "isError": False}
+
+    def __init__(self, era: str) -> None:
+        self._stateless = era == "stateless"
+        extra: dict[str, Any] = {"resultType": "complete"} if self._stateless else {}
+        cached = {"ttlMs": 60_000, "cacheScope": "private"} if self._stateless else {}
+        versions = [LATEST.version]
+        greeting = {"supportedVersions": versions, "capabilities": {"tools": {}}, **extra, **cached}
+        self._answers = {
+            "tools/list": {"tools": [self.tool], **extra, **cached},
+            "tools/call": {**self.result, **extra},
+            **({"server/discover": greeting} if self._stateless else {}),
+        }
+
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator[Any]:
+        import anyio
+
+        out, client_read = anyio.create_memory_object_stream[Any](100)
+        client_write, asked = anyio.create_memory_object_stream[Any](100)
+        async with anyio.create_task_group() as group, out, client_read, client_write, asked:
+            group.start_soon(self._serve, asked, out)
+            yield client_read, client_write
+            group.cancel_scope.cancel()
+
+    async def _serve(self, asked: Any, out: Any) -> None:
+        import mcp_types as types
+        from mcp.shared.message import SessionMessage
+
+        async for item in asked:
+            message = item.message
+            if not isinstance(message, types.JSONRPCRequest):
+                continue
+            answer = self._answers.get(message.method)
+            if message.method == "initialize":
+                version = (message.params or {})["protocolVersion"]
+                info = {"name": "ready", "version": "1"}
+                answer = {"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": info}
+            if answer is None:
+                error = types.ErrorData(code=-32601, message="Method not found")
+                reply: Any = types.JSONRPCError(jsonrpc="2.0", id=message.id, error=error)
+            else:
+                reply = types.JSONRPCResponse(jsonrpc="2.0", id=message.id, result=dict(answer))
+            await out.send(SessionMessage(reply))
 
 
 @asynccontextmanager
@@ -111,13 +166,14 @@ async def run(rounds: int, calls: int) -> str:
     try:
         await _until_it_listens(port)
         rows = []
-        targets = {
+        targets: dict[str, Any] = {
+            "memory": None,
             "HTTP": StreamableHTTP(f"http://127.0.0.1:{port}/mcp"),
             "stdio": Stdio(sys.executable, ["-m", "benchmarks.proxies", "--serve", "stdio"], cwd="."),
         }
         for way, target in targets.items():
             for era in ERAS:
-                found = await compare(target, era, rounds=rounds, calls=calls)
+                found = await compare(target or Ready(era), era, rounds=rounds, calls=calls)
                 base = statistics.median(found["SDK client"])
                 for label, readings in found.items():
                     middle = statistics.median(readings)

@@ -4,7 +4,6 @@ hear meanwhile. Results pass as `results.Relayed`.
 
 from typing import Any
 
-from ..protocol.types import LEVELS
 from .ask import Question
 from .context import Context
 
@@ -33,4 +32,6 @@ def wants_progress(ctx: Context) -> bool:
 
 def wanted_level(ctx: Context) -> str | None:
     """The least level of log messages that the client wants; None when it wants none."""
-    return next((level for level in LEVELS if ctx._call.hears(level)), None)
+    call = ctx._call
+    session = call.connection.session
+    return call.log_level if session is None else session.log_level or call.log_level

@@ -19,9 +19,9 @@ from ...server.ask import Refused, Suspended
 from ...server.context import Context
 from ...server.labels import label
 from ...server.relayed import may_go_on, put, supports, wants_progress
-from .parking import Desk, Held, Pending
+from .parking import REFUSED, Desk, Held, Pending
 from .questions import KINDS, Asked, Unaskable, question_of
-from .sessions import Session, Sessions
+from .sessions import Running, Session, Sessions
 
 Wire = dict[str, Any]
 QUESTIONS = 64
@@ -75,6 +75,16 @@ class Manner(NamedTuple):
     """Takes a session for it, connected."""
 
 
+class _Round:
+    """A call of a remote of the stateless era, which asks by its end and not while it runs."""
+
+    def __init__(self, listener: Context) -> None:
+        self.listener: Context | None = listener
+
+    async def ask(self, asked: Asked) -> Wire:
+        raise CallError(REFUSED, "This is no question for this era")
+
+
 class _Talk:
     """One call's conversation with a remote."""
 
@@ -120,29 +130,26 @@ class _Talk:
             if await held.until(0) is None:
                 return {"result": await held.result()}
             return {"parked": self._relay._desk.new_id()}
-        held = self._held = self._hold(session, more)
-        held.listener = self._ctx
-        answer = await held.result()
-        self._held = None
+        answer = await self._use(session, _Round(self._ctx), more)
         return {"asks": _noted(answer)} if _asks(answer) else {"result": answer}
 
     def _hold(self, session: Session, more: Wire) -> Held:
-        async def exchange(held: Held) -> Wire:
-            # What was given up may still ask.
-            session.call, broken = held, True
-            try:
-                answer = await self._exchange(session, held, more)
-                broken = False
-                return answer
-            except CallError:
-                broken = False
-                raise
-            finally:
-                self._relay._sessions.give_back(session, broken=broken)
+        return Held(lambda held: self._use(session, held, more), self._manner.owner)
 
-        return Held(exchange, self._manner.owner)
+    async def _use(self, session: Session, running: Running, more: Wire) -> Wire:
+        # What was given up may still ask.
+        session.call, broken = running, True
+        try:
+            answer = await self._exchange(session, running, more)
+            broken = False
+            return answer
+        except CallError:
+            broken = False
+            raise
+        finally:
+            self._relay._sessions.give_back(session, broken=broken)
 
-    async def _exchange(self, session: Session, held: Held, more: Wire) -> Wire:
+    async def _exchange(self, session: Session, running: Running, more: Wire) -> Wire:
         client, request, level = session.client, self._request, self._manner.level
         meta: dict[str, Any] = {}
         if level is not None:
@@ -153,8 +160,8 @@ class _Talk:
                 session.level = level
 
         async def progress(done: float, total: float | None, message: str | None) -> None:
-            if held.listener is not None:
-                await _cut(held.listener.report_progress)(done, total, message)
+            if running.listener is not None:
+                await _cut(running.listener.report_progress)(done, total, message)
 
         return await client.exchange(
             request.method,
@@ -248,9 +255,9 @@ def _cut(report: Callable[..., Awaitable[None]]) -> Callable[[float, float | Non
     return progress
 
 
-def pass_log(held: Held, message: Any) -> Awaitable[None] | None:
+def pass_log(running: Running, message: Any) -> Awaitable[None] | None:
     """Tell the client of a call what the remote logs. `message` is the SDK's."""
-    if held.listener is None or message.level not in LEVELS:
+    if running.listener is None or message.level not in LEVELS:
         return None
     logger = message.logger
-    return held.listener.log(message.level, message.data, logger=label(logger[:LOGGER]) if logger else None)
+    return running.listener.log(message.level, message.data, logger=label(logger[:LOGGER]) if logger else None)

@@ -17,7 +17,7 @@ from .questions import Asked
 
 QUESTIONS = 64
 """Of one call of a remote."""
-_REFUSED = -32600
+REFUSED = -32600
 
 
 class Pending(NamedTuple):
@@ -29,7 +29,7 @@ class Pending(NamedTuple):
     def refuse(self, why: str) -> None:
         """Tell the remote that there is no answer."""
         if not self.answer.done():
-            self.answer.set_exception(CallError(_REFUSED, why))
+            self.answer.set_exception(CallError(REFUSED, why))
             self.answer.exception()  # looked at, also where the remote has gone meanwhile
 
     def give(self, answer: dict[str, Any]) -> None:
@@ -61,7 +61,7 @@ class Held:
     async def ask(self, asked: Asked) -> dict[str, Any]:
         """The answer to a question of the remote's. Raises CallError when it gets none."""
         if len(self.questions) >= QUESTIONS:
-            raise CallError(_REFUSED, "There were too many questions")
+            raise CallError(REFUSED, "There were too many questions")
         pending = Pending(asked, asyncio.get_running_loop().create_future())
         self.questions.append(pending)
         self._news.set()

@@ -8,12 +8,13 @@ same caller with the same credential and the same capabilities, and for nobody e
 import asyncio
 import contextvars
 from collections.abc import Awaitable, Callable
-from typing import Any, NamedTuple
+from time import monotonic
+from typing import Any, NamedTuple, Protocol
 
 from ...client import Client
 from ...client.relay import Answering, answering
 from ...protocol.errors import ToolError
-from .parking import Held
+from ...server.context import Context
 from .questions import Asked
 
 IDLE = 120.0
@@ -34,7 +35,19 @@ class Kind(NamedTuple):
 
 Make = Callable[[Answering, bool], Client]
 """Makes a client that has these answerers, and may be asked for samples with tools."""
-Heard = Callable[[Held, Any], Awaitable[None] | None]
+
+
+class Running(Protocol):
+    """The call that has a session."""
+
+    listener: Context | None
+    """The call of ours that hears of progress and logs."""
+
+    async def ask(self, asked: Asked) -> dict[str, Any]:
+        """The answer to a question of the remote's. Raises CallError when it gets none."""
+
+
+Heard = Callable[[Running, Any], Awaitable[None] | None]
 
 
 class Session:
@@ -42,7 +55,7 @@ class Session:
 
     def __init__(self, kind: Kind, make: Make, heard: Heard) -> None:
         self.kind = kind
-        self.call: Held | None = None
+        self.call: Running | None = None
         self.level: str | None = None
         """The level of log messages that the remote was told."""
         self.client = make(answering(self._ask, kind.asks), kind.tools)
@@ -60,8 +73,9 @@ class Sessions:
     def __init__(self, name: str, most: int, heard: Heard) -> None:
         self._name, self._most, self._heard = name, most, heard
         self._count = 0
-        self._idle: dict[Session, asyncio.TimerHandle] = {}
-        """The one that is idle longest first."""
+        self._idle: dict[Session, float] = {}
+        """Since when; the one that is idle longest first."""
+        self._alarm: asyncio.TimerHandle | None = None
         self._freed = asyncio.Event()
         self._closing: set[asyncio.Task[None]] = set()
 
@@ -74,7 +88,7 @@ class Sessions:
         while True:
             session = next((one for one in reversed(self._idle) if one.kind == kind), None)
             if session is not None:
-                self._idle.pop(session).cancel()
+                del self._idle[session]
                 return session
             if self._count >= self._most and self._idle:
                 self._drop(next(iter(self._idle)))
@@ -94,8 +108,9 @@ class Sessions:
         if broken:
             self._end(session)
         else:
-            loop = asyncio.get_running_loop()
-            self._idle[session] = loop.call_later(IDLE, self._drop, session, context=contextvars.Context())
+            self._idle[session] = monotonic()
+            if self._alarm is None:
+                self._set_alarm(IDLE)
         self._freed.set()
 
     def forget(self, credential: tuple[str, str] | None = None) -> None:
@@ -106,11 +121,24 @@ class Sessions:
     async def close(self) -> None:
         """Close what is idle, and wait for what is being closed."""
         self.forget()
+        if self._alarm is not None:
+            self._alarm.cancel()
         if self._closing:
             await asyncio.wait(self._closing)
 
+    def _set_alarm(self, seconds: float) -> None:
+        self._alarm = asyncio.get_running_loop().call_later(seconds, self._look, context=contextvars.Context())
+
+    def _look(self) -> None:
+        """Close what nobody has used for long."""
+        self._alarm, now = None, monotonic()
+        for session in [one for one, since in self._idle.items() if now >= since + IDLE]:
+            self._drop(session)
+        if self._idle:
+            self._set_alarm(max(0.1, next(iter(self._idle.values())) + IDLE - now))
+
     def _drop(self, session: Session) -> None:
-        self._idle.pop(session).cancel()
+        del self._idle[session]
         self._end(session)
 
     def _end(self, session: Session) -> None:

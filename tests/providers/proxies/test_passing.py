@@ -5,11 +5,16 @@ from typing import Any
 
 import pytest
 
+from mcp_django import Context
+from mcp_django.auth.policy import Policy
 from mcp_django.protocol.errors import InternalError, InvalidParams, MethodNotFound, ResourceNotFound
+from mcp_django.protocol.headers import HeaderParam
+from mcp_django.providers.mounts import Mount
 from mcp_django.providers.proxies import shelves
-from tests.server.engine import HANDSHAKE, STATELESS, Peer, somebody
+from mcp_django.server.rates import Rate
+from tests.server.engine import HANDSHAKE, STATELESS, Peer, make_server, ports, somebody
 
-from .remote import Remote, peer_of, served
+from .remote import Remote, peer_of, proxy_of, served
 
 # The SDK warns of what the newest revision advises against.
 pytestmark = pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprecationWarning")
@@ -231,3 +236,58 @@ async def test_a_list_waits_no_longer_than_it_may_for_a_remote_and_only_once() -
         assert await peer.names() == ["mine"]
         assert await peer.names() == ["mine"]
         remote.gate.set()
+
+
+async def test_policies_and_rates_hold_for_proxied_tools_by_their_names_here() -> None:
+    counted: list[str] = []
+
+    class Counting(Policy):
+        """Lets each tool be called once."""
+
+        def guards(self, primitive: Any) -> bool:
+            return True
+
+        async def ration(self, principal: Any, tool: Any) -> float | None:
+            assert tool.rate == Rate(1, 60)
+            counted.append(tool.name)
+            return None if counted.count(tool.name) == 1 else 5.0
+
+    server = served(Remote(), rate="1/m")
+    executor = server.executor
+    peer = Peer(server.bind(ports(authorizer=Counting(executor), executor=executor)))
+    assert (await peer.call("r__add", a=1))["structuredContent"] == {"total": 2}
+    assert await peer.error("r__add", a=1) == "r__add was called too often; wait 5 seconds before the next call"
+
+
+def test_arguments_that_are_mirrored_into_headers_are_checked_here_like_those_of_other_tools() -> None:
+    schema = {"type": "object", "properties": {"region": {"type": "string", "x-mcp-header": "Region"}}}
+    tool = proxy_of(Remote())._entries.make("tools", {"name": "t", "inputSchema": schema})
+    assert tool.header_params == (HeaderParam(("region",), b"mcp-param-region"),)
+    assert tool.wire["inputSchema"] == schema
+
+
+async def test_a_server_with_a_proxy_can_be_mounted() -> None:
+    inner = served(Remote())
+    host = Peer(make_server(mounts=[Mount(inner, prefix="m")]))
+    assert "m__r__add" in await host.names()
+    assert (await host.call("m__r__add", a=1))["structuredContent"] == {"total": 2}
+    assert "cannot be reached" not in str(await host.request("resources/read", {"uri": "thing://one"}))
+
+
+async def test_a_tool_of_a_remote_can_be_offered_to_a_model_in_a_sample() -> None:
+    server = served(Remote())
+
+    @server.tool
+    async def think(ctx: Context) -> str:
+        said = await ctx.sample("What is 1 + 2?", tools=["r__add"])
+        return said.text
+
+    def answer(method: str, params: dict[str, Any]) -> dict[str, Any]:
+        if len(params["messages"]) == 1:
+            use = {"type": "tool_use", "id": "1", "name": "r__add", "input": {"a": 1, "b": 2}}
+            return {"role": "assistant", "model": "m", "content": use, "stopReason": "toolUse"}
+        (result,) = [params["messages"][-1]["content"]]
+        return {"role": "assistant", "model": "m", "content": {"type": "text", "text": result["content"][0]["text"]}}
+
+    peer = Peer(server, answer=answer, capabilities={"sampling": {"tools": {}}})
+    assert '"total": 3' in await peer.text("think")
