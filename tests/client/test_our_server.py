@@ -10,7 +10,7 @@ import httpx2
 import mcp_types as types
 import pytest
 
-from mcp_django.client import Client, ClientConnectionError, StreamableHTTP
+from mcp_django.client import SSE, Client, ClientConnectionError, StreamableHTTP, WebSocket
 from tests.client.script import ERAS
 from tests.conformance.__main__ import fixtures_server
 from tests.interaction.live import free_port
@@ -26,11 +26,20 @@ def port() -> Iterator[int]:
         yield port
 
 
-@pytest.fixture(params=ERAS)
+WAYS = [*(f"http {era}" for era in ERAS), *(f"websocket {era}" for era in ERAS), "sse handshake"]
+
+
+@pytest.fixture(params=WAYS)
 def client(request: pytest.FixtureRequest, port: int) -> Client:
+    way, era = request.param.split()
+    targets = {
+        "http": StreamableHTTP(f"http://127.0.0.1:{port}/mcp"),
+        "websocket": WebSocket(f"ws://127.0.0.1:{port}/mcp/ws"),
+        "sse": SSE(f"http://127.0.0.1:{port}/mcp/sse"),
+    }
     return Client(
-        StreamableHTTP(f"http://127.0.0.1:{port}/mcp"),
-        protocol_version=request.param,
+        targets[way],
+        protocol_version=era,
         roots=["file:///work"],
         elicitation=fill_in,
         sampling=sample,
@@ -107,6 +116,7 @@ async def test_a_call_that_is_cancelled_leaves_the_connection_as_it_was(client: 
         assert text_of(await client.call_tool("add_numbers", {"a": 2, "b": 3})) == "5"
 
 
+@pytest.mark.parametrize("client", WAYS[:2], indirect=True)
 async def test_a_question_is_answered_in_the_context_of_its_call(client: Client) -> None:
     """So that an answerer that serves several callers knows whose call it is."""
     seen: list[tuple[str, str]] = []
