@@ -5,6 +5,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+import httpx2
 import mcp_types as types
 
 from .answering import Answerers, Elicitation, Roots, Sampling
@@ -113,14 +114,18 @@ class Client(Operations):
         return self._blocking
 
     @classmethod
-    def streamable_http(cls, url: str, *, headers: Mapping[str, str] | None = None, **options: Any) -> Self:
-        """A client of `StreamableHTTP(url, headers=headers)`; the options are those of a client."""
-        return cls(StreamableHTTP(url, headers=headers or {}), **options)
+    def streamable_http(
+        cls, url: str, *, headers: Mapping[str, str] | None = None, auth: httpx2.Auth | None = None, **options: Any
+    ) -> Self:
+        """A client of `StreamableHTTP(url, headers=headers, auth=auth)`; the options are those of a client."""
+        return cls(StreamableHTTP(url, headers=headers or {}, auth=auth), **options)
 
     @classmethod
-    def sse(cls, url: str, *, headers: Mapping[str, str] | None = None, **options: Any) -> Self:
-        """A client of `SSE(url, headers=headers)`; the options are those of a client."""
-        return cls(SSE(url, headers=headers or {}), **options)
+    def sse(
+        cls, url: str, *, headers: Mapping[str, str] | None = None, auth: httpx2.Auth | None = None, **options: Any
+    ) -> Self:
+        """A client of `SSE(url, headers=headers, auth=auth)`; the options are those of a client."""
+        return cls(SSE(url, headers=headers or {}, auth=auth), **options)
 
     @classmethod
     def websocket(cls, url: str, *, headers: Mapping[str, str] | None = None, **options: Any) -> Self:

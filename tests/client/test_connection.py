@@ -2,6 +2,8 @@
 
 import asyncio
 import gc
+import logging
+import traceback
 from contextvars import ContextVar
 from typing import Any
 
@@ -347,3 +349,19 @@ async def test_a_connection_that_does_not_close_is_cut(monkeypatch: pytest.Monke
     await client.close()
     assert cut.is_set()
     assert not client.is_connected
+
+
+async def test_no_secret_of_a_target_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, "mcp_django")
+    clients = [
+        Client.streamable_http("http://127.0.0.1:1/mcp?key=hunter2", headers={"X-Key": "hunter2"}, max_retries=0),
+        Client.sse("http://127.0.0.1:1/sse?key=hunter2", headers={"X-Key": "hunter2"}, max_retries=0),
+        Client.websocket("ws://127.0.0.1:1/ws?key=hunter2", headers={"X-Key": "hunter2"}, max_retries=0),
+        Client.stdio("no-such-command", "--key=hunter2", env={"KEY": "hunter2"}, max_retries=0),
+    ]
+    for client in clients:
+        with pytest.raises(ClientConnectionError) as caught:
+            await client.connect()
+        told = "".join(traceback.format_exception(caught.value)) + repr(client) + repr(client.blocking())
+        assert "hunter2" not in told
+    assert "hunter2" not in caplog.text
