@@ -584,6 +584,9 @@ async def middleware_is_around_everything() -> None:
         raise ToolError("no")
 
     client = Client(server, revision=HANDSHAKE)
+    with pytest.raises(MCPError, match="Say initialize first"):
+        await client._exchange("tools/list", {}, client._connection())
+    assert seen == [], "what is refused before there is a call"
     await client.call_tool("fail")
     await client.notify("notifications/cancelled", {"requestId": 99})
     for method, params in (("no/such", {}), ("tools/call", {"name": 1})):
