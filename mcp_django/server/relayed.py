@@ -25,6 +25,11 @@ def supports(ctx: Context, needed: dict[str, Any]) -> bool:
     return ctx._call.supports(needed)
 
 
+def lasts(ctx: Context) -> bool:
+    """Does the event loop outlive the call, and can the client hear more than the answer? Not under WSGI."""
+    return ctx._call.connection.streams
+
+
 def wants_progress(ctx: Context) -> bool:
     """Did the client ask for progress?"""
     return "progressToken" in ctx._call.meta

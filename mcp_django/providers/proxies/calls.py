@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, NamedTuple
 
 from ...client import Client
-from ...client.errors import CallError
+from ...client.errors import AuthorizationNeeded, CallError
 from ...protocol.errors import ToolError
 from ...protocol.meta import LOG_LEVEL
 from ...protocol.revisions import REVISIONS, Era
@@ -73,6 +73,8 @@ class Manner(NamedTuple):
     """The least level of log messages that the caller wants and the remote knows; None for none."""
     open: Callable[[], Awaitable[Session]]
     """Takes a session for it, connected."""
+    attempt: int = 0
+    """How often it was begun before, because somebody had to allow it first."""
 
 
 class _Round:
@@ -115,12 +117,21 @@ class _Talk:
 
     async def _step(self, number: int, more: Wire) -> Wire:
         """One round, or what came of it when an earlier round of ours went through it."""
-        key = f"proxy:{number}"
+        key = f"proxy{self._manner.attempt}:{number}"
         if number or may_go_on(self._ctx):
-            step: Wire = await self._ctx.once(key, lambda: self._round(more))
+            step: Wire = await self._ctx.once(key, lambda: self._allowed(more))
+            if "needs" in step:
+                raise AuthorizationNeeded(alias=self._relay._name, url=step["needs"])
             return step
         step = await self._round(more)
         return step if "result" in step else await self._ctx.once(key, lambda: step)
+
+    async def _allowed(self, more: Wire) -> Wire:
+        """As `_round`; that somebody has to allow it is remembered, so that the rounds to come go the same way."""
+        try:
+            return await self._round(more)
+        except AuthorizationNeeded as problem:
+            return {"needs": problem.url}
 
     async def _round(self, more: Wire) -> Wire:
         session = await self._manner.open()

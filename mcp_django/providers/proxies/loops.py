@@ -1,15 +1,23 @@
 """What one event loop has of a proxy."""
 
 import asyncio
+import contextvars
 import weakref
+from time import monotonic
 
 from ...client import Client
 from .calls import Relay, pass_log
+from .credentials import Credential
 from .options import ProxyOptions
 from .parking import Desk
 from .sessions import Sessions
 from .shelves import Shelf
 from .sources import Source
+
+CLIENTS = 200
+"""Connections with headers of callers."""
+UNUSED = 600.0
+"""Seconds after which one that nobody has used gives way to the next."""
 
 
 class Here:
@@ -18,12 +26,33 @@ class Here:
     def __init__(self, source: Source, options: ProxyOptions) -> None:
         self._source = source
         self.shelves: dict[tuple[str, str], Shelf] = {}
-        self.clients: dict[tuple[str, str], Client] = {}
-        """Connections with headers of a caller's, for what needs no session of its own."""
+        self._clients: dict[tuple[str, str], tuple[Client, float]] = {}
+        """Connections with headers of a caller's, and when they were last used; the longest unused first."""
+        self._closing: set[asyncio.Task[None]] = set()
         self.followed: weakref.WeakSet[Client] = weakref.WeakSet()
         self.sessions = Sessions(source.name, options.sessions, pass_log)
         self.desk = Desk(options.parked, options.parked_seconds)
         self.relay = Relay(source.name, self.sessions, self.desk, options.timeout)
+
+    def client(self, who: Credential) -> Client:
+        """The connection with a caller's headers, for what needs no session of its own."""
+        found, _ = self._clients.pop(who.lists, (None, 0.0))
+        if found is None:
+            self._make_room()
+            found = self._source.own(None, who.headers, {}, False)
+        self._clients[who.lists] = found, monotonic()
+        return found
+
+    def _make_room(self) -> None:
+        old = monotonic() - UNUSED
+        while self._clients:
+            key, (client, used) = next(iter(self._clients.items()))
+            if len(self._clients) < CLIENTS and used > old:
+                return
+            del self._clients[key]
+            task = asyncio.get_running_loop().create_task(client.close(), context=contextvars.Context())
+            self._closing.add(task)
+            task.add_done_callback(self._closing.discard)
 
     async def close(self) -> None:
         """The loop ends."""
@@ -31,4 +60,4 @@ class Here:
             shelf.close()
         await self.desk.close()
         await self.sessions.close()
-        await asyncio.gather(self._source.close(), *(client.close() for client in self.clients.values()))
+        await asyncio.gather(self._source.close(), *self._closing, *(one.close() for one, _ in self._clients.values()))

@@ -16,7 +16,7 @@ from ...protocol.revisions import REVISIONS, Era
 from ...server.context import Context
 from ...server.primitives import Completion, Prompt, Resource, ResourceTemplate, Tool
 from ...server.providers import Provider
-from ...server.relayed import supports, wanted_level
+from ...server.relayed import lasts, supports, wanted_level
 from ...server.results import Relayed
 from ...signals import clients_used
 from ..naming import Naming
@@ -238,10 +238,7 @@ class Proxy(Provider):
         """The connection for what needs no session of its own."""
         if who.headers is None:
             return self.source.shared(who.user)
-        found = here.clients.get(who.lists)
-        if found is None:
-            found = here.clients[who.lists] = self.source.own(None, who.headers, {}, False)
-        return found
+        return here.client(who)
 
     def _follow(self, here: Here, who: Credential, client: Client) -> None:
         """Hear of changes of the remote's lists."""
@@ -286,7 +283,7 @@ class Proxy(Provider):
             self._withdraw(await self._key(ctx))
             await connected(ctx, self.name, problem)
             try:
-                return await self._pass_on(ctx, request)
+                return await self._pass_on(ctx, request, 1)
             except ClientError as again:
                 raise told(again, self.name, request.method, here_called, ctx) from None
         except ClientError as problem:
@@ -295,11 +292,13 @@ class Proxy(Provider):
                 (await self._shelf_of(ctx)).forget(self._collections)
             raise failure from None
 
-    async def _pass_on(self, ctx: Context, request: Request) -> dict[str, Any]:
+    async def _pass_on(self, ctx: Context, request: Request, attempt: int = 0) -> dict[str, Any]:
         here, who = self._here(), await self._who(ctx)
         client = self._client(here, who)
-        asks = frozenset(kind for kind in self.options.asks if supports(ctx, {kind: {}}))
-        level = wanted_level(ctx) if self.options.logs else None
+        asks, level = frozenset[str](), None
+        if lasts(ctx):
+            asks = frozenset(kind for kind in self.options.asks if supports(ctx, {kind: {}}))
+            level = wanted_level(ctx) if self.options.logs else None
         if not client.is_connected and (asks or level):
             await client.connect()
         if level is not None and not _logs(client):
@@ -308,7 +307,8 @@ class Proxy(Provider):
             return await here.relay.once(client, request, ctx)
         tools = "sampling" in asks and supports(ctx, {"sampling": {"tools": {}}})
         kind = Kind(who.sessions, asks, tools)
-        return await here.relay.talk(ctx, request, Manner(who.owner, level, partial(self._session, here, who, kind)))
+        manner = Manner(who.owner, level, partial(self._session, here, who, kind), attempt)
+        return await here.relay.talk(ctx, request, manner)
 
     async def _session(self, here: Here, who: Credential, kind: Kind) -> Session:
         """A connected session for one call. Raises ClientError, and ToolError when there are too many."""

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 
 from mcp_django.client import AuthorizationNeeded
 from mcp_django.protocol.errors import InvalidParams, ResourceNotFound
-from mcp_django.providers.proxies import Proxy
+from mcp_django.providers.proxies import Proxy, loops
 from mcp_django.providers.proxies.sources import TargetSource
 from tests.server.engine import HANDSHAKE, STATELESS, Peer, make_server, somebody
 
@@ -161,7 +161,7 @@ async def test_a_credential_is_in_no_repr_and_no_key() -> None:
     proxy = vault()
     await people(proxy)["ada"].text("vault__ask")
     here = proxy._here()
-    kept = [*here.shelves, *here.clients, *(session.kind for session in here.sessions._idle)]
+    kept = [*here.shelves, *here._clients, *(session.kind for session in here.sessions._idle)]
     assert kept
     assert "key-of-ada" not in repr(kept)
 
@@ -175,3 +175,32 @@ async def test_a_function_that_fails_hides_the_remote_and_nothing_else(caplog: p
     peer = Peer(server)
     assert await peer.names() == ["mine"]
     assert await peer.error("vault__whose", number=1) == "The server 'vault' cannot be reached now; try again later"
+
+
+async def test_who_has_to_allow_it_in_a_later_round_is_sent_there_and_the_call_goes_on() -> None:
+    target = Vault()
+    ada = people(vault(target))["ada"]
+    assert "vault__ask" in await ada.names()
+    target.withdrawn.add("key-of-ada")
+    asked: list[str] = []
+
+    def answer(method: str, params: dict[str, Any]) -> dict[str, Any]:
+        asked.append(params.get("url", "word"))
+        if "url" in params:
+            target.withdrawn.clear()
+            return {"action": "accept"}
+        return {"action": "accept", "content": {"word": "w"}}
+
+    ada.answer = answer
+    assert await ada.text("vault__ask") == "key-of-ada: w"
+    assert asked == ["https://vault.example/allow", "word"]
+
+
+async def test_connections_of_callers_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loops, "CLIENTS", 1)
+    proxy = vault()
+    peers = people(proxy)
+    for name in NAMES:
+        peers[name].capabilities = {}
+        assert await peers[name].text("vault__whose", number=1) == f"{KEYS[name]} 1"
+    assert len(proxy._here()._clients) == 1
