@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from mcp_django import Server, completion, prompt, resource, tool
+from mcp_django import Server, Toolset, completion, prompt, register, resource, tool
 from mcp_django.schema import DeclarationError
 from mcp_django.server import registry
 from mcp_django.server.decorators import build_prompt, build_resource, build_tool
@@ -184,3 +184,66 @@ def test_decorators_leave_the_function_as_it_is(own: bool) -> None:
     ]
     assert [decorate(function) for decorate in decorators] == [function] * 5
     assert not [problem for problem in registry.problems() if "test_registry" in problem.source]
+
+
+class Late(Toolset):
+    """Knows what it has only when the project is complete."""
+
+    is_late = True
+    complete = False
+
+    def attach(self, registry: Registry) -> None:
+        if not self.complete:
+            raise DeclarationError("the project is not complete")
+
+    @tool
+    def late(self) -> str:
+        return "late"
+
+
+def test_what_is_late_is_registered_when_the_checks_run_or_a_server_is_made() -> None:
+    for settle in (registry.problems, lambda: make_server(registry=registry.registry_for("default"))):
+        registry.REGISTRIES.clear()
+        toolset = register(Late())
+        found = registry.registry_for("default")
+        assert (len(found.tools), found.toolsets) == (0, [])
+        toolset.complete = True
+        settle()
+        settle()
+        assert ([one.name for one in found.tools], found.toolsets) == (["late"], [toolset])
+        again = Late()
+        again.prefix, again.complete = "again_", True
+        assert len(register(again).declarations()) == 1
+        assert [one.name for one in found.tools] == ["again_late", "late"]
+
+
+def test_what_is_wrong_with_something_late_is_a_problem_then() -> None:
+    register(Late())
+    assert [problem.text for problem in registry.problems()] == ["the project is not complete"]
+
+
+def test_something_late_that_asks_for_the_server_does_not_wait_for_itself() -> None:
+    found = Registry()
+    seen: list[bool] = []
+
+    def again() -> None:
+        found.settle()
+        seen.append(True)
+
+    found.later(again)
+    found.settle()
+    assert seen == [True]
+
+
+def test_something_late_that_breaks_is_tried_again() -> None:
+    found, tries = Registry(), [ImportError("the URLconf"), None]
+
+    def load() -> None:
+        if (problem := tries.pop(0)) is not None:
+            raise problem
+
+    found.later(load)
+    with pytest.raises(ImportError, match="the URLconf"):
+        found.settle()
+    found.settle()
+    assert tries == []

@@ -10,9 +10,10 @@ from typing import Any
 import httpx
 import pytest
 
+from mcp_django import Context
 from mcp_django.providers import OpenAPIToolset, Route
 from tests.providers.openapi.pets import Api, document, operation, parameter, peer
-from tests.server.engine import Peer, make_server
+from tests.server.engine import Peer, make_server, somebody
 
 Respond = Callable[["Exchange"], Awaitable[None]]
 SOURCE = document(
@@ -109,6 +110,30 @@ async def test_a_cookie_of_one_answer_comes_with_no_later_request() -> None:
             await client.text("get")
             await client.text("get")
         assert "of-somebody" not in service.seen[1].headers
+
+
+async def test_callers_side_by_side_have_their_own_credentials() -> None:
+    async def respond(exchange: Exchange) -> None:
+        await asyncio.sleep(0)
+        exchange.answer(exchange.headers.encode(), Set_Cookie="sid=of-somebody")
+
+    schemes = {"key": {"type": "http", "scheme": "bearer"}}
+    source = {**SOURCE, "components": {"securitySchemes": schemes}, "security": [{"key": []}]}
+
+    async def key(ctx: Context) -> str:
+        await asyncio.sleep(0)
+        return f"key-of-{ctx.principal.subject}-"
+
+    async with serving(respond) as service:
+        made = OpenAPIToolset(source, base_url=service.url, credentials=key)
+        server = make_server(toolsets=[made])
+        async with made.lifespan():
+            names = [f"user{number % 7}" for number in range(60)]
+            calls = [Peer(server, somebody(name=name)).text("get") for name in names]
+            for name, text in zip(names, await asyncio.gather(*calls), strict=True):
+                assert f"Bearer key-of-{name}-" in text
+                assert text.count("key-of") == 1
+                assert "of-somebody" not in text
 
 
 async def test_a_redirect_is_not_followed_and_takes_no_credentials_along() -> None:
