@@ -257,7 +257,7 @@ async def test_nothing_is_left_of_a_client_that_is_closed(era: str, caplog: pyte
         client.on_list_changed(lambda kind: None)
         await client.list_tools()
         with pytest.raises(asyncio.TimeoutError):
-            await asyncio.wait_for(client.call_tool("add"), 0.01)
+            await asyncio.wait_for(client.call_tool("add"), 0.1)
         script.hang_up()
     failing = Client(script, max_retries=0)
     script.refusals = [OSError(111, "refused")]
