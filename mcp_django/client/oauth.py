@@ -13,7 +13,6 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 import httpx2
-from asgiref.sync import sync_to_async
 from django.db import DatabaseError
 from django.urls import NoReverseMatch, reverse
 from django.utils.module_loading import import_string
@@ -42,7 +41,7 @@ def auth_for(settings: ClientSettings, user: Any = None, *, outgoing: Outgoing |
 
     `user` is whose credential it is where AUTH is per user; otherwise it is not looked at. The result belongs to one
     event loop. Its flow raises AuthorizationNeeded where a person has to allow the use of the server first,
-    ClientConnectionError where a token cannot be had at the moment. Raises ValueError where a user is missing.
+    ClientConnectionError where a token cannot be had at the moment. Raises AuthorizationNeeded where a user is missing.
     """
     auth = settings.auth
     if auth is None or settings.url is None:
@@ -60,9 +59,12 @@ def connect_path(settings: ClientSettings) -> str | None:
     if settings.auth is None or settings.auth.type != "oauth":
         return None
     try:
-        return reverse("mcp_clients:connect", kwargs={"alias": settings.alias})
+        path = reverse("mcp_clients:connect", kwargs={"alias": settings.alias})
     except NoReverseMatch:
         return None
+    # Threads without a request do not know it.
+    prefix = conf.force_script_name().rstrip("/")
+    return path if path.startswith(f"{prefix}/") else prefix + path
 
 
 class BearerAuth(httpx2.Auth):
@@ -91,9 +93,13 @@ class BearerAuth(httpx2.Auth):
     async def _ask(self) -> str:
         found: Any = None
         if self._function is not None:
-            found = await sync_to_async(self._function, thread_sensitive=False)(self._user)
-            if asyncio.iscoroutine(found):
-                found = await found
+            try:
+                found = await in_thread(self._function, self._user)
+                if asyncio.iscoroutine(found):
+                    found = await found
+            except Exception:
+                logger.exception("TOKEN_FUNCTION of %s failed", self._alias)
+                raise ClientConnectionError(f"The token for {self._alias} cannot be had at the moment") from None
         if not isinstance(found, str) or not found.isascii() or not found.isprintable() or not found:
             self._token = None
             raise AuthorizationNeeded(f"There is no token for {self._alias}", self._alias)

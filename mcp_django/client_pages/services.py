@@ -56,7 +56,7 @@ def services_of(user: Any) -> list[Service]:
     """What `user` may connect or end, in the order of the settings."""
     found = [connectable(alias) for alias in conf.get_settings().clients]
     known = [settings for settings in found if settings is not None and may_use(user, settings)]
-    rows = list(ClientToken.objects.filter(user=user))
+    rows = list(ClientToken.objects.filter(user=user).select_related("user"))
     if any(not settings.per_user for settings in known):
         rows += ClientToken.objects.filter(user=None)
     return [*(_service(settings, rows) for settings in known), *_left(user, known)]

@@ -397,6 +397,26 @@ def test_a_function_is_asked_again_when_its_token_is_refused(ada: User) -> None:
         async_to_sync(call)(auth, server)
 
 
+async def failing(user: Any) -> str:
+    """Another one."""
+    raise OSError("s3cret")
+
+
+def test_a_function_that_fails_is_a_failure_of_the_connection(caplog: pytest.LogCaptureFixture) -> None:
+    auth = auth_for(settings(type="bearer", token_function=f"{__name__}.failing"))
+    with pytest.raises(ClientConnectionError) as caught:
+        async_to_sync(call)(auth, Server())
+    assert "s3cret" not in str(caught.value)
+    assert "TOKEN_FUNCTION of one failed" in caplog.text
+
+
+def test_the_page_is_below_the_projects_prefix(ada: User, settings: Settings) -> None:
+    settings.FORCE_SCRIPT_NAME = "/shop/"
+    with pytest.raises(AuthorizationNeeded) as caught:
+        async_to_sync(call)(credential(Authority(), ada), Server())
+    assert caught.value.url == "/shop/mcp/clients/one/connect/"
+
+
 def test_a_credential_of_users_needs_one() -> None:
     for user in (None, User()):
         with pytest.raises(AuthorizationNeeded):
