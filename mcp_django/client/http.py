@@ -79,11 +79,10 @@ class Answers(httpx2.AsyncClient):
         if request.method == "DELETE":
             request.extensions["timeout"] = httpx2.Timeout(CLOSE_TIMEOUT).as_dict()
         if request.method != "POST":
-            return await super().send(request, **options)
+            return await self._sent(request, options)
         try:
-            response = await super().send(request, **options)
+            response = await self._sent(request, options)
             if response.is_success and _media_type(response) == "text/event-stream":
-                _checked_encoding(response)
                 return response
             if response.next_request is not None:
                 return response
@@ -101,10 +100,16 @@ class Answers(httpx2.AsyncClient):
         except httpx2.TransportError:
             return _answer(request, CONNECTION_CLOSED, f"{CLOSED} before the answer was complete")
 
+    async def _sent(self, request: httpx2.Request, options: dict[str, Any]) -> httpx2.Response:
+        response = await super().send(request, **options)
+        if is_packed(response):
+            await response.aclose()
+            raise _Unusable("The server's answer is packed in a way that was not offered")
+        return response
+
     async def _read(self, request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
         """The answer in full, or one in its place when it is none."""
         try:
-            _checked_encoding(response)
             body = await self._body(response)
         finally:
             await response.aclose()
@@ -146,9 +151,9 @@ def _media_type(response: httpx2.Response) -> str:
     return response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
 
 
-def _checked_encoding(response: httpx2.Response) -> None:
-    if response.headers.get("Content-Encoding", "").strip().lower() not in ENCODINGS:
-        raise _Unusable("The server's answer is packed in a way that was not offered")
+def is_packed(response: httpx2.Response) -> bool:
+    """Whether an answer is packed in another way than was offered."""
+    return response.headers.get("Content-Encoding", "").strip().lower() not in ENCODINGS
 
 
 def _knows_no_session(request: httpx2.Request, response: httpx2.Response, body: bytes) -> bool:

@@ -19,7 +19,7 @@ from mcp.shared.message import SessionMessage
 from mcp_types import INTERNAL_ERROR, ErrorData, JSONRPCError, JSONRPCRequest
 
 from .errors import ClientConnectionError
-from .http import http_client_settings, reason
+from .http import http_client_settings, is_packed, reason
 from .streams import Reader, Streams, Writer, decoded, encoded, explained
 
 if TYPE_CHECKING:
@@ -108,6 +108,8 @@ class _Connection:
             ) as response:
                 if response.status_code != HTTPStatus.OK:
                     raise ClientConnectionError(f"The server answered HTTP {response.status_code}")
+                if is_packed(response):
+                    raise ClientConnectionError("The server's events are packed in a way that was not offered")
                 async for event in httpx2.EventSource(response, max_event_size=self._target.max_message_size):
                     await self._take(event)
             raise ClientConnectionError("The server ended the stream of events")

@@ -149,6 +149,18 @@ async def test_a_stream_that_is_refused_is_told_of_by_its_status() -> None:
             pass
 
 
+async def test_events_that_are_packed_in_a_way_that_was_not_offered_are_refused() -> None:
+    async def pack(exchange: Exchange) -> None:
+        assert exchange.headers["accept-encoding"] == "gzip, deflate"
+        await exchange.begin(200, content_type="text/event-stream", content_encoding="br")
+
+    peer = Peer()
+    peer.serve = pack
+    with pytest.raises(ClientConnectionError, match="not offered"):
+        async with connected(peer):
+            pass
+
+
 async def test_a_stream_that_does_not_say_where_to_post_is_given_up() -> None:
     with pytest.raises(ClientConnectionError, match=r"did not (answer|say)"):
         async with connected(Peer(endpoint=""), read_timeout=0.05):
