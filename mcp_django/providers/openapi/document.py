@@ -6,7 +6,7 @@ through it, and nothing that it refers to is fetched.
 
 import functools
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
@@ -97,6 +97,7 @@ def _from_yaml(text: bytes, where: str, name: str) -> Any:
             "pip install 'mcp-django-channels[openapi]', or give the document as JSON"
         ) from None
     try:
+        _require_shallow(yaml.parse(text, Loader=_loader()), where, name)
         return yaml.load(text, Loader=_loader())  # noqa: S506 - a SafeLoader with fewer types
     except yaml.MarkedYAMLError as problem:
         line = f" (line {problem.problem_mark.line + 1})" if problem.problem_mark else ""
@@ -106,12 +107,24 @@ def _from_yaml(text: bytes, where: str, name: str) -> Any:
         raise DeclarationError(f"{where}: {name} is neither JSON nor YAML: {told}") from None
 
 
+def _require_shallow(events: Iterable[Any], where: str, name: str) -> None:
+    """Raise DeclarationError for what is nested deeply, before it is composed: in C that recurs without a limit."""
+    depth = 0
+    for event in events:
+        kind = type(event).__name__
+        depth += kind in ("MappingStartEvent", "SequenceStartEvent")
+        depth -= kind in ("MappingEndEvent", "SequenceEndEvent")
+        if depth > MAX_DEPTH:
+            raise DeclarationError(f"{where}: {name} is nested deeper than {MAX_DEPTH} levels")
+
+
 @functools.cache
 def _loader() -> Any:
     """A safe loader that reads scalars as JSON has them (YAML 1.2, 10.2): `no` is a text, and so are dates."""
     import yaml
 
-    class Loader(yaml.SafeLoader):
+    # Parsed in C where that is there: documents of megabytes would take a minute otherwise.
+    class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
         yaml_implicit_resolvers: dict[str, Any] = {}
 
         def flatten_mapping(self, node: Any) -> None:

@@ -102,7 +102,7 @@ def bomb(line: str) -> str:
         bomb("x{n}: &x{n} [{refs}]"),
         bomb("x{n}: &x{n} {{<<: [{refs}], k{n}: 1}}"),
         "openapi: 3.0.0\nx: &x [*x]",
-        "openapi: 3.0.0\nx: " + "[" * 2000 + "]" * 2000,
+        "openapi: 3.0.0\nx: " + "[" * 200_000 + "]" * 200_000,
         json.dumps({"openapi": "3.0.0", "x": json.loads("[" * 200 + "]" * 200)}),
     ],
     ids=["aliases", "merges", "circle", "deep yaml", "deep json"],

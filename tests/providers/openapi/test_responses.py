@@ -135,11 +135,11 @@ async def test_other_media_types(media_type: str, body: bytes, block: dict[str, 
     [
         (
             httpx.Response(
-                422,
+                409,
                 json={"type": "about:blank", "title": "Out of stock", "detail": "None left.", "trace": "x"},
                 headers={"content-type": "application/problem+json"},
             ),
-            "422 Unprocessable Entity\nOut of stock\nNone left.",
+            "409 Conflict\nOut of stock\nNone left.",
         ),
         (httpx.Response(400, json={"error": "bad", "error_description": "Very."}), "400 Bad Request\nbad\nVery."),
         (httpx.Response(400, json={"detail": [{"loc": ["x"]}]}), '400 Bad Request\n{"detail":[{"loc":["x"]}]}'),
