@@ -210,6 +210,29 @@ async def test_a_list_that_changes_is_followed_and_told() -> None:
         assert told.said.empty()
 
 
+async def test_a_list_that_changes_while_it_is_read_is_read_again() -> None:
+    script, reading, gate = server("now"), asyncio.Event(), asyncio.Event()
+
+    async def slow(params: Any) -> Any:
+        reading.set()
+        await gate.wait()
+        return {"tools": [tool("now"), tool("new")]}
+
+    async with Bridge({"one": client(script)}) as bridge:
+        heard = asyncio.Event()
+        bridge.client("one").on_list_changed(lambda kind: heard.set() if reading.is_set() else None)
+        told = Told(bridge)
+        script.answers["tools/list"] = slow
+        await script.say("notifications/tools/list_changed")
+        await asyncio.wait_for(reading.wait(), 5)
+        script.answers["tools/list"] = {"tools": [tool("newest")]}
+        await script.say("notifications/tools/list_changed")
+        await asyncio.wait_for(heard.wait(), 5)
+        gate.set()
+        assert await told.next() == ("one", ["one__now", "one__new"])
+        assert await told.next() == ("one", ["one__newest"])
+
+
 async def test_functions_that_fail_hurt_nobody() -> None:
     def fails(*args: Any) -> None:
         raise RuntimeError("a bug")

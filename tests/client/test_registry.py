@@ -249,6 +249,8 @@ async def test_an_owner_has_a_client_apart(scripts: Scripts) -> None:
     assert get_client("one", owner="a") is get_client("one", owner="a")
     assert len({get_client("one"), get_client("one", owner="a"), get_client("one", owner="1")}) == 3
     with clients(one=PER_USER):
+        ada = SimpleNamespace(pk=1)
+        assert get_client("one", user=ada) is not get_client("one", user=ada, owner="1")
         assert get_client("one", user=SimpleNamespace(pk=1)) is not get_client(
             "one", user=SimpleNamespace(pk=2), owner="1"
         )
@@ -278,6 +280,15 @@ async def test_the_client_of_an_owner_used_longest_ago_makes_room_unless_it_is_b
         assert (await call).content
         # Who still has the one that was let go can use it.
         assert (await first.call_tool("add")).content
+
+
+async def test_asking_for_a_client_is_a_use_of_it(scripts: Scripts) -> None:
+    with clients(one={"MAX_OWNERS": 2}):
+        first, second = get_client("one", owner="first"), get_client("one", owner="second")
+        assert get_client("one", owner="first") is first
+        get_client("one", owner="third")
+        assert get_client("one", owner="first") is first
+        assert get_client("one", owner="second") is not second
 
 
 async def test_a_client_that_nobody_uses_is_disconnected_and_connects_at_its_next_call(scripts: Scripts) -> None:
@@ -394,6 +405,9 @@ async def test_calls_end_before_a_client_that_is_replaced_is_disconnected(script
     call = asyncio.create_task(client.call_tool("add"))
     await scripts["one"].until(lambda: "tools/call" in scripts["one"].methods())
     with clients(one={"TIMEOUT": 5}):
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert client.is_connected
         gate.set()
         assert (await call).content
         await disconnected(client)
@@ -439,6 +453,16 @@ async def test_a_connection_that_broke_while_nobody_used_it_bars_nobody(scripts:
     assert BOARD.get("one").error == ""
     assert (await client.call_tool("add")).content
     assert scripts["one"].opened == 2
+
+
+async def test_a_connection_that_broke_bars_nobody_though_somebody_wants_to_hear(scripts: Scripts) -> None:
+    client = get_client("one")
+    client.on_list_changed(lambda kind: None)
+    await client.call_tool("add")
+    scripts["one"].hang_up()
+    await disconnected(client)
+    assert BOARD.get("one").error == ""
+    assert (await client.call_tool("add")).content
 
 
 def test_the_end_of_a_loop_is_no_failure(scripts: Scripts) -> None:
