@@ -20,6 +20,12 @@ def pid() -> int:
 
 
 @server.tool()
+def bearer(ctx: Context) -> str:
+    """The token of the request, and of the one that opened the session."""
+    return str((ctx.headers or {}).get("authorization"))
+
+
+@server.tool()
 async def greet(ctx: Context) -> str:
     answer = await ctx.elicit("Who are you?", Name)
     return f"Hello {answer.data.name}"

@@ -1,5 +1,6 @@
 """Remotes in processes of their own, by setting: they are killed and started again, and what is asked comes through."""
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -12,10 +13,11 @@ from typing import Any
 import pytest
 from django.test import override_settings
 
+from mcp_django.auth.principal import Principal
 from mcp_django.providers.proxies import shelves
 from mcp_django.wiring import get_server
 from tests.interaction.live import free_port
-from tests.server.engine import HANDSHAKE, STATELESS, Peer, accept
+from tests.server.engine import HANDSHAKE, STATELESS, Peer, Person, accept
 
 PROGRAM = str(Path(__file__).with_name("stdio_remote.py"))
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -75,6 +77,29 @@ async def test_a_server_that_is_killed_and_started_again_is_used_again(monkeypat
         assert "cannot be reached now" in await peer.error("far__pid")
         with listening(port):
             assert await pid_of(peer) != first
+
+
+def token_of(user: Any) -> str | None:
+    """The token of each user, who has one."""
+    return None if user.pk == 3 else f"token-{user.pk}"
+
+
+async def test_users_with_credentials_of_their_own_never_get_each_other_s() -> None:
+    port = free_port()
+    auth = {"TYPE": "bearer", "PER": "user", "TOKEN_FUNCTION": f"{__name__}.token_of"}
+    with listening(port), proxied({"URL": f"http://127.0.0.1:{port}/mcp", "AUTH": auth}):
+        server = get_server()
+
+        async def calls(number: int, capabilities: dict[str, Any]) -> None:
+            who = Principal(issuer="tests", subject=str(number), user=Person(pk=number))
+            peer = Peer(server, principal=who, capabilities=capabilities)
+            for _ in range(3):
+                assert await peer.text("far__bearer") == f"Bearer token-{number}"
+
+        await asyncio.gather(*(calls(number, can) for number in (1, 2) for can in ({}, {"elicitation": {}})))
+        nobody = Peer(server, principal=Principal(issuer="tests", subject="3", user=Person(pk=3)))
+        assert [name for name in await nobody.names() if name.startswith("far__")] == ["far__connect"]
+        assert "no credential of yours" in await nobody.error("far__bearer")
 
 
 async def pid_of(peer: Peer) -> int:
