@@ -303,7 +303,8 @@ class Proxy(Provider):
             await client.connect()
         if level is not None and not _logs(client):
             level = None
-        if not asks and level is None:
+        if not asks and (level is None or here.sessions.are_taken):
+            # Nobody is asked anything; and what the remote logs is not worth a wait.
             return await here.relay.once(client, request, ctx)
         tools = "sampling" in asks and supports(ctx, {"sampling": {"tools": {}}})
         kind = Kind(who.sessions, asks, tools)

@@ -82,6 +82,11 @@ class Sessions:
     def __len__(self) -> int:
         return self._count
 
+    @property
+    def are_taken(self) -> bool:
+        """Would a call have to wait for one?"""
+        return self._count >= self._most and not self._idle
+
     async def take(self, kind: Kind, make: Make) -> Session:
         """A session of this kind, for one call. Raises ToolError when there are too many for too long."""
         until = asyncio.get_running_loop().time() + PATIENCE

@@ -163,6 +163,20 @@ async def test_more_calls_than_there_may_be_sessions_wait_their_turn(monkeypatch
     assert len(proxy._here().sessions) == 1
 
 
+async def test_a_call_that_would_only_hear_the_log_waits_for_nobody() -> None:
+    remote = Remote(era="handshake")
+    proxy = proxy_of(remote, sessions=1)
+    server = served(proxy)
+    slow = asyncio.ensure_future(Peer(server, capabilities={}, log_level="info").call("r__slow"))
+    async with asyncio.timeout(10):
+        await remote.reached.wait()
+    other = Peer(server, capabilities={}, log_level="info")
+    assert await other.text("r__chatty") == "done"
+    assert other.said == []
+    remote.gate.set()
+    assert not (await slow)["isError"]
+
+
 def _answered(asked: dict[str, Any]) -> dict[str, Any]:
     """The rest of a retry that answers what was asked."""
     given = {key: answers(one["method"], one.get("params", {})) for key, one in asked["inputRequests"].items()}
