@@ -267,9 +267,9 @@ def _recall(settings: ClientSettings, person: Any, browser: str, state: str) -> 
         raise AuthorizationFailed("This is not, or no more, an answer that was waited for in this browser")
     try:
         found = json.loads(open_sealed(row.sealed, _binding(settings, person, hashed), purpose=FLOW).data)
-    except Unreadable:
-        raise AuthorizationFailed("This began before the site's secret changed") from None
-    return Pending(**found["pending"]), found["back"]
+        return Pending(**found["pending"]), found["back"]
+    except (Unreadable, TypeError, KeyError):
+        raise AuthorizationFailed("This began before the site changed; try again") from None
 
 
 def _binding(settings: ClientSettings, person: Any, state: str) -> tuple[str, ...]:

@@ -88,7 +88,7 @@ class TokenRow:
         grant = None
         if row.grant:
             found = self._open(row, GRANT, row.grant, row.issuer)
-            grant = None if found is None else Grant(**found)
+            grant = None if found is None else _grant_of(found)
         return Held(generation=row.generation, grant=grant, wanted=row.wanted)
 
     def write(self, grant: Grant, *, after: int | None = None) -> bool:
@@ -178,6 +178,13 @@ class TokenRow:
             # Unless somebody has written another one meanwhile.
             self._rows().filter(**{purpose: text}).update(**{purpose: self._seal(purpose, found, issuer)})
         return found
+
+
+def _grant_of(found: dict[str, Any]) -> Grant | None:
+    try:
+        return Grant(**found)
+    except TypeError:  # of another version of this package
+        return None
 
 
 async def in_thread(fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:

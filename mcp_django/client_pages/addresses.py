@@ -23,9 +23,9 @@ def outside(request: HttpRequest, path: str) -> str:
     return request.build_absolute_uri(path) if origin is None else origin + path
 
 
-def login_url(request: HttpRequest) -> str:
-    """Where to log in and come back to the page that was asked for."""
-    place, path = resolve_url(conf.login_url()), request.get_full_path()
+def login_url(request: HttpRequest, path: str) -> str:
+    """Where to log in and come back to `path`, a path of this site with its query."""
+    place = resolve_url(conf.login_url())
     there, here = urlsplit(place), urlsplit(request.build_absolute_uri(path))
     elsewhere = (there.scheme or here.scheme, there.netloc or here.netloc) != (here.scheme, here.netloc)
     return redirect_to_login(here.geturl() if elsewhere else path, place, REDIRECT_FIELD_NAME).url

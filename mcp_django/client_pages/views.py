@@ -37,8 +37,12 @@ class Page(View):
 
     def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         if not request.user.is_authenticated:
-            return guarded(HttpResponseRedirect(login_url(request)))
+            return guarded(HttpResponseRedirect(login_url(request, self.after_login(request))))
         return super().dispatch(request, *args, **kwargs)
+
+    def after_login(self, request: HttpRequest) -> str:
+        """Where to go on, once somebody is logged in."""
+        return request.get_full_path()
 
     @property
     def user(self) -> Any:
@@ -126,6 +130,10 @@ class Callback(Page):
     """Where the authorization server sends the browser back to."""
 
     http_method_names = ["get"]
+
+    def after_login(self, request: HttpRequest) -> str:
+        # Who began is no more, and nobody else can finish it: the code goes into no other address.
+        return address("connect", self.kwargs["alias"])
 
     @sensitive_variables("answer")
     def get(self, request: HttpRequest, alias: str) -> HttpResponse:

@@ -88,10 +88,13 @@ def text(browser: Client, path: str = SERVICES) -> str:
     return answer.content.decode()
 
 
-@pytest.mark.parametrize("path", [SERVICES, CONNECT, CALLBACK])
-def test_nobody_sees_a_page_without_logging_in(path: str) -> None:
+@pytest.mark.parametrize(
+    ("path", "after"),
+    [(SERVICES, SERVICES), (f"{CONNECT}?next=/a/", f"{CONNECT}%3Fnext%3D/a/"), (f"{CALLBACK}?code=s3cret", CONNECT)],
+)
+def test_nobody_sees_a_page_without_logging_in(path: str, after: str) -> None:
     answer = Client().get(path, secure=True)
-    assert (answer.status_code, answer["Location"]) == (302, f"/accounts/login/?next={path}")
+    assert (answer.status_code, answer["Location"]) == (302, f"/accounts/login/?next={after}")
 
 
 @pytest.mark.parametrize("alias", ["two", "keyed", "ours"])

@@ -98,6 +98,14 @@ def test_what_a_former_secret_sealed_is_sealed_anew(ada: User, settings: Setting
     assert row.registration() is None
 
 
+def test_what_another_version_wrote_has_to_be_connected_again(ada: User) -> None:
+    row = TokenRow(settings(), ada)
+    row.write(GRANT)
+    sealed = row._seal("grant", {"of": "the future"}, ISSUER)
+    ClientToken.objects.update(grant=sealed)
+    assert row.read() == Held(generation=1, grant=None)
+
+
 def test_one_of_several_claims_the_row(ada: User) -> None:
     row = TokenRow(settings(), ada)
     row.write(GRANT)
