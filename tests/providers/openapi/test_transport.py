@@ -145,7 +145,7 @@ async def test_a_redirect_is_not_followed_and_takes_no_credentials_along() -> No
         async def respond(exchange: Exchange) -> None:
             exchange.answer(b"", "307 Temporary Redirect", Location=f"{other.url}/x")
 
-        for options in ({}, {"http_client": lambda: httpx.AsyncClient(follow_redirects=True)}):
+        for options in ({}, {"redirects": 3}, {"http_client": lambda: httpx.AsyncClient(follow_redirects=True)}):
             async with serving(respond) as service, client_of(service, **options) as client:
                 assert (await client.error("get")).startswith("307 Temporary Redirect")
                 assert (await client.error("post")).startswith("307")
