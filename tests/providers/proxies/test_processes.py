@@ -17,6 +17,7 @@ from mcp_django.auth.principal import Principal
 from mcp_django.providers.proxies import shelves
 from mcp_django.wiring import get_server
 from tests.interaction.live import free_port
+from tests.management.stdio_project import ROOT
 from tests.server.engine import HANDSHAKE, STATELESS, Peer, Person, accept
 
 PROGRAM = str(Path(__file__).with_name("stdio_remote.py"))
@@ -100,6 +101,51 @@ async def test_users_with_credentials_of_their_own_never_get_each_other_s() -> N
         nobody = Peer(server, principal=Principal(issuer="tests", subject="3", user=Person(pk=3)))
         assert [name for name in await nobody.names() if name.startswith("far__")] == ["far__connect"]
         assert "no credential of yours" in await nobody.error("far__bearer")
+
+
+OWN = {
+    "own_settings.py": """
+from pathlib import Path
+
+SECRET_KEY = "for-tests-only"
+USE_TZ = True
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+INSTALLED_APPS = ["django.contrib.contenttypes", "django.contrib.auth", "mcp_django", "own"]
+DATABASES = {"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": Path(__file__).parent / "db.sqlite3"}}
+MCP = {"AUTH": "none", "CHANNEL_LAYER": None}
+""",
+    "own/__init__.py": "",
+    "own/mcp_tools.py": """
+from mcp_django import Context, tool
+
+
+@tool
+async def order(ctx: Context, cups: int) -> str:
+    kind = await ctx.elicit("Which tea?", str)
+    await ctx.report_progress(1)
+    sure = await ctx.elicit(f"{cups} of {kind.data}?", bool)
+    return f"{cups} {kind.data}" if sure.data else "nothing"
+""",
+}
+
+
+async def test_a_server_of_this_package_asks_through_a_proxy_in_every_pair_of_eras(tmp_path: Path) -> None:
+    for name, text in OWN.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    env = {"PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)]), "DJANGO_SETTINGS_MODULE": "own_settings"}
+    migrate = [sys.executable, "-m", "django", "migrate", "--verbosity", "0"]
+    subprocess.run(migrate, env={**os.environ, **env}, cwd=tmp_path, check=True)
+    command = [sys.executable, "-m", "mcp_django", "--settings", "own_settings"]
+    given = {"Which tea?": "green", "2 of green?": True}
+
+    def answer(method: str, params: dict[str, Any]) -> dict[str, Any]:
+        return accept(value=given[params["message"]])
+
+    for upstream in (STATELESS, HANDSHAKE):
+        with proxied({"COMMAND": command, "CWD": str(tmp_path), "ENV": env, "PROTOCOL_VERSION": upstream}):
+            for version in (STATELESS, HANDSHAKE):
+                assert await Peer(get_server(), version=version, answer=answer).text("far__order", cups=2) == "2 green"
 
 
 async def pid_of(peer: Peer) -> int:
