@@ -31,11 +31,6 @@ async def greet(ctx: Context) -> str:
     return f"Hello {answer.data.name}"
 
 
-@server.tool()
-def hang_up() -> None:
-    os._exit(1)
-
-
 if __name__ == "__main__":
     if len(sys.argv) > 1:
         server.run("streamable-http", host="127.0.0.1", port=int(sys.argv[1]))

@@ -49,9 +49,9 @@ def listening(port: int) -> Iterator["subprocess.Popen[bytes]"]:
             process.kill()
 
 
-async def test_a_program_that_is_killed_is_started_again_and_what_it_asks_comes_through() -> None:
-    with proxied({"COMMAND": [sys.executable, PROGRAM], "BACKOFF": 0, "PROTOCOL_VERSION": HANDSHAKE}):
-        peer = Peer(get_server(), version=STATELESS, answer=lambda method, params: accept(name="Ada"))
+async def test_a_program_that_is_killed_is_started_again() -> None:
+    with proxied({"COMMAND": [sys.executable, PROGRAM], "BACKOFF": 0}, ASKS=[], LOGS=False):
+        peer = Peer(get_server())
         first = await pid_of(peer)
         os.kill(first, signal.SIGKILL)
         told = await peer.call("far__pid")
@@ -59,10 +59,7 @@ async def test_a_program_that_is_killed_is_started_again_and_what_it_asks_comes_
             assert "cannot be reached now" in told["content"][0]["text"]
             told = await peer.call("far__pid")
         assert told["structuredContent"]["result"] != first
-        assert await peer.text("far__greet") == "Hello Ada"
-        assert "far__hang_up" in await peer.names()
-        assert "cannot be reached now" in await peer.error("far__hang_up")
-        assert (await peer.call("far__pid"))["structuredContent"]["result"]
+        assert "far__greet" in await peer.names()
 
 
 async def test_a_server_that_is_killed_and_started_again_is_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
