@@ -26,6 +26,8 @@ from .sessions import Running, Session, Sessions
 Wire = dict[str, Any]
 QUESTIONS = 64
 """Of one round of a remote of the stateless era."""
+ROUNDS = 32
+"""Of one call of it. A round may ask nothing and want only to be asked again."""
 LOST = (
     "The call waited for the answer in another process, or has waited too long for it, and what came of it is not "
     "known. Call the tool again if that does no harm"
@@ -104,8 +106,8 @@ class _Talk:
             raise
 
     async def _rounds(self) -> Wire:
-        number, more = 0, Wire()
-        while True:
+        more = Wire()
+        for number in range(ROUNDS):
             step = await self._step(number, more)
             if "parked" in step:
                 return await self._go_on(step["parked"])
@@ -113,7 +115,7 @@ class _Talk:
                 result: Wire = step["result"]
                 return result
             more = await self._answers(number, step["asks"])
-            number += 1
+        raise ToolError(f"The server {self._relay._name!r} gave no answer in {ROUNDS} rounds")
 
     async def _step(self, number: int, more: Wire) -> Wire:
         """One round, or what came of it when an earlier round of ours went through it."""

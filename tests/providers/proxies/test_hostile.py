@@ -1,11 +1,12 @@
 """A remote that means harm: what it lists and answers is cut to what the protocol says, or left out."""
 
+import asyncio
 from typing import Any
 
 import pytest
 
 from mcp_django.protocol.errors import InternalError, MissingClientCapability
-from mcp_django.providers.proxies import Proxy, entries, results, shelves
+from mcp_django.providers.proxies import Proxy, calls, entries, results, shelves
 from mcp_django.providers.proxies.sources import TargetSource
 from tests.client.script import Script
 from tests.server.engine import HANDSHAKE, STATELESS, Peer, make_server
@@ -191,6 +192,16 @@ async def test_a_remote_that_never_stops_asking_is_stopped() -> None:
     script = listing(GOOD, era="stateless", tools_call={"resultType": "input_required", "inputRequests": asked})
     peer = peer_of(script, answer=lambda method, params: {"action": "accept", "content": {}})
     assert "rounds" in await peer.error("r__good")
+
+
+@pytest.mark.parametrize("version", [STATELESS, HANDSHAKE])
+async def test_a_remote_that_wants_to_be_asked_again_for_ever_is_left(version: str) -> None:
+    again = {"resultType": "input_required", "requestState": "again"}
+    remote = listing(GOOD, era="stateless", tools_call=again)
+    peer = peer_of(remote, version=version, answer=lambda method, params: {"action": "decline"})
+    async with asyncio.timeout(20):
+        assert "rounds" in await peer.error("r__good")
+    assert sum(script.methods().count("tools/call") for script in remote.scripts) == calls.ROUNDS
 
 
 async def test_lists_change_when_the_remote_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
