@@ -22,6 +22,7 @@ from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR, JSONRPCError, jsonrpc_m
 
 from .carried import CODE, carry
 from .errors import ClientConnectionError, ClientError
+from .logs import shorten_urls
 from .streams import Streams, leaves
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ async def open_streamable_http(target: StreamableHTTP) -> AsyncIterator[Streams]
 
 def http_client_settings(target: StreamableHTTP | SSE) -> dict[str, Any]:
     """What an `httpx2.AsyncClient` for a target is made with."""
+    shorten_urls()
     connect, read = target.connect_timeout, target.read_timeout
     settings: dict[str, Any] = {
         "headers": {"Accept-Encoding": "gzip, deflate", **target.headers},

@@ -25,6 +25,7 @@ from websockets.exceptions import (
 from websockets.typing import Subprotocol
 
 from .errors import ClientConnectionError
+from .logs import FRAMES
 from .streams import Reader, Streams, Writer, decoded, encoded, explained
 
 if TYPE_CHECKING:
@@ -141,6 +142,7 @@ async def _opened(target: WebSocket) -> ClientConnection:
             ping_timeout=target.ping_timeout,
             close_timeout=CLOSE_TIMEOUT,
             max_size=target.max_message_size,
+            logger=FRAMES,
             **context,
         )
     except InvalidStatus as refused:
