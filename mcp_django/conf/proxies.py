@@ -27,6 +27,7 @@ from .readers import (
 OFFERS: Final = ("tools", "resources", "prompts", "completions")
 ASKS: Final = ("elicitation", "sampling", "roots")
 ANYBODY: Final = "any"
+"""The permission that whoever may use the server has."""
 
 
 def permitted(raw: Any) -> str:

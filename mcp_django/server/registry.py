@@ -97,7 +97,7 @@ class Registry:
         self._late: list[Callable[[], None]] = []
         self._settling = threading.RLock()
         self._is_settling = False
-        self._is_complete = False
+        self._is_settled = False
         self.followers: WeakSet[Following] = WeakSet()
         """Who has what is here under other names."""
 
@@ -119,14 +119,16 @@ class Registry:
         return item
 
     def later(self, register: Callable[[], None]) -> None:
-        """Have `register` called once the project is complete: when a server is made of this, or the checks run."""
+        """Have `register` called once the project is complete: when a server is made of this, or the checks run; at
+        once where that was before.
+        """
         self._late.append(register)
-        if self._is_complete:
+        if self._is_settled:
             self.settle()
 
     def settle(self) -> None:
         """Register what waits for the project to be complete. Once is enough; what fails is tried again."""
-        self._is_complete = True
+        self._is_settled = True
         if not self._late:
             return
         with self._settling:
@@ -253,6 +255,12 @@ class Joint(Registry):
             self.own.take_out(item)
             raise DeclarationError(self.problems.pop().text)
         return item
+
+    def later(self, register: Callable[[], None]) -> None:
+        self.own.later(register)
+
+    def settle(self) -> None:
+        self.own.settle()
 
     def remove(self, kind: Kind, key: str) -> bool:
         return self.own.remove(kind, key)

@@ -247,3 +247,26 @@ def test_something_late_that_breaks_is_tried_again() -> None:
         found.settle()
     found.settle()
     assert tries == []
+
+
+def test_something_late_for_a_server_with_mounts_waits_with_what_is_its_own() -> None:
+    own, tries = Registry(), [ImportError("the URLconf"), None]
+    joint = registry.Joint(own)
+
+    def load() -> None:
+        if (problem := tries.pop(0)) is not None:
+            raise problem
+
+    joint.later(load)
+    assert len(tries) == 2
+    with pytest.raises(ImportError, match="the URLconf"):
+        joint.settle()
+    own.settle()
+    assert tries == []
+
+
+def test_settling_a_server_with_mounts_does_not_end_its_making() -> None:
+    joint = registry.Joint(Registry(strict=True))
+    joint.settle()
+    with pytest.raises(DeclarationError, match="taken"):
+        joint.refuse("taken", "here")

@@ -9,13 +9,9 @@ from typing import Any
 from django.core.exceptions import ImproperlyConfigured
 from django.utils.module_loading import import_string
 
+from ...conf.proxies import ANYBODY, ASKS, OFFERS
 from ...server.primitives import Permission
 from ...server.rates import Rate
-
-OFFERS = ("tools", "resources", "prompts", "completions")
-ASKS = ("elicitation", "sampling", "roots")
-ANYBODY = "any"
-"""The permission that whoever may use the server has."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
