@@ -194,9 +194,19 @@ class Child(asyncio.SubprocessProtocol):
             logger.warning("%s writes lines to standard output that are no messages; they are left out", self._name)
 
     async def stop(self, patience: float) -> None:
-        """End the process and what it started, in bounded time."""
+        """End the process and what it started, in bounded time; at once where the event loop ends and cancels this."""
         self._stopping = True
         self._flow("resume")
+        try:
+            await self._end(patience)
+        except asyncio.CancelledError:
+            self._signal(KILL)
+            await self._exits(KILLED)
+            raise
+        finally:
+            self.transport.close()
+
+    async def _end(self, patience: float) -> None:
         stdin = self.transport.get_pipe_transport(STDIN)
         if stdin is not None:
             stdin.close()  # what was written still goes out first
@@ -206,7 +216,6 @@ class Child(asyncio.SubprocessProtocol):
             self._signal(KILL)
             if not await self._exits(KILLED):
                 logger.warning("%s (process %d) cannot be killed", self._name, self.transport.get_pid())
-        self.transport.close()
 
     async def _exits(self, patience: float) -> bool:
         with suppress(TimeoutError):

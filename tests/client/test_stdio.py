@@ -281,6 +281,26 @@ async def test_a_cancelled_caller_leaves_no_process(times: int) -> None:
     assert not Path(f"/proc/{pid}").exists()
 
 
+def test_a_loop_that_ends_while_a_process_is_told_to_leaves_none() -> None:
+    deaf = "signal.signal(signal.SIGTERM, signal.SIG_IGN); tell(os.getpid())\nwhile True: signal.pause()"
+
+    async def main() -> int:
+        pid: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+        async def use() -> None:
+            async with script(deaf, stop_timeout=600).open() as (reader, _):
+                pid.set_result(int(await told(reader)))
+
+        using = asyncio.create_task(use())
+        await pid
+        while asyncio.all_tasks() == {using, asyncio.current_task()}:
+            await asyncio.sleep(0)
+        await asyncio.sleep(0)  # now it waits for the process
+        return pid.result()
+
+    assert not Path(f"/proc/{asyncio.run(main())}").exists()
+
+
 async def test_a_scope_that_runs_out_of_time_leaves_no_process() -> None:
     with anyio.move_on_after(PATIENCE) as scope:
         async with script("tell(os.getpid()); sys.stdin.read()").open() as (reader, _):
