@@ -23,7 +23,7 @@ LAYERS = (
     {"schema"},
     {"server"},
     {"conf", "discovery", "exceptions", "logs", "signals"},
-    {"models", "subrequests"},
+    {"browser_pages", "models", "subrequests"},
     {"auth", "client", "forms", "orm", "providers", "rest", "runtime"},
     {"wiring"},
     {"notifications", "transports"},

@@ -10,19 +10,18 @@ from django.contrib.auth.decorators import login_not_required
 from django.db import transaction
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.http.response import HttpResponseBase
-from django.shortcuts import render
-from django.templatetags.static import static
 from django.utils.decorators import method_decorator
 from django.utils.translation import gettext as _
 from django.views import View
 from django.views.decorators.csrf import csrf_protect
 from django.views.decorators.debug import sensitive_variables
 
+from ..browser_pages import guarded, login_url, shown
 from ..client.authorizing import Denied, begin, complete, disconnect, owner_of
 from ..client.outgoing import AuthorizationFailed
 from ..conf.clients import ClientSettings
 from ..models import ClientToken
-from .addresses import address, login_url, outside, way_back
+from .addresses import address, outside, way_back
 from .services import connectable, may_use, services_of
 
 BROWSER = "mcp_client_browser"
@@ -59,9 +58,7 @@ class Page(View):
     def show(self, template: str, *, status: int = 200, leads_to: Iterable[str] = (), **context: Any) -> HttpResponse:
         """A page. `leads_to` are sources of a Content-Security-Policy that its forms may lead to."""
         known = {"user_name": str(self.user.get_username()), "services_url": address("services")}
-        response = render(self.request, f"mcp_clients/{template}", {**known, **context}, status=status)
-        response["Content-Security-Policy"] = _policy(leads_to)
-        return guarded(response)
+        return shown(self.request, f"mcp_clients/{template}", {**known, **context}, status=status, leads_to=leads_to)
 
     def trouble(self, reason: str, status: int, alias: str) -> HttpResponse:
         """The page that says what went wrong."""
@@ -151,22 +148,3 @@ class Callback(Page):
             return self.trouble(str(problem), 400, alias)
         done = f"{address('services')}?{urlencode({'connected': alias})}"
         return guarded(HttpResponseRedirect(way_back(request, back) or done))
-
-
-def guarded(response: HttpResponse) -> HttpResponse:
-    """`response` with what keeps it out of caches, frames and the logs of other sites."""
-    response["Cache-Control"] = "no-store"
-    response["Referrer-Policy"] = "same-origin"
-    response["X-Content-Type-Options"] = "nosniff"
-    response["X-Frame-Options"] = "DENY"
-    return response
-
-
-def _policy(leads_to: Iterable[str]) -> str:
-    files = urlsplit(static("mcp_django/pages.css"))
-    own = "'self'" if not files.netloc else f"{files.scheme or 'https'}://{files.netloc}"
-    forms = " ".join(["'self'", *leads_to])
-    return (
-        f"default-src 'none'; style-src {own}; img-src {own}; form-action {forms}; "
-        "frame-ancestors 'none'; base-uri 'none'"
-    )

@@ -19,6 +19,8 @@ SHARED = Path(mcp_django.__file__).parent
 
 def test_the_blocks_are_there() -> None:
     base = (TEMPLATES / "mcp_oauth" / "base.html").read_text()
+    assert base.startswith('{% extends "mcp_django/page.html" %}')
+    base += (SHARED / "templates" / "mcp_django" / "page.html").read_text()
     for block in ("brand", "navigation", "styles", "footer"):
         assert f"`{block}`" in PAGE
         assert f"{{% block {block} %}}" in base

@@ -13,8 +13,9 @@ from django.utils.translation import gettext_lazy as _
 from django.views import View
 from django.views.decorators.csrf import csrf_protect
 
+from ...browser_pages import guarded, login_url
 from ..options import get_settings
-from .page import address, guarded, login_url, page
+from .page import address, page
 
 TITLES = {"connections": _("Applications"), "tokens": _("Personal tokens")}
 

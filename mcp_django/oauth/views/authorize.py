@@ -14,13 +14,14 @@ from django.views import View
 from django.views.decorators.csrf import csrf_protect
 from oauth2_provider.http import OAuth2ResponseRedirect
 
+from ...browser_pages import guarded, login_url
 from .. import authorization, consents, document_clients, offers
 from ..authorization import Asked, Denied, Refused
 from ..names import resource_name, together
 from ..options import get_settings
 from ..presentation import Target, client_of, target_of
 from ..toolkit import oauth2_settings
-from .page import address, guarded, login_url, page
+from .page import address, page
 
 PROMPTS = frozenset({"none", "login", "consent", "select_account"})
 """What a client may say about how the user is asked (OpenID Connect Core 1.0, section 3.1.2.1). Never less than here
