@@ -22,7 +22,7 @@ MAX_VALUES = 1_000_000
 MAX_DEPTH = 128
 MIN_INTEGER, MAX_INTEGER = -(2**63), 2**64 - 1
 MERGED = 10_000
-"""Entries that one `<<` of YAML may bring."""
+"""Entries that one `<<` of YAML may bring; all together, as many as there may be values."""
 Source = str | Path | Mapping[str, Any]
 _VERSION = re.compile(r"3\.[01]\.\d+(-[\w.]+)?")
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]+://\S*")
@@ -127,9 +127,13 @@ def _loader() -> Any:
     class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
         yaml_implicit_resolvers: dict[str, Any] = {}
 
+        merged = 0
+
         def flatten_mapping(self, node: Any) -> None:
+            before = len(node.value)
             super().flatten_mapping(node)
-            if len(node.value) > MERGED:
+            self.merged += max(0, len(node.value) - before)
+            if len(node.value) > MERGED or self.merged > MAX_VALUES:
                 raise yaml.constructor.ConstructorError(None, None, "a mapping merges too much", node.start_mark)
 
     for tag, pattern, first in (

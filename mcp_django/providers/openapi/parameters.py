@@ -229,9 +229,13 @@ def _fits(segments: list[str], rival: list[str | None]) -> bool:
 
 
 def _is_step(segment: str) -> bool:
-    """Would something that decodes the path once more walk up by this? A backslash counts as a slash."""
-    plain = segment.replace("%2F", "/").replace("%5C", "/").replace("%2E", ".")
-    return any(part in (".", "..") for part in plain.split("/"))
+    """Would something that decodes the path walk up by this, however often it does so? A backslash counts as a slash;
+    what follows a ";" is a parameter to some, who take it away.
+    """
+    plain = ""
+    while segment != plain:
+        plain, segment = segment, unquote(segment)
+    return any(part.partition(";")[0] in (".", "..") for part in plain.replace("\\", "/").split("/"))
 
 
 def _deep(value: Any, path: str = "", depth: int = 0) -> Iterator[tuple[str, str]]:

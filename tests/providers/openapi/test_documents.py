@@ -112,6 +112,12 @@ def test_a_bomb_is_refused(source: str, monkeypatch: pytest.MonkeyPatch) -> None
     assert refusal(source)
 
 
+def test_what_all_merges_bring_together_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "MAX_VALUES", 2_000)
+    known = "".join(f"  k{number}: 1\n" for number in range(500))
+    assert "merges too much" in refusal(f"openapi: 3.0.0\nx-a: &a\n{known}x-b:\n" + "- {<<: *a}\n" * 100)
+
+
 def test_a_dict_that_holds_itself_is_refused() -> None:
     source: dict[str, Any] = {"openapi": "3.0.0"}
     source["x"] = source

@@ -117,7 +117,13 @@ def test_a_path_value_never_leaves_its_segment(value: Any, style: str, explode: 
     assert not {".", ".."} & set(unquote(segments[2]).replace("\\", "/").split("/"))
 
 
-@pytest.mark.parametrize("value", ["", "..", ".", "x/../../admin", "..\\..\\admin", "../"])
+@pytest.mark.parametrize(
+    "value",
+    [
+        *("", "..", ".", "x/../../admin", "..\\..\\admin", "../"),
+        *("..;", "..;a=b/admin", "x/..;/admin", "%2e%2e", "..%2fadmin", "%252e%252e%255cadmin", "..%3b/admin"),
+    ],
+)
 async def test_a_value_that_would_walk_is_refused_before_anything_is_sent(value: str) -> None:
     api = Api()
     source = document({"/pets/{id}": {"delete": operation(operationId="drop", parameters=[parameter("id", "path")])}})
