@@ -29,8 +29,8 @@ def build_client(
     """A client of its own, which is not connected; who asks for it closes it.
 
     `user` is in whose name, where AUTH is per user. `headers` are sent besides those of the setting, and in their
-    place. One that is not `patient` tries once to connect. `options` are those of `Client`, in place of the setting's.
-    Raises AuthorizationNeeded where a user is missing.
+    place; Authorization among them in that of AUTH. One that is not `patient` tries once to connect. `options` are
+    those of `Client`, in place of the setting's. Raises AuthorizationNeeded where a user is missing.
     """
     told: dict[str, Any] = {
         "protocol_version": settings.protocol_version,
@@ -47,6 +47,9 @@ def build_client(
         mine = {name.lower() for name in headers}
         kept = {name: value for name, value in settings.headers.items() if name.lower() not in mine}
         settings = replace(settings, headers={**kept, **headers})
+        if "authorization" in mine:
+            # Whoever shows a credential of their own is not helped to that of the project.
+            settings = replace(settings, auth=None)
     return Client(target_of(settings, user), **(told | options))
 
 

@@ -227,6 +227,10 @@ class PartProvider(Provider):
     def is_watched(self) -> bool:
         return self._own.is_watched
 
+    @property
+    def is_remote(self) -> bool:
+        return self._own.is_remote
+
     def guarded(self) -> frozenset[str]:
         return self.offers if self._part.permission is not None else self._own.guarded()
 

@@ -198,6 +198,8 @@ class Resource(Primitive):
     annotations: Annotations | None = None
     probe: bool = False
     """See ResourceTemplate."""
+    is_listed: bool = True
+    """False for what a provider has because a template fits the URI: it gives way to what is listed by another."""
 
     @property
     def key(self) -> str:

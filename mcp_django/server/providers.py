@@ -27,6 +27,11 @@ class Provider:
         """
         return 0
 
+    @property
+    def is_remote(self) -> bool:
+        """Does another server say what it has? Then whatever this project has of the same key comes first."""
+        return False
+
     def look(self) -> None:
         """A client listens. Called on the event loop before `version` is read, for what has to be fetched so that it is
         known; must not block.
@@ -80,6 +85,11 @@ class Provider:
     ) -> Completion | Sequence[str] | None:
         """Values for an argument of the prompt or template `target`; None when it is not this provider's to say."""
         return None
+
+
+def in_order(providers: Iterable[Provider]) -> tuple[Provider, ...]:
+    """As they are asked: those of other servers last."""
+    return tuple(sorted(providers, key=lambda provider: provider.is_remote))
 
 
 async def provided_tool(call: Call, name: str) -> Tool | None:

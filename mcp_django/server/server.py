@@ -44,7 +44,7 @@ from .ports import (
     SessionStore,
     Unobserved,
 )
-from .providers import Provider
+from .providers import Provider, in_order
 from .registry import Joint, Kind, Registry
 from .subscriptions import Subscriptions
 from .toolbox import Offered, Toolbox
@@ -171,7 +171,7 @@ class Server:
         self.info = name if isinstance(name, Implementation) else Implementation(name, version)
         self.alias, self.instructions, self.eras = alias, instructions, tuple(eras)
         self.registry = registry if registry is not None else Registry(alias)
-        self.providers = (*providers, *proxies)
+        self.providers = in_order((*providers, *proxies))
         self.middleware = tuple(middleware)
         self.options = options or Options()
         self._ports = ports
@@ -201,7 +201,7 @@ class Server:
             part.server.hosted_by(self)
             part.known = joint.follow(part.server.registry, part.adopt).taken
         joint.complete()
-        self.providers += tuple(provider for part in self.parts for provider in part.providers)
+        self.providers = in_order((*self.providers, *(theirs for part in self.parts for theirs in part.providers)))
 
     def _require_toolsets_once(self) -> None:
         """An instance keeps what its lifespan opened, which must not be opened twice. Raises DeclarationError."""

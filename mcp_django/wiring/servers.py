@@ -35,7 +35,7 @@ from ..runtime.subscriptions import LoggedChanges
 from ..runtime.tracing import find_tracing
 from ..server.ask import AskLimits
 from ..server.call import Connection
-from ..server.providers import Provider
+from ..server.providers import Provider, in_order
 from ..server.registry import registry_for
 from ..server.server import Options, Ports, Server
 from . import composition
@@ -108,8 +108,8 @@ def _make_server(alias: str) -> Server:
         ports=ports(alias),
     )
     if described.stored:
-        # After everything, what is mounted included.
-        server.providers += (StoredProvider(alias),)
+        # After everything of the project, what is mounted included.
+        server.providers = in_order((*server.providers, StoredProvider(alias)))
     return server
 
 

@@ -204,10 +204,10 @@ class Entries:
 
     def at(self, uri: str, own: str) -> RemoteResource:
         """The resource at `uri`, which the remote calls `own` and does not list."""
-        return self._at(uri, own, own, {})
+        return self._at(uri, own, own, {}, is_listed=False)
 
-    def _at(self, uri: str, own: str, name: str, kept: Wire) -> RemoteResource:
-        shared = self._shared(kept, own)
+    def _at(self, uri: str, own: str, name: str, kept: Wire, *, is_listed: bool = True) -> RemoteResource:
+        shared = {**self._shared(kept, own), "is_listed": is_listed}
         return RemoteResource(uri=uri, name=name[:TITLE], **shared, handler=self._handlers["resource"])
 
     def _template(self, entry: Wire) -> RemoteTemplate:

@@ -81,6 +81,10 @@ class Proxy(Provider):
         return self._headers is not None or self.source.per_user
 
     @property
+    def is_remote(self) -> bool:
+        return True
+
+    @property
     def version(self) -> Hashable:
         """What the remote lists, or, where everybody may see something else, how often that changed here."""
         if self.is_personal:
@@ -147,8 +151,8 @@ class Proxy(Provider):
         kind = "ref/prompt", "name"
         if found is None:
             found, kind = await shelf.find("templates", target), ("ref/resource", "uri")
-        if found is None:
-            return None
+        if found is None or ctx.metadata.get(REMOTE) != found.metadata[REMOTE]:
+            return None  # the caller means something of the same name that is not the remote's
         params: dict[str, Any] = {
             "ref": {"type": kind[0], kind[1]: found.metadata[REMOTE]},
             "argument": {"name": argument, "value": value},

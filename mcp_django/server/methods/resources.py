@@ -68,13 +68,16 @@ async def find_resource(call: Call, uri: str) -> tuple[Resource | ResourceTempla
             return template, template.convert(variables)
         except ArgumentError:
             raise ResourceNotFound(uri) from None
-    context = Context(call)
+    context, fitting = Context(call), None
     for provider in call.server.providers:
         if "resources" in provider.offers:
             resource = await provider.resource(uri, context)
-            if resource is not None:
+            if resource is not None and resource.is_listed:
                 return resource, {}
-    raise ResourceNotFound(uri)
+            fitting = fitting or resource
+    if fitting is None:
+        raise ResourceNotFound(uri)
+    return fitting, {}
 
 
 async def contents_of(uri: str, context: Context) -> list[ResourceContents]:
