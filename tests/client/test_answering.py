@@ -188,11 +188,11 @@ async def test_a_change_of_roots_is_told_where_the_era_has_that(era: str) -> Non
 
 async def test_the_time_of_an_answer_is_not_the_time_of_the_call(era: str) -> None:
     async def think(params: types.ElicitRequestParams) -> dict[str, str]:
-        await asyncio.sleep(0.6)
+        await asyncio.sleep(1.6)
         return {"name": "Ada"}
 
     script, answers = asking(era, FORM)
-    async with Client(script, elicitation=think, timeout=0.5) as client:
+    async with Client(script, elicitation=think, timeout=1.5) as client:
         await client.call_tool("ask")
         assert answers
 
@@ -205,7 +205,7 @@ async def test_time_counts_again_after_the_answer() -> None:
     script = Script(tools_call=ask_and_hang)
     async with Client(script, elicitation=lambda _: None, timeout=0.2) as client:
         with pytest.raises(CallTimeout):
-            await asyncio.wait_for(client.call_tool("ask"), 5)
+            await asyncio.wait_for(client.call_tool("ask"), 30)
 
 
 async def test_a_flood_of_questions_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -100,7 +100,7 @@ def test_an_interrupted_caller_cancels_its_call(monkeypatch: pytest.MonkeyPatch)
     called.clear()
 
     def interrupted(self: Any, timeout: float | None = None) -> Any:
-        called.wait(5)
+        called.wait(30)
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:

@@ -39,7 +39,7 @@ class Ear:
         self._news.set()
 
     async def until(self, condition: Callable[[list[Any]], Any]) -> None:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             while not condition(self.heard):
                 self._news.clear()
                 await self._news.wait()

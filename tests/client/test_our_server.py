@@ -78,7 +78,7 @@ async def test_progress_and_logs_arrive(client: Client) -> None:
         await client.call_tool("test_tool_with_progress", on_progress=lambda done, *_: progress.append(done))
         assert progress == [0, 50, 100]
         await client.call_tool("test_tool_with_logging")
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             while len(logs) < 3:
                 await asyncio.sleep(0.01)
 
@@ -96,7 +96,7 @@ async def test_changes_are_told(client: Client) -> None:
         client.on_list_changed(kinds.put_nowait)
         client.on_resource_updated(uris.put_nowait)
         await client.subscribe(WATCHED)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             # The stream of a session opens beside the calls, so the first change may come before it.
             while kinds.empty():
                 await client.call_tool("test_trigger_tool_change")

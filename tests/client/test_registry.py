@@ -106,7 +106,7 @@ async def disconnected(client: Client) -> None:
     """Wait until its connection is closed."""
     task = client._keeper._task
     assert task is not None
-    done, _ = await asyncio.wait({task}, timeout=5)
+    done, _ = await asyncio.wait({task}, timeout=30)
     assert done
 
 
