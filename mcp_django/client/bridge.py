@@ -23,7 +23,7 @@ from .errors import ClientConnectionError, ClientError, ToolNotFound
 from .handlers import ProgressHandler, Unsubscribe
 from .options import Openable
 from .registry import client_settings, get_client, is_kept
-from .retrying import Backoff
+from .retrying import FOREVER, Backoff
 from .tool_names import alias_of, check_alias, joined
 
 logger = logging.getLogger("mcp_django.client")
@@ -33,8 +33,6 @@ Filter = Callable[[types.Tool], bool] | Iterable[str]
 OnTools = Callable[[str, list[types.Tool], Client], Awaitable[None] | None]
 """Told the alias of a server, its tools as they are named here, and its client."""
 T = TypeVar("T")
-TRIES = 1 << 30
-"""As often as it takes."""
 
 
 @dataclass(slots=True, eq=False)
@@ -287,7 +285,7 @@ class Bridge:
             server.retrying = _task(self._retry(server))
 
     async def _retry(self, server: _Server) -> None:
-        waits = Backoff(TRIES)
+        waits = Backoff(FOREVER)
         while server.alias in self.errors:
             await asyncio.sleep(waits.delay() or 0)
             await self._attempt(server)

@@ -19,12 +19,11 @@ from . import failures
 from .connection import Connection
 from .errors import CallError, ClientConnectionError, ClientError
 from .handlers import KINDS, Kind, Listeners
-from .retrying import STEADY, Backoff
+from .retrying import FOREVER, STEADY, Backoff
 
 logger = logging.getLogger("mcp_django.client")
 
 LOST = ClientConnectionError("The stream of changes was lost")
-FOREVER = 1 << 30
 FINAL = (failures.METHOD_NOT_FOUND, failures.INVALID_PARAMS, failures.INVALID_REQUEST)
 """Refusals that asking again does not change."""
 

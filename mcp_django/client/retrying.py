@@ -6,6 +6,8 @@ FIRST, LONGEST = 0.2, 10.0
 """Seconds before the first repetition, and at most before any."""
 STEADY = 10.0
 """Seconds that a connection has to hold before what failed earlier is forgotten."""
+FOREVER = 1 << 30
+"""Repetitions of what is tried until it is there."""
 
 
 class Backoff:

@@ -8,10 +8,9 @@ from dataclasses import dataclass, fields
 from types import MappingProxyType
 from typing import Annotated, Any, Protocol
 
-from .readers import ALIAS, DOTTED, WrongValue, closest, optional, scope_names, several, word
+from .readers import ALIAS, DOTTED, SCHEME, WrongValue, closest, optional, scope_names, several, word
 
 WHAT = "an alias of SERVERS, or the dotted path of a server or toolset"
-_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9.\-]*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +56,7 @@ def _what(raw: Any) -> str:
 
 
 def _uri_prefix(raw: Any) -> str:
-    if not isinstance(raw, str) or not _SCHEME.fullmatch(raw):
+    if not isinstance(raw, str) or not re.fullmatch(SCHEME, raw):
         raise WrongValue("must have the beginning of a scheme for URI_PREFIX: a letter, then letters, digits, - and .")
     return raw
 

@@ -9,6 +9,8 @@ from typing import Annotated, Any, Final
 
 from .readers import (
     DOTTED,
+    PREFIX,
+    SCHEME,
     Count,
     Flag,
     OptionalDotted,
@@ -37,13 +39,13 @@ def permitted(raw: Any) -> str:
 
 
 def prefixed(raw: Any) -> str:
-    if not isinstance(raw, str) or not re.fullmatch(r"[A-Za-z0-9.-]+(_[A-Za-z0-9.-]+)*", raw):
+    if not isinstance(raw, str) or not re.fullmatch(PREFIX, raw):
         raise WrongValue("must have letters, digits, '-' and '.', with single '_' between them")
     return raw
 
 
 def scheme(raw: Any) -> str:
-    if not isinstance(raw, str) or not re.fullmatch(r"[A-Za-z][A-Za-z0-9.-]*", raw):
+    if not isinstance(raw, str) or not re.fullmatch(SCHEME, raw):
         raise WrongValue("must be a letter, then letters, digits, '-' and '.'")
     return raw
 

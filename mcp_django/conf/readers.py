@@ -15,6 +15,10 @@ from ..server.server import TRANSPORTS
 Reader = Callable[[Any], Any]
 """Takes what the project wrote and returns the value, or raises WrongValue."""
 
+PREFIX = r"[A-Za-z0-9.-]+(?:_[A-Za-z0-9.-]+)*"
+"""What may stand before "__" in a name: what is behind the first "__" is the name then."""
+SCHEME = r"[A-Za-z][A-Za-z0-9.-]*"
+"""What may stand before "+" in a URI's scheme."""
 AUTH_NAMES = ("none", "token", "oauth", "external", "session")
 ERAS = ("handshake", "stateless")
 ORM_STYLES = ("per_model", "generic")

@@ -8,6 +8,7 @@ it does for URIs, and leads back to the URI that it was made of.
 import re
 from dataclasses import dataclass
 
+from ..conf.readers import PREFIX, SCHEME
 from ..protocol.uri import MAX_LENGTH, UriTemplate
 from ..schema import DeclarationError
 from ..server.decorators import NAME
@@ -15,9 +16,7 @@ from ..server.decorators import NAME
 SEPARATOR = "__"
 LONGEST = 128
 """What server/tools allows of a name; names declared here keep to the 64 that clients check."""
-_PREFIX = re.compile(r"[A-Za-z0-9.\-]+(?:_[A-Za-z0-9.\-]+)*")
 _LENIENT = re.compile(rf"[A-Za-z0-9_.\-]{{1,{LONGEST}}}")
-_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9.\-]*")
 _WITH_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*:")
 
 
@@ -37,11 +36,11 @@ class Naming:
     uri_prefix: str | None = None
 
     def __post_init__(self) -> None:
-        if self.prefix and not _PREFIX.fullmatch(self.prefix):
+        if self.prefix and not re.fullmatch(PREFIX, self.prefix):
             raise DeclarationError(
                 f"the prefix {self.prefix!r} must have letters, digits, '-' and '.', with single '_' between them"
             )
-        if self.uri_prefix is not None and not _SCHEME.fullmatch(self.uri_prefix):
+        if self.uri_prefix is not None and not re.fullmatch(SCHEME, self.uri_prefix):
             raise DeclarationError(
                 f"the URI prefix {self.uri_prefix!r} must begin with a letter and have letters, digits, '-' and '.'; "
                 "it becomes the beginning of a scheme, as in 'weather+city://zurich'"
