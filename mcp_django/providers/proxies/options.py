@@ -10,6 +10,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.utils.module_loading import import_string
 
 from ...conf.proxies import ANYBODY, ASKS, OFFERS
+from ...schema import DeclarationError
 from ...server.primitives import Permission
 from ...server.rates import Rate
 
@@ -17,7 +18,7 @@ from ...server.rates import Rate
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProxyOptions:
     """Those of `conf.proxies.ProxySettings`, where they are described. Here `permission` and `credentials` may be
-    functions.
+    functions. Raises DeclarationError for a text in place of a list, and for what cannot be offered or asked.
     """
 
     prefix: str | None = None
@@ -37,6 +38,16 @@ class ProxyOptions:
     sessions: int = 32
     parked: int = 100
     parked_seconds: float = 300.0
+
+    def __post_init__(self) -> None:
+        for name in ("scopes", "allow", "deny", "offers", "asks"):
+            given = getattr(self, name)
+            if isinstance(given, str):
+                raise DeclarationError(f"{name} is a list; write {name}=[{given!r}]")
+        for name, known in (("offers", OFFERS), ("asks", ASKS)):
+            for one in getattr(self, name):
+                if one not in known:
+                    raise DeclarationError(f"{name} has {one!r}; there are {', '.join(known)}")
 
     def lets_through(self, name: str) -> bool:
         """Is a tool or prompt of this name, at the remote, passed on?"""

@@ -46,7 +46,7 @@ class Proxy(Provider):
 
     `source` is an alias of `MCP["CLIENTS"]`, or a target such as `StreamableHTTP(url)` with a `prefix`. The options are
     those of `MCP["SERVERS"][alias]["PROXIES"]`, in small letters. Raises TypeError for an unknown one, DeclarationError
-    for a prefix that is none.
+    for a value that is none of its.
     """
 
     def __init__(self, source: Any, **options: Any) -> None:

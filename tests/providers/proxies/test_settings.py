@@ -122,3 +122,15 @@ def test_the_examples_of_the_page_work() -> None:
         user = type("User", (), {"weather_key": "k"})()
 
     assert said["headers"](Caller()) == {"X-Api-Key": "k"}
+
+
+@pytest.mark.parametrize("name", ["scopes", "allow", "deny", "offers", "asks"])
+def test_a_text_is_no_list_of_its_letters(name: str) -> None:
+    with pytest.raises(DeclarationError, match=rf"write {name}=\['get_\*'\]"):
+        Proxy("weather", **{name: "get_*"})
+
+
+@pytest.mark.parametrize("name", ["offers", "asks"])
+def test_what_cannot_be_offered_or_asked_is_refused(name: str) -> None:
+    with pytest.raises(DeclarationError, match=f"{name} has 'tool'; there are"):
+        Proxy("weather", **{name: ["tool"]})
