@@ -131,12 +131,16 @@ class ListWatch:
             found = await run_apart(self._executor(), _versions, watched)
         finally:
             self._reading.discard(alias)
-        before = seen.provided or [None] * len(found)
+        known = seen.provided
+        are_others = known is not None and len(known) != len(found)
+        before: list[str | None] = [None] * len(found) if known is None or are_others else known
         # What is not known now is taken for what it was.
         seen.provided = [old if new is None else new for old, new in zip(before, found, strict=True)]
         version = _word(seen.provided)
         pairs = zip(watched, before, seen.provided, strict=True)
-        changed = {name for one, old, new in pairs if old is not None and old != new for name in one.offers}
+        changed = {
+            name for one, old, new in pairs if are_others or (old is not None and old != new) for name in one.offers
+        }
         if changed and self._heard.get(alias) != version:
             await self._say(alias, *({"kind": kind, "version": version} for kind in KINDS if kind in changed))
 

@@ -104,6 +104,18 @@ def test_what_is_registered_while_somebody_listens_is_told() -> None:
     serve(main)
 
 
+def test_a_provider_that_comes_while_somebody_listens_changes_the_lists_it_offers() -> None:
+    async def main(executor: LaneExecutor) -> None:
+        process = Process(executor)
+        await process.listen()
+        await process.until_looked()
+        process.server.providers += (Stock(),)
+        await eventually(lambda: {"kind": "tools", "version": process.word} in process.heard)
+        await process.until_looked()
+
+    serve(main)
+
+
 def test_a_provider_with_another_version_changes_the_lists_it_offers() -> None:
     async def main(executor: LaneExecutor) -> None:
         process = Process(executor)
