@@ -8,7 +8,7 @@ from typing import Any, Final
 import httpx2
 from mcp.client.auth import OAuthFlowError
 from mcp.client.auth.oauth2 import OAuthContext
-from mcp.client.auth.utils import handle_token_response_scopes
+from mcp.client.auth.utils import handle_token_response_scopes, issuers_match
 from mcp.shared.auth import OAuthClientInformationFull, OAuthClientMetadata, OAuthToken
 
 from ..conf.clients import ClientAuth
@@ -159,7 +159,8 @@ def _request(context: OAuthContext, url: str, data: dict[str, str]) -> httpx2.Re
 
 def _context(grant: Grant, server_url: str, auth: ClientAuth | None) -> OAuthContext:
     client = OAuthClientInformationFull.model_validate(grant.client)
-    if auth is not None and auth.client_id == client.client_id:
+    same = auth is not None and (auth.issuer is None or issuers_match(grant.issuer, auth.issuer))
+    if auth is not None and same and auth.client_id == client.client_id:
         client = configured(auth, None) or client  # its secret may be another one by now
     metadata = OAuthClientMetadata(redirect_uris=None, scope=all_scopes(grant.scope))
     return OAuthContext(server_url, metadata, Memory(client), None, None, client_info=client)

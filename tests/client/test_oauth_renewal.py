@@ -203,6 +203,14 @@ def test_the_secret_is_the_one_that_the_settings_have_now(ada: User) -> None:
     assert authority.forms[0]["client_secret"] == "newer"
 
 
+def test_a_secret_of_the_settings_goes_to_no_authorization_server_but_theirs(ada: User) -> None:
+    authority, server = Authority(), Server("a1-s3cret")
+    grant(ada)
+    auth = credential(authority, ada, client_id="c1", client_secret="newer", issuer="https://moved.example")
+    assert async_to_sync(call)(auth, server) == 200
+    assert authority.forms[0]["client_secret"] == "client-s3cret"
+
+
 def test_the_next_call_after_a_withdrawal_has_no_token(ada: User, settings: Settings) -> None:
     settings.MCP = {"AUTH": "none", "TOKEN_CACHE_SECONDS": 0}
     row = grant(ada, expires_at=None)
