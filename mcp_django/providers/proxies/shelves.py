@@ -26,6 +26,10 @@ LEAST, MOST = 1.0, 3600.0
 """Seconds that a list holds, whatever the remote says."""
 RETRY = 5.0
 """Seconds after a failure in which nobody tries again."""
+HASTE = 5
+"""How often in succession a list is fetched anew at once, because the remote says that it has changed; then it is
+fetched every LEAST seconds, however often the remote says so.
+"""
 BRIEFLY = 1.0
 """Seconds to wait for a list when an older one is at hand."""
 
@@ -44,14 +48,19 @@ Make = Callable[[str, Any], Primitive | None]
 class _List:
     """One list: tools, resources, templates or prompts."""
 
-    __slots__ = ("by_key", "digest", "holds_until", "items", "known_at", "marked", "retry_at", "task", "tired")
+    __slots__ = (
+        *("began_at", "by_key", "digest", "haste", "holds_until", "items", "known_at", "marked", "retry_at", "task"),
+        "tired",
+    )
 
     def __init__(self) -> None:
         self.items: tuple[Any, ...] = ()
         self.by_key: dict[str, Any] = {}
         self.digest: str | None = None
         self.known_at: float | None = None
-        self.holds_until = self.retry_at = 0.0
+        self.holds_until = self.retry_at = self.began_at = 0.0
+        self.haste = 0
+        """How often in succession it was fetched soon after it was fetched."""
         self.task: asyncio.Task[None] | None = None
         self.tired = False
         """Has somebody waited for the task in vain?"""
@@ -134,6 +143,7 @@ class Shelf:
     def close(self) -> None:
         """Nobody wants them any more."""
         for found in self._lists.values():
+            found.marked = False
             if found.task is not None:
                 found.task.cancel()
 
@@ -164,6 +174,10 @@ class Shelf:
 
     async def _refresh(self, kind: str, found: _List) -> None:
         try:
+            found.haste = found.haste + 1 if monotonic() < found.began_at + LEAST else 0
+            if found.haste > HASTE:
+                await asyncio.sleep(LEAST)
+            found.began_at = monotonic()
             fetched = await self._fetch(kind)
         except AuthorizationNeeded as problem:
             self.needs = problem

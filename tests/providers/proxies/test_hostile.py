@@ -204,6 +204,33 @@ async def test_a_remote_that_wants_to_be_asked_again_for_ever_is_left(version: s
     assert sum(script.methods().count("tools/call") for script in remote.scripts) == calls.ROUNDS
 
 
+async def test_lists_are_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    monkeypatch.setattr("mcp_django.providers.proxies.lists.BYTES", 5000)
+    tools = [{**GOOD, "name": f"t{number}", "description": "x" * 1000} for number in range(9)]
+    peer = peer_of(listing(*tools))
+    assert await peer.names() == [f"r__t{number}" for number in range(4)]
+    assert "are too large, and cut" in caplog.text
+
+
+async def test_a_remote_whose_lists_change_whenever_they_are_read_is_not_followed_at_once() -> None:
+    read = 0
+
+    async def page(params: dict[str, Any]) -> dict[str, Any]:
+        nonlocal read
+        read += 1
+        await remote.scripts[0].say("notifications/tools/list_changed")
+        return {"tools": [{**GOOD, "description": str(read)}]}
+
+    peer = peer_of(remote := Each("handshake", {"tools_list": page}))
+    await peer.names()
+    async with asyncio.timeout(20):
+        while read <= shelves.HASTE:
+            await asyncio.sleep(0)
+    for _ in range(2000):
+        await asyncio.sleep(0)
+    assert read == shelves.HASTE + 1
+
+
 async def test_lists_change_when_the_remote_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     peer = peer_of(remote := listing(GOOD))
     (proxy,) = peer.server.providers
