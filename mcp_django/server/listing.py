@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..protocol import jsonrpc
 from ..protocol.revisions import Era
+from .ask import gather
 from .call import Call
 from .context import Context
 from .pagination import cursor, position
@@ -163,11 +164,13 @@ class Listings:
     async def _gathered(self, call: Call, kind: Kind, after: str | None) -> Encoded:
         context = Context(call)
         registry = self._server.registry
+        offering = [provider for provider in self._server.providers if kind.capability in provider.offers]
         sources: list[Iterable[Primitive]] = [
-            await getattr(provider, kind.collection)(context)
-            for provider in self._server.providers
-            if kind.capability in provider.offers
+            await getattr(provider, kind.collection)(context) for provider in offering if not provider.is_remote
         ]
+        # Who waits for several other servers waits for the slowest, and not for each. They come last (`in_order`).
+        others = [getattr(provider, kind.collection)(context) for provider in offering if provider.is_remote]
+        sources += [await other for other in others] if len(others) == 1 else await gather(*others)
         found: dict[str, Primitive] = {}
         for source in sources:
             for item in source:

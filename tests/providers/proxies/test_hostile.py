@@ -212,6 +212,21 @@ async def test_lists_are_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch, caplo
     assert "are too large, and cut" in caplog.text
 
 
+async def test_several_slow_remotes_are_waited_for_at_once() -> None:
+    all_asked = asyncio.Barrier(3)
+
+    async def page(params: dict[str, Any]) -> dict[str, Any]:
+        await all_asked.wait()
+        return {"tools": [GOOD]}
+
+    proxies = []
+    for name in ("a", "b", "c"):
+        source = TargetSource(name, Each("handshake", {"tools_list": page}), protocol_version="handshake")
+        proxies.append(Proxy(source, permission="any", list_timeout=2))
+    peer = Peer(make_server(proxies=proxies))
+    assert await peer.names() == ["a__good", "b__good", "c__good"]
+
+
 async def test_a_remote_whose_lists_change_whenever_they_are_read_is_not_followed_at_once() -> None:
     read = 0
 
