@@ -23,7 +23,7 @@ from .errors import ClientConnectionError, ClientError, ToolNotFound
 from .handlers import ProgressHandler, Unsubscribe
 from .options import Openable
 from .registry import client_settings, get_client, is_kept
-from .retrying import FOREVER, Backoff
+from .retrying import FOREVER, Backoff, Haste
 from .tool_names import alias_of, check_alias, joined
 
 logger = logging.getLogger("mcp_django.client")
@@ -51,6 +51,7 @@ class _Server:
     refreshing: asyncio.Task[None] | None = None
     retrying: asyncio.Task[None] | None = None
     stale: bool = False
+    haste: Haste = field(default_factory=Haste)
 
 
 class Bridge:
@@ -270,6 +271,7 @@ class Bridge:
 
     async def _refresh(self, server: _Server) -> None:
         while server.stale:
+            await server.haste.pause()
             server.stale = False
             try:
                 await self._list(server)

@@ -1,6 +1,8 @@
 """How long to wait before the next attempt, and how many attempts there are."""
 
+import asyncio
 import random
+import time
 
 FIRST, LONGEST = 0.2, 10.0
 """Seconds before the first repetition, and at most before any."""
@@ -8,6 +10,8 @@ STEADY = 10.0
 """Seconds that a connection has to hold before what failed earlier is forgotten."""
 FOREVER = 1 << 30
 """Repetitions of what is tried until it is there."""
+AT_ONCE, SPACE = 5, 1.0
+"""How often in succession another server is obeyed at once, and the seconds between the times after that."""
 
 
 class Backoff:
@@ -28,3 +32,19 @@ class Backoff:
     def reset(self) -> None:
         """Forget what failed."""
         self._done = 0
+
+
+class Haste:
+    """Slows down what another server asks for again and again: a few times at once, then once a second."""
+
+    __slots__ = ("_began", "_count")
+
+    def __init__(self) -> None:
+        self._count, self._began = 0, -SPACE
+
+    async def pause(self) -> None:
+        """Wait until it may begin."""
+        self._count = self._count + 1 if time.monotonic() < self._began + SPACE else 0
+        if self._count > AT_ONCE:
+            await asyncio.sleep(SPACE)
+        self._began = time.monotonic()

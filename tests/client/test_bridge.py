@@ -67,6 +67,26 @@ class Told:
         return await asyncio.wait_for(self.said.get(), 5)
 
 
+async def test_a_server_whose_tools_change_whenever_they_are_listed_is_not_followed_at_once() -> None:
+    listed = 0
+
+    async def page(params: Any) -> Any:
+        nonlocal listed
+        listed += 1
+        await script.say("notifications/tools/list_changed")
+        return {"tools": [tool(f"t{listed}")]}
+
+    script = Script("handshake", tools_list=page)
+    async with Bridge({"one": client(script)}):
+        await script.say("notifications/tools/list_changed")
+        async with asyncio.timeout(20):
+            while listed <= retrying.AT_ONCE:
+                await asyncio.sleep(0)
+        for _ in range(2000):
+            await asyncio.sleep(0)
+        assert listed <= retrying.AT_ONCE + 3
+
+
 async def test_the_tools_of_all_servers_are_one_list() -> None:
     weather, maps = server("now", "forecast"), server("now", era="stateless")
     async with Bridge({"weather": client(weather), "maps": client(maps)}) as bridge:
