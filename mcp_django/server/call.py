@@ -209,14 +209,18 @@ class Call:
             return False
         return _covers(self.capabilities, needed)
 
-    def hears(self, level: str) -> bool:
-        """Does the client want log messages of this level? That of a session is the one it has now. A server that takes
-        the capability away sends none.
+    @property
+    def wanted_level(self) -> str | None:
+        """The least level of log messages that the client wants; that of a session is the one it has now. None for
+        none, and where the server has taken the capability away.
         """
-        if "logging" not in self.root.server.offers:
-            return False
         session = self.connection.session
         lowest = self.log_level if session is None else session.log_level or self.log_level
+        return lowest if lowest is not None and "logging" in self.root.server.offers else None
+
+    def hears(self, level: str) -> bool:
+        """Does the client want log messages of this level?"""
+        lowest = self.wanted_level
         return lowest is not None and LEVELS.index(level) >= LEVELS.index(lowest)
 
     def require(self, needed: dict[str, Any]) -> None:

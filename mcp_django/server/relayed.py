@@ -36,7 +36,5 @@ def wants_progress(ctx: Context) -> bool:
 
 
 def wanted_level(ctx: Context) -> str | None:
-    """The least level of log messages that the client wants; None when it wants none."""
-    call = ctx._call
-    session = call.connection.session
-    return call.log_level if session is None else session.log_level or call.log_level
+    """The least level of log messages that is to be sent to the client; None when it wants none."""
+    return ctx._call.wanted_level

@@ -131,6 +131,15 @@ async def test_the_log_is_passed_on_to_who_wants_it(upstream: str) -> None:
     assert quiet.said == []
 
 
+@pytest.mark.parametrize("taken", [True, False])
+async def test_nobody_hears_the_log_where_the_server_takes_logging_away(taken: bool) -> None:
+    proxy = proxy_of(Remote(), asks=())
+    server = served(proxy).with_options(capabilities={"logging": None} if taken else {})
+    assert await Peer(server, log_level="info").text("r__chatty") == "done"
+    # A call that hears the log has a connection of its own.
+    assert len(proxy._here().sessions) == (0 if taken else 1)
+
+
 @pytest.mark.parametrize("upstream", ["stateless", "handshake"])
 @pytest.mark.parametrize("capabilities", [{}, {"elicitation": {}}])
 async def test_a_call_that_is_cancelled_is_cancelled_at_the_remote(upstream: str, capabilities: dict[str, Any]) -> None:
