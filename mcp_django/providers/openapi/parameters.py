@@ -43,10 +43,12 @@ _NOT_A_PARAMETER = frozenset(
         "host",
     }
     | {"keep-alive", "proxy-authorization", "proxy-connection", "set-cookie", "te", "trailer", "transfer-encoding"}
-    | {"upgrade", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-forwarded-port", "x-real-ip"}
+    | {"upgrade", "via", "x-real-ip", "x-client-ip", "client-ip", "true-client-ip", "cf-connecting-ip"}
+    | {"x-cluster-client-ip", "remote-user", "x-remote-user", "x-host", "x-original-host"}
     | {"x-http-method", "x-http-method-override", "x-method-override", "x-original-url", "x-rewrite-url"}
 )
-"""Headers that are the sender's own, whatever a document says."""
+_NOT_A_PARAMETER_FROM = ("x-forwarded", "x-auth-request-", "x-remote-", "x-authenticated-")
+"""Headers that are the sender's own, or a gateway's that says who asks from where, whatever a document says."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +145,8 @@ def parameter_of(entry: Mapping[str, Any], where: str) -> Parameter | None:
     name, place = entry["name"], entry["in"]
     if place in ("header", "cookie") and not TOKEN.fullmatch(name):
         raise DeclarationError(f"{where}: {name[:60]!r} is no name of a {place}")
-    if place == "header" and name.lower().replace("_", "-") in _NOT_A_PARAMETER:  # servers take one for the other
+    plain = name.lower().replace("_", "-")  # servers take one for the other
+    if place == "header" and (plain in _NOT_A_PARAMETER or plain.startswith(_NOT_A_PARAMETER_FROM)):
         return None
     schema, is_json = entry.get("schema", {}), False
     content = entry.get("content")

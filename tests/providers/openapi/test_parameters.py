@@ -162,7 +162,11 @@ async def test_a_header_with_a_line_end_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["Host", "Authorization", "Content-Length", "X-Forwarded-For", "Accept", "Cookie", "X_Real_IP"]
+    "name",
+    [
+        *("Host", "Authorization", "Content-Length", "X-Forwarded-For", "Accept", "Cookie", "X_Real_IP"),
+        *("X-Forwarded-User", "X_Remote_User", "Remote-User", "X-Auth-Request-Email", "True-Client-IP"),
+    ],
 )
 async def test_a_header_of_the_senders_own_is_no_argument(name: str) -> None:
     source = document({"/pets": {"get": operation(operationId="pets", parameters=[parameter(name, "header")])}})
