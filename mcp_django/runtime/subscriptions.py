@@ -23,6 +23,7 @@ from ..protocol.revisions import may_notify
 from ..server.call import Call, Connection
 from ..server.changes import LISTS, RESOURCE_UPDATED, concerns, covering, is_free, may_read
 from ..server.eras.handshake import HandshakeEra
+from ..server.following import Followed, may_follow
 from ..server.ports import Executor, Overloaded
 from ..server.server import Server
 from ..server.session import Session
@@ -201,7 +202,19 @@ class SessionView:
 class View:
     """A session's open stream, until `stop`."""
 
-    __slots__ = ("_call", "_early", "_following", "_notified", "_queue", "_sink", "_subscribed", "_task")
+    __slots__ = (
+        "_call",
+        "_early",
+        "_elsewhere",
+        "_followed",
+        "_following",
+        "_notified",
+        "_queue",
+        "_sink",
+        "_subscribed",
+        "_task",
+        "_telling",
+    )
 
     def __init__(self, call: Call, sink: Sink) -> None:
         self._call, self._sink = call, sink
@@ -214,6 +227,11 @@ class View:
         self._queue: deque[Event] = deque()
         """What waits behind an event about which somebody has to be asked."""
         self._task: asyncio.Task[None] | None = None
+        self._followed = Followed(call, self._changed_elsewhere) if may_follow(call.server) else None
+        """The resources of other servers, whose changes are in no log."""
+        self._elsewhere: dict[str, None] = {}
+        """Those that have changed, and of which is to be told."""
+        self._telling: asyncio.Task[None] | None = None
 
     @property
     def position(self) -> int:
@@ -228,8 +246,11 @@ class View:
             following.stop()
         self._early = []
         self._queue.clear()
-        if self._task is not None:
-            self._task.cancel()
+        for task in (self._task, self._telling):
+            if task is not None:
+                task.cancel()
+        if self._followed is not None:
+            self._followed.close()
 
     async def follow(self, feed: Feed, topic: str, after: int) -> None:
         """Hear of a topic too."""
@@ -244,6 +265,9 @@ class View:
             if kind in self._notified.lists:
                 self._say(after, LISTS[kind], None)
         early, self._early = self._early or [], None
+        if self._followed is not None:
+            for uri in subscribed:
+                self._followed.add(uri, late=True)
         for event in sorted(early):
             self._hear(event)
 
@@ -274,8 +298,12 @@ class View:
                     self._say(event.seq, event.payload["method"], event.payload.get("params"))
             case "subscribed":
                 self._subscribed[event.payload["uri"]] = event.payload["since"]
+                if self._followed is not None:
+                    self._followed.add(event.payload["uri"])
             case "unsubscribed":
                 self._subscribed.pop(event.payload["uri"], None)
+                if self._followed is not None:
+                    self._followed.drop(event.payload["uri"])
         return True
 
     def _wants(self, seq: int, uri: str) -> bool:
@@ -294,6 +322,24 @@ class View:
                     self._queue.popleft()
         finally:
             self._task = None
+
+    def _changed_elsewhere(self, uri: str) -> None:
+        if self._notified.resources:
+            self._elsewhere[uri] = None
+            if self._telling is None:
+                work = self._tell_of_elsewhere()
+                self._telling = asyncio.get_running_loop().create_task(work, context=contextvars.Context())
+
+    async def _tell_of_elsewhere(self) -> None:
+        """It has the number of what was last said: it is in no log, and who comes back for more is told anew."""
+        try:
+            while self._elsewhere:
+                uri = next(iter(self._elsewhere))
+                del self._elsewhere[uri]
+                if await self._may_read(uri) and uri in self._subscribed:
+                    self._say(self.position, RESOURCE_UPDATED, {"uri": uri})
+        finally:
+            self._telling = None
 
     async def _may_read(self, uri: str) -> bool:
         while True:

@@ -111,18 +111,23 @@ def is_free(server: "Server", uri: str) -> bool:
 
 async def may_read(call: Call, uri: str) -> bool:
     """Is there such a resource, and may the caller read it now? What cannot be found out is no. Raises Overloaded."""
+    return await readable(call, uri) is not None
+
+
+async def readable(call: Call, uri: str) -> Resource | ResourceTemplate | None:
+    """What is at `uri`, if the caller may read it now. What cannot be found out is nothing. Raises Overloaded."""
     if len(uri) > MAX_LENGTH:
-        return False
+        return None
     try:
         primitive, values = await find_resource(call, uri)
         authorizer = call.server.authorizer
         if authorizer.guards(primitive) and not (await authorizer.decide(call.principal, primitive)).allowed:
-            return False
-        return await is_there(call, primitive, values)
+            return None
+        return primitive if await is_there(call, primitive, values) else None
     except Overloaded:
         raise
     except MCPError:
-        return False
+        return None
     except Exception:
         logger.exception("Whether a resource may be read could not be found out; its subscribers are not told of it")
-        return False
+        return None

@@ -212,7 +212,7 @@ class PartProvider(Provider):
 
     def __init__(self, part: Part, own: Provider) -> None:
         self._part, self._own = part, own
-        self.offers = own.offers
+        self.offers, self.follows = own.offers, own.follows
         self._kept: dict[str, tuple[Iterable[Primitive], tuple[Primitive, ...]]] = {}
         self._refused: set[str] = set()
 

@@ -4,7 +4,7 @@ Everything that can be worked out from a function is worked out here, once; a ca
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
@@ -19,6 +19,7 @@ from .handlers import Handler
 from .rates import Rate
 
 if TYPE_CHECKING:
+    from .context import Context
     from .parts import Mounted
 
 ScopesFor = Callable[[dict[str, Any]], Any]
@@ -200,6 +201,10 @@ class Resource(Primitive):
     """See ResourceTemplate."""
     is_listed: bool = True
     """False for what a provider has because a template fits the URI: it gives way to what is listed by another."""
+    follow: "Callable[[Context, Callable[[], None]], Awaitable[Callable[[], None]]] | None" = None
+    """Of a resource that is elsewhere: has the function called, on the running loop, when it has changed or may have,
+    until what is returned is called. The Context is that of whoever listens. Returns once that holds, or after a while.
+    """
 
     @property
     def key(self) -> str:

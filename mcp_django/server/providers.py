@@ -17,6 +17,8 @@ class Provider:
 
     offers: frozenset[str] = frozenset({"tools", "resources", "prompts", "completions"})
     """The capabilities that this provider may serve."""
+    follows: bool = False
+    """Has it resources to `follow`? Without that nobody looks for them."""
 
     @property
     def version(self) -> Hashable:

@@ -16,7 +16,19 @@ from typing import TYPE_CHECKING, Any, cast
 from ..protocol import jsonrpc
 from ..protocol.meta import SUBSCRIPTION_ID
 from .call import Call, Connection
-from .changes import ACKNOWLEDGED, LISTS, RESOURCE_UPDATED, Update, Wanted, concerns, covering, is_free, may_read
+from .changes import (
+    ACKNOWLEDGED,
+    LISTS,
+    RESOURCE_UPDATED,
+    Update,
+    Wanted,
+    concerns,
+    covering,
+    is_free,
+    may_read,
+    readable,
+)
+from .following import Followed, may_follow
 from .labels import label
 from .outcome import Fate, Outcome
 from .ports import Changes, Overloaded, Principal
@@ -47,6 +59,7 @@ class Subscription:
         "_board",
         "_call",
         "_ending",
+        "_followed",
         "_lists",
         "_outcome",
         "_shares",
@@ -65,6 +78,7 @@ class Subscription:
         self._updates: dict[str, Update] | None = None
         self._ending = False
         self._outcome: Outcome | None = None
+        self._followed: Followed | None = None
 
     def __repr__(self) -> str:
         return f"<Subscription {label(str(self.id))} of {label(self.principal.key)}>"
@@ -101,12 +115,16 @@ class Subscription:
 
     async def settle(self) -> None:
         """Find out what it may be told of, and acknowledge that: nothing else is promised."""
-        permitted = [uri for uri in self.wanted.uris if await may_read(self._call, uri)]
+        found = {uri: await readable(self._call, uri) for uri in self.wanted.uris}
+        permitted = {uri: primitive for uri, primitive in found.items() if primitive is not None}
         if len(permitted) < len(self.wanted.uris):
             wanted = self.wanted._replace(uris=tuple(permitted))
             self._board.replace(self, wanted)
             if self._updates is not None:
                 self._updates = {uri: one for uri, one in self._updates.items() if one.under in permitted}
+        if permitted and may_follow(self._call.server):
+            self._followed = Followed(self._call, self._changed_elsewhere)
+            await self._followed.begin(permitted)
         self._ack = self._notification(ACKNOWLEDGED, {"notifications": self.wanted.to_wire()})
 
     def list_changed(self, kind: str) -> None:
@@ -175,14 +193,23 @@ class Subscription:
         """Its request is answered with an error instead."""
         if self._outcome is None:
             self._outcome = Outcome.ERROR
-            self._board.remove(self)
+            self._withdraw()
 
     def _leave(self, outcome: Outcome) -> None:
         if self._outcome is None:
             self._outcome, self._updates = outcome, None
-            self._board.remove(self)
+            self._withdraw()
             self._board.announce(self._call, self.wanted.uris, opened=False)
             over(self._call, outcome)
+
+    def _withdraw(self) -> None:
+        self._board.remove(self)
+        if self._followed is not None:
+            self._followed.close()
+
+    def _changed_elsewhere(self, uri: str) -> None:
+        if not self.is_over:
+            self.updated(Update(uri, uri, False))
 
     def _farewell(self) -> list[bytes]:
         """basic/patterns/subscriptions, graceful closure. Where all messages share one channel, which does not end

@@ -129,12 +129,22 @@ class Terms:
 class Entries:
     """Makes primitives of one remote's entries."""
 
-    def __init__(self, alias: str, naming: Naming, terms: Terms, handlers: Mapping[str, Callable[..., Any]]) -> None:
-        """`handlers` run a tool, a resource and a prompt, by these names; each takes the Context."""
+    def __init__(
+        self,
+        alias: str,
+        naming: Naming,
+        terms: Terms,
+        handlers: Mapping[str, Callable[..., Any]],
+        *,
+        follow: Callable[..., Any],
+    ) -> None:
+        """`handlers` run a tool, a resource and a prompt, by these names; each takes the Context. `follow` is that of
+        resources.
+        """
         self._naming = naming
         self._common: dict[str, Any] = {"permission": terms.permission, "scopes": terms.scopes}
         self._common |= {"timeout": terms.timeout, "source": f"the server {alias!r}"}
-        self._rate, self._alias = terms.rate, alias
+        self._rate, self._alias, self._follow = terms.rate, alias, follow
         self._handlers = {kind: Handler(run, {"ctx": Context}, atomic=()) for kind, run in handlers.items()}
         self._made: OrderedDict[tuple[str, bytes], Primitive | None] = OrderedDict()
         self._make: dict[str, Callable[[Wire], Primitive]] = {
@@ -207,8 +217,9 @@ class Entries:
         return self._at(uri, own, own, {}, is_listed=False)
 
     def _at(self, uri: str, own: str, name: str, kept: Wire, *, is_listed: bool = True) -> RemoteResource:
-        shared = {**self._shared(kept, own), "is_listed": is_listed}
-        return RemoteResource(uri=uri, name=name[:TITLE], **shared, handler=self._handlers["resource"])
+        shared: dict[str, Any] = {**self._shared(kept, own), "is_listed": is_listed}
+        shared |= {"handler": self._handlers["resource"], "follow": self._follow}
+        return RemoteResource(uri=uri, name=name[:TITLE], **shared)
 
     def _template(self, entry: Wire) -> RemoteTemplate:
         def refuse() -> None:

@@ -3,11 +3,14 @@
 import asyncio
 import contextvars
 import weakref
+from collections.abc import Callable
+from functools import partial
 from time import monotonic
 
 from ...client import Client
 from .calls import Relay, pass_log
 from .credentials import Credential
+from .following import Upstream
 from .options import ProxyOptions
 from .parking import Desk
 from .sessions import Sessions
@@ -18,6 +21,8 @@ CLIENTS = 200
 """Connections with headers of callers."""
 UNUSED = 600.0
 """Seconds after which one that nobody has used gives way to the next."""
+FOLLOWING = 200
+"""Credentials with which resources are followed."""
 
 
 class Here:
@@ -29,6 +34,7 @@ class Here:
         self._clients: dict[tuple[str, str], tuple[Client, float]] = {}
         """Connections with headers of a caller's, and when they were last used; the longest unused first."""
         self._closing: set[asyncio.Task[None]] = set()
+        self._upstreams: dict[tuple[str, str], Upstream] = {}
         self.followed: weakref.WeakSet[Client] = weakref.WeakSet()
         self.sessions = Sessions(source.name, options.sessions, pass_log)
         self.desk = Desk(options.parked, options.parked_seconds)
@@ -42,6 +48,17 @@ class Here:
             found = self._source.own(None, who.headers, {}, False)
         self._clients[who.lists] = found, monotonic()
         return found
+
+    def upstream(self, who: Credential, client: Callable[[], Client]) -> Upstream | None:
+        """What follows resources with a credential; `client` is its connection. None when there are too many."""
+        found = self._upstreams.get(who.lists)
+        if found is None and len(self._upstreams) < FOLLOWING:
+            found = Upstream(self._source.name, client, partial(self._end_upstream, who.lists))
+            self._upstreams[who.lists] = found
+        return found
+
+    def _end_upstream(self, key: tuple[str, str]) -> None:
+        del self._upstreams[key]
 
     def _make_room(self) -> None:
         old = monotonic() - UNUSED
@@ -58,6 +75,8 @@ class Here:
         """The loop ends."""
         for shelf in self.shelves.values():
             shelf.close()
+        for upstream in list(self._upstreams.values()):
+            await upstream.close()
         await self.desk.close()
         await self.sessions.close()
         await asyncio.gather(self._source.close(), *self._closing, *(one.close() for one, _ in self._clients.values()))

@@ -1,8 +1,9 @@
 """A remote server as a provider: what it lists, and calls to it."""
 
 import asyncio
+import logging
 import weakref
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from functools import partial
 from hashlib import blake2b
 from time import monotonic
@@ -33,6 +34,8 @@ from .sessions import Kind, Session
 from .shelves import Fetched, Nothing, Shelf
 from .sources import Source, source_of
 
+logger = logging.getLogger("mcp_django.client")
+
 SHELVES = 1000
 """Credentials whose lists are kept on one event loop."""
 FORGOTTEN = 900.0
@@ -49,6 +52,8 @@ class Proxy(Provider):
     for a value that is none of its.
     """
 
+    follows = True
+
     def __init__(self, source: Any, **options: Any) -> None:
         self.options = ProxyOptions(**options)
         self.source: Source = source_of(source, self.options.prefix)
@@ -62,9 +67,8 @@ class Proxy(Provider):
             rate=self.options.frequency,
             timeout=None,
         )
-        self._entries = Entries(
-            self.name, self.naming, terms, {"tool": self._call, "resource": self._read, "prompt": self._get}
-        )
+        handlers: Mapping[str, Any] = {"tool": self._call, "resource": self._read, "prompt": self._get}
+        self._entries = Entries(self.name, self.naming, terms, handlers, follow=self._follow_resource)
         self._connect = connect_tool(self.name, self.naming, terms, self._check_connected)
         self._absent = absent_tool(self.name, self.naming, terms)
         self._headers = self.options.headers
@@ -250,6 +254,15 @@ class Proxy(Provider):
             here.followed.add(client)
             client.on_list_changed(lambda kind: self._shelf(here, who).forget(CHANGED.get(kind, ())))
 
+    async def _follow_resource(self, ctx: Context, tell: Callable[[], None]) -> Callable[[], None]:
+        """Be told of changes of the resource of `ctx`, as its caller. See `Resource.follow`."""
+        here, who = self._here(), await self._who(ctx)
+        upstream = here.upstream(who, partial(self._client, here, who))
+        if upstream is None:
+            logger.warning("The resources of the server %r are followed for too many; one more is not told", self.name)
+            return _nothing
+        return await upstream.follow(ctx.metadata[REMOTE], who.owner, tell)
+
     async def _call(self, ctx: Context, arguments: dict[str, Any]) -> Relayed:
         tool = ctx.tool
         assert isinstance(tool, RemoteTool)
@@ -356,3 +369,7 @@ def _logs(client: Client) -> bool:
     revision = REVISIONS.get(client.protocol_version or "")
     stateless = revision is not None and revision.era is Era.STATELESS
     return stateless or getattr(client.capabilities, "logging", None) is not None
+
+
+def _nothing() -> None:
+    pass
