@@ -36,8 +36,8 @@ class Here:
         self._closing: set[asyncio.Task[None]] = set()
         self._upstreams: dict[tuple[str, str], Upstream] = {}
         self.followed: weakref.WeakSet[Client] = weakref.WeakSet()
-        self.sessions = Sessions(source.name, options.sessions, pass_log)
         self.desk = Desk(options.parked, options.parked_seconds)
+        self.sessions = Sessions(source.name, options.sessions, pass_log, make_room=self.desk.give_way)
         self.relay = Relay(source.name, self.sessions, self.desk, options.timeout)
 
     def client(self, who: Credential) -> Client:

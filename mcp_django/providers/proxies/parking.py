@@ -8,6 +8,7 @@ sealed: for a bounded time, in bounded numbers, and in this process alone.
 import asyncio
 import contextvars
 import secrets
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
@@ -107,10 +108,10 @@ class Desk:
         return secrets.token_urlsafe(16)
 
     def park(self, id: str, held: Held) -> None:
-        """Keep a call until somebody takes it, or its time is over. The one that is parked longest gives way."""
+        """Keep a call until somebody takes it, or its time is over; another gives way where there are too many."""
         held.listener = None
         if len(self._parked) >= self._most:
-            self._drop(next(iter(self._parked)))
+            self.give_way()
         alarm = asyncio.get_running_loop().call_later(self._seconds, self._drop, id, context=contextvars.Context())
         self._parked[id] = held, alarm
 
@@ -122,6 +123,15 @@ class Desk:
         alarm.cancel()
         del self._parked[id]
         return held
+
+    def give_way(self) -> None:
+        """Give up one call, if there is any: of those of whoever has most, the one that is parked longest. So nobody
+        costs others theirs by being asked often.
+        """
+        owners = Counter(held.owner for held, _ in self._parked.values())
+        if owners:
+            most = max(owners.values())
+            self._drop(next(id for id, (held, _) in self._parked.items() if owners[held.owner] == most))
 
     async def close(self) -> None:
         """Give all up, and wait until that is done."""

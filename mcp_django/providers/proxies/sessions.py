@@ -70,8 +70,9 @@ class Session:
 class Sessions:
     """The sessions with one remote on one event loop."""
 
-    def __init__(self, name: str, most: int, heard: Heard) -> None:
-        self._name, self._most, self._heard = name, most, heard
+    def __init__(self, name: str, most: int, heard: Heard, *, make_room: Callable[[], None] = lambda: None) -> None:
+        """`make_room` is called when somebody has to wait: a call that nobody waits for should give its session up."""
+        self._name, self._most, self._heard, self._make_room = name, most, heard, make_room
         self._count = 0
         self._idle: dict[Session, float] = {}
         """Since when; the one that is idle longest first."""
@@ -101,6 +102,7 @@ class Sessions:
                 self._count += 1
                 return Session(kind, make, self._heard)
             self._freed.clear()
+            self._make_room()
             try:
                 async with asyncio.timeout_at(until):
                     await self._freed.wait()

@@ -127,6 +127,28 @@ async def test_the_call_that_is_parked_longest_gives_way() -> None:
     assert found["content"][0]["text"] == "Hello Ada"
 
 
+async def test_who_has_most_calls_parked_loses_one_and_nobody_else() -> None:
+    remote = Remote(era="handshake")
+    server = served(proxy_of(remote, parked=3))
+    ada, bob = (Peer(server, principal=somebody(name=name)) for name in ("ada", "bob"))
+    first = await ada.call("r__greet")
+    for _ in range(4):
+        await bob.call("r__greet")
+    found = await ada.request("tools/call", {"name": "r__greet", "arguments": {}, **_answered(first)})
+    assert found["content"][0]["text"] == "Hello Ada"
+
+
+async def test_a_parked_call_gives_its_session_to_a_call_that_needs_one() -> None:
+    remote = Remote(era="handshake")
+    server = served(proxy_of(remote, sessions=2))
+    bob = Peer(server, principal=somebody(name="bob"))
+    for _ in range(2):
+        await bob.call("r__greet")
+    ada = Peer(server, principal=somebody(name="ada"), answer=answers)
+    async with asyncio.timeout(4):
+        assert await ada.text("r__greet") == "Hello Ada"
+
+
 async def test_a_question_is_asked_only_where_the_proxy_lets_it() -> None:
     remote = Remote(era="handshake")
     peer = peer_of(remote, options={"asks": []}, answer=answers)
