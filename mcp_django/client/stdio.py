@@ -10,11 +10,11 @@ import asyncio
 import logging
 import os
 import signal
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Final, Literal, cast
+from typing import TYPE_CHECKING, Final, Literal, TypeVar, cast
 
 import anyio
 from mcp.client.stdio import get_default_environment
@@ -26,6 +26,8 @@ from .streams import Reader, Streams, Writer, decoded, encoded, explained
 
 if TYPE_CHECKING:
     from .targets import Stdio
+
+T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
@@ -57,12 +59,15 @@ class ServerEnded(ClientConnectionError):
 @asynccontextmanager
 async def open_stdio(target: Stdio) -> AsyncIterator[Streams]:
     """The streams of a process started now. Raises ServerEnded when it cannot be started, or ended by itself."""
-    child = await _started(target)
+    # A start that is cut half way would leave pipes open, and whatever the process has started itself by then.
+    starting = asyncio.create_task(_started(target))
     try:
+        child = await _settled(starting)
         async with explained(child.why):
             yield Reader(child.receive), Writer(child.send)
     finally:
-        await _settled(child.stop(target.stop_timeout))
+        if not starting.cancelled() and starting.exception() is None:
+            await _settled(asyncio.create_task(starting.result().stop(target.stop_timeout)))
 
 
 async def _started(target: Stdio) -> Child:
@@ -246,19 +251,20 @@ class Child(asyncio.SubprocessProtocol):
         return True
 
 
-async def _settled(work: Coroutine[None, None, None]) -> None:
-    """Finish work whatever is cancelled meanwhile; the cancellation goes on afterwards."""
-    task = asyncio.create_task(work)
+async def _settled(task: asyncio.Task[T]) -> T:
+    """What a task gives, which is finished whatever is cancelled meanwhile; the cancellation goes on afterwards."""
     cancelled: asyncio.CancelledError | None = None
     with anyio.CancelScope(shield=True):
         while not task.done():
             try:
-                await asyncio.shield(task)
+                await asyncio.wait({task})
             except asyncio.CancelledError as error:
                 cancelled = error
     if cancelled is not None:
+        if not task.cancelled():
+            task.exception()  # known, and of no interest any more
         raise cancelled
-    task.result()
+    return task.result()
 
 
 def _signal_name(number: int) -> str:

@@ -19,6 +19,7 @@ from mcp.client import Client
 from mcp.shared.message import SessionMessage
 from mcp_types import CONNECTION_CLOSED, JSONRPCNotification, JSONRPCRequest
 
+from mcp_django.client import stdio
 from mcp_django.client.errors import ClientConnectionError
 from mcp_django.client.output import LOGGED, Lines, LineTooLong, Tail
 from mcp_django.client.stdio import ServerEnded
@@ -385,3 +386,33 @@ def test_the_log_gets_its_lines_again_after_a_while(caplog: pytest.LogCaptureFix
 
 def test_errors_of_the_transport_are_errors_of_the_connection() -> None:
     assert issubclass(ServerEnded, ClientConnectionError)
+
+
+async def test_a_start_that_is_cancelled_at_any_moment_leaves_nothing_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    children: list[stdio.Child] = []
+
+    class Noted(stdio.Child):
+        def __init__(self, target: Stdio) -> None:
+            super().__init__(target)
+            children.append(self)
+
+    monkeypatch.setattr(stdio, "Child", Noted)
+    entered = asyncio.Event()
+
+    async def enter() -> None:
+        async with Stdio("cat").open():
+            entered.set()
+
+    steps = 0
+    while not entered.is_set():
+        task = asyncio.create_task(enter())
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.wait({task})
+        steps += 1
+    assert len(children) > 3
+    for child in children:
+        pipes = [child.transport.get_pipe_transport(fd) for fd in (0, 1, 2)]
+        assert [pipe is not None and pipe.is_closing() for pipe in pipes] == [True] * 3
+        assert child.transport.get_returncode() == 0  # it could leave by itself

@@ -31,6 +31,12 @@ async def greet(ctx: Context) -> str:
     return f"Hello {answer.data.name}"
 
 
+@server.tool()
+def hang_up() -> None:
+    """End in the middle of a call."""
+    os._exit(1)
+
+
 if __name__ == "__main__":
     if len(sys.argv) > 1:
         server.run("streamable-http", host="127.0.0.1", port=int(sys.argv[1]))

@@ -21,6 +21,7 @@ from tests.management.stdio_project import ROOT
 from tests.server.engine import HANDSHAKE, STATELESS, Peer, Person, accept
 
 PROGRAM = str(Path(__file__).with_name("stdio_remote.py"))
+TERSE = str(Path(__file__).with_name("terse_remote.py"))
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
@@ -62,6 +63,16 @@ async def test_a_program_that_is_killed_is_started_again() -> None:
         assert "far__greet" in await peer.names()
 
 
+async def test_a_program_that_ends_in_the_middle_of_a_call_with_a_session_of_its_own_is_started_again() -> None:
+    command = [sys.executable, "-I", "-S", TERSE]
+    with proxied({"COMMAND": command, "BACKOFF": 0, "PROTOCOL_VERSION": HANDSHAKE}):
+        peer = Peer(get_server())  # it can be asked, and so its calls have sessions of their own
+        shared = await peer.text("far__pid")
+        for _ in range(2):
+            assert "cannot be reached now" in await peer.error("far__hang_up")
+            assert await peer.text("far__pid") != shared
+
+
 async def test_a_server_that_is_killed_and_started_again_is_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shelves, "RETRY", 0.0)
     port = free_port()
@@ -72,6 +83,7 @@ async def test_a_server_that_is_killed_and_started_again_is_used_again(monkeypat
         with listening(port):
             first = await pid_of(peer)
             assert "far__pid" in await peer.names()
+            assert "cannot be reached now" in await peer.error("far__hang_up")
         assert "cannot be reached now" in await peer.error("far__pid")
         with listening(port):
             assert await pid_of(peer) != first
