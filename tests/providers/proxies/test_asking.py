@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from mcp_django.providers.proxies import calls
+from mcp_django.providers.proxies import calls, sessions
 from tests.server.engine import HANDSHAKE, STATELESS, Peer, accept, somebody
 
 from .remote import Remote, peer_of, proxy_of, served
@@ -178,11 +178,24 @@ async def test_a_session_serves_one_call_at_a_time_and_the_next_of_the_same_call
 
 
 async def test_more_calls_than_there_may_be_sessions_wait_their_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sessions, "PATIENCE", 60.0)  # the turns of others take as long as this machine does
     remote = Remote(era="handshake")
     proxy = proxy_of(remote, sessions=1)
     peer = Peer(served(proxy), answer=answers, version=HANDSHAKE)
     assert await asyncio.gather(*(peer.text("r__greet") for _ in range(4))) == ["Hello Ada"] * 4
     assert len(proxy._here().sessions) == 1
+
+
+async def test_a_call_that_waits_for_a_session_for_too_long_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sessions, "PATIENCE", 0.0)
+    remote = Remote(era="handshake")
+    server = served(proxy_of(remote, sessions=1))
+    slow = asyncio.ensure_future(Peer(server, version=HANDSHAKE).call("r__slow"))
+    async with asyncio.timeout(10):
+        await remote.reached.wait()
+    assert "Too many calls use the server 'r'" in await Peer(server, version=HANDSHAKE).error("r__greet")
+    remote.gate.set()
+    assert not (await slow)["isError"]
 
 
 async def test_a_call_that_would_only_hear_the_log_waits_for_nobody() -> None:
