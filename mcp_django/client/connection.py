@@ -25,6 +25,7 @@ from .handlers import Kind, Listeners, Mailbox, Topic, change_of
 from .mirroring import Mirrors
 from .negotiation import agree
 from .options import Openable, Options
+from .pages import MEMBERS, Pages
 
 logger = logging.getLogger("mcp_django.client")
 
@@ -45,6 +46,7 @@ class Connection:
         """Why it ended, if not because somebody closed it."""
         self.on_end: Callable[[], None] | None = None
         self.mirrors = Mirrors()
+        self.pages = Pages(options.name)
 
     async def live(self, ready: Callable[["Connection", anyio.abc.TaskGroup], Awaitable[None]]) -> None:
         """Connect, say that it is `ready`, and stay until the wire ends or `end` is called.
@@ -137,7 +139,9 @@ class Connection:
 
 
 class _Dispatcher(JSONRPCDispatcher[TransportContext]):
-    """The SDK's, which also ends the connection with the wire, proposes the pinned revision and mirrors arguments."""
+    """The SDK's, which also ends the connection with the wire, proposes the pinned revision, mirrors arguments and
+    leaves out of lists what is none.
+    """
 
     def __init__(self, read: Any, write: Any, connection: Connection, revision: Revision | None) -> None:
         super().__init__(read, write, on_stream_exception=connection.note)
@@ -166,6 +170,8 @@ class _Dispatcher(JSONRPCDispatcher[TransportContext]):
         result = await super().send_raw_request(method, params, opts, **routing)
         if types.PROTOCOL_VERSION_META_KEY in ((params or {}).get("_meta") or {}):
             result.setdefault("resultType", "complete")  # a server that does not say means that
+        if method in MEMBERS:
+            result = self._connection.pages.cleaned(method, self._connection.revision.version, result)
         return result
 
 

@@ -183,6 +183,31 @@ async def test_an_answer_that_makes_no_sense_is_an_error_of_the_call_alone(era: 
         assert script.opened == 1
 
 
+@pytest.mark.parametrize(
+    ("method", "member", "good", "listed"),
+    [
+        ("tools_list", "tools", {"name": "a", "inputSchema": {"type": "object"}}, Client.list_tools),
+        ("resources_list", "resources", {"name": "a", "uri": "a:b"}, Client.list_resources),
+        (
+            "resources_templates_list",
+            "resourceTemplates",
+            {"name": "a", "uriTemplate": "a:{b}"},
+            Client.list_resource_templates,
+        ),
+        ("prompts_list", "prompts", {"name": "a"}, Client.list_prompts),
+    ],
+)
+async def test_entries_that_are_none_are_left_out_and_warned_of_once(
+    method: str, member: str, good: Any, listed: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    script = Script(**{method: {member: [None, {**good, "name": 1}, good]}})
+    async with Client(script) as client:
+        for _ in range(2):
+            assert [entry.name for entry in await listed(client)] == ["a"]
+    (record,) = [record for record in caplog.records if "left out" in record.getMessage()]
+    assert "2 of 3" in record.getMessage()
+
+
 async def test_structured_content_is_checked_by_the_schema_that_was_listed(era: str) -> None:
     tools = {"tools": [{"name": "add", "inputSchema": SCHEMA, "outputSchema": OUTPUT}]}
     answers: list[dict[str, Any]] = [

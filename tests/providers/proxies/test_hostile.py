@@ -68,6 +68,18 @@ async def test_a_tool_that_cannot_be_served_is_left_out_and_logged(bad: Any, cap
     assert len(record.getMessage()) < 500
 
 
+@pytest.mark.parametrize("era", ["handshake", "stateless"])
+async def test_entries_of_the_wrong_type_are_left_out_of_their_page_with_one_warning(
+    era: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    bad = [{**GOOD, "name": 1}, {"name": "bad"}, {**GOOD, "description": []}, "bad", None, {**GOOD, "inputSchema": "x"}]
+    peer = peer_of(Each(era, {"tools_list": {"tools": [*bad[:3], GOOD, *bad[3:]], "ttlMs": -1}}))
+    assert await peer.names() == ["r__good"]
+    (record,) = caplog.records
+    assert "'r'" in record.getMessage()
+    assert "6 of 7 are left out" in record.getMessage()
+
+
 async def test_what_is_too_much_or_has_the_wrong_form_in_an_entry_is_left_out() -> None:
     icons = [{"src": "javascript:alert(1)"}, {"src": "https://ok.example/i.png", "onload": "x"}]
     entry = {**GOOD, "title": "t" * 5000, "icons": icons, "_meta": {"a/b": 1, "io.modelcontextprotocol/x": 2}}
