@@ -126,6 +126,7 @@ MCP: dict[str, Any] = {
                 "can be filtered, ordered and summed up by."
             ),
             "WEBSITE_URL": None,  # default
+            "ICONS": [],  # default: none; URLs, or dicts of src, mimeType, sizes and theme
             "PATH": "mcp",  # default: below the place of mcp_django.urls
             "TRANSPORTS": ["http", "websocket", "sse", "stdio"],  # default: the ways in
             "ERAS": ["handshake", "stateless"],  # default: clients of every protocol revision
