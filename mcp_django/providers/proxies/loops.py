@@ -13,7 +13,7 @@ from .credentials import Credential
 from .following import Upstream
 from .options import ProxyOptions
 from .parking import Desk
-from .sessions import Sessions
+from .sessions import Askable, Sessions
 from .shelves import Shelf
 from .sources import Source
 
@@ -30,7 +30,8 @@ class Here:
 
     def __init__(self, source: Source, options: ProxyOptions) -> None:
         self._source = source
-        self.shelves: dict[tuple[str, str], Shelf] = {}
+        self.shelves: dict[tuple[tuple[str, str], Askable], Shelf] = {}
+        """By whose lists they are, and by what the remote may ask who sees them."""
         self._clients: dict[tuple[str, str], tuple[Client, float]] = {}
         """Connections with headers of a caller's, and when they were last used; the longest unused first."""
         self._closing: set[asyncio.Task[None]] = set()

@@ -13,11 +13,10 @@ from ...client import Client
 from ...client.errors import AuthorizationNeeded, ClientError
 from ...client.relay import Answering
 from ...protocol.errors import ToolError
-from ...protocol.revisions import REVISIONS, Era
 from ...server.context import Context
 from ...server.primitives import Completion, Prompt, Resource, ResourceTemplate, Tool
 from ...server.providers import Provider
-from ...server.relayed import lasts, supports, wanted_level
+from ...server.relayed import lasts, wanted_level
 from ...server.results import Relayed
 from ...signals import clients_used
 from ..naming import Naming
@@ -30,7 +29,7 @@ from .failures import told, unknown
 from .lists import CHANGED, LISTED, fetch
 from .loops import Here
 from .options import ProxyOptions
-from .sessions import Kind, Session
+from .sessions import NOTHING_ASKED, Askable, Kind, Session, askable_by, logs
 from .shelves import Fetched, Nothing, Shelf
 from .sources import Source, source_of
 
@@ -93,7 +92,8 @@ class Proxy(Provider):
         """What the remote lists, or, where everybody may see something else, how often that changed here."""
         if self.is_personal:
             return self._mark
-        shelves = [shelf for here in list(self._loops.values()) for shelf in list(here.shelves.values())]
+        kept = [item for here in list(self._loops.values()) for item in list(here.shelves.items())]
+        shelves = [shelf for (_, askable), shelf in kept if askable == NOTHING_ASKED]
         return next((found for shelf in shelves if (found := shelf.digests(self._collections)) is not None), None)
 
     def look(self) -> None:
@@ -101,9 +101,9 @@ class Proxy(Provider):
         if not self.is_personal:
             self._shelf(here, Credential("", "", "")).look(self._collections)
         since = monotonic() - FORGOTTEN
-        for shelf in list(here.shelves.values()):
+        for (_, askable), shelf in list(here.shelves.items()):
             if self.is_personal and shelf.used > since:
-                shelf.look(self._collections)
+                shelf.look(self._collections if askable == NOTHING_ASKED else ["tools"])
 
     @property
     def _collections(self) -> list[str]:
@@ -124,7 +124,7 @@ class Proxy(Provider):
     async def tool(self, name: str, ctx: Context) -> Tool | None:
         if self.naming.own_name(name) is None:
             return None
-        shelf = await self._shelf_of(ctx)
+        shelf = await self._shelf_of(ctx, askable_by(ctx, self.options.asks))
         found: Tool | None = await shelf.find("tools", name)
         if found is not None or shelf.is_known("tools"):
             return found
@@ -177,7 +177,7 @@ class Proxy(Provider):
     async def _list(self, ctx: Context, kind: str) -> tuple[Any, ...]:
         if kind not in self._collections:
             return ()
-        shelf = await self._shelf_of(ctx)
+        shelf = await self._shelf_of(ctx, askable_by(ctx, self.options.asks) if kind == "tools" else NOTHING_ASKED)
         found = await shelf.items(kind)
         return found if shelf.needs is None or kind != "tools" else (self._connect,)
 
@@ -196,11 +196,18 @@ class Proxy(Provider):
         here = self._here()
         if who is not None:
             here.sessions.forget(who.sessions)
-            self._shelf(here, who).forget(self._collections)
+            self._forget(here, who, self._collections)
 
-    async def _shelf_of(self, ctx: Context) -> Shelf | Nothing:
+    def _forget(self, here: Here, who: Credential, kinds: Iterable[str]) -> None:
+        """Fetch these lists anew, as everybody sees them who has this credential."""
+        for (lists, _), shelf in list(here.shelves.items()):
+            if lists == who.lists:
+                shelf.forget(kinds)
+
+    async def _shelf_of(self, ctx: Context, askable: Askable = NOTHING_ASKED) -> Shelf | Nothing:
+        """The lists that the caller sees. Of tools many servers show those that ask only to who can be asked."""
         try:
-            return self._shelf(self._here(), await self._who(ctx))
+            return self._shelf(self._here(), await self._who(ctx), askable)
         except ClientError as problem:
             return Nothing(problem if isinstance(problem, AuthorizationNeeded) else None)
 
@@ -212,18 +219,18 @@ class Proxy(Provider):
             clients_used.send(sender=Proxy, loop=loop, close=found.close)
         return found
 
-    def _shelf(self, here: Here, who: Credential) -> Shelf:
-        found = here.shelves.get(who.lists)
+    def _shelf(self, here: Here, who: Credential, askable: Askable = NOTHING_ASKED) -> Shelf:
+        found = here.shelves.get((who.lists, askable))
         if found is None:
             if len(here.shelves) >= SHELVES:
                 here.shelves.pop(min(here.shelves, key=lambda key: here.shelves[key].used)).close()
-            found = here.shelves[who.lists] = Shelf(
+            found = here.shelves[who.lists, askable] = Shelf(
                 self.name,
-                partial(self._fetch, here, who),
+                partial(self._fetch, here, who, askable),
                 self._make,
                 wait=self.options.list_timeout,
                 stale=self.options.stale,
-                changed=self._note_change,
+                changed=partial(self._note_change, here, who, askable),
             )
         return found
 
@@ -233,14 +240,40 @@ class Proxy(Provider):
             return None
         return self._entries.make(kind, entry)
 
-    def _note_change(self) -> None:
+    def _note_change(self, here: Here, who: Credential, askable: Askable) -> None:
+        if askable == NOTHING_ASKED:
+            # What is told of is how everybody sees it: nobody who lists then is to be given what was before.
+            for (lists, others), shelf in list(here.shelves.items()):
+                if lists == who.lists and others != askable:
+                    shelf.forget(["tools"])
         self._mark = blake2b(self._mark.encode(), digest_size=8, key=b"changed").hexdigest()
 
-    async def _fetch(self, here: Here, who: Credential, kind: str) -> Fetched:
+    async def _fetch(self, here: Here, who: Credential, askable: Askable, kind: str) -> Fetched:
         client = self._client(here, who)
         await client.connect()
         self._follow(here, who, client)
-        return await fetch(client, kind, self.options.list_timeout * 2)
+        wait = self.options.list_timeout * 2
+        session = await self._spare(here, Kind(who.sessions, *askable), who) if askable.asks else None
+        if session is None:
+            found = await fetch(client, kind, wait)
+            # Better without the tools that ask, for a moment, than none.
+            return found._replace(ttl=0.0) if askable.asks else found
+        broken = True
+        try:
+            found = await fetch(session.client, kind, wait)
+            broken = False
+            return found
+        finally:
+            here.sessions.give_back(session, broken=broken)
+
+    async def _spare(self, here: Here, kind: Kind, who: Credential) -> Session | None:
+        """A session that no call has to wait for; None where there is none now."""
+        if here.sessions.are_taken:
+            return None
+        try:
+            return await self._session(here, who, kind)
+        except (ClientError, ToolError):
+            return None
 
     def _client(self, here: Here, who: Credential) -> Client:
         """The connection for what needs no session of its own."""
@@ -252,7 +285,7 @@ class Proxy(Provider):
         """Hear of changes of the remote's lists."""
         if client not in here.followed:
             here.followed.add(client)
-            client.on_list_changed(lambda kind: self._shelf(here, who).forget(CHANGED.get(kind, ())))
+            client.on_list_changed(lambda kind: self._forget(here, who, CHANGED.get(kind, ())))
 
     async def _follow_resource(self, ctx: Context, tell: Callable[[], None]) -> Callable[[], None]:
         """Be told of changes of the resource of `ctx`, as its caller. See `Resource.follow`."""
@@ -306,25 +339,24 @@ class Proxy(Provider):
         except ClientError as problem:
             failure = told(problem, self.name, request.method, here_called, ctx)
             if type(failure) is type(unknown(request.method, here_called)):
-                (await self._shelf_of(ctx)).forget(self._collections)
+                who = await self._key(ctx)
+                if who is not None:
+                    self._forget(self._here(), who, self._collections)
             raise failure from None
 
     async def _pass_on(self, ctx: Context, request: Request, attempt: int = 0) -> dict[str, Any]:
         here, who = self._here(), await self._who(ctx)
         client = self._client(here, who)
-        asks, level = frozenset[str](), None
-        if lasts(ctx):
-            asks = frozenset(kind for kind in self.options.asks if supports(ctx, {kind: {}}))
-            level = wanted_level(ctx) if self.options.logs else None
-        if not client.is_connected and (asks or level):
+        askable = askable_by(ctx, self.options.asks)
+        level = wanted_level(ctx) if self.options.logs and lasts(ctx) else None
+        if not client.is_connected and (askable.asks or level):
             await client.connect()
-        if level is not None and not _logs(client):
+        if level is not None and not logs(client):
             level = None
-        if not asks and (level is None or here.sessions.are_taken):
+        if not askable.asks and (level is None or here.sessions.are_taken):
             # Nobody is asked anything; and what the remote logs is not worth a wait.
             return await here.relay.once(client, request, ctx)
-        tools = "sampling" in asks and supports(ctx, {"sampling": {"tools": {}}})
-        kind = Kind(who.sessions, asks, tools)
+        kind = Kind(who.sessions, *askable)
         manner = Manner(who.owner, level, partial(self._session, here, who, kind), attempt)
         return await here.relay.talk(ctx, request, manner)
 
@@ -352,7 +384,7 @@ class Proxy(Provider):
             who = await self._who_now(ctx)
         except ClientError as problem:
             raise told(problem, self.name, "tools/call", self.name, ctx) from None
-        self._shelf(self._here(), who).forget(self._collections)
+        self._forget(self._here(), who, self._collections)
         return f"{self.name} may be used now. List the tools again"
 
     async def _who_now(self, ctx: Context) -> Credential:
@@ -362,13 +394,6 @@ class Proxy(Provider):
         except ClientError as problem:
             raise told(problem, self.name, "tools/call", self.name, ctx) from None
         return who
-
-
-def _logs(client: Client) -> bool:
-    """May the server log? In the stateless era none has to declare that it does, since each request asks for it."""
-    revision = REVISIONS.get(client.protocol_version or "")
-    stateless = revision is not None and revision.era is Era.STATELESS
-    return stateless or getattr(client.capabilities, "logging", None) is not None
 
 
 def _nothing() -> None:

@@ -1,4 +1,4 @@
-"""Connections to one remote that serve one call at a time.
+"""Connections to one remote that serve one call, or one list, at a time.
 
 Over most transports a question, or a log message, does not say which call it belongs to. So a call that may be asked,
 or wants to hear the log, has a session of its own while it runs. Afterwards the session waits for the next call of the
@@ -7,20 +7,42 @@ same caller with the same credential and the same capabilities, and for nobody e
 
 import asyncio
 import contextvars
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from time import monotonic
 from typing import Any, NamedTuple, Protocol
 
 from ...client import Client
 from ...client.relay import Answering, answering
 from ...protocol.errors import ToolError
+from ...protocol.revisions import REVISIONS, Era
 from ...server.context import Context
+from ...server.relayed import lasts, supports
 from .questions import Asked
 
 IDLE = 120.0
 """Seconds after which a session that nobody uses is closed."""
 PATIENCE = 5.0
 """Seconds that a call waits for a session when there are as many as there may be."""
+
+
+class Askable(NamedTuple):
+    """What the remote may ask a caller."""
+
+    asks: frozenset[str]
+    """What the remote is told that it may ask."""
+    tools: bool
+    """May a sample use tools?"""
+
+
+NOTHING_ASKED = Askable(frozenset(), False)
+
+
+def askable_by(ctx: Context, kinds: Iterable[str]) -> Askable:
+    """Which of these kinds of questions the caller can be asked."""
+    if not lasts(ctx):
+        return NOTHING_ASKED
+    asks = frozenset(kind for kind in kinds if supports(ctx, {kind: {}}))
+    return Askable(asks, "sampling" in asks and supports(ctx, {"sampling": {"tools": {}}}))
 
 
 class Kind(NamedTuple):
@@ -153,3 +175,10 @@ class Sessions:
         task = asyncio.get_running_loop().create_task(session.client.close(), context=contextvars.Context())
         self._closing.add(task)
         task.add_done_callback(self._closing.discard)
+
+
+def logs(client: Client) -> bool:
+    """May the server log? In the stateless era none has to declare that it does, since each request asks for it."""
+    revision = REVISIONS.get(client.protocol_version or "")
+    stateless = revision is not None and revision.era is Era.STATELESS
+    return stateless or getattr(client.capabilities, "logging", None) is not None

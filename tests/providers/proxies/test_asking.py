@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from mcp_django.providers.proxies import calls, sessions
+from mcp_django.providers.proxies import Proxy, calls, sessions
+from mcp_django.providers.proxies.sources import TargetSource
 from tests.server.engine import HANDSHAKE, STATELESS, Peer, accept, somebody
 
 from .remote import Remote, peer_of, proxy_of, served
@@ -41,6 +42,39 @@ async def test_a_question_is_passed_on_and_its_answer_back(version: str, upstrea
 async def test_who_does_not_want_to_answer_need_not(version: str, upstream: str, action: str) -> None:
     peer = peer_of(Remote(era=upstream), version=version, answer=lambda method, params: {"action": action})
     assert await peer.text("r__greet") == action
+
+
+class Shy(TargetSource):
+    """A remote that shows a tool that asks to those only who said that they can be asked."""
+
+    def own(self, user: Any, headers: Any, answering: Any, tools: bool) -> Any:
+        self._target = Remote(era=self._options["protocol_version"])
+        if "elicitation" not in answering:
+            self._target.server._tool_manager.remove_tool("greet")
+        return super().own(user, headers, answering, tools)
+
+
+@BOTH
+@UPSTREAM
+async def test_who_can_be_asked_sees_the_tools_that_are_shown_only_to_them(version: str, upstream: str) -> None:
+    server = served(Proxy(Shy("r", None, protocol_version=upstream, max_retries=0), permission="any"))
+    silent = Peer(server, version=version, capabilities={})
+    sampler = Peer(server, version=version, capabilities={"sampling": {}})
+    asked = Peer(server, version=version, answer=answers)
+    assert "r__greet" in await asked.names()
+    assert "r__greet" not in await silent.names()
+    assert "r__greet" not in await sampler.names()
+    assert "r__greet" in await asked.names()
+    assert await asked.text("r__greet") == "Hello Ada"
+
+
+async def test_lists_for_those_who_can_be_asked_need_no_session_that_calls_have() -> None:
+    proxy = proxy_of(Remote(era="handshake"), sessions=1)
+    peer = Peer(served(proxy))
+    await peer.call("r__greet")
+    assert proxy._here().sessions.are_taken
+    async with asyncio.timeout(4):
+        assert "r__greet" in await Peer(peer.server, principal=somebody(name="bob")).names()
 
 
 @BOTH

@@ -179,9 +179,10 @@ async def test_a_function_that_fails_hides_the_remote_and_nothing_else(caplog: p
 
 async def test_who_has_to_allow_it_in_a_later_round_is_sent_there_and_the_call_goes_on() -> None:
     target = Vault()
-    ada = people(vault(target))["ada"]
+    ada = people(proxy := vault(target))["ada"]
     assert "vault__ask" in await ada.names()
     target.withdrawn.add("key-of-ada")
+    proxy._here().sessions.forget()
     asked: list[str] = []
 
     def answer(method: str, params: dict[str, Any]) -> dict[str, Any]:

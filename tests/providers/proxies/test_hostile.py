@@ -259,7 +259,7 @@ async def test_a_remote_whose_lists_change_whenever_they_are_read_is_not_followe
 
 
 async def test_lists_change_when_the_remote_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    peer = peer_of(remote := listing(GOOD))
+    peer = peer_of(remote := listing(GOOD), capabilities={})
     (proxy,) = peer.server.providers
     assert proxy.version is None
     proxy.look()
@@ -279,7 +279,8 @@ async def test_lists_change_when_the_remote_says_so(monkeypatch: pytest.MonkeyPa
 async def test_lists_are_kept_as_long_as_the_remote_says(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shelves, "LEAST", 0.0)
     for ttl, times in ((60_000, 1), (0, 3)):
-        peer = peer_of(remote := Each("stateless", {"tools_list": {"tools": [GOOD], "ttlMs": ttl}}))
+        remote = Each("stateless", {"tools_list": {"tools": [GOOD], "ttlMs": ttl}})
+        peer = peer_of(remote, capabilities={})
         for _ in range(3):
             await peer.names()
         assert remote.scripts[0].methods().count("tools/list") == times
