@@ -203,7 +203,7 @@ class Keeper:
         except Exception as error:
             failure = connection.failure or failures.of_connecting(error, self._options)
             connection.failure = failure
-            logger.info("An MCP client has no connection: %s", failure)
+            logger.info("%s is not connected: %s", self._options.name, failure)
             self.last_error = failure
         finally:
             connection.end()
