@@ -193,8 +193,9 @@ async def test_a_server_limited_to_the_stateless_era_refuses_the_handshake_and_n
     assert reply.error["data"]["supported"] == [STATELESS]
 
 
-async def test_a_server_limited_to_the_handshake_era_answers_stateless_requests_with_an_error(modern):
+async def test_a_server_limited_to_the_handshake_era_refuses_stateless_requests_and_names_its_versions(modern):
     reply = await modern(server="legacy").request("tools/list")
+    assert reply.error["data"] == {"supported": list(HANDSHAKE), "requested": STATELESS}
     assert reply.status is None or reply.status >= 400
     assert "error" in reply.message
 

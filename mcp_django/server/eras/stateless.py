@@ -18,7 +18,7 @@ from ...protocol.meta import (
     WRONG_PROGRESS_TOKEN,
     is_progress_token,
 )
-from ...protocol.revisions import REVISIONS, STATELESS, Era
+from ...protocol.revisions import HANDSHAKE, REVISIONS, STATELESS, Era
 from ...protocol.types import LEVELS
 from ...schema import natively
 from ..ask import Replay, Unanswered
@@ -40,7 +40,9 @@ class StatelessEra:
         self._server = server
         info = REVISIONS[STATELESS[-1]].shape_implementation(natively(server.info.to_wire))
         self._meta: dict[str, Any] = {SERVER_INFO: info}
-        self._offered = list(STATELESS) if Era.STATELESS in server.eras else []
+        self._is_offered = Era.STATELESS in server.eras
+        # The official SDK goes to `initialize` where the list has a revision with it, and gives up where it is empty.
+        self._supported = list(STATELESS if self._is_offered else HANDSHAKE)
 
     def read(self, raw: Any, connection: Connection) -> jsonrpc.Message:
         message = jsonrpc.read(raw)
@@ -66,8 +68,8 @@ class StatelessEra:
             # A name that is no string is a fault of the params, not of the header.
             check_routing(headers, version, message.method, name if type(name) is str else None)
         revision = REVISIONS.get(version)
-        if revision is None or version not in self._offered:
-            raise UnsupportedProtocolVersion(self._offered, version)
+        if revision is None or not self._is_offered or version not in STATELESS:
+            raise UnsupportedProtocolVersion(self._supported, version)
         return Call(
             message,
             revision,
