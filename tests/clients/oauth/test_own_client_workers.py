@@ -71,7 +71,10 @@ async def test_two_workers_have_one_token(project: Server, remote: Site) -> None
         calls = [person.get(place) for _ in range(6) for person in (ada, grace) for place in PLACES]
         said = await asyncio.gather(*calls)
         assert [one.get("said") for one in said] == ["alice looks", "alice looks", "bob looks", "bob looks"] * 6
-        assert len({one["pid"] for one in said}) == 2
+        workers = {one["pid"] for one in said}
+        async with asyncio.timeout(30):
+            while len(workers) < 2:  # the system gives all connections to one worker as long as that accepts them first
+                workers |= {one["pid"] for one in await asyncio.gather(*(ada.get(place) for place in PLACES * 6))}
         before = (await ada.get("/age/?old=1"))["generation"]
         said = await asyncio.gather(*(ada.get(place) for _ in range(10) for place in PLACES))
         assert {one.get("said") for one in said} == {"alice looks"}
