@@ -56,7 +56,7 @@ def _provider(url: str, auth: ClientAuth) -> "_SecretProvider | _KeyProvider":
             url,
             Memory(None),
             client_secret=auth.client_secret or "",
-            token_endpoint_auth_method=CLIENT_AUTH[auth.client_auth],  # type: ignore[arg-type]
+            token_endpoint_auth_method=CLIENT_AUTH[auth.client_auth],
             **common,
         )
     signed = SignedJWTParameters(

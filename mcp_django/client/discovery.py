@@ -9,7 +9,7 @@ token would be asked for, because that is another request, of another worker per
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import httpx2
 from mcp.client.auth import OAuthClientProvider, OAuthFlowError
@@ -32,7 +32,10 @@ from .outgoing import AuthorizationFailed, Outgoing, web_url
 
 Stop = Callable[[httpx2.Request], bool]
 LONGEST_SCOPES: Final = 4000
-CLIENT_AUTH: Final = {"basic": "client_secret_basic", "post": "client_secret_post"}
+CLIENT_AUTH: Final[dict[str, Literal["client_secret_basic", "client_secret_post"]]] = {
+    "basic": "client_secret_basic",
+    "post": "client_secret_post",
+}
 _SCOPES = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+(?: [\x21\x23-\x5b\x5d-\x7e]+)*")
 _CHALLENGED_URL = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]{1,2000}")
 

@@ -29,8 +29,14 @@ def answering(ask: Ask, kinds: frozenset[str]) -> Answering:
     async def list_roots() -> list[types.Root]:
         return types.ListRootsResult.model_validate(await ask("roots/list", None)).roots
 
-    known: Answering = {"sampling": sample, "elicitation": elicit, "roots": list_roots}
-    return {kind: known[kind] for kind in kinds}  # type: ignore[return-value,literal-required]
+    answerers: Answering = {}
+    if "sampling" in kinds:
+        answerers["sampling"] = sample
+    if "elicitation" in kinds:
+        answerers["elicitation"] = elicit
+    if "roots" in kinds:
+        answerers["roots"] = list_roots
+    return answerers
 
 
 def _wire(params: Any) -> dict[str, Any]:
