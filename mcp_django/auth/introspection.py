@@ -3,11 +3,12 @@
 import hashlib
 import threading
 from collections.abc import Mapping
-from time import monotonic, time
+from time import time
 from types import MappingProxyType
 from typing import Any, Final
 from urllib.parse import quote_plus
 
+from ..clock import monotonic
 from ..conf.issuers import Issuer
 from .outgoing import Ask, Unreachable, ask
 from .strict_json import Malformed

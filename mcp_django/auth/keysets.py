@@ -10,10 +10,10 @@ import threading
 from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from time import monotonic
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+from ..clock import monotonic
 from ..conf.issuers import Issuer, is_loopback_url, is_provider_url
 from .outgoing import TIMEOUT, Ask, Unreachable, ask
 from .signatures import Key, load

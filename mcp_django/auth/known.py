@@ -9,11 +9,12 @@ import logging
 import threading
 import weakref
 from collections.abc import Callable
-from time import monotonic, time
+from time import time
 from typing import Any, Final
 
 from django.db import transaction
 
+from ..clock import monotonic
 from .principal import Principal
 
 logger = logging.getLogger("mcp_django.auth")

@@ -6,12 +6,12 @@ user may do is Django's to say at any time: answers are kept on the principal fo
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from time import monotonic
 from types import MappingProxyType
 from typing import Any, Final
 
 from asgiref.sync import sync_to_async
 
+from ..clock import monotonic
 from ..server import ports
 
 LOCAL: Final = "local"

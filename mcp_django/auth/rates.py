@@ -12,7 +12,7 @@ import logging
 import threading
 from collections.abc import Awaitable, Callable
 from hashlib import blake2b
-from time import monotonic, time
+from time import time
 from typing import Any
 
 from asgiref.sync import sync_to_async
@@ -20,6 +20,7 @@ from django.core.cache import caches
 from django.core.cache.backends.dummy import DummyCache
 from django.core.cache.backends.locmem import LocMemCache
 
+from ..clock import monotonic
 from ..server.rates import Rate
 
 logger = logging.getLogger("mcp_django.auth")

@@ -9,13 +9,13 @@ import logging
 import threading
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from time import monotonic
 from typing import Any, Final
 
 from asgiref.sync import sync_to_async
 from django.core.exceptions import ImproperlyConfigured
 from django.db import DatabaseError, connections, router, transaction
 
+from ..clock import monotonic
 from ..models import ScopeGrant, StoredState, ToolPolicy
 from ..models.stored_state import RULES as MARK
 from ..server.ports import Overloaded

@@ -8,13 +8,14 @@ user is read anew each time, by primary key. Without the cache each process veri
 import logging
 from collections.abc import Callable, Mapping
 from hashlib import blake2b, sha256
-from time import monotonic, time
+from time import time
 from typing import Any, Final
 
 from django.contrib.auth import get_user_model
 from django.core.cache import caches
 from django.db import Error as DatabaseFailure
 
+from ..clock import monotonic
 from .principal import EVERY_SCOPE, Principal
 
 logger = logging.getLogger("mcp_django.auth")

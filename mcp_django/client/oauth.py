@@ -7,7 +7,6 @@ no other place.
 
 import asyncio
 import logging
-import time
 from collections.abc import AsyncGenerator
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -18,6 +17,7 @@ from django.urls import NoReverseMatch, reverse
 from django.utils.module_loading import import_string
 
 from .. import conf
+from ..clock import monotonic
 from ..conf.clients import ClientAuth, ClientSettings
 from . import exchange
 from .credentials import obtain
@@ -147,7 +147,7 @@ class TokenAuth(httpx2.Auth):
     async def usable(self) -> Grant:
         """Tokens that are not too old. Raises AuthorizationNeeded, ClientConnectionError."""
         grant = self._grant
-        if grant is None or time.monotonic() - self._looked >= conf.get_settings().token_cache_seconds:
+        if grant is None or monotonic() - self._looked >= conf.get_settings().token_cache_seconds:
             try:
                 grant = await self._look()
             except DatabaseError:
@@ -157,7 +157,7 @@ class TokenAuth(httpx2.Auth):
     async def _look(self) -> Grant | None:
         """What the row has now."""
         held = await in_thread(self.row.read)
-        self._looked = time.monotonic()
+        self._looked = monotonic()
         self._grant, self._generation = (None, -1) if held is None else (held.grant, held.generation)
         return self._grant
 
@@ -176,8 +176,8 @@ class TokenAuth(httpx2.Auth):
             raise self._unknown() from None
 
     async def _renew(self, stale: Grant | None, challenge: Challenge | None) -> Grant:
-        ends = time.monotonic() + PATIENCE
-        while time.monotonic() < ends:
+        ends = monotonic() + PATIENCE
+        while monotonic() < ends:
             grant = await self._look()
             if grant is not None and grant.is_fresh() and (stale is None or grant.access_token != stale.access_token):
                 return grant
@@ -223,7 +223,7 @@ class TokenAuth(httpx2.Auth):
             # The owner has ended or renewed the connection meanwhile: these are nobody's.
             await exchange.revoke(new, self._outgoing, self._url, self._settings.auth)
             raise AuthorizationNeeded
-        self._grant, self._generation, self._looked = new, generation + 1, time.monotonic()
+        self._grant, self._generation, self._looked = new, generation + 1, monotonic()
         return new
 
     async def _written(self, new: Grant, generation: int) -> bool:

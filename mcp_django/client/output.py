@@ -2,10 +2,11 @@
 
 import asyncio
 import logging
-import time
 from collections import deque
 from collections.abc import Callable
 from typing import Final
+
+from ..clock import monotonic
 
 WAITING: Final = 256 * 1024
 """Bytes of lines that were read and not taken yet; then the process waits."""
@@ -88,7 +89,7 @@ class Lines:
 class Tail:
     """Standard error: its last `size` bytes are kept, and its lines go to the log, within limits."""
 
-    def __init__(self, name: str, size: int, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, name: str, size: int, clock: Callable[[], float] = monotonic) -> None:
         self._name, self._size, self._clock = name, size, clock
         self._kept = bytearray()
         self._line = bytearray()

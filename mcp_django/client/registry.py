@@ -9,7 +9,6 @@ import asyncio
 import logging
 import os
 import threading
-import time
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
@@ -21,6 +20,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
 from django.dispatch import receiver
 
+from ..clock import monotonic
 from ..conf import get_settings
 from ..conf.clients import ClientSettings
 from ..signals import clients_used, server_drained
@@ -111,7 +111,7 @@ class _Kept(Watcher):
         self._task: asyncio.Task[None] | None = None
 
     def admit(self) -> None:
-        left = self._barred_until - time.monotonic()
+        left = self._barred_until - monotonic()
         if left > 0 and self._why is not None:
             said = described(self._why, self.settings)
             raise ClientConnectionError(f"{said} (not tried again before {max(left, 0.1):.1f} s have passed)")
@@ -121,7 +121,7 @@ class _Kept(Watcher):
         info = connection.session.server_info
         server = " ".join(part for part in (info.name, info.version) if part) if info is not None else ""
         BOARD.connected(self.settings.alias, protocol_version=connection.revision.version, server=server)
-        self._used = time.monotonic()
+        self._used = monotonic()
         self._changed()
 
     def disconnected(self) -> None:
@@ -133,7 +133,7 @@ class _Kept(Watcher):
     def failed(self, error: ClientError) -> None:
         if not isinstance(error, AuthorizationNeeded):
             # A person may have allowed it a moment later.
-            self._barred_until = time.monotonic() + self.settings.backoff * 2 ** min(self._failures, DOUBLINGS)
+            self._barred_until = monotonic() + self.settings.backoff * 2 ** min(self._failures, DOUBLINGS)
             self._failures, self._why = self._failures + 1, error
         BOARD.failed(self.settings, error, call=False)
         self._changed()
@@ -143,7 +143,7 @@ class _Kept(Watcher):
 
     def ended(self, seconds: float, error: BaseException | None) -> None:
         self.calls -= 1
-        self._used = time.monotonic()
+        self._used = monotonic()
         if error is None or isinstance(error, CallError):
             BOARD.called(self.settings.alias, seconds)
         elif isinstance(error, Exception):
@@ -189,7 +189,7 @@ class _Kept(Watcher):
         self._timer, idle = None, self.settings.idle
         if not self._is_up or idle is None:
             return
-        left = self._used + idle - time.monotonic()
+        left = self._used + idle - monotonic()
         if self.calls or self.client.is_needed:
             left = idle
         if left > 0:
@@ -318,10 +318,10 @@ def _close_elsewhere(found: Iterable[_Kept]) -> None:
         if loop is not None and loop.is_running():
             by_loop.setdefault(loop, []).append(kept.client)
     futures = [asyncio.run_coroutine_threadsafe(_close(clients), loop) for loop, clients in by_loop.items()]
-    until = time.monotonic() + CLOSING
+    until = monotonic() + CLOSING
     for future in futures:
         try:
-            future.result(max(0.0, until - time.monotonic()))
+            future.result(max(0.0, until - monotonic()))
         except TimeoutError:
             logger.warning("Clients took longer than %g seconds to close", CLOSING)
 

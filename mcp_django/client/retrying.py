@@ -2,7 +2,8 @@
 
 import asyncio
 import random
-import time
+
+from ..clock import monotonic
 
 FIRST, LONGEST = 0.2, 10.0
 """Seconds before the first repetition, and at most before any."""
@@ -44,7 +45,7 @@ class Haste:
 
     async def pause(self) -> None:
         """Wait until it may begin."""
-        self._count = self._count + 1 if time.monotonic() < self._began + SPACE else 0
+        self._count = self._count + 1 if monotonic() < self._began + SPACE else 0
         if self._count > AT_ONCE:
             await asyncio.sleep(SPACE)
-        self._began = time.monotonic()
+        self._began = monotonic()

@@ -9,12 +9,12 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Sequence
-from time import monotonic
 from typing import Any
 
 from django.db import Error, connections, router, transaction
 from django.db.transaction import Atomic
 
+from ..clock import monotonic
 from ..models import StreamEvent
 from ..protocol.jsonrpc import dumps
 from ..server.ports import Executor

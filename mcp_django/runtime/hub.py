@@ -15,12 +15,12 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from hashlib import blake2b
-from time import monotonic
 from typing import Any
 
 from channels.layers import InMemoryChannelLayer, get_channel_layer
 from django.db import connections, router
 
+from ..clock import monotonic
 from ..conf import secret_keys
 from ..models import StreamEvent
 from ..protocol.jsonrpc import dumps, loads

@@ -4,9 +4,9 @@ import asyncio
 import secrets
 from collections import OrderedDict
 from collections.abc import Callable
-from time import monotonic
 from typing import Any, NamedTuple
 
+from ..clock import monotonic
 from ..server.session import Session
 from .rings import Bounds, Ring
 

@@ -7,12 +7,12 @@ inside of a transaction: what it rolled back would be forgotten.
 import asyncio
 import logging
 from datetime import timedelta
-from time import monotonic
 from typing import Any
 
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 
+from ..clock import monotonic
 from ..models import OnceResult, SpentState
 from ..models.session import Session
 from ..protocol import jsonrpc

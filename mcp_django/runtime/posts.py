@@ -16,11 +16,11 @@ import threading
 import weakref
 from collections import OrderedDict
 from collections.abc import Coroutine
-from time import monotonic
 from typing import Any, Protocol
 
 from django.db import Error
 
+from ..clock import monotonic
 from ..server.ports import Executor, Overloaded
 from .events import Draft, Event, EventLog
 from .feed import Following, run_apart

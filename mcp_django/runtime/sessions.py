@@ -15,12 +15,12 @@ import weakref
 from collections.abc import Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from datetime import timedelta
-from time import monotonic
 from typing import Any
 
 from django.db import Error
 from django.utils import timezone
 
+from ..clock import monotonic
 from ..conf import get_settings
 from ..conf.options import Limits
 from ..models import Session as SessionRow

@@ -12,6 +12,7 @@ import pytest
 from django.core.exceptions import ImproperlyConfigured
 from django.test import override_settings
 
+from mcp_django import clock as package_clock
 from mcp_django.client import (
     AuthorizationNeeded,
     Client,
@@ -338,7 +339,7 @@ async def test_a_client_in_use_is_not_idle(scripts: Scripts, reason: str) -> Non
 def clock(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
     """Lets time pass."""
     now = [1000.0]
-    monkeypatch.setattr(registry, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(package_clock, "source", lambda: now[0])
 
     def passes(seconds: float) -> None:
         now[0] += seconds

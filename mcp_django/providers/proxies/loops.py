@@ -5,9 +5,9 @@ import contextvars
 import weakref
 from collections.abc import Callable
 from functools import partial
-from time import monotonic
 
 from ...client import Client
+from ...clock import monotonic
 from .calls import Relay, pass_log
 from .credentials import Credential
 from .following import Upstream

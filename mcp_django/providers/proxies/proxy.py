@@ -6,12 +6,12 @@ import weakref
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from functools import partial
 from hashlib import blake2b
-from time import monotonic
 from typing import Any
 
 from ...client import Client
 from ...client.errors import AuthorizationNeeded, ClientError
 from ...client.relay import Answering
+from ...clock import monotonic
 from ...protocol.errors import ToolError
 from ...server.context import Context
 from ...server.primitives import Completion, Prompt, Resource, ResourceTemplate, Tool

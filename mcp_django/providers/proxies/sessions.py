@@ -8,11 +8,11 @@ same caller with the same credential and the same capabilities, and for nobody e
 import asyncio
 import contextvars
 from collections.abc import Awaitable, Callable, Iterable
-from time import monotonic
 from typing import Any, NamedTuple, Protocol
 
 from ...client import Client
 from ...client.relay import Answering, answering
+from ...clock import monotonic
 from ...protocol.errors import ToolError
 from ...protocol.revisions import REVISIONS, Era
 from ...server.context import Context

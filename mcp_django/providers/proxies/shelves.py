@@ -11,10 +11,10 @@ import contextvars
 import logging
 from collections.abc import Awaitable, Callable, Iterable
 from hashlib import blake2b
-from time import monotonic
 from typing import Any, NamedTuple
 
 from ...client.errors import AuthorizationNeeded, ClientError
+from ...clock import monotonic
 from ...protocol import jsonrpc
 from ...server.primitives import Primitive
 
