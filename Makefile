@@ -3,7 +3,7 @@
 #   PYTHON=python3.13   the interpreter to make the environment with (otherwise the first that is 3.11 or newer)
 #   VENV=.venv          where the environment is
 #   ARGS="..."          more arguments for the command behind the target
-#   JOBS=0              processes of `make test`; auto: one for each core
+#   JOBS=auto           processes of the tests; 0: none beside pytest's own
 #   DEMO_AUTH=oauth     `make demo` protects its endpoint with an authorization server of its own
 #   STDIO=1             `make serve-fixtures` serves the client at its standard input and output; everything that is no
 #                       message goes to standard error. With -C, make itself says where it goes: use `make -s -C`.
@@ -13,11 +13,13 @@ PYTHON ?=
 ARGS ?=
 STDIO ?=
 DEMO_AUTH ?=
-JOBS ?= 0
+JOBS ?= auto
 python = $(VENV)/bin/python
+pytest = $(python) -m pytest -q -n $(JOBS) --dist loadfile --no-loadscope-reorder
+CORE = tests/protocol tests/schema tests/server tests/test_architecture.py tests/test_public_api.py
 
 .DEFAULT_GOAL := help
-.PHONY: help environment demo test lint types format serve-fixtures serve-bench bench conformance clients clean
+.PHONY: help environment demo quick test test-all lint types format serve-fixtures serve-bench bench conformance clients clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-22s %s\n", $$1, $$2 }'
@@ -29,12 +31,21 @@ demo: PORT ?= 8000
 demo: environment ## serve the demo project on http://127.0.0.1:$PORT (8000); with DEMO_AUTH=oauth clients log in
 	@exec env DEMO_AUTH="$(DEMO_AUTH)" DEMO_ORIGIN="http://127.0.0.1:$(PORT)" $(python) manage.py demo --port $(PORT) $(ARGS)
 
-test: environment ## run the tests
-	@exec $(python) -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder $(ARGS)
+quick: environment ## check style and types, and run the core tests, within a minute
+	@exec $(MAKE) --no-print-directory -j2 lint types core
+
+core: environment
+	@exec $(python) -m pytest -q $(CORE) $(ARGS)
+
+test: environment ## run the tests that need no service, on all cores
+	@exec $(pytest) $(ARGS)
+
+test-all: environment ## run all tests, on PostgreSQL, with Redis, real servers, browsers, several workers and load
+	@exec $(pytest) --ds tests.settings_postgres -m "" --durations=10 $(ARGS)
 
 lint: environment ## check style and formatting
-	@$(python) -m ruff check $(ARGS) .
-	@$(python) -m ruff format --check .
+	@$(python) -m ruff check .
+	@$(python) -m ruff format --check --quiet .
 
 types: environment ## check types
 	@exec $(python) -m mypy $(ARGS)

@@ -1,34 +1,52 @@
-"""How the tests run: `async def` tests on the test's own thread and connection, and a word about what is left out."""
+"""How the tests run: markers by folder, `async def` tests on the test's own thread and connection, and a summary of the
+tests that a run left out.
+"""
 
+import asyncio
 import inspect
-import os
+from collections import Counter
 from typing import Any
 
 import pytest
 from asgiref.sync import async_to_sync
 
-TAKES_LONG = (
-    "tests/load/",
-    "tests/workers/",
-    "tests/servers/",
-    "tests/clients/",
-    "tests/management/test_mcp_stdio",
-    "tests/project/",
-)
-"""Where tests start processes, and wait for them."""
-LEFT_OUT = {
-    "PostgreSQL": ("MCP_TEST_POSTGRES", "set it to 1 for 127.0.0.1:5432, or to a postgres:// URL"),
-    "Redis": ("MCP_TEST_REDIS", "set it to 1 for 127.0.0.1:6379, or to a redis:// URL"),
-    "most of the load tests": ("MCP_TEST_LOAD", "set it to 1, and they run on every server"),
+from tests.support.clock import Clock, clock
+
+__all__ = ["clock"]
+FOLDER_MARKERS = {
+    "tests/browser/": ("browser",),
+    "tests/clients/": ("integration", "postgres"),
+    "tests/composed/": ("integration",),
+    "tests/load/": ("integration", "load"),
+    "tests/project/": ("integration",),
+    "tests/servers/": ("integration",),
+    "tests/workers/": ("integration", "workers", "postgres", "redis"),
 }
+"""Markers of all tests in a folder."""
+SLOW_FIRST = ("load", "workers", "integration", "browser")
+"""Markers whose tests start first, so that at the end no process is left alone with one of them."""
+_left_out: Counter[str] = Counter()
 
 
-@pytest.hookimpl(trylast=True)
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What takes long comes first: of several processes none is left alone with it at the end, as long as files are
-    given out in this order (`--no-loadscope-reorder`).
-    """
-    items.sort(key=lambda item: not item.nodeid.startswith(TAKES_LONG))
+    """Mark tests by their folder. Those that take long come first (with `--no-loadscope-reorder`)."""
+    for item in items:
+        for folder, markers in FOLDER_MARKERS.items():
+            if item.nodeid.startswith(folder):
+                for marker in markers:
+                    item.add_marker(marker)
+    items.sort(key=lambda item: not any(item.get_closest_marker(marker) for marker in SLOW_FIRST))
+
+
+def pytest_deselected(items: list[pytest.Item]) -> None:
+    """Count the tests that the marker expression leaves out."""
+    for item in items:
+        names = {mark.name for mark in item.iter_markers()}
+        for marker in ("load", "workers", "browser", "postgres", "redis", "integration", "slow"):
+            if marker in names:
+                _left_out[marker] += 1
+                break
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -41,7 +59,14 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     if not inspect.iscoroutinefunction(function):
         return None
     names = pyfuncitem._fixtureinfo.argnames
-    async_to_sync(function)(**{name: pyfuncitem.funcargs[name] for name in names})
+    clock = pyfuncitem.funcargs.get("clock")
+
+    async def run(**arguments: Any) -> None:
+        if isinstance(clock, Clock):
+            clock.control(asyncio.get_running_loop())
+        await function(**arguments)
+
+    async_to_sync(run)(**{name: pyfuncitem.funcargs[name] for name in names})
     return True
 
 
@@ -66,10 +91,22 @@ def pytest_make_parametrize_id(config: pytest.Config, val: object, argname: str)
     return argname if " at 0x" in repr(val) else None
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Tell the process that shares out the tests which ones this worker process left out."""
+    output = getattr(session.config, "workeroutput", None)
+    if output is not None:
+        output["left_out"] = dict(_left_out)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any, error: object) -> None:
+    """Take the counts of a worker process. All of them collect the same tests."""
+    _left_out.update(Counter(getattr(node, "workeroutput", {}).get("left_out", {})) - _left_out)
+
+
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """Say what this run did without, so that a green run is not taken for more than it is."""
-    for what, (variable, cure) in LEFT_OUT.items():
-        if not os.environ.get(variable):
-            terminalreporter.write_line(f"left out: {what} ({variable}: {cure})", yellow=True)
-    if doors := os.environ.get("MCP_TEST_DOORS"):
-        terminalreporter.write_line(f"left out: interaction tests through other doors than {doors}", yellow=True)
+    """Say which tests this run left out, and the command that runs them."""
+    if _left_out:
+        counts = ", ".join(f"{count} {marker}" for marker, count in sorted(_left_out.items()))
+        terminalreporter.write_line(f"left out: {counts} (make test-all runs them)", yellow=True)

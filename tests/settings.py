@@ -1,36 +1,15 @@
-"""Django settings of the tests.
+"""Django settings of the tests, on SQLite: in a file, because threads cannot share a database in memory.
 
-    MCP_TEST_POSTGRES   "1" for 127.0.0.1:5432, user postgres, database test; or postgres://user:password@host:port/name.
-                        Otherwise SQLite, in a file, because threads cannot share a database in memory.
-
-    MCP_TEST_DATABASE   "sqlite": the tests' own database is SQLite, also where those that need PostgreSQL find one.
-    MCP_TEST_DOORS      "asgi,view": the interaction tests use these doors only.
-
-The tests run in a database of their own beside the one that is named.
+`tests.settings_postgres` has the same on PostgreSQL: `pytest --ds tests.settings_postgres`.
 """
 
 import atexit
-import os
 import shutil
 import tempfile
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
 
 from mcp_django.oauth import oauth2_provider_settings
-
-
-def postgres(url: str) -> dict[str, Any]:
-    """The DATABASES entry of a postgres:// URL."""
-    parts = urlsplit("postgres://postgres@127.0.0.1:5432/test" if url == "1" else url)
-    return {
-        "ENGINE": "django.db.backends.postgresql",
-        "NAME": parts.path.strip("/"),
-        "USER": unquote(parts.username or ""),
-        "PASSWORD": unquote(parts.password or ""),
-        "HOST": parts.hostname or "",
-        "PORT": parts.port or "",
-    }
 
 
 def sqlite() -> dict[str, Any]:
@@ -90,9 +69,7 @@ TEMPLATES = [
     },
 ]
 
-_POSTGRES = os.environ.get("MCP_TEST_POSTGRES", "")
-_OWN = _POSTGRES if os.environ.get("MCP_TEST_DATABASE") != "sqlite" else ""
-DATABASES = {"default": postgres(_OWN) if _OWN else sqlite()}
+DATABASES = {"default": sqlite()}
 CHANNEL_LAYERS = {"default": {"BACKEND": "channels.layers.InMemoryChannelLayer"}}
 
 # The memory's tools are for a server that its own tests add, so that others know one server and what is on it.

@@ -15,7 +15,7 @@ from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright
 from pytest_django.fixtures import Settings
 
 import mcp_django
-from tests.oauth.browser.keyboard import Keyboard
+from tests.browser.keyboard import Keyboard
 from tests.oauth.clients import WEB
 
 CHROMIUM = shutil.which("chromium") or "/usr/bin/chromium"

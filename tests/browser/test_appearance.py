@@ -12,8 +12,8 @@ from mcp_django.client.tokens import Grant, TokenRow
 from mcp_django.conf.clients import ClientAuth, ClientSettings
 from mcp_django.models import PersonalAccessToken
 from mcp_django.oauth import consents
+from tests.browser.conftest import DESK, PHONE, Open
 from tests.oauth.asking import MCP, SCOPES, path
-from tests.oauth.browser.conftest import DESK, PHONE, Open
 from tests.oauth.clients import LOOPBACK, Source, make_client
 
 LONG = "https://a-very-long-label-of-a-host-that-goes-on.and-on.client.example/" + "path/" * 20

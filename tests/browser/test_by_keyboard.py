@@ -5,8 +5,8 @@ from django.contrib.auth.models import User
 from mcp_django.models import PersonalAccessToken
 from mcp_django.oauth import consents, toolkit
 from mcp_django.oauth.models import Consent
+from tests.browser.conftest import PHONE, Open
 from tests.oauth.asking import ISSUER, MCP, SCOPES, path
-from tests.oauth.browser.conftest import PHONE, Open
 from tests.oauth.clients import LOOPBACK, WEB, Source, make_client
 
 

@@ -1,7 +1,6 @@
 """Doors, revisions and clients as fixtures. Tests that take several of them run for every combination."""
 
 import inspect
-import os
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
@@ -83,8 +82,6 @@ ERAS = ("revision", "handshake", "either", "version", "victim")
 
 SPEAKING = (DOORS[0], CHANNELS[0])
 """The doors that speak for the others: over these a test is run with all of its values, and for all revisions."""
-DOORS_OF_THIS_RUN = [name for name in os.environ.get("MCP_TEST_DOORS", "").split(",") if name]
-"""Those that the environment asks for; empty for all."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -106,8 +103,6 @@ def _is_for_its_door(item: pytest.Item) -> bool:
     if door is None:
         return True
     if mark is not None and door not in mark.args:
-        return False
-    if DOORS_OF_THIS_RUN and door not in DOORS_OF_THIS_RUN:
         return False
     revisions = {value for name in ERAS if isinstance(value := params.get(name), str)}
     if "modern" in getattr(item, "fixturenames", ()):
@@ -157,7 +152,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Iterator[None]:
     return (yield)
 
 
-@pytest.fixture(params=[door for door in DOORS if not DOORS_OF_THIS_RUN or door in DOORS_OF_THIS_RUN])
+@pytest.fixture(params=DOORS)
 def door(request: pytest.FixtureRequest) -> Door:
     """Every door: the ASGI door beside Django, the view behind it, and the channels."""
     if request.param == "asgi":

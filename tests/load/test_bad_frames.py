@@ -10,11 +10,8 @@ from functools import partial
 
 import pytest
 
-from tests.load.conftest import AT_LENGTH
 from tests.load.websockets import BINARY, CLOSE, CONTINUATION, PING, PONG, TEXT, Refused, WebSocket, frame, upgrade
 from tests.servers.harness import Server, serve, until
-
-pytestmark = pytest.mark.skipif(not AT_LENGTH, reason="takes its time: set MCP_TEST_LOAD")
 
 KINDS = ("uvicorn", "daphne", "granian", "hypercorn")
 BODY = 1 << 16

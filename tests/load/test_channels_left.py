@@ -15,15 +15,12 @@ from typing import Any
 import pytest
 
 from tests.load import event_streams, websockets
-from tests.load.conftest import AT_LENGTH
 from tests.load.event_streams import EventStream, Refused
 from tests.load.test_leaks import MOST
 from tests.load.test_random_disconnects import ENDS, LANE_NAMES, LANES, at_rest
 from tests.load.websockets import BINARY, CONTINUATION, Channel, WebSocket, frame, leave, upgrade
 from tests.servers.client import HANDSHAKE, STATELESS, Client
 from tests.servers.harness import Server, serve, until
-
-pytestmark = pytest.mark.skipif(not AT_LENGTH, reason="takes its time: set MCP_TEST_LOAD")
 
 KINDS = ("uvicorn", "daphne", "granian", "hypercorn")
 CLIENTS = 16

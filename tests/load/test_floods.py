@@ -9,13 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.load.conftest import AT_LENGTH
 from tests.load.event_streams import EventStream
 from tests.load.websockets import PING, PONG, WebSocket, frame
 from tests.servers.client import STATELESS, Client
 from tests.servers.harness import Server, serve, until
-
-pytestmark = pytest.mark.skipif(not AT_LENGTH, reason="takes its time: set MCP_TEST_LOAD")
 
 TIMES, SIZE = 600, 100_000
 """60 MB, in messages of 100 KB; 180 to one that reads slowly."""

@@ -49,7 +49,7 @@ def returning_pool() -> Iterator[None]:
 @contextmanager
 def pooled(**more: Any) -> Iterator[None]:
     if connection.vendor != "postgresql":
-        pytest.skip("a pool of psycopg's needs PostgreSQL (MCP_TEST_POSTGRES)")
+        pytest.skip("a pool of psycopg's needs PostgreSQL (--ds tests.settings_postgres)")
     options = connections.settings["default"]["OPTIONS"]
     connection.close()
     options["pool"] = {"min_size": 1, "max_size": 5, "timeout": 10, **more}

@@ -69,7 +69,7 @@ def test_an_append_is_one_short_transaction_that_begins_with_its_write() -> None
 @real_threads
 def test_the_transaction_of_an_append_does_not_wait_for_the_disk_and_others_do() -> None:
     if connection.vendor != "postgresql":
-        pytest.skip("synchronous_commit is PostgreSQL's (MCP_TEST_POSTGRES)")
+        pytest.skip("synchronous_commit is PostgreSQL's (--ds tests.settings_postgres)")
     LOG.append([Draft("a", "message")])
     with connection.cursor() as cursor:
         cursor.execute("SHOW synchronous_commit")
@@ -118,7 +118,7 @@ def test_whoever_sees_a_number_sees_all_before_it_while_many_append() -> None:
 @real_threads
 def test_appends_at_once_succeed_under_repeatable_read() -> None:
     if connection.vendor != "postgresql":
-        pytest.skip("isolation levels are PostgreSQL's (MCP_TEST_POSTGRES)")
+        pytest.skip("isolation levels are PostgreSQL's (--ds tests.settings_postgres)")
     LOG.append([Draft("a", "message")])
     start, problems = LOG.head(), list[Exception]()
 

@@ -3,7 +3,6 @@
 import asyncio
 import json
 import os
-import shutil
 import socket
 import subprocess
 import sys
@@ -27,8 +26,7 @@ from .serving import eventually, real_threads, serve
 
 pytestmark = [
     real_threads,
-    pytest.mark.skipif(not os.environ.get("MCP_TEST_REDIS"), reason="needs Redis (MCP_TEST_REDIS)"),
-    pytest.mark.skipif(shutil.which("redis-server") is None, reason="needs a redis-server of its own"),
+    pytest.mark.redis,
 ]
 PUBSUB, QUEUES = "channels_redis.pubsub.RedisPubSubChannelLayer", "channels_redis.core.RedisChannelLayer"
 PUBLISHER = """

@@ -1,6 +1,5 @@
 """Servers as fixtures: one of each kind and database for the whole run, because starting one takes a second."""
 
-import os
 from collections.abc import Iterator
 from contextlib import ExitStack
 
@@ -27,8 +26,6 @@ class Fleet:
 
     def postgres(self) -> Database:
         """The PostgreSQL database that they share."""
-        if not os.environ.get("MCP_TEST_POSTGRES"):
-            pytest.skip("needs PostgreSQL: set MCP_TEST_POSTGRES")
         if self._postgres is None:
             self._postgres = self._stack.enter_context(new_postgres())
         return self._postgres
@@ -47,7 +44,7 @@ def server(request: pytest.FixtureRequest, fleet: Fleet) -> Server:
     return fleet.get(request.param, "sqlite")
 
 
-@pytest.fixture(params=PLACES, ids="-".join)
+@pytest.fixture(params=PLACES)
 def working(request: pytest.FixtureRequest, fleet: Fleet) -> Server:
     """Every kind of server on SQLite, and those that differ most on PostgreSQL."""
     return fleet.get(*request.param)

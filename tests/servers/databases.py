@@ -17,7 +17,7 @@ from typing import Any
 
 import psycopg
 
-from tests.settings import postgres
+from tests.support.services import POSTGRES_URL, postgres_database
 
 ROOT = Path(__file__).resolve().parents[2]
 SITE = "tests.servers.site.settings"
@@ -47,13 +47,13 @@ def new_sqlite(site: str = SITE) -> Iterator[Database]:
 
 @contextmanager
 def new_postgres(site: str = SITE) -> Iterator[Database]:
-    """A database beside the one that MCP_TEST_POSTGRES names, with the site's tables, gone afterwards.
+    """A database beside the one of `services.POSTGRES_URL`, with the site's tables, gone afterwards.
 
     Its connections are called as it is: `application_name` in `pg_stat_activity`.
     """
-    url = os.environ["MCP_TEST_POSTGRES"]
+    url = POSTGRES_URL
     name = f"mcp_servers_{uuid.uuid4().hex[:12]}"
-    entry = {**postgres(url), "NAME": name, "OPTIONS": {"application_name": name}}
+    entry = {**postgres_database(url), "NAME": name, "OPTIONS": {"application_name": name}}
     _on_postgres(f"CREATE DATABASE {name} TEMPLATE {_migrated_template(url, site)}")
     try:
         yield entry
@@ -107,12 +107,12 @@ def _migrated_template(url: str, site: str) -> str:
     name = f"mcp_servers_{uuid.uuid4().hex[:12]}"
     _on_postgres(f"CREATE DATABASE {name}")
     atexit.register(_on_postgres, f"DROP DATABASE {name} WITH (FORCE)")
-    migrate({**postgres(url), "NAME": name}, site)
+    migrate({**postgres_database(url), "NAME": name}, site)
     return name
 
 
 def _on_postgres(statement: str, values: Any = None) -> list[tuple[Any, ...]]:
-    entry = postgres(os.environ["MCP_TEST_POSTGRES"])
+    entry = postgres_database()
     where = {"host": entry["HOST"], "port": entry["PORT"] or None, "user": entry["USER"], "dbname": entry["NAME"]}
     if entry["PASSWORD"]:
         where["password"] = entry["PASSWORD"]

@@ -22,6 +22,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.request import urlopen
 
+import pytest
+
 from tests.servers.databases import ROOT, SITE, Database, environment, new_sqlite
 
 ASGI = "tests.servers.site.asgi:application"
@@ -69,7 +71,13 @@ SERVERS = tuple(KINDS)
 """The ASGI servers that projects are deployed on; each of them has all of the tests."""
 MOST_DIFFERENT = ("uvicorn", "daphne")
 """Servers that differ most: in their event loop, their flow control, and what they do to a call that is left."""
-PLACES = [*((kind, "sqlite") for kind in SERVERS), *((kind, "postgresql") for kind in MOST_DIFFERENT)]
+PLACES = [
+    *(pytest.param((kind, "sqlite"), id=f"{kind}-sqlite") for kind in SERVERS),
+    *(
+        pytest.param((kind, "postgresql"), id=f"{kind}-postgresql", marks=pytest.mark.postgres)
+        for kind in MOST_DIFFERENT
+    ),
+]
 """What the servers do to a call that is left, and the databases to a statement that is interrupted, meet in code that
 knows neither: every server works on one database, and the two on the other.
 """

@@ -1,27 +1,24 @@
-"""The workers of these tests: at full with PostgreSQL and a Redis; otherwise on SQLite, without a channel layer."""
+"""The workers of these tests, on PostgreSQL and a Redis of their own."""
 
-import os
 from collections.abc import Iterator
 from contextlib import ExitStack
 
 import pytest
 
-from tests.servers.databases import new_postgres, new_sqlite
+from tests.servers.databases import new_postgres
 from tests.workers.broker import own_redis
 from tests.workers.harness import SITE, Workers, workers
 from tests.workers.layers import Fate
-
-AT_FULL = bool(os.environ.get("MCP_TEST_POSTGRES") and os.environ.get("MCP_TEST_REDIS"))
 
 
 @pytest.fixture(scope="session")
 def running() -> Iterator[Workers]:
     """Two workers for the whole run, because starting them takes a while."""
     with ExitStack() as stack:
-        database = stack.enter_context(new_postgres(SITE) if AT_FULL else new_sqlite(SITE))
+        database = stack.enter_context(new_postgres(SITE))
         # As docs/howto/deploy.md has it for a project behind `asgi.mount`.
         database["CONN_MAX_AGE"] = 600
-        redis = stack.enter_context(own_redis()) if AT_FULL else None
+        redis = stack.enter_context(own_redis())
         yield stack.enter_context(workers(database, redis))
 
 
@@ -43,7 +40,5 @@ def fresh(running: Workers) -> Iterator[Workers]:
 
 @pytest.fixture
 def waking(pair: Workers) -> Workers:
-    """The two workers, where they can wake one another."""
-    if pair.redis is None:
-        pytest.skip("needs PostgreSQL and Redis: set MCP_TEST_POSTGRES and MCP_TEST_REDIS")
+    """The two workers, which can wake one another."""
     return pair

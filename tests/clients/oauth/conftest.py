@@ -1,7 +1,6 @@
 """Servers of the protected site, one of each kind for the whole run, and the site with clients' documents."""
 
 import json
-import os
 from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import NamedTuple
@@ -17,7 +16,7 @@ SITE = "tests.clients.oauth.site.settings"
 HOST = "client.example"
 """Where clients publish what they are; the servers find it on this machine."""
 VENDORS = {"uvicorn": "sqlite", "daphne": "postgresql", "gunicorn-gthread": "sqlite"}
-"""Which database each server works on. Where there is no PostgreSQL, all have SQLite."""
+"""The database that each server works on."""
 
 
 class Site(NamedTuple):
@@ -43,7 +42,7 @@ class Sites:
     def get(self, kind: str) -> Site:
         """The one on a kind of server."""
         if kind not in self._running:
-            postgres = VENDORS[kind] == "postgresql" and bool(os.environ.get("MCP_TEST_POSTGRES"))
+            postgres = VENDORS[kind] == "postgresql"
             database = self._stack.enter_context(new_postgres(SITE) if postgres else new_sqlite(SITE))
             server = self._stack.enter_context(serve(kind, database=database, environ=self._environ, site=SITE))
             self._running[kind] = Site(server, f"http://127.0.0.1:{server.port}", "/mcp")

@@ -1,7 +1,6 @@
 """This project's own client on two workers of a real server: what one begins another finishes, and one renews."""
 
 import asyncio
-import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,7 +9,7 @@ import pytest
 
 from tests.clients.oauth.browser import Browser, forms
 from tests.clients.oauth.conftest import SITE, Site, Sites
-from tests.servers.databases import new_postgres, new_sqlite
+from tests.servers.databases import new_postgres
 from tests.servers.harness import Server, serve
 
 PLACES = ("/plain/", "/loop/")
@@ -28,8 +27,10 @@ def project(remote: Site) -> Iterator[Server]:
     client = {"URL": remote.url, "AUTH": {"TYPE": "oauth"}}
     mcp = {"AUTH": "none", "TOKEN_CACHE_SECONDS": 0, "CLIENTS": {"shop": client}}
     settings = {"ROOT_URLCONF": "tests.clients.oauth.consumer", "MCP": mcp}
-    new = new_postgres if os.environ.get("MCP_TEST_POSTGRES") else new_sqlite
-    with new(SITE) as database, serve("uvicorn", workers=2, database=database, site=SITE, settings=settings) as server:
+    with (
+        new_postgres(SITE) as database,
+        serve("uvicorn", workers=2, database=database, site=SITE, settings=settings) as server,
+    ):
         yield server
 
 

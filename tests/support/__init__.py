@@ -1,0 +1,1 @@
+"""Test support that several folders share. What one folder alone uses lies in that folder."""

@@ -1,0 +1,80 @@
+"""Time that stands still until a test advances it."""
+
+import asyncio
+import datetime
+import time
+from collections.abc import Iterator
+
+import pytest
+import time_machine
+
+from mcp_django import clock as package_clock
+
+SETTLE_TURNS = 200
+"""Turns of the event loop after which `advance` goes on although callbacks are still ready."""
+
+
+class Clock:
+    """The time of one test: the package's clock, the timers of the test's event loop, and the time of day.
+
+    All three stand still and move by `advance` alone, so no timeout, expiry or keep-alive depends on the speed of the
+    machine. Other threads' blocking waits follow the real clock.
+    """
+
+    def __init__(self, traveller: time_machine.Traveller) -> None:
+        self._traveller = traveller
+        self._now = time.monotonic()
+        self._loop: asyncio.BaseEventLoop | None = None
+
+    def monotonic(self) -> float:
+        """Read the clock, in seconds."""
+        return self._now
+
+    def control(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Let the timers of a loop follow this clock."""
+        assert isinstance(loop, asyncio.BaseEventLoop)
+        self._loop = loop
+        loop.time = self.monotonic  # type: ignore[method-assign]
+
+    def move(self, seconds: float) -> None:
+        """Move the time without running timers, for code without an event loop."""
+        self._now += seconds
+        self._traveller.shift(datetime.timedelta(seconds=seconds))
+
+    async def advance(self, seconds: float) -> None:
+        """Move the time, and run each timer of the loop when it is due.
+
+        Callbacks that a timer makes ready run before the next timer. Work in threads and on sockets goes on by itself:
+        wait for its effect as usual.
+        """
+        end = self._now + seconds
+        await self.settle()
+        while (due := self._next_timer()) is not None and due <= end:
+            self.move(max(0.0, due - self._now))
+            await self.settle()
+        self.move(end - self._now)
+        await self.settle()
+
+    async def settle(self) -> None:
+        """Run callbacks until the loop has none that is ready."""
+        for _ in range(SETTLE_TURNS):
+            await asyncio.sleep(0)
+            if not self._ready():
+                return
+
+    def _ready(self) -> bool:
+        return bool(self._loop is not None and self._loop._ready)  # type: ignore[attr-defined]
+
+    def _next_timer(self) -> float | None:
+        assert self._loop is not None, "only `async def` tests can advance timers; use `move`"
+        timers = self._loop._scheduled  # type: ignore[attr-defined]
+        return min((timer.when() for timer in timers if not timer.cancelled()), default=None)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[Clock]:
+    """The time, which stands still until the test advances it."""
+    with time_machine.travel(datetime.datetime.now(datetime.UTC), tick=True) as traveller:
+        found = Clock(traveller)
+        monkeypatch.setattr(package_clock, "source", found.monotonic)
+        yield found
