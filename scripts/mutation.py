@@ -1,0 +1,345 @@
+"""Mutation testing of a sample: which small faults in the package do the tests notice?
+
+    python scripts/mutation.py plant DIRECTORY [--faults FILE]   put faults into the package of a copy of this checkout
+    python scripts/mutation.py try DIRECTORY [--only N,N]        run each fault with the tests that execute its line
+
+`plant` chooses the same faults for the same code (a seeded sample, as many from each of `FOLDERS`) and writes each into
+the code as a switch on its own line, so that line numbers and branches stay as they were. With `--faults` it plants the
+faults of an earlier `faults.json`, found again by function and text. Run the tests of the copy once, with
+`-p scripts.mutation`, to record which test executes which fault: `hits/*.jsonl`. `try` then forks one process for each
+fault, switches it on, runs the recorded tests and stops at the first that fails. The result is in `results.json`.
+
+The copy has to be one that is thrown away. A sample keeps the time bounded: mutmut and cosmic-ray run one process for
+each mutant of the whole package, which takes days here.
+"""
+
+import argparse
+import ast
+import hashlib
+import json
+import os
+import random
+import shutil
+import signal
+import sys
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+FOLDERS = ("server", "auth", "orm", "transports", "runtime", "client", "oauth")
+FAULTS_PER_FOLDER = 34
+MAX_TESTS = 250
+"""Tests that are run for one fault: the most specific first, those that execute the fewest faults."""
+FAULT_TIMEOUT_SECONDS = 150
+
+SWITCH = '''"""Switches for planted faults: one is on at most."""
+
+import builtins
+import os
+
+state = {"on": int(os.environ.get("MUTATION", "-1")), "hits": set()}
+
+
+def _is_on(number: int) -> bool:
+    state["hits"].add(number)
+    return state["on"] == number
+
+
+builtins.__dict__["_fault"] = _is_on
+'''
+
+COMPARISONS: dict[type[ast.cmpop], type[ast.cmpop]] = {
+    ast.Lt: ast.LtE,
+    ast.LtE: ast.Lt,
+    ast.Gt: ast.GtE,
+    ast.GtE: ast.Gt,
+    ast.Eq: ast.NotEq,
+    ast.NotEq: ast.Eq,
+    ast.Is: ast.IsNot,
+    ast.IsNot: ast.Is,
+    ast.In: ast.NotIn,
+    ast.NotIn: ast.In,
+}
+
+
+class Fault(NamedTuple):
+    """One fault: an expression, and another that takes its place."""
+
+    path: str
+    """Inside the package."""
+    function: str
+    """The qualified name of the function."""
+    before: str
+    after: str
+    ordinal: int
+    """The number of this pair of texts in this function."""
+    start: tuple[int, int]
+    end: tuple[int, int]
+
+
+def mutations(node: ast.AST) -> Iterator[ast.expr]:
+    """Yield the expressions that may take the place of a node."""
+    match node:
+        case ast.Compare(left=left, ops=[op], comparators=comparators) if type(op) in COMPARISONS:
+            yield ast.Compare(left, [COMPARISONS[type(op)]()], comparators)
+        case ast.BoolOp(op=ast.And(), values=values):
+            yield ast.BoolOp(ast.Or(), values)
+        case ast.BoolOp(op=ast.Or(), values=values):
+            yield ast.BoolOp(ast.And(), values)
+        case ast.UnaryOp(op=ast.Not(), operand=operand):
+            yield operand
+        case ast.BinOp(left=left, op=ast.Add(), right=right):
+            yield ast.BinOp(left, ast.Sub(), right)
+        case ast.BinOp(left=left, op=ast.Sub(), right=right):
+            yield ast.BinOp(left, ast.Add(), right)
+        case ast.Constant(value=bool(value)):
+            yield ast.Constant(not value)
+        case ast.Constant(value=int(value)):
+            yield ast.Constant(value + 1)
+
+
+def faults_of(path: str, source: str) -> list[Fault]:
+    """List all faults that can be planted in a module."""
+    found: list[Fault] = []
+    seen: Counter[tuple[str, str, str]] = Counter()
+
+    def add(function: str, node: ast.expr, after: str) -> None:
+        before = ast.unparse(node)
+        seen[function, before, after] += 1
+        end = (node.end_lineno or 0, node.end_col_offset or 0)
+        place = (node.lineno, node.col_offset)
+        found.append(Fault(path, function, before, after, seen[function, before, after], place, end))
+
+    def visit(node: ast.AST, function: str, inside: bool) -> None:
+        match node:
+            case ast.FunctionDef() | ast.AsyncFunctionDef():
+                name = f"{function}.{node.name}".lstrip(".")
+                for child in node.body:
+                    visit(child, name, inside=True)
+                return
+            case ast.ClassDef():
+                for child in node.body:
+                    visit(child, f"{function}.{node.name}".lstrip("."), inside=False)
+                return
+            case ast.JoinedStr() | ast.Assert() | ast.Import() | ast.ImportFrom() | ast.match_case() | ast.Subscript():
+                return
+            case ast.Expr(value=ast.Call(func=func) as call) if inside and not ast.unparse(func).startswith("logger."):
+                add(function, call, "None")
+            case ast.Expr(value=ast.Await() as waiting) if inside:
+                add(function, waiting, "None")
+        if isinstance(node, ast.AnnAssign):
+            if node.value is not None:
+                visit(node.value, function, inside)
+            return
+        if inside and isinstance(node, ast.expr):
+            for other in mutations(node):
+                add(function, node, ast.unparse(ast.fix_missing_locations(other)))
+        for child in ast.iter_child_nodes(node):
+            visit(child, function, inside)
+
+    visit(ast.parse(source), "", inside=False)
+    return found
+
+
+def sample(package: Path) -> list[Fault]:
+    """Choose faults, as many from each folder."""
+    chosen: list[Fault] = []
+    for folder in FOLDERS:
+        every: list[Fault] = []
+        for path in sorted((package / folder).rglob("*.py")):
+            if "migrations" not in path.parts:
+                every += faults_of(path.relative_to(package).as_posix(), path.read_text(encoding="utf-8"))
+        seed = int(hashlib.sha256(folder.encode()).hexdigest(), 16)
+        random.Random(seed).shuffle(every)  # noqa: S311
+        picked: list[Fault] = []
+        for fault in every:
+            if len(picked) == FAULTS_PER_FOLDER:
+                break
+            if not any(_overlap(fault, other) for other in picked):
+                picked.append(fault)
+        chosen += picked
+    return chosen
+
+
+def found_again(package: Path, wanted: list[list[Any]]) -> list[Fault | None]:
+    """Find faults of an earlier version in this one."""
+    found: list[Fault | None] = []
+    for path, function, before, after, ordinal, *_ in wanted:
+        file = package / path
+        every = faults_of(path, file.read_text(encoding="utf-8")) if file.exists() else []
+        same = [f for f in every if (f.function, f.before, f.after, f.ordinal) == (function, before, after, ordinal)]
+        found.append(same[0] if same else None)
+    return found
+
+
+def _overlap(one: Fault, other: Fault) -> bool:
+    return one.path == other.path and one.start <= other.end and other.start <= one.end
+
+
+def plant(directory: Path, faults: list[Fault | None]) -> None:
+    """Write faults into the package of a copy, each behind its switch."""
+    package = directory / "mcp_django"
+    by_path: dict[str, list[tuple[int, Fault]]] = defaultdict(list)
+    for number, fault in enumerate(faults):
+        if fault is not None:
+            by_path[fault.path].append((number, fault))
+    for path, planted in by_path.items():
+        lines = (package / path).read_bytes().split(b"\n")
+        for number, fault in sorted(planted, key=lambda pair: pair[1].start, reverse=True):
+            (first, column), (last, end) = fault.start, fault.end
+            lines[last - 1] = lines[last - 1][:end] + b"))" + lines[last - 1][end:]
+            opening = f"(({fault.after}) if _fault({number}) else (".encode()
+            lines[first - 1] = lines[first - 1][:column] + opening + lines[first - 1][column:]
+        text = b"\n".join(lines)
+        compile(text, path, "exec")
+        (package / path).write_bytes(text)
+    (package / "_faults.py").write_text(SWITCH)
+    init = package / "__init__.py"
+    text = init.read_text(encoding="utf-8")
+    end = ast.parse(text).body[0].end_lineno or 1
+    lines_of_text = text.split("\n")
+    lines_of_text[end - 1] += "; from . import _faults as _faults"
+    init.write_text("\n".join(lines_of_text), encoding="utf-8")
+    (directory / "faults.json").write_text(json.dumps(faults, indent=0))
+    (directory / "hits").mkdir(exist_ok=True)
+
+
+# As a plugin of pytest
+
+
+def _state() -> dict[str, Any]:
+    from mcp_django import _faults  # type: ignore[attr-defined]
+
+    state: dict[str, Any] = _faults.state
+    return state
+
+
+def pytest_runtest_protocol(item: Any, nextitem: Any) -> None:
+    """Begin a test: it has executed nothing."""
+    if "MUTATION_TRY" not in os.environ:
+        _state()["hits"].clear()
+        item._mutation_began = time.perf_counter()
+
+
+def pytest_runtest_logfinish(nodeid: str, location: Any) -> None:
+    """Record the faults that a test has executed."""
+    worker = os.environ.get("PYTEST_XDIST_WORKER", "main")
+    if "MUTATION_TRY" in os.environ or ("PYTEST_XDIST_TESTRUNUID" in os.environ and worker == "main"):
+        return
+    with Path("hits", f"{worker}.jsonl").open("a") as file:
+        file.write(json.dumps([nodeid, sorted(_state()["hits"])]) + "\n")
+
+
+def pytest_runtestloop(session: Any) -> bool | None:
+    """Instead of running all tests, run those of each fault in a process of its own."""
+    if "MUTATION_TRY" not in os.environ:
+        return None
+    plan = json.loads(Path(os.environ["MUTATION_TRY"]).read_text())
+    by_id = {item.nodeid: item for item in session.items}
+    results: dict[str, list[Any]] = {}
+    for number, names in plan.items():
+        items = [by_id[name] for name in names if name in by_id]
+        results[number] = [*_try(int(number), items), len(items)]
+        print(number, results[number], flush=True)
+        Path(os.environ["MUTATION_TRY"] + ".results").write_text(json.dumps(results))
+    return True
+
+
+def _try(number: int, items: list[Any]) -> tuple[str, str]:
+    """Run tests with a fault on: how it ended, and the test that failed."""
+    reading, writing = os.pipe()
+    if not (pid := os.fork()):
+        os.setpgid(0, 0)
+        os.close(reading)
+        status = 0
+        try:
+            from django.conf import settings
+
+            name = Path(settings.DATABASES["default"]["NAME"])
+            if name.suffix == ".sqlite3":
+                own = name.with_name(f"{number}.sqlite3")
+                if name.exists():
+                    shutil.copy(name, own)
+                settings.DATABASES["default"]["NAME"] = settings.DATABASES["default"]["TEST"]["NAME"] = str(own)
+            sys.stdout = sys.stderr = open(os.devnull, "w")  # noqa: SIM115, PTH123
+            _state()["on"] = number
+            for item, following in zip(items, [*items[1:], None], strict=True):
+                failed: list[str] = []
+                reports = _run(item, following)
+                failed = [report.nodeid for report in reports if report.failed]
+                if failed:
+                    os.write(writing, failed[0].encode())
+                    status = 1
+                    break
+        except BaseException as error:
+            os.write(writing, repr(error).encode())
+            status = 2
+        os._exit(status)
+    os.close(writing)
+    until = time.monotonic() + FAULT_TIMEOUT_SECONDS
+    while time.monotonic() < until:
+        done, code = os.waitpid(pid, os.WNOHANG)
+        if done:
+            break
+        time.sleep(0.02)
+    else:
+        os.killpg(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        return ("timeout", "")
+    said = os.read(reading, 4000).decode()
+    os.close(reading)
+    try:
+        os.killpg(pid, signal.SIGKILL)  # what its tests have left running
+    except OSError:
+        pass
+    return ("survived" if code == 0 else "killed", said)
+
+
+def _run(item: Any, following: Any) -> list[Any]:
+    from _pytest.runner import runtestprotocol
+
+    return runtestprotocol(item, log=False, nextitem=following)
+
+
+def plan(directory: Path) -> dict[str, list[str]]:
+    """Choose the tests of each fault."""
+    tests: dict[int, list[str]] = defaultdict(list)
+    weight: dict[str, int] = {}
+    for file in sorted((directory / "hits").glob("*.jsonl")):
+        for line in file.read_text().splitlines():
+            nodeid, hits = json.loads(line)
+            weight[nodeid] = len(hits)
+            for number in hits:
+                tests[number].append(nodeid)
+    return {
+        str(number): sorted(names, key=lambda n: (weight[n], hashlib.sha256(n.encode()).digest()))[:MAX_TESTS]
+        for number, names in sorted(tests.items())
+    }
+
+
+def main() -> None:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("command", choices=["plant", "plan"])
+    parser.add_argument("directory", type=Path)
+    parser.add_argument("--faults", type=Path)
+    parser.add_argument("--parts", type=int, default=2)
+    arguments = parser.parse_args()
+    package = arguments.directory / "mcp_django"
+    if arguments.command == "plant":
+        wanted = json.loads(arguments.faults.read_text()) if arguments.faults else None
+        faults = sample(package) if wanted is None else found_again(package, wanted)
+        plant(arguments.directory, list(faults))
+        print(len(faults), "faults,", sum(fault is None for fault in faults), "not found again")
+        return
+    whole = plan(arguments.directory)
+    for part in range(arguments.parts):
+        chosen = dict(list(whole.items())[part :: arguments.parts])
+        (arguments.directory / f"plan{part}.json").write_text(json.dumps(chosen))
+    print(len(whole), "faults are executed by tests")
+
+
+if __name__ == "__main__":
+    main()
