@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from asgiref.sync import async_to_sync
+from hypothesis import settings as hypothesis_settings
 
 from tests.support.clock import Clock, clock
 
@@ -26,6 +27,10 @@ FOLDER_MARKERS = {
 SLOW_FIRST = ("load", "workers", "integration", "browser")
 """Markers whose tests start first, so that at the end no process is left alone with one of them."""
 _left_out: Counter[str] = Counter()
+
+# The same examples in every run, and no time limit for one, so that a property fails in every run or in none.
+hypothesis_settings.register_profile("tests", deadline=None, derandomize=True, max_examples=60)
+hypothesis_settings.load_profile("tests")
 
 
 @pytest.hookimpl(tryfirst=True)
