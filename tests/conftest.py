@@ -5,13 +5,17 @@ tests that a run left out.
 import asyncio
 import inspect
 from collections import Counter
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from asgiref.sync import async_to_sync
 from hypothesis import settings as hypothesis_settings
+from pytest_django.plugin import DjangoDbBlocker
 
 from tests.support.clock import Clock, clock
+from tests.support.databases import create_test_database
+from tests.support.services import POSTGRES_URL
 
 __all__ = ["clock"]
 FOLDER_MARKERS = {
@@ -73,6 +77,19 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 
     async_to_sync(run)(**{name: pyfuncitem.funcargs[name] for name in names})
     return True
+
+
+@pytest.fixture(scope="session")
+def django_db_setup(
+    request: pytest.FixtureRequest, django_test_environment: None, django_db_blocker: DjangoDbBlocker
+) -> Iterator[None]:
+    """Copy the migrated database instead of migrating one in each process (pytest-django's fixture of this name)."""
+    worker = getattr(request.config, "workerinput", {}).get("workerid", "")
+    with django_db_blocker.unblock():
+        drop = create_test_database(POSTGRES_URL, f"_{worker}" if worker else "")
+    yield
+    with django_db_blocker.unblock():
+        drop()
 
 
 @pytest.fixture(autouse=True)
