@@ -220,14 +220,14 @@ def pytest_runtest_protocol(item: Any, nextitem: Any) -> None:
     """Begin a test: it has executed nothing."""
     if "MUTATION_TRY" not in os.environ:
         _state()["hits"].clear()
-        item._mutation_began = time.perf_counter()
+        _state()["test"] = item.nodeid
 
 
 def pytest_runtest_logfinish(nodeid: str, location: Any) -> None:
     """Record the faults that a test has executed."""
-    worker = os.environ.get("PYTEST_XDIST_WORKER", "main")
-    if "MUTATION_TRY" in os.environ or ("PYTEST_XDIST_TESTRUNUID" in os.environ and worker == "main"):
+    if "MUTATION_TRY" in os.environ or _state().get("test") != nodeid:
         return
+    worker = os.environ.get("PYTEST_XDIST_WORKER", "main")
     with Path("hits", f"{worker}.jsonl").open("a") as file:
         file.write(json.dumps([nodeid, sorted(_state()["hits"])]) + "\n")
 
