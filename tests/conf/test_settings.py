@@ -227,7 +227,7 @@ def test_settings_are_values(section: type[Any]) -> None:
 
 
 def test_the_page_about_limits_lists_every_one_with_its_default() -> None:
-    page = (Path(__file__).resolve().parent.parent / "docs" / "reference" / "limits.md").read_text()
+    page = (Path(__file__).resolve().parent.parent.parent / "docs" / "reference" / "limits.md").read_text()
     units = {"MiB": 1 << 20, "KiB": 1 << 10, "h": 3600, "days": 86400, "min": 60, "s": 1, "": 1}
     page, rates = page.split("\n## Rates\n")
     rows = re.findall(r"^\| `([A-Z_]+)` \| ([\d,]+) ?([A-Za-z]*) \|", page, re.MULTILINE)

@@ -2,10 +2,10 @@
 
 import asyncio
 import os
+import socket
 import subprocess
 import sys
 import threading
-import time
 import webbrowser
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,9 +17,10 @@ from django.core.management import call_command
 
 from tests.clients.oauth.browser import Browser
 from tests.clients.oauth.connection import connected
-from tests.conformance.__main__ import free_port
-from tests.test_repository import ROOT, python_blocks
+from tests.repository.pages import ROOT, python_blocks
+from tests.support.waiting import wait_until
 
+pytestmark = pytest.mark.integration
 PAGES = ROOT / "docs" / "howto"
 NAME = "documented"
 PREPARE = """
@@ -36,13 +37,13 @@ LOGIN = (
 
 
 def block(page: str, about: str) -> str:
-    """The one block of Python on a page that has these words in it."""
+    """Return the one block of Python on a page with these words in it."""
     (found,) = (text for text in python_blocks(PAGES / page) if about in text)
     return found
 
 
 def write(directory: Path, origin: str) -> None:
-    """What `startproject` makes, and the page's blocks where they say; `...` is what is there already."""
+    """Start a project, and put the page's blocks where they belong; `...` stands for the lines before."""
     call_command("startproject", NAME, str(directory))
     package = directory / NAME
     settings = block("protect-a-project.md", "# settings.py").replace("https://shop.example.com", origin)
@@ -60,36 +61,45 @@ def write(directory: Path, origin: str) -> None:
 
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The endpoint of the project, which is served."""
-    directory, port = tmp_path_factory.mktemp("documented"), free_port()
-    origin = f"http://127.0.0.1:{port}"
-    write(directory, origin)
-    env = {**os.environ, "DJANGO_SETTINGS_MODULE": f"{NAME}.settings", "PYTHONPATH": f"{directory}:{ROOT}"}
-    subprocess.run([sys.executable, "-c", PREPARE], cwd=directory, env=env, check=True)
-    command = [sys.executable, "-m", "uvicorn", f"{NAME}.asgi:application", "--port", str(port), "--lifespan", "off"]
-    with (directory / "log").open("w") as log:
-        server = subprocess.Popen(command, cwd=directory, env=env, stdout=log, stderr=log)
+    """Serve the project, and give the URL of its endpoint."""
+    directory = tmp_path_factory.mktemp("documented")
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        origin = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        write(directory, origin)
+        env = {**os.environ, "DJANGO_SETTINGS_MODULE": f"{NAME}.settings", "PYTHONPATH": f"{directory}:{ROOT}"}
+        subprocess.run([sys.executable, "-c", PREPARE], cwd=directory, env=env, check=True)
+        number = listener.fileno()
+        command = [
+            sys.executable,
+            "-m",
+            "uvicorn",
+            f"{NAME}.asgi:application",
+            "--fd",
+            str(number),
+            "--lifespan",
+            "off",
+        ]
+        with (directory / "log").open("w") as log:
+            server = subprocess.Popen(command, cwd=directory, env=env, stdout=log, stderr=log, pass_fds=[number])
     try:
-        wait_for(origin, server)
+        wait_until(lambda: answers(origin, server), lambda: (directory / "log").read_text())
         yield f"{origin}/mcp"
     finally:
         server.terminate()
-        server.wait(20)
+        server.wait(60)
 
 
-def wait_for(origin: str, server: "subprocess.Popen[Any]") -> None:
-    """Until it answers: another process cannot wake this one."""
-    give_up = time.monotonic() + 60
-    while server.poll() is None and time.monotonic() < give_up:
-        try:
-            httpx.get(f"{origin}/.well-known/oauth-authorization-server").raise_for_status()
-            return
-        except httpx.TransportError:
-            time.sleep(0.05)
-    raise AssertionError("the project does not come up")
+def answers(origin: str, server: "subprocess.Popen[Any]") -> bool:
+    """Tell whether the project answers."""
+    assert server.poll() is None, "the server stopped"
+    try:
+        httpx.get(f"{origin}/.well-known/oauth-authorization-server").raise_for_status()
+    except httpx.TransportError:
+        return False
+    return True
 
 
-async def test_a_client_gets_in_is_shown_the_tool_and_steps_up_for_it(url: str) -> None:
+async def test_a_client_logs_in_sees_the_tool_and_asks_for_its_scope(url: str) -> None:
     async with connected(url, Browser("ada")) as connection:
         assert await connection.names() == ["cancel_order"]
         assert connection.scopes == {"orders:read"}
@@ -97,35 +107,35 @@ async def test_a_client_gets_in_is_shown_the_tool_and_steps_up_for_it(url: str) 
         assert connection.scopes == {"orders:read", "orders:write"}
 
 
-def test_the_page_s_own_look_at_it_sees_what_it_says(url: str) -> None:
+def test_a_request_without_token_is_challenged_as_the_page_says(url: str) -> None:
     answer = httpx.post(url)
     assert answer.status_code == 401
     assert answer.headers["www-authenticate"].startswith("Bearer ")
     assert 'resource_metadata="' in answer.headers["www-authenticate"]
 
 
-def test_the_script_of_the_other_page_lists_the_tools(
+def test_the_script_of_connect_a_client_lists_the_tools(
     url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    people: list[threading.Thread] = []
+    logins: list[threading.Thread] = []
 
-    def press(address: str) -> bool:
-        people.append(threading.Thread(target=person, args=(address,)))
-        people[-1].start()
+    def open_browser(address: str) -> bool:
+        logins.append(threading.Thread(target=log_in, args=(address,)))
+        logins[-1].start()
         return True
 
-    monkeypatch.setattr(webbrowser, "open", press)
+    monkeypatch.setattr(webbrowser, "open", open_browser)
     script = block("connect-a-client.md", "webbrowser.open").replace("https://shop.example.com/mcp", url)
     namespace: dict[str, Any] = {"__name__": "script"}
     exec(script, namespace)
     asyncio.run(namespace["main"]())
-    for one in people:
-        one.join()
+    for login in logins:
+        login.join()
     assert capsys.readouterr().out.startswith("cancel_order - ")
 
 
-def person(address: str) -> None:
-    """Log in, allow it, and go back to where the script listens."""
+def log_in(address: str) -> None:
+    """Log in, allow the access, and go back to the address on which the script listens."""
     browser = Browser("ada")
     asyncio.run(browser.open(address))
     httpx.get(browser.address)

@@ -56,7 +56,7 @@ class Verifier:
         raise NotImplementedError
 
 
-HERE = "tests.test_wiring"
+HERE = "tests.wiring.test_wiring"
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_a_server_has_what_is_stored_unless_it_says_otherwise() -> None:
 
 @override_settings(MCP={"SERVERS": {"default": {"PROVIDERS": [f"{HERE}.not_a_provider"]}}})
 def test_what_is_no_provider_is_refused_by_its_path() -> None:
-    with pytest.raises(ImproperlyConfigured, match=r"tests\.test_wiring\.not_a_provider is no provider"):
+    with pytest.raises(ImproperlyConfigured, match=r"tests\.wiring\.test_wiring\.not_a_provider is no provider"):
         wiring.get_server()
 
 

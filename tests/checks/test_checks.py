@@ -14,7 +14,7 @@ from mcp_django.checks import authentication
 from mcp_django.server import registry
 from mcp_django.server.decorators import register_completer, register_tool
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parent.parent.parent
 pytestmark = pytest.mark.django_db  # since Django 6.1 a check of JSONField asks the database for its features
 
 
@@ -131,7 +131,7 @@ def test_a_scope_of_a_tool_that_is_not_declared_is_reported_where_the_tool_stand
 
 
 def test_a_verifier_that_does_not_take_a_resource_is_reported() -> None:
-    with override_settings(MCP={"AUTH": "tests.test_checks.verify_for_a_server"}):
+    with override_settings(MCP={"AUTH": "tests.checks.test_checks.verify_for_a_server"}):
         [message] = messages()
     assert message.id == "mcp_django.E007"
     assert "resource" in message.msg

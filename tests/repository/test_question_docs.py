@@ -9,8 +9,8 @@ from django.contrib.auth.models import Group
 from mcp_django.forms.questions import form_question
 from mcp_django.server import registry
 from mcp_django.server.server import Options, Server
+from tests.repository.pages import ROOT, python_blocks, served_by
 from tests.server.engine import HANDSHAKE, STATELESS, Peer, accept, ports
-from tests.test_repository import ROOT, python_blocks, served_by
 
 BLOCKS = python_blocks(ROOT / "docs" / "topics" / "questions.md")
 

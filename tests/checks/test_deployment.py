@@ -16,7 +16,7 @@ from django.test import override_settings
 
 from mcp_django.server import registry
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parent.parent.parent
 COMPLAINT = re.compile(r"\(mcp_django\.(\w+)\) (.+)")
 OURS = [check for check in checks.get_checks(True) if check.__module__.startswith("mcp_django.")]
 LAYER = "channels.layers.InMemoryChannelLayer"

@@ -1,0 +1,144 @@
+"""The files around the code: the README's example runs, pyproject's promises hold, and links lead to files."""
+
+import ast
+import os
+import re
+import subprocess
+import sys
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+from asgiref.sync import async_to_sync
+from django.contrib.auth.models import User
+
+from mcp_django.server.answers import Answer
+from tests.repository.pages import ROOT, name_of, pages, python_blocks, served_by, tracked_files
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+EXTRAS = PROJECT["optional-dependencies"]
+LINK = re.compile(r"\[[^\]]*\]\((?!https?:|mailto:|#)([^)#\s]+)")
+# Spelled in pieces, so that this file is clean too.
+FORBIDDEN = {
+    "a path of one machine": re.compile(r"(?<![\w.:/])/(?:work|root|home|Users)/[a-z]\w*/"),
+    "a page that is not in the repository": re.compile(r"(?<![\w/])(?:spec|research|seeds|shared)/[\w.-]+"),
+    "something unfinished": re.compile(r"\b(?:TO" + "DO|FIX" + r"ME|X" + r"XX)\b"),
+    "a banner": re.compile(r"^\s*(?:#|//) ?[-=*#]{8,}", re.MULTILINE),
+    "a package registry's host": re.compile(r"registry\.npmjs" + r"\.org|files\.pythonhosted" + r"\.org"),
+}
+
+
+def test_python_on_pages_can_be_parsed() -> None:
+    wrong = []
+    for path in pages():
+        for block in python_blocks(path):
+            try:
+                ast.parse(block)
+            except SyntaxError as problem:
+                wrong.append(f"{name_of(path)}: {problem}\n{block}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_examples_on_pages_can_be_declared(subtests: pytest.Subtests) -> None:
+    for path in pages():
+        # The design shows future declarations too, and the OpenAPI example needs the documents of its own test.
+        if path.name in ("design.md", "import-an-openapi-document.md"):
+            continue
+        for block in python_blocks(path):
+            if "from mcp_django import" not in block:
+                continue
+            with subtests.test(page=name_of(path), block=block[:80]), pytest.MonkeyPatch.context() as monkeypatch:
+                _, served = served_by(block, monkeypatch)
+                assert not served.problems
+                declared = (served.tools, served.resources, served.templates, served.prompts, served.completers)
+                assert any(len(kind) for kind in declared) or "@" not in block
+
+
+class FakeContext:
+    """A context whose user gives the same answer to every question."""
+
+    def __init__(self, answer: Answer[bool]) -> None:
+        self.answer = answer
+
+    async def elicit(self, message: str) -> Answer[bool]:
+        """Return the answer."""
+        return self.answer
+
+
+@pytest.mark.django_db
+def test_the_readme_example_deactivates_a_user_after_consent(monkeypatch: pytest.MonkeyPatch) -> None:
+    block = next(block for block in python_blocks(ROOT / "README.md") if "@tool" in block)
+    assert sum(bool(line) for line in block.splitlines()) == 10
+    module, served = served_by(block, monkeypatch)
+    assert [tool.name for tool in served.tools] == ["deactivate"]
+    user = User.objects.create_user("ada")
+    deactivate = async_to_sync(module.deactivate)
+    for refusal in (Answer("accept", False), Answer("decline")):
+        assert deactivate("ada", FakeContext(refusal)) == "Left as it was."
+        user.refresh_from_db()
+        assert user.is_active
+    assert deactivate("ada", FakeContext(Answer("accept", True))) == "Done."
+    user.refresh_from_db()
+    assert not user.is_active
+
+
+def test_links_between_pages_lead_to_files() -> None:
+    broken = [
+        f"{name_of(path)}: {link}"
+        for path in pages()
+        for link in LINK.findall(path.read_text(encoding="utf-8"))
+        if not (path.parent / link).exists()
+    ]
+    assert not broken, "\n".join(broken)
+
+
+def test_make_targets_on_pages_exist() -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    named = re.compile(r"(?:^|`)make ([a-z-]+)", re.MULTILINE)
+    missing = [
+        f"{name_of(path)}: make {target}"
+        for path in pages()
+        for target in named.findall(path.read_text(encoding="utf-8"))
+        if target not in targets
+    ]
+    assert not missing, "\n".join(missing)
+
+
+def test_dependencies_are_bounded_at_both_ends() -> None:
+    requirements = [*PROJECT["dependencies"], *(requirement for extra in EXTRAS.values() for requirement in extra)]
+    bounded = re.compile(r">=[\d.]+,<[\d.]+$|==[\d.]+$")
+    unbounded = [one for one in requirements if not one.startswith(PROJECT["name"]) and not bounded.search(one)]
+    assert not unbounded
+
+
+def test_the_extra_all_is_every_extra_for_users() -> None:
+    users = sorted(EXTRAS.keys() - {"all", "dev"})
+    assert EXTRAS["all"] == [f"{PROJECT['name']}[{','.join(users)}]"]
+
+
+def test_the_wheel_holds_the_package_and_nothing_else(tmp_path: Path) -> None:
+    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
+    subprocess.run(build, cwd=ROOT, check=True, capture_output=True, timeout=120)
+    with zipfile.ZipFile(next(tmp_path.glob("*.whl"))) as wheel:
+        names = wheel.namelist()
+    assert {name.split("/")[0] for name in names if ".dist-info/" not in name} == {"mcp_django"}
+    package = (p for p in (ROOT / "mcp_django").rglob("*") if p.is_file() and "__pycache__" not in p.parts)
+    assert {name_of(path) for path in package} <= set(names)
+
+
+def test_no_file_holds_forbidden_text() -> None:
+    found = []
+    for path in tracked_files():
+        try:
+            text = path.read_text(encoding="utf-8")
+        except UnicodeDecodeError:
+            continue  # a picture
+        for kind, pattern in FORBIDDEN.items():
+            found += [f"{name_of(path)}: {kind}: {match[0]}" for match in pattern.finditer(text)]
+    assert not found, "\n".join(found)
+
+
+def test_scripts_are_executable() -> None:
+    scripts = (".ci/run", "scripts/environment", "manage.py")
+    assert [script for script in scripts if not os.access(ROOT / script, os.X_OK)] == []
