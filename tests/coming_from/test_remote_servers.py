@@ -1,6 +1,5 @@
 """Other servers: mounted, passed on, made of a document, called, bridged."""
 
-import asyncio
 from typing import Any
 
 import mcp_types as types
@@ -17,20 +16,17 @@ from mcp_django.client import (
     HandshakeError,
     ToolNotFound,
 )
-from mcp_django.providers import HTTPResource, Route
+from mcp_django.providers import Route
 from mcp_django.providers.mounts import Mount
 from mcp_django.schema import DeclarationError
 from mcp_django.testing import Client as Caller
-from tests.client.listeners import listening
-from tests.coming_from.declarations import text
-from tests.coming_from.table import exercise
+from tests.coming_from.test_declarations import call_text
 from tests.providers.openapi.pets import Api, document, operation, parameter, toolset
 from tests.providers.proxies.remote import Remote, served
-from tests.server.engine import HANDSHAKE, STATELESS, make_server
+from tests.server.engine import make_server
 
 
-@exercise
-async def a_server_is_mounted() -> None:
+async def test_a_server_is_mounted() -> None:
     analytics = Server("analytics")
 
     @analytics.tool
@@ -38,15 +34,14 @@ async def a_server_is_mounted() -> None:
         return f"{ctx.server.info.name} 7"
 
     server = make_server(mounts=[Mount(analytics, prefix="analytics")])
-    assert await text(Caller(server), "analytics__count") == "analytics 7"
+    assert await call_text(Caller(server), "analytics__count") == "analytics 7"
     other = make_server()
     other.tool(lambda: 1, name="count")
     with pytest.raises(DeclarationError, match="count"):
         make_server(registry=other.registry, mounts=[Mount(analytics, prefix="")])
 
 
-@exercise
-async def a_remote_server_is_passed_on() -> None:
+async def test_a_remote_server_is_proxied() -> None:
     caller = Caller(served(Remote()))
     assert {"r__add", "r__fails"} <= {found["name"] for found in await caller.list_tools()}
     assert (await caller.call_tool("r__add", {"a": 1, "b": 2}))["structuredContent"] == {"total": 3}
@@ -57,8 +52,7 @@ async def a_remote_server_is_passed_on() -> None:
     assert "cannot be reached" in down["content"][0]["text"]
 
 
-@exercise
-async def a_document_becomes_tools() -> None:
+async def test_an_openapi_document_becomes_tools() -> None:
     paths = {
         "/pets/{id}": {"get": operation(operationId="getPet", parameters=[parameter("id", "path")])},
         "/admin/all": {"delete": operation(operationId="deleteAll")},
@@ -72,8 +66,7 @@ async def a_document_becomes_tools() -> None:
     assert api.path == "/pets/7"
 
 
-@exercise
-def clients_say_where_a_server_is() -> None:
+def test_clients_have_one_constructor_per_transport() -> None:
     clients = (
         Client.stdio("python", "-m", "x", env={"A": "1"}, cwd="/tmp", max_retries=1, startup_timeout=5),
         Client.websocket("wss://example.com/mcp/ws", headers={"A": "1"}),
@@ -84,22 +77,7 @@ def clients_say_where_a_server_is() -> None:
     assert "secret" not in repr(clients[-1])
 
 
-@exercise
-async def a_client_finds_out_what_a_server_speaks() -> None:
-    remote = Remote()
-    for wanted, spoken in (
-        (None, STATELESS),
-        ("stateless", STATELESS),
-        ("handshake", HANDSHAKE),
-        (HANDSHAKE, HANDSHAKE),
-    ):
-        info = types.Implementation(name="shop", version="1")
-        async with Client(remote, protocol_version=wanted, client_info=info) as client:
-            assert client.protocol_version == spoken
-
-
-@exercise
-async def a_client_does_what_it_is_asked() -> None:
+async def test_clients_call_every_method() -> None:
     for era in ("handshake", "stateless"):
         client = Client(Remote(), protocol_version=era)
         await client.connect()
@@ -124,37 +102,7 @@ async def a_client_does_what_it_is_asked() -> None:
         assert not client.is_connected
 
 
-@exercise
-async def a_client_answers_and_hears() -> None:
-    remote, heard, asked = Remote(), [], []
-    done = asyncio.Event()
-
-    async def elicit(*given: Any) -> types.ElicitResult:
-        asked.append(given)
-        return types.ElicitResult(action="accept", content={"name": "Ada"})
-
-    async with Client(remote, protocol_version="handshake", elicitation=elicit, roots=["/tmp"]) as client:
-        greeted = await client.call_tool("greet", {})
-        assert greeted.content[0].text == "Hello Ada"
-        assert asked
-        stop = client.on_progress(lambda progress: (heard.append((progress.progress, progress.message)), done.set()))
-        own: list[float] = []
-        await client.call_tool("steps", {}, on_progress=lambda progress, total, message: own.append(progress))
-        async with asyncio.timeout(10):
-            await done.wait()
-        assert own == [1, 2]
-        assert heard[0] == (1, "one")
-        stop()
-        heard.clear()
-        await client.call_tool("steps", {})
-        assert heard == []
-        for listen in (client.on_log, client.on_list_changed, client.on_resource_updated):
-            assert callable(listen(lambda value: None))
-        await client.notify_roots_changed()
-
-
-@exercise
-async def errors_of_clients_have_their_classes() -> None:
+async def test_client_errors_have_their_classes() -> None:
     assert issubclass(ClientConnectionError, ClientError)
     assert issubclass(HandshakeError, ClientConnectionError)
     assert issubclass(CallTimeout, ClientError)
@@ -171,8 +119,7 @@ async def errors_of_clients_have_their_classes() -> None:
     assert issubclass(ToolNotFound, CallError)
 
 
-@exercise
-async def several_servers_are_bridged() -> None:
+async def test_several_servers_are_bridged() -> None:
     told: list[tuple[str, int, str]] = []
 
     def register_mcp_server(alias: str, tools: list[types.Tool], client: Client) -> None:
@@ -189,20 +136,3 @@ async def several_servers_are_bridged() -> None:
         with pytest.raises(ToolNotFound):
             await bridge.call("one__fails", {})
     assert sorted(told) == [("one", 2, "Client"), ("two", 2, "Client")]
-
-
-@exercise
-async def a_page_is_fetched() -> None:
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
-        said = b"warm" if "x-key: 1" in head else b"no key"
-        writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ncontent-length: %d\r\n\r\n%b" % (len(said), said))
-        await writer.drain()
-
-    async with listening(serve) as port:
-        url = f"http://127.0.0.1:{port}/weather"
-        with pytest.raises(DeclarationError):
-            HTTPResource(url, "weather://current")
-        page = HTTPResource(url, "weather://current", headers={"X-Key": "1"}, http=True, private=True, timeout=5)
-        (contents,) = await Caller(make_server(providers=[page])).read_resource("weather://current")
-    assert (contents["text"], contents["mimeType"]) == ("warm", "text/plain")
