@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from asgiref.sync import async_to_sync
 from django.core.exceptions import ImproperlyConfigured
 from django.test import override_settings
 
@@ -111,19 +112,31 @@ def saw(name: str, path: str, **kwargs: Any) -> tuple[int, dict[str, Any]]:
     return 200, {"server": name, "kwargs": kwargs, "path": path}
 
 
-@pytest.mark.parametrize("path", ["/mcp", "/mcp/"])
-async def test_a_path_works_with_and_without_a_slash(path: str) -> None:
-    assert await post(mount(inner, servers={"mcp": a_server("own")}), path) == saw("own", path)
+def test_a_path_works_with_and_without_a_slash(subtests: pytest.Subtests) -> None:
+    async def check(path: str) -> None:
+        assert await post(mount(inner, servers={"mcp": a_server("own")}), path) == saw("own", path)
+
+    for path in ("/mcp", "/mcp/"):
+        with subtests.test(path=path):
+            async_to_sync(check)(path)
 
 
-@pytest.mark.parametrize("written", ["mcp", "/mcp", "mcp/", "/mcp/"])
-async def test_a_path_may_be_written_with_slashes(written: str) -> None:
-    assert await post(mount(inner, servers={written: a_server("own")}), "/mcp") == saw("own", "/mcp")
+def test_a_path_may_be_written_with_slashes(subtests: pytest.Subtests) -> None:
+    async def check(written: str) -> None:
+        assert await post(mount(inner, servers={written: a_server("own")}), "/mcp") == saw("own", "/mcp")
+
+    for written in ("mcp", "/mcp", "mcp/", "/mcp/"):
+        with subtests.test(written=written):
+            async_to_sync(check)(written)
 
 
-@pytest.mark.parametrize("path", ["/", "", "/mcpx", "/mcp/x", "/x/mcp", "/MCP", "//mcp", "/mcp//"])
-async def test_every_other_path_is_the_application_s(path: str) -> None:
-    assert await post(mount(inner, servers={"mcp": a_server("own")}), path) == (299, path)
+def test_every_other_path_is_the_application_s(subtests: pytest.Subtests) -> None:
+    async def check(path: str) -> None:
+        assert await post(mount(inner, servers={"mcp": a_server("own")}), path) == (299, path)
+
+    for path in ("/", "", "/mcpx", "/mcp/x", "/x/mcp", "/MCP", "//mcp", "/mcp//"):
+        with subtests.test(path=path):
+            async_to_sync(check)(path)
 
 
 async def test_several_servers_are_told_apart_by_their_paths() -> None:
@@ -134,12 +147,16 @@ async def test_several_servers_are_told_apart_by_their_paths() -> None:
     assert await post(application, "/mcp/three") == (299, "/mcp/three")
 
 
-@pytest.mark.parametrize("slash", ["", "/"])
-async def test_what_converters_capture_reaches_the_handler(slash: str) -> None:
-    application = mount(inner, servers={"<slug:house>/rooms/<int:number>/mcp": a_server("own")})
-    path = f"/main/rooms/7/mcp{slash}"
-    assert await post(application, path) == saw("own", path, house="main", number=7)
-    assert await post(application, f"/main/rooms/x/mcp{slash}") == (299, f"/main/rooms/x/mcp{slash}")
+def test_what_converters_capture_reaches_the_handler(subtests: pytest.Subtests) -> None:
+    async def check(slash: str) -> None:
+        application = mount(inner, servers={"<slug:house>/rooms/<int:number>/mcp": a_server("own")})
+        path = f"/main/rooms/7/mcp{slash}"
+        assert await post(application, path) == saw("own", path, house="main", number=7)
+        assert await post(application, f"/main/rooms/x/mcp{slash}") == (299, f"/main/rooms/x/mcp{slash}")
+
+    for slash in ("", "/"):
+        with subtests.test(slash=slash):
+            async_to_sync(check)(slash)
 
 
 async def test_a_path_without_converters_wins_over_one_with() -> None:
@@ -149,12 +166,16 @@ async def test_a_path_without_converters_wins_over_one_with() -> None:
     assert await post(application, "/other/mcp") == saw("any", "/other/mcp", house="other")
 
 
-@pytest.mark.parametrize("path", ["/app/mcp", "/app/mcp/", "/mcp"])
-@pytest.mark.parametrize("root", ["/app", "/app/"])
-async def test_a_root_path_is_left_off(path: str, root: str) -> None:
-    application = mount(inner, servers={"mcp": a_server("own")})
-    status, seen = await post(application, path, root)
-    assert (status, seen["server"]) == (200, "own")
+def test_a_root_path_is_left_off(subtests: pytest.Subtests) -> None:
+    async def check(path: str, root: str) -> None:
+        application = mount(inner, servers={"mcp": a_server("own")})
+        status, seen = await post(application, path, root)
+        assert (status, seen["server"]) == (200, "own")
+
+    for path in ("/app/mcp", "/app/mcp/", "/mcp"):
+        for root in ("/app", "/app/"):
+            with subtests.test(path=path, root=root):
+                async_to_sync(check)(path, root)
 
 
 async def test_a_root_path_is_left_off_before_converters() -> None:
@@ -163,7 +184,7 @@ async def test_a_root_path_is_left_off_before_converters() -> None:
     assert await post(application, "/app/mcp", "/app") == (299, "/app/mcp")
 
 
-async def test_a_root_path_that_only_begins_alike_is_none() -> None:
+async def test_a_root_path_with_a_common_prefix_is_not_removed() -> None:
     application = mount(inner, servers={"mcp": a_server("own"), "<slug:house>/mcp": a_server("any", alias="any")})
     assert await post(application, "/application/mcp", "/app") == saw("any", "/application/mcp", house="application")
 
@@ -281,7 +302,7 @@ async def test_without_servers_those_of_the_setting_are_served_at_their_paths() 
 
 
 @override_settings(MCP={"AUTH": "none", "SERVERS": SERVERS})
-async def test_servers_of_one_s_own_are_served_instead_of_those_of_the_setting() -> None:
+async def test_given_servers_replace_the_servers_of_the_setting() -> None:
     application = mount(inner, servers={"own": a_server("own")})
     assert await post(application, "/own") == saw("own", "/own")
     assert await post(application, "/mcp") == (299, "/mcp")
@@ -318,17 +339,21 @@ def lanes() -> set[threading.Thread]:
 HEALTHY = Options(healthz=True)
 
 
-@pytest.mark.parametrize("path", ["/main/mcp/healthz", "/main/mcp/healthz/"])
-@pytest.mark.parametrize("where", ["main/mcp", "<slug:tenant>/mcp"])
-async def test_health_needs_no_credential_and_no_host(where: str, path: str) -> None:
-    application = mount(inner, servers={where: a_server("own", options=HEALTHY)})
-    start, body = await request(application, "GET", path)
-    assert (start["status"], body) == (200, b'{"status":"ok"}')
-    assert dict(start["headers"]) == {
-        b"content-type": b"application/json",
-        b"content-length": b"15",
-        b"cache-control": b"no-store",
-    }
+def test_health_needs_no_credential_and_no_host(subtests: pytest.Subtests) -> None:
+    async def check(where: str, path: str) -> None:
+        application = mount(inner, servers={where: a_server("own", options=HEALTHY)})
+        start, body = await request(application, "GET", path)
+        assert (start["status"], body) == (200, b'{"status":"ok"}')
+        assert dict(start["headers"]) == {
+            b"content-type": b"application/json",
+            b"content-length": b"15",
+            b"cache-control": b"no-store",
+        }
+
+    for path in ("/main/mcp/healthz", "/main/mcp/healthz/"):
+        for where in ("main/mcp", "<slug:tenant>/mcp"):
+            with subtests.test(path=path, where=where):
+                async_to_sync(check)(where, path)
 
 
 async def test_health_answers_head_without_a_body_and_nothing_else() -> None:

@@ -59,17 +59,19 @@ def test_an_app_without_tools_is_passed_over(shop: Path) -> None:
         autodiscover()
 
 
-@pytest.mark.parametrize(
-    ("source", "error"),
-    [("import a_module_nobody_has", ModuleNotFoundError), ("raise ValueError('no')", ValueError), ("(", SyntaxError)],
-)
-def test_an_error_in_a_module_is_not_swallowed(shop: Path, source: str, error: type[Exception]) -> None:
-    (shop / "mcp_tools.py").write_text(source)
-    with install(), pytest.raises(error):
-        autodiscover()
+def test_an_error_in_a_module_is_not_swallowed(shop: Path, subtests: pytest.Subtests) -> None:
+    for source, error in (
+        ("import a_module_nobody_has", ModuleNotFoundError),
+        ("raise ValueError('no')", ValueError),
+        ("(", SyntaxError),
+    ):
+        with subtests.test(source=source, error=error):
+            (shop / "mcp_tools.py").write_text(source)
+            with install(), pytest.raises(error):
+                autodiscover()
 
 
-def test_a_module_called_mcp_is_a_stranger_s(shop: Path) -> None:
+def test_modules_called_mcp_are_not_imported(shop: Path) -> None:
     (shop / "mcp.py").write_text("raise RuntimeError('not ours to import')")
     with install():
         autodiscover()

@@ -1,7 +1,5 @@
 """Django's exceptions, as the engine understands them."""
 
-from typing import Any
-
 import pytest
 from django.contrib.auth.models import Group
 from django.core.exceptions import ImproperlyConfigured, PermissionDenied, ValidationError
@@ -14,9 +12,8 @@ from mcp_django.protocol.errors import MCPError, NotFound, ToolError
 from mcp_django.protocol.meta import ERRORS
 
 
-@pytest.mark.parametrize(
-    ("problem", "text"),
-    [
+def test_expected_exceptions_become_texts_for_the_model(subtests: pytest.Subtests) -> None:
+    cases = (
         (ValidationError("too long"), "too long"),
         (ValidationError(_("too long")), "too long"),
         (ValidationError("at most %(n)s", params={"n": 3}), "at most 3"),
@@ -33,23 +30,22 @@ from mcp_django.protocol.meta import ERRORS
         (Http404(), "Not found"),
         (Group.DoesNotExist("Group matching query does not exist."), "Group matching query does not exist."),
         (Group.DoesNotExist(), "Not found"),
-    ],
-)
-def test_what_a_handler_may_raise_is_a_text_for_the_model(problem: Exception, text: str) -> None:
-    translated = translate(problem)
-    assert isinstance(translated, ToolError)
-    assert str(translated) == text
+    )
+    for problem, text in cases:
+        with subtests.test(problem=problem, text=text):
+            translated = translate(problem)
+            assert isinstance(translated, ToolError)
+            assert str(translated) == text
 
 
-def test_what_is_not_there_can_be_told_from_what_is_refused() -> None:
+def test_absence_and_refusal_have_different_errors() -> None:
     assert isinstance(translate(Http404()), NotFound)
     assert isinstance(translate(Group.DoesNotExist()), NotFound)
     assert not isinstance(translate(PermissionDenied()), NotFound)
 
 
-@pytest.mark.parametrize(
-    "problem",
-    [
+def test_everything_else_is_a_bug(subtests: pytest.Subtests) -> None:
+    cases = (
         RuntimeError("x"),
         KeyError("x"),
         IntegrityError("UNIQUE constraint failed"),
@@ -57,10 +53,10 @@ def test_what_is_not_there_can_be_told_from_what_is_refused() -> None:
         Group.MultipleObjectsReturned("x"),
         PermissionError("x"),
         FileNotFoundError("x"),
-    ],
-)
-def test_everything_else_is_a_bug(problem: Any) -> None:
-    assert translate(problem) is None
+    )
+    for problem in cases:
+        with subtests.test(problem=problem):
+            assert translate(problem) is None
 
 
 def test_errors_of_the_protocol_need_no_translation() -> None:

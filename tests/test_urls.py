@@ -6,6 +6,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from asgiref.sync import async_to_sync
 from django.core.exceptions import ImproperlyConfigured
 from django.test import AsyncClient, Client, RequestFactory, override_settings
 from django.urls import NoReverseMatch, Resolver404, include, path, resolve, reverse
@@ -26,22 +27,18 @@ def served() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("served")
-@pytest.mark.parametrize(
-    ("where", "kwargs"),
-    [("/api/mcp", {}), ("/api/mcp/other", {}), ("/api/staff/main", {"house": "main"})],
-)
-def test_each_server_has_its_path_with_and_without_a_slash(where: str, kwargs: dict[str, Any]) -> None:
-    for slash in ("", "/"):
-        assert resolve(where + slash).kwargs == kwargs
+def test_each_server_has_its_path_with_and_without_a_slash(subtests: pytest.Subtests) -> None:
+    for where, kwargs in (("/api/mcp", {}), ("/api/mcp/other", {}), ("/api/staff/main", {"house": "main"})):
+        with subtests.test(where=where, kwargs=kwargs):
+            for slash in ("", "/"):
+                assert resolve(where + slash).kwargs == kwargs
 
 
 @pytest.mark.usefixtures("served")
-@pytest.mark.parametrize(
-    "where", ["/mcp", "/api/mcp/none", "/api/staff", "/api/mcp/staff", "/api/mcp//", "/api/mcp/other/healthz"]
-)
-def test_nothing_else_is_served(where: str) -> None:
-    with pytest.raises(Resolver404):
-        resolve(where)
+def test_nothing_else_is_served(subtests: pytest.Subtests) -> None:
+    for where in ("/mcp", "/api/mcp/none", "/api/staff", "/api/mcp/staff", "/api/mcp//", "/api/mcp/other/healthz"):
+        with subtests.test(where=where), pytest.raises(Resolver404):
+            resolve(where)
 
 
 @pytest.mark.usefixtures("served")
@@ -66,13 +63,14 @@ def test_the_urls_may_be_included_several_times_in_namespaces_of_their_own() -> 
         assert resolve("/acme/staff/main/").kwargs == {"tenant": "acme", "house": "main"}
 
 
-@pytest.mark.parametrize("value", [{"AUTH": 5}, {"AUTH": "none", "LIMITS": {"BODY": "x"}}])
-def test_with_a_setting_that_cannot_be_used_nothing_is_served(value: dict[str, Any]) -> None:
-    servers = {"default": {"HEALTHZ": True}}
-    with override_settings(MCP={**value, "SERVERS": servers}, ROOT_URLCONF="mcp_django.urls"):
-        with pytest.raises(ImproperlyConfigured, match="must be"):
-            Client().post("/mcp", "{}", "application/json")
-        assert Client().get("/mcp/healthz").status_code == 404
+def test_with_a_setting_that_cannot_be_used_nothing_is_served(subtests: pytest.Subtests) -> None:
+    for value in ({"AUTH": 5}, {"AUTH": "none", "LIMITS": {"BODY": "x"}}):
+        with subtests.test(value=value):
+            servers = {"default": {"HEALTHZ": True}}
+            with override_settings(MCP={**value, "SERVERS": servers}, ROOT_URLCONF="mcp_django.urls"):
+                with pytest.raises(ImproperlyConfigured, match="must be"):
+                    Client().post("/mcp", "{}", "application/json")
+                assert Client().get("/mcp/healthz").status_code == 404
 
 
 def test_the_default_path_is_mcp() -> None:
@@ -80,13 +78,21 @@ def test_the_default_path_is_mcp() -> None:
 
 
 @pytest.mark.usefixtures("served")
-@pytest.mark.parametrize("where", ["/api/mcp/healthz", "/api/mcp/healthz/", "/api/staff/main/healthz"])
-async def test_health_is_told_to_anybody_where_it_is_switched_on(where: str) -> None:
-    answer = await AsyncClient().get(where)
-    assert (answer.status_code, answer.content) == (200, b'{"status":"ok"}')
-    assert answer.headers == {"Content-Type": "application/json", "Content-Length": "15", "Cache-Control": "no-store"}
-    answer = await AsyncClient(enforce_csrf_checks=True).post(where)
-    assert (answer.status_code, answer.headers["Allow"]) == (405, "GET, HEAD")
+def test_health_needs_no_credential_where_it_is_switched_on(subtests: pytest.Subtests) -> None:
+    async def check(where: str) -> None:
+        answer = await AsyncClient().get(where)
+        assert (answer.status_code, answer.content) == (200, b'{"status":"ok"}')
+        assert answer.headers == {
+            "Content-Type": "application/json",
+            "Content-Length": "15",
+            "Cache-Control": "no-store",
+        }
+        answer = await AsyncClient(enforce_csrf_checks=True).post(where)
+        assert (answer.status_code, answer.headers["Allow"]) == (405, "GET, HEAD")
+
+    for where in ("/api/mcp/healthz", "/api/mcp/healthz/", "/api/staff/main/healthz"):
+        with subtests.test(where=where):
+            async_to_sync(check)(where)
 
 
 @pytest.mark.usefixtures("served")

@@ -13,6 +13,7 @@ from mcp_django.admin import client_health
 from mcp_django.client.checking import Checked
 from mcp_django.client.health import BOARD
 from mcp_django.models import ClientHealth
+from tests.testapp.savepoints import rolled_back
 
 pytestmark = pytest.mark.django_db
 
@@ -98,11 +99,12 @@ def test_a_process_that_was_not_heard_of_lately_is_not_believed_to_be_connected(
     assert 'class="gone"' in found
 
 
-@pytest.mark.parametrize(("reached", "state"), [(None, ">failed<"), (-1, ">failed<"), (1, ">not connected<")])
-def test_a_server_has_failed_if_nothing_went_well_since(operator: Client, reached: float | None, state: str) -> None:
-    now = timezone.now()
-    row(error="ClientConnectionError", error_at=now, reached=reached and now + timedelta(seconds=reached))
-    assert state in section(page(operator), "weather")
+def test_a_server_has_failed_if_nothing_went_well_since(operator: Client, subtests: pytest.Subtests) -> None:
+    for reached, state in ((None, ">failed<"), (-1, ">failed<"), (1, ">not connected<")):
+        with subtests.test(reached=reached, state=state), rolled_back():
+            now = timezone.now()
+            row(error="ClientConnectionError", error_at=now, reached=reached and now + timedelta(seconds=reached))
+            assert state in section(page(operator), "weather")
 
 
 def test_what_a_server_says_of_itself_is_escaped(operator: Client) -> None:

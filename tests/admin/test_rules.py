@@ -10,6 +10,7 @@ from django.urls import reverse
 
 from mcp_django.auth.rulebook import RULEBOOK
 from mcp_django.models import ScopeGrant, ToolPolicy
+from tests.testapp.savepoints import rolled_back
 
 pytestmark = pytest.mark.django_db
 ADD = {"policy": "admin:mcp_django_toolpolicy_add", "grant": "admin:mcp_django_scopegrant_add"}
@@ -58,9 +59,8 @@ def test_the_declared_scopes_are_there_to_choose_from_with_what_they_mean(browse
         assert "orders:write: Change orders" in found
 
 
-@pytest.mark.parametrize(
-    ("fields", "problem"),
-    [
+def test_invalid_rules_are_reported_at_their_field(browser: Client, subtests: pytest.Subtests) -> None:
+    cases = (
         ({}, "This policy changes nothing"),
         ({"disabled": "on", "tool": "a b"}, "letters without accents"),
         ({"disabled": "on", "tool": "[a-z]"}, "letters without accents"),
@@ -69,12 +69,12 @@ def test_the_declared_scopes_are_there_to_choose_from_with_what_they_mean(browse
         ({"groups": ["nobody"]}, "not one of the available choices"),
         ({"disabled": "on", "server": "elsewhere"}, "not one of the available choices"),
         ({"disabled": "on", "tool": "a\0b"}, "Null characters"),
-    ],
-)
-def test_what_cannot_be_is_said_where_it_is_written(browser: Client, fields: Any, problem: str) -> None:
-    response = write(browser, "policy", **{"tool": "x", **fields})
-    assert problem in page(response)
-    assert not ToolPolicy.objects.exists()
+    )
+    for fields, problem in cases:
+        with subtests.test(fields=fields, problem=problem), rolled_back():
+            response = write(browser, "policy", **{"tool": "x", **fields})
+            assert problem in page(response)
+            assert not ToolPolicy.objects.exists()
 
 
 def test_a_tool_has_one_policy_on_a_server(browser: Client) -> None:

@@ -12,6 +12,7 @@ from django.utils import timezone
 from mcp_django.models import EndReason, ResourceSubscription, Session, StreamEvent
 from mcp_django.runtime import activity
 from mcp_django.runtime.events import Draft, EventLog
+from tests.testapp.savepoints import rolled_back
 
 pytestmark = pytest.mark.django_db
 
@@ -76,10 +77,11 @@ def test_what_a_client_says_about_itself_is_escaped(browser: Client) -> None:
         assert "<script>alert(1)" not in browser.get(page).content.decode()
 
 
-@pytest.mark.parametrize("info", [{}, [], None, "x", {"name": None}])
-def test_a_client_that_says_nothing_is_listed_by_its_key(browser: Client, info: Any) -> None:
-    row = session(client_info=info if info is not None else {})
-    assert row.key_prefix in browser.get(reverse(LIST)).content.decode()
+def test_a_client_that_says_nothing_is_listed_by_its_key(browser: Client, subtests: pytest.Subtests) -> None:
+    for info in ({}, [], None, "x", {"name": None}):
+        with subtests.test(info=info), rolled_back():
+            row = session(client_info=info if info is not None else {})
+            assert row.key_prefix in browser.get(reverse(LIST)).content.decode()
 
 
 def test_sessions_can_be_neither_made_nor_edited(browser: Client) -> None:
@@ -107,7 +109,7 @@ def test_all_sessions_of_the_users_are_ended(browser: Client) -> None:
     assert other not in live()
 
 
-def test_sessions_without_a_user_are_nobody_s(browser: Client) -> None:
+def test_sessions_without_a_user_are_listed_without_owner(browser: Client) -> None:
     row = session()
     assert "have no user" in act(browser, "end_sessions_of_users", row)
     assert live() == {row}
@@ -124,12 +126,13 @@ def test_ending_takes_the_permission_to_change(client: Client) -> None:
     assert live() == set()
 
 
-@pytest.mark.parametrize(("state", "expected"), [("live", {"live"}), ("over", {"idle", "ended"})])
-def test_the_list_can_be_narrowed_to_a_state(browser: Client, state: str, expected: set[str]) -> None:
-    rows = {"live": session(), "idle": session(seen=4000), "ended": session()}
-    Session.objects.filter(pk=rows["ended"].pk).end("client")
-    found = browser.get(reverse(LIST), {"state": state}).context["cl"].result_list
-    assert {name for name, row in rows.items() if row in found} == expected
+def test_the_list_can_be_narrowed_to_a_state(browser: Client, subtests: pytest.Subtests) -> None:
+    for state, expected in (("live", {"live"}), ("over", {"idle", "ended"})):
+        with subtests.test(state=state, expected=expected), rolled_back():
+            rows = {"live": session(), "idle": session(seen=4000), "ended": session()}
+            Session.objects.filter(pk=rows["ended"].pk).end("client")
+            found = browser.get(reverse(LIST), {"state": state}).context["cl"].result_list
+            assert {name for name, row in rows.items() if row in found} == expected
 
 
 def test_the_list_can_be_searched_by_user(browser: Client) -> None:

@@ -19,6 +19,7 @@ from mcp_django.auth.principal import local_principal
 from mcp_django.models import StoredArgument, StoredMessage, StoredPrompt, StoredResource
 from mcp_django.server import registry
 from mcp_django.transports.inprocess import Caller
+from tests.testapp.savepoints import rolled_back
 
 pytestmark = pytest.mark.django_db
 
@@ -130,9 +131,8 @@ def test_messages_are_counted_from_one_in_the_order_that_was_meant(browser: Clie
     assert list(found) == [(1, "first"), (2, "second"), (3, "last")]
 
 
-@pytest.mark.parametrize(
-    ("data", "complaint"),
-    [
+def test_values_that_clients_cannot_use_are_refused_with_the_reason(browser: Client, subtests: pytest.Subtests) -> None:
+    cases = (
         (form("Hi $whom", arguments=["who"]), "unknown argument &#x27;whom&#x27;; did you mean &#x27;who&#x27;?"),
         (form({"kind": "link", "uri": "docs://$whom"}, arguments=["who"]), "$whom is no placeholder"),
         (form("costs $5"), "write $$ for the sign itself"),
@@ -147,10 +147,10 @@ def test_messages_are_counted_from_one_in_the_order_that_was_meant(browser: Clie
         (form("Hi", scopes='"'), "is not a scope"),
         (form("Hi", arguments=["a" + str(n) for n in range(51)]), "at most 50"),
         (form(*["Hi"] * 101), "at most 100"),
-    ],
-)
-def test_what_clients_could_not_use_is_refused_with_the_reason(browser: Client, data: Any, complaint: str) -> None:
-    assert complaint in refused(browser, data)
+    )
+    for data, complaint in cases:
+        with subtests.test(data=data, complaint=complaint), rolled_back():
+            assert complaint in refused(browser, data)
 
 
 def test_what_is_not_used_is_said(browser: Client) -> None:
@@ -247,7 +247,7 @@ def test_what_cannot_be_restored_says_why(browser: Client) -> None:
     assert StoredPrompt.objects.filter(name="welcome").exists()
 
 
-def test_versions_of_others_and_of_nobody_are_not_found(browser: Client) -> None:
+def test_versions_of_other_prompts_and_absent_versions_are_not_found(browser: Client) -> None:
     row, other = stored(), stored(name="other")
     other.title = "x"
     other.save()
@@ -308,7 +308,7 @@ def test_a_preview_says_what_a_client_would_be_told(browser: Client) -> None:
     assert "docs://gone" in preview(browser, row, who="x").error
 
 
-def test_what_nobody_gets_can_be_looked_at(browser: Client) -> None:
+def test_unserved_prompts_have_a_preview(browser: Client) -> None:
     row = stored(enabled=False, permission="shop.view_order", scopes=["read"], server="staff")
     assert preview(browser, row, who="Ada").blocks[0].text == "Hi Ada"
 
@@ -349,7 +349,7 @@ def test_nothing_that_is_stored_or_said_runs_as_a_script(browser: Client) -> Non
 # Who may
 
 
-def test_who_may_only_look_changes_and_restores_nothing(viewer: Client) -> None:
+def test_staff_with_view_permission_cannot_change_or_restore(viewer: Client) -> None:
     row = stored()
     row.title = "x"
     row.save()
@@ -370,18 +370,24 @@ def test_who_may_only_look_changes_and_restores_nothing(viewer: Client) -> None:
     assert StoredPrompt.objects.count() == 1
 
 
-@pytest.mark.parametrize("permissions", [[], ["view_storedresource", "change_storedresource"]])
-def test_who_may_not_look_sees_no_page(client: Client, permissions: list[str]) -> None:
-    row = stored()
-    client.force_login(user("stranger", *permissions))
-    for name, args in (("changelist", []), ("preview", [row.pk]), ("versions", [row.pk]), ("version", [row.pk, 1])):
-        assert client.get(url(name, *args)).status_code == 403
-        assert client.post(url(name, *args)).status_code == 403
-    client.logout()
-    for name in ("preview", "versions"):
-        assert client.get(url(name, row.pk)).status_code == 302
-    assert client.post(url("version", row.pk, 1)).status_code == 302
-    assert row.versions.count() == 1
+def test_staff_without_view_permission_get_no_page(client: Client, subtests: pytest.Subtests) -> None:
+    for permissions in ([], ["view_storedresource", "change_storedresource"]):
+        with subtests.test(permissions=permissions), rolled_back():
+            row = stored()
+            client.force_login(user("stranger", *permissions))
+            for name, args in (
+                ("changelist", []),
+                ("preview", [row.pk]),
+                ("versions", [row.pk]),
+                ("version", [row.pk, 1]),
+            ):
+                assert client.get(url(name, *args)).status_code == 403
+                assert client.post(url(name, *args)).status_code == 403
+            client.logout()
+            for name in ("preview", "versions"):
+                assert client.get(url(name, row.pk)).status_code == 302
+            assert client.post(url("version", row.pk, 1)).status_code == 302
+            assert row.versions.count() == 1
 
 
 def test_who_may_change_prompts_may_change_their_parts(client: Client) -> None:

@@ -13,6 +13,7 @@ from mcp_django import resource
 from mcp_django.admin import stored_resource
 from mcp_django.models import StoredResource
 from mcp_django.server import registry
+from tests.testapp.savepoints import rolled_back
 
 pytestmark = pytest.mark.django_db
 
@@ -76,20 +77,19 @@ def test_a_file_is_uploaded_kept_and_removed(browser: Client) -> None:
     assert changes == [[], ["title"], ["title", "mime_type", "text", "data"]]
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "expected"),
-    [
+def test_a_file_that_is_a_text_is_kept_as_one(browser: Client, subtests: pytest.Subtests) -> None:
+    cases = (
         ("a.md", "ä".encode(), "ä"),
         ("a.json", b"{}", "{}"),
         ("a.txt", b"\xef\xbb\xbfx", "x"),
         ("a.txt", b"\xff", b"\xff"),
         ("a.txt", b"a\0b", b"a\0b"),
         ("a.bin", b"text", b"text"),
-    ],
-)
-def test_a_file_that_is_a_text_is_kept_as_one(browser: Client, name: str, content: bytes, expected: Any) -> None:
-    save(browser, upload=upload(name, content), text="before" if isinstance(expected, str) else "")
-    assert StoredResource.objects.get().content == expected
+    )
+    for name, content, expected in cases:
+        with subtests.test(name=name, content=content, expected=expected), rolled_back():
+            save(browser, upload=upload(name, content), text="before" if isinstance(expected, str) else "")
+            assert StoredResource.objects.get().content == expected
 
 
 def test_a_file_may_take_the_place_of_another_and_of_a_text(browser: Client) -> None:
@@ -101,19 +101,17 @@ def test_a_file_may_take_the_place_of_another_and_of_a_text(browser: Client) -> 
     assert (row.content, row.text, row.size) == (b"22", "", 2)
 
 
-@pytest.mark.parametrize(
-    ("fields", "complaint"),
-    [
+def test_values_that_clients_cannot_use_are_refused(browser: Client, subtests: pytest.Subtests) -> None:
+    for fields, complaint in (
         ({"uri": "no uri"}, "A URI looks like"),
         ({"mime_type": "x"}, "A MIME type looks like"),
         ({"priority": "2"}, "less than or equal to 1"),
         ({"name": ""}, "required"),
-    ],
-)
-def test_what_clients_could_not_use_is_refused(browser: Client, fields: Any, complaint: str) -> None:
-    response = browser.post(url("add"), form(**fields))
-    assert complaint in str(response.context["adminform"].form.errors)
-    assert not StoredResource.objects.exists()
+    ):
+        with subtests.test(fields=fields, complaint=complaint), rolled_back():
+            response = browser.post(url("add"), form(**fields))
+            assert complaint in str(response.context["adminform"].form.errors)
+            assert not StoredResource.objects.exists()
 
 
 def test_a_file_that_is_too_large_is_refused(browser: Client, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -151,21 +149,27 @@ def test_a_restored_file_is_compared_by_its_digest(browser: Client) -> None:
     assert row.content == b"1"
 
 
-@pytest.mark.parametrize("data", [None, b"1234"])
-def test_who_may_only_look_changes_and_restores_nothing(client: Client, data: bytes | None) -> None:
-    viewer = login(client, "view_storedresource")
-    row = StoredResource.objects.create(uri="docs://a", name="a", text="" if data else "Hi", data=data)
-    row.record()
-    row.title = "x"
-    row.save()
-    for name, args in (("changelist", []), ("change", [row.pk]), ("version", [row.pk, 1]), ("preview", [row.pk])):
-        page = viewer.get(url(name, *args))
-        assert page.status_code == 200
-        assert 'name="upload"' not in page.content.decode()
-    for name, args in (("change", [row.pk]), ("version", [row.pk, 1]), ("add", [])):
-        assert viewer.post(url(name, *args), form(name="hacked")).status_code == 403
-    row.refresh_from_db()
-    assert (row.name, row.title, row.versions.count()) == ("a", "x", 1)
+def test_staff_with_view_permission_cannot_change_or_restore(client: Client, subtests: pytest.Subtests) -> None:
+    for data in (None, b"1234"):
+        with subtests.test(data=data), rolled_back():
+            viewer = login(client, "view_storedresource")
+            row = StoredResource.objects.create(uri="docs://a", name="a", text="" if data else "Hi", data=data)
+            row.record()
+            row.title = "x"
+            row.save()
+            for name, args in (
+                ("changelist", []),
+                ("change", [row.pk]),
+                ("version", [row.pk, 1]),
+                ("preview", [row.pk]),
+            ):
+                page = viewer.get(url(name, *args))
+                assert page.status_code == 200
+                assert 'name="upload"' not in page.content.decode()
+            for name, args in (("change", [row.pk]), ("version", [row.pk, 1]), ("add", [])):
+                assert viewer.post(url(name, *args), form(name="hacked")).status_code == 403
+            row.refresh_from_db()
+            assert (row.name, row.title, row.versions.count()) == ("a", "x", 1)
 
 
 def test_the_list_reads_no_contents(browser: Client, django_assert_max_num_queries: Any) -> None:

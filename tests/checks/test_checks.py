@@ -65,11 +65,12 @@ def test_the_distribution_with_the_same_package_name_is_reported(monkeypatch: py
     assert "pip uninstall mcp-django" in str(message.hint)
 
 
-@pytest.mark.parametrize(("version", "expected"), [("3.12.9", ["mcp_django.E005"]), ("3.13", []), ("4.0.1", [])])
 @override_settings(MCP={"AUTH": "token"})
-def test_asgiref_must_be_new_enough(monkeypatch: pytest.MonkeyPatch, version: str, expected: list[str]) -> None:
-    install(monkeypatch, asgiref=version)
-    assert ids() == expected
+def test_asgiref_must_be_new_enough(subtests: pytest.Subtests) -> None:
+    for version, expected in (("3.12.9", ["mcp_django.E005"]), ("3.13", []), ("4.0.1", [])):
+        with subtests.test(version=version, expected=expected), pytest.MonkeyPatch.context() as monkeypatch:
+            install(monkeypatch, asgiref=version)
+            assert ids() == expected
 
 
 @override_settings(MCP={"AUTH": "token", "LIMTIS": {}})
@@ -86,22 +87,21 @@ def test_a_wrong_value_is_reported_and_does_not_break_the_other_checks() -> None
     assert message.msg.startswith('MCP["LIMITS"]["BODY"] must be')
 
 
-@pytest.mark.parametrize(
-    ("auth", "debug", "expected"),
-    [
+def test_auth_must_be_set_before_debug_is_off(subtests: pytest.Subtests) -> None:
+    cases = (
         (None, False, ["mcp_django.W001"]),
         (None, True, []),
         ("none", False, ["mcp_django.W002"]),
         ("none", True, []),
         ("token", False, []),
         ("tests.interaction.people.Tokens", False, []),
-    ],
-)
-def test_who_may_call_has_to_be_decided_before_debug_is_off(auth: Any, debug: bool, expected: list[str]) -> None:
-    with override_settings(MCP={"AUTH": auth}, OAUTH2_PROVIDER={}, DEBUG=debug):
-        found = ids()
-    # That the authorization server has no issuer is told besides.
-    assert sorted(found) == sorted([*expected, "mcp_django.E030"])
+    )
+    for auth, debug, expected in cases:
+        with subtests.test(auth=auth, debug=debug, expected=expected):
+            with override_settings(MCP={"AUTH": auth}, OAUTH2_PROVIDER={}, DEBUG=debug):
+                found = ids()
+            # That the authorization server has no issuer is told besides.
+            assert sorted(found) == sorted([*expected, "mcp_django.E030"])
 
 
 def test_with_an_authorization_server_it_is_decided() -> None:
@@ -159,21 +159,19 @@ def test_a_declaration_for_a_server_that_does_not_exist_is_reported() -> None:
     assert "'stuff'" in message.msg
 
 
-@pytest.mark.parametrize(
-    ("changes", "where"),
-    [
+def test_a_dotted_path_that_leads_nowhere_is_reported(subtests: pytest.Subtests) -> None:
+    for changes, where in (
         ({"AUTH": "shop.auth.Verifier"}, 'MCP["AUTH"]'),
         ({"SERVERS": {"default": {"MIDDLEWARE": ["tests.nothing.Audit"]}}}, 'MCP["SERVERS"]["default"]["MIDDLEWARE"]'),
         ({"SERVERS": {"default": {"PROVIDERS": ["tests.settings.Nothing"]}}}, '"PROVIDERS"'),
         ({"SERVERS": {"default": {}, "hotel": {"LIFESPAN": "tests.settings.nothing"}}}, '"hotel"]["LIFESPAN"]'),
-    ],
-)
-def test_a_dotted_path_that_leads_nowhere_is_reported(changes: dict[str, Any], where: str) -> None:
-    with override_settings(MCP={"AUTH": "token", **changes}):
-        [message] = messages()
-    assert message.id == "mcp_django.E007"
-    assert where in message.msg
-    assert "cannot be imported" in message.msg
+    ):
+        with subtests.test(changes=changes, where=where):
+            with override_settings(MCP={"AUTH": "token", **changes}):
+                [message] = messages()
+            assert message.id == "mcp_django.E007"
+            assert where in message.msg
+            assert "cannot be imported" in message.msg
 
 
 def test_every_check_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -225,9 +223,9 @@ def test_a_sound_toolset_has_nothing_to_report() -> None:
     assert declared(Shown) == []
 
 
-@pytest.mark.parametrize(
-    ("attributes", "said"),
-    [
+@override_settings(MCP={"AUTH": "token"})
+def test_toolsets_that_show_secrets_are_not_served(subtests: pytest.Subtests) -> None:
+    cases = (
         ({"fields": []}, "fields is empty"),
         ({"fields": "__all__"}, "takes an exclude"),
         ({"fields": ["usrname"]}, "neither a field"),
@@ -236,17 +234,17 @@ def test_a_sound_toolset_has_nothing_to_report() -> None:
         ({"search_fields": ["email"]}, "search_fields names 'email'"),
         ({"ordering": ["email"]}, "ordering names 'email'"),
         ({"tools": ["list", "purge"]}, "no verb 'purge'"),
-    ],
-)
-@override_settings(MCP={"AUTH": "token"})
-def test_a_toolset_that_shows_what_it_should_not_is_not_served(attributes: dict[str, Any], said: str) -> None:
-    toolset = type("Broken", (Shown,), attributes)
-    assert [(m.id, said in m.msg) for m in declared(toolset)] == [("mcp_django.E004", True)]
-    assert not registry.registry_for("default").toolsets
+    )
+    for attributes, said in cases:
+        with subtests.test(attributes=attributes, said=said), pytest.MonkeyPatch.context() as monkeypatch:
+            monkeypatch.setattr(registry, "REGISTRIES", {"default": registry.Registry("default", strict=False)})
+            toolset = type("Broken", (Shown,), attributes)
+            assert [(m.id, said in m.msg) for m in declared(toolset)] == [("mcp_django.E004", True)]
+            assert not registry.registry_for("default").toolsets
 
 
 @override_settings(MCP={"AUTH": "token"})
-def test_a_result_that_has_no_schema_is_reported_before_somebody_asks_for_it() -> None:
+def test_results_without_a_schema_are_reported_at_the_check() -> None:
     class Strange(Shown):
         fields = ["username", "strange"]
 
@@ -279,7 +277,7 @@ def test_a_path_to_a_model_that_is_not_served_is_reported() -> None:
 
 
 @override_settings(MCP={"AUTH": "token"})
-def test_a_permission_that_nobody_can_be_given_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_permissions_that_cannot_be_granted_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(User._meta, "default_permissions", ("add", "change", "delete"))
     [message] = declared(Shown)
     assert (message.id, "'auth.view_user'" in message.msg) == ("mcp_django.W010", True)

@@ -22,7 +22,7 @@ def found(**entry: Any) -> list[str]:
     return [message.id or "" for message in messages]
 
 
-def test_nothing_is_said_of_what_works(tmp_path: Path) -> None:
+def test_sound_settings_have_no_messages(tmp_path: Path) -> None:
     assert found(URL=URL, HEADERS={"X-Key": "s3cret"}) == []
     assert found(COMMAND=[sys.executable, "--key=s3cret"], CWD=tmp_path) == []
 
@@ -42,26 +42,23 @@ def test_packages_that_are_missing_are_named(monkeypatch: pytest.MonkeyPatch) ->
     assert found(URL=URL) == ["mcp_django.E050"]
 
 
-@pytest.mark.parametrize(
-    "entry",
-    [
+def test_credentials_on_an_open_road_are_an_error(subtests: pytest.Subtests) -> None:
+    for entry in (
         {"URL": "http://api.example/mcp", "HEADERS": {"X-Key": "s3cret"}},
         {"URL": "http://api.example/mcp?key=s3cret"},
         {"URL": "ws://10.0.0.1/ws", "AUTH": {"TYPE": "bearer", "TOKEN": "s3cret"}},
-    ],
-)
-def test_credentials_on_an_open_road_are_an_error(entry: Any) -> None:
-    assert found(**entry) == ["mcp_django.E051"]
+    ):
+        with subtests.test(entry=entry):
+            assert found(**entry) == ["mcp_django.E051"]
 
 
-@pytest.mark.parametrize(
-    "url", ["http://127.0.0.1:1/mcp?key=s3cret", "ws://localhost/ws?a=s3cret", "http://[::1]/?s3cret"]
-)
-def test_credentials_may_stay_on_this_machine(url: str) -> None:
-    assert found(URL=url) == []
+def test_credentials_may_stay_on_this_machine(subtests: pytest.Subtests) -> None:
+    for url in ("http://127.0.0.1:1/mcp?key=s3cret", "ws://localhost/ws?a=s3cret", "http://[::1]/?s3cret"):
+        with subtests.test(url=url):
+            assert found(URL=url) == []
 
 
-def test_what_is_no_secret_may_go_plainly() -> None:
+def test_requests_without_secrets_may_use_plain_http() -> None:
     assert found(URL="http://api.example/mcp") == []
 
 
@@ -76,28 +73,26 @@ def test_a_program_that_is_not_there_is_named(tmp_path: Path) -> None:
     assert found(COMMAND=["./server"], CWD=tmp_path) == []
 
 
-@pytest.mark.parametrize(
-    "entry",
-    [
+def test_functions_that_cannot_be_imported_are_named(subtests: pytest.Subtests) -> None:
+    for entry in (
         {"SAMPLING": "no.such.function"},
         {"ELICITATION": "no.such.function"},
         {"AUTH": {"TYPE": "bearer", "TOKEN_FUNCTION": "no.such.function"}},
-    ],
-)
-def test_functions_that_cannot_be_imported_are_named(entry: Any) -> None:
-    assert found(URL=URL, **entry) == ["mcp_django.E007"]
+    ):
+        with subtests.test(entry=entry):
+            assert found(URL=URL, **entry) == ["mcp_django.E007"]
 
 
-@pytest.mark.parametrize(
-    ("auth", "pages", "said"),
-    [
+def test_users_need_a_page_to_give_permission_on(subtests: pytest.Subtests) -> None:
+    for auth, pages, said in (
         ({"TYPE": "oauth"}, "tests.urls", ["mcp_django.W052"]),
         ({"TYPE": "oauth"}, "tests.client.urls", []),
         ({"TYPE": "oauth", "PER": "project"}, "tests.urls", []),
         ({"TYPE": "bearer", "TOKEN": "s3cret"}, "tests.urls", []),
         ({"TYPE": "oauth"}, "tests.no_such_module", ["mcp_django.W052"]),
-    ],
-)
-def test_users_need_a_page_to_give_permission_on(auth: dict[str, str], pages: str, said: list[str]) -> None:
-    with override_settings(MCP={"CLIENTS": {"one": {"URL": URL, "AUTH": auth}}}, ROOT_URLCONF=pages):
-        assert [message.id for message in clients.check_client_pages(None)] == said
+    ):
+        with (
+            subtests.test(auth=auth, pages=pages, said=said),
+            override_settings(MCP={"CLIENTS": {"one": {"URL": URL, "AUTH": auth}}}, ROOT_URLCONF=pages),
+        ):
+            assert [message.id for message in clients.check_client_pages(None)] == said

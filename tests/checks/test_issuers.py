@@ -19,7 +19,7 @@ def found(**mcp: Any) -> list[str]:
         return [message.id or "" for message in issuers.check_issuers(None)]
 
 
-def test_nothing_is_said_of_what_works() -> None:
+def test_sound_settings_have_no_messages() -> None:
     assert found(AUTH="external", ISSUERS=[ISSUER], ORIGIN=ORIGIN) == []
     assert found(AUTH="external", ISSUERS=[ISSUER | {"AUDIENCES": ["api"]}]) == []
     assert found(AUTH="external", ISSUERS=[ISSUER | {"AUDIENCES": {"default": ["api"]}}]) == []
@@ -31,11 +31,11 @@ def test_external_without_a_provider_is_an_error() -> None:
     assert found(AUTH=["token", "external"]) == ["mcp_django.E040"]
 
 
-def test_providers_that_nobody_asks_are_named() -> None:
+def test_unused_providers_are_reported() -> None:
     assert found(AUTH="token", ISSUERS=[ISSUER]) == ["mcp_django.W041"]
 
 
-def test_scopes_of_sessions_that_nobody_opens_are_named() -> None:
+def test_unused_scopes_of_sessions_are_reported() -> None:
     assert found(AUTH="token", SESSION_SCOPES=["a"]) == ["mcp_django.W041"]
     assert found(AUTH="session", SESSION_SCOPES=["a"]) == []
 
@@ -47,7 +47,7 @@ def test_a_server_without_a_url_is_named() -> None:
     assert found(AUTH="external", ISSUERS=one, SERVERS=two) == ["mcp_django.W040"]
 
 
-def test_audiences_of_what_is_no_server_are_named() -> None:
+def test_audiences_of_unknown_servers_are_reported() -> None:
     entry = ISSUER | {"AUDIENCES": {"api": ["api://shop"]}}
     assert found(AUTH="external", ISSUERS=[entry], ORIGIN=ORIGIN) == ["mcp_django.W042"]
 

@@ -35,9 +35,10 @@ def test_sessions_take_their_middleware() -> None:
         assert ids() == []
 
 
-@pytest.mark.parametrize("url", ["https://mcp.example/a/../b", "https://mcp.example//mcp", "https://mcp.example/%6dcp"])
-def test_a_url_that_names_nothing_is_reported(url: str) -> None:
-    assert ids(SERVERS={"default": {"RESOURCE": url}}) == ["mcp_django.E043"]
+def test_a_url_that_names_nothing_is_reported(subtests: pytest.Subtests) -> None:
+    for url in ("https://mcp.example/a/../b", "https://mcp.example//mcp", "https://mcp.example/%6dcp"):
+        with subtests.test(url=url):
+            assert ids(SERVERS={"default": {"RESOURCE": url}}) == ["mcp_django.E043"]
 
 
 def test_two_servers_of_one_name_are_reported() -> None:
@@ -51,21 +52,19 @@ def test_a_cache_that_is_not_there_is_reported() -> None:
     assert ids(RATES={"CACHE": "nowhere"}) == ["mcp_django.E044"]
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
+def test_a_scope_that_is_not_declared_is_reported_where_some_are(subtests: pytest.Subtests) -> None:
+    for options in (
         {"SESSION_SCOPES": ["c"]},
         {"SCOPE_IMPLIES": {"a": ["c"]}},
         {"SERVERS": {"default": {"REQUIRED_SCOPES": ["a", "c"]}}},
         {"ISSUERS": [{"ISSUER": "https://id.example", "SCOPES": {"theirs": ["a", "c"]}}]},
-    ],
-    ids=range(4),
-)
-def test_a_scope_that_is_not_declared_is_reported_where_some_are(options: dict[str, Any]) -> None:
-    assert ids(SCOPES={"a": "This"}, **options) == ["mcp_django.W043"]
-    assert ids(**options) == []
+    ):
+        with subtests.test(options=options):
+            assert ids(SCOPES={"a": "This"}, **options) == ["mcp_django.W043"]
+            assert ids(**options) == []
 
 
-@pytest.mark.parametrize("key", ["REQUIRED_SCOPES", "AUTHORIZATION_SERVERS", "RESOURCE_METADATA_URL", "AUTHORIZER"])
-def test_a_function_that_is_not_there_is_reported(key: str) -> None:
-    assert ids(SERVERS={"default": {key: "shop.nowhere.function"}}) == ["mcp_django.E007"]
+def test_a_function_that_is_not_there_is_reported(subtests: pytest.Subtests) -> None:
+    for key in ("REQUIRED_SCOPES", "AUTHORIZATION_SERVERS", "RESOURCE_METADATA_URL", "AUTHORIZER"):
+        with subtests.test(key=key):
+            assert ids(SERVERS={"default": {key: "shop.nowhere.function"}}) == ["mcp_django.E007"]

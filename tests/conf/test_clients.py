@@ -47,17 +47,15 @@ def test_a_command_alone_is_enough() -> None:
     assert (client.kind, client.place) == ("stdio", "npx (2 arguments)")
 
 
-@pytest.mark.parametrize(
-    ("entry", "kind"),
-    [
+def test_the_transport_is_what_the_url_means(subtests: pytest.Subtests) -> None:
+    for entry, kind in (
         ({"URL": "http://127.0.0.1:8000/mcp"}, "http"),
         ({"URL": "https://x.example/sse", "TRANSPORT": "sse"}, "sse"),
         ({"URL": "wss://x.example/ws"}, "websocket"),
         ({"URL": "ws://x.example/ws", "TRANSPORT": "websocket"}, "websocket"),
-    ],
-)
-def test_the_transport_is_what_the_url_means(entry: Any, kind: str) -> None:
-    assert read(entry).kind == kind
+    ):
+        with subtests.test(entry=entry, kind=kind):
+            assert read(entry).kind == kind
 
 
 def test_every_key_of_a_url_is_read() -> None:
@@ -105,23 +103,20 @@ def test_every_key_of_a_command_is_read(tmp_path: Path) -> None:
     assert "s3cret" not in repr(client) + client.place
 
 
-@pytest.mark.parametrize(
-    ("auth", "per_user"),
-    [
+def test_the_owner_of_a_credential_follows_the_setting(subtests: pytest.Subtests) -> None:
+    for auth, per_user in (
         ({"TYPE": "oauth"}, True),
         ({"TYPE": "oauth", "PER": "project"}, False),
         (BEARER, False),
         ({"TYPE": "bearer", "TOKEN_FUNCTION": "shop.models.token", "PER": "user"}, True),
         ({"TYPE": "client_credentials", "CLIENT_ID": "a", "CLIENT_SECRET": "b", "ISSUER": URL}, False),
-    ],
-)
-def test_whose_the_credential_is(auth: Any, per_user: bool) -> None:
-    assert read({"URL": URL, "AUTH": auth}).per_user is per_user
+    ):
+        with subtests.test(auth=auth, per_user=per_user):
+            assert read({"URL": URL, "AUTH": auth}).per_user is per_user
 
 
-@pytest.mark.parametrize(
-    ("entry", "where", "what"),
-    [
+def test_invalid_values_are_reported_with_their_path(subtests: pytest.Subtests) -> None:
+    cases = (
         ({}, "", "needs a URL or a COMMAND"),
         ("https://s3cret", "", "must be a dict, not str"),
         ({"URL": URL, "COMMAND": ["s3cret"]}, '["COMMAND"]', "give one of them"),
@@ -173,30 +168,33 @@ def test_whose_the_credential_is(auth: Any, per_user: bool) -> None:
         ({"URL": URL, "ROOTS": ["files"]}, '["ROOTS"]', "absolute paths"),
         ({"URL": URL, "SAMPLING": "answer"}, '["SAMPLING"]', "dotted path"),
         ({"URL": URL, "LOG_LEVEL": "loud"}, '["LOG_LEVEL"]', "must be one of"),
-    ],
-)
-def test_what_cannot_be_used_is_said_with_its_place(entry: Any, where: str, what: str) -> None:
-    said = complaint(entry)
-    assert said.startswith(f'MCP["CLIENTS"]["one"]{where}')
-    assert what in said
+    )
+    for entry, where, what in cases:
+        with subtests.test(entry=entry, where=where, what=what):
+            said = complaint(entry)
+            assert said.startswith(f'MCP["CLIENTS"]["one"]{where}')
+            assert what in said
 
 
-@pytest.mark.parametrize("alias", ["", "Big", "a__b", "a_", "_a", "9a", "a b", "a.b", "a" * 33, 7, "ä"])
-def test_an_alias_has_to_do_as_a_prefix(alias: Any) -> None:
-    assert "which is not a word of at most 32 small letters" in complaint({"URL": URL}, alias)
+def test_an_alias_has_to_do_as_a_prefix(subtests: pytest.Subtests) -> None:
+    for alias in ("", "Big", "a__b", "a_", "_a", "9a", "a b", "a.b", "a" * 33, 7, "ä"):
+        with subtests.test(alias=alias):
+            assert "which is not a word of at most 32 small letters" in complaint({"URL": URL}, alias)
 
 
-@pytest.mark.parametrize("alias", ["a", "github", "my-files", "my_files", "a1", "a" * 32, "a-_-b"])
-def test_words_are_aliases(alias: str) -> None:
-    assert read({"URL": URL}, alias).alias == alias
+def test_words_are_aliases(subtests: pytest.Subtests) -> None:
+    for alias in ("a", "github", "my-files", "my_files", "a1", "a" * 32, "a-_-b"):
+        with subtests.test(alias=alias):
+            assert read({"URL": URL}, alias).alias == alias
 
 
-@pytest.mark.parametrize("clients", [[], "s3cret", 7])
-def test_the_clients_are_a_dict(clients: Any) -> None:
-    with override_settings(MCP={"CLIENTS": clients}), pytest.raises(ImproperlyConfigured) as caught:
-        conf.get_settings()
-    assert str(caught.value).startswith('MCP["CLIENTS"] must be a dict')
-    assert "s3cret" not in str(caught.value)
+def test_the_clients_are_a_dict(subtests: pytest.Subtests) -> None:
+    for clients in ([], "s3cret", 7):
+        with subtests.test(clients=clients):
+            with override_settings(MCP={"CLIENTS": clients}), pytest.raises(ImproperlyConfigured) as caught:
+                conf.get_settings()
+            assert str(caught.value).startswith('MCP["CLIENTS"] must be a dict')
+            assert "s3cret" not in str(caught.value)
 
 
 def test_a_misspelt_key_is_ignored_and_reported_with_what_was_meant() -> None:

@@ -71,9 +71,8 @@ def test_every_key_is_read(tmp_path: Path) -> None:
     assert "s3cret" not in repr(issuer) + str(issuer)
 
 
-@pytest.mark.parametrize(
-    ("entry", "where", "what"),
-    [
+def test_invalid_values_are_reported_with_their_path(subtests: pytest.Subtests) -> None:
+    cases = (
         ({}, "", "needs an ISSUER"),
         ("s3cret", "", "must be a dict, not str"),
         ({"ISSUER": "http://id.example"}, '["ISSUER"]', "must be an https URL"),
@@ -109,15 +108,15 @@ def test_every_key_is_read(tmp_path: Path) -> None:
         ({"ISSUER": URL, **ASKED, "INTROSPECTION_CACHE": 61}, '["INTROSPECTION_CACHE"]', "from 0 to 60"),
         ({"ISSUER": URL, "PREFIX": "x_"}, '["PREFIX"]', "INTROSPECTION_URL"),
         ({"ISSUER": URL, "CA_FILE": "no/such/file"}, '["CA_FILE"]', "file of certificates"),
-    ],
-)
-def test_what_cannot_be_used_is_said_with_its_place(entry: Any, where: str, what: str) -> None:
-    said = complaint(entry)
-    assert said.startswith(f'MCP["ISSUERS"][0]{where} ')
-    assert what in said
+    )
+    for entry, where, what in cases:
+        with subtests.test(entry=entry, where=where, what=what):
+            said = complaint(entry)
+            assert said.startswith(f'MCP["ISSUERS"][0]{where} ')
+            assert what in said
 
 
-def test_what_two_entries_cannot_share_is_said() -> None:
+def test_values_shared_by_two_entries_are_reported() -> None:
     assert 'MCP["ISSUERS"][1]["ISSUER"] is that of an entry before' in complaint({"ISSUER": URL}, {"ISSUER": URL})
     one, two = {"ISSUER": URL, **ASKED}, {"ISSUER": f"{URL}/two", **ASKED}
     assert 'MCP["ISSUERS"][1]["PREFIX"] must tell' in complaint(one, two)
@@ -140,11 +139,13 @@ def test_a_misspelt_key_is_reported_and_the_issuer_kept() -> None:
         assert (problem.path, problem.suggestion) == ('MCP["ISSUERS"][0]["AUDIENCE"]', "AUDIENCES")
 
 
-@pytest.mark.parametrize("url", ["http://127.0.0.1:8000", "http://localhost:8000/realm", "http://[::1]:8000"])
-def test_on_this_machine_http_will_do(url: str) -> None:
-    assert read({"ISSUER": url, "JWKS_URI": url})[0].issuer == url
+def test_on_this_machine_http_will_do(subtests: pytest.Subtests) -> None:
+    for url in ("http://127.0.0.1:8000", "http://localhost:8000/realm", "http://[::1]:8000"):
+        with subtests.test(url=url):
+            assert read({"ISSUER": url, "JWKS_URI": url})[0].issuer == url
 
 
-@pytest.mark.parametrize("url", ["http://localhost.example", "http://127.0.0.1.example", "http://10.0.0.1"])
-def test_elsewhere_it_takes_https(url: str) -> None:
-    assert "https" in complaint({"ISSUER": url})
+def test_elsewhere_it_takes_https(subtests: pytest.Subtests) -> None:
+    for url in ("http://localhost.example", "http://127.0.0.1.example", "http://10.0.0.1"):
+        with subtests.test(url=url):
+            assert "https" in complaint({"ISSUER": url})

@@ -75,28 +75,24 @@ def test_the_setting_is_kept_until_it_changes() -> None:
         assert conf.get_settings().local_user == "ada"
 
 
-@pytest.mark.parametrize(
-    ("setting", "path", "suggestion"),
-    [
+def test_an_unknown_key_is_a_problem_with_a_suggestion_but_does_not_stop_the_project(subtests: pytest.Subtests) -> None:
+    cases = (
         ({"ATUH": "token"}, 'MCP["ATUH"]', "AUTH"),
         ({"auth": "token"}, 'MCP["auth"]', "AUTH"),
         ({"LIMITS": {"INFLIGHT": 3}}, 'MCP["LIMITS"]["INFLIGHT"]', "IN_FLIGHT"),
         ({"SERVERS": {"default": {"INSTRUCTION": ""}}}, 'MCP["SERVERS"]["default"]["INSTRUCTION"]', "INSTRUCTIONS"),
         ({"ZZZ": 1}, 'MCP["ZZZ"]', None),
         ({7: 1}, "MCP[7]", None),
-    ],
-)
-def test_an_unknown_key_is_a_problem_with_a_suggestion_but_does_not_stop_the_project(
-    setting: Any, path: str, suggestion: str | None
-) -> None:
-    [problem] = problems_of(setting)
-    assert (problem.path, problem.suggestion, problem.unknown) == (path, suggestion, True)
-    assert settings_of(setting) == settings_of({})
+    )
+    for setting, path, suggestion in cases:
+        with subtests.test(setting=setting, path=path, suggestion=suggestion):
+            [problem] = problems_of(setting)
+            assert (problem.path, problem.suggestion, problem.unknown) == (path, suggestion, True)
+            assert settings_of(setting) == settings_of({})
 
 
-@pytest.mark.parametrize(
-    ("setting", "path"),
-    [
+def test_a_value_that_cannot_be_used_stops_the_project_by_name(subtests: pytest.Subtests) -> None:
+    cases = (
         ("token", "MCP"),
         ({"LIMITS": [1]}, 'MCP["LIMITS"]'),
         ({"LIMITS": {"BODY": "4 MiB"}}, 'MCP["LIMITS"]["BODY"]'),
@@ -123,14 +119,14 @@ def test_an_unknown_key_is_a_problem_with_a_suggestion_but_does_not_stop_the_pro
         ({"SERVERS": {"default": {"ICONS": [7]}}}, 'MCP["SERVERS"]["default"]["ICONS"]'),
         ({"SERVERS": {"admin": {}}}, 'MCP["SERVERS"]'),
         ({"SERVERS": {"default": {}, "Über": {}}}, 'MCP["SERVERS"]'),
-    ],
-)
-def test_a_value_that_cannot_be_used_stops_the_project_by_name(setting: Any, path: str) -> None:
-    [problem] = problems_of(setting)
-    assert (problem.path, problem.unknown) == (path, False)
-    with pytest.raises(ImproperlyConfigured) as stopped:
-        settings_of(setting)
-    assert str(stopped.value) == f"{path} {problem.message}"
+    )
+    for setting, path in cases:
+        with subtests.test(setting=setting, path=path):
+            [problem] = problems_of(setting)
+            assert (problem.path, problem.unknown) == (path, False)
+            with pytest.raises(ImproperlyConfigured) as stopped:
+                settings_of(setting)
+            assert str(stopped.value) == f"{path} {problem.message}"
 
 
 def test_every_wrong_value_is_named_at_once() -> None:
@@ -139,24 +135,23 @@ def test_every_wrong_value_is_named_at_once() -> None:
     assert len(str(stopped.value).splitlines()) == 2
 
 
-@pytest.mark.parametrize(
-    ("written", "read"),
-    [
+def test_auth_is_read_as_the_verifiers_in_their_order(subtests: pytest.Subtests) -> None:
+    for written, read in (
         (None, ()),
         ("none", ("none",)),
         ("token", ("token",)),
         ("shop.auth.verify", ("shop.auth.verify",)),
         (("token", "token", "shop.auth.verify"), ("token", "shop.auth.verify")),
-    ],
-)
-def test_auth_is_read_as_the_verifiers_in_their_order(written: Any, read: tuple[str, ...]) -> None:
-    assert settings_of({"AUTH": written}).auth == read
+    ):
+        with subtests.test(written=written, read=read):
+            assert settings_of({"AUTH": written}).auth == read
 
 
-@pytest.mark.parametrize("written", ["tokens", "", [], ["none", "token"], 3, [None], {"token": 1}, "shop..auth"])
-def test_auth_that_is_nobody_s_name_is_refused(written: Any) -> None:
-    [problem] = problems_of({"AUTH": written})
-    assert problem.path == 'MCP["AUTH"]'
+def test_unknown_names_in_auth_are_refused(subtests: pytest.Subtests) -> None:
+    for written in ("tokens", "", [], ["none", "token"], 3, [None], {"token": 1}, "shop..auth"):
+        with subtests.test(written=written):
+            [problem] = problems_of({"AUTH": written})
+            assert problem.path == 'MCP["AUTH"]'
 
 
 def test_a_name_that_is_nearly_right_is_corrected() -> None:
@@ -185,45 +180,47 @@ def test_the_key_that_seals_comes_first() -> None:
     assert conf.secret_keys() == ["new", "old", "older"]
 
 
-@pytest.mark.parametrize(
-    ("debug", "written", "read"),
-    [
+def test_allowed_hosts_are_those_django_allows(subtests: pytest.Subtests) -> None:
+    for debug, written, read in (
         (True, [], [".localhost", "127.0.0.1", "[::1]"]),
         (True, ["a.example"], ["a.example"]),
         (False, [], []),
-    ],
-)
-def test_allowed_hosts_are_those_django_allows(debug: bool, written: list[str], read: list[str]) -> None:
-    with override_settings(DEBUG=debug, ALLOWED_HOSTS=written):
-        assert conf.allowed_hosts() == read
+    ):
+        with (
+            subtests.test(debug=debug, written=written, read=read),
+            override_settings(DEBUG=debug, ALLOWED_HOSTS=written),
+        ):
+            assert conf.allowed_hosts() == read
 
 
-@pytest.mark.parametrize("section", SECTIONS)
-def test_every_option_is_described(section: type[Any]) -> None:
-    tree = ast.parse(inspect.getsource(section)).body[0]
-    assert isinstance(tree, ast.ClassDef)
-    bare = [
-        ast.unparse(node.target)
-        for node, following in zip(tree.body, [*tree.body[1:], None], strict=True)
-        if isinstance(node, ast.AnnAssign)
-        and not (isinstance(following, ast.Expr) and isinstance(following.value, ast.Constant))
-    ]
-    assert bare == []
+def test_every_option_is_described(subtests: pytest.Subtests) -> None:
+    for section in SECTIONS:
+        with subtests.test(section=section):
+            tree = ast.parse(inspect.getsource(section)).body[0]
+            assert isinstance(tree, ast.ClassDef)
+            bare = [
+                ast.unparse(node.target)
+                for node, following in zip(tree.body, [*tree.body[1:], None], strict=True)
+                if isinstance(node, ast.AnnAssign)
+                and not (isinstance(following, ast.Expr) and isinstance(following.value, ast.Constant))
+            ]
+            assert bare == []
 
 
-@pytest.mark.parametrize("section", SECTIONS)
-def test_every_default_can_also_be_written(section: type[Any]) -> None:
-    defaults = section()
-    for name, hint in get_type_hints(section, include_extras=True).items():
-        if hasattr(hint, "__metadata__") and name != "auth":
-            value = getattr(defaults, name)
-            assert hint.__metadata__[0](value) == value
+def test_every_default_can_also_be_written(subtests: pytest.Subtests) -> None:
+    for section in SECTIONS:
+        with subtests.test(section=section):
+            defaults = section()
+            for name, hint in get_type_hints(section, include_extras=True).items():
+                if hasattr(hint, "__metadata__") and name != "auth":
+                    value = getattr(defaults, name)
+                    assert hint.__metadata__[0](value) == value
 
 
-@pytest.mark.parametrize("section", SECTIONS)
-def test_settings_are_values(section: type[Any]) -> None:
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        setattr(section(), dataclasses.fields(section)[0].name, None)
+def test_settings_are_values(subtests: pytest.Subtests) -> None:
+    for section in SECTIONS:
+        with subtests.test(section=section), pytest.raises(dataclasses.FrozenInstanceError):
+            setattr(section(), dataclasses.fields(section)[0].name, None)
 
 
 def test_the_page_about_limits_lists_every_one_with_its_default() -> None:
@@ -272,25 +269,24 @@ class TestSectionsOfApps:
         settings.MCP = {}
         assert shop() == ShopSettings()
 
-    @pytest.mark.parametrize(
-        ("key", "value", "complaint"),
-        [
+    def test_a_wrong_value_stops_the_project_by_name(
+        self, shop: Callable[[], ShopSettings], settings: Any, subtests: pytest.Subtests
+    ) -> None:
+        cases = (
             ("MOST", 3, "must be even, not 3"),
             ("NAME", "", "must be a string that is not empty, not ''"),
             ("RATE", "1", "must be a number, not '1'"),
             ("TAGS", "a", "must be a list, not 'a'"),
             ("IS_OPEN", 1, "must be True or False, not 1"),
             ("FLOORS", 1.5, "must be a whole number, not 1.5"),
-        ],
-    )
-    def test_a_wrong_value_stops_the_project_by_name(
-        self, shop: Callable[[], ShopSettings], settings: Any, key: str, value: Any, complaint: str
-    ) -> None:
-        settings.MCP = {"SHOP": {key: value}}
-        with pytest.raises(ImproperlyConfigured) as caught:
-            conf.get_settings()
-        assert str(caught.value) == f'MCP["SHOP"]["{key}"] {complaint}'
-        assert shop() == ShopSettings()
+        )
+        for key, value, complaint in cases:
+            with subtests.test(key=key, value=value, complaint=complaint):
+                settings.MCP = {"SHOP": {key: value}}
+                with pytest.raises(ImproperlyConfigured) as caught:
+                    conf.get_settings()
+                assert str(caught.value) == f'MCP["SHOP"]["{key}"] {complaint}'
+                assert shop() == ShopSettings()
 
     def test_a_key_that_it_does_not_have_is_a_problem_with_a_suggestion(self, shop: Any) -> None:
         [problem] = problems_of({"SHOP": {"MOTS": 4}})
@@ -301,14 +297,18 @@ class TestSectionsOfApps:
         [problem] = problems_of({"SHOP": {"MOST": 4}})
         assert (problem.path, problem.unknown) == ('MCP["SHOP"]', True)
 
-    @pytest.mark.parametrize("key", ["AUTH", "SERVERS", "SHOP", "shop", ""])
-    def test_a_key_that_is_taken_or_no_key_is_refused(self, shop: Any, key: str) -> None:
-        @dataclasses.dataclass
-        class Other:
-            most: int = 1
+    def test_a_key_that_is_taken_or_no_key_is_refused(self, shop: Any, subtests: pytest.Subtests) -> None:
+        def check(key: str) -> None:
+            @dataclasses.dataclass
+            class Other:
+                most: int = 1
 
-        with pytest.raises(ValueError, match=r"key|meaning"):
-            mcp_django.register_settings(key, Other)
+            with pytest.raises(ValueError, match=r"key|meaning"):
+                mcp_django.register_settings(key, Other)
+
+        for key in ("AUTH", "SERVERS", "SHOP", "shop", ""):
+            with subtests.test(key=key):
+                check(key)
 
     def test_an_option_that_nothing_reads_is_refused(self, shop: Any) -> None:
         @dataclasses.dataclass

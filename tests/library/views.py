@@ -135,7 +135,7 @@ class Pages(pagination.PageNumberPagination):
 
 class BurstThrottle(throttling.UserRateThrottle):
     scope = "library"
-    rate = "3/min"
+    rate = "3/hour"
 
 
 class BookViewSet(viewsets.ModelViewSet):

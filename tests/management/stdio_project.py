@@ -1,4 +1,4 @@
-"""A project in a directory of its own, which prints wherever it can, and a client that starts it as a subprocess."""
+"""A project that prints wherever it can, and a client that starts it as a process."""
 
 import json
 import os
@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
-PATIENCE = 60.0
+WAIT_SECONDS = 240.0
+"""Real seconds after which a process that did not answer or end is taken for lost: it only names a test that hangs."""
 STATELESS, HANDSHAKE = "2026-07-28", "2025-11-25"
 META = "io.modelcontextprotocol/"
 
@@ -144,7 +145,7 @@ def sql(rows: int) -> str:
 
 
 class Project:
-    """The files, and a database that is migrated."""
+    """A project in a directory of its own."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -154,25 +155,25 @@ class Project:
             path.write_text(text.lstrip("\n"))
 
     def manage(self, *arguments: str) -> str:
-        """What a command of the project's manage.py writes to stdout."""
+        """Run a command of the project's manage.py, and return what it writes to stdout."""
         ran = subprocess.run(
             [sys.executable, "manage.py", *arguments],
             cwd=self.directory,
             env=self.environment(),
             capture_output=True,
             text=True,
-            timeout=PATIENCE,
+            timeout=WAIT_SECONDS,
             check=True,
         )
         return ran.stdout
 
     def environment(self, **more: str) -> dict[str, str]:
-        """Nothing of the tests' own settings, and Python as people have it."""
+        """Return this process's environment without the settings of the tests and of Python."""
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("DJANGO_", "MCP_", "PYT"))}
         return {**kept, "PYTHONPATH": str(ROOT), **more}
 
     def events(self) -> list[str]:
-        """What tools and the lifespan have noted."""
+        """Return what tools and the lifespan have noted."""
         path = self.directory / "events"
         return path.read_text().split("\n")[:-1] if path.exists() else []
 
@@ -180,7 +181,7 @@ class Project:
     def client(
         self, *options: str, module: bool = False, manage: str = "manage.py", **environment: str
     ) -> Iterator["Client"]:
-        """A client that has started the server; one that still runs at the end is killed."""
+        """Start the server, and kill it at the end if it still runs."""
         start = ["-m", "mcp_django", "--settings", "noisy_settings"] if module else [manage, "mcp_stdio"]
         process = subprocess.Popen(
             [sys.executable, *start, *options],
@@ -199,7 +200,7 @@ class Project:
 
 
 class Client:
-    """One process, and the lines it writes."""
+    """A server process, and the lines that it writes."""
 
     def __init__(self, process: "subprocess.Popen[bytes]") -> None:
         self.process = process
@@ -221,18 +222,18 @@ class Client:
             self.errors += line
 
     def send(self, message: Any) -> None:
-        """One line."""
+        """Write one line."""
         assert self.process.stdin is not None
         self.process.stdin.write(json.dumps(message).encode() + b"\n")
         self.process.stdin.flush()
 
     def request(self, id: int, method: str, **params: Any) -> None:
-        """One request of the stateless era."""
+        """Send a request of the stateless era."""
         meta = {META + "protocolVersion": STATELESS, META + "clientCapabilities": {}}
         self.send({"jsonrpc": "2.0", "id": id, "method": method, "params": {**params, "_meta": meta}})
 
     def call(self, tool: str, **arguments: Any) -> Any:
-        """The result of a call, which is JSON where the tool gives any."""
+        """Call a tool, and return its result or its error."""
         self.request(1, "tools/call", name=tool, arguments=arguments)
         answer = self.receive()
         return answer["result"] if "result" in answer else answer["error"]
@@ -246,25 +247,25 @@ class Client:
         self.send({"jsonrpc": "2.0", "method": "notifications/initialized"})
 
     def receive(self) -> dict[str, Any]:
-        """The next line, which is a message."""
-        line = self._lines.get(timeout=PATIENCE)
+        """Read the next line, which is a message."""
+        line = self._lines.get(timeout=WAIT_SECONDS)
         assert line is not None, self.errors.decode()
         return dict(json.loads(line))
 
     def close(self) -> None:
-        """Say nothing more."""
+        """Close the standard input of the server."""
         assert self.process.stdin is not None
         self.process.stdin.close()
 
     def signal(self, number: signal.Signals) -> None:
-        """As another process does it."""
+        """Send a signal to the server."""
         self.process.send_signal(number)
 
     def end(self) -> tuple[int, list[dict[str, Any]]]:
-        """Exit code and the messages that were still to come, once the process has ended."""
-        code = self.process.wait(PATIENCE)
+        """Wait for the end of the process, and return its exit code and the messages that were not read."""
+        code = self.process.wait(WAIT_SECONDS)
         for thread in self._threads:
-            thread.join(PATIENCE)
+            thread.join(WAIT_SECONDS)
         for stream in (self.process.stdin, self.process.stdout, self.process.stderr):
             assert stream is not None
             try:

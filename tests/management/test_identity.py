@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from asgiref.sync import sync_to_async
+from asgiref.sync import async_to_sync, sync_to_async
 from django.contrib.auth import get_user_model
 from django.core.management import CommandError
 from django.test import override_settings
@@ -22,7 +22,7 @@ def ada() -> Any:
     return User.objects.create_user("ada")
 
 
-async def test_a_user_is_who_it_was_until_it_is_sent_away(ada: Any) -> None:
+async def test_a_user_keeps_the_principal_until_it_is_deactivated(ada: Any) -> None:
     principal, credential = await sync_to_async(as_user)("default", "ada", ["a"])
     assert (principal.user, principal.scopes) == (ada, {"a"})
     assert (principal.owner, principal.kind) == (f"django|{ada.pk}", "command")
@@ -54,29 +54,38 @@ def test_the_local_principal_acts_as_its_user(ada: Any) -> None:
     assert (principal.key, principal.user, credential) == ("local", ada, None)
 
 
-@pytest.mark.parametrize("username", ["ada", None])
-def test_a_user_who_is_not_active_is_refused(ada: Any, username: str | None) -> None:
-    User.objects.update(is_active=False)
-    with override_settings(MCP={"LOCAL_USER": "ada"}), pytest.raises(CommandError, match="'ada' is not active"):
-        as_user("default", username, None)
+def test_a_user_who_is_not_active_is_refused(ada: Any, subtests: pytest.Subtests) -> None:
+    for username in ("ada", None):
+        with subtests.test(username=username):
+            User.objects.update(is_active=False)
+            with override_settings(MCP={"LOCAL_USER": "ada"}), pytest.raises(CommandError, match="'ada' is not active"):
+                as_user("default", username, None)
 
 
-@pytest.mark.parametrize(("auth", "complaint"), [("none", "takes no tokens"), (None, "not configured")])
-async def test_tokens_are_of_use_where_they_are_taken(ada: Any, auth: str | None, complaint: str) -> None:
-    _, token = await sync_to_async(PersonalAccessToken.issue)(user=ada, name="t", scopes=["a"], expires=None)
-    with override_settings(MCP={"AUTH": "token"}):
-        principal, credential = await with_token("default", token)
-        assert (principal.user, principal.scopes) == (ada, {"a"})
-        assert credential is not None
-        assert await Warrant(credential, principal).is_good()
-    settings = override_settings(MCP={"AUTH": auth}, OAUTH2_PROVIDER={})
-    with settings, pytest.raises(CommandError, match=complaint) as caught:
-        await with_token("default", token)
-    assert token not in str(caught.value)
+def test_tokens_are_of_use_where_they_are_taken(ada: Any, subtests: pytest.Subtests) -> None:
+    async def check(auth: str | None, complaint: str) -> None:
+        _, token = await sync_to_async(PersonalAccessToken.issue)(user=ada, name="t", scopes=["a"], expires=None)
+        with override_settings(MCP={"AUTH": "token"}):
+            principal, credential = await with_token("default", token)
+            assert (principal.user, principal.scopes) == (ada, {"a"})
+            assert credential is not None
+            assert await Warrant(credential, principal).is_good()
+        settings = override_settings(MCP={"AUTH": auth}, OAUTH2_PROVIDER={})
+        with settings, pytest.raises(CommandError, match=complaint) as caught:
+            await with_token("default", token)
+        assert token not in str(caught.value)
+
+    for auth, complaint in (("none", "takes no tokens"), (None, "not configured")):
+        with subtests.test(auth=auth, complaint=complaint):
+            async_to_sync(check)(auth, complaint)
 
 
-@pytest.mark.parametrize("token", ["mcp_wrong", "ä", "\udcff", "two words", "x" * 10_000])
-async def test_what_is_no_token_is_refused(token: str) -> None:
-    with override_settings(MCP={"AUTH": "token"}), pytest.raises(CommandError, match="is not accepted") as caught:
-        await with_token("default", token)
-    assert token not in str(caught.value)
+def test_invalid_tokens_are_refused(subtests: pytest.Subtests) -> None:
+    async def check(token: str) -> None:
+        with override_settings(MCP={"AUTH": "token"}), pytest.raises(CommandError, match="is not accepted") as caught:
+            await with_token("default", token)
+        assert token not in str(caught.value)
+
+    for token in ("mcp_wrong", "ä", "\udcff", "two words", "x" * 10_000):
+        with subtests.test(token=token):
+            async_to_sync(check)(token)

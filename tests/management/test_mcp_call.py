@@ -134,9 +134,8 @@ def test_a_tool_without_arguments_needs_none() -> None:
     assert text("count_books") == "0"
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
+def test_invalid_arguments_are_reported(subtests: pytest.Subtests) -> None:
+    cases = (
         (["add", "{"], "no JSON"),
         (["add", "[1, 2]"], "must be a JSON object"),
         (["add", "7"], "must be a JSON object"),
@@ -145,32 +144,29 @@ def test_a_tool_without_arguments_needs_none() -> None:
         (["add", "{}", "--server", "nowhere"], "invalid choice: 'nowhere'"),
         (["add", "{}", "--scope", "a:b"], "--user"),
         ([], "tool"),
-    ],
-)
-def test_a_mistake_is_told(arguments: list[str], message: str) -> None:
-    with pytest.raises(CommandError, match=message):
-        call(*arguments)
+    )
+    for arguments, message in cases:
+        with subtests.test(arguments=arguments, message=message), pytest.raises(CommandError, match=message):
+            call(*arguments)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
+def test_a_tool_that_fails_prints_its_result_and_exits_with_one(subtests: pytest.Subtests) -> None:
+    for arguments, said in (
         (["add", '{"a": "one", "b": 2}'], "a"),
         (["add", '{"a": 1}'], "b"),
         (["fail", '{"how": "raise"}'], "no, never"),
         (["fail", '{"how": "result"}'], "not today"),
         (["fail", '{"how": "bug"}'], "Internal error (reference"),
-    ],
-)
-def test_a_tool_that_fails_prints_its_result_and_exits_with_one(arguments: list[str], said: str) -> None:
-    out = StringIO()
-    with pytest.raises(SystemExit) as left:
-        call_command("mcp_call", *arguments, stdout=out)
-    result = json.loads(out.getvalue())
-    assert left.value.code == 1
-    assert result["isError"] is True
-    assert said in result["content"][0]["text"]
-    assert "secret" not in out.getvalue()
+    ):
+        with subtests.test(arguments=arguments, said=said):
+            out = StringIO()
+            with pytest.raises(SystemExit) as left:
+                call_command("mcp_call", *arguments, stdout=out)
+            result = json.loads(out.getvalue())
+            assert left.value.code == 1
+            assert result["isError"] is True
+            assert said in result["content"][0]["text"]
+            assert "secret" not in out.getvalue()
 
 
 def test_progress_and_messages_go_to_stderr() -> None:
@@ -217,9 +213,8 @@ def test_every_scope_is_held_unless_some_are_named(typing: Answer) -> None:
         call("delete_book", '{"title": "Dune"}', "--user", "ada", "--scope", "books:read")
 
 
-@pytest.mark.parametrize(
-    ("what", "lines", "said"),
-    [
+def test_a_question_is_put_on_the_terminal(typing: Answer, subtests: pytest.Subtests) -> None:
+    cases = (
         ("bool", ["y"], "accept True"),
         ("bool", ["yes"], "accept True"),
         ("bool", ["N"], "accept False"),
@@ -237,14 +232,14 @@ def test_every_scope_is_held_unless_some_are_named(typing: Answer) -> None:
         ("consent", ["n"], "decline None"),
         ("consent", [""], "decline None"),
         ("int", ["seven", "7"], "accept 7"),
-    ],
-)
-def test_a_question_is_put_on_the_terminal(typing: Answer, what: str, lines: list[str], said: str) -> None:
-    asked = typing(*lines)
-    result, err = call("ask", json.dumps({"what": what}))
-    assert result["content"][0]["text"] == said
-    assert f"Your {what}?" in err
-    assert len(asked) == len(lines)
+    )
+    for what, lines, said in cases:
+        with subtests.test(what=what, lines=lines, said=said):
+            asked = typing(*lines)
+            result, err = call("ask", json.dumps({"what": what}))
+            assert result["content"][0]["text"] == said
+            assert f"Your {what}?" in err
+            assert len(asked) == len(lines)
 
 
 def test_a_form_is_asked_field_by_field(typing: Answer) -> None:
@@ -253,12 +248,13 @@ def test_a_form_is_asked_field_by_field(typing: Answer) -> None:
     assert [prompt.split(" ")[0].lower() for prompt in asked] == ["nights", "board", "cot"]
 
 
-@pytest.mark.parametrize(("line", "said"), [("y", "accept"), ("", "decline"), ("no", "decline")])
-def test_a_page_is_shown_and_its_opening_asked_for(typing: Answer, line: str, said: str) -> None:
-    typing(line)
-    result, err = call("open_page")
-    assert result["content"][0]["text"] == said
-    assert "https://example.com/pay" in err
+def test_a_page_is_shown_and_its_opening_asked_for(typing: Answer, subtests: pytest.Subtests) -> None:
+    for line, said in (("y", "accept"), ("", "decline"), ("no", "decline")):
+        with subtests.test(line=line, said=said):
+            typing(line)
+            result, err = call("open_page")
+            assert result["content"][0]["text"] == said
+            assert "https://example.com/pay" in err
 
 
 def test_a_question_without_a_terminal_is_an_error(typing: Answer) -> None:

@@ -47,27 +47,39 @@ def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]
     return code, said.out, said.err
 
 
-@pytest.mark.parametrize("words", [[], ["check"]])
 def test_all_servers_are_listed(
-    scripts: dict[str, Script], capsys: pytest.CaptureFixture[str], words: list[str]
+    scripts: dict[str, Script], capsys: pytest.CaptureFixture[str], subtests: pytest.Subtests
 ) -> None:
-    code, out, _ = run(capsys, *words)
-    heading, weather, maps = out.splitlines()
-    assert code == 0
-    assert heading.split() == ["alias", "state", "transport", "revision", "era", "tools", "connect", "latency", "where"]
-    assert weather.split()[:3] == ["weather", "ok", "http"]
-    assert weather.split()[4:6] == ["stateless", "1"]
-    assert weather.endswith("https://weather.example/mcp?…")
-    assert maps.startswith("maps ")
+    for words in ([], ["check"]):
+        with subtests.test(words=words):
+            code, out, _ = run(capsys, *words)
+            heading, weather, maps = out.splitlines()
+            assert code == 0
+            assert heading.split() == [
+                "alias",
+                "state",
+                "transport",
+                "revision",
+                "era",
+                "tools",
+                "connect",
+                "latency",
+                "where",
+            ]
+            assert weather.split()[:3] == ["weather", "ok", "http"]
+            assert weather.split()[4:6] == ["stateless", "1"]
+            assert weather.endswith("https://weather.example/mcp?…")
+            assert maps.startswith("maps ")
 
 
-@pytest.mark.parametrize("words", [["--alias", "maps"], ["check", "maps"]])
 def test_one_server_may_be_chosen(
-    scripts: dict[str, Script], capsys: pytest.CaptureFixture[str], words: list[str]
+    scripts: dict[str, Script], capsys: pytest.CaptureFixture[str], subtests: pytest.Subtests
 ) -> None:
-    _, out, _ = run(capsys, *words)
-    assert [line.split()[0] for line in out.splitlines()] == ["alias", "maps"]
-    assert scripts["weather"].opened == 0
+    for words in (["--alias", "maps"], ["check", "maps"]):
+        with subtests.test(words=words):
+            _, out, _ = run(capsys, *words)
+            assert [line.split()[0] for line in out.splitlines()] == ["alias", "maps"]
+            assert scripts["weather"].opened == 0
 
 
 def test_a_server_that_is_down_is_said_with_the_reason(
@@ -96,12 +108,13 @@ def test_no_servers_are_no_failure(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(capsys)[:2] == (0, 'MCP["CLIENTS"] names no servers\n')
 
 
-@pytest.mark.parametrize(
-    "words", [["--alias", "other"], ["tools", "other"], ["call", "other", "x"], ["login", "other"]]
-)
-def test_a_server_that_is_not_in_the_setting_is_refused(scripts: dict[str, Script], words: list[str]) -> None:
-    with pytest.raises(CommandError, match="has no 'other'; it has: maps, weather"):
-        call_command("mcp_clients", *words, skip_checks=True)
+def test_a_server_that_is_not_in_the_setting_is_refused(scripts: dict[str, Script], subtests: pytest.Subtests) -> None:
+    for words in (["--alias", "other"], ["tools", "other"], ["call", "other", "x"], ["login", "other"]):
+        with (
+            subtests.test(words=words),
+            pytest.raises(CommandError, match="has no 'other'; it has: maps, weather"),
+        ):
+            call_command("mcp_clients", *words, skip_checks=True)
 
 
 def test_the_tools_of_a_server_are_listed(scripts: dict[str, Script], capsys: pytest.CaptureFixture[str]) -> None:
@@ -126,10 +139,10 @@ def test_a_tool_is_called(scripts: dict[str, Script], capsys: pytest.CaptureFixt
     assert (code, json.loads(out)["isError"]) == (1, True)
 
 
-@pytest.mark.parametrize(("arguments", "said"), [("{", "are no JSON"), ("[]", "must be a JSON object")])
-def test_arguments_that_are_no_object_are_refused(scripts: dict[str, Script], arguments: str, said: str) -> None:
-    with pytest.raises(CommandError, match=said):
-        call_command("mcp_clients", "call", "weather", "now", arguments, skip_checks=True)
+def test_arguments_that_are_no_object_are_refused(scripts: dict[str, Script], subtests: pytest.Subtests) -> None:
+    for arguments, said in (("{", "are no JSON"), ("[]", "must be a JSON object")):
+        with subtests.test(arguments=arguments, said=said), pytest.raises(CommandError, match=said):
+            call_command("mcp_clients", "call", "weather", "now", arguments, skip_checks=True)
 
 
 def test_a_call_that_fails_says_why(scripts: dict[str, Script]) -> None:

@@ -13,6 +13,7 @@ from django.test import override_settings
 
 from mcp_django import prompt, resource, tool
 from mcp_django.server import registry
+from tests.testapp.savepoints import rolled_back
 
 pytestmark = pytest.mark.django_db
 
@@ -85,9 +86,8 @@ def test_the_text_has_the_same_a_line_each_with_its_source() -> None:
 ALLOWED, HIDDEN = "allowed", "hidden: the permission is missing"
 
 
-@pytest.mark.parametrize(
-    ("user", "scopes", "verdicts"),
-    [
+def test_a_user_s_verdicts_are_those_of_a_call(subtests: pytest.Subtests) -> None:
+    cases = (
         ("ada", None, {"named": ALLOWED, "scoped": ALLOWED, "both": ALLOWED}),
         ("bob", None, {"named": HIDDEN, "scoped": ALLOWED, "both": HIDDEN}),
         (
@@ -101,13 +101,13 @@ ALLOWED, HIDDEN = "allowed", "hidden: the permission is missing"
         ),
         ("ada", ["books:read"], {"both": ALLOWED}),
         ("bob", ["books:read"], {"both": HIDDEN, "open": ALLOWED}),
-    ],
-)
-def test_a_user_s_verdicts_are_those_of_a_call(user: str, scopes: list[str] | None, verdicts: dict[str, str]) -> None:
-    options = [part for scope in scopes or () for part in ("--scope", scope)]
-    found = rows("--user", user, *options)
-    assert {name: found[f"tool {name}"]["verdict"] for name in verdicts} == verdicts
-    assert found["template test://a/{n}"]["verdict"] == HIDDEN
+    )
+    for user, scopes, verdicts in cases:
+        with subtests.test(user=user, scopes=scopes, verdicts=verdicts), rolled_back():
+            options = [part for scope in scopes or () for part in ("--scope", scope)]
+            found = rows("--user", user, *options)
+            assert {name: found[f"tool {name}"]["verdict"] for name in verdicts} == verdicts
+            assert found["template test://a/{n}"]["verdict"] == HIDDEN
 
 
 def test_verdicts_stand_in_the_text_too() -> None:
@@ -126,14 +126,15 @@ def test_a_server_with_nothing_says_what_to_do() -> None:
     assert json.loads(inspect("--json", "--server", "staff")) == {"staff": []}
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
+def test_invalid_arguments_are_reported(subtests: pytest.Subtests) -> None:
+    for arguments, message in (
         (["--user", "nobody"], "no user 'nobody'"),
         (["--server", "nowhere"], "invalid choice"),
         (["--scope", "books:read"], "--user"),
-    ],
-)
-def test_a_mistake_is_told(arguments: list[str], message: str) -> None:
-    with pytest.raises(CommandError, match=message):
-        inspect(*arguments)
+    ):
+        with (
+            subtests.test(arguments=arguments, message=message),
+            rolled_back(),
+            pytest.raises(CommandError, match=message),
+        ):
+            inspect(*arguments)

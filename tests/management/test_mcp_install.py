@@ -67,19 +67,19 @@ def entry(client: str, *arguments: str, name: str = "django") -> Any:
     return data[SECTIONS.get(client, "mcpServers")][name]
 
 
-@pytest.mark.parametrize("client", CLIENTS)
-def test_every_client_is_told_how_to_start_the_server(client: str, home: Path) -> None:
-    found = entry(client)
-    assert found.pop("type", "stdio") == "stdio"
-    assert found.pop("cwd", str(home / "site")) == str(home / "site")
-    assert found == {"command": sys.executable, "args": [str(home / "site" / "manage.py"), "mcp_stdio"]}
-    assert Path(found["command"]).is_absolute()
-    assert not [path for path in home.rglob("*") if path.is_file() and path.name != "manage.py"]
+def test_every_client_is_told_how_to_start_the_server(home: Path, subtests: pytest.Subtests) -> None:
+    for client in CLIENTS:
+        with subtests.test(client=client):
+            found = entry(client)
+            assert found.pop("type", "stdio") == "stdio"
+            assert found.pop("cwd", str(home / "site")) == str(home / "site")
+            assert found == {"command": sys.executable, "args": [str(home / "site" / "manage.py"), "mcp_stdio"]}
+            assert Path(found["command"]).is_absolute()
+            assert not [path for path in home.rglob("*") if path.is_file() and path.name != "manage.py"]
 
 
-@pytest.mark.parametrize(
-    ("client", "expected"),
-    [
+def test_every_client_is_told_where_the_server_is_in_its_own_words(subtests: pytest.Subtests) -> None:
+    cases = (
         ("claude-code", {"type": "http", "url": "https://a.example/mcp"}),
         ("vscode", {"type": "http", "url": "https://a.example/mcp"}),
         ("cursor", {"url": "https://a.example/mcp"}),
@@ -88,22 +88,23 @@ def test_every_client_is_told_how_to_start_the_server(client: str, home: Path) -
         ("codex", {"url": "https://a.example/mcp"}),
         ("zed", {"url": "https://a.example/mcp"}),
         ("generic", {"url": "https://a.example/mcp"}),
-    ],
-)
-def test_every_client_is_told_where_the_server_is_in_its_own_words(client: str, expected: Any) -> None:
-    assert entry(client, "--transport", "http", "--url", "https://a.example/mcp") == expected
+    )
+    for client, expected in cases:
+        with subtests.test(client=client, expected=expected):
+            assert entry(client, "--transport", "http", "--url", "https://a.example/mcp") == expected
 
 
 def test_the_url_is_that_of_runserver_unless_it_is_named() -> None:
     assert entry("cursor", "--transport", "http") == {"url": "http://127.0.0.1:8000/mcp"}
 
 
-@pytest.mark.parametrize(("client", "placeholder"), PLACEHOLDERS.items())
-def test_tokens_are_named_and_not_written(client: str, placeholder: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("KEY", "mcp_secret")
-    assert entry(client, "--token-env", "KEY")["env"] == {"MCP_TOKEN": placeholder}
-    headers = entry(client, "--token-env", "KEY", "--transport", "http")["headers"]
-    assert headers == {"Authorization": f"Bearer {placeholder}"}
+def test_tokens_are_named_and_not_written(subtests: pytest.Subtests) -> None:
+    for client, placeholder in PLACEHOLDERS.items():
+        with subtests.test(client=client, placeholder=placeholder), pytest.MonkeyPatch.context() as monkeypatch:
+            monkeypatch.setenv("KEY", "mcp_secret")
+            assert entry(client, "--token-env", "KEY")["env"] == {"MCP_TOKEN": placeholder}
+            headers = entry(client, "--token-env", "KEY", "--transport", "http")["headers"]
+            assert headers == {"Authorization": f"Bearer {placeholder}"}
 
 
 def test_codex_names_variables_in_its_own_way() -> None:
@@ -133,9 +134,8 @@ def test_a_token_in_a_file_that_others_can_read_is_pointed_out(monkeypatch: pyte
     assert stat.S_IMODE(path.stat().st_mode) == 0o644
 
 
-@pytest.mark.parametrize(
-    ("arguments", "complaint"),
-    [
+def test_contradicting_arguments_are_refused(subtests: pytest.Subtests) -> None:
+    cases = (
         (["claude", "--transport", "http"], "add http://127.0.0.1:8000/mcp as a connector"),
         (["zed", "--token-env", "KEY"], "Zed knows no variables in its file"),
         (["codex", "--token-env", "KEY"], "put the token into MCP_TOKEN"),
@@ -147,13 +147,13 @@ def test_a_token_in_a_file_that_others_can_read_is_pointed_out(monkeypatch: pyte
         (["vscode", "--url", "http://a.example"], "--url is for"),
         (["generic", "--write"], "Name it with --file"),
         (["vscode", "--server", "web"], '["web"]["TRANSPORTS"] does not have "stdio"'),
-    ],
-)
-def test_what_makes_no_sense_is_refused(arguments: list[str], complaint: str) -> None:
-    servers = {"default": {}, "web": {"TRANSPORTS": ["http"]}}
-    with override_settings(MCP={"SERVERS": servers}), pytest.raises(CommandError) as caught:
-        install(*arguments)
-    assert complaint in str(caught.value)
+    )
+    for arguments, complaint in cases:
+        with subtests.test(arguments=arguments, complaint=complaint):
+            servers = {"default": {}, "web": {"TRANSPORTS": ["http"]}}
+            with override_settings(MCP={"SERVERS": servers}), pytest.raises(CommandError) as caught:
+                install(*arguments)
+            assert complaint in str(caught.value)
 
 
 def test_options_and_settings_find_their_way_into_the_command(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -171,23 +171,24 @@ def test_options_and_settings_find_their_way_into_the_command(home: Path, monkey
     assert entry("cursor")["args"] == [*module, str(home)]
 
 
-@pytest.mark.parametrize("client", WRITTEN)
-def test_writing_twice_is_writing_once_and_removing_leaves_the_rest(client: str, home: Path) -> None:
-    path = home / FILES[client]
-    printed = install(client)
-    install(client, "--write")
-    assert path.read_text() == printed
-    install(client, "--write")
-    assert "already" in install.said  # type: ignore[attr-defined]
-    assert [made.name for made in path.parent.iterdir() if made.name.startswith(path.name)] == [path.name]
-    install(client, "--write", "--user", "ada")
-    assert "ada" in path.read_text()
-    assert path.with_name(path.name + ".bak").read_text() == printed
-    install(client, "--remove")
-    data = loaded(client, path.read_text())
-    assert data.get(SECTIONS.get(client, "mcpServers"), {}) == {}
-    install(client, "--remove")
-    assert "is not in" in install.said  # type: ignore[attr-defined]
+def test_writing_twice_is_writing_once_and_removing_leaves_the_rest(home: Path, subtests: pytest.Subtests) -> None:
+    for client in WRITTEN:
+        with subtests.test(client=client):
+            path = home / FILES[client]
+            printed = install(client)
+            install(client, "--write")
+            assert path.read_text() == printed
+            install(client, "--write")
+            assert "already" in install.said  # type: ignore[attr-defined]
+            assert [made.name for made in path.parent.iterdir() if made.name.startswith(path.name)] == [path.name]
+            install(client, "--write", "--user", "ada")
+            assert "ada" in path.read_text()
+            assert path.with_name(path.name + ".bak").read_text() == printed
+            install(client, "--remove")
+            data = loaded(client, path.read_text())
+            assert data.get(SECTIONS.get(client, "mcpServers"), {}) == {}
+            install(client, "--remove")
+            assert "is not in" in install.said  # type: ignore[attr-defined]
 
 
 def test_the_command_that_claude_code_has_for_it_is_shown() -> None:
@@ -239,35 +240,41 @@ HOSTILE = {
 }
 
 
-@pytest.mark.parametrize("content", HOSTILE.values(), ids=HOSTILE.keys())
-@pytest.mark.parametrize("how", ["--write", "--remove"])
-def test_a_json_file_that_cannot_be_understood_is_left_alone(home: Path, content: bytes, how: str) -> None:
-    path = home / FILES["cursor"]
-    path.parent.mkdir(parents=True)
-    path.write_bytes(content)
-    out = StringIO()
-    with pytest.raises(CommandError, match="was left as it is"):
-        call_command("mcp_install", "cursor", how, stdout=out, stderr=StringIO())
-    assert path.read_bytes() == content
-    assert [made.name for made in path.parent.iterdir()] == [path.name]
-    if how == "--write" and "utf" not in str(content) and b"\xff" not in content:
-        assert "mcp_stdio" in out.getvalue()
+def test_a_json_file_that_cannot_be_understood_is_left_alone(home: Path, subtests: pytest.Subtests) -> None:
+    for content in HOSTILE.values():
+        for how in ("--write", "--remove"):
+            with subtests.test(content=content, how=how):
+                path = home / FILES["cursor"]
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(content)
+                out = StringIO()
+                with pytest.raises(CommandError, match="was left as it is"):
+                    call_command("mcp_install", "cursor", how, stdout=out, stderr=StringIO())
+                assert path.read_bytes() == content
+                assert [made.name for made in path.parent.iterdir()] == [path.name]
+                if how == "--write" and "utf" not in str(content) and b"\xff" not in content:
+                    assert "mcp_stdio" in out.getvalue()
 
 
-@pytest.mark.parametrize(
-    "content",
-    [b"a = ", b"mcp_servers = 1", b"mcp_servers = {}", b"[[mcp_servers]]", b"a = 1\na = 2", b"a = " + b"[" * 5000],
-)
-def test_a_toml_file_that_cannot_be_changed_is_left_alone(home: Path, content: bytes) -> None:
-    path = home / FILES["codex"]
-    path.parent.mkdir(parents=True)
-    path.write_bytes(content)
-    with pytest.raises(CommandError, match="was left as it is"):
-        install("codex", "--write")
-    assert path.read_bytes() == content
+def test_a_toml_file_that_cannot_be_changed_is_left_alone(home: Path, subtests: pytest.Subtests) -> None:
+    for content in (
+        b"a = ",
+        b"mcp_servers = 1",
+        b"mcp_servers = {}",
+        b"[[mcp_servers]]",
+        b"a = 1\na = 2",
+        b"a = " + b"[" * 5000,
+    ):
+        with subtests.test(content=content):
+            path = home / FILES["codex"]
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+            with pytest.raises(CommandError, match="was left as it is"):
+                install("codex", "--write")
+            assert path.read_bytes() == content
 
 
-def test_what_is_no_file_is_left_alone(home: Path) -> None:
+def test_paths_that_are_not_files_are_left_alone(home: Path) -> None:
     for path in (home / "directory", home / "pipe", home / "loop"):
         if path.name == "directory":
             path.mkdir()
@@ -349,20 +356,20 @@ def test_a_toml_file_in_which_text_looks_like_the_table_is_left_alone(home: Path
     assert path.read_text() == content
 
 
-@pytest.mark.parametrize("newline", ["\n", "\r\n"])
-def test_line_ends_and_marks_stay(home: Path, newline: str) -> None:
-    path = home / FILES["cursor"]
-    path.parent.mkdir(parents=True)
-    path.write_bytes(("\ufeff" + newline.join(["{", '    "a": 1', "}", ""])).encode())
-    install("cursor", "--write")
-    changed = path.read_bytes()
-    assert changed.startswith(b"\xef\xbb\xbf{" + newline.encode() + b'    "a": 1,' + newline.encode())
-    assert changed.count(b"\n") == changed.count(newline.encode())
+def test_line_ends_and_marks_stay(home: Path, subtests: pytest.Subtests) -> None:
+    for newline in ("\n", "\r\n"):
+        with subtests.test(newline=newline):
+            path = home / FILES["cursor"]
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(("\ufeff" + newline.join(["{", '    "a": 1', "}", ""])).encode())
+            install("cursor", "--write")
+            changed = path.read_bytes()
+            assert changed.startswith(b"\xef\xbb\xbf{" + newline.encode() + b'    "a": 1,' + newline.encode())
+            assert changed.count(b"\n") == changed.count(newline.encode())
 
 
-@pytest.mark.parametrize(
-    ("before", "after"),
-    [
+def test_entries_are_put_where_they_belong(subtests: pytest.Subtests) -> None:
+    cases = (
         ("{}", '{\n  "s": {\n    "n": 1\n  }\n}'),
         ('{"a":1}', '{"a":1,\n  "s": {\n    "n": 1\n  }\n}'),
         ('{"s":{}}', '{"s":{\n    "n": 1\n  }}'),
@@ -370,15 +377,14 @@ def test_line_ends_and_marks_stay(home: Path, newline: str) -> None:
         ("  \n", '{\n  "s": {\n    "n": 1\n  }\n}\n'),
         ("{ // c\n}", '{ // c\n  "s": {\n    "n": 1\n  }\n}'),
         ('{\n  "s": {"m": 1,},\n}\n', '{\n  "s": {"m": 1,\n    "n": 1\n  },\n}\n'),
-    ],
-)
-def test_entries_are_put_where_they_belong(before: str, after: str) -> None:
-    assert jsonc.put(before, "s", "n", 1) == after
+    )
+    for before, after in cases:
+        with subtests.test(before=before, after=after):
+            assert jsonc.put(before, "s", "n", 1) == after
 
 
-@pytest.mark.parametrize(
-    ("before", "after"),
-    [
+def test_entries_are_taken_out(subtests: pytest.Subtests) -> None:
+    cases = (
         ('{"s": {"n": 1}}', '{"s": {}}'),
         ('{"s": {"m": 1, "n": 1}}', '{"s": {"m": 1 }}'),
         ('{"s": {"n": 1, "m": 1}}', '{"s": { "m": 1}}'),
@@ -386,10 +392,10 @@ def test_entries_are_put_where_they_belong(before: str, after: str) -> None:
         ('{"s": {\n  "m": 1,\n  "n": 1,\n}}', '{"s": {\n  "m": 1,\n}}'),
         ("{}", "{}"),
         ("", ""),
-    ],
-)
-def test_entries_are_taken_out(before: str, after: str) -> None:
-    assert jsonc.drop(before, "s", "n") == after
+    )
+    for before, after in cases:
+        with subtests.test(before=before, after=after):
+            assert jsonc.drop(before, "s", "n") == after
 
 
 TEXT = st.text('aä"\\\n\x7f{}[]:,/*#\U0001f600', max_size=6)

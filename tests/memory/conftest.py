@@ -7,7 +7,7 @@ import pytest
 from django.contrib.auth.models import User
 
 from mcp_django.runtime.events import EventLog
-from tests.memory.people import Client, user_client
+from tests.memory.clients import Client, user_client
 
 
 @pytest.fixture

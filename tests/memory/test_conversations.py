@@ -3,14 +3,16 @@
 from typing import Any
 
 import pytest
+from asgiref.sync import async_to_sync
 from django.contrib.auth.models import User
 from django.core.exceptions import ValidationError
 
 from mcp_django.memory.conversations import Conversations
 from mcp_django.memory.facts import Facts
 from mcp_django.memory.models import Conversation
-from tests.memory.people import Client, said, user_client
+from tests.memory.clients import Client, user_client, user_messages
 from tests.official_schema import validator
+from tests.testapp.savepoints import rolled_back
 
 
 async def test_a_conversation_is_saved_and_found_again(ada: Client) -> None:
@@ -28,17 +30,17 @@ async def test_a_conversation_is_saved_and_found_again(ada: Client) -> None:
 
 
 async def test_another_client_of_the_same_user_finds_it(ada: Client) -> None:
-    saved = await ada.ok("save_conversation", messages=said("Hello"))
+    saved = await ada.ok("save_conversation", messages=user_messages("Hello"))
     other = user_client(await User.objects.aget(username="ada"), client_id="another")
     assert (await other.ok("get_conversation", id=saved["id"]))["title"] == "Hello"
 
 
 async def test_to_replace_twice_is_to_replace_once(ada: Client) -> None:
-    arguments: dict[str, Any] = {"id": "trip", "messages": said("One", "Two"), "title": "Trip"}
+    arguments: dict[str, Any] = {"id": "trip", "messages": user_messages("One", "Two"), "title": "Trip"}
     first, second = [await ada.ok("save_conversation", **arguments) for _ in range(2)]
     assert (first["created"], second["created"]) == (True, False)
     assert {**first, "created": False} == second
-    await ada.ok("save_conversation", id="trip", messages=said("Three"))
+    await ada.ok("save_conversation", id="trip", messages=user_messages("Three"))
     kept = await ada.ok("get_conversation", id="trip")
     assert ([message["content"] for message in kept["messages"]], kept["title"]) == (["Three"], "Trip")
 
@@ -48,19 +50,21 @@ async def test_to_append_leaves_out_what_is_there_under_the_same_id(ada: Client)
     await ada.ok("save_conversation", id="trip", mode="append", messages=[one])
     again = await ada.ok("save_conversation", id="trip", mode="append", messages=[one, two, two])
     assert (again["added"], again["message_count"]) == (1, 2)
-    unnamed = await ada.ok("save_conversation", id="trip", mode="append", messages=said("one", "one"))
+    unnamed = await ada.ok("save_conversation", id="trip", mode="append", messages=user_messages("one", "one"))
     assert (unnamed["added"], unnamed["message_count"]) == (2, 4)
 
 
 async def test_what_is_left_out_stays_as_it_was(ada: Client) -> None:
-    await ada.ok("save_conversation", id="trip", messages=said("x"), title="Trip", tags=["a"], metadata={"k": 1})
+    await ada.ok(
+        "save_conversation", id="trip", messages=user_messages("x"), title="Trip", tags=["a"], metadata={"k": 1}
+    )
     await ada.ok("save_conversation", id="trip", messages=[], mode="append", tags=[])
     kept = await ada.ok("get_conversation", id="trip")
     assert (kept["title"], kept["tags"], kept["metadata"], kept["message_count"]) == ("Trip", [], {"k": 1}, 1)
 
 
 async def test_a_long_conversation_is_got_from_its_end(ada: Client) -> None:
-    await ada.ok("save_conversation", id="long", messages=said(*map(str, range(10))))
+    await ada.ok("save_conversation", id="long", messages=user_messages(*map(str, range(10))))
     end = await ada.ok("get_conversation", id="long", last=4)
     assert ([message["content"] for message in end["messages"]], end["earlier"]) == (["6", "7", "8", "9"], 6)
     before = await ada.ok("get_conversation", id="long", last=4, skip=4)
@@ -70,8 +74,8 @@ async def test_a_long_conversation_is_got_from_its_end(ada: Client) -> None:
 
 async def test_the_list_is_paged_from_the_latest_on(ada: Client) -> None:
     for number in range(5):
-        await ada.ok("save_conversation", id=f"c{number}", messages=said("x"))
-    await ada.ok("save_conversation", id="c1", messages=said("y"))
+        await ada.ok("save_conversation", id=f"c{number}", messages=user_messages("x"))
+    await ada.ok("save_conversation", id="c1", messages=user_messages("y"))
     found, cursor = [], None
     while True:
         page = await ada.ok("list_conversations", limit=2, **({"cursor": cursor} if cursor else {}))
@@ -85,7 +89,7 @@ async def test_the_list_is_paged_from_the_latest_on(ada: Client) -> None:
 
 async def test_rows_saved_at_the_same_moment_are_paged_once_each(ada: Client) -> None:
     for number in range(5):
-        await ada.ok("save_conversation", id=f"c{number}", messages=said("x"))
+        await ada.ok("save_conversation", id=f"c{number}", messages=user_messages("x"))
     moment = (await Conversation.objects.afirst()).updated  # type: ignore[union-attr]
     await Conversation.objects.aupdate(updated=moment)
     first = await ada.ok("list_conversations", limit=3)
@@ -95,9 +99,9 @@ async def test_rows_saved_at_the_same_moment_are_paged_once_each(ada: Client) ->
 
 
 async def test_the_list_can_be_narrowed_by_words_and_tags(ada: Client) -> None:
-    await ada.ok("save_conversation", id="a", messages=said("x"), title="Zürich by train", tags=["Reise_1"])
-    await ada.ok("save_conversation", id="b", messages=said("x"), title="Oslo by train", tags=["ReiseX1"])
-    await ada.ok("save_conversation", id="c", messages=said("x"), title="A 100% tax")
+    await ada.ok("save_conversation", id="a", messages=user_messages("x"), title="Zürich by train", tags=["Reise_1"])
+    await ada.ok("save_conversation", id="b", messages=user_messages("x"), title="Oslo by train", tags=["ReiseX1"])
+    await ada.ok("save_conversation", id="c", messages=user_messages("x"), title="A 100% tax")
 
     async def ids(**filters: Any) -> list[str]:
         page = await ada.ok("list_conversations", **filters)
@@ -116,7 +120,7 @@ async def test_the_list_can_be_narrowed_by_words_and_tags(ada: Client) -> None:
 
 
 async def test_to_delete_twice_is_no_error(ada: Client) -> None:
-    await ada.ok("save_conversation", id="trip", messages=said("x"))
+    await ada.ok("save_conversation", id="trip", messages=user_messages("x"))
     assert [await ada.ok("delete_conversation", id="trip") for _ in range(2)] == [{"deleted": True}, {"deleted": False}]
     assert not await Conversation.objects.aexists()
     assert await ada.error("get_conversation", id="trip") == (
@@ -124,10 +128,13 @@ async def test_to_delete_twice_is_no_error(ada: Client) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("arguments", "complaint"),
-    [
-        ({"messages": said("a\0b")}, "U+0000 cannot be kept."),
+def test_invalid_values_are_refused_with_the_reason(ada: Client, subtests: pytest.Subtests) -> None:
+    async def check(arguments: dict[str, Any], complaint: str) -> None:
+        assert complaint in await ada.error("save_conversation", **arguments)
+        assert not await Conversation.objects.aexists()
+
+    cases = (
+        ({"messages": user_messages("a\0b")}, "U+0000 cannot be kept."),
         ({"messages": [{"role": "user", "content": [{"a\0": 1}]}]}, "U+0000 cannot be kept."),
         ({"messages": [], "metadata": {"deep": [{"x": "\0"}]}}, "U+0000 cannot be kept."),
         ({"messages": [], "title": "\0"}, "U+0000 cannot be kept."),
@@ -146,33 +153,30 @@ async def test_to_delete_twice_is_no_error(ada: Client) -> None:
         ({"messages": [], "expires_in_days": 1e300}, "expires_in_days"),
         ({"messages": [], "title": "x" * 201}, "title"),
         ({"messages": [], "tags": ["x"] * 21}, "tags"),
-    ],
-)
-async def test_what_cannot_be_kept_is_refused_in_words(ada: Client, arguments: dict[str, Any], complaint: str) -> None:
-    assert complaint in await ada.error("save_conversation", **arguments)
-    assert not await Conversation.objects.aexists()
+    )
+    for arguments, complaint in cases:
+        with subtests.test(arguments=arguments, complaint=complaint), rolled_back():
+            async_to_sync(check)(arguments, complaint)
 
 
-@pytest.mark.parametrize(
-    "message",
-    [
+def test_python_callers_get_errors_for_invalid_messages(db: None, subtests: pytest.Subtests) -> None:
+    cases = (
         {"role": "user", "content": "x", "id": [1]},
         {"role": "user", "content": None},
         {"role": "king", "content": "x"},
         {"role": "user", "content": "x", "other": 1},
         {"role": "user", "content": [float("nan")]},
         {"role": "user", "content": [object()]},
-    ],
-)
-def test_python_callers_are_told_as_well_what_is_no_message(db: None, message: dict[str, Any]) -> None:
-    with pytest.raises(ValidationError):
-        Conversations("as|1").save([message])
+    )
+    for message in cases:
+        with subtests.test(message=message), rolled_back(), pytest.raises(ValidationError):
+            Conversations("as|1").save([message])
 
 
 def test_reading_takes_one_statement_and_a_list_two(db: None, django_assert_num_queries: Any) -> None:
     conversations, facts = Conversations("as|1"), Facts("as|1")
     for number in range(3):
-        conversations.save(said(f"{number}"), id=f"c{number}", tags=["t"])
+        conversations.save(user_messages(f"{number}"), id=f"c{number}", tags=["t"])
         facts.save(f"Fact {number}", tags=["t"])
     with django_assert_num_queries(1):
         assert conversations.get("c1")
@@ -187,7 +191,7 @@ def test_reading_takes_one_statement_and_a_list_two(db: None, django_assert_num_
 
 async def test_a_cursor_is_good_for_its_own_list_only(ada: Client) -> None:
     for number in range(3):
-        await ada.ok("save_conversation", id=f"c{number}", messages=said("x"), tags=["t"])
+        await ada.ok("save_conversation", id=f"c{number}", messages=user_messages("x"), tags=["t"])
         await ada.ok("save_user_fact", text=f"Fact {number}")
     cursor = (await ada.ok("list_conversations", limit=1))["next_cursor"]
     wrong = "The cursor is of no use here. Leave it out to begin with the first page."

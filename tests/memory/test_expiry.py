@@ -13,7 +13,7 @@ from mcp_django import conf
 from mcp_django.memory.conversations import Conversations
 from mcp_django.memory.facts import Facts
 from mcp_django.memory.models import Conversation, Fact, Owner
-from tests.memory.people import Client, said
+from tests.memory.clients import Client, user_messages
 
 Options = Callable[..., None]
 DAY = timedelta(days=1)
@@ -26,11 +26,11 @@ def let_expire() -> None:
 
 
 def days_left(expires: datetime | None) -> float | None:
-    return None if expires is None else round((expires - timezone.now()) / DAY, 3)
+    return None if expires is None else round((expires - timezone.now()) / DAY, 2)
 
 
 async def test_what_has_expired_is_shown_nowhere(ada: Client) -> None:
-    await ada.ok("save_conversation", id="c", messages=said("old"), title="Old", expires_in_days=1)
+    await ada.ok("save_conversation", id="c", messages=user_messages("old"), title="Old", expires_in_days=1)
     await ada.ok("save_user_fact", id="f", text="Old", expires_in_days=0.5)
     assert (await ada.ok("get_conversation", id="c"))["expires"]
     for model in (Conversation, Fact):
@@ -46,13 +46,13 @@ async def test_what_has_expired_is_shown_nowhere(ada: Client) -> None:
 
 
 async def test_what_is_saved_under_an_expired_id_is_new(ada: Client) -> None:
-    await ada.ok("save_conversation", id="c", messages=said("old"), title="Old", expires_in_days=1)
+    await ada.ok("save_conversation", id="c", messages=user_messages("old"), title="Old", expires_in_days=1)
     await Conversation.objects.aupdate(expires=timezone.now())
-    saved = await ada.ok("save_conversation", id="c", mode="append", messages=said("new"))
+    saved = await ada.ok("save_conversation", id="c", mode="append", messages=user_messages("new"))
     assert (saved["created"], saved["message_count"], saved["title"], saved["expires"]) == (True, 1, "new", None)
 
 
-def test_each_save_begins_the_time_anew(db: None) -> None:
+def test_each_save_restarts_the_expiry(db: None) -> None:
     facts = Facts("as|1")
     facts.save("x", id="f", days=2)
     Fact.objects.update(expires=timezone.now() + DAY)
@@ -104,8 +104,11 @@ def test_an_owner_who_deleted_everything_is_forgotten_and_may_come_back(db: None
     facts.save("x", id="f")
 
 
-@pytest.mark.parametrize("days", [0, -1, 36_501, True, "1", float("nan")])
-def test_days_that_are_none_are_refused(options: Options, days: object) -> None:
-    options(FACT_DAYS=days)
-    with pytest.raises(ImproperlyConfigured, match=r'MCP\["MEMORY"\]\["FACT_DAYS"\] must be None or a number of days'):
-        conf.get_settings()
+def test_invalid_numbers_of_days_are_refused(options: Options, subtests: pytest.Subtests) -> None:
+    for days in (0, -1, 36_501, True, "1", float("nan")):
+        with subtests.test(days=days):
+            options(FACT_DAYS=days)
+            with pytest.raises(
+                ImproperlyConfigured, match=r'MCP\["MEMORY"\]\["FACT_DAYS"\] must be None or a number of days'
+            ):
+                conf.get_settings()

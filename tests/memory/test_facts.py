@@ -3,10 +3,12 @@
 from typing import Any
 
 import pytest
+from asgiref.sync import async_to_sync
 
 from mcp_django.memory.models import Fact
 from mcp_django.memory.words import indexed, query_words
-from tests.memory.people import Client
+from tests.memory.clients import Client
+from tests.testapp.savepoints import rolled_back
 
 
 async def texts(client: Client, tool: str = "search_user_facts", **arguments: Any) -> list[str]:
@@ -78,9 +80,13 @@ async def test_the_search_finds_any_of_the_words_and_the_best_first(ada: Client)
     assert len(await texts(ada, query="peanut")) == 3
 
 
-@pytest.mark.parametrize(
-    ("text", "query"),
-    [
+def test_words_are_found_in_any_script_and_case(ada: Client, subtests: pytest.Subtests) -> None:
+    async def check(text: str, query: str) -> None:
+        await ada.ok("save_user_fact", text=text)
+        await ada.ok("save_user_fact", text="Something else entirely")
+        assert await texts(ada, query=query) == [text]
+
+    cases = (
         ("Wohnt in Zürich", "zurich"),
         ("Wohnt in ZÜRICH", "zürich"),
         ("Straße der Freiheit", "STRASSE"),
@@ -90,17 +96,18 @@ async def test_the_search_finds_any_of_the_words_and_the_best_first(ada: Client)
         ("Pays 50% more", "50%"),
         ("Uses snake_case", "snake_c"),
         ("Καλημέρα ΚΌΣΜΕ", "κοσμε"),
-    ],
-)
-async def test_words_are_found_in_any_script_and_case(ada: Client, text: str, query: str) -> None:
-    await ada.ok("save_user_fact", text=text)
-    await ada.ok("save_user_fact", text="Something else entirely")
-    assert await texts(ada, query=query) == [text]
+    )
+    for text, query in cases:
+        with subtests.test(text=text, query=query), rolled_back():
+            async_to_sync(check)(text, query)
 
 
-@pytest.mark.parametrize(
-    "query",
-    [
+def test_queries_are_split_into_words_without_operators(ada: Client, subtests: pytest.Subtests) -> None:
+    async def check(query: str) -> None:
+        await ada.ok("save_user_fact", text="Nothing of the kind")
+        assert await texts(ada, query=query) == []
+
+    cases = (
         "'",
         "''",
         "\\",
@@ -117,11 +124,10 @@ async def test_words_are_found_in_any_script_and_case(ada: Client, text: str, qu
         "a:b",
         "*",
         "x" * 200,
-    ],
-)
-async def test_a_query_is_words_and_nothing_else(ada: Client, query: str) -> None:
-    await ada.ok("save_user_fact", text="Nothing of the kind")
-    assert await texts(ada, query=query) == []
+    )
+    for query in cases:
+        with subtests.test(query=query), rolled_back():
+            async_to_sync(check)(query)
 
 
 def test_a_query_has_an_end() -> None:
@@ -137,9 +143,12 @@ async def test_the_category_and_the_tags_are_searched_too(ada: Client) -> None:
     assert await texts(ada, query="tea", category="coffee") == []
 
 
-@pytest.mark.parametrize(
-    ("arguments", "complaint"),
-    [
+def test_invalid_values_are_refused_with_the_reason(ada: Client, subtests: pytest.Subtests) -> None:
+    async def check(arguments: dict[str, Any], complaint: str) -> None:
+        assert complaint in await ada.error("save_user_fact", **arguments)
+        assert not await Fact.objects.aexists()
+
+    cases = (
         ({"text": ""}, "text"),
         ({"text": " \n"}, "The text is empty."),
         ({"text": "x" * 4001}, "text"),
@@ -147,15 +156,18 @@ async def test_the_category_and_the_tags_are_searched_too(ada: Client) -> None:
         ({"text": "a", "category": "\0"}, "U+0000 cannot be kept."),
         ({"text": "a", "id": ".hidden"}, "id"),
         ({"text": "a", "user_id": "2"}, "user_id"),
-    ],
-)
-async def test_what_cannot_be_kept_is_refused_in_words(ada: Client, arguments: dict[str, Any], complaint: str) -> None:
-    assert complaint in await ada.error("save_user_fact", **arguments)
-    assert not await Fact.objects.aexists()
+    )
+    for arguments, complaint in cases:
+        with subtests.test(arguments=arguments, complaint=complaint), rolled_back():
+            async_to_sync(check)(arguments, complaint)
 
 
-@pytest.mark.parametrize("tool", ["get_user_facts", "search_user_facts"])
-async def test_a_filter_that_nothing_can_have_is_refused_in_words(ada: Client, tool: str) -> None:
-    query = {"query": "x"} if tool.startswith("search") else {}
-    for name in ("category", "tag"):
-        assert await ada.error(tool, **query, **{name: "\0"}) == "U+0000 cannot be kept."
+def test_filters_that_match_no_fact_are_refused_with_the_reason(ada: Client, subtests: pytest.Subtests) -> None:
+    async def check(tool: str) -> None:
+        query = {"query": "x"} if tool.startswith("search") else {}
+        for name in ("category", "tag"):
+            assert await ada.error(tool, **query, **{name: "\0"}) == "U+0000 cannot be kept."
+
+    for tool in ("get_user_facts", "search_user_facts"):
+        with subtests.test(tool=tool), rolled_back():
+            async_to_sync(check)(tool)

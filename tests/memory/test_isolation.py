@@ -17,14 +17,15 @@ from mcp_django.memory import mcp_tools
 from mcp_django.memory.models import Conversation, Fact, Owner
 from mcp_django.protocol.errors import MCPError, ResourceNotFound
 from mcp_django.server import registry
-from tests.memory.people import Client, client_of, machine, said, user_client
+from tests.memory.clients import Client, client_of, machine_client, user_client, user_messages
+from tests.testapp.savepoints import rolled_back
 
 SECRET = "Zanzibar"
 
 
 async def keep(client: Client) -> tuple[str, str]:
     """Ids of a conversation and a fact that hold the word."""
-    saved = await client.ok("save_conversation", messages=said(SECRET), title=SECRET, tags=[SECRET])
+    saved = await client.ok("save_conversation", messages=user_messages(SECRET), title=SECRET, tags=[SECRET])
     fact = await client.ok("save_user_fact", text=SECRET, category=SECRET, tags=[SECRET])
     return saved["id"], fact["fact"]["id"]
 
@@ -32,19 +33,18 @@ async def keep(client: Client) -> tuple[str, str]:
 ABSENT = "0" * 24
 
 
-@pytest.mark.parametrize(
-    ("tool", "kind"),
-    [("get_conversation", 0), ("delete_conversation", 0), ("delete_user_fact", 1)],
-)
-async def test_an_id_of_somebody_else_s_is_answered_like_one_that_nobody_has(
-    ada: Client, bob: Client, tool: str, kind: int
-) -> None:
-    foreign = (await keep(ada))[kind]
-    assert await bob.call(tool, id=foreign) == await bob.call(tool, id=ABSENT)
-    assert (await Conversation.objects.acount(), await Fact.objects.acount()) == (1, 1)
+def test_ids_of_other_owners_are_answered_like_absent_ids(ada: Client, bob: Client, subtests: pytest.Subtests) -> None:
+    async def check(tool: str, kind: int) -> None:
+        foreign = (await keep(ada))[kind]
+        assert await bob.call(tool, id=foreign) == await bob.call(tool, id=ABSENT)
+        assert (await Conversation.objects.acount(), await Fact.objects.acount()) == (1, 1)
+
+    for tool, kind in (("get_conversation", 0), ("delete_conversation", 0), ("delete_user_fact", 1)):
+        with subtests.test(tool=tool, kind=kind), rolled_back():
+            async_to_sync(check)(tool, kind)
 
 
-async def test_reading_a_resource_of_somebody_else_s_is_reading_none(ada: Client, bob: Client) -> None:
+async def test_resources_of_other_owners_are_not_found(ada: Client, bob: Client) -> None:
     foreign, _ = await keep(ada)
     problems = []
     for id in (foreign, ABSENT, "a%2Fb", "%00", "..", "x" * 5000):
@@ -56,9 +56,17 @@ async def test_reading_a_resource_of_somebody_else_s_is_reading_none(ada: Client
     assert SECRET not in (await bob.read("memory://facts"))["text"]
 
 
-@pytest.mark.parametrize(
-    ("tool", "arguments"),
-    [
+def test_lists_searches_and_counts_include_the_owner_s_rows_only(
+    ada: Client, bob: Client, subtests: pytest.Subtests
+) -> None:
+    async def check(tool: str, arguments: dict[str, Any]) -> None:
+        empty = await bob.ok(tool, **arguments)
+        await keep(ada)
+        assert await bob.ok(tool, **arguments) == empty
+        assert empty["total"] == 0
+        assert SECRET not in repr(await bob.call(tool, **arguments))
+
+    cases = (
         ("list_conversations", {}),
         ("list_conversations", {"query": SECRET}),
         ("list_conversations", {"tag": SECRET}),
@@ -68,22 +76,16 @@ async def test_reading_a_resource_of_somebody_else_s_is_reading_none(ada: Client
         ("get_user_facts", {"tag": SECRET}),
         ("search_user_facts", {"query": SECRET}),
         ("search_user_facts", {"query": SECRET, "category": SECRET, "tag": SECRET}),
-    ],
-)
-async def test_lists_searches_and_counts_know_one_s_own_only(
-    ada: Client, bob: Client, tool: str, arguments: dict[str, Any]
-) -> None:
-    empty = await bob.ok(tool, **arguments)
-    await keep(ada)
-    assert await bob.ok(tool, **arguments) == empty
-    assert empty["total"] == 0
-    assert SECRET not in repr(await bob.call(tool, **arguments))
+    )
+    for tool, arguments in cases:
+        with subtests.test(tool=tool, arguments=arguments), rolled_back():
+            async_to_sync(check)(tool, arguments)
 
 
-async def test_a_cursor_of_somebody_else_s_is_of_no_use(ada: Client, bob: Client) -> None:
+async def test_cursors_of_other_owners_are_refused(ada: Client, bob: Client) -> None:
     for client in (ada, bob):
         for number in range(3):
-            await client.ok("save_conversation", messages=said(f"{number}"))
+            await client.ok("save_conversation", messages=user_messages(f"{number}"))
             await client.ok("save_user_fact", text=f"Fact {number}")
     for tool, arguments in (
         ("list_conversations", {}),
@@ -94,7 +96,7 @@ async def test_a_cursor_of_somebody_else_s_is_of_no_use(ada: Client, bob: Client
         assert "no use here" in await bob.error(tool, cursor=cursor, **arguments)
 
 
-async def test_completions_are_of_one_s_own(ada: Client, bob: Client) -> None:
+async def test_completions_include_the_owner_s_ids_only(ada: Client, bob: Client) -> None:
     id, _ = await keep(ada)
     for value in ("", id, id[:3], SECRET, SECRET[:3].lower()):
         assert await ada.complete(value) == [id]
@@ -103,9 +105,9 @@ async def test_completions_are_of_one_s_own(ada: Client, bob: Client) -> None:
 
 async def test_two_owners_may_use_the_same_ids(ada: Client, bob: Client) -> None:
     for client, text in ((ada, "Ada's"), (bob, "Bob's")):
-        assert (await client.ok("save_conversation", id="x", messages=said(text)))["created"]
+        assert (await client.ok("save_conversation", id="x", messages=user_messages(text)))["created"]
         assert (await client.ok("save_user_fact", id="x", text=text))["created"]
-    await bob.ok("save_conversation", id="x", messages=said("more"), mode="append")
+    await bob.ok("save_conversation", id="x", messages=user_messages("more"), mode="append")
     await bob.ok("delete_user_fact", id="x")
     assert (await ada.ok("get_conversation", id="x"))["message_count"] == 1
     assert (await ada.ok("get_user_facts"))["facts"][0]["text"] == "Ada's"
@@ -113,7 +115,7 @@ async def test_two_owners_may_use_the_same_ids(ada: Client, bob: Client) -> None
     assert (await bob.ok("get_conversation", id="x"))["message_count"] == 2
 
 
-async def test_the_same_text_of_somebody_else_s_is_another_fact(ada: Client, bob: Client) -> None:
+async def test_the_same_text_of_another_owner_is_another_fact(ada: Client, bob: Client) -> None:
     await ada.ok("save_user_fact", text="Likes tea.", category="ada")
     saved = await bob.ok("save_user_fact", text="Likes tea.")
     assert (saved["created"], saved["fact"]["category"]) == (True, "")
@@ -142,26 +144,30 @@ async def test_clever_names_do_not_make_two_owners_one() -> None:
 
 
 @pytest.mark.django_db
-@pytest.mark.parametrize("user", [None, AnonymousUser()])
-async def test_nobody_gets_nothing(user: Any) -> None:
-    await keep(machine("robot"))
-    nobody = client_of(local_principal(user))
-    for tool, arguments in [
-        ("save_conversation", {"messages": []}),
-        ("get_conversation", {"id": "x"}),
-        ("list_conversations", {}),
-        ("delete_conversation", {"id": "x"}),
-        ("save_user_fact", {"text": "x"}),
-        ("get_user_facts", {}),
-        ("search_user_facts", {"query": SECRET}),
-        ("delete_user_fact", {"id": "x"}),
-    ]:
-        assert "nobody is logged in" in await nobody.error(tool, **arguments)
-    for uri in ("memory://facts", "memory://conversations/x"):
-        with pytest.raises(ResourceNotFound):
-            await nobody.read(uri)
-    assert await nobody.complete("") == []
-    assert await Owner.objects.acount() == 1
+def test_anonymous_callers_get_no_rows(subtests: pytest.Subtests) -> None:
+    async def check(user: Any) -> None:
+        await keep(machine_client("robot"))
+        nobody = client_of(local_principal(user))
+        for tool, arguments in [
+            ("save_conversation", {"messages": []}),
+            ("get_conversation", {"id": "x"}),
+            ("list_conversations", {}),
+            ("delete_conversation", {"id": "x"}),
+            ("save_user_fact", {"text": "x"}),
+            ("get_user_facts", {}),
+            ("search_user_facts", {"query": SECRET}),
+            ("delete_user_fact", {"id": "x"}),
+        ]:
+            assert "nobody is logged in" in await nobody.error(tool, **arguments)
+        for uri in ("memory://facts", "memory://conversations/x"):
+            with pytest.raises(ResourceNotFound):
+                await nobody.read(uri)
+        assert await nobody.complete("") == []
+        assert await Owner.objects.acount() == 1
+
+    for user in (None, AnonymousUser()):
+        with subtests.test(user=user), rolled_back():
+            async_to_sync(check)(user)
 
 
 async def test_a_caller_without_a_name_sees_no_tool() -> None:
@@ -221,7 +227,7 @@ async def test_django_s_permissions_are_asked_for_where_the_project_wants_it(
         before = await seen()
         await user.user_permissions.aadd(await Permission.objects.aget(codename=codename))
         assert sorted(await seen()) == sorted([*before, *names])
-    assert await machine("robot").names() == []
+    assert await machine_client("robot").names() == []
 
 
 async def test_scopes_are_asked_for_where_the_project_wants_it(

@@ -14,7 +14,8 @@ from mcp_django.memory.conversations import Conversations
 from mcp_django.memory.facts import Facts
 from mcp_django.memory.models import Conversation, Fact, Owner
 from mcp_django.memory.privacy import erase_user, export_user
-from tests.memory.people import said
+from tests.memory.clients import user_messages
+from tests.testapp.savepoints import rolled_back
 
 pytestmark = pytest.mark.django_db
 
@@ -31,7 +32,7 @@ def bob() -> User:
 
 def keep(owner: str | None, user: User | None = None) -> None:
     """A conversation and a fact."""
-    Conversations(owner, user).save(said("Hello", "é"), id="c", tags=["t"], metadata={"k": 1})
+    Conversations(owner, user).save(user_messages("Hello", "é"), id="c", tags=["t"], metadata={"k": 1})
     Facts(owner, user).save("Likes tea.", id="f", category="drinks", days=1)
 
 
@@ -76,21 +77,23 @@ def test_to_erase_leaves_nothing_of_the_user_and_all_of_others(ada: User, bob: U
     assert Owner.objects.get().user == bob
 
 
-@pytest.mark.parametrize("delete", ["one", "several"])
-def test_who_is_deleted_is_erased(ada: User, bob: User, delete: str) -> None:
-    keep(owner_of(ada), ada)
-    keep("https://as|ada", ada)
-    keep(owner_of(bob), bob)
-    Owner.objects.filter(key=owner_of(ada)).update(user=None)
-    if delete == "one":
-        ada.delete()
-    else:
-        User.objects.filter(pk=ada.pk).delete()
-    assert kept() == (1, 1, 1)
-    assert Owner.objects.get().key == owner_of(bob)
+def test_deleting_a_user_erases_the_memory_of_the_user(ada: User, bob: User, subtests: pytest.Subtests) -> None:
+    for delete in ("one", "several"):
+        with subtests.test(delete=delete), rolled_back():
+            user = User.objects.get(pk=ada.pk)
+            keep(owner_of(user), user)
+            keep("https://as|ada", user)
+            keep(owner_of(bob), bob)
+            Owner.objects.filter(key=owner_of(user)).update(user=None)
+            if delete == "one":
+                user.delete()
+            else:
+                User.objects.filter(pk=user.pk).delete()
+            assert kept() == (1, 1, 1)
+            assert Owner.objects.get().key == owner_of(bob)
 
 
-def test_nobody_can_be_erased_and_that_erases_nobody() -> None:
+def test_erasing_anonymous_callers_erases_no_rows() -> None:
     keep("https://as|robot")
     assert erase_user(AnonymousUser()) == (0, 0)
     assert export_user(AnonymousUser())["owners"] == []
@@ -107,10 +110,10 @@ def test_a_credential_that_outlives_its_user_keeps_nothing(ada: User) -> None:
 
 
 def test_whom_a_user_of_another_system_is_makes_no_link() -> None:
-    class Person:
+    class ForeignUser:
         pk = 4711
 
-    Facts("as|1", Person()).save("x")
+    Facts("as|1", ForeignUser()).save("x")
     assert Owner.objects.get().user is None
 
 
@@ -146,25 +149,30 @@ def test_the_commands_know_owners_who_are_no_users() -> None:
     assert [owner.key for owner in Owner.objects.all()] == ["https://as|other"]
 
 
-@pytest.mark.parametrize(("answer", "left"), [("yes", 0), ("y", 1), ("", 1)])
-def test_to_erase_is_confirmed(ada: User, monkeypatch: pytest.MonkeyPatch, answer: str, left: int) -> None:
-    keep(owner_of(ada), ada)
-    asked: list[str] = []
-    monkeypatch.setattr("builtins.input", lambda text: asked.append(text) or answer)  # type: ignore[func-returns-value]
-    if left:
-        with pytest.raises(CommandError, match="Nothing was erased"):
+def test_to_erase_is_confirmed(ada: User, subtests: pytest.Subtests) -> None:
+    def check(answer: str, left: int, monkeypatch: pytest.MonkeyPatch) -> None:
+        keep(owner_of(ada), ada)
+        asked: list[str] = []
+        monkeypatch.setattr("builtins.input", lambda text: asked.append(text) or answer)  # type: ignore[func-returns-value]
+        if left:
+            with pytest.raises(CommandError, match="Nothing was erased"):
+                run("mcp_memory_erase", "ada")
+        else:
             run("mcp_memory_erase", "ada")
-    else:
-        run("mcp_memory_erase", "ada")
-    assert asked == ["Erase the memory of ada for good? Type 'yes': "]
-    assert Owner.objects.count() == left
+        assert asked == ["Erase the memory of ada for good? Type 'yes': "]
+        assert Owner.objects.count() == left
+
+    for answer, left in (("yes", 0), ("y", 1), ("", 1)):
+        with subtests.test(answer=answer, left=left), rolled_back(), pytest.MonkeyPatch.context() as monkeypatch:
+            check(answer, left, monkeypatch)
 
 
-@pytest.mark.parametrize("command", ["mcp_memory_export", "mcp_memory_erase"])
-def test_the_commands_refuse_whom_they_do_not_know(command: str) -> None:
-    with pytest.raises(CommandError, match="There is no user 'nobody'"):
-        call_command(command, "nobody")
-    with pytest.raises(CommandError, match="required"):
-        call_command(command)
-    with pytest.raises(CommandError, match="not allowed with"):
-        call_command(command, "ada", "--owner", "x")
+def test_the_commands_refuse_whom_they_do_not_know(subtests: pytest.Subtests) -> None:
+    for command in ("mcp_memory_export", "mcp_memory_erase"):
+        with subtests.test(command=command), rolled_back():
+            with pytest.raises(CommandError, match="There is no user 'nobody'"):
+                call_command(command, "nobody")
+            with pytest.raises(CommandError, match="required"):
+                call_command(command)
+            with pytest.raises(CommandError, match="not allowed with"):
+                call_command(command, "ada", "--owner", "x")

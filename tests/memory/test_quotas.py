@@ -12,7 +12,7 @@ from mcp_django.memory.conversations import Conversations
 from mcp_django.memory.facts import Facts
 from mcp_django.memory.models import Conversation, Fact, Owner
 from mcp_django.memory.values import MemoryFull
-from tests.memory.people import Client, said
+from tests.memory.clients import Client, user_messages
 
 Options = Callable[..., None]
 
@@ -28,7 +28,7 @@ async def test_rows_of_each_kind_are_limited(ada: Client, bob: Client, options: 
     assert "No more than 2 conversations may be kept" in await ada.error("save_conversation", messages=[])
     await ada.ok("save_user_fact", text="One", id="one")
     assert "No more than 1 facts may be kept" in await ada.error("save_user_fact", text="Two")
-    await ada.ok("save_conversation", id="c1", messages=said("more"))
+    await ada.ok("save_conversation", id="c1", messages=user_messages("more"))
     await ada.ok("save_user_fact", text="Two", id="one")
     await bob.ok("save_user_fact", text="Bob's")
     await ada.ok("delete_conversation", id="c0")
@@ -41,12 +41,12 @@ def test_bytes_of_everything_together_are_limited(db: None, options: Options) ->
     facts, conversations = Facts("as|1"), Conversations("as|1")
     facts.save("é" * 100, id="f")
     assert kept_bytes() == 200
-    conversations.save(said("x"), id="c", title="t")
+    conversations.save(user_messages("x"), id="c", title="t")
     left = 300 - kept_bytes()
-    conversations.save(said("x" * (left + 1)), id="c", title="t")
+    conversations.save(user_messages("x" * (left + 1)), id="c", title="t")
     assert kept_bytes() == 300
     for write in (
-        lambda: conversations.save(said("x"), id="c", mode="append"),
+        lambda: conversations.save(user_messages("x"), id="c", mode="append"),
         lambda: conversations.save([], metadata={"k": 1}, id="c", mode="append"),
         lambda: facts.save("x"),
         lambda: facts.save("é" * 100, id="f", tags=["t"]),
@@ -61,9 +61,9 @@ def test_bytes_of_everything_together_are_limited(db: None, options: Options) ->
 def test_one_conversation_is_limited(db: None, options: Options) -> None:
     options(BYTES_PER_CONVERSATION=1000)
     conversations = Conversations("as|1")
-    conversations.save(said("x" * 900), id="c", title="c")
+    conversations.save(user_messages("x" * 900), id="c", title="c")
     with pytest.raises(Exception, match="A conversation may have 1000 bytes"):
-        conversations.save(said("x" * 100), id="c", mode="append")
+        conversations.save(user_messages("x" * 100), id="c", mode="append")
     row = conversations.get("c")
     assert row is not None
     assert row.message_count == 1
@@ -80,7 +80,7 @@ def test_what_was_deleted_by_other_hands_does_not_count(db: None, options: Optio
 def race(*work: Callable[[], Any]) -> list[Any]:
     """Run these at once, each in a thread with a connection of its own; what each returned, or raised."""
     outcomes: list[Any] = []
-    barrier = threading.Barrier(len(work), timeout=20)
+    barrier = threading.Barrier(len(work), timeout=60)
 
     def run(one: Callable[[], Any]) -> None:
         try:
@@ -95,7 +95,7 @@ def race(*work: Callable[[], Any]) -> list[Any]:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(30)
+        thread.join(60)
     return outcomes
 
 
@@ -111,7 +111,10 @@ def test_the_quotas_are_exact_however_many_write_at_once(options: Options) -> No
 @pytest.mark.django_db(transaction=True)
 def test_nothing_that_is_appended_at_once_is_lost() -> None:
     conversations = Conversations("as|1")
-    writes = [lambda number=number: conversations.save(said(f"{number}"), id="c", mode="append") for number in range(6)]
+    writes = [
+        lambda number=number: conversations.save(user_messages(f"{number}"), id="c", mode="append")
+        for number in range(6)
+    ]
     assert not [outcome for outcome in race(*writes) if isinstance(outcome, Exception)]
     row = conversations.get("c")
     assert row is not None

@@ -7,12 +7,12 @@ from asgiref.sync import async_to_sync
 
 from mcp_django.memory.mcp_tools import FACTS_SHOWN
 from mcp_django.memory.models import Fact
-from tests.memory.people import Client, said
+from tests.memory.clients import Client, user_messages
 from tests.official_schema import validator
 
 
 async def test_a_conversation_is_a_resource(ada: Client) -> None:
-    await ada.ok("save_conversation", id="trip", messages=said(*map(str, range(150))), metadata={"k": "é"})
+    await ada.ok("save_conversation", id="trip", messages=user_messages(*map(str, range(150))), metadata={"k": "é"})
     content = await ada.read("memory://conversations/trip")
     kept = json.loads(content["text"])
     assert content["mimeType"] == "application/json"
@@ -56,13 +56,13 @@ async def test_an_id_is_completed_by_the_title(ada: Client) -> None:
         assert await ada.complete(value) == []
 
 
-def test_the_owner_s_clients_and_nobody_else_s_are_told_on_commit(ada: Client, bob: Client, told: Any) -> None:
+def test_only_the_owner_s_clients_are_notified_on_commit(ada: Client, bob: Client, told: Any) -> None:
     def use(client: Client, tool: str, **arguments: Any) -> None:
         async_to_sync(client.call)(tool, **arguments)
 
     ours, theirs = ada.principal.owner, bob.principal.owner
     with told() as news:
-        use(ada, "save_conversation", id="c", messages=said("x"))
+        use(ada, "save_conversation", id="c", messages=user_messages("x"))
         use(ada, "save_user_fact", text="x", id="f")
         use(bob, "save_user_fact", text="x", id="f")
     assert news == [(ours, "memory://conversations/c"), (ours, "memory://facts"), (theirs, "memory://facts")]

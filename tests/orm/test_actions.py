@@ -11,7 +11,7 @@ from django.db.models import F, QuerySet
 from mcp_django import Context, Principal, ToolError, action
 from mcp_django.schema import DeclarationError
 from tests.orm.toolsets import shop
-from tests.orm.writing import Products, as_user, call, done, refused, user
+from tests.orm.writing import Products, as_user, call, get_error, get_result, user
 from tests.server.engine import Peer
 from tests.shop.models import Product
 
@@ -59,7 +59,7 @@ def shelf() -> list[Product]:
 
 def test_an_action_is_done_with_the_rows_that_a_client_names(shelf: list[Product]) -> None:
     pks = [product.pk for product in shelf]
-    result = done(as_user(user(), Stocked), "product_restock", pks=pks, by=2)
+    result = get_result(as_user(user(), Stocked), "product_restock", pks=pks, by=2)
     assert result == {"result": {"changed": 2}, "rows": 2, "dry_run": False}
     assert set(Product.objects.values_list("stock", flat=True)) == {5}
     assert sorted(LogEntry.objects.values_list("object_id", "change_message")) == [
@@ -69,12 +69,12 @@ def test_an_action_is_done_with_the_rows_that_a_client_names(shelf: list[Product
 
 def test_a_dry_run_of_an_action_changes_nothing(shelf: list[Product]) -> None:
     client = as_user(user(), Stocked)
-    result = done(client, "product_restock", pks=[shelf[0].pk], dry_run=True)
+    result = get_result(client, "product_restock", pks=[shelf[0].pk], dry_run=True)
     assert result["dry_run"] is True
     assert set(Product.objects.values_list("stock", flat=True)) == {3}
     assert not LogEntry.objects.exists()
     # One that does not say so cannot be tried.
-    assert "dry_run" in refused(client, "product_shout", pk=shelf[0].pk, dry_run=True)
+    assert "dry_run" in get_error(client, "product_shout", pk=shelf[0].pk, dry_run=True)
 
 
 def test_a_key_makes_an_action_happen_once(shelf: list[Product]) -> None:
@@ -87,7 +87,7 @@ def test_a_key_makes_an_action_happen_once(shelf: list[Product]) -> None:
 
 
 def test_functions_are_actions_too(shelf: list[Product]) -> None:
-    assert done(as_user(user(), Stocked), "product_shout", pk=shelf[0].pk)["result"] == "TEA"
+    assert get_result(as_user(user(), Stocked), "product_shout", pk=shelf[0].pk)["result"] == "TEA"
 
 
 def test_one_row_that_may_not_be_touched_stops_it_all(shelf: list[Product]) -> None:
@@ -100,10 +100,10 @@ def test_one_row_that_may_not_be_touched_stops_it_all(shelf: list[Product]) -> N
 
     client = as_user(user(), Careful)
     hidden = Product.objects.create(name="Hidden", stock=3)
-    text = refused(client, "product_restock", pks=[product.pk for product in shelf])
+    text = get_error(client, "product_restock", pks=[product.pk for product in shelf])
     assert text == f"You may not do this to product Tea ({shelf[0].pk})"
-    text = refused(client, "product_restock", pks=[shelf[1].pk, hidden.pk])
-    assert text.replace(str(hidden.pk), "…") == refused(client, "product_restock", pks=[shelf[1].pk, 9999]).replace(
+    text = get_error(client, "product_restock", pks=[shelf[1].pk, hidden.pk])
+    assert text.replace(str(hidden.pk), "…") == get_error(client, "product_restock", pks=[shelf[1].pk, 9999]).replace(
         "9999", "…"
     )
     assert set(Product.objects.values_list("stock", flat=True)) == {3}
@@ -118,9 +118,9 @@ def test_an_action_has_permissions_of_its_own(shelf: list[Product]) -> None:
     with pytest.raises(InvalidParams, match="Unknown tool: product_retire"):
         call(as_user(tim, Stocked), "product_retire", pk=shelf[1].pk, why="old")
     client = as_user(user(), Stocked, answer=lambda method, params: {"action": "accept", "content": {}})
-    assert "You may not do this" in refused(client, "product_retire", pk=shelf[0].pk, why="old")
-    done(client, "product_retire", pk=shelf[1].pk, why="old")
-    assert done(client, "product_total")["result"] == 2
+    assert "You may not do this" in get_error(client, "product_retire", pk=shelf[0].pk, why="old")
+    get_result(client, "product_retire", pk=shelf[1].pk, why="old")
+    assert get_result(client, "product_total")["result"] == 2
 
 
 def test_a_person_is_asked_with_what_is_to_be_done(shelf: list[Product]) -> None:
@@ -131,7 +131,7 @@ def test_a_person_is_asked_with_what_is_to_be_done(shelf: list[Product]) -> None
         return {"action": "decline"}
 
     client = as_user(user(), Stocked, answer=answer)
-    refused(client, "product_retire", pk=shelf[1].pk, why="old")
+    get_error(client, "product_retire", pk=shelf[1].pk, why="old")
     assert asked == [f"Retire: product Coffee ({shelf[1].pk})?\nwhy: old"]
     assert Product.objects.get(name="Coffee").status == "active"
 
@@ -149,16 +149,16 @@ def test_what_an_action_refuses_is_rolled_back(shelf: list[Product]) -> None:
             return any(not block._from_testcase for block in blocks)
 
     client = as_user(user(), Refusing)
-    assert refused(client, "product_spoil", pks=[shelf[0].pk]) == "On second thoughts, no."
+    assert get_error(client, "product_spoil", pks=[shelf[0].pk]) == "On second thoughts, no."
     assert set(Product.objects.values_list("stock", flat=True)) == {3}
-    assert done(client, "product_send", pk=shelf[0].pk, idempotency_key="k")["result"] is False
+    assert get_result(client, "product_send", pk=shelf[0].pk, idempotency_key="k")["result"] is False
 
 
 def test_arguments_are_checked_like_any_tools(shelf: list[Product]) -> None:
     client = as_user(user(), Stocked)
-    assert "by" in refused(client, "product_restock", pks=[shelf[0].pk], by="many")
-    assert "pks" in refused(client, "product_restock", pks=[])
-    assert "pks" in refused(client, "product_restock", pks=[1] * 101)
+    assert "by" in get_error(client, "product_restock", pks=[shelf[0].pk], by="many")
+    assert "pks" in get_error(client, "product_restock", pks=[])
+    assert "pks" in get_error(client, "product_restock", pks=[1] * 101)
     tools = {tool["name"]: tool for tool in async_to_sync(client.request)("tools/list")["tools"]}
     schema = tools["product_restock"]["inputSchema"]["properties"]
     assert schema["by"]["description"] == "How many of each."
@@ -166,7 +166,7 @@ def test_arguments_are_checked_like_any_tools(shelf: list[Product]) -> None:
     assert tools["product_retire"]["inputSchema"]["required"] == ["pk", "why"]
 
 
-def test_what_cannot_be_an_action_is_refused_when_it_is_declared() -> None:
+def test_invalid_actions_are_refused_when_declared() -> None:
     async def later(self: Any, obj: Product) -> None: ...
     def both(self: Any, obj: Product, queryset: Any) -> None: ...
     def taken(self: Any, obj: Product, dry_run: bool) -> None: ...

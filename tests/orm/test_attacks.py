@@ -11,6 +11,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+from asgiref.sync import async_to_sync
 from django.contrib.auth import get_user_model
 
 from mcp_django import Context, ModelToolset
@@ -163,19 +164,23 @@ def bare(result: dict[str, Any]) -> str:
     return re.sub(r"did you mean '[a-z_]+'\?; ", "", json.dumps(result))
 
 
-@pytest.mark.parametrize("position", POSITIONS)
-@pytest.mark.parametrize("model", HIDDEN)
-async def test_a_hidden_path_is_answered_like_one_that_does_not_exist(alice: Peer, model: str, position: str) -> None:
-    make = POSITIONS[position]
-    verb, arguments = make(NOWHERE)
-    if model == "category" and verb == "aggregate":
-        pytest.skip("categories have no aggregates")
-    unknown = await alice.call(asked(verb, model), **arguments)
-    assert unknown["isError"], "an invented path must not pass"
-    for path in HIDDEN[model]:
-        _, arguments = make(path)
-        hidden = await alice.call(asked(verb, model), **arguments)
-        assert bare(hidden) == bare(unknown).replace(NOWHERE, path), path
+def test_a_hidden_path_is_answered_like_one_that_does_not_exist(alice: Peer, subtests: pytest.Subtests) -> None:
+    async def check(model: str, position: str) -> None:
+        make = POSITIONS[position]
+        verb, arguments = make(NOWHERE)
+        if model == "category" and verb == "aggregate":
+            pytest.skip("categories have no aggregates")
+        unknown = await alice.call(asked(verb, model), **arguments)
+        assert unknown["isError"], "an invented path must not pass"
+        for path in HIDDEN[model]:
+            _, arguments = make(path)
+            hidden = await alice.call(asked(verb, model), **arguments)
+            assert bare(hidden) == bare(unknown).replace(NOWHERE, path), path
+
+    for position in POSITIONS:
+        for model in HIDDEN:
+            with subtests.test(position=position, model=model):
+                async_to_sync(check)(model, position)
 
 
 async def test_no_answer_to_an_honest_question_holds_a_secret(alice: Peer, goods: dict[str, Any]) -> None:
@@ -219,9 +224,12 @@ class TestRowsOfOthers:
         assert foreign["isError"]
         assert json.dumps(foreign).replace(theirs, nobody) == json.dumps(absent)
 
-    @pytest.mark.parametrize(
-        "filters",
-        [
+    def test_are_not_reached_by_any_filter(self, alice: Peer, subtests: pytest.Subtests) -> None:
+        async def check(filters: dict[str, Any]) -> None:
+            assert (await data(alice, "order_list", filters=filters))["items"] == []
+            assert (await data(alice, "order_count", filters=filters))["count"] == 0
+
+        cases = (
             {"reference": "of-bob"},
             {"reference__in": ["of-bob", "nobody"]},
             {"reference__startswith": "of-b"},
@@ -229,11 +237,10 @@ class TestRowsOfOthers:
             {"or": [{"reference": "of-bob"}, {"not": {"reference": "of-alice"}}]},
             {"or": [{"reference__isnull": False}, {"placed__isnull": True}], "reference__startswith": "of-b"},
             {"and": [{"not": {"and": [{"reference": "of-alice"}]}}]},
-        ],
-    )
-    async def test_are_not_reached_by_any_filter(self, alice: Peer, filters: dict[str, Any]) -> None:
-        assert (await data(alice, "order_list", filters=filters))["items"] == []
-        assert (await data(alice, "order_count", filters=filters))["count"] == 0
+        )
+        for filters in cases:
+            with subtests.test(filters=filters):
+                async_to_sync(check)(filters)
 
     async def test_are_not_found_by_their_key(self, alice: Peer, goods: dict[str, Any]) -> None:
         found = await data(alice, "order_count", filters={"pk": str(goods["bob"].pk)})
@@ -261,22 +268,32 @@ class TestWithoutPermission:
         user = get_user_model().objects.create(username="mallory")
         return peer(Categories, Tags, AllProducts, Orders, principal=principal(user))
 
-    @pytest.mark.parametrize("verb", ["describe", "list", "get", "count", "aggregate"])
-    async def test_a_tool_is_as_unknown_as_one_that_does_not_exist(self, mallory: Peer, verb: str) -> None:
-        with pytest.raises(Exception, match="Unknown tool") as hidden:
-            await mallory.call(f"product_{verb}", pk=1)
-        with pytest.raises(Exception, match="Unknown tool") as absent:
-            await mallory.call(f"nothing_{verb}", pk=1)
-        assert str(hidden.value).replace("product", "nothing") == str(absent.value)
+    def test_a_tool_is_as_unknown_as_one_that_does_not_exist(self, mallory: Peer, subtests: pytest.Subtests) -> None:
+        async def check(verb: str) -> None:
+            with pytest.raises(Exception, match="Unknown tool") as hidden:
+                await mallory.call(f"product_{verb}", pk=1)
+            with pytest.raises(Exception, match="Unknown tool") as absent:
+                await mallory.call(f"nothing_{verb}", pk=1)
+            assert str(hidden.value).replace("product", "nothing") == str(absent.value)
+
+        for verb in ("describe", "list", "get", "count", "aggregate"):
+            with subtests.test(verb=verb):
+                async_to_sync(check)(verb)
 
     async def test_the_list_of_tools_is_empty(self, mallory: Peer) -> None:
         assert (await mallory.request("tools/list"))["tools"] == []
 
 
 class TestInputMadeToHurt:
-    @pytest.mark.parametrize(
-        "filters",
-        [
+    def test_a_filter_is_refused_by_name_and_at_once(self, alice: Peer, subtests: pytest.Subtests) -> None:
+        async def check(filters: dict[str, Any]) -> None:
+            result = await alice.call("product_list", filters=filters)
+            text = result["content"][0]["text"]
+            assert result["isError"]
+            assert "Internal error" not in text
+            assert len(text) < 1000
+
+        cases = (
             {"not": {"not": {"not": {"not": {"not": {"name": "x"}}}}}},
             {"or": [{"name": str(number)} for number in range(200)]},
             {"name__in": [str(number) for number in range(10_000)]},
@@ -311,30 +328,33 @@ class TestInputMadeToHurt:
             {"name%s": "x"},
             {'name" OR 1=1 --': "x"},
             {"name\x00": "x"},
-        ],
-        ids=lambda filters: json.dumps(filters)[:40],
-    )
-    async def test_a_filter_is_refused_by_name_and_at_once(self, alice: Peer, filters: dict[str, Any]) -> None:
-        result = await alice.call("product_list", filters=filters)
-        text = result["content"][0]["text"]
-        assert result["isError"]
-        assert "Internal error" not in text
-        assert len(text) < 1000
+        )
+        for filters in cases:
+            with subtests.test(filters=filters):
+                async_to_sync(check)(filters)
 
-    @pytest.mark.parametrize("value", ["\x00", "a\x00b", "%", "_", "\\", "'", '"', "💥", "\u202e"])
-    async def test_odd_text_finds_nothing_and_breaks_nothing(self, alice: Peer, value: str) -> None:
-        for arguments in ({"filters": {"name": value}}, {"filters": {"name__contains": value}}, {"search": value}):
-            text = (await alice.call("product_list", **arguments))["content"][0]["text"]
-            assert "Internal error" not in text
-            assert "Tea" not in text
+    def test_hostile_search_texts_find_no_rows_and_raise_no_errors(
+        self, alice: Peer, subtests: pytest.Subtests
+    ) -> None:
+        async def check(value: str) -> None:
+            for arguments in ({"filters": {"name": value}}, {"filters": {"name__contains": value}}, {"search": value}):
+                text = (await alice.call("product_list", **arguments))["content"][0]["text"]
+                assert "Internal error" not in text
+                assert "Tea" not in text
 
-    @pytest.mark.parametrize(
-        "cursor", ["", "x", "a.b.c", "\x00", "eyJ9" * 10_000, "0" * 64, "../../etc/passwd", "💥", "null", "[1]"]
-    )
-    async def test_an_invented_cursor_is_refused(self, alice: Peer, cursor: str) -> None:
-        result = await alice.call("product_list", cursor=cursor)
-        assert result["isError"]
-        assert "Internal error" not in result["content"][0]["text"]
+        for value in ("\x00", "a\x00b", "%", "_", "\\", "'", '"', "💥", "\u202e"):
+            with subtests.test(value=value):
+                async_to_sync(check)(value)
+
+    def test_an_invented_cursor_is_refused(self, alice: Peer, subtests: pytest.Subtests) -> None:
+        async def check(cursor: str) -> None:
+            result = await alice.call("product_list", cursor=cursor)
+            assert result["isError"]
+            assert "Internal error" not in result["content"][0]["text"]
+
+        for cursor in ("", "x", "a.b.c", "\x00", "eyJ9" * 10_000, "0" * 64, "../../etc/passwd", "💥", "null", "[1]"):
+            with subtests.test(cursor=cursor):
+                async_to_sync(check)(cursor)
 
     async def test_a_cursor_is_good_for_its_own_question_only(self, alice: Peer) -> None:
         await Product.objects.abulk_create([Product(name=f"P{number}") for number in range(4)])
@@ -346,37 +366,38 @@ class TestInputMadeToHurt:
             changed = cursor[:at] + ("A" if cursor[at] != "A" else "B") + cursor[at + 1 :]
             assert (await alice.call("product_list", limit=2, cursor=changed))["isError"]
 
-    @pytest.mark.parametrize("limit", [0, -1, 101, 10**18, 1.5, "5", None, True])
-    async def test_a_limit_out_of_bounds_is_refused(self, alice: Peer, limit: Any) -> None:
-        result = await alice.call("product_list", limit=limit)
-        assert result["isError"]
-        assert "limit" in result["content"][0]["text"]
-
-    @pytest.mark.parametrize("pk", ["1 OR 1=1", "", None, [], {}, 2**63 - 1, -(2**63), "\x00", "💥", 1.5, True])
-    async def test_a_key_of_another_type_is_refused(self, alice: Peer, pk: Any) -> None:
-        for tool in ("product_get", "order_get", "category_get"):
-            result = await alice.call(tool, pk=pk)
+    def test_a_limit_out_of_bounds_is_refused(self, alice: Peer, subtests: pytest.Subtests) -> None:
+        async def check(limit: Any) -> None:
+            result = await alice.call("product_list", limit=limit)
             assert result["isError"]
-            assert "Internal error" not in result["content"][0]["text"]
+            assert "limit" in result["content"][0]["text"]
 
-    @pytest.mark.parametrize("names", [["name"] * 500, ["name", 1], "name", {"name": 1}])
-    async def test_lists_of_names_are_bounded_and_typed(self, alice: Peer, names: Any) -> None:
-        for argument in ("fields", "order_by"):
-            assert (await alice.call("product_list", **{argument: names}))["isError"]
+        for limit in (0, -1, 101, 10**18, 1.5, "5", None, True):
+            with subtests.test(limit=limit):
+                async_to_sync(check)(limit)
+
+    def test_a_key_of_another_type_is_refused(self, alice: Peer, subtests: pytest.Subtests) -> None:
+        async def check(pk: Any) -> None:
+            for tool in ("product_get", "order_get", "category_get"):
+                result = await alice.call(tool, pk=pk)
+                assert result["isError"]
+                assert "Internal error" not in result["content"][0]["text"]
+
+        for pk in ("1 OR 1=1", "", None, [], {}, 2**63 - 1, -(2**63), "\x00", "💥", 1.5, True):
+            with subtests.test(pk=pk):
+                async_to_sync(check)(pk)
+
+    def test_lists_of_names_are_bounded_and_typed(self, alice: Peer, subtests: pytest.Subtests) -> None:
+        async def check(names: Any) -> None:
+            for argument in ("fields", "order_by"):
+                assert (await alice.call("product_list", **{argument: names}))["isError"]
+
+        for names in (["name"] * 500, ["name", 1], "name", {"name": 1}):
+            with subtests.test(names=names):
+                async_to_sync(check)(names)
 
     async def test_an_argument_that_no_schema_names_is_refused(self, alice: Peer) -> None:
-        for name in (
-            "queryset",
-            "using",
-            "model",
-            "user",
-            "owner",
-            "raw",
-            "extra",
-            "where",
-            "annotations",
-            "ctx",
-        ):
+        for name in ("queryset", "using", "model", "user", "owner", "raw", "extra", "where", "annotations", "ctx"):
             result = await alice.call("product_list", **{name: "x"})
             assert result["isError"]
             assert name in result["content"][0]["text"]

@@ -15,15 +15,16 @@ sqlite = pytest.mark.skipif(connection.vendor != "sqlite", reason="SQLite's tran
 
 @sqlite
 @pytest.mark.django_db(transaction=True)
-@pytest.mark.parametrize("dry_run", [False, True])
-def test_a_write_takes_its_turn_before_it_reads(dry_run: bool) -> None:
-    with CaptureQueriesContext(
-        connection,
-    ) as said:
-        perform(Group.objects.count, using="default", dry_run=dry_run)
-        Group.objects.count()
-    assert said[0]["sql"] == "BEGIN IMMEDIATE"
-    assert connection.transaction_mode is None
+def test_a_write_takes_its_turn_before_it_reads(subtests: pytest.Subtests) -> None:
+    for dry_run in (False, True):
+        with subtests.test(dry_run=dry_run):
+            with CaptureQueriesContext(
+                connection,
+            ) as said:
+                perform(Group.objects.count, using="default", dry_run=dry_run)
+                Group.objects.count()
+            assert said[0]["sql"] == "BEGIN IMMEDIATE"
+            assert connection.transaction_mode is None
 
 
 @sqlite

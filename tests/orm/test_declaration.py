@@ -24,9 +24,8 @@ def toolset(model: Any, **attributes: Any) -> type[ModelToolset]:
     return type("Declared", (ModelToolset,), {"model": model, **attributes})
 
 
-@pytest.mark.parametrize(
-    ("model", "attributes", "said"),
-    [
+def test_a_wrong_declaration_is_refused_with_the_reason(subtests: pytest.Subtests) -> None:
+    cases = (
         (Product, {}, "fields is empty"),
         (Product, {"fields": "name"}, "fields is a list; write fields = ['name']"),
         (Product, {"fields": "__all__"}, '"__all__" takes an exclude'),
@@ -68,12 +67,12 @@ def toolset(model: Any, **attributes: Any) -> type[ModelToolset]:
             "which is sensitive",
         ),
         (None, {"fields": ["name"]}, "say for which model it is"),
-    ],
-)
-def test_a_wrong_declaration_is_refused_with_the_reason(model: Any, attributes: dict[str, Any], said: str) -> None:
-    with pytest.raises(DeclarationError) as refused:
-        shop(toolset(model, **attributes))
-    assert said in str(refused.value)
+    )
+    for model, attributes, said in cases:
+        with subtests.test(model=model, attributes=attributes, said=said):
+            with pytest.raises(DeclarationError) as refused:
+                shop(toolset(model, **attributes))
+            assert said in str(refused.value)
 
 
 def test_all_fields_are_those_of_the_model_without_the_excluded() -> None:
@@ -92,20 +91,19 @@ def test_sensitive_fields_are_the_second_yes() -> None:
     assert set(instance.exposure.ordering) == {"pk"}
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
+def test_names_of_secrets_are_known(subtests: pytest.Subtests) -> None:
+    for name in (
         *("password", "user__password", "api_key", "apiKey", "secretToken", "reset_code", "password_hash", "otp"),
         *("salt", "private_key", "session_key", "access_token", "credentials", "totp_secret"),
-    ],
-)
-def test_names_of_secrets_are_known(name: str) -> None:
-    assert looks_secret(name)
+    ):
+        with subtests.test(name=name):
+            assert looks_secret(name)
 
 
-@pytest.mark.parametrize("name", ["key", "keyboard", "saltiness", "tokenized", "secretary", "postal_code", "hashtag"])
-def test_names_that_only_sound_like_it_are_left_alone(name: str) -> None:
-    assert not looks_secret(name)
+def test_names_that_only_sound_like_it_are_left_alone(subtests: pytest.Subtests) -> None:
+    for name in ("key", "keyboard", "saltiness", "tokenized", "secretary", "postal_code", "hashtag"):
+        with subtests.test(name=name):
+            assert not looks_secret(name)
 
 
 def test_two_toolsets_of_one_model_on_one_server_are_refused_by_both_names() -> None:

@@ -7,7 +7,7 @@ from django.contrib.admin.models import DELETION, LogEntry
 from django.contrib.auth.models import User
 
 from mcp_django import Context, ModelInline, ModelToolset
-from tests.orm.writing import Categories, Orders, Products, as_user, done, refused, user
+from tests.orm.writing import Categories, Orders, Products, as_user, get_error, get_result, user
 from tests.shop.models import Category, Line, Order, Product
 
 pytestmark = pytest.mark.django_db
@@ -30,7 +30,7 @@ def ordered(owner: User) -> Order:
 
 
 def test_a_row_is_deleted_with_what_goes_along(drinks: Category) -> None:
-    result = done(as_user(user()), "category_delete", pk="drinks")
+    result = get_result(as_user(user()), "category_delete", pk="drinks")
     assert result == {
         "pk": "drinks",
         "label": "category Drinks (drinks)",
@@ -42,7 +42,7 @@ def test_a_row_is_deleted_with_what_goes_along(drinks: Category) -> None:
 
 
 def test_a_dry_run_says_so_and_deletes_nothing(drinks: Category) -> None:
-    result = done(as_user(user()), "category_delete", pk="drinks", dry_run=True)
+    result = get_result(as_user(user()), "category_delete", pk="drinks", dry_run=True)
     assert (result["deleted"], result["dry_run"]) == ({"categories": 2}, True)
     assert Category.objects.count() == 3
     assert not LogEntry.objects.exists()
@@ -51,7 +51,7 @@ def test_a_dry_run_says_so_and_deletes_nothing(drinks: Category) -> None:
 def test_what_refers_to_a_row_may_forbid_it(drinks: Category) -> None:
     Product.objects.create(name="Tea", category=drinks, secret_token="hunter2")
     for dry_run in (False, True):
-        text = refused(as_user(user(f"sue{dry_run}")), "category_delete", pk="drinks", dry_run=dry_run)
+        text = get_error(as_user(user(f"sue{dry_run}")), "category_delete", pk="drinks", dry_run=dry_run)
         assert text == (
             "category Drinks (drinks) cannot be deleted, because rows that refer to it forbid that: products (1). "
             "Delete or move them first"
@@ -61,9 +61,9 @@ def test_what_refers_to_a_row_may_forbid_it(drinks: Category) -> None:
 
 def test_rows_that_the_caller_cannot_look_at_are_not_named(drinks: Category) -> None:
     Product.objects.create(name="Tea", category=drinks)
-    assert "other rows (1)" in refused(as_user(user(), Categories), "category_delete", pk="drinks")
+    assert "other rows (1)" in get_error(as_user(user(), Categories), "category_delete", pk="drinks")
     mallory = user("mallory", "shop.delete_category", "shop.view_category")
-    assert "other rows (1)" in refused(as_user(mallory, Categories, Products), "category_delete", pk="drinks")
+    assert "other rows (1)" in get_error(as_user(mallory, Categories, Products), "category_delete", pk="drinks")
 
 
 def test_what_goes_along_takes_the_permission_to_delete_it_where_it_is_exposed() -> None:
@@ -78,10 +78,10 @@ def test_what_goes_along_takes_the_permission_to_delete_it_where_it_is_exposed()
 
     order = ordered(user())
     tim = user("tim", "shop.delete_order", "shop.view_line")
-    text = refused(as_user(tim, AllOrders, Lines), "order_delete", pk=str(order.pk))
+    text = get_error(as_user(tim, AllOrders, Lines), "order_delete", pk=str(order.pk))
     assert text.endswith("more would be deleted with it: lines that you may not delete (2)")
     assert Line.objects.count() == 2
-    result = done(as_user(tim, AllOrders), "order_delete", pk=str(order.pk))
+    result = get_result(as_user(tim, AllOrders), "order_delete", pk=str(order.pk))
     assert result["deleted"] == {"other rows": 2}
 
 
@@ -98,9 +98,9 @@ def test_inlines_are_asked_too() -> None:
 
     sue = user()
     order = ordered(sue)
-    assert "lines that you may not delete (2)" in refused(as_user(sue, Ordered), "order_delete", pk=str(order.pk))
+    assert "lines that you may not delete (2)" in get_error(as_user(sue, Ordered), "order_delete", pk=str(order.pk))
     Line.objects.filter(quantity=1).delete()
-    assert done(as_user(sue, Ordered), "order_delete", pk=str(order.pk))["deleted"] == {"lines": 1}
+    assert get_result(as_user(sue, Ordered), "order_delete", pk=str(order.pk))["deleted"] == {"lines": 1}
 
 
 def test_a_project_may_delete_in_its_own_way(drinks: Category) -> None:
@@ -108,13 +108,13 @@ def test_a_project_may_delete_in_its_own_way(drinks: Category) -> None:
         def delete_model(self, ctx: Context, obj: Any) -> None:
             Category.objects.filter(pk=obj.pk).update(name=f"{obj.name} (by {ctx.user})")
 
-    done(as_user(user(), Archived), "category_delete", pk="drinks")
+    get_result(as_user(user(), Archived), "category_delete", pk="drinks")
     drinks.refresh_from_db()
     assert drinks.name == "Drinks (by sue)"
 
 
 def test_a_deletion_is_logged(drinks: Category) -> None:
-    done(as_user(user()), "category_delete", pk="drinks")
+    get_result(as_user(user()), "category_delete", pk="drinks")
     entry = LogEntry.objects.get()
     assert (entry.action_flag, entry.object_id, entry.object_repr) == (DELETION, "drinks", "Drinks")
     assert entry.user.get_username() == "sue"
@@ -131,4 +131,4 @@ def test_what_the_database_keeps_for_itself_is_told_apart_from_what_goes() -> No
 
     group = Group.objects.create(name="editors")
     user("tim").groups.add(group)
-    assert done(as_user(user(), Groups), "group_delete", pk=group.pk)["deleted"] == {}
+    assert get_result(as_user(user(), Groups), "group_delete", pk=group.pk)["deleted"] == {}

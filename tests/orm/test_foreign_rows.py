@@ -5,8 +5,9 @@ from typing import Any
 import pytest
 
 from mcp_django import Context, ModelInline, ModelToolset
-from tests.orm.writing import Categories, as_user, done, refused, user
+from tests.orm.writing import Categories, as_user, get_error, get_result, user
 from tests.shop.models import Category, Line, Order, Product
+from tests.testapp.savepoints import rolled_back
 
 pytestmark = pytest.mark.django_db
 
@@ -19,7 +20,7 @@ def test_a_new_row_never_takes_the_place_of_one_that_was_not_seen_while_it_was_c
             Category.objects.create(slug=obj.slug, name="Somebody else's")
             super().save_model(ctx, obj, form, change)
 
-    text = refused(as_user(user(), Raced), "category_create", values={"slug": "drinks", "name": "Mine"})
+    text = get_error(as_user(user(), Raced), "category_create", values={"slug": "drinks", "name": "Mine"})
     assert "conflicts with another row" in text
     assert not Category.objects.exists()  # both were in the transaction, which is gone
 
@@ -46,12 +47,15 @@ def of_bob() -> Order:
     return order
 
 
-@pytest.mark.parametrize("dry_run", [False, True])
-def test_a_deletion_does_not_take_along_rows_of_a_toolset_that_are_out_of_the_callers_sight(dry_run: bool) -> None:
-    order = of_bob()
-    text = refused(as_user(user(), AllOrders, OwnLines), "order_delete", pk=str(order.pk), dry_run=dry_run)
-    assert text.endswith("more would be deleted with it: rows that you may not delete (1)")
-    assert Line.objects.exists()
+def test_a_deletion_does_not_take_along_rows_of_a_toolset_that_are_out_of_the_callers_sight(
+    subtests: pytest.Subtests,
+) -> None:
+    for dry_run in (False, True):
+        with subtests.test(dry_run=dry_run), rolled_back():
+            order = of_bob()
+            text = get_error(as_user(user(), AllOrders, OwnLines), "order_delete", pk=str(order.pk), dry_run=dry_run)
+            assert text.endswith("more would be deleted with it: rows that you may not delete (1)")
+            assert Line.objects.exists()
 
 
 def test_a_deletion_of_an_inline_asks_for_what_goes_along_too() -> None:
@@ -75,8 +79,8 @@ def test_a_deletion_of_an_inline_asks_for_what_goes_along_too() -> None:
 
     order = of_bob()
     gone = {"pk": order.owner.pk, "inlines": {"orders": {"delete": [str(order.pk)]}}}
-    text = refused(as_user(user(), Users, Lines), "user_update", **gone)
+    text = get_error(as_user(user(), Users, Lines), "user_update", **gone)
     assert "lines that you may not delete (1)" in text
     assert Order.objects.exists()
-    done(as_user(user("tim"), Users), "user_update", **gone)
+    get_result(as_user(user("tim"), Users), "user_update", **gone)
     assert not Order.objects.exists()

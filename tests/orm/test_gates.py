@@ -8,9 +8,10 @@ from django.contrib.auth.models import User
 from mcp_django import ModelInline, ModelToolset
 from mcp_django.auth.principal import Principal
 from tests.orm.toolsets import shop
-from tests.orm.writing import call, done, user, wrong
+from tests.orm.writing import call, get_field_errors, get_result, user
 from tests.server.engine import Peer
 from tests.shop.models import Product, Supplier
+from tests.testapp.savepoints import rolled_back
 
 pytestmark = pytest.mark.django_db
 
@@ -72,26 +73,29 @@ def client(who: User, *toolsets: type[ModelToolset], scopes: frozenset[str] = fr
 RIGHTS = ("shop.view_product", "shop.view_supplier", "shop.add_product", "shop.change_supplier")
 
 
-@pytest.mark.parametrize("suppliers", [ByPermission, ByScope, ByFunction])
 def test_rows_of_a_guarded_toolset_are_out_of_sight_behind_a_relation(
-    suppliers: type[ModelToolset], supplier: Supplier
+    supplier: Supplier, subtests: pytest.Subtests
 ) -> None:
-    peer = client(user("tim", *RIGHTS), Products, suppliers)
-    (row,) = done(peer, "product_list")["items"]
-    assert row == {"pk": row["pk"], "name": "Tea", "supplier": {"pk": supplier.pk}}
-    told = call(peer, "product_list", filters={"supplier__bank_account__startswith": "CH"})
-    assert "unknown filter" in told["content"][0]["text"]
-    assert "supplier" in wrong(peer, "product_create", values={"name": "Coffee", "supplier": supplier.pk})
+    for suppliers in (ByPermission, ByScope, ByFunction):
+        with subtests.test(suppliers=suppliers), rolled_back():
+            peer = client(user("tim", *RIGHTS), Products, suppliers)
+            (row,) = get_result(peer, "product_list")["items"]
+            assert row == {"pk": row["pk"], "name": "Tea", "supplier": {"pk": supplier.pk}}
+            told = call(peer, "product_list", filters={"supplier__bank_account__startswith": "CH"})
+            assert "unknown filter" in told["content"][0]["text"]
+            assert "supplier" in get_field_errors(
+                peer, "product_create", values={"name": "Coffee", "supplier": supplier.pk}
+            )
 
 
-def test_they_are_in_sight_of_whoever_has_what_the_class_asks_for(supplier: Supplier) -> None:
+def test_rows_are_visible_to_callers_with_the_permissions_of_the_class(supplier: Supplier) -> None:
     peer = client(user("tim", *RIGHTS), Products, ByScope, scopes=frozenset({"finance"}))
-    (row,) = done(peer, "product_list", filters={"supplier__bank_account": "CH93"})["items"]
+    (row,) = get_result(peer, "product_list", filters={"supplier__bank_account": "CH93"})["items"]
     assert (row["supplier"]["label"], row["supplier__bank_account"]) == ("Acme", "CH93")
 
 
 def test_an_inline_asks_for_what_the_toolset_of_its_model_asks_for(supplier: Supplier) -> None:
     peer = client(user("tim", *RIGHTS), WithProducts, GuardedProducts)
-    assert "products" not in done(peer, "supplier_get", pk=supplier.pk)
+    assert "products" not in get_result(peer, "supplier_get", pk=supplier.pk)
     given = {"pk": supplier.pk, "inlines": {"products": {"add": [{"name": "Coffee"}]}}}
     assert "may not add" in call(peer, "supplier_update", **given)["content"][0]["text"]

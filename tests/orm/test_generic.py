@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from asgiref.sync import sync_to_async
+from asgiref.sync import async_to_sync, sync_to_async
 from django.test import override_settings
 
 from mcp_django import Context, ModelToolset, ToolError, register, tool
@@ -17,6 +17,7 @@ from tests.orm.test_resources import read, user
 from tests.orm.toolsets import Categories, Orders, Products, Tags, principal
 from tests.server.engine import HANDSHAKE, STATELESS, Peer, accept, make_server, somebody
 from tests.shop.models import Category, Order, Product, Tag
+from tests.testapp.savepoints import rolled_back
 
 pytestmark = pytest.mark.django_db
 VERBS = ["models_count", "models_describe", "models_get", "models_list"]
@@ -209,6 +210,10 @@ async def test_rows_are_written_with_the_questions_and_permissions_of_their_mode
     assert "models_create" not in await seen.names()
 
 
-@pytest.mark.parametrize("version", [HANDSHAKE, STATELESS])
-async def test_the_lists_fit_the_official_schema(version: str) -> None:
-    validator(version, "ListToolsResult")(await peer(version=version).request("tools/list"))
+def test_the_lists_fit_the_official_schema(subtests: pytest.Subtests) -> None:
+    async def check(version: str) -> None:
+        validator(version, "ListToolsResult")(await peer(version=version).request("tools/list"))
+
+    for version in (HANDSHAKE, STATELESS):
+        with subtests.test(version=version), rolled_back():
+            async_to_sync(check)(version)

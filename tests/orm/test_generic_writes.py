@@ -9,9 +9,10 @@ from mcp_django import ModelToolset
 from mcp_django.orm.generic import GenericTools
 from mcp_django.server.registry import Registry
 from tests.orm.toolsets import Tags, principal
-from tests.orm.writing import Categories, Orders, Products, done, refused, user, wrong
+from tests.orm.writing import Categories, Orders, Products, get_error, get_field_errors, get_result, user
 from tests.server.engine import HANDSHAKE, STATELESS, Peer, make_server
 from tests.shop.models import Category, Order, Product, Tag
+from tests.testapp.savepoints import rolled_back
 
 pytestmark = pytest.mark.django_db
 
@@ -34,37 +35,41 @@ def client(*toolsets: type[ModelToolset], **given: Any) -> Peer:
 
 def test_rows_of_every_model_are_written_and_told_apart() -> None:
     sue = client()
-    tea = done(sue, "models_create", model="shop.Product", values={"name": "Tea"}, idempotency_key="k")["pk"]
+    tea = get_result(sue, "models_create", model="shop.Product", values={"name": "Tea"}, idempotency_key="k")["pk"]
     # The same key for another model is another write.
-    done(sue, "models_create", model="shop.Tag", values={"name": "Tea"}, idempotency_key="k")
+    get_result(sue, "models_create", model="shop.Tag", values={"name": "Tea"}, idempotency_key="k")
     assert (Product.objects.count(), Tag.objects.count()) == (1, 1)
-    result = done(sue, "models_update", model="shop.Product", pk=tea, values={"stock": 4}, dry_run=True)
+    result = get_result(sue, "models_update", model="shop.Product", pk=tea, values={"stock": 4}, dry_run=True)
     assert (result["changed"], Product.objects.get().stock) == (["stock"], 0)
-    told = wrong(sue, "models_update", model="shop.Product", pk=tea, values={"category": "nowhere"})
+    told = get_field_errors(sue, "models_update", model="shop.Product", pk=tea, values={"category": "nowhere"})
     assert set(told) == {"category"}
-    assert "cost" in refused(sue, "models_update", model="shop.Product", pk=tea, values={"cost": "1"})
+    assert "cost" in get_error(sue, "models_update", model="shop.Product", pk=tea, values={"cost": "1"})
     lines = {"lines": {"add": [{"product": tea}]}}
-    done(sue, "models_create", model="shop.Order", values={"reference": "A1"}, inlines=lines)
+    get_result(sue, "models_create", model="shop.Order", values={"reference": "A1"}, inlines=lines)
     assert Order.objects.get().lines.count() == 1
-    assert done(sue, "models_history", model="shop.Product", pk=tea)["items"][0]["kind"] == "added"
+    assert get_result(sue, "models_history", model="shop.Product", pk=tea)["items"][0]["kind"] == "added"
 
 
-@pytest.mark.parametrize("version", [STATELESS, HANDSHAKE])
-def test_a_person_is_asked_there_too(version: str) -> None:
-    asked: list[str] = []
+def test_a_person_is_asked_there_too(subtests: pytest.Subtests) -> None:
+    def check(version: str) -> None:
+        asked: list[str] = []
 
-    def agree(method: str, params: dict[str, Any]) -> dict[str, Any]:
-        asked.append(params["message"])
-        return {"action": "accept", "content": {}}
+        def agree(method: str, params: dict[str, Any]) -> dict[str, Any]:
+            asked.append(params["message"])
+            return {"action": "accept", "content": {}}
 
-    sue = client(version=version, answer=agree)
-    tea = Product.objects.create(name="Tea")
-    Category.objects.create(slug="drinks", name="Drinks")
-    done(sue, "models_delete", model="shop.Category", pk="drinks")
-    assert asked == []
-    done(sue, "models_delete", model="shop.Product", pk=tea.pk)
-    assert len(asked) == 1
-    assert not Product.objects.exists()
+        sue = client(version=version, answer=agree)
+        tea = Product.objects.create(name="Tea")
+        Category.objects.create(slug="drinks", name="Drinks")
+        get_result(sue, "models_delete", model="shop.Category", pk="drinks")
+        assert asked == []
+        get_result(sue, "models_delete", model="shop.Product", pk=tea.pk)
+        assert len(asked) == 1
+        assert not Product.objects.exists()
+
+    for version in (STATELESS, HANDSHAKE):
+        with subtests.test(version=version), rolled_back():
+            check(version)
 
 
 def test_what_may_be_written_is_described_to_those_who_may() -> None:
@@ -75,13 +80,13 @@ def test_what_may_be_written_is_described_to_those_who_may() -> None:
         tools = ("describe", "create")
 
     sue = client(Described, DescribedTags, Products)
-    said = done(sue, "models_describe", model="shop.Order")["writes"]
+    said = get_result(sue, "models_describe", model="shop.Order")["writes"]
     assert set(said) == {"models_create", "models_update"}
     assert said["models_create"]["values"]["required"] == ["reference"]
     assert (
         "product" in said["models_create"]["inlines"]["properties"]["lines"]["properties"]["add"]["items"]["properties"]
     )
-    assert set(done(sue, "models_describe", model="shop.Tag")["writes"]) == {"models_create"}
+    assert set(get_result(sue, "models_describe", model="shop.Tag")["writes"]) == {"models_create"}
 
 
 async def test_what_all_models_take_is_said_to_its_last_part() -> None:

@@ -15,6 +15,7 @@ from mcp_django.protocol.errors import InvalidParams
 from tests.orm.toolsets import Categories, Orders, Products, Tags, data, peer, principal
 from tests.server.engine import Peer
 from tests.shop.models import Category, Line, Order, Product, Supplier, Tag
+from tests.testapp.savepoints import rolled_back
 
 pytestmark = pytest.mark.django_db
 
@@ -50,31 +51,43 @@ def product(db: Any) -> Product:
     return made
 
 
-@pytest.mark.parametrize("name", HIDDEN)
-async def test_no_hidden_name_can_be_filtered_by(name: str, client: Peer, product: Product) -> None:
-    for tool in ("product_list", "product_count", "product_aggregate"):
-        said = await client.error(tool, filters={name: SECRET})
-        assert "unknown filter" in said or "cannot be compared" in said
-        assert SECRET not in said
+def test_hidden_names_cannot_be_filtered_by(client: Peer, product: Product, subtests: pytest.Subtests) -> None:
+    async def check(name: str) -> None:
+        for tool in ("product_list", "product_count", "product_aggregate"):
+            said = await client.error(tool, filters={name: SECRET})
+            assert "unknown filter" in said or "cannot be compared" in said
+            assert SECRET not in said
+
+    for name in HIDDEN:
+        with subtests.test(name=name), rolled_back():
+            async_to_sync(check)(name)
 
 
-@pytest.mark.parametrize("name", HIDDEN)
-async def test_no_hidden_name_can_be_ordered_grouped_summed_or_selected_by(
-    name: str, client: Peer, product: Product
+def test_hidden_names_cannot_be_ordered_grouped_summed_or_selected_by(
+    client: Peer, product: Product, subtests: pytest.Subtests
 ) -> None:
-    assert "unknown field to order by" in await client.error("product_list", order_by=[name])
-    assert "unknown field to order by" in await client.error("product_list", order_by=[f"-{name}"])
-    assert "unknown field to group" in await client.error("product_aggregate", group_by=[name])
-    metric = {"function": "max", "field": name}
-    assert "unknown field to group" in await client.error("product_aggregate", metrics=[metric])
-    if name not in ("margin", "loud"):
-        assert "unknown field" in await client.error("product_list", fields=[name])
-        assert "unknown field" in await client.error("product_get", pk=product.pk, fields=[name])
+    async def check(name: str) -> None:
+        assert "unknown field to order by" in await client.error("product_list", order_by=[name])
+        assert "unknown field to order by" in await client.error("product_list", order_by=[f"-{name}"])
+        assert "unknown field to group" in await client.error("product_aggregate", group_by=[name])
+        metric = {"function": "max", "field": name}
+        assert "unknown field to group" in await client.error("product_aggregate", metrics=[metric])
+        if name not in ("margin", "loud"):
+            assert "unknown field" in await client.error("product_list", fields=[name])
+            assert "unknown field" in await client.error("product_get", pk=product.pk, fields=[name])
+
+    for name in HIDDEN:
+        with subtests.test(name=name), rolled_back():
+            async_to_sync(check)(name)
 
 
-@pytest.mark.parametrize("nested", [{"not": {"cost": 1}}, {"or": [{"stock": 1}, {"secret_token": SECRET}]}])
-async def test_branches_hide_nothing(nested: dict[str, Any], client: Peer, product: Product) -> None:
-    assert "unknown filter" in await client.error("product_count", filters=nested)
+def test_hidden_names_in_nested_filters_are_refused(client: Peer, product: Product, subtests: pytest.Subtests) -> None:
+    async def check(nested: dict[str, Any]) -> None:
+        assert "unknown filter" in await client.error("product_count", filters=nested)
+
+    for nested in ({"not": {"cost": 1}}, {"or": [{"stock": 1}, {"secret_token": SECRET}]}):
+        with subtests.test(nested=nested), rolled_back():
+            async_to_sync(check)(nested)
 
 
 async def test_search_looks_at_nothing_else(client: Peer, product: Product) -> None:
@@ -301,17 +314,16 @@ class Active(Manager[Any]):
         return super().all().filter(status="active")
 
 
-@pytest.mark.parametrize(
-    ("manager", "leaves_out"),
-    [
+def test_a_manager_that_may_leave_rows_out_is_known(subtests: pytest.Subtests) -> None:
+    """Of no other is a queryset kept for all callers."""
+    cases = (
         (Manager, False),
         (Manager.from_queryset(Plain), False),
         (type(Plain.as_manager()), False),
         (Active, True),
         (Manager.from_queryset(Tenants), True),
         (type(Tenants.as_manager()), True),
-    ],
-)
-def test_a_manager_that_may_leave_rows_out_is_known(manager: Any, leaves_out: bool) -> None:
-    """Of no other is a queryset kept for all callers."""
-    assert may_leave_out(manager) is leaves_out
+    )
+    for manager, leaves_out in cases:
+        with subtests.test(manager=manager, leaves_out=leaves_out), rolled_back():
+            assert may_leave_out(manager) is leaves_out

@@ -10,7 +10,7 @@ from django.contrib.auth.models import User
 from mcp_django import ModelToolset, action
 from mcp_django.schema import DeclarationError
 from tests.orm.toolsets import Tags, principal, shop
-from tests.orm.writing import Orders, Products, as_user, done, user
+from tests.orm.writing import Orders, Products, as_user, get_result, user
 from tests.server.engine import Peer
 from tests.shop.models import Line, Order, Product
 
@@ -28,9 +28,9 @@ def logged(by: User, row: Any, message: Any, flag: int = CHANGE) -> None:
 
 def test_what_clients_did_is_in_the_admins_log_and_in_the_history() -> None:
     client = as_user(user())
-    pk = done(client, "product_create", values={"name": "Tea"})["pk"]
-    done(client, "product_update", pk=pk, values={"stock": 9, "is_new": True, "name": "Tea"})
-    changed, added = done(client, "product_history", pk=pk)["items"]
+    pk = get_result(client, "product_create", values={"name": "Tea"})["pk"]
+    get_result(client, "product_update", pk=pk, values={"stock": 9, "is_new": True, "name": "Tea"})
+    changed, added = get_result(client, "product_history", pk=pk)["items"]
     assert (added["kind"], changed["kind"]) == ("added", "changed")
     assert changed["fields"] == ["stock", "is_new"]
     assert changed["by"] == {"you": True}
@@ -47,7 +47,7 @@ def test_what_the_toolset_does_not_show_is_left_out(tea: Product) -> None:
     logged(boss, tea, "[not json")
     logged(boss, tea, [{"changed": "hunter2"}])
     logged(boss, tea, [])
-    result = done(as_user(sue), "product_history", pk=tea.pk)
+    result = get_result(as_user(sue), "product_history", pk=tea.pk)
     assert [item["fields"] for item in result["items"]] == [[], ["stock"]]
     assert "hunter2" not in json.dumps(result)
     assert "boss" not in json.dumps(result)
@@ -61,10 +61,10 @@ def test_people_are_named_where_the_caller_may_see_users(tea: Product) -> None:
 
     boss = user("boss")
     logged(boss, tea, [{"added": {}}], ADDITION)
-    (item,) = done(as_user(user(), Products, Users), "product_history", pk=tea.pk)["items"]
+    (item,) = get_result(as_user(user(), Products, Users), "product_history", pk=tea.pk)["items"]
     assert item["by"] == {"you": False, "pk": boss.pk, "label": "boss"}
     tim = user("tim", "shop.view_product")
-    (item,) = done(as_user(tim, Products, Users), "product_history", pk=tea.pk)["items"]
+    (item,) = get_result(as_user(tim, Products, Users), "product_history", pk=tea.pk)["items"]
     assert item["by"] == {"you": False}
 
 
@@ -73,10 +73,10 @@ def test_rows_below_are_told_of_without_their_names() -> None:
     tea = Product.objects.create(name="Tea")
     client = as_user(sue, Orders, Products)
     lines = {"lines": {"add": [{"product": tea.pk, "quantity": 2}]}}
-    pk = done(client, "order_create", values={"reference": "A1"}, inlines=lines)["pk"]
+    pk = get_result(client, "order_create", values={"reference": "A1"}, inlines=lines)["pk"]
     line = Line.objects.get()
-    done(client, "order_update", pk=pk, inlines={"lines": {"delete": [line.pk]}})
-    deleted, added = done(client, "order_history", pk=pk)["items"]
+    get_result(client, "order_update", pk=pk, inlines={"lines": {"delete": [line.pk]}})
+    deleted, added = get_result(client, "order_history", pk=pk)["items"]
     assert deleted["inlines"] == [{"name": "lines", "kind": "deleted"}]
     assert (added["kind"], added["inlines"]) == ("added", [{"name": "lines", "kind": "added"}])
     assert Order.objects.count() == 1
@@ -88,8 +88,8 @@ def test_actions_are_named(tea: Product) -> None:
         def retire(self, obj: Product) -> None: ...
 
     client = as_user(user(), Acting)
-    done(client, "product_retire", pk=tea.pk)
-    (item,) = done(client, "product_history", pk=tea.pk)["items"]
+    get_result(client, "product_retire", pk=tea.pk)
+    (item,) = get_result(client, "product_history", pk=tea.pk)["items"]
     assert item["action"] == "Take off the shelf"
 
 
@@ -98,14 +98,14 @@ def test_it_comes_in_pages(tea: Product) -> None:
     for name in ("Name", "Stock", "Price"):
         logged(sue, tea, [{"changed": {"fields": [name]}}])
     client = as_user(sue)
-    page = done(client, "product_history", pk=tea.pk, limit=2)
+    page = get_result(client, "product_history", pk=tea.pk, limit=2)
     assert ([item["fields"] for item in page["items"]], page["more"]) == ([["price"], ["stock"]], True)
-    page = done(client, "product_history", pk=tea.pk, limit=2, offset=2)
+    page = get_result(client, "product_history", pk=tea.pk, limit=2, offset=2)
     assert ([item["fields"] for item in page["items"]], page["more"]) == ([["name"]], False)
 
 
-def test_whoever_is_no_user_writes_without_an_entry(tea: Product) -> None:
-    done(Peer(shop(Products)), "product_update", pk=tea.pk, values={"stock": 1})
+def test_callers_without_a_user_write_without_a_log_entry(tea: Product) -> None:
+    get_result(Peer(shop(Products)), "product_update", pk=tea.pk, values={"stock": 1})
     assert not LogEntry.objects.exists()
 
 
@@ -116,7 +116,7 @@ def test_a_project_may_log_in_its_own_way(tea: Product) -> None:
         def log_write(self, ctx: Any, rows: Any, flag: int, message: Any) -> None:
             told.append((list(rows), flag, message))
 
-    done(as_user(user(), Quiet), "product_update", pk=tea.pk, values={"stock": 1})
+    get_result(as_user(user(), Quiet), "product_update", pk=tea.pk, values={"stock": 1})
     assert told == [([tea], CHANGE, [{"changed": {"fields": ["Stock"]}}])]
     assert not LogEntry.objects.exists()
 
@@ -132,7 +132,7 @@ def test_without_the_admin_rows_are_written_and_there_is_no_history(
     class Plain(Products):
         tools = ("update",)
 
-    done(as_user(user(), Plain), "product_update", pk=tea.pk, values={"stock": 1})
+    get_result(as_user(user(), Plain), "product_update", pk=tea.pk, values={"stock": 1})
     with pytest.raises(DeclarationError, match=r"install django\.contrib\.admin"):
         shop(Tags, Products)
     assert principal(user("tim"))

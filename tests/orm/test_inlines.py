@@ -12,7 +12,17 @@ from django.test.utils import CaptureQueriesContext
 from mcp_django import Context, ModelInline, ModelToolset
 from mcp_django.schema import DeclarationError
 from tests.orm.toolsets import shop
-from tests.orm.writing import Categories, Lines, Orders, Products, as_user, done, refused, user, wrong
+from tests.orm.writing import (
+    Categories,
+    Lines,
+    Orders,
+    Products,
+    as_user,
+    get_error,
+    get_field_errors,
+    get_result,
+    user,
+)
 from tests.shop.models import Category, Line, Order, Product
 
 pytestmark = pytest.mark.django_db
@@ -37,15 +47,15 @@ def order(sue: User, tea: Product) -> Order:
 
 def test_get_shows_them(order: Order, sue: User, tea: Product) -> None:
     (line,) = Line.objects.all()
-    row = done(as_user(sue), "order_get", pk=str(order.pk))
+    row = get_result(as_user(sue), "order_get", pk=str(order.pk))
     shown = {"pk": tea.pk, "label": "Tea", "uri": f"shop.product://{tea.pk}"}
     assert row["lines"] == {"items": [{"pk": line.pk, "product": shown, "quantity": 1}], "more": False}
-    assert "lines" not in done(as_user(sue), "order_get", pk=str(order.pk), fields=["reference"])
+    assert "lines" not in get_result(as_user(sue), "order_get", pk=str(order.pk), fields=["reference"])
 
 
 def test_they_are_created_with_their_row(sue: User, tea: Product) -> None:
     lines = [{"product": tea.pk, "quantity": 2}, {"product": tea.pk}]
-    result = done(as_user(sue), "order_create", values={"reference": "A1"}, inlines={"lines": {"add": lines}})
+    result = get_result(as_user(sue), "order_create", values={"reference": "A1"}, inlines={"lines": {"add": lines}})
     assert result["inlines"] == {"lines": {"added": 2, "changed": 0, "deleted": 0}}
     assert [line["quantity"] for line in result["item"]["lines"]["items"]] == [2, 1]
     order = Order.objects.get()
@@ -61,7 +71,7 @@ def test_they_are_changed_added_and_deleted_in_one_step(order: Order, sue: User,
             "add": [{"product": tea.pk, "quantity": 3}],
         }
     }
-    result = done(as_user(sue), "order_update", pk=str(order.pk), inlines=inlines)
+    result = get_result(as_user(sue), "order_update", pk=str(order.pk), inlines=inlines)
     assert result["inlines"] == {"lines": {"added": 1, "changed": 1, "deleted": 1}}
     assert sorted(order.lines.values_list("quantity", flat=True)) == [3, 9]
     (entry,) = LogEntry.objects.all()
@@ -71,14 +81,14 @@ def test_they_are_changed_added_and_deleted_in_one_step(order: Order, sue: User,
 def test_a_dry_run_covers_them(order: Order, sue: User) -> None:
     line = Line.objects.get()
     inlines = {"lines": {"delete": [line.pk]}}
-    result = done(as_user(sue), "order_update", pk=str(order.pk), inlines=inlines, dry_run=True)
+    result = get_result(as_user(sue), "order_update", pk=str(order.pk), inlines=inlines, dry_run=True)
     assert result["item"]["lines"]["items"] == []
     assert Line.objects.exists()
 
 
 def test_errors_say_which_of_them_is_meant_and_nothing_is_written(order: Order, sue: User, tea: Product) -> None:
     inlines = {"lines": {"add": [{"product": tea.pk}, {"product": 9999}], "delete": [4711]}}
-    told = wrong(as_user(sue), "order_update", pk=str(order.pk), values={"note": "x"}, inlines=inlines)
+    told = get_field_errors(as_user(sue), "order_update", pk=str(order.pk), values={"note": "x"}, inlines=inlines)
     assert set(told) == {"lines.add[1].product", "lines.delete[0]"}
     order.refresh_from_db()
     assert (order.note, order.lines.count()) == ("", 1)
@@ -92,10 +102,10 @@ def test_rows_below_another_row_are_out_of_reach(order: Order, sue: User, tea: P
         {"lines": {"delete": [foreign.pk]}},
         {"lines": {"change": [{"pk": foreign.pk, "values": {"quantity": 1}}]}},
     ):
-        told = wrong(client, "order_update", pk=str(order.pk), inlines=inlines)
+        told = get_field_errors(client, "order_update", pk=str(order.pk), inlines=inlines)
         (texts,) = told.values()
         assert texts == [f"There is no line with pk {foreign.pk}."]
-    text = refused(
+    text = get_error(
         client, "order_create", values={"reference": "C"}, inlines={"lines": {"add": [{"order": str(other.pk)}]}}
     )
     assert "unknown key 'order'" in text
@@ -111,15 +121,15 @@ def test_they_take_permissions_of_their_own(order: Order, tea: Product) -> None:
     line = Line.objects.get()
     tim = user("tim", "shop.view_order", "shop.change_order", "shop.view_product")
     client = as_user(tim, All, Products)
-    assert "lines" not in done(client, "order_get", pk=str(order.pk))
-    assert "may not add" in refused(
+    assert "lines" not in get_result(client, "order_get", pk=str(order.pk))
+    assert "may not add" in get_error(
         client, "order_update", pk=str(order.pk), inlines={"lines": {"add": [{"product": tea.pk}]}}
     )
     # Whoever may not look at them is told nothing of them.
-    told = wrong(client, "order_update", pk=str(order.pk), inlines={"lines": {"delete": [line.pk]}})
+    told = get_field_errors(client, "order_update", pk=str(order.pk), inlines={"lines": {"delete": [line.pk]}})
     assert told == {"lines.delete[0]": [f"There is no line with pk {line.pk}."]}
     ann = user("ann", "shop.view_order", "shop.change_order", "shop.view_line")
-    text = refused(as_user(ann, All), "order_update", pk=str(order.pk), inlines={"lines": {"delete": [line.pk]}})
+    text = get_error(as_user(ann, All), "order_update", pk=str(order.pk), inlines={"lines": {"delete": [line.pk]}})
     assert "may not delete" in text
 
 
@@ -132,7 +142,7 @@ def test_the_toolset_of_their_model_bounds_them(order: Order, sue: User, tea: Pr
             return super().get_queryset(ctx).filter(quantity__lt=5)
 
     Line.objects.create(order=order, product=tea, quantity=5)
-    row = done(as_user(sue, Orders, Small), "order_get", pk=str(order.pk))
+    row = get_result(as_user(sue, Orders, Small), "order_get", pk=str(order.pk))
     assert [line["quantity"] for line in row["lines"]["items"]] == [1]
 
 
@@ -145,10 +155,10 @@ def test_there_may_be_so_many(order: Order, sue: User, tea: Product) -> None:
 
     client = as_user(sue, Short)
     add = {"lines": {"add": [{"product": tea.pk}, {"product": tea.pk}]}}
-    assert "2 at most" in refused(client, "order_update", pk=str(order.pk), inlines=add)
+    assert "2 at most" in get_error(client, "order_update", pk=str(order.pk), inlines=add)
     for _ in range(2):
         Line.objects.create(order=order, product=tea)
-    lines = done(client, "order_get", pk=str(order.pk))["lines"]
+    lines = get_result(client, "order_get", pk=str(order.pk))["lines"]
     assert (len(lines["items"]), lines["more"]) == (2, True)
 
 
@@ -160,7 +170,7 @@ def test_they_may_be_kept_from_being_deleted(order: Order, sue: User) -> None:
         inlines = (Kept,)
 
     line = Line.objects.get()
-    assert "delete" in refused(
+    assert "delete" in get_error(
         as_user(sue, Keeping), "order_update", pk=str(order.pk), inlines={"lines": {"delete": [line.pk]}}
     )
     assert Line.objects.exists()
@@ -168,11 +178,11 @@ def test_they_may_be_kept_from_being_deleted(order: Order, sue: User) -> None:
 
 def test_a_version_is_the_rows_own(order: Order, sue: User) -> None:
     client = as_user(sue)
-    seen = done(client, "order_get", pk=str(order.pk))["_version"]
-    done(client, "order_update", pk=str(order.pk), values={"note": "x"}, if_match=seen)
+    seen = get_result(client, "order_get", pk=str(order.pk))["_version"]
+    get_result(client, "order_update", pk=str(order.pk), values={"note": "x"}, if_match=seen)
 
 
-def test_what_cannot_be_an_inline_is_refused_when_it_is_declared() -> None:
+def test_invalid_inlines_are_refused_when_declared() -> None:
     class Stray(ModelInline):
         model = Category
         fields = ("name",)
@@ -213,6 +223,6 @@ def test_a_row_below_is_locked_before_it_is_read(order: Order, sue: User) -> Non
     """Its own tools, which lock it and not the row above, would otherwise be written over."""
     change = [{"pk": Line.objects.get().pk, "values": {"quantity": 9}}]
     with CaptureQueriesContext(connection) as captured:
-        done(as_user(sue), "order_update", pk=str(order.pk), inlines={"lines": {"change": change}})
+        get_result(as_user(sue), "order_update", pk=str(order.pk), inlines={"lines": {"change": change}})
     locks = [query["sql"] for query in captured if "FOR UPDATE" in query["sql"]]
     assert [sum(table in sql for sql in locks) for table in ('FROM "shop_order"', 'FROM "shop_line"')] == [1, 1]

@@ -77,7 +77,7 @@ async def test_columns_alone_make_the_same_row_as_instances(tea: Product) -> Non
     assert part == {name: value for name, value in whole.items() if name not in ("margin", "loud")}
 
 
-async def test_what_is_null_is_null(db: Any) -> None:
+async def test_null_values_are_listed_as_null(db: Any) -> None:
     bare = await Product.objects.acreate(name="Bare")
     row = await data(peer(), "product_get", pk=bare.pk)
     nulls = {name for name, value in row.items() if value is None}

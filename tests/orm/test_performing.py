@@ -66,7 +66,7 @@ def test_what_was_rolled_back_frees_it() -> None:
     assert not Tag.objects.exists()
 
 
-def test_without_a_transaction_nobody_knows_what_was_done() -> None:
+def test_without_a_transaction_the_outcome_is_unknown() -> None:
     key: Any = Elsewhere()
     with pytest.raises(ToolError):
         perform(fail, using="default", repeat=key, atomic=False)

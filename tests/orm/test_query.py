@@ -5,6 +5,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+from asgiref.sync import async_to_sync
 
 from mcp_django import Context, ModelToolset
 from tests.orm.toolsets import Categories, Products, Tags, data, peer
@@ -89,9 +90,13 @@ TEA = [
 ]
 
 
-@pytest.mark.parametrize("filters", TEA, ids=str)
-async def test_a_filter_finds_what_it_says(filters: dict[str, Any], client: Peer, stock: None) -> None:
-    assert await names(client, filters=filters) == ["Tea"]
+def test_filters_find_matching_rows(client: Peer, stock: None, subtests: pytest.Subtests) -> None:
+    async def check(filters: dict[str, Any]) -> None:
+        assert await names(client, filters=filters) == ["Tea"]
+
+    for filters in TEA:
+        with subtests.test(filters=filters):
+            async_to_sync(check)(filters)
 
 
 BREAD = [
@@ -106,9 +111,13 @@ BREAD = [
 ]
 
 
-@pytest.mark.parametrize("filters", BREAD, ids=str)
-async def test_null_and_not_mean_what_they_say(filters: dict[str, Any], client: Peer, stock: None) -> None:
-    assert await names(client, filters=filters) == ["Bread"]
+def test_null_and_not_filters_match_as_documented(client: Peer, stock: None, subtests: pytest.Subtests) -> None:
+    async def check(filters: dict[str, Any]) -> None:
+        assert await names(client, filters=filters) == ["Bread"]
+
+    for filters in BREAD:
+        with subtests.test(filters=filters):
+            async_to_sync(check)(filters)
 
 
 WRONG = [
@@ -164,13 +173,15 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize(("filters", "said"), WRONG, ids=lambda value: str(value)[:40])
-async def test_a_filter_that_makes_no_sense_is_refused_with_the_reason(
-    filters: dict[str, Any], said: str, client: Peer
-) -> None:
-    text = await client.error("product_count", filters=filters)
-    assert said in text
-    assert len(text) < 2500
+def test_invalid_filters_are_refused_with_the_reason(client: Peer, subtests: pytest.Subtests) -> None:
+    async def check(filters: dict[str, Any], said: str) -> None:
+        text = await client.error("product_count", filters=filters)
+        assert said in text
+        assert len(text) < 2500
+
+    for filters, said in WRONG:
+        with subtests.test(filters=filters, said=said):
+            async_to_sync(check)(filters, said)
 
 
 async def test_many_to_many_finds_no_row_twice(client: Peer, stock: None) -> None:
@@ -208,9 +219,11 @@ async def test_paths_to_many_rows_ask_for_one_that_fits_all(stock: None, admin_u
 # Search
 
 
-@pytest.mark.parametrize(
-    ("text", "found"),
-    [
+def test_search_finds_rows_with_every_word(client: Peer, stock: None, subtests: pytest.Subtests) -> None:
+    async def check(text: str, found: list[str]) -> None:
+        assert await names(client, search=text) == found
+
+    cases = (
         ("tea", ["Tea"]),
         ("GREEN tea", ["Tea"]),
         ("green bread", []),
@@ -221,10 +234,10 @@ async def test_paths_to_many_rows_ask_for_one_that_fits_all(stock: None, admin_u
         ("'", []),
         ('"', []),
         ("   ", ["Tea", "Bread"]),
-    ],
-)
-async def test_search_finds_rows_with_every_word(text: str, found: list[str], client: Peer, stock: None) -> None:
-    assert await names(client, search=text) == found
+    )
+    for text, found in cases:
+        with subtests.test(text=text, found=found):
+            async_to_sync(check)(text, found)
 
 
 async def test_searches_are_bounded(client: Peer) -> None:

@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from asgiref.sync import sync_to_async
+from asgiref.sync import async_to_sync, sync_to_async
 from django.contrib.auth.models import Permission, User
 from django.contrib.contenttypes.models import ContentType
 
@@ -15,6 +15,7 @@ from tests.official_schema import validator
 from tests.orm.toolsets import Categories, Orders, Products, Tags, peer, principal
 from tests.server.engine import HANDSHAKE, STATELESS, Peer
 from tests.shop.models import Category, Order, Product, Tag
+from tests.testapp.savepoints import rolled_back
 
 pytestmark = pytest.mark.django_db
 
@@ -63,9 +64,10 @@ async def test_every_primary_key_has_one_uri() -> None:
             await client.request("resources/read", {"uri": f"shop.tag://{key}"})
 
 
-@pytest.mark.parametrize("uri", ["shop.tag://", "shop.tag://a%00", "shop.tag://%ff", "shop.tag://a?b", "shop.tags://a"])
-def test_what_is_no_primary_key_is_no_uri_of_a_row(uri: str) -> None:
-    assert RowUri("shop.tag").match(uri) is None
+def test_uris_with_invalid_primary_keys_are_not_found(subtests: pytest.Subtests) -> None:
+    for uri in ("shop.tag://", "shop.tag://a%00", "shop.tag://%ff", "shop.tag://a?b", "shop.tags://a"):
+        with subtests.test(uri=uri):
+            assert RowUri("shop.tag").match(uri) is None
 
 
 async def test_rows_of_others_and_hidden_models_are_as_unknown_as_rows_that_are_not_there() -> None:
@@ -84,13 +86,19 @@ async def test_rows_of_others_and_hidden_models_are_as_unknown_as_rows_that_are_
         assert errors[0] == errors[1]
 
 
-@pytest.mark.parametrize("version", [HANDSHAKE, STATELESS])
-async def test_templates_and_contents_fit_the_official_schema(version: str) -> None:
-    client = peer(version=version)
-    tag = await Tag.objects.acreate(name="hot")
-    listed = await client.request("resources/templates/list")
-    validator(version, "ListResourceTemplatesResult")(listed)
-    validator(version, "ReadResourceResult")(await client.request("resources/read", {"uri": f"shop.tag://{tag.pk}"}))
+def test_templates_and_contents_fit_the_official_schema(subtests: pytest.Subtests) -> None:
+    async def check(version: str) -> None:
+        client = peer(version=version)
+        tag = await Tag.objects.acreate(name="hot")
+        listed = await client.request("resources/templates/list")
+        validator(version, "ListResourceTemplatesResult")(listed)
+        validator(version, "ReadResourceResult")(
+            await client.request("resources/read", {"uri": f"shop.tag://{tag.pk}"})
+        )
+
+    for version in (HANDSHAKE, STATELESS):
+        with subtests.test(version=version), rolled_back():
+            async_to_sync(check)(version)
 
 
 async def test_templates_are_listed_for_those_who_may_view_the_model() -> None:

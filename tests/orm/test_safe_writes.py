@@ -15,9 +15,10 @@ from mcp_django.orm.writes import write
 from mcp_django.orm.writes.confirming import confirmed
 from mcp_django.protocol.errors import MissingClientCapability
 from tests.orm.toolsets import principal, shop
-from tests.orm.writing import Categories, Orders, Products, as_user, call, done, refused, user
+from tests.orm.writing import Categories, Orders, Products, as_user, call, get_error, get_result, user
 from tests.server.engine import HANDSHAKE, STATELESS, Peer
 from tests.shop.models import Category, Product
+from tests.testapp.savepoints import rolled_back
 
 pytestmark = pytest.mark.django_db
 ERAS = [STATELESS, HANDSHAKE]
@@ -46,44 +47,44 @@ def test_a_dry_run_shows_what_would_be_and_leaves_nothing(
 ) -> None:
     client = as_user(user())
     with django_capture_on_commit_callbacks(execute=True) as callbacks:
-        changed = done(client, "product_update", pk=tea.pk, values={"stock": 9}, dry_run=True)
-        made = done(client, "product_create", values={"name": "Coffee"}, dry_run=True)
+        changed = get_result(client, "product_update", pk=tea.pk, values={"stock": 9}, dry_run=True)
+        made = get_result(client, "product_create", values={"name": "Coffee"}, dry_run=True)
     assert (changed["item"]["stock"], changed["changed"], changed["dry_run"]) == (9, ["stock"], True)
     assert (made["pk"], made["item"]["pk"], made["item"]["name"]) == (None, None, "Coffee")
     assert Product.objects.get().stock == 3
     assert (callbacks, committed) == ([], [])
     assert not LogEntry.objects.exists()
     with django_capture_on_commit_callbacks(execute=True):
-        done(client, "product_update", pk=tea.pk, values={"stock": 9})
+        get_result(client, "product_update", pk=tea.pk, values={"stock": 9})
     assert committed == ["Tea"]
 
 
 def test_a_dry_run_finds_what_is_wrong(tea: Product) -> None:
-    assert "weight" in refused(as_user(user()), "product_update", pk=tea.pk, values={"weight": "heavy"}, dry_run=True)
-    assert "category" in refused(
+    assert "weight" in get_error(as_user(user()), "product_update", pk=tea.pk, values={"weight": "heavy"}, dry_run=True)
+    assert "category" in get_error(
         as_user(user("b")), "product_update", pk=tea.pk, values={"category": "x"}, dry_run=True
     )
 
 
 def test_a_version_that_is_still_the_same_lets_a_write_through(tea: Product) -> None:
     client = as_user(user())
-    seen = done(client, "product_get", pk=tea.pk)["_version"]
-    again = done(client, "product_update", pk=tea.pk, values={"stock": 4}, if_match=seen)["item"]["_version"]
+    seen = get_result(client, "product_get", pk=tea.pk)["_version"]
+    again = get_result(client, "product_update", pk=tea.pk, values={"stock": 4}, if_match=seen)["item"]["_version"]
     assert again != seen
-    assert again == done(client, "product_get", pk=tea.pk)["_version"]
-    assert again == done(client, "product_get", pk=tea.pk, fields=["name"])["_version"]
-    text = refused(client, "product_update", pk=tea.pk, values={"stock": 5}, if_match=seen)
+    assert again == get_result(client, "product_get", pk=tea.pk)["_version"]
+    assert again == get_result(client, "product_get", pk=tea.pk, fields=["name"])["_version"]
+    text = get_error(client, "product_update", pk=tea.pk, values={"stock": 5}, if_match=seen)
     assert "has changed since" in text
-    assert "has changed since" in refused(client, "product_delete", pk=tea.pk, if_match=seen)
+    assert "has changed since" in get_error(client, "product_delete", pk=tea.pk, if_match=seen)
     assert Product.objects.get().stock == 4
-    done(client, "product_delete", pk=tea.pk, if_match=again)
+    get_result(client, "product_delete", pk=tea.pk, if_match=again)
 
 
 def test_what_is_not_shown_makes_no_version(tea: Product) -> None:
     client = as_user(user())
-    seen = done(client, "product_get", pk=tea.pk)["_version"]
+    seen = get_result(client, "product_get", pk=tea.pk)["_version"]
     Product.objects.update(secret_token="hunter3", cost=7)
-    assert done(client, "product_get", pk=tea.pk)["_version"] == seen
+    assert get_result(client, "product_get", pk=tea.pk)["_version"] == seen
 
 
 def test_a_declared_field_makes_the_version(tea: Product) -> None:
@@ -91,10 +92,10 @@ def test_a_declared_field_makes_the_version(tea: Product) -> None:
         version_field = "stock"
 
     client = as_user(user(), Versioned)
-    seen = done(client, "product_get", pk=tea.pk)["_version"]
+    seen = get_result(client, "product_get", pk=tea.pk)["_version"]
     Product.objects.update(name="Green tea")
-    done(client, "product_update", pk=tea.pk, values={"stock": 4}, if_match=seen)
-    assert "has changed" in refused(client, "product_update", pk=tea.pk, values={"stock": 5}, if_match=seen)
+    get_result(client, "product_update", pk=tea.pk, values={"stock": 4}, if_match=seen)
+    assert "has changed" in get_error(client, "product_update", pk=tea.pk, values={"stock": 5}, if_match=seen)
 
 
 def test_a_key_makes_a_repetition_the_first_answer() -> None:
@@ -103,35 +104,35 @@ def test_a_key_makes_a_repetition_the_first_answer() -> None:
     again = call(client, "product_create", values={"name": "Tea"}, idempotency_key="k1")
     assert first == again
     assert Product.objects.count() == 1
-    text = refused(client, "product_create", values={"name": "Coffee"}, idempotency_key="k1")
+    text = get_error(client, "product_create", values={"name": "Coffee"}, idempotency_key="k1")
     assert "used before with other arguments" in text
-    done(client, "product_create", values={"name": "Tea"}, idempotency_key="k2")
+    get_result(client, "product_create", values={"name": "Tea"}, idempotency_key="k2")
     assert Product.objects.count() == 2
 
 
 def test_a_key_is_its_callers_own() -> None:
-    done(as_user(user()), "product_create", values={"name": "Tea"}, idempotency_key="k1")
-    done(as_user(user("tim")), "product_create", values={"name": "Tea"}, idempotency_key="k1")
+    get_result(as_user(user()), "product_create", values={"name": "Tea"}, idempotency_key="k1")
+    get_result(as_user(user("tim")), "product_create", values={"name": "Tea"}, idempotency_key="k1")
     assert Product.objects.count() == 2
 
 
 def test_a_key_is_free_again_when_the_write_failed(tea: Product) -> None:
     client = as_user(user())
-    refused(client, "product_update", pk=tea.pk, values={"category": "nowhere"}, idempotency_key="k1")
+    get_error(client, "product_update", pk=tea.pk, values={"category": "nowhere"}, idempotency_key="k1")
     assert not OnceResult.objects.exists()
-    done(client, "product_update", pk=tea.pk, values={"stock": 7}, idempotency_key="k1")
+    get_result(client, "product_update", pk=tea.pk, values={"stock": 7}, idempotency_key="k1")
     # And a dry run does not use it up.
-    done(client, "product_update", pk=tea.pk, values={"stock": 8}, idempotency_key="k2", dry_run=True)
-    done(client, "product_update", pk=tea.pk, values={"stock": 9}, idempotency_key="k2")
+    get_result(client, "product_update", pk=tea.pk, values={"stock": 8}, idempotency_key="k2", dry_run=True)
+    get_result(client, "product_update", pk=tea.pk, values={"stock": 9}, idempotency_key="k2")
 
 
 def test_a_key_that_expired_is_a_new_one() -> None:
     client = as_user(user())
-    done(client, "product_create", values={"name": "Tea"}, idempotency_key="k1")
+    get_result(client, "product_create", values={"name": "Tea"}, idempotency_key="k1")
     from django.utils import timezone
 
     OnceResult.objects.update(expires=timezone.now())
-    done(client, "product_create", values={"name": "Tea"}, idempotency_key="k1")
+    get_result(client, "product_create", values={"name": "Tea"}, idempotency_key="k1")
     assert Product.objects.count() == 2
 
 
@@ -139,8 +140,8 @@ class Asking(Products):
     confirm = ("delete", "update", "create")
 
 
-class Asked:
-    """A person who answers, and what they were asked."""
+class RecordingUser:
+    """A user who gives one answer, and a list of the questions."""
 
     def __init__(self, action: str = "accept") -> None:
         self.action = action
@@ -151,41 +152,44 @@ class Asked:
         return {"action": self.action, "content": {}}
 
 
-@pytest.mark.parametrize("version", ERAS)
-def test_a_person_is_asked_before_a_row_is_deleted(tea: Product, version: str) -> None:
-    """And before a transaction opens: inside of one the engine asks nobody."""
-    person = Asked()
-    client = as_user(user(), Asking, version=version, answer=person)
-    done(client, "product_delete", pk=tea.pk)
-    assert person.messages == [f"Delete product Tea ({tea.pk})?"]
-    assert not Product.objects.exists()
+def test_the_user_is_asked_before_a_row_is_deleted(tea: Product, subtests: pytest.Subtests) -> None:
+    """Before a transaction opens: inside of one the engine does not ask."""
+    for version in ERAS:
+        with subtests.test(version=version), rolled_back():
+            person = RecordingUser()
+            client = as_user(user(), Asking, version=version, answer=person)
+            get_result(client, "product_delete", pk=tea.pk)
+            assert person.messages == [f"Delete product Tea ({tea.pk})?"]
+            assert not Product.objects.exists()
 
 
-@pytest.mark.parametrize("version", ERAS)
-@pytest.mark.parametrize("action", ["decline", "cancel"])
-def test_a_person_who_does_not_agree_keeps_the_row(tea: Product, version: str, action: str) -> None:
-    client = as_user(user(), Asking, version=version, answer=Asked(action))
-    assert "did not agree" in refused(client, "product_delete", pk=tea.pk)
-    assert Product.objects.exists()
+def test_a_row_is_kept_when_the_user_declines(tea: Product, subtests: pytest.Subtests) -> None:
+    for version in ERAS:
+        for action in ("decline", "cancel"):
+            with subtests.test(version=version, action=action), rolled_back():
+                client = as_user(user(), Asking, version=version, answer=RecordingUser(action))
+                assert "did not agree" in get_error(client, "product_delete", pk=tea.pk)
+                assert Product.objects.exists()
 
 
-@pytest.mark.parametrize("version", ERAS)
-def test_the_question_says_what_is_written(tea: Product, version: str) -> None:
-    person = Asked()
-    client = as_user(user(), Asking, version=version, answer=person)
-    done(client, "product_update", pk=tea.pk, values={"stock": 9, "is_new": True})
-    done(client, "product_create", values={"name": "Coffee"})
-    assert person.messages == [
-        f"Change product Tea ({tea.pk})?\nstock: 9\nis_new: true",
-        "Add this product?\nname: Coffee",
-    ]
+def test_the_question_lists_the_written_values(tea: Product, subtests: pytest.Subtests) -> None:
+    for version in ERAS:
+        with subtests.test(version=version), rolled_back():
+            person = RecordingUser()
+            client = as_user(user(), Asking, version=version, answer=person)
+            get_result(client, "product_update", pk=tea.pk, values={"stock": 9, "is_new": True})
+            get_result(client, "product_create", values={"name": "Coffee"})
+            assert person.messages == [
+                f"Change product Tea ({tea.pk})?\nstock: 9\nis_new: true",
+                "Add this product?\nname: Coffee",
+            ]
 
 
 def test_no_value_and_no_label_can_pass_for_a_line_of_the_question(tea: Product) -> None:
     Product.objects.filter(pk=tea.pk).update(name="Tea?\nNothing is changed")
-    person = Asked()
+    person = RecordingUser()
     client = as_user(user(), Asking, answer=person)
-    done(client, "product_update", pk=tea.pk, values={"description": "x\r\nstock: 3", "stock": 0})
+    get_result(client, "product_update", pk=tea.pk, values={"description": "x\r\nstock: 3", "stock": 0})
     assert person.messages == [f"Change product Tea? Nothing is changed ({tea.pk})?\ndescription: x stock: 3\nstock: 0"]
 
 
@@ -193,54 +197,58 @@ def test_the_question_says_what_is_written_below_the_row(tea: Product) -> None:
     class AskingOrders(Orders):
         confirm = ("create",)
 
-    person = Asked()
+    person = RecordingUser()
     client = as_user(user(), AskingOrders, answer=person)
     lines = {"add": [{"product": tea.pk, "quantity": 2}]}
-    done(client, "order_create", values={"reference": "A1"}, inlines={"lines": lines})
+    get_result(client, "order_create", values={"reference": "A1"}, inlines={"lines": lines})
     (message,) = person.messages
     assert message.splitlines()[2] == f'lines: add 1: [{{"product":{tea.pk},"quantity":2}}]'
 
 
 def test_what_cannot_be_done_is_refused_without_a_question(tea: Product) -> None:
-    person = Asked()
+    person = RecordingUser()
     client = as_user(user(), Asking, answer=person)
-    refused(client, "product_update", pk=tea.pk, values={"category": "nowhere"})
-    refused(client, "product_delete", pk=9999)
-    done(client, "product_delete", pk=tea.pk, dry_run=True)
+    get_error(client, "product_update", pk=tea.pk, values={"category": "nowhere"})
+    get_error(client, "product_delete", pk=9999)
+    get_result(client, "product_delete", pk=tea.pk, dry_run=True)
     assert person.messages == []
 
 
-@pytest.mark.parametrize("version", ERAS)
-def test_a_row_that_changes_while_the_person_thinks_is_not_deleted(
-    tea: Product, version: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def meanwhile(*asked: Any) -> None:
-        confirmed(*asked)
-        Product.objects.update(stock=77)
+def test_a_row_that_changes_during_the_question_is_not_deleted(tea: Product, subtests: pytest.Subtests) -> None:
+    def check(version: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        def meanwhile(*asked: Any) -> None:
+            confirmed(*asked)
+            Product.objects.update(stock=77)
 
-    monkeypatch.setattr(write, "confirmed", meanwhile)
-    client = as_user(user(), Asking, version=version, answer=Asked())
-    assert "changed while the person was asked" in refused(client, "product_delete", pk=tea.pk)
-    assert Product.objects.exists()
+        monkeypatch.setattr(write, "confirmed", meanwhile)
+        client = as_user(user(), Asking, version=version, answer=RecordingUser())
+        assert "changed while the person was asked" in get_error(client, "product_delete", pk=tea.pk)
+        assert Product.objects.exists()
+
+    for version in ERAS:
+        with subtests.test(version=version), rolled_back(), pytest.MonkeyPatch.context() as monkeypatch:
+            check(version, monkeypatch)
 
 
-@pytest.mark.parametrize("version", ERAS)
-def test_a_deletion_that_would_take_along_more_than_the_person_was_told_is_not_done(
-    version: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    class AskingCategories(Categories):
-        confirm = ("delete",)
+def test_a_deletion_that_grows_during_the_question_is_not_done(subtests: pytest.Subtests) -> None:
+    def check(version: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        class AskingCategories(Categories):
+            confirm = ("delete",)
 
-    drinks = Category.objects.create(slug="drinks", name="Drinks")
+        drinks = Category.objects.create(slug="drinks", name="Drinks")
 
-    def meanwhile(*asked: Any) -> None:
-        confirmed(*asked)
-        Category.objects.create(slug="teas", name="Teas", parent=drinks)
+        def meanwhile(*asked: Any) -> None:
+            confirmed(*asked)
+            Category.objects.create(slug="teas", name="Teas", parent=drinks)
 
-    monkeypatch.setattr(write, "confirmed", meanwhile)
-    client = as_user(user(), AskingCategories, version=version, answer=Asked())
-    assert "changed while the person was asked" in refused(client, "category_delete", pk="drinks")
-    assert Category.objects.count() == 2
+        monkeypatch.setattr(write, "confirmed", meanwhile)
+        client = as_user(user(), AskingCategories, version=version, answer=RecordingUser())
+        assert "changed while the person was asked" in get_error(client, "category_delete", pk="drinks")
+        assert Category.objects.count() == 2
+
+    for version in ERAS:
+        with subtests.test(version=version), rolled_back(), pytest.MonkeyPatch.context() as monkeypatch:
+            check(version, monkeypatch)
 
 
 def test_an_agreement_to_what_the_row_was_is_asked_for_again(tea: Product) -> None:
@@ -259,22 +267,22 @@ def test_an_agreement_to_what_the_row_was_is_asked_for_again(tea: Product) -> No
     assert Product.objects.exists()
 
 
-def test_without_anybody_to_ask_nothing_is_done(tea: Product) -> None:
+def test_without_elicitation_a_confirmed_write_is_refused(tea: Product) -> None:
     client = as_user(user(), Asking, version=HANDSHAKE, capabilities={})
-    assert "elicitation" in refused(client, "product_delete", pk=tea.pk)
+    assert "elicitation" in get_error(client, "product_delete", pk=tea.pk)
     with pytest.raises(MissingClientCapability):
         call(as_user(user("tim"), Asking, capabilities={}), "product_delete", pk=tea.pk)
     assert Product.objects.exists()
 
 
-def test_a_toolset_may_go_on_where_nobody_can_be_asked(tea: Product) -> None:
+def test_a_toolset_may_write_without_elicitation(tea: Product) -> None:
     class Trusting(Asking):
         confirm_fallback = "proceed"
 
-    done(as_user(user(), Trusting, capabilities={}), "product_delete", pk=tea.pk)
+    get_result(as_user(user(), Trusting, capabilities={}), "product_delete", pk=tea.pk)
     assert not Product.objects.exists()
     product = Product.objects.create(name="Tea")
-    refused(as_user(user("tim"), Trusting, answer=Asked("decline")), "product_delete", pk=product.pk)
+    get_error(as_user(user("tim"), Trusting, answer=RecordingUser("decline")), "product_delete", pk=product.pk)
 
 
 def test_one_agreement_is_good_for_one_write() -> None:
@@ -296,20 +304,21 @@ def test_one_agreement_is_good_for_one_write() -> None:
     assert Product.objects.count() == 1
 
 
-@pytest.mark.parametrize("version", ERAS)
-def test_a_repetition_under_a_key_asks_nobody_again(version: str) -> None:
-    person = Asked()
-    client = as_user(user(), Asking, version=version, answer=person)
-    for _ in range(2):
-        done(client, "product_create", values={"name": "Tea"}, idempotency_key="k1")
-    assert len(person.messages) == 1
-    assert Product.objects.count() == 1
+def test_a_repetition_under_an_idempotency_key_does_not_ask_again(subtests: pytest.Subtests) -> None:
+    for version in ERAS:
+        with subtests.test(version=version), rolled_back():
+            person = RecordingUser()
+            client = as_user(user(), Asking, version=version, answer=person)
+            for _ in range(2):
+                get_result(client, "product_create", values={"name": "Tea"}, idempotency_key="k1")
+            assert len(person.messages) == 1
+            assert Product.objects.count() == 1
 
 
 def test_a_transaction_around_every_call_is_not_in_the_way(tea: Product) -> None:
     """ATOMIC_REQUESTS: the write has its own, because a question must come before it."""
     server = shop(Asking, options={"atomic": ("default",)})
-    done(Peer(server, principal=principal(user()), answer=Asked()), "product_delete", pk=tea.pk)
+    get_result(Peer(server, principal=principal(user()), answer=RecordingUser()), "product_delete", pk=tea.pk)
     assert not Product.objects.exists()
 
 
@@ -319,5 +328,5 @@ def test_what_a_hook_writes_is_rolled_back_with_the_rest(tea: Product) -> None:
             super().save_model(ctx, obj, form, change)
             Product.objects.create(name="A note")
 
-    done(as_user(user(), Noting), "product_update", pk=tea.pk, values={"stock": 1}, dry_run=True)
+    get_result(as_user(user(), Noting), "product_update", pk=tea.pk, values={"stock": 1}, dry_run=True)
     assert Product.objects.get().stock == 3

@@ -13,6 +13,7 @@ from mcp_django.protocol.errors import ToolError
 from tests.orm.toolsets import Categories, Products, Tags, data, peer
 from tests.server.engine import Peer
 from tests.shop.models import Category, Product, Tag
+from tests.testapp.savepoints import rolled_back
 
 pytestmark = pytest.mark.django_db
 on_postgres = pytest.mark.skipif(connection.vendor != "postgresql", reason="statement timeouts are PostgreSQL's")
@@ -62,20 +63,22 @@ CALLS = [
 ]
 
 
-@pytest.mark.parametrize(("tool", "arguments", "wanted"), CALLS)
-@pytest.mark.parametrize("categories", [Categories, Scoped])
-def test_a_call_on_columns_takes_two_statements_at_most(
-    tool: str, arguments: dict[str, Any], wanted: int, categories: type[ModelToolset], rows: None
+def test_a_call_on_columns_takes_two_statements_at_most(rows: None, subtests: pytest.Subtests) -> None:
+    for tool, arguments, wanted in CALLS:
+        for categories in (Categories, Scoped):
+            with subtests.test(tool=tool, arguments=arguments, wanted=wanted, categories=categories), rolled_back():
+                client = peer(categories, Columns)
+                assert len(statements(client, tool, **arguments)) == wanted
+                assert len(statements(client, tool, **arguments)) == wanted, "the same when everything is compiled"
+
+
+def test_relations_and_computed_fields_cost_the_same_for_any_number_of_rows(
+    rows: None, subtests: pytest.Subtests
 ) -> None:
-    client = peer(categories, Columns)
-    assert len(statements(client, tool, **arguments)) == wanted
-    assert len(statements(client, tool, **arguments)) == wanted, "the same when everything is compiled"
-
-
-@pytest.mark.parametrize("limit", [1, 30])
-def test_relations_and_computed_fields_cost_the_same_for_any_number_of_rows(limit: int, rows: None) -> None:
-    client = peer(Categories, Tags, Everything)
-    assert len(statements(client, "product_list", limit=limit)) == 2, "the rows, and their tags"
+    for limit in (1, 30):
+        with subtests.test(limit=limit), rolled_back():
+            client = peer(Categories, Tags, Everything)
+            assert len(statements(client, "product_list", limit=limit)) == 2, "the rows, and their tags"
 
 
 def test_one_row_is_one_statement(rows: None) -> None:

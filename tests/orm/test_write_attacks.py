@@ -6,13 +6,14 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from asgiref.sync import sync_to_async
+from asgiref.sync import async_to_sync, sync_to_async
 
 from mcp_django import Context, ModelInline, ModelToolset
 from mcp_django.protocol.errors import InvalidParams, MCPError, ResourceNotFound
-from tests.orm.writing import as_user, call, refused, user
+from tests.orm.writing import as_user, call, get_error, user
 from tests.server.engine import Peer
 from tests.shop.models import Category, Line, Order, Product, Supplier, Tag
+from tests.testapp.savepoints import rolled_back
 
 pytestmark = pytest.mark.django_db
 WRITING = ("describe", "list", "get", "create", "update", "delete", "history")
@@ -99,37 +100,36 @@ def theirs(tea: Product) -> Order:
 
 
 class TestMassAssignment:
-    @pytest.mark.parametrize(
-        "name",
-        [
+    def test_a_field_that_is_not_for_writing_is_refused_and_nothing_is_written(
+        self, alice: Peer, tea: Product, subtests: pytest.Subtests
+    ) -> None:
+        for name in (
             *("secret_token", "cost", "description", "supplier", "supplier_id", "price", "id", "pk", "category_id"),
             *("category__name", "tags__name", "_state", "__class__", "objects", "delete", "save", "status", "blob"),
-        ],
-    )
-    def test_a_field_that_is_not_for_writing_is_refused_and_nothing_is_written(
-        self, alice: Peer, tea: Product, name: str
-    ) -> None:
-        before = Product.objects.values().get()
-        hidden = refused(alice, "product_update", pk=tea.pk, values={"name": "Coffee", name: "x"})
-        unknown = refused(alice, "product_update", pk=tea.pk, values={"name": "Coffee", "zzz": "x"})
-        if name != "price":  # which is shown, so that it is read-only is no secret
-            assert re.sub(r"; did you mean '\w+'\?", "", hidden) == unknown.replace("zzz", name)
-        assert refused(alice, "product_create", values={"name": "Coffee", name: "x"})
-        assert list(Product.objects.values()) == [before]
+        ):
+            with subtests.test(name=name), rolled_back():
+                before = Product.objects.values().get()
+                hidden = get_error(alice, "product_update", pk=tea.pk, values={"name": "Coffee", name: "x"})
+                unknown = get_error(alice, "product_update", pk=tea.pk, values={"name": "Coffee", "zzz": "x"})
+                if name != "price":  # which is shown, so that it is read-only is no secret
+                    assert re.sub(r"; did you mean '\w+'\?", "", hidden) == unknown.replace("zzz", name)
+                assert get_error(alice, "product_create", values={"name": "Coffee", name: "x"})
+                assert list(Product.objects.values()) == [before]
 
     def test_an_owner_is_not_chosen_by_the_client(self, alice: Peer, theirs: Order) -> None:
         for values in ({"owner": theirs.owner_id}, {"owner_id": theirs.owner_id}, {"note": "x"}):
-            assert refused(alice, "order_create", values={"reference": "r", **values})
+            assert get_error(alice, "order_create", values={"reference": "r", **values})
         assert Order.objects.count() == 1
 
-    @pytest.mark.parametrize("value", ["secret-lab", "nowhere", 1, ["drinks"], {"slug": "drinks"}, "drinks\x00"])
     def test_a_relation_takes_rows_that_the_caller_sees_and_no_other(
-        self, alice: Peer, tea: Product, value: Any
+        self, alice: Peer, tea: Product, subtests: pytest.Subtests
     ) -> None:
-        text = refused(alice, "product_update", pk=tea.pk, values={"category": value})
-        assert "Secret lab" not in text
-        tea.refresh_from_db()
-        assert tea.category_id == "drinks"
+        for value in ("secret-lab", "nowhere", 1, ["drinks"], {"slug": "drinks"}, "drinks\x00"):
+            with subtests.test(value=value), rolled_back():
+                text = get_error(alice, "product_update", pk=tea.pk, values={"category": value})
+                assert "Secret lab" not in text
+                tea.refresh_from_db()
+                assert tea.category_id == "drinks"
 
     def test_a_hidden_row_is_refused_in_the_words_for_an_absent_one(self, alice: Peer, tea: Product) -> None:
         hidden = call(alice, "product_update", pk=tea.pk, values={"category": "secret-lab"})
@@ -138,31 +138,28 @@ class TestMassAssignment:
 
     def test_values_of_the_wrong_kind_are_refused_field_by_field(self, alice: Peer, tea: Product) -> None:
         for values in (None, [], "x", {"name": None}, {"stock": "many"}, {"name": "x" * 500}, {"tags": ["x"]}):
-            text = refused(alice, "product_update", pk=tea.pk, values=values)
+            text = get_error(alice, "product_update", pk=tea.pk, values=values)
             assert "Internal error" not in text
 
 
 class TestRowsOfOthers:
-    @pytest.mark.parametrize(
-        ("tool", "arguments"),
-        [
+    def test_answer_every_verb_as_absent_ones_do(self, alice: Peer, theirs: Order, subtests: pytest.Subtests) -> None:
+        cases = (
             ("order_get", {}),
             ("order_update", {"values": {"reference": "mine now"}}),
             ("order_update", {"inlines": {"lines": {"add": [{"product": 1, "quantity": 1}]}}}),
             ("order_delete", {}),
             ("order_delete", {"dry_run": True}),
             ("order_history", {}),
-        ],
-    )
-    def test_answer_every_verb_as_absent_ones_do(
-        self, alice: Peer, theirs: Order, tool: str, arguments: dict[str, Any]
-    ) -> None:
-        foreign = call(alice, tool, pk=str(theirs.pk), **arguments)
-        absent = call(alice, tool, pk=NOBODY, **arguments)
-        assert foreign["isError"]
-        assert json.dumps(foreign).replace(str(theirs.pk), NOBODY) == json.dumps(absent)
-        theirs.refresh_from_db()
-        assert (theirs.reference, theirs.lines.count()) == ("of-bob", 1)  # type: ignore[attr-defined]
+        )
+        for tool, arguments in cases:
+            with subtests.test(tool=tool, arguments=arguments), rolled_back():
+                foreign = call(alice, tool, pk=str(theirs.pk), **arguments)
+                absent = call(alice, tool, pk=NOBODY, **arguments)
+                assert foreign["isError"]
+                assert json.dumps(foreign).replace(str(theirs.pk), NOBODY) == json.dumps(absent)
+                theirs.refresh_from_db()
+                assert (theirs.reference, theirs.lines.count()) == ("of-bob", 1)  # type: ignore[attr-defined]
 
     def test_lines_of_another_order_are_not_changed_through_one_s_own(self, alice: Peer, theirs: Order) -> None:
         line = Line.objects.get()
@@ -172,44 +169,52 @@ class TestRowsOfOthers:
             {"delete": [line.pk]},
             {"add": [{"product": line.product_id, "quantity": 1, "order": str(theirs.pk)}]},
         ):
-            assert "Internal error" not in refused(alice, "order_update", pk=str(own.pk), inlines={"lines": change})
+            assert "Internal error" not in get_error(alice, "order_update", pk=str(own.pk), inlines={"lines": change})
         added = {"lines": {"add": [{"product": line.product_id, "quantity": 2}]}}
         assert not call(alice, "order_update", pk=str(own.pk), inlines=added)["isError"]
         assert [one.quantity for one in own.lines.all()] == [2]  # type: ignore[attr-defined]
         line.refresh_from_db()
         assert (line.quantity, line.order_id) == (7, theirs.pk)
 
-    @pytest.mark.parametrize("uri", ["shop.order://{}", "shop.order://{}?x=1", "shop.order://{}/", "SHOP.order://{}"])
-    async def test_are_not_read_by_their_uri(self, uri: str) -> None:
-        def given() -> tuple[Peer, str]:
-            who = user("carol")
-            order = Order.objects.create(owner=user("dave"), reference="of-dave")
-            return as_user(who, Products, Categories, Tags, Orders), str(order.pk)
+    def test_are_not_read_by_their_uri(self, subtests: pytest.Subtests) -> None:
+        async def check(uri: str) -> None:
+            def given() -> tuple[Peer, str]:
+                who = user("carol")
+                order = Order.objects.create(owner=user("dave"), reference="of-dave")
+                return as_user(who, Products, Categories, Tags, Orders), str(order.pk)
 
-        carol, pk = await sync_to_async(given)()
-        answers = []
-        for key in (pk, NOBODY):
-            with pytest.raises(MCPError) as told:
-                await carol.request("resources/read", {"uri": uri.format(key)})
-            answers.append(str(told.value).replace(key, "KEY"))
-        assert answers[0] == answers[1]
-        assert "of-dave" not in answers[0]
+            carol, pk = await sync_to_async(given)()
+            answers = []
+            for key in (pk, NOBODY):
+                with pytest.raises(MCPError) as told:
+                    await carol.request("resources/read", {"uri": uri.format(key)})
+                answers.append(str(told.value).replace(key, "KEY"))
+            assert answers[0] == answers[1]
+            assert "of-dave" not in answers[0]
+
+        for uri in ("shop.order://{}", "shop.order://{}?x=1", "shop.order://{}/", "SHOP.order://{}"):
+            with subtests.test(uri=uri), rolled_back():
+                async_to_sync(check)(uri)
 
 
 class TestWithoutPermission:
-    @pytest.mark.parametrize("verb", ["create", "update", "delete", "history"])
-    def test_a_reader_does_not_know_the_verbs_that_write(self, tea: Product, verb: str) -> None:
-        reader = as_user(user("reader", "shop.view_product"), Products, Categories, Tags, Orders)
-        if verb == "history":
-            assert not call(reader, "product_history", pk=tea.pk)["isError"]
-            return
-        with pytest.raises(InvalidParams, match="Unknown tool"):
-            call(reader, f"product_{verb}", pk=tea.pk, values={"name": "x"})
+    def test_a_reader_does_not_know_the_verbs_that_write(self, tea: Product, subtests: pytest.Subtests) -> None:
+        def check(verb: str) -> None:
+            reader = as_user(user("reader", "shop.view_product"), Products, Categories, Tags, Orders)
+            if verb == "history":
+                assert not call(reader, "product_history", pk=tea.pk)["isError"]
+                return
+            with pytest.raises(InvalidParams, match="Unknown tool"):
+                call(reader, f"product_{verb}", pk=tea.pk, values={"name": "x"})
+
+        for verb in ("create", "update", "delete", "history"):
+            with subtests.test(verb=verb), rolled_back():
+                check(verb)
 
     def test_who_may_add_may_not_change_through_it(self, tea: Product) -> None:
         adder = as_user(user("adder", "shop.add_product"), Products, Categories, Tags, Orders)
-        refused(adder, "product_create", values={"pk": tea.pk, "name": "Coffee"})
-        refused(adder, "product_create", values={"id": tea.pk, "name": "Coffee"})
+        get_error(adder, "product_create", values={"pk": tea.pk, "name": "Coffee"})
+        get_error(adder, "product_create", values={"id": tea.pk, "name": "Coffee"})
         tea.refresh_from_db()
         assert tea.name == "Tea"
 
@@ -232,9 +237,8 @@ class TestWithoutPermission:
 
 
 class TestTemplatesAndTexts:
-    @pytest.mark.parametrize(
-        "text",
-        [
+    def test_a_text_is_kept_and_shown_as_it_is(self, alice: Peer, tea: Product, subtests: pytest.Subtests) -> None:
+        cases = (
             *("{{ settings.SECRET_KEY }}", "{% debug %}", "${secret_token}", "%(secret_token)s", "{0.__class__}"),
             *(
                 "{self.secret_token}",
@@ -242,12 +246,12 @@ class TestTemplatesAndTexts:
                 "'; DROP TABLE shop_product; --",
                 "=cmd|' /C calc'!A0",
             ),
-        ],
-    )
-    def test_a_text_is_kept_and_shown_as_it_is(self, alice: Peer, tea: Product, text: str) -> None:
-        call(alice, "product_update", pk=tea.pk, values={"name": text})
-        tea.refresh_from_db()
-        assert tea.name == text
-        answer = json.dumps([call(alice, "product_get", pk=tea.pk), call(alice, "product_history", pk=tea.pk)])
-        assert "hunter2" not in answer
-        assert "for-tests-only" not in answer
+        )
+        for text in cases:
+            with subtests.test(text=text), rolled_back():
+                call(alice, "product_update", pk=tea.pk, values={"name": text})
+                tea.refresh_from_db()
+                assert tea.name == text
+                answer = json.dumps([call(alice, "product_get", pk=tea.pk), call(alice, "product_history", pk=tea.pk)])
+                assert "hunter2" not in answer
+                assert "for-tests-only" not in answer

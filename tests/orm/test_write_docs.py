@@ -8,7 +8,7 @@ from django.contrib.contenttypes.models import ContentType
 
 from mcp_django.server.server import Options, Server
 from tests.orm.toolsets import principal
-from tests.orm.writing import done, refused, user
+from tests.orm.writing import get_error, get_result, user
 from tests.server.engine import Peer, ports
 from tests.test_repository import ROOT, python_blocks, served_by
 
@@ -32,26 +32,26 @@ def test_groups_are_written_and_staff_is_not(monkeypatch: pytest.MonkeyPatch) ->
         return {"action": "accept", "content": {}}
 
     groups = client("has_change_permission", monkeypatch, answer=agree)
-    pk = done(groups, "group_create", values={"name": "Editors"})["pk"]
-    assert done(groups, "group_update", pk=pk, values={"name": "Writers"})["changed"] == ["name"]
+    pk = get_result(groups, "group_create", values={"name": "Editors"})["pk"]
+    assert get_result(groups, "group_update", pk=pk, values={"name": "Writers"})["changed"] == ["name"]
     staff = Group.objects.create(name="Staff")
-    assert "may not" in refused(groups, "group_update", pk=staff.pk, values={"name": "x"})
-    assert "permissions" in refused(groups, "group_update", pk=pk, values={"permissions": []})
-    done(groups, "group_delete", pk=pk)
+    assert "may not" in get_error(groups, "group_update", pk=staff.pk, values={"name": "x"})
+    assert "permissions" in get_error(groups, "group_update", pk=pk, values={"permissions": []})
+    get_result(groups, "group_delete", pk=pk)
     assert asked == [f"Delete group Writers ({pk})?"]
 
 
 def test_hooks_run(monkeypatch: pytest.MonkeyPatch) -> None:
     groups = client("def save_model", monkeypatch)
-    pk = done(groups, "group_create", values={"name": "Editors"})["pk"]
-    done(groups, "group_delete", pk=pk)
+    pk = get_result(groups, "group_create", values={"name": "Editors"})["pk"]
+    get_result(groups, "group_delete", pk=pk)
     assert not Group.objects.exists()
 
 
 def test_permissions_are_below_their_content_type(monkeypatch: pytest.MonkeyPatch) -> None:
     types = client("PermissionInline", monkeypatch)
     kind = ContentType.objects.get_for_model(Group)
-    row = done(types, "contenttype_get", pk=kind.pk)
+    row = get_result(types, "contenttype_get", pk=kind.pk)
     assert [item["codename"] for item in row["permissions"]["items"]][:1] == ["add_group"]
     first = row["permissions"]["items"][0]["pk"]
     inlines = {
@@ -60,7 +60,7 @@ def test_permissions_are_below_their_content_type(monkeypatch: pytest.MonkeyPatc
             "change": [{"pk": first, "values": {"name": "Can swim"}}],
         }
     }
-    done(types, "contenttype_update", pk=kind.pk, inlines=inlines)
+    get_result(types, "contenttype_update", pk=kind.pk, inlines=inlines)
     assert Permission.objects.filter(content_type=kind, name__in=["Can fly", "Can swim"]).count() == 2
 
 
@@ -68,8 +68,8 @@ def test_people_are_locked_out(monkeypatch: pytest.MonkeyPatch) -> None:
     users = client("def deactivate", monkeypatch, answer=lambda method, params: {"action": "accept", "content": {}})
     tim = User.objects.create_user("tim")
     tim.groups.add(Group.objects.create(name="Editors"))
-    assert done(users, "user_groups_of", pk=tim.pk)["result"] == ["Editors"]
-    assert done(users, "user_deactivate", pks=[tim.pk], dry_run=True)["result"] == 1
-    assert done(users, "user_deactivate", pks=[tim.pk], reason="left")["result"] == 1
+    assert get_result(users, "user_groups_of", pk=tim.pk)["result"] == ["Editors"]
+    assert get_result(users, "user_deactivate", pks=[tim.pk], dry_run=True)["result"] == 1
+    assert get_result(users, "user_deactivate", pks=[tim.pk], reason="left")["result"] == 1
     tim.refresh_from_db()
     assert not tim.is_active

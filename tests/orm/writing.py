@@ -59,32 +59,32 @@ def user(name: str = "sue", *permissions: str) -> User:
 
 
 def as_user(who: User, *toolsets: type[ModelToolset], **given: Any) -> Peer:
-    """A client of somebody's, of a server with these toolsets or the usual ones."""
+    """Make a client of a user, of a server with these toolsets or the usual ones."""
     return Peer(shop(*(toolsets or (Categories, Tags, Products, Orders))), principal=principal(who), **given)
 
 
 def call(client: Peer, tool: str, **arguments: Any) -> dict[str, Any]:
-    """A tool's result in full. The ORM of a plain test and the tool's share a connection."""
+    """Call a tool. The ORM of a plain test shares the connection of the tool."""
     result: dict[str, Any] = async_to_sync(client.call)(tool, **arguments)
     return result
 
 
-def done(client: Peer, tool: str, **arguments: Any) -> Any:
-    """The structured result of a tool that succeeds."""
+def get_result(client: Peer, tool: str, **arguments: Any) -> Any:
+    """Call a tool that succeeds, and return its structured result."""
     result = call(client, tool, **arguments)
     assert not result["isError"], result["content"]
     return result["structuredContent"]
 
 
-def refused(client: Peer, tool: str, **arguments: Any) -> str:
-    """The text of a tool's error."""
+def get_error(client: Peer, tool: str, **arguments: Any) -> str:
+    """Call a tool that fails, and return the text of its error."""
     result = call(client, tool, **arguments)
     assert result["isError"], result
     return str(result["content"][0]["text"])
 
 
-def wrong(client: Peer, tool: str, **arguments: Any) -> dict[str, list[str]]:
-    """What a tool says is wrong with which field."""
+def get_field_errors(client: Peer, tool: str, **arguments: Any) -> dict[str, list[str]]:
+    """Call a tool that fails, and return its errors by field."""
     result = call(client, tool, **arguments)
     assert result["isError"], result
     told: dict[str, list[str]] = result["_meta"]["mcp-django/errors"]

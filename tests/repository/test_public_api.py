@@ -22,7 +22,7 @@ def _run(code: str) -> subprocess.CompletedProcess[str]:
         env={"PYTHONPATH": str(PACKAGE.parent)},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
     )
 
 

@@ -15,8 +15,8 @@ from tests.server.engine import HANDSHAKE, STATELESS, Peer, accept, ports
 BLOCKS = python_blocks(ROOT / "docs" / "topics" / "questions.md")
 
 
-class Visits:
-    """Pages that everybody comes back from."""
+class FakePages:
+    """Pages from which every user comes back."""
 
     def __init__(self) -> None:
         self.targets: list[str] = []
@@ -30,15 +30,15 @@ class Visits:
 
 
 class Example:
-    """The example that declares a tool, behind a server."""
+    """A server with the example that declares a tool."""
 
     def __init__(self, declares: str, monkeypatch: pytest.MonkeyPatch) -> None:
         block = next(block for block in BLOCKS if f"def {declares}(" in block)
         self.module: ModuleType
         found: registry.Registry
         self.module, found = served_by(block, monkeypatch)
-        self.visits = Visits()
-        outside = ports(forms=form_question, pages=self.visits)
+        self.pages = FakePages()
+        outside = ports(forms=form_question, pages=self.pages)
         self.server = Server("docs", "1", registry=found, ports=outside, options=Options())
 
     async def ask(self, version: str, tool: str, arguments: dict[str, Any], *script: dict[str, Any]) -> str:
@@ -79,7 +79,7 @@ async def test_a_page_is_visited(version: str, monkeypatch: pytest.MonkeyPatch) 
     assert await example.ask(version, "next_meeting", {}, {"action": "accept"}) == "At ten."
     assert await example.ask(version, "pay", {"amount": 5}, {"action": "accept"}) == "Thank you."
     assert await example.ask(version, "pay", {"amount": 5}, {"action": "cancel"}) == "Not paid."
-    assert set(example.visits.targets) == {
+    assert set(example.pages.targets) == {
         "connect-calendar",
         "https://bank.example/pay?amount=5&return=https%3A%2F%2Fhere.example%2Fdone",
     }

@@ -51,7 +51,7 @@ def test_a_token_for_the_api_is_taken_there(provider: Provider) -> None:
         assert (answer.status_code, answer.data) == (200, {"user": "ada", "scope": "a b"})
 
 
-def test_a_token_for_an_endpoint_is_none_for_the_api(provider: Provider) -> None:
+def test_a_token_for_an_endpoint_is_refused_by_the_api(provider: Provider) -> None:
     linked(provider)
     answer = ask(provider.token(aud=AUDIENCE))
     assert answer.status_code == 401

@@ -22,8 +22,9 @@ from mcp_django.rest import expose
 from mcp_django.server.call import Connection
 from tests.library import views
 from tests.library.models import Author
-from tests.rest.both import STATUS, api, fill, http_said, peer, principal
+from tests.rest.library_api import STATUS, api, call_http, fill, peer, principal
 from tests.server.engine import Peer, make_server
+from tests.testapp.savepoints import rolled_back
 
 pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.library.urls")]
 
@@ -77,40 +78,40 @@ class Mirror(APIView):
         )
 
 
-def somebody(user: User | None, *scopes: str, **given: Any) -> Principal:
+def caller(user: User | None, *scopes: str, **given: Any) -> Principal:
     return Principal(issuer="tests", subject="x", user=user, scopes=frozenset(scopes), **given)
 
 
 def test_the_user_and_what_was_delegated_come_from_the_principal() -> None:
     ada = User.objects.create_user("ada")
-    seen = seen_by(Mirror, somebody(ada, "b", "a", token_id=7))["structuredContent"]
+    seen = seen_by(Mirror, caller(ada, "b", "a", token_id=7))["structuredContent"]
     assert seen["user"] == seen["django"] == "ada"
     assert seen["by"] == "PrincipalAuthentication"
     assert seen["auth"][:2] == ["a b", True]
 
 
-def test_nobody_is_nobody_and_a_caller_without_a_user_has_scopes_only() -> None:
+def test_callers_without_a_user_are_anonymous_and_have_scopes_only() -> None:
     assert seen_by(Mirror, local_principal())["structuredContent"] == {
         "user": "AnonymousUser",
         "django": "AnonymousUser",
         "auth": None,
         "by": "NoneType",
     }
-    seen = seen_by(Mirror, somebody(None, "a"))["structuredContent"]
+    seen = seen_by(Mirror, caller(None, "a"))["structuredContent"]
     assert (seen["user"], seen["auth"][0]) == ("AnonymousUser", "a")
 
 
-def test_a_view_that_authenticates_nobody_goes_on_doing_so() -> None:
+def test_views_without_authentication_stay_without_it() -> None:
     class Public(Mirror):
         authentication_classes: list[Any] = []
 
     ada = User.objects.create_user("ada")
-    assert seen_by(Public, somebody(ada))["structuredContent"]["user"] == "AnonymousUser"
+    assert seen_by(Public, caller(ada))["structuredContent"]["user"] == "AnonymousUser"
 
     class Closed(Public):
         permission_classes = [permissions.IsAuthenticated]
 
-    assert status(seen_by(Closed, somebody(ada))) == 403
+    assert status(seen_by(Closed, caller(ada))) == 403
 
 
 def test_authenticators_that_a_view_chooses_itself_are_stood_in_for() -> None:
@@ -121,13 +122,13 @@ def test_authenticators_that_a_view_chooses_itself_are_stood_in_for() -> None:
             return [views.HeaderAuthentication()]
 
     ada = User.objects.create_user("ada")
-    assert seen_by(Choosy, somebody(ada))["structuredContent"]["user"] == "ada"
+    assert seen_by(Choosy, caller(ada))["structuredContent"]["user"] == "ada"
     assert status(seen_by(Choosy, local_principal())) == 401
 
 
 def test_a_user_who_is_not_active_is_refused_as_by_drf() -> None:
     ada = User.objects.create_user("ada", is_active=False)
-    result = seen_by(Mirror, somebody(ada))
+    result = seen_by(Mirror, caller(ada))
     assert result["content"][0]["text"] == "User inactive or deleted."
 
 
@@ -137,11 +138,11 @@ def test_scopes_of_the_call_count_for_permission_classes_of_oauth_toolkit() -> N
         required_scopes = ["books"]
 
     ada = User.objects.create_user("ada")
-    assert seen_by(Scoped, somebody(ada, "books"))["isError"] is False
-    assert status(seen_by(Scoped, somebody(ada, "films"))) == 403
+    assert seen_by(Scoped, caller(ada, "books"))["isError"] is False
+    assert status(seen_by(Scoped, caller(ada, "films"))) == 403
 
 
-def test_the_user_is_the_calls_own_object_with_permissions_asked_anew() -> None:
+def test_each_call_has_its_own_user_object_with_fresh_permissions() -> None:
     class Grant(Mirror):
         def get(self, request: Any) -> Response:
             request.user.first_name = "changed"
@@ -150,7 +151,7 @@ def test_the_user_is_the_calls_own_object_with_permissions_asked_anew() -> None:
     ada = fill().ada
     assert ada.has_perm("library.view_author")
     ada.user_permissions.clear()
-    assert seen_by(Grant, somebody(ada))["structuredContent"] == {"may": False}
+    assert seen_by(Grant, caller(ada))["structuredContent"] == {"may": False}
     assert ada.first_name == ""
 
 
@@ -176,7 +177,7 @@ def test_address_host_language_and_what_middleware_put_there_come_from_the_calls
     assert (asked.headers["Cookie"], asked.COOKIES, asked.GET) == ("sessionid=secret", {"sessionid": "secret"}, {})
     server = make_server()
     expose(Around, server=server)
-    client = HTTPPeer(server, principal=somebody(User.objects.create_user("ada")))
+    client = HTTPPeer(server, principal=caller(User.objects.create_user("ada")))
     client.request_of = asked
     seen = call(client, "around")["structuredContent"]
     assert seen["around"] == ["192.0.2.7", "https://localhost/x", "blue", "GET"]
@@ -198,7 +199,7 @@ def test_throttles_count_http_and_calls_together_and_say_how_long_to_wait() -> N
     shelf = fill()
     for _ in range(2):
         assert call(peer(api(), shelf.ada), "book_limited")["isError"] is False
-    assert http_said(shelf.ada, "get", "/api/books/limited/")[0].status == 200
+    assert call_http(shelf.ada, "get", "/api/books/limited/")[0].status == 200
     result = call(peer(api(), shelf.ada), "book_limited")
     assert status(result) == 429
     assert re.fullmatch(r"Request was throttled\. Expected available in \d+ seconds\.", result["content"][0]["text"])
@@ -209,7 +210,7 @@ def test_callers_without_a_user_are_throttled_by_address() -> None:
     class Slow(APIView):
         authentication_classes: list[Any] = []
         permission_classes: list[Any] = []
-        throttle_classes = [type("Once", (views.throttling.AnonRateThrottle,), {"rate": "1/min", "scope": "once"})]
+        throttle_classes = [type("Once", (views.throttling.AnonRateThrottle,), {"rate": "1/hour", "scope": "once"})]
 
         def get(self, request: Any) -> Response:
             return Response({})
@@ -297,10 +298,11 @@ def test_names_of_files_break_out_of_nothing() -> None:
     assert told["title"] is None
 
 
-@pytest.mark.parametrize("key", ["../strict", "1/notes", "1?x=1", "", "%2e%2e", "recent/"])
-def test_a_key_leads_to_no_other_place(key: str) -> None:
-    result = call(peer(api(), fill().ada), "book_retrieve", pk=key)
-    assert status(result) == 404
+def test_a_key_leads_to_no_other_place(subtests: pytest.Subtests) -> None:
+    for key in ("../strict", "1/notes", "1?x=1", "", "%2e%2e", "recent/"):
+        with subtests.test(key=key), rolled_back():
+            result = call(peer(api(), fill().ada), "book_retrieve", pk=key)
+            assert status(result) == 404
 
 
 def test_a_key_that_http_would_take_for_an_action_is_not_found() -> None:
@@ -308,9 +310,8 @@ def test_a_key_that_http_would_take_for_an_action_is_not_found() -> None:
     assert status(result) == 404
 
 
-@pytest.mark.parametrize(
-    ("tool", "fail", "left"),
-    [
+def test_transactions_are_those_of_atomic_requests(subtests: pytest.Subtests) -> None:
+    cases = (
         ("transfer", "raise", 0),
         ("transfer", "404", 0),
         ("transfer", "suspicious", 0),
@@ -318,17 +319,15 @@ def test_a_key_that_http_would_take_for_an_action_is_not_found() -> None:
         ("non_atomic_transfer", "raise", 1),
         ("non_atomic_transfer", "return", 1),
         ("non_atomic_transfer", "suspicious", 1),
-    ],
-)
-def test_transactions_are_those_of_atomic_requests(
-    tool: str, fail: str, left: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(connection.settings_dict, "ATOMIC_REQUESTS", True)
-    server = api()
-    monkeypatch.setattr(server, "options", server.options.__class__(atomic=("default",)))
-    assert call(peer(server), tool, body={"fail": fail})["isError"]
-    transaction.set_rollback(False)  # DRF asks the test's own transaction to roll back, where a call has none
-    assert Author.objects.filter(name="First").count() == left
+    )
+    for tool, fail, left in cases:
+        with subtests.test(tool=tool, fail=fail, left=left), rolled_back(), pytest.MonkeyPatch.context() as monkeypatch:
+            monkeypatch.setitem(connection.settings_dict, "ATOMIC_REQUESTS", True)
+            server = api()
+            monkeypatch.setattr(server, "options", server.options.__class__(atomic=("default",)))
+            assert call(peer(server), tool, body={"fail": fail})["isError"]
+            transaction.set_rollback(False)  # DRF asks the test's own transaction to roll back, where a call has none
+            assert Author.objects.filter(name="First").count() == left
 
 
 def test_an_async_view_is_awaited() -> None:
@@ -351,7 +350,7 @@ def test_the_call_goes_to_the_route_and_the_view_can_tell_whose_it_is() -> None:
     seen = call(peer(api(), shelf.ada), "book_who")["structuredContent"]
     assert seen["path"] == "/api/books/who/"
     assert (seen["view"], seen["method"], seen["action"]) == ("book-who", "GET", "who")
-    over_http, _ = http_said(shelf.ada, "get", "/api/books/who/")
+    over_http, _ = call_http(shelf.ada, "get", "/api/books/who/")
     assert seen == over_http.body
     assert principal(shelf.ada).user == shelf.ada
 
@@ -370,6 +369,6 @@ def test_a_version_leads_to_no_route_whose_view_has_other_options(settings: Any)
     settings.ROOT_URLCONF = (routes("n1"), routes("n2"), guarded)
     server = make_server()
     expose(AnyVersion, server=server, route="n1")
-    client = Peer(server, principal=somebody(User.objects.create_user("ada")))
+    client = Peer(server, principal=caller(User.objects.create_user("ada")))
     assert call(client, "any_version", version="n2")["structuredContent"]
     assert status(call(client, "any_version", version="guarded")) == 404

@@ -17,7 +17,7 @@ from mcp_django.server import registry
 from tests.library import views
 from tests.library.models import Author, Book
 from tests.official_schema import validator
-from tests.rest.both import api, fill, peer
+from tests.rest.library_api import api, fill, peer
 from tests.server.engine import Peer, make_server, somebody
 
 urls = pytest.mark.urls("tests.library.urls")
@@ -80,9 +80,8 @@ def test_names_come_from_the_model_the_view_a_prefix_or_one_by_one() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("view", "options", "complaint"),
-    [
+def test_a_wrong_option_is_refused_in_words(subtests: pytest.Subtests) -> None:
+    cases = (
         (views.BookViewSet, {"permision": "a.b"}, "no option 'permision'; did you mean 'permission'?"),
         (views.BookViewSet, {"actions": ["lst"]}, "no action 'lst'; did you mean 'list'?"),
         (views.BookViewSet, {"actions": "list"}, r"write actions=\['list'\]"),
@@ -94,11 +93,13 @@ def test_names_come_from_the_model_the_view_a_prefix_or_one_by_one() -> None:
         (views.BookViewSet, {"scopes": "books"}, r"write scopes=\['books'\]"),
         (serializers.Serializer, {}, "takes an APIView or viewset class"),
         (len, {}, "takes an APIView or viewset class"),
-    ],
-)
-def test_a_wrong_option_is_refused_in_words(view: Any, options: dict[str, Any], complaint: str) -> None:
-    with pytest.raises(DeclarationError, match=complaint):
-        served(view, **options)
+    )
+    for view, options, complaint in cases:
+        with (
+            subtests.test(view=view, options=options, complaint=complaint),
+            pytest.raises(DeclarationError, match=complaint),
+        ):
+            served(view, **options)
 
 
 def test_it_decorates_and_reports_what_is_wrong_to_the_checks(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -325,5 +326,5 @@ async def test_a_route_is_chosen_by_name() -> None:
 
 def test_without_drf_the_import_says_what_to_install() -> None:
     code = "import sys; sys.modules['rest_framework'] = None\nimport mcp_django\nimport mcp_django.rest"
-    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=240)
     assert "mcp_django.rest needs Django REST framework; install it with pip install" in ran.stderr

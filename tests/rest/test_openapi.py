@@ -110,9 +110,8 @@ async def test_a_guess_about_an_action_of_the_projects_own_is_not_promised() -> 
     assert set(found["book_plain"]["inputSchema"]["properties"]) == {"pk", "body"}
 
 
-@pytest.mark.parametrize(
-    ("openapi", "schema"),
-    [
+def test_schemas_of_openapi_become_json_schema(subtests: pytest.Subtests) -> None:
+    cases = (
         ({"type": "string", "nullable": True}, {"type": ["string", "null"]}),
         ({"type": "integer", "minimum": 1, "exclusiveMinimum": True}, {"type": "integer", "exclusiveMinimum": 1}),
         ({"type": "integer", "maximum": 1, "exclusiveMaximum": False}, {"type": "integer", "maximum": 1}),
@@ -122,16 +121,16 @@ async def test_a_guess_about_an_action_of_the_projects_own_is_not_promised() -> 
             {"allOf": [{"type": "object", "properties": {"nullable": {"type": "string"}}, "required": ["nullable"]}]},
         ),
         ({"$ref": "#/components/schemas/Y"}, None),
-    ],
-)
-def test_schemas_of_openapi_become_json_schema(openapi: dict[str, Any], schema: Any) -> None:
-    components = {
-        "X": {
-            "type": "object",
-            "properties": {"nullable": {"type": "string"}, "id": {"type": "integer", "readOnly": True}},
-            "required": ["nullable", "id"],
-        },
-        "Y": {"type": "object", "properties": {"again": {"$ref": "#/components/schemas/Y"}}},
-    }
-    found = _Translation(components).given(openapi)
-    assert found == schema or (schema is None and str(found).count("again") == 13)
+    )
+    for openapi, schema in cases:
+        with subtests.test(openapi=openapi, schema=schema):
+            components = {
+                "X": {
+                    "type": "object",
+                    "properties": {"nullable": {"type": "string"}, "id": {"type": "integer", "readOnly": True}},
+                    "required": ["nullable", "id"],
+                },
+                "Y": {"type": "object", "properties": {"again": {"$ref": "#/components/schemas/Y"}}},
+            }
+            found = _Translation(components).given(openapi)
+            assert found == schema or (schema is None and str(found).count("again") == 13)

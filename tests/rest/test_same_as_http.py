@@ -12,7 +12,8 @@ from django.core.files.uploadedfile import SimpleUploadedFile
 from django.db import transaction
 
 from mcp_django import Server
-from tests.rest.both import Said, Shelf, api, fill, http_said, peer, rows, tool_said
+from tests.rest.library_api import Response, Shelf, api, call_http, call_tool, fill, peer, rows
+from tests.testapp.savepoints import rolled_back
 
 pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.library.urls")]
 
@@ -241,7 +242,7 @@ def filled(value: Any, shelf: Shelf) -> Any:
     return keys.get(value, value) if isinstance(value, str) else value
 
 
-def undone(ask: Callable[[], tuple[Said, Any]]) -> tuple[Said, Any, list[Any]]:
+def undone(ask: Callable[[], tuple[Response, Any]]) -> tuple[Response, Any, list[Any]]:
     """What is said, and the rows after it, which are then as before."""
     cache.clear()
     with transaction.atomic():
@@ -256,33 +257,36 @@ def without_keys(body: Any) -> Any:
     return {k: v for k, v in body.items() if k not in ("id", "url")} if isinstance(body, dict) else body
 
 
-def ask_http(case: Case, shelf: Shelf) -> tuple[Said, Any, list[Any]]:
+def ask_http(case: Case, shelf: Shelf) -> tuple[Response, Any, list[Any]]:
     user = None if case.who is None else getattr(shelf, case.who)
     path = case.path.format(book=shelf.books[0].pk, other=shelf.books[-1].pk, author=shelf.authors[0].pk)
     given = {} if case.data is None else {"data": filled(case.data, shelf)}
-    return undone(lambda: http_said(user, case.method, path, **given, **case.given))
+    return undone(lambda: call_http(user, case.method, path, **given, **case.given))
 
 
-def ask_tool(case: Case, shelf: Shelf, server: Server) -> tuple[Said, str, list[Any]]:
+def ask_tool(case: Case, shelf: Shelf, server: Server) -> tuple[Response, str, list[Any]]:
     client = peer(server, None if case.who is None else getattr(shelf, case.who))
-    return undone(lambda: async_to_sync(tool_said)(client, case.tool, filled(case.arguments, shelf)))
+    return undone(lambda: async_to_sync(call_tool)(client, case.tool, filled(case.arguments, shelf)))
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name.replace(" ", "_"))
-def test_a_request_is_answered_alike(case: Case, shelf: Shelf) -> None:
-    before, http_body, http_rows = ask_http(case, shelf)
-    server = api()
-    by_tool, text, tool_rows = ask_tool(case, shelf, server)
-    after = ask_http(case, shelf)
-    assert before.status == case.status
-    if case.status == 201:
-        before.body, by_tool.body, after[0].body = (without_keys(one.body) for one in (before, by_tool, after[0]))
-    assert by_tool == before
-    assert tool_rows == http_rows
-    assert after[0] == before, "HTTP is not as it was"
-    assert after[2] == http_rows
-    if case.status >= 400 and isinstance(http_body, dict) and "detail" in http_body:
-        assert http_body["detail"] in text
+def test_requests_have_the_same_answers_over_http_and_as_tools(shelf: Shelf, subtests: pytest.Subtests) -> None:
+    for case in CASES:
+        with subtests.test(case=case), rolled_back():
+            before, http_body, http_rows = ask_http(case, shelf)
+            server = api()
+            by_tool, text, tool_rows = ask_tool(case, shelf, server)
+            after = ask_http(case, shelf)
+            assert before.status == case.status
+            if case.status == 201:
+                before.body, by_tool.body, after[0].body = (
+                    without_keys(one.body) for one in (before, by_tool, after[0])
+                )
+            assert by_tool == before
+            assert tool_rows == http_rows
+            assert after[0] == before, "HTTP is not as it was"
+            assert after[2] == http_rows
+            if case.status >= 400 and isinstance(http_body, dict) and "detail" in http_body:
+                assert http_body["detail"] in text
 
 
 UPLOADS = {
@@ -291,21 +295,22 @@ UPLOADS = {
 }
 
 
-@pytest.mark.parametrize("kind", UPLOADS)
-def test_a_file_arrives_alike(kind: str, shelf: Shelf) -> None:
-    method, path, tool, arguments = UPLOADS[kind]
-    sent: dict[str, Any] = {
-        "a form": {"data": {"cover": SimpleUploadedFile("cover.png", PNG, "image/png"), "title": 'T "x"'}},
-        "a bare file": {
-            "data": PNG,
-            "content_type": "image/png",
-            "HTTP_CONTENT_DISPOSITION": 'attachment; filename="cover.png"',
-        },
-    }[kind]
-    sent["format"] = "multipart" if kind == "a form" else None
-    said, _ = http_said(shelf.ada, method, path.format(book=shelf.books[0].pk), **sent)
-    given = {**arguments, **({"pk": shelf.books[0].pk} if "{book}" in path else {})}
-    by_tool, _ = async_to_sync(tool_said)(peer(api(), shelf.ada), tool, given)
-    assert said.status == 200
-    assert said.body["bytes"] == PNG.hex()
-    assert by_tool == said
+def test_files_arrive_the_same_over_http_and_as_tools(shelf: Shelf, subtests: pytest.Subtests) -> None:
+    for kind in UPLOADS:
+        with subtests.test(kind=kind), rolled_back():
+            method, path, tool, arguments = UPLOADS[kind]
+            sent: dict[str, Any] = {
+                "a form": {"data": {"cover": SimpleUploadedFile("cover.png", PNG, "image/png"), "title": 'T "x"'}},
+                "a bare file": {
+                    "data": PNG,
+                    "content_type": "image/png",
+                    "HTTP_CONTENT_DISPOSITION": 'attachment; filename="cover.png"',
+                },
+            }[kind]
+            sent["format"] = "multipart" if kind == "a form" else None
+            said, _ = call_http(shelf.ada, method, path.format(book=shelf.books[0].pk), **sent)
+            given = {**arguments, **({"pk": shelf.books[0].pk} if "{book}" in path else {})}
+            by_tool, _ = async_to_sync(call_tool)(peer(api(), shelf.ada), tool, given)
+            assert said.status == 200
+            assert said.body["bytes"] == PNG.hex()
+            assert by_tool == said

@@ -5,6 +5,7 @@ from decimal import Decimal
 from typing import Any, Literal
 
 import pytest
+from asgiref.sync import async_to_sync
 from django.core import validators
 from rest_framework import pagination, serializers, viewsets
 from rest_framework.response import Response
@@ -141,12 +142,11 @@ FIELDS = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("field", "into", "out"), FIELDS, ids=[f"{n}-{type(f[0]).__name__}" for n, f in enumerate(FIELDS)]
-)
-def test_a_field_is_described_both_ways(field: Any, into: Any, out: Any) -> None:
-    assert given(field) == into
-    assert returned(field) == out
+def test_a_field_is_described_both_ways(subtests: pytest.Subtests) -> None:
+    for field, into, out in FIELDS:
+        with subtests.test(field=field, into=into, out=out):
+            assert given(field) == into
+            assert returned(field) == out
 
 
 def test_methods_are_described_by_what_they_say_they_return() -> None:
@@ -191,9 +191,8 @@ def test_a_serializer_that_writes_its_own_form_promises_nothing() -> None:
     assert body_of(Own())["additionalProperties"] is True
 
 
-@pytest.mark.parametrize(
-    ("pattern", "flags", "ported"),
-    [
+def test_patterns_are_told_where_they_mean_the_same(subtests: pytest.Subtests) -> None:
+    cases = (
         (r"^\d+\Z", 0, r"^\d+$"),
         (r"\Aab$", 0, "^ab$"),
         ("a|b", 0, "a|b"),
@@ -201,10 +200,10 @@ def test_a_serializer_that_writes_its_own_form_promises_nothing() -> None:
         ("(?P<x>a)", 0, None),
         (r"(?<=a)b", 0, None),
         (r"a\Z|b", 0, None),
-    ],
-)
-def test_patterns_are_told_where_they_mean_the_same(pattern: str, flags: int, ported: str | None) -> None:
-    assert portable(re.compile(pattern, flags)) == ported
+    )
+    for pattern, flags, ported in cases:
+        with subtests.test(pattern=pattern, flags=flags, ported=ported):
+            assert portable(re.compile(pattern, flags)) == ported
 
 
 class Odd(Pages):
@@ -221,31 +220,33 @@ class Cursor(pagination.CursorPagination):
     ordering = "pk"
 
 
-@pytest.mark.parametrize(
-    ("paginator", "options", "keys"),
-    [
+@pytest.mark.urls("tests.library.urls")
+def test_a_list_is_described_as_its_paginator_makes_it(subtests: pytest.Subtests) -> None:
+    async def check(paginator: Any, options: Any, keys: Any) -> None:
+        class Rows(viewsets.ReadOnlyModelViewSet):
+            queryset = Author.objects.all()
+            serializer_class = type(
+                "S", (serializers.ModelSerializer,), {"Meta": type("Meta", (), {"model": Author, "fields": ["name"]})}
+            )
+            pagination_class = paginator
+
+        server = make_server()
+        expose(Rows, server=server, actions=["list"], **options)
+        (tool,) = (await Peer(server).request("tools/list"))["tools"]
+        schema = tool.get("outputSchema")
+        assert (schema if schema is None else list(schema["properties"])) == keys
+
+    cases = (
         (None, {}, ["result"]),
         (Pages, {}, ["count", "next", "previous", "results"]),
         (Cursor, {}, ["next", "previous", "results"]),
         (Odd, {}, None),
         (Optional, {}, None),
         (Optional, {"page_size": 5}, ["count", "next", "previous", "results"]),
-    ],
-)
-@pytest.mark.urls("tests.library.urls")
-async def test_a_list_is_described_as_its_paginator_makes_it(paginator: Any, options: Any, keys: Any) -> None:
-    class Rows(viewsets.ReadOnlyModelViewSet):
-        queryset = Author.objects.all()
-        serializer_class = type(
-            "S", (serializers.ModelSerializer,), {"Meta": type("Meta", (), {"model": Author, "fields": ["name"]})}
-        )
-        pagination_class = paginator
-
-    server = make_server()
-    expose(Rows, server=server, actions=["list"], **options)
-    (tool,) = (await Peer(server).request("tools/list"))["tools"]
-    schema = tool.get("outputSchema")
-    assert (schema if schema is None else list(schema["properties"])) == keys
+    )
+    for paginator, options, keys in cases:
+        with subtests.test(paginator=paginator, options=options, keys=keys):
+            async_to_sync(check)(paginator, options, keys)
 
 
 @pytest.mark.urls("tests.library.urls")

@@ -18,7 +18,7 @@ from rest_framework.routers import SimpleRouter
 from mcp_django.providers import Route
 from mcp_django.rest import from_spectacular
 from mcp_django.rest.authentication import Delegation
-from tests.rest.both import principal
+from tests.rest.library_api import principal
 from tests.server.engine import Peer, make_server
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("_urls")]

@@ -1,4 +1,4 @@
-"""The API of the library, asked over HTTP and as tools."""
+"""The API of the library, called over HTTP and as tools."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -21,7 +21,7 @@ STATUS = "mcp-django/status"
 
 @dataclass
 class Shelf:
-    """People and books."""
+    """Users, authors and books."""
 
     ada: User
     bob: User
@@ -31,7 +31,7 @@ class Shelf:
 
 
 def fill() -> Shelf:
-    """The rows of every test."""
+    """Make the rows of every test."""
     kept.clear()
     ada, bob = (User.objects.create_user(name) for name in ("ada", "bob"))
     staff = User.objects.create_user("staff", is_staff=True)
@@ -56,7 +56,7 @@ def fill() -> Shelf:
 
 @cache
 def api() -> Server:
-    """A server with the whole API."""
+    """Make a server with the whole API."""
     server = make_server()
     expose(views.BookViewSet, server=server, actions="__all__")
     expose(views.AuthorViewSet, server=server)
@@ -74,44 +74,44 @@ def api() -> Server:
 
 
 def principal(user: User | None) -> Principal:
-    """Who calls as this user."""
+    """Make the principal of a user, or the local one."""
     if user is None:
         return local_principal()
     return Principal(issuer="tests", subject=str(user.pk), user=user)
 
 
 def peer(server: Server, user: User | None = None) -> Peer:
-    """A client of the server."""
+    """Make a client of the server."""
     return Peer(server, principal=principal(user))
 
 
 @dataclass
-class Said:
-    """An answer, the way it came left out."""
+class Response:
+    """A response of a tool or a route."""
 
     status: int
     body: Any
     """JSON, text, or None where there is an error or nothing."""
 
 
-async def tool_said(client: Peer, name: str, arguments: Mapping[str, Any]) -> tuple[Said, str]:
-    """What a tool answers, and its text."""
+async def call_tool(client: Peer, name: str, arguments: Mapping[str, Any]) -> tuple[Response, str]:
+    """Call a tool, and return its response and its text."""
     result = await client.call(name, **arguments)
     status = result.get("_meta", {}).get(STATUS, 200)
     text = "\n".join(block.get("text", "") for block in result["content"])
     assert result["isError"] is (status >= 400), result
     if result["isError"]:
-        return Said(status, None), text
+        return Response(status, None), text
     if status == 204:
-        return Said(status, None), text
+        return Response(status, None), text
     structured = result.get("structuredContent")
     if structured is not None and not text.startswith("{"):
         structured = structured["result"]
-    return Said(status, text if structured is None else structured), text
+    return Response(status, text if structured is None else structured), text
 
 
-def http_said(user: User | None, method: str, path: str, **given: Any) -> tuple[Said, Any]:
-    """What the route answers, and its parsed body."""
+def call_http(user: User | None, method: str, path: str, **given: Any) -> tuple[Response, Any]:
+    """Request a route, and return its response and its parsed body."""
     client = APIClient(SERVER_NAME="testserver")
     if user is not None:
         client.credentials(HTTP_X_USER=user.username)
@@ -122,17 +122,17 @@ def http_said(user: User | None, method: str, path: str, **given: Any) -> tuple[
     is_json = "json" in response.headers.get("Content-Type", "")
     parsed = response.json() if is_json else content.decode("latin-1")
     if response.status_code >= 400 or response.status_code == 204:
-        return Said(response.status_code, None), parsed
-    return Said(response.status_code, parsed), parsed
+        return Response(response.status_code, None), parsed
+    return Response(response.status_code, parsed), parsed
 
 
 def rows() -> list[Any]:
-    """Everything that calls may have changed, without keys, which sequences give."""
+    """List all rows that calls may have changed, without their generated keys."""
     books = Book.objects.values_list("isbn", "title", "author__name", "genre", "price", "pages", "extra", "owner")
     reviews = Review.objects.values_list("book__isbn", "stars", "text")
     return [sorted(map(str, found)) for found in (books, reviews, Author.objects.values_list("name"))]
 
 
 def anonymous() -> Principal:
-    """A caller without a user."""
+    """Make a principal without a user."""
     return Principal(issuer="tests", subject="nobody", user=AnonymousUser())

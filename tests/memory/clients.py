@@ -14,19 +14,19 @@ class Client(Peer):
     """A client whose tools answer with data."""
 
     async def ok(self, tool: str, **arguments: Any) -> Any:
-        """The structured content of a tool that succeeds."""
+        """Call a tool that succeeds, and return its structured content."""
         result = await self.call(tool, **arguments)
         assert not result["isError"], result
         return result["structuredContent"]
 
     async def read(self, uri: str) -> dict[str, Any]:
-        """The one content of a resource."""
+        """Read a resource of one content."""
         (content,) = (await self.request("resources/read", {"uri": uri}))["contents"]
         found: dict[str, Any] = content
         return found
 
     async def complete(self, value: str) -> list[str]:
-        """The ids that complete what was typed."""
+        """Return the ids that complete a value."""
         ref = {"type": "ref/resource", "uri": "memory://conversations/{id}"}
         said = await self.request("completion/complete", {"ref": ref, "argument": {"name": "id", "value": value}})
         values: list[str] = said["completion"]["values"]
@@ -34,21 +34,21 @@ class Client(Peer):
 
 
 def client_of(principal: Principal, alias: str = "memory") -> Client:
-    """A client of this principal's."""
+    """Make a client of a principal."""
     server = Server("tests", "1", registry=registry_for(alias), ports=ports(), options=Options())
     return Client(server, principal=principal)
 
 
 def user_client(user: User, client_id: str = "") -> Client:
-    """A client of a user's."""
+    """Make a client of a user."""
     return client_of(Principal(issuer=ISSUER, subject=str(user.pk), client_id=client_id, user=user))
 
 
-def machine(subject: str) -> Client:
-    """A client of somebody who is no user here."""
+def machine_client(subject: str) -> Client:
+    """Make a client of another issuer's subject, without a user."""
     return client_of(Principal(issuer="https://as", subject=subject))
 
 
-def said(*texts: str) -> list[dict[str, Any]]:
-    """Messages of a user's."""
+def user_messages(*texts: str) -> list[dict[str, Any]]:
+    """Make messages of a user."""
     return [{"role": "user", "content": text} for text in texts]
