@@ -112,7 +112,7 @@ def saw(name: str, path: str, **kwargs: Any) -> tuple[int, dict[str, Any]]:
     return 200, {"server": name, "kwargs": kwargs, "path": path}
 
 
-def test_a_path_works_with_and_without_a_slash(subtests: pytest.Subtests) -> None:
+def test_paths_are_served_with_and_without_slashes(subtests: pytest.Subtests) -> None:
     async def check(path: str) -> None:
         assert await post(mount(inner, servers={"mcp": a_server("own")}), path) == saw("own", path)
 
@@ -120,8 +120,6 @@ def test_a_path_works_with_and_without_a_slash(subtests: pytest.Subtests) -> Non
         with subtests.test(path=path):
             async_to_sync(check)(path)
 
-
-def test_a_path_may_be_written_with_slashes(subtests: pytest.Subtests) -> None:
     async def check(written: str) -> None:
         assert await post(mount(inner, servers={written: a_server("own")}), "/mcp") == saw("own", "/mcp")
 
@@ -129,8 +127,6 @@ def test_a_path_may_be_written_with_slashes(subtests: pytest.Subtests) -> None:
         with subtests.test(written=written):
             async_to_sync(check)(written)
 
-
-def test_every_other_path_is_the_application_s(subtests: pytest.Subtests) -> None:
     async def check(path: str) -> None:
         assert await post(mount(inner, servers={"mcp": a_server("own")}), path) == (299, path)
 
@@ -159,11 +155,18 @@ def test_what_converters_capture_reaches_the_handler(subtests: pytest.Subtests) 
             async_to_sync(check)(slash)
 
 
-async def test_a_path_without_converters_wins_over_one_with() -> None:
+async def test_root_paths_are_left_off_before_converters() -> None:
     servers = {"<slug:house>/mcp": a_server("any", alias="any"), "main/mcp": a_server("main")}
     application = mount(inner, servers=servers)
     assert await post(application, "/main/mcp") == saw("main", "/main/mcp")
     assert await post(application, "/other/mcp") == saw("any", "/other/mcp", house="other")
+
+    application = mount(inner, servers={"<slug:house>/mcp": a_server("own")})
+    assert await post(application, "/app/main/mcp", "/app") == saw("own", "/app/main/mcp", house="main")
+    assert await post(application, "/app/mcp", "/app") == (299, "/app/mcp")
+
+    application = mount(inner, servers={"mcp": a_server("own"), "<slug:house>/mcp": a_server("any", alias="any")})
+    assert await post(application, "/application/mcp", "/app") == saw("any", "/application/mcp", house="application")
 
 
 def test_a_root_path_is_left_off(subtests: pytest.Subtests) -> None:
@@ -178,29 +181,16 @@ def test_a_root_path_is_left_off(subtests: pytest.Subtests) -> None:
                 async_to_sync(check)(path, root)
 
 
-async def test_a_root_path_is_left_off_before_converters() -> None:
-    application = mount(inner, servers={"<slug:house>/mcp": a_server("own")})
-    assert await post(application, "/app/main/mcp", "/app") == saw("own", "/app/main/mcp", house="main")
-    assert await post(application, "/app/mcp", "/app") == (299, "/app/mcp")
-
-
-async def test_a_root_path_with_a_common_prefix_is_not_removed() -> None:
-    application = mount(inner, servers={"mcp": a_server("own"), "<slug:house>/mcp": a_server("any", alias="any")})
-    assert await post(application, "/application/mcp", "/app") == saw("any", "/application/mcp", house="application")
-
-
-async def test_websockets_are_the_application_s() -> None:
+async def test_websockets_and_lifespans_reach_the_application() -> None:
     application = mount(inner, servers={"mcp": a_server("own")})
     assert await exchange(application, {"type": "websocket", "path": "/mcp"}) == [{"type": "websocket.close"}]
+
+    application = mount(inner, servers={"mcp": a_server("own")})
+    assert await exchange(application, {"type": "lifespan"}, STARTUP, SHUTDOWN) == COMPLETE
 
 
 STARTUP, SHUTDOWN = {"type": "lifespan.startup"}, {"type": "lifespan.shutdown"}
 COMPLETE = [{"type": "lifespan.startup.complete"}, {"type": "lifespan.shutdown.complete"}]
-
-
-async def test_lifespan_messages_are_answered_for_the_application() -> None:
-    application = mount(inner, servers={"mcp": a_server("own")})
-    assert await exchange(application, {"type": "lifespan"}, STARTUP, SHUTDOWN) == COMPLETE
 
 
 def noting(log: list[str], name: str) -> Any:
@@ -356,12 +346,18 @@ def test_health_needs_no_credential_and_no_host(subtests: pytest.Subtests) -> No
                 async_to_sync(check)(where, path)
 
 
-async def test_health_answers_head_without_a_body_and_nothing_else() -> None:
+async def test_health_is_served_where_it_is_switched_on() -> None:
     application = mount(inner, servers={"mcp": a_server("own", options=HEALTHY)})
     start, body = await request(application, "HEAD", "/mcp/healthz")
     assert (start["status"], body, dict(start["headers"])[b"content-length"]) == (200, b"", b"15")
     start, body = await request(application, "POST", "/mcp/healthz", CALL)
     assert (start["status"], dict(start["headers"])[b"allow"]) == (405, b"GET, HEAD")
+
+    application = mount(inner, servers={"mcp": a_server("own")})
+    assert (await request(application, "GET", "/mcp/healthz"))[0]["status"] == 299
+
+    servers = {"mcp": a_server("own", options=HEALTHY), "mcp/healthz": a_server("odd", alias="odd")}
+    assert await post(mount(inner, servers=servers), "/mcp/healthz") == saw("odd", "/mcp/healthz")
 
 
 async def test_health_tells_of_the_shutdown() -> None:
@@ -369,13 +365,3 @@ async def test_health_tells_of_the_shutdown() -> None:
     await exchange(application, {"type": "lifespan"}, STARTUP, SHUTDOWN)
     start, body = await request(application, "GET", "/mcp/healthz")
     assert (start["status"], body) == (503, b'{"status":"draining"}')
-
-
-async def test_without_the_option_health_is_the_application_s() -> None:
-    application = mount(inner, servers={"mcp": a_server("own")})
-    assert (await request(application, "GET", "/mcp/healthz"))[0]["status"] == 299
-
-
-async def test_a_server_whose_path_is_another_s_health_is_served() -> None:
-    servers = {"mcp": a_server("own", options=HEALTHY), "mcp/healthz": a_server("odd", alias="odd")}
-    assert await post(mount(inner, servers=servers), "/mcp/healthz") == saw("odd", "/mcp/healthz")

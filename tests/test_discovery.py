@@ -54,7 +54,11 @@ def test_several_module_names_are_looked_for(shop: Path) -> None:
         assert {"discovered_shop.one", "discovered_shop.two"} <= sys.modules.keys()
 
 
-def test_an_app_without_tools_is_passed_over(shop: Path) -> None:
+def test_apps_without_tools_and_modules_called_mcp_are_passed_over(shop: Path) -> None:
+    with install():
+        autodiscover()
+
+    (shop / "mcp.py").write_text("raise RuntimeError('not ours to import')")
     with install():
         autodiscover()
 
@@ -69,9 +73,3 @@ def test_an_error_in_a_module_is_not_swallowed(shop: Path, subtests: pytest.Subt
             (shop / "mcp_tools.py").write_text(source)
             with install(), pytest.raises(error):
                 autodiscover()
-
-
-def test_modules_called_mcp_are_not_imported(shop: Path) -> None:
-    (shop / "mcp.py").write_text("raise RuntimeError('not ours to import')")
-    with install():
-        autodiscover()

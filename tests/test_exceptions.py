@@ -38,10 +38,18 @@ def test_expected_exceptions_become_texts_for_the_model(subtests: pytest.Subtest
             assert str(translated) == text
 
 
-def test_absence_and_refusal_have_different_errors() -> None:
+def test_kinds_of_errors_keep_their_code_and_details() -> None:
     assert isinstance(translate(Http404()), NotFound)
     assert isinstance(translate(Group.DoesNotExist()), NotFound)
     assert not isinstance(translate(PermissionDenied()), NotFound)
+
+    assert translate(MCPError("x")) is None
+    assert translate(ToolError("x")) is None
+
+    translated = translate(ValidationError({"name": ["is taken", "is long"], "__all__": _("No such pair")}))
+    assert isinstance(translated, ToolError)
+    assert translated.meta == {ERRORS: {"name": ["is taken", "is long"], "__all__": ["No such pair"]}}
+    assert type(translated.meta[ERRORS]["__all__"][0]) is str
 
 
 def test_everything_else_is_a_bug(subtests: pytest.Subtests) -> None:
@@ -57,15 +65,3 @@ def test_everything_else_is_a_bug(subtests: pytest.Subtests) -> None:
     for problem in cases:
         with subtests.test(problem=problem):
             assert translate(problem) is None
-
-
-def test_errors_of_the_protocol_need_no_translation() -> None:
-    assert translate(MCPError("x")) is None
-    assert translate(ToolError("x")) is None
-
-
-def test_what_is_wrong_with_each_field_is_told_to_programs_too() -> None:
-    translated = translate(ValidationError({"name": ["is taken", "is long"], "__all__": _("No such pair")}))
-    assert isinstance(translated, ToolError)
-    assert translated.meta == {ERRORS: {"name": ["is taken", "is long"], "__all__": ["No such pair"]}}
-    assert type(translated.meta[ERRORS]["__all__"][0]) is str

@@ -84,12 +84,14 @@ def test_a_client_that_says_nothing_is_listed_by_its_key(browser: Client, subtes
             assert row.key_prefix in browser.get(reverse(LIST)).content.decode()
 
 
-def test_sessions_can_be_neither_made_nor_edited(browser: Client) -> None:
+def test_sessions_of_the_app_mcp_can_be_neither_made_nor_edited(browser: Client) -> None:
     row = session()
     assert browser.get(reverse("admin:mcp_django_session_add")).status_code == 403
     change = reverse("admin:mcp_django_session_change", args=[row.pk])
     assert 'name="_save"' not in browser.get(change).content.decode()
     assert browser.post(change, {"server": "other"}).status_code == 403
+
+    assert "MCP" in browser.get(reverse("admin:app_list", args=["mcp_django"])).content.decode()
 
 
 def test_selected_sessions_are_ended(browser: Client) -> None:
@@ -145,10 +147,6 @@ def test_a_user_with_sessions_can_be_deleted(browser: Client) -> None:
     session(ada)
     browser.post(reverse("admin:auth_user_delete", args=[ada.pk]), {"post": "yes"})
     assert not Session.objects.exists()
-
-
-def test_the_app_is_called_mcp(browser: Client) -> None:
-    assert "MCP" in browser.get(reverse("admin:app_list", args=["mcp_django"])).content.decode()
 
 
 def report(by: str, **sessions: list[int]) -> None:

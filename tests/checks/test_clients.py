@@ -62,11 +62,9 @@ def test_requests_without_secrets_may_use_plain_http() -> None:
     assert found(URL="http://api.example/mcp") == []
 
 
-def test_a_directory_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_missing_directories_and_programs_are_named(tmp_path: Path) -> None:
     assert found(COMMAND=[sys.executable], CWD=tmp_path / "gone") == ["mcp_django.W050"]
 
-
-def test_a_program_that_is_not_there_is_named(tmp_path: Path) -> None:
     assert found(COMMAND=["no-such-program-here", "s3cret"]) == ["mcp_django.W051"]
     assert found(COMMAND=["./server"], CWD=tmp_path) == ["mcp_django.W051"]
     (tmp_path / "server").touch()

@@ -27,27 +27,19 @@ def test_sound_settings_have_no_messages() -> None:
     assert found(AUTH="token") == []
 
 
-def test_external_without_a_provider_is_an_error() -> None:
+def test_unused_and_incomplete_settings_of_issuers_are_reported() -> None:
     assert found(AUTH=["token", "external"]) == ["mcp_django.E040"]
 
-
-def test_unused_providers_are_reported() -> None:
     assert found(AUTH="token", ISSUERS=[ISSUER]) == ["mcp_django.W041"]
 
-
-def test_unused_scopes_of_sessions_are_reported() -> None:
     assert found(AUTH="token", SESSION_SCOPES=["a"]) == ["mcp_django.W041"]
     assert found(AUTH="session", SESSION_SCOPES=["a"]) == []
 
-
-def test_a_server_without_a_url_is_named() -> None:
     assert found(AUTH="external", ISSUERS=[ISSUER]) == ["mcp_django.W040"]
     two = {"default": {}, "second": {}}
     one = [ISSUER | {"AUDIENCES": {"default": ["api"]}}]
     assert found(AUTH="external", ISSUERS=one, SERVERS=two) == ["mcp_django.W040"]
 
-
-def test_audiences_of_unknown_servers_are_reported() -> None:
     entry = ISSUER | {"AUDIENCES": {"api": ["api://shop"]}}
     assert found(AUTH="external", ISSUERS=[entry], ORIGIN=ORIGIN) == ["mcp_django.W042"]
 

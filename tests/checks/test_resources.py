@@ -29,27 +29,23 @@ def test_sound_settings_have_nothing_to_report() -> None:
     assert ids(AUTH=["session", "token"], SCOPES=scopes, SESSION_SCOPES=["b"], SERVERS={"default": server}) == []
 
 
-def test_sessions_take_their_middleware() -> None:
+def test_missing_middleware_caches_and_shared_names_are_reported() -> None:
     with override_settings(MIDDLEWARE=[]):
         assert ids(AUTH=["session"]) == ["mcp_django.E042"]
         assert ids() == []
+
+    servers = {"default": {"RESOURCE": "https://mcp.example/mcp"}, "shop": {"RESOURCE": "https://MCP.example/mcp/"}}
+    assert ids(SERVERS=servers) == ["mcp_django.E043"]
+
+    assert ids(TOKEN_CACHE="nowhere") == ["mcp_django.E044"]
+    assert ids(TOKEN_CACHE="default") == []
+    assert ids(RATES={"CACHE": "nowhere"}) == ["mcp_django.E044"]
 
 
 def test_a_url_that_names_nothing_is_reported(subtests: pytest.Subtests) -> None:
     for url in ("https://mcp.example/a/../b", "https://mcp.example//mcp", "https://mcp.example/%6dcp"):
         with subtests.test(url=url):
             assert ids(SERVERS={"default": {"RESOURCE": url}}) == ["mcp_django.E043"]
-
-
-def test_two_servers_of_one_name_are_reported() -> None:
-    servers = {"default": {"RESOURCE": "https://mcp.example/mcp"}, "shop": {"RESOURCE": "https://MCP.example/mcp/"}}
-    assert ids(SERVERS=servers) == ["mcp_django.E043"]
-
-
-def test_a_cache_that_is_not_there_is_reported() -> None:
-    assert ids(TOKEN_CACHE="nowhere") == ["mcp_django.E044"]
-    assert ids(TOKEN_CACHE="default") == []
-    assert ids(RATES={"CACHE": "nowhere"}) == ["mcp_django.E044"]
 
 
 def test_a_scope_that_is_not_declared_is_reported_where_some_are(subtests: pytest.Subtests) -> None:

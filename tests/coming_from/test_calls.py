@@ -1,4 +1,4 @@
-"""What a handler is given, what it tells and asks, and what becomes of errors; what is around it."""
+"""Examples of calls: the context, logging, questions, errors, middleware and lifespans."""
 
 import asyncio
 import contextlib

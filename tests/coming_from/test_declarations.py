@@ -1,4 +1,4 @@
-"""Tools, resources, prompts and completions: how they are declared and listed, and what may be returned."""
+"""Examples of declarations: tools, resources, prompts, completions and toolsets."""
 
 import dataclasses
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What is seen from outside: paths, status codes, tokens, rows, settings."""
+"""Examples of endpoints: paths, streams, metadata, tokens and the memory."""
 
 import contextlib
 import json

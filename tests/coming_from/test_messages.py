@@ -1,4 +1,4 @@
-"""What is on the wire: messages, errors, content, templates, events, schemas."""
+"""Examples of messages, content, templates and methods."""
 
 import json
 

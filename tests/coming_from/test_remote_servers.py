@@ -1,4 +1,4 @@
-"""Other servers: mounted, passed on, made of a document, called, bridged."""
+"""Examples of other servers: mounts, proxies, OpenAPI documents, clients and bridges."""
 
 from typing import Any
 

@@ -158,17 +158,13 @@ def test_examples_are_named_by_rows() -> None:
     assert named == TESTS - here
 
 
-def test_few_things_are_left_out_and_with_a_reason() -> None:
+def test_rows_are_unique_in_every_section_and_few_are_left_out() -> None:
     left_out = [row for row in ROWS if "not" in row.verbs]
     assert len(left_out) <= MOST_LEFT_OUT
     assert all("because" in row.ours for row in left_out)
 
-
-def test_rows_are_unique() -> None:
     assert [what for what, times in Counter((row.section, row.theirs) for row in ROWS).items() if times > 1] == []
 
-
-def test_every_section_has_rows() -> None:
     assert {row.section for row in ROWS} == {
         "Coming from lauren-mcp",
         "Coming from the Python SDK's server runner",

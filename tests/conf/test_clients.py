@@ -33,15 +33,13 @@ def complaint(entry: Any, alias: str = "one") -> str:
     return said
 
 
-def test_a_url_alone_is_enough() -> None:
+def test_a_url_or_a_command_alone_is_enough() -> None:
     client = read({"URL": URL})
     assert (client.alias, client.kind, client.place) == ("one", "http", URL)
     assert (client.timeout, client.startup_timeout, client.max_retries, client.idle) == (60, 30, 3, 300)
     assert not client.per_user
     assert not client.has_credentials
 
-
-def test_a_command_alone_is_enough() -> None:
     client = read({"COMMAND": ["npx", "-y", Path("a/server")]})
     assert client.command == ("npx", "-y", "a/server")
     assert (client.kind, client.place) == ("stdio", "npx (2 arguments)")
@@ -176,13 +174,11 @@ def test_invalid_values_are_reported_with_their_path(subtests: pytest.Subtests) 
             assert what in said
 
 
-def test_an_alias_has_to_do_as_a_prefix(subtests: pytest.Subtests) -> None:
+def test_aliases_are_words_that_can_be_prefixes(subtests: pytest.Subtests) -> None:
     for alias in ("", "Big", "a__b", "a_", "_a", "9a", "a b", "a.b", "a" * 33, 7, "ä"):
         with subtests.test(alias=alias):
             assert "which is not a word of at most 32 small letters" in complaint({"URL": URL}, alias)
 
-
-def test_words_are_aliases(subtests: pytest.Subtests) -> None:
     for alias in ("a", "github", "my-files", "my_files", "a1", "a" * 32, "a-_-b"):
         with subtests.test(alias=alias):
             assert read({"URL": URL}, alias).alias == alias

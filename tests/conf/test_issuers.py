@@ -139,13 +139,11 @@ def test_a_misspelt_key_is_reported_and_the_issuer_kept() -> None:
         assert (problem.path, problem.suggestion) == ('MCP["ISSUERS"][0]["AUDIENCE"]', "AUDIENCES")
 
 
-def test_on_this_machine_http_will_do(subtests: pytest.Subtests) -> None:
+def test_issuers_need_https_except_on_this_machine(subtests: pytest.Subtests) -> None:
     for url in ("http://127.0.0.1:8000", "http://localhost:8000/realm", "http://[::1]:8000"):
         with subtests.test(url=url):
             assert read({"ISSUER": url, "JWKS_URI": url})[0].issuer == url
 
-
-def test_elsewhere_it_takes_https(subtests: pytest.Subtests) -> None:
     for url in ("http://localhost.example", "http://127.0.0.1.example", "http://10.0.0.1"):
         with subtests.test(url=url):
             assert "https" in complaint({"ISSUER": url})

@@ -147,14 +147,12 @@ def test_auth_is_read_as_the_verifiers_in_their_order(subtests: pytest.Subtests)
             assert settings_of({"AUTH": written}).auth == read
 
 
-def test_unknown_names_in_auth_are_refused(subtests: pytest.Subtests) -> None:
+def test_unknown_names_in_auth_are_refused_with_a_suggestion(subtests: pytest.Subtests) -> None:
     for written in ("tokens", "", [], ["none", "token"], 3, [None], {"token": 1}, "shop..auth"):
         with subtests.test(written=written):
             [problem] = problems_of({"AUTH": written})
             assert problem.path == 'MCP["AUTH"]'
 
-
-def test_a_name_that_is_nearly_right_is_corrected() -> None:
     [problem] = problems_of({"AUTH": ["tokens"]})
     assert problem.suggestion == "token"
 

@@ -124,14 +124,20 @@ def text(*arguments: str) -> str:
     return str(block["text"])
 
 
-def test_the_result_is_printed_as_json_and_nothing_else() -> None:
+def test_results_are_printed_as_json_and_progress_to_stderr() -> None:
     result, err = call("add", '{"a": 1, "b": 2}')
     assert result == {"content": [{"type": "text", "text": "3"}], "structuredContent": {"result": 3}, "isError": False}
     assert err == ""
 
-
-def test_a_tool_without_arguments_needs_none() -> None:
     assert text("count_books") == "0"
+
+    out = StringIO()
+    call_command("mcp_call", "talk", stdout=out, stderr=StringIO())
+    assert "done: ä" in out.getvalue()
+
+    result, err = call("talk")
+    assert result["content"][0]["text"] == "done: ä"
+    assert err.splitlines() == ["info: half way", "… 1 of 2 one", "… 2"]
 
 
 def test_invalid_arguments_are_reported(subtests: pytest.Subtests) -> None:
@@ -167,18 +173,6 @@ def test_a_tool_that_fails_prints_its_result_and_exits_with_one(subtests: pytest
             assert result["isError"] is True
             assert said in result["content"][0]["text"]
             assert "secret" not in out.getvalue()
-
-
-def test_progress_and_messages_go_to_stderr() -> None:
-    result, err = call("talk")
-    assert result["content"][0]["text"] == "done: ä"
-    assert err.splitlines() == ["info: half way", "… 1 of 2 one", "… 2"]
-
-
-def test_characters_stay_themselves() -> None:
-    out = StringIO()
-    call_command("mcp_call", "talk", stdout=out, stderr=StringIO())
-    assert "done: ä" in out.getvalue()
 
 
 def test_another_server_is_named_by_its_alias() -> None:

@@ -34,16 +34,14 @@ def clear() -> str:
 
 
 def test_ended_and_expired_sessions_are_deleted_and_live_ones_stay() -> None:
+    assert clear() == "Deleted 0 sessions, 0 events and 0 expired rows.\n"
+
     live, ended = session(), session()
     session(seen=4000)
     session(lasts=-1)
     Session.objects.filter(pk=ended.pk).end("client")
     assert clear() == "Deleted 3 sessions, 0 events and 0 expired rows.\n"
     assert list(Session.objects.all()) == [live]
-
-
-def test_there_may_be_nothing_to_do() -> None:
-    assert clear() == "Deleted 0 sessions, 0 events and 0 expired rows.\n"
 
 
 @override_settings(MCP={"LIMITS": {"SESSION_IDLE": 10}})

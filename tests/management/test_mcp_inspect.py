@@ -110,13 +110,11 @@ def test_a_user_s_verdicts_are_those_of_a_call(subtests: pytest.Subtests) -> Non
             assert found["template test://a/{n}"]["verdict"] == HIDDEN
 
 
-def test_verdicts_stand_in_the_text_too() -> None:
+def test_all_servers_are_shown_with_verdicts_unless_one_is_named() -> None:
     text = inspect("--user", "bob")
     assert f"[{ALLOWED}]" in text
     assert f"[{HIDDEN}]" in text
 
-
-def test_all_servers_are_shown_unless_one_is_named() -> None:
     assert set(json.loads(inspect("--json"))) == {"default", "staff"}
     assert set(json.loads(inspect("--json", "--server", "staff"))) == {"staff"}
 

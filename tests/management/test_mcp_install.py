@@ -240,7 +240,7 @@ HOSTILE = {
 }
 
 
-def test_a_json_file_that_cannot_be_understood_is_left_alone(home: Path, subtests: pytest.Subtests) -> None:
+def test_files_that_cannot_be_changed_are_left_alone(home: Path, subtests: pytest.Subtests) -> None:
     for content in HOSTILE.values():
         for how in ("--write", "--remove"):
             with subtests.test(content=content, how=how):
@@ -255,8 +255,6 @@ def test_a_json_file_that_cannot_be_understood_is_left_alone(home: Path, subtest
                 if how == "--write" and "utf" not in str(content) and b"\xff" not in content:
                     assert "mcp_stdio" in out.getvalue()
 
-
-def test_a_toml_file_that_cannot_be_changed_is_left_alone(home: Path, subtests: pytest.Subtests) -> None:
     for content in (
         b"a = ",
         b"mcp_servers = 1",
@@ -368,7 +366,7 @@ def test_line_ends_and_marks_stay(home: Path, subtests: pytest.Subtests) -> None
             assert changed.count(b"\n") == changed.count(newline.encode())
 
 
-def test_entries_are_put_where_they_belong(subtests: pytest.Subtests) -> None:
+def test_entries_are_put_and_taken_out_in_place(subtests: pytest.Subtests) -> None:
     cases = (
         ("{}", '{\n  "s": {\n    "n": 1\n  }\n}'),
         ('{"a":1}', '{"a":1,\n  "s": {\n    "n": 1\n  }\n}'),
@@ -382,8 +380,6 @@ def test_entries_are_put_where_they_belong(subtests: pytest.Subtests) -> None:
         with subtests.test(before=before, after=after):
             assert jsonc.put(before, "s", "n", 1) == after
 
-
-def test_entries_are_taken_out(subtests: pytest.Subtests) -> None:
     cases = (
         ('{"s": {"n": 1}}', '{"s": {}}'),
         ('{"s": {"m": 1, "n": 1}}', '{"s": {"m": 1 }}'),

@@ -226,23 +226,19 @@ def wait_until_refused(client: Client) -> None:
     assert "the credential is not valid any more" in client.errors.decode()
 
 
-@pytest.mark.parametrize(
-    ("options", "environment", "complaint"),
-    [
+def test_refusals_are_reported_on_stderr(project: Project, subtests: pytest.Subtests) -> None:
+    for options, environment, complaint in (
         ([], {"MCP_USER": "nobody"}, "There is no user 'nobody'"),
         ([], {"MCP_TOKEN": "mcp_wrong"}, "The token is not accepted: The access token is unknown"),
         (["--scope", "a"], {"MCP_TOKEN": "mcp_wrong"}, "--scope is for --user"),
         (["--server", "closed"], {}, 'MCP["SERVERS"]["closed"]["TRANSPORTS"] does not have "stdio"'),
-    ],
-)
-def test_refusals_are_reported_on_stderr(
-    project: Project, options: list[str], environment: dict[str, str], complaint: str
-) -> None:
-    with project.client(*options, **environment) as client:
-        assert client.end() == (1, [])
-    assert complaint in client.errors.decode()
-    assert "Traceback" not in client.errors.decode()
-    assert "mcp_wrong" not in client.errors.decode()
+    ):
+        with subtests.test(complaint=complaint):
+            with project.client(*options, **environment) as client:
+                assert client.end() == (1, [])
+            assert complaint in client.errors.decode()
+            assert "Traceback" not in client.errors.decode()
+            assert "mcp_wrong" not in client.errors.decode()
 
 
 def test_a_user_has_what_django_grants_and_the_scopes_that_are_named(project: Project) -> None:

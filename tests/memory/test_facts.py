@@ -143,7 +143,7 @@ async def test_the_category_and_the_tags_are_searched_too(ada: Client) -> None:
     assert await texts(ada, query="tea", category="coffee") == []
 
 
-def test_invalid_values_are_refused_with_the_reason(ada: Client, subtests: pytest.Subtests) -> None:
+def test_invalid_values_and_filters_are_refused_with_the_reason(ada: Client, subtests: pytest.Subtests) -> None:
     async def check(arguments: dict[str, Any], complaint: str) -> None:
         assert complaint in await ada.error("save_user_fact", **arguments)
         assert not await Fact.objects.aexists()
@@ -161,8 +161,6 @@ def test_invalid_values_are_refused_with_the_reason(ada: Client, subtests: pytes
         with subtests.test(arguments=arguments, complaint=complaint), rolled_back():
             async_to_sync(check)(arguments, complaint)
 
-
-def test_filters_that_match_no_fact_are_refused_with_the_reason(ada: Client, subtests: pytest.Subtests) -> None:
     async def check(tool: str) -> None:
         query = {"query": "x"} if tool.startswith("search") else {}
         for name in ("category", "tag"):

@@ -11,15 +11,13 @@ from tests.memory.clients import Client, user_messages
 from tests.official_schema import validator
 
 
-async def test_a_conversation_is_a_resource(ada: Client) -> None:
+async def test_conversations_and_facts_are_resources(ada: Client) -> None:
     await ada.ok("save_conversation", id="trip", messages=user_messages(*map(str, range(150))), metadata={"k": "é"})
     content = await ada.read("memory://conversations/trip")
     kept = json.loads(content["text"])
     assert content["mimeType"] == "application/json"
     assert (len(kept["messages"]), kept["metadata"], kept["earlier"]) == (150, {"k": "é"}, 0)
 
-
-async def test_facts_are_a_resource_the_latest_first(ada: Client) -> None:
     for number in range(3):
         await ada.ok("save_user_fact", text=f"Fact {number}")
     kept = json.loads((await ada.read("memory://facts"))["text"])

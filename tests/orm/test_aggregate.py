@@ -41,9 +41,16 @@ async def groups(**arguments: Any) -> list[dict[str, Any]]:
     return list(found["groups"])
 
 
-async def test_without_anything_all_rows_are_counted(stock: None) -> None:
+async def test_counts_extremes_and_limits_of_groups(stock: None) -> None:
     assert await groups() == [{"count": 4}]
     assert await groups(filters={"stock__gt": 100}) in ([], [{"count": 0}])
+
+    metrics = [{"function": "min", "field": "released"}, {"function": "count", "field": "status", "distinct": True}]
+    assert await groups(metrics=metrics) == [{"min_released": "2025-01-05", "count_distinct_status": 1}]
+
+    found = await data(peer(Categories, Tags, Counted), "product_aggregate", group_by=["name"], limit=2)
+    assert found["truncated"]
+    assert [group["name"] for group in found["groups"]] == ["Bread", "Coffee"]
 
 
 async def test_an_aggregate_without_groups_is_one_row_also_of_an_empty_table(db: Any) -> None:
@@ -90,17 +97,6 @@ async def test_metrics_can_be_named_and_narrow_groups(stock: None) -> None:
         limit=1,
     )
     assert found == [{"category__name": "Drinks", "dearest": "7.25", "count": 2}]
-
-
-async def test_least_and_greatest_keep_their_type(stock: None) -> None:
-    metrics = [{"function": "min", "field": "released"}, {"function": "count", "field": "status", "distinct": True}]
-    assert await groups(metrics=metrics) == [{"min_released": "2025-01-05", "count_distinct_status": 1}]
-
-
-async def test_more_groups_than_the_limit_are_said_to_be_cut(stock: None) -> None:
-    found = await data(peer(Categories, Tags, Counted), "product_aggregate", group_by=["name"], limit=2)
-    assert found["truncated"]
-    assert [group["name"] for group in found["groups"]] == ["Bread", "Coffee"]
 
 
 def test_invalid_aggregates_are_refused(db: Any, subtests: pytest.Subtests) -> None:

@@ -211,18 +211,27 @@ async def test_search_looks_into_search_fields_only(alice: Peer) -> None:
 
 
 class TestRowsOfOthers:
-    async def test_are_neither_listed_nor_counted(self, alice: Peer) -> None:
+    async def test_are_neither_listed_counted_nor_aggregated(self, alice: Peer) -> None:
         listed = await data(alice, "order_list", with_total=True)
         assert [row["reference"] for row in listed["items"]] == ["of-alice"]
         assert listed["total"] == 1
         assert (await data(alice, "order_count"))["count"] == 1
 
-    async def test_are_not_got_and_answer_as_absent_ones(self, alice: Peer, goods: dict[str, Any]) -> None:
+        result = await alice.call("order_aggregate", group_by=["reference"])
+        assert not result["isError"], result
+        assert "of-bob" not in json.dumps(result)
+
+    async def test_are_not_found_by_their_key_and_answer_as_absent_ones(
+        self, alice: Peer, goods: dict[str, Any]
+    ) -> None:
         theirs, nobody = str(goods["bob"].pk), "00000000-0000-4000-8000-000000000000"
         foreign = await alice.call("order_get", pk=theirs)
         absent = await alice.call("order_get", pk=nobody)
         assert foreign["isError"]
         assert json.dumps(foreign).replace(theirs, nobody) == json.dumps(absent)
+
+        found = await data(alice, "order_count", filters={"pk": str(goods["bob"].pk)})
+        assert found["count"] == 0
 
     def test_are_not_reached_by_any_filter(self, alice: Peer, subtests: pytest.Subtests) -> None:
         async def check(filters: dict[str, Any]) -> None:
@@ -241,15 +250,6 @@ class TestRowsOfOthers:
         for filters in cases:
             with subtests.test(filters=filters):
                 async_to_sync(check)(filters)
-
-    async def test_are_not_found_by_their_key(self, alice: Peer, goods: dict[str, Any]) -> None:
-        found = await data(alice, "order_count", filters={"pk": str(goods["bob"].pk)})
-        assert found["count"] == 0
-
-    async def test_are_not_in_aggregates(self, alice: Peer) -> None:
-        result = await alice.call("order_aggregate", group_by=["reference"])
-        assert not result["isError"], result
-        assert "of-bob" not in json.dumps(result)
 
     async def test_cannot_be_paged_into_with_their_owner_s_cursor(
         self, alice: Peer, bob: Peer, people: dict[str, Any]
@@ -366,7 +366,7 @@ class TestInputMadeToHurt:
             changed = cursor[:at] + ("A" if cursor[at] != "A" else "B") + cursor[at + 1 :]
             assert (await alice.call("product_list", limit=2, cursor=changed))["isError"]
 
-    def test_a_limit_out_of_bounds_is_refused(self, alice: Peer, subtests: pytest.Subtests) -> None:
+    def test_limits_keys_and_lists_of_names_are_bounded_and_typed(self, alice: Peer, subtests: pytest.Subtests) -> None:
         async def check(limit: Any) -> None:
             result = await alice.call("product_list", limit=limit)
             assert result["isError"]
@@ -376,7 +376,6 @@ class TestInputMadeToHurt:
             with subtests.test(limit=limit):
                 async_to_sync(check)(limit)
 
-    def test_a_key_of_another_type_is_refused(self, alice: Peer, subtests: pytest.Subtests) -> None:
         async def check(pk: Any) -> None:
             for tool in ("product_get", "order_get", "category_get"):
                 result = await alice.call(tool, pk=pk)
@@ -387,7 +386,6 @@ class TestInputMadeToHurt:
             with subtests.test(pk=pk):
                 async_to_sync(check)(pk)
 
-    def test_lists_of_names_are_bounded_and_typed(self, alice: Peer, subtests: pytest.Subtests) -> None:
         async def check(names: Any) -> None:
             for argument in ("fields", "order_by"):
                 assert (await alice.call("product_list", **{argument: names}))["isError"]

@@ -13,7 +13,7 @@ from mcp_django.schema import DeclarationError
 from mcp_django.server import registry
 from mcp_django.server.toolset import Toolset
 from tests.orm.toolsets import Categories, Products, Tags, shop
-from tests.shop.models import Category, Line, Order, Product, Supplier, Tag
+from tests.shop.models import Category, Line, Product, Tag
 
 
 async def later(self: Any, ctx: Any, obj: Any = None) -> bool:
@@ -75,15 +75,13 @@ def test_a_wrong_declaration_is_refused_with_the_reason(subtests: pytest.Subtest
             assert said in str(refused.value)
 
 
-def test_all_fields_are_those_of_the_model_without_the_excluded() -> None:
+def test_fields_are_all_but_the_excluded_and_sensitive_ones() -> None:
     kind = toolset(Product, fields="__all__", exclude=["secret_token", "cost", "supplier"])
     (instance,) = shop(kind).registry.toolsets
     names = instance.field_names()
     assert "price" in names
     assert {"secret_token", "cost", "supplier", "tags"}.isdisjoint(names)
 
-
-def test_sensitive_fields_are_the_second_yes() -> None:
     kind = toolset(Product, fields=["secret_token"], sensitive_fields=["secret_token"], list_filter="__all__")
     (instance,) = shop(kind).registry.toolsets
     assert "secret_token" in instance.exposure.fields
@@ -99,8 +97,6 @@ def test_names_of_secrets_are_known(subtests: pytest.Subtests) -> None:
         with subtests.test(name=name):
             assert looks_secret(name)
 
-
-def test_names_that_only_sound_like_it_are_left_alone(subtests: pytest.Subtests) -> None:
     for name in ("key", "keyboard", "saltiness", "tokenized", "secretary", "postal_code", "hashtag"):
         with subtests.test(name=name):
             assert not looks_secret(name)
@@ -210,17 +206,10 @@ def test_a_neighbour_registered_later_is_seen() -> None:
     assert "category__name" in products.exposure.fields
 
 
-def test_tools_carry_the_permission_of_the_model() -> None:
+def test_tools_that_read_are_served_with_the_permission_of_the_model() -> None:
     tools = {tool.name: tool for tool in shop(Products, Categories, Tags).registry.tools}
     assert tools["product_list"].permission == "shop.view_product"
     assert tools["product_list"].annotations is not None
     assert tools["product_list"].annotations.read_only
 
-
-def test_reading_is_all_that_is_served_unless_more_is_asked_for() -> None:
     assert tuple(ModelToolset.tools) == ("describe", "list", "get", "count")
-
-
-def test_the_models_of_the_shop_are_what_the_tests_think() -> None:
-    assert Order._meta.pk.get_internal_type() == "UUIDField"
-    assert Supplier._meta.label == "shop.Supplier"

@@ -30,16 +30,12 @@ def _is_ours(value: object) -> bool:
     return not isinstance(value, ModuleType) and str(getattr(value, "__module__", "")).startswith("mcp_django")
 
 
-def test_all_is_sorted_and_has_no_doubles() -> None:
+def test_all_is_sorted_and_has_every_public_name() -> None:
     assert list(mcp_django.__all__) == sorted(set(mcp_django.__all__))
 
-
-def test_all_names_everything_that_is_public() -> None:
     public = {n for n in dir(mcp_django) if not n.startswith("_") and _is_ours(getattr(mcp_django, n))}
     assert public <= set(mcp_django.__all__)
 
-
-def test_public_names_are_there_and_listed_by_dir() -> None:
     listed = dir(mcp_django)
     missing = [name for name in mcp_django.__all__ if name not in listed or getattr(mcp_django, name) is None]
     assert not missing
@@ -65,13 +61,13 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
         _ = mcp_django.no_such_name  # type: ignore[attr-defined]
 
 
-def test_importing_needs_no_settings() -> None:
-    ran = _run("import mcp_django, sys; assert 'django.conf' not in sys.modules, 'it imported django.conf'")
-    assert ran.returncode == 0, ran.stderr
-
-
-def test_declaring_a_tool_needs_no_settings() -> None:
-    ran = _run("from mcp_django import tool\n@tool\ndef double(number: int) -> int:\n    return 2 * number\n")
+def test_importing_and_declaring_need_no_settings() -> None:
+    ran = _run(
+        "import mcp_django, sys\n"
+        "assert 'django.conf' not in sys.modules, 'it imported django.conf'\n"
+        "from mcp_django import tool\n"
+        "@tool\ndef double(number: int) -> int:\n    return 2 * number\n"
+    )
     assert ran.returncode == 0, ran.stderr
 
 

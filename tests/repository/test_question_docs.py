@@ -47,49 +47,53 @@ class Example:
         return await peer.text(tool, **arguments)
 
 
-@pytest.fixture(params=[HANDSHAKE, STATELESS])
-def version(request: pytest.FixtureRequest) -> str:
-    name: str = request.param
-    return name
+VERSIONS = (HANDSHAKE, STATELESS)
 
 
-async def test_a_dataclass_is_asked_for(version: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    example = Example("book", monkeypatch)
-    said = await example.ask(version, "book", {"guest": "Ada"}, accept(nights=3), accept(value=True))
-    assert said == "Booked 3 nights as number 4711."
-    assert await example.ask(version, "book", {"guest": "Ada"}, {"action": "decline"}) == "Not booked."
+async def test_a_dataclass_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    for version in VERSIONS:
+        example = Example("book", monkeypatch)
+        said = await example.ask(version, "book", {"guest": "Ada"}, accept(nights=3), accept(value=True))
+        assert said == "Booked 3 nights as number 4711."
+        assert await example.ask(version, "book", {"guest": "Ada"}, {"action": "decline"}) == "Not booked."
 
 
-async def test_a_django_form_is_asked_for(version: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    example = Example("travel", monkeypatch)
-    answers = accept(city="x" * 50, day="2030-05-01"), accept(city="oslo", day="2030-05-01", seats=2)
-    assert await example.ask(version, "travel", {}, *answers) == "2 from Oslo on Wednesday by rail."
-
-
-@pytest.mark.django_db
-async def test_a_model_form_is_asked_for_and_saved(version: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    example = Example("found_group", monkeypatch)
-    said = await example.ask(version, "found_group", {}, accept(name="Pilots"), accept(value=True))
-    assert said == "Founded Pilots, with an invitation."
-    assert [group.name async for group in Group.objects.all()] == ["Pilots"]
-
-
-async def test_a_page_is_visited(version: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    example = Example("next_meeting", monkeypatch)
-    assert await example.ask(version, "next_meeting", {}, {"action": "accept"}) == "At ten."
-    assert await example.ask(version, "pay", {"amount": 5}, {"action": "accept"}) == "Thank you."
-    assert await example.ask(version, "pay", {"amount": 5}, {"action": "cancel"}) == "Not paid."
-    assert set(example.pages.targets) == {
-        "connect-calendar",
-        "https://bank.example/pay?amount=5&return=https%3A%2F%2Fhere.example%2Fdone",
-    }
+async def test_a_django_form_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    for version in VERSIONS:
+        example = Example("travel", monkeypatch)
+        answers = accept(city="x" * 50, day="2030-05-01"), accept(city="oslo", day="2030-05-01", seats=2)
+        assert await example.ask(version, "travel", {}, *answers) == "2 from Oslo on Wednesday by rail."
 
 
 @pytest.mark.django_db
-async def test_a_plain_function_asks_twice_at_once(version: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def answer(method: str, params: dict[str, Any]) -> dict[str, Any]:
-        return accept(value=True) if params["message"] == "Become Bob?" else accept(value="it is short")
+async def test_a_model_form_is_asked_for_and_saved(monkeypatch: pytest.MonkeyPatch) -> None:
+    for version in VERSIONS:
+        example = Example("found_group", monkeypatch)
+        said = await example.ask(version, "found_group", {}, accept(name="Pilots"), accept(value=True))
+        assert said == "Founded Pilots, with an invitation."
+        assert [group.name async for group in Group.objects.all()] == ["Pilots"]
+        await Group.objects.all().adelete()
 
-    example = Example("rename", monkeypatch)
-    peer = Peer(example.server, version=version, answer=answer)
-    assert await peer.text("rename", name="Bob") == "You are Bob, because it is short."
+
+async def test_a_page_is_visited(monkeypatch: pytest.MonkeyPatch) -> None:
+    for version in VERSIONS:
+        example = Example("next_meeting", monkeypatch)
+        assert await example.ask(version, "next_meeting", {}, {"action": "accept"}) == "At ten."
+        assert await example.ask(version, "pay", {"amount": 5}, {"action": "accept"}) == "Thank you."
+        assert await example.ask(version, "pay", {"amount": 5}, {"action": "cancel"}) == "Not paid."
+        assert set(example.pages.targets) == {
+            "connect-calendar",
+            "https://bank.example/pay?amount=5&return=https%3A%2F%2Fhere.example%2Fdone",
+        }
+
+
+@pytest.mark.django_db
+async def test_a_plain_function_asks_twice_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    for version in VERSIONS:
+
+        def answer(method: str, params: dict[str, Any]) -> dict[str, Any]:
+            return accept(value=True) if params["message"] == "Become Bob?" else accept(value="it is short")
+
+        example = Example("rename", monkeypatch)
+        peer = Peer(example.server, version=version, answer=answer)
+        assert await peer.text("rename", name="Bob") == "You are Bob, because it is short."

@@ -298,14 +298,12 @@ def test_names_of_files_break_out_of_nothing() -> None:
     assert told["title"] is None
 
 
-def test_a_key_leads_to_no_other_place(subtests: pytest.Subtests) -> None:
+def test_keys_lead_to_no_other_place_or_action(subtests: pytest.Subtests) -> None:
     for key in ("../strict", "1/notes", "1?x=1", "", "%2e%2e", "recent/"):
         with subtests.test(key=key), rolled_back():
             result = call(peer(api(), fill().ada), "book_retrieve", pk=key)
             assert status(result) == 404
 
-
-def test_a_key_that_http_would_take_for_an_action_is_not_found() -> None:
     result = call(peer(api(), fill().ada), "book_retrieve", pk="cheapest")
     assert status(result) == 404
 
