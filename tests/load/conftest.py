@@ -1,13 +1,20 @@
 """Servers and databases that the load tests run on."""
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
 import pytest
 
 from tests.servers.databases import Database, new_postgres, new_sqlite
-from tests.servers.harness import PLACES
+from tests.support.waiting import WAIT_SECONDS
+
+PLACES = [
+    "uvicorn-sqlite",
+    pytest.param("uvicorn-postgresql", marks=pytest.mark.postgres),
+    "daphne-sqlite",
+]
 
 
 class Place(NamedTuple):
@@ -33,7 +40,15 @@ def database(request: pytest.FixtureRequest) -> Iterator[Database]:
 
 @pytest.fixture(params=PLACES)
 def place(request: pytest.FixtureRequest) -> Iterator[Place]:
-    """Every kind of server, and both databases."""
-    kind, vendor = request.param
+    """The two servers that differ most, and both databases."""
+    kind, vendor = request.param.split("-")
     with new_database(vendor) as database:
         yield Place(kind, database)
+
+
+def wait_until_forgotten(left_over: Callable[[], object]) -> None:
+    """Wait until nothing is left. A server keeps some things for a minute, which is as long as other waits last."""
+    end = time.monotonic() + 3 * WAIT_SECONDS
+    while found := left_over():
+        assert time.monotonic() < end, found
+        time.sleep(0.2)

@@ -5,6 +5,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -12,25 +13,20 @@ import pytest
 from tests.load.event_streams import EventStream
 from tests.load.websockets import PING, PONG, WebSocket, frame
 from tests.servers.client import STATELESS, Client
-from tests.servers.harness import Server, serve, until
+from tests.servers.harness import Server, serve
+from tests.support.waiting import wait_until
 
 TIMES, SIZE = 600, 100_000
-"""60 MB, in messages of 100 KB; 180 to one that reads slowly."""
+"""60 MB, in messages of 100 KB."""
 ROOM = 32 << 20
 """Bytes that a worker may grow by in a flood: the messages that wait, and what the server and the allocator keep."""
-PATIENCE = 1.0
-"""Seconds that a client may read nothing."""
-WITHIN = 30.0
-"""Seconds, with that patience, for a call to end whose client reads nothing."""
-SERVED_WITHIN = 2.0
-"""Seconds for another client's answer."""
+UNSENT_WAIT_SECONDS = 1.0
+"""How long a client may read nothing."""
 BEHIND = 1013
-PINGS = 10_000
-LIMITS = {"UNSENT": 16, "UNSENT_WAIT": PATIENCE, "KEEP_ALIVE": 1}
+PINGS = 5_000
+LIMITS = {"UNSENT": 16, "UNSENT_WAIT": UNSENT_WAIT_SECONDS, "KEEP_ALIVE": 1}
 SETTINGS = {"MCP": {"AUTH": "tests.servers.site.people.anyone", "LIMITS": LIMITS}}
-PATIENT = {"MCP": {"AUTH": "tests.servers.site.people.anyone", "LIMITS": LIMITS | {"UNSENT_WAIT": 30}}}
-HOLDING_BACK = ("uvicorn", "granian", "hypercorn")
-"""Servers that let an application wait for a client to read. Daphne does not."""
+PATIENT = {"MCP": {"AUTH": "tests.servers.site.people.anyone", "LIMITS": LIMITS | {"UNSENT_WAIT": 600}}}
 CHANNELS: dict[str, Callable[[int], WebSocket | EventStream]] = {
     "websocket": lambda port: WebSocket(port, buffer=1 << 16),
     "sse": lambda port: EventStream(port, buffer=1 << 16),
@@ -38,21 +34,20 @@ CHANNELS: dict[str, Callable[[int], WebSocket | EventStream]] = {
 
 
 class Watch:
-    """What a worker takes and how soon others are served, looked at again and again."""
+    """The memory of a worker, measured again and again while others are served."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
         self.pid = server.probe()["pid"]
         self.before = resident(self.pid)
         self.most = self.before
-        self.delays: list[float] = []
+        self.looks = 0
 
     def look(self) -> None:
         """Have somebody served, over HTTP."""
-        began = time.monotonic()
         with Client(self._server.port, "/mcp", STATELESS) as other:
             assert other.call("fast", {"number": 7}).answer().value == 7
-        self.delays.append(time.monotonic() - began)
+        self.looks += 1
 
     @property
     def grown(self) -> int:
@@ -77,41 +72,38 @@ def watched(server: Server) -> Iterator[Watch]:
             watch.most = max(watch.most, resident(watch.pid))
             watch.look()
 
-    thread = threading.Thread(target=go_on)
-    thread.start()
-    try:
-        yield watch
-    finally:
-        done.set()
-        thread.join()
+    with ThreadPoolExecutor(1) as pool:
+        looking = pool.submit(go_on)
+        try:
+            yield watch
+        finally:
+            done.set()
+        looking.result()  # raises if another client was not served
         watch.most = max(watch.most, resident(watch.pid))
 
 
-@pytest.mark.parametrize("channel", CHANNELS)
-@pytest.mark.parametrize("tool", ["flood", "flood_from_thread"])
+@pytest.mark.parametrize(("channel", "tool"), [("websocket", "flood"), ("sse", "flood_from_thread")])
 def test_a_client_that_reads_nothing_is_given_up_and_costs_no_memory(channel: str, tool: str) -> None:
     with serve("uvicorn", settings=SETTINGS) as server, CHANNELS[channel](server.port) as client:
         with watched(server) as watch:
             client.call(tool, {"tag": tool, "times": TIMES, "size": SIZE})
-            began = server.event(tool, "started")["at"]
-            until(lambda: not server.probe()["running"])
-            took = server.probe()["at"] - began
-            until(lambda: not open_channels(server))
-        print(f"{channel}: given up after {took:.1f} s, {watch.grown >> 20} MB, others {max(watch.delays):.2f} s")
+            server.event(tool, "started")
+            wait_until(lambda: not server.probe()["running"])
+            wait_until(lambda: not server.listening())
+        print(f"{channel}: {watch.grown >> 20} MB")
         # A thread is told, and its handler goes on unless it looks; what it says goes nowhere.
         assert tool == "flood_from_thread" or server.events(tool, "cancelled")
-        assert took < WITHIN
         assert watch.grown < ROOM
-        assert max(watch.delays) < SERVED_WITHIN
         if isinstance(client, WebSocket):
             assert client.drained() in (BEHIND, None)
         server.settle()
 
 
-@pytest.mark.parametrize(("kind", "channel"), [*((kind, "websocket") for kind in HOLDING_BACK), ("uvicorn", "sse")])
-def test_a_client_that_reads_slowly_gets_everything_and_costs_no_memory(kind: str, channel: str) -> None:
-    times = 3 * TIMES if (kind, channel) == ("uvicorn", "websocket") else TIMES
-    with serve(kind, settings=PATIENT) as server, CHANNELS[channel](server.port) as client:
+@pytest.mark.parametrize("channel", CHANNELS)
+def test_a_client_that_reads_slowly_gets_everything_and_costs_no_memory(channel: str) -> None:
+    """On a server that lets an application wait for a client to read. `tests/servers/test_matrix.py` tells which do."""
+    times = TIMES
+    with serve("uvicorn", settings=PATIENT) as server, CHANNELS[channel](server.port) as client:
         with watched(server) as watch:
             number = client.call("flood", {"tag": "slow", "times": times, "size": SIZE})
             for step in range(1, times + 1):
@@ -119,15 +111,14 @@ def test_a_client_that_reads_slowly_gets_everything_and_costs_no_memory(kind: st
                 assert message is not None
                 assert message["params"]["progress"] == step
                 if step % 100 == 0:
-                    time.sleep(PATIENCE / 4)
+                    time.sleep(UNSENT_WAIT_SECONDS / 4)
             assert client.answer(number)["result"]["structuredContent"] == {"result": "slow"}
-        print(f"{kind}, {channel}: {watch.grown >> 20} MB, others {max(watch.delays):.2f} s")
+        print(f"{channel}: {watch.grown >> 20} MB")
         assert watch.grown < ROOM
-        assert max(watch.delays) < SERVED_WITHIN
         server.settle()
 
 
-def test_daphne_keeps_what_nobody_reads_and_serves_on() -> None:
+def test_daphne_keeps_what_a_client_does_not_read_and_serves_on() -> None:
     """It takes everything an application sends and has no way to say that a client is behind: what waits is in its own
     buffers, until the client reads or leaves.
     """
@@ -135,24 +126,22 @@ def test_daphne_keeps_what_nobody_reads_and_serves_on() -> None:
         with watched(server) as watch:
             client.call("flood", {"tag": "kept", "times": TIMES, "size": SIZE})
             server.event("kept", "ended")
-            print(f"daphne: {watch.grown >> 20} MB, others {max(watch.delays):.2f} s")
+            print(f"daphne: {watch.grown >> 20} MB")
         client.leave("reset")
         with WebSocket(server.port) as other:
             assert other.value("fast", {"number": 3}) == 3
-        until(lambda: not open_channels(server))
+        wait_until(lambda: not server.listening())
         server.settle()
 
 
 @pytest.mark.parametrize(
-    ("kind", "reads"),
-    [("uvicorn", "meanwhile"), *((kind, "afterwards") for kind in ("uvicorn", "daphne", "granian", "hypercorn"))],
+    ("kind", "reads"), [("uvicorn", "meanwhile"), ("uvicorn", "afterwards"), ("daphne", "afterwards")]
 )
-def test_ten_thousand_pings_are_all_answered(kind: str, reads: str) -> None:
+def test_thousands_of_pings_are_all_answered(kind: str, reads: str) -> None:
     with serve(kind, settings=SETTINGS) as server, WebSocket(server.port) as client, watched(server) as watch:
         pings = [{"jsonrpc": "2.0", "id": f"p{number}", "method": "ping"} for number in range(PINGS)]
         data = b"".join(frame(json.dumps(ping).encode()) for ping in pings)
         sender = threading.Thread(target=client.socket.sendall, args=(data,))
-        began = time.monotonic()
         sender.start()
         if reads == "afterwards":
             sender.join()
@@ -161,25 +150,22 @@ def test_ten_thousand_pings_are_all_answered(kind: str, reads: str) -> None:
             answers.append(message["id"])
         sender.join()
         assert sorted(answers) == sorted(ping["id"] for ping in pings)
-        print(f"{kind}: {time.monotonic() - began:.1f} s, {watch.grown >> 20} MB, others {max(watch.delays):.2f} s")
+        print(f"{kind}: {watch.grown >> 20} MB")
         assert watch.grown < ROOM
-        assert max(watch.delays) < SERVED_WITHIN
 
 
 @pytest.mark.parametrize("kind", ["uvicorn", "daphne"])
-def test_ten_thousand_pings_of_the_protocol_are_all_answered(kind: str) -> None:
-    with serve(kind, settings=SETTINGS) as server, WebSocket(server.port) as client, watched(server) as watch:
+def test_thousands_of_pings_of_the_protocol_are_all_answered(kind: str) -> None:
+    with serve(kind, settings=SETTINGS) as server, WebSocket(server.port) as client, watched(server):
         sender = threading.Thread(target=client.socket.sendall, args=(frame(b"now", PING) * PINGS,))
         sender.start()
         opcodes = [opcode for opcode, _ in (next(client.frames()) for _ in range(PINGS))]
         sender.join()
         assert set(opcodes) == {PONG}
-        assert max(watch.delays) < SERVED_WITHIN
         assert client.value("fast", {"number": 5}) == 5
 
 
-@pytest.mark.parametrize("what", ["garbage", "requests", "notifications", "calls", "cancellations"])
-def test_a_client_that_floods_and_reads_nothing_costs_no_memory(what: str) -> None:
+def test_a_client_that_floods_and_reads_nothing_costs_no_memory(subtests: pytest.Subtests) -> None:
     """As much as goes in until the server stops reading, or hangs up."""
     call = {"name": "fast", "arguments": {"number": 1}}
     messages: dict[str, Callable[[int], bytes]] = {
@@ -193,25 +179,18 @@ def test_a_client_that_floods_and_reads_nothing_costs_no_memory(what: str) -> No
             b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%d}}' % number
         ),
     }
-    with serve("uvicorn", settings=SETTINGS) as server, WebSocket(server.port, buffer=1 << 16) as client:
-        client.socket.settimeout(PATIENCE)
-        with watched(server) as watch:
-            sent, end = 0, time.monotonic() + PATIENCE
-            try:
-                while time.monotonic() < end:
-                    data = b"".join(frame(messages[what](number)) for number in range(sent, sent + 1000))
-                    client.socket.sendall(data)
-                    sent += 1000
-            except OSError:
-                pass
-        print(f"{what}: about {sent} went in, {watch.grown >> 20} MB, others {max(watch.delays):.2f} s")
-        assert watch.grown < ROOM
-        assert max(watch.delays) < SERVED_WITHIN
-        client.leave("reset")
-        until(lambda: not open_channels(server))
-        server.settle()
-
-
-def open_channels(server: Server) -> int:
-    """Channels of clients that the server still keeps."""
-    return server.listening()
+    with serve("uvicorn", settings=SETTINGS) as server:
+        for what, message in messages.items():
+            with subtests.test(what), WebSocket(server.port, buffer=1 << 16) as client:
+                client.socket.settimeout(UNSENT_WAIT_SECONDS)
+                with watched(server) as watch:
+                    sent, end = 0, time.monotonic() + UNSENT_WAIT_SECONDS
+                    with contextlib.suppress(OSError):
+                        while time.monotonic() < end:
+                            client.socket.sendall(b"".join(map(frame, map(message, range(sent, sent + 1000)))))
+                            sent += 1000
+                print(f"{what}: about {sent} went in, {watch.grown >> 20} MB")
+                assert watch.grown < ROOM
+                client.leave("reset")
+                wait_until(lambda: not server.listening())
+                server.settle()

@@ -6,9 +6,10 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from mcp_django.wiring import LOG_LANES
-from tests.load.conftest import Place
+from tests.load.conftest import Place, wait_until_forgotten
 from tests.servers.client import HANDSHAKE, STATELESS, Client
-from tests.servers.harness import DOORS, Server, serve, until
+from tests.servers.harness import DOORS, Server, serve
+from tests.support.waiting import wait_until
 
 WARM = 400
 CALLS = 600
@@ -25,33 +26,24 @@ LOOKS, PAUSE = 3, 0.5
 """How often, and after how many seconds each, there must be no less than there was: servers look every second for what
 is over.
 """
-WITHIN = 90.0
-"""Seconds for what is over to be gone."""
 LANES = 4
 MOST = dict.fromkeys(("mcp_django.runtime.lanes.Lane", "mcp_django.runtime.interrupt.Gate"), LANES + LOG_LANES)
 """Kinds of objects of ours that are made when they are first needed, and stay: how many there may be."""
 # asyncio keeps a timer that was cancelled, and the context it was set in, until it would have been due.
 LIMITS = {"LANES": LANES, "KEEP_ALIVE": 1, "SSE_UPGRADE_AFTER": 1, "QUESTION_WAIT": 1}
-IDLE = {"hypercorn": ("--keep-alive", "1")}
-"""Options of servers that would keep a connection which nobody uses, and what belongs to it, for longer."""
 ANSWERED = {"fast": {}, "echo_sql": {"number": 0}, "tick": {"times": 3, "pause": 0}, "wait": {"seconds": 0}}
 LEFT = {"wait": {"seconds": 0.01}, "stream": {"seconds": 0.01}, "poll": {"seconds": 0.01}, "ask": {}}
 
 
 def test_many_calls_leave_no_objects_and_no_memory_behind(place: Place) -> None:
     settings = {"MCP": {"AUTH": "tests.servers.site.people.anyone", "LIMITS": LIMITS}}
-    options = IDLE.get(place.kind, ())
-    with serve(place.kind, settings=settings, database=place.database, options=options) as server:
+    with serve(place.kind, settings=settings, database=place.database) as server:
         load(server, WARM)
         before = settled(server)
         load(server, CALLS)
         # Servers let go of what is over from time to time, daphne every second; the event log is followed some seconds
         # longer than there are sessions; asyncio keeps the cancelled timers of sessions and connections for a minute.
-        until(
-            lambda: not lingering(before, rest(server)),
-            within=WITHIN,
-            otherwise=lambda: lingering(before, rest(server)),
-        )
+        wait_until_forgotten(lambda: lingering(before, rest(server)))
         after = rest(server)
         objects, bytes_ = (after[what] - before[what] for what in ("all_objects", "allocated"))
         print(f"{server.kind}: {CALLS} calls, {objects} objects, {bytes_ / CALLS:.0f} bytes per call more")
@@ -76,7 +68,7 @@ def one_round(server: Server, number: int) -> None:
             arguments: dict[str, Any]
             tag = {"tag": f"{number}-{call}"}
             if call % 8 == 0:
-                hear(client, chance, tag)
+                open_and_leave_stream(client, chance, tag)
             elif chance.random() < 0.2:
                 tool, arguments = chance.choice(list(LEFT.items()))
                 client.call(tool, tag | arguments).leave(reset=chance.random() < 0.5)
@@ -87,7 +79,7 @@ def one_round(server: Server, number: int) -> None:
                 assert "result" in answer.message
 
 
-def hear(client: Client, chance: random.Random, tag: dict[str, Any]) -> None:
+def open_and_leave_stream(client: Client, chance: random.Random, tag: dict[str, Any]) -> None:
     """Open a stream that has no end of its own, and leave it; or leave that of a call, and have the rest."""
     if client.session is None:
         request = client.request("subscriptions/listen", {"notifications": {"toolsListChanged": True}})
@@ -106,7 +98,7 @@ def hear(client: Client, chance: random.Random, tag: dict[str, Any]) -> None:
     assert "result" in answer.message
 
 
-def more(before: dict[str, Any], after: dict[str, Any]) -> dict[str, int]:
+def surplus(before: dict[str, Any], after: dict[str, Any]) -> dict[str, int]:
     """The kinds of objects of which there are more now, and how many."""
     found = {name: count - before["objects"].get(name, 0) for name, count in after["objects"].items()}
     found = {name: count for name, count in found.items() if count > (0 if name.startswith("mcp_django.") else SLACK)}
@@ -116,7 +108,7 @@ def more(before: dict[str, Any], after: dict[str, Any]) -> dict[str, int]:
 def lingering(before: dict[str, Any], after: dict[str, Any]) -> dict[str, int]:
     """What there is too much of: kinds of objects, or all together."""
     objects = after["all_objects"] - before["all_objects"]
-    return more(before, after) or ({} if objects < ALL_SLACK else {"all": objects})
+    return surplus(before, after) or ({} if objects < ALL_SLACK else {"all": objects})
 
 
 def settled(server: Server) -> dict[str, Any]:
@@ -136,5 +128,5 @@ def rest(server: Server) -> dict[str, Any]:
         found = server.probe()
         return not (found["running"] or found["in_flight"] or found["listening"])
 
-    until(resting, within=WITHIN, otherwise=server.probe)
+    wait_until(resting, server.probe)
     return server.probe(objects=True)

@@ -18,7 +18,8 @@ from collections.abc import Iterator, Mapping
 from types import TracebackType
 from typing import Any
 
-from tests.servers.client import HANDSHAKE, META, PATIENCE, STATELESS
+from tests.servers.client import HANDSHAKE, META, STATELESS
+from tests.support.waiting import WAIT_SECONDS
 
 PATH = "/mcp/ws"
 CAPABILITIES = {"elicitation": {"form": {}}}
@@ -66,7 +67,7 @@ class Channel:
 
     def __init__(self, revision: str) -> None:
         self.revision = revision
-        self.heard: list[dict[str, Any]] = []
+        self.other_messages: list[dict[str, Any]] = []
         """Messages that came while an answer was waited for."""
         self._ids = itertools.count(1)
 
@@ -114,11 +115,11 @@ class Channel:
         return number
 
     def answer(self, number: int) -> dict[str, Any]:
-        """Wait for the response to a request; what else comes is in `heard`."""
+        """Wait for the response to a request; what else comes is in `other_messages`."""
         while (message := self.receive()) is not None:
             if message.get("id") == number and "method" not in message:
                 return message
-            self.heard.append(message)
+            self.other_messages.append(message)
         raise ConnectionError(f"no answer to {number} before the end")
 
     def value(self, tool: str, arguments: Mapping[str, Any] | None = None) -> Any:
@@ -132,7 +133,7 @@ class Channel:
         while (message := self.receive()) is not None:
             if message.get("method") == method:
                 return message
-            self.heard.append(message)
+            self.other_messages.append(message)
         raise ConnectionError(f"no {method} before the end")
 
 
@@ -145,7 +146,7 @@ class WebSocket(Channel):
         self.socket = socket.socket()
         if buffer is not None:
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer)
-        self.socket.settimeout(PATIENCE)
+        self.socket.settimeout(WAIT_SECONDS)
         self.socket.connect(("127.0.0.1", port))
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.code: int | None = None
@@ -228,12 +229,12 @@ class WebSocket(Channel):
         self._at = 0
         self._unread += data
 
-    def drained(self, seconds: float = PATIENCE) -> int | None:
+    def drained(self) -> int | None:
         """Read to the end. Returns the close code; None when there was none.
 
-        Raises AssertionError when the connection is still open after so many seconds.
+        Raises AssertionError when messages come for longer than tests wait.
         """
-        end = time.monotonic() + seconds
+        end = time.monotonic() + WAIT_SECONDS
         for _ in self.frames():
             assert time.monotonic() < end, "it goes on and on"
         return self.code

@@ -5,7 +5,6 @@ import datetime
 import re
 import shlex
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -21,6 +20,8 @@ from mcp import Client
 from tests.clients.oauth.browser import Browser
 from tests.clients.oauth.connection import connected
 from tests.project.conftest import ROOT, environment
+from tests.servers.ports import reserve_port
+from tests.support.waiting import WAIT_SECONDS
 
 MODES = ["legacy", "auto"]
 """The SDK's names for the handshake era, and for the newest revision a server has."""
@@ -65,21 +66,21 @@ def protected(demo: Demo, fresh_dir: Path) -> Iterator[Demo]:
 @contextmanager
 def started(directory: Path, **more: str) -> Iterator[Demo]:
     """A demo with its state in a directory."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    with subprocess.Popen(
-        [sys.executable, "manage.py", "demo", "--port", str(port)],
-        cwd=ROOT,
-        env={**environment(directory), "DEMO_ORIGIN": f"http://127.0.0.1:{port}", **more},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    ) as process:
+    with (
+        reserve_port() as port,
+        subprocess.Popen(
+            [sys.executable, "manage.py", "demo", "--port", str(port)],
+            cwd=ROOT,
+            env={**environment(directory), "DEMO_ORIGIN": f"http://127.0.0.1:{port}", **more},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        ) as process,
+    ):
         try:
             yield Demo(read_welcome(process))
             process.send_signal(signal.SIGINT)
-            rest, _ = process.communicate(timeout=20)
+            rest, _ = process.communicate(timeout=WAIT_SECONDS)
             assert (process.returncode, rest) == (0, "Stopped.\n")
         finally:
             process.kill()
@@ -265,7 +266,7 @@ def test_who_watches_an_airport_is_told_when_another_process_saves_it(demo: Demo
         ):
             saving = await asyncio.create_subprocess_exec(*save, cwd=ROOT, env=environment(fresh_dir))
             assert await saving.wait() == 0
-            event: Any = await asyncio.wait_for(anext(aiter(changes)), 20)
+            event: Any = await asyncio.wait_for(anext(aiter(changes)), WAIT_SECONDS)
             return str(event.uri)
 
     assert asyncio.run(watch()) == "airport://ZRH"

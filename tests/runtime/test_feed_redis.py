@@ -3,7 +3,6 @@
 import asyncio
 import json
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -21,6 +20,7 @@ from mcp_django.runtime import hub
 from mcp_django.runtime.events import Event
 from mcp_django.runtime.executor import LaneExecutor
 from mcp_django.runtime.feeds import Feeds
+from tests.support.redis import OwnRedis, own_redis
 
 from .serving import eventually, real_threads, serve
 
@@ -48,41 +48,10 @@ for line in sys.stdin:
 """
 
 
-class OwnRedis:
-    """A server that may be stopped and started, on a port of its own."""
-
-    def __init__(self) -> None:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
-        self._process: subprocess.Popen[bytes] | None = None
-
-    def start(self) -> None:
-        command = ["redis-server", "--port", str(self.port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]
-        self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        until = time.monotonic() + 20
-        while time.monotonic() < until:
-            try:
-                socket.create_connection(("127.0.0.1", self.port), 1).close()
-            except OSError:
-                time.sleep(0.02)
-            else:
-                return
-        raise TimeoutError("redis-server did not start")
-
-    def stop(self) -> None:
-        process, self._process = self._process, None
-        if process is not None:
-            process.kill()
-            process.wait()
-
-
 @pytest.fixture
 def redis() -> Iterator[OwnRedis]:
-    server = OwnRedis()
-    server.start()
-    yield server
-    server.stop()
+    with own_redis() as server:
+        yield server
 
 
 @pytest.fixture
@@ -142,7 +111,7 @@ def publisher(layers: dict[str, Any]) -> Iterator[Publisher]:
 
 
 def layers(redis: OwnRedis, backend: str = PUBSUB) -> dict[str, Any]:
-    return {"default": {"BACKEND": backend, "CONFIG": {"hosts": [f"redis://127.0.0.1:{redis.port}/0"]}}}
+    return {"default": {"BACKEND": backend, "CONFIG": {"hosts": [redis.url]}}}
 
 
 class Heard(list[int]):

@@ -10,15 +10,15 @@ import json
 import re
 import socket
 import struct
-import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
 from typing import Any, NamedTuple
+
+from tests.support.waiting import WAIT_SECONDS
 
 STATELESS = "2026-07-28"
 HANDSHAKE = "2025-11-25"
 META = "io.modelcontextprotocol/"
-PATIENCE = 30.0
 
 
 class Answer(NamedTuple):
@@ -46,7 +46,7 @@ class Request:
     """One request on a connection of its own. Nothing of its answer is read unless asked for."""
 
     def __init__(self, port: int, data: bytes) -> None:
-        self.socket = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE)
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=WAIT_SECONDS)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.socket.sendall(data)
         self._unread = self._event = b""
@@ -55,19 +55,15 @@ class Request:
         self.last_id: str | None = None
         """The id of the last event that has arrived."""
 
-    def leave(self, *, reset: bool = False) -> float:
-        """Hang up: with FIN, or with RST. Returns when, on the monotonic clock."""
+    def leave(self, *, reset: bool = False) -> None:
+        """Hang up: with FIN, or with RST."""
         if reset:
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        at = time.monotonic()
         self.socket.close()
-        return at
 
-    def half_close(self) -> float:
-        """Say that nothing more comes from here, and keep listening. Returns when."""
-        at = time.monotonic()
+    def half_close(self) -> None:
+        """Send FIN, and keep reading."""
         self.socket.shutdown(socket.SHUT_WR)
-        return at
 
     def head(self) -> int:
         """Read up to the end of the headers. Returns the status."""
@@ -142,6 +138,14 @@ class Request:
         if not data:
             raise ConnectionError(f"the server hung up after {self._unread!r}")
         self._unread += data
+
+
+LEAVING: dict[str, Callable[[Request], None]] = {
+    "FIN": lambda request: request.leave(),
+    "RST": lambda request: request.leave(reset=True),
+    "half close": lambda request: request.half_close(),
+}
+"""Ways in which a client may leave. Servers take all three for the end."""
 
 
 class Client:

@@ -2,26 +2,31 @@
 
 from collections.abc import Iterator
 from contextlib import ExitStack
+from typing import NamedTuple
 
 import pytest
 
 from tests.servers.databases import Database, new_postgres
-from tests.servers.harness import DOORS, PLACES, SERVERS, Server, serve
+from tests.servers.harness import DOORS, Server, serve
+
+# Streams stay silent: a client that leaves is noticed by its leaving, not by the next thing that is sent to it.
+SETTINGS = {"MCP": {"AUTH": "none", "LIMITS": {"KEEP_ALIVE": 3600}}}
 
 
-class Fleet:
-    """Servers with the site's own settings, started when first asked for. They are shared: leave nothing running."""
+class ServerPool:
+    """Servers that tests share, started when first asked for. Tests leave nothing running on them."""
 
     def __init__(self, stack: ExitStack) -> None:
         self._stack = stack
         self._running: dict[tuple[str, str], Server] = {}
         self._postgres: Database | None = None
 
-    def get(self, kind: str, vendor: str) -> Server:
+    def get(self, kind: str, vendor: str = "sqlite") -> Server:
         """The server of a kind that works on a database of this vendor."""
         if (kind, vendor) not in self._running:
             database = None if vendor == "sqlite" else self.postgres()
-            self._running[kind, vendor] = self._stack.enter_context(serve(kind, database=database))
+            server = serve(kind, settings=SETTINGS, database=database)
+            self._running[kind, vendor] = self._stack.enter_context(server)
         return self._running[kind, vendor]
 
     def postgres(self) -> Database:
@@ -31,26 +36,34 @@ class Fleet:
         return self._postgres
 
 
+class Place(NamedTuple):
+    """A server, and the path of the endpoint that a test calls."""
+
+    server: Server
+    path: str
+
+
 @pytest.fixture(scope="session")
-def fleet() -> Iterator[Fleet]:
+def pool() -> Iterator[ServerPool]:
     """The servers of this run."""
     with ExitStack() as stack:
-        yield Fleet(stack)
+        yield ServerPool(stack)
 
 
-@pytest.fixture(params=SERVERS)
-def server(request: pytest.FixtureRequest, fleet: Fleet) -> Server:
-    """Every kind of server, on SQLite."""
-    return fleet.get(request.param, "sqlite")
+@pytest.fixture(params=["uvicorn-asgi", "uvicorn-view", "daphne-asgi"])
+def place(request: pytest.FixtureRequest, pool: ServerPool) -> Place:
+    """The two servers that differ most, and the Django view on one of them."""
+    kind, door = request.param.split("-")
+    return Place(pool.get(kind), DOORS[door])
 
 
-@pytest.fixture(params=PLACES)
-def working(request: pytest.FixtureRequest, fleet: Fleet) -> Server:
-    """Every kind of server on SQLite, and those that differ most on PostgreSQL."""
-    return fleet.get(*request.param)
+@pytest.fixture
+def server(place: Place) -> Server:
+    """The server of this test."""
+    return place.server
 
 
-@pytest.fixture(params=DOORS)
-def path(request: pytest.FixtureRequest) -> str:
-    """Both doors."""
-    return DOORS[request.param]
+@pytest.fixture
+def path(place: Place) -> str:
+    """The path of the endpoint on it."""
+    return place.path

@@ -1,4 +1,4 @@
-"""Servers in processes of their own: started on a free port, waited for, read out, and always ended.
+"""Servers in processes of their own: started on a reserved port, waited for, read out, and always ended.
 
     with serve("uvicorn", workers=2, settings={"MCP": {"AUTH": "none", "LIMITS": {"LANES": 4}}}) as server:
         ...  # server.port, server.probe(), server.events(), server.log(), server.terminate()
@@ -11,26 +11,22 @@ import os
 import re
 import secrets
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.request import urlopen
 
-import pytest
-
 from tests.servers.databases import ROOT, SITE, Database, environment, new_sqlite
+from tests.servers.ports import reserve_port
+from tests.support.waiting import WAIT_SECONDS, wait_until
 
 ASGI = "tests.servers.site.asgi:application"
 WSGI = "tests.servers.site.wsgi:application"
 DOORS = {"asgi": "/mcp", "view": "/view/mcp"}
-PATIENCE = 30.0
-"""Seconds until something that should have happened long ago counts as failed."""
 
 
 class _Kind(NamedTuple):
@@ -68,18 +64,10 @@ KINDS = {
     ),
 }
 SERVERS = tuple(KINDS)
-"""The ASGI servers that projects are deployed on; each of them has all of the tests."""
+"""The ASGI servers that projects are deployed on."""
 MOST_DIFFERENT = ("uvicorn", "daphne")
-"""Servers that differ most: in their event loop, their flow control, and what they do to a call that is left."""
-PLACES = [
-    *(pytest.param((kind, "sqlite"), id=f"{kind}-sqlite") for kind in SERVERS),
-    *(
-        pytest.param((kind, "postgresql"), id=f"{kind}-postgresql", marks=pytest.mark.postgres)
-        for kind in MOST_DIFFERENT
-    ),
-]
-"""What the servers do to a call that is left, and the databases to a statement that is interrupted, meet in code that
-knows neither: every server works on one database, and the two on the other.
+"""Servers that differ most: in their event loop, their flow control, and what they do to a call whose client leaves.
+They are tested in depth, and the others by one contract each (`test_other_servers`).
 """
 _RUNSERVER = _Kind("django", ("runserver", "127.0.0.1:{port}"), None, application=())
 _VIEW_ONLY = (DOORS["view"],)
@@ -91,15 +79,6 @@ KINDS |= {
     "gunicorn-sync": _GUNICORN._replace(more=("-k", "sync", "--log-level", "warning")),
     "gunicorn-gthread": _GUNICORN._replace(more=("-k", "gthread", "--threads", "4", "--log-level", "warning")),
 }
-
-
-class Ended(NamedTuple):
-    """How a server ended."""
-
-    code: int
-    """Its exit status; negative for a signal."""
-    seconds: float
-    """How long that took."""
 
 
 class Server:
@@ -114,13 +93,13 @@ class Server:
     def probe(self, *, objects: bool = False) -> dict[str, Any]:
         """What is alive in the server, or in one of its workers: see `site.probe`."""
         query = "?objects=1" if objects else ""
-        with urlopen(f"http://127.0.0.1:{self.port}/probe{query}", timeout=PATIENCE) as answer:
+        with urlopen(f"http://127.0.0.1:{self.port}/probe{query}", timeout=WAIT_SECONDS) as answer:
             found: dict[str, Any] = json.load(answer)
         return found
 
     def listening(self) -> int:
         """How many channels and other streams are open, in the server or in one of its workers. Costs it little."""
-        with urlopen(f"http://127.0.0.1:{self.port}/probe?listening=1", timeout=PATIENCE) as answer:
+        with urlopen(f"http://127.0.0.1:{self.port}/probe?listening=1", timeout=WAIT_SECONDS) as answer:
             return int(json.load(answer)["listening"])
 
     def events(self, tag: str | None = None, what: str | None = None) -> list[dict[str, Any]]:
@@ -131,10 +110,14 @@ class Server:
         found = map(json.loads, lines)
         return [e for e in found if tag in (None, e["tag"]) and what in (None, e["what"])]
 
-    def event(self, tag: str, what: str, *, within: float = PATIENCE) -> dict[str, Any]:
-        """The first event of a kind, waited for."""
-        until(lambda: self.events(tag, what), within=within, otherwise=lambda: f"{what} of {tag}: {self.events(tag)}")
+    def event(self, tag: str, what: str) -> dict[str, Any]:
+        """Wait for the first event of a kind."""
+        wait_until(lambda: self.events(tag, what), lambda: f"{what} of {tag}: {self.events(tag)}")
         return self.events(tag, what)[0]
+
+    def release(self) -> None:
+        """Let calls of the tool `hold` end."""
+        (self._directory / "released").touch()
 
     def log(self) -> str:
         """All that the server has written."""
@@ -150,20 +133,18 @@ class Server:
         return [line for line in self.log().splitlines() if wrong.search(line) and not provoked.search(line)]
 
     def settle(self) -> None:
-        """Wait until no handler and no call runs. Raises AssertionError if one does not end, or somebody complained
-        since the last time.
+        """Wait until no handler and no call runs. Raises AssertionError if one does not end, or if the log has new
+        complaints.
         """
-        until(lambda: not (found := self.probe())["running"] and not found["in_flight"], otherwise=self.probe)
+        wait_until(lambda: not (found := self.probe())["running"] and not found["in_flight"], self.probe)
         complaints = self.complaints()
         complaints, self._complaints_before = complaints[self._complaints_before :], len(complaints)
         assert not complaints, complaints
 
-    def terminate(self, sign: int = signal.SIGTERM, *, within: float = PATIENCE) -> Ended:
-        """Send a signal and wait for the end. Raises subprocess.TimeoutExpired when there is none."""
-        began = time.monotonic()
+    def terminate(self, sign: int = signal.SIGTERM) -> int:
+        """Send a signal and wait for the end. Returns the exit status, which is negative for a signal."""
         self.process.send_signal(sign)
-        code = self.process.wait(within)
-        return Ended(code, time.monotonic() - began)
+        return self.process.wait(WAIT_SECONDS)
 
     def kill(self) -> None:
         """End it and all of its workers, at once."""
@@ -171,7 +152,7 @@ class Server:
             os.killpg(self.process.pid, signal.SIGKILL)
         except ProcessLookupError:
             pass
-        self.process.wait(PATIENCE)
+        self.process.wait(WAIT_SECONDS)
 
 
 @contextmanager
@@ -204,12 +185,14 @@ def serve(
             **environment(database, site),
             "SITE_SETTINGS": json.dumps(dict(settings or {})),
             "SITE_EVENTS": str(directory / "events"),
+            "SITE_RELEASED": str(directory / "released"),
             "SITE_TOKEN": token,
             "SITE_OWNER": str(os.getpid()),
             "SITE_APPS": " ".join(KINDS[kind].apps),
             **(environ or {}),
         }
-        server = _start(kind, workers, options, env, directory, database)
+        port = stack.enter_context(reserve_port())
+        server = _start(kind, port, workers, options, env, directory, database)
         stack.callback(server.kill)
         try:
             yield server
@@ -219,26 +202,33 @@ def serve(
 
 
 def _start(
-    kind: str, workers: int, options: tuple[str, ...], env: dict[str, str], directory: Path, database: Database
+    kind: str,
+    port: int,
+    workers: int,
+    options: tuple[str, ...],
+    env: dict[str, str],
+    directory: Path,
+    database: Database,
 ) -> Server:
-    """Start it and wait until it answers; on another port when somebody was faster."""
-    for _ in range(3):
-        port = _free_port()
-        with (directory / "log").open("wb") as log:
-            process = subprocess.Popen(
-                _command(kind, port, workers, options),
-                cwd=ROOT,
-                env={**env, "SITE_PORT": str(port)},
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
-        server = Server(kind, process, port, directory, database)
-        if _answers(server, env["SITE_TOKEN"]):
-            return server
+    """Start it and wait until it answers."""
+    with (directory / "log").open("wb") as log:
+        process = subprocess.Popen(
+            _command(kind, port, workers, options),
+            cwd=ROOT,
+            env={**env, "SITE_PORT": str(port)},
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+    server = Server(kind, process, port, directory, database)
+    try:
+        wait_until(lambda: process.poll() is not None or _answers(server, env["SITE_TOKEN"]), "it does not answer")
+        assert process.poll() is None, "it ended"
+    except AssertionError as problem:
         server.kill()
-    raise AssertionError(f"{kind} did not come up:\n{server.log()}")
+        raise AssertionError(f"{kind}: {problem}\n{server.log()}") from None
+    return server
 
 
 def _command(kind: str, port: int, workers: int, options: tuple[str, ...]) -> list[str]:
@@ -251,35 +241,9 @@ def _command(kind: str, port: int, workers: int, options: tuple[str, ...]) -> li
     return [*command, *options, *how.application]
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    return port
-
-
 def _answers(server: Server, token: str) -> bool:
-    """Does it answer, and is it the one that was started? Waits until that is known."""
-    end = time.monotonic() + PATIENCE
-    while server.process.poll() is None and time.monotonic() < end:
-        try:
-            return bool(server.probe()["token"] == token)
-        except (OSError, ValueError, KeyError):
-            time.sleep(0.02)
-    return False
-
-
-def until(
-    condition: Callable[[], Any], *, within: float = PATIENCE, otherwise: Callable[[], object] | None = None
-) -> float:
-    """Ask again and again, because another process cannot wake us. Returns when it came true, on the monotonic clock.
-
-    Raises AssertionError, with what `otherwise` gives, when it takes too long.
-    """
-    began = time.monotonic()
-    while not condition():
-        waited = time.monotonic() - began
-        assert waited < within, "it never happened" if otherwise is None else otherwise()
-        # What takes long is asked about less often: asking keeps the other process from what is waited for.
-        time.sleep(max(0.002, min(0.1, waited / 20)))
-    return time.monotonic()
+    """Ask whether the server that was started answers."""
+    try:
+        return bool(server.probe()["token"] == token)
+    except (OSError, ValueError, KeyError):
+        return False

@@ -10,7 +10,6 @@ import itertools
 import json
 import socket
 import struct
-import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -19,10 +18,9 @@ from websockets.frames import Frame, Opcode
 from websockets.http11 import Response
 from websockets.uri import parse_uri
 
-STATELESS = "2026-07-28"
-HANDSHAKE = "2025-11-25"
-META = "io.modelcontextprotocol/"
-PATIENCE = 20.0
+from tests.servers.client import HANDSHAKE, META, STATELESS
+from tests.support.waiting import WAIT_SECONDS
+
 TEXT, BINARY, CLOSE = Opcode.TEXT, Opcode.BINARY, Opcode.CLOSE
 
 
@@ -32,7 +30,7 @@ class Socket:
     def __init__(
         self, port: int, path: str = "/mcp/ws", *, subprotocols: Sequence[str] = (), headers: Mapping[str, str] = {}
     ) -> None:
-        self.socket = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE)
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=WAIT_SECONDS)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         uri = parse_uri(f"ws://127.0.0.1:{port}{path}")
         self._protocol = ClientProtocol(uri, subprotocols=list(subprotocols) or None, max_size=None)  # type: ignore[arg-type]
@@ -157,13 +155,11 @@ class Socket:
             pass
         return True
 
-    def leave(self, *, reset: bool = False, close: bool = False) -> float:
-        """Leave: with FIN, with RST, or with a close frame before. Returns when, on the monotonic clock."""
-        at = time.monotonic()
+    def leave(self, *, reset: bool = False, close: bool = False) -> None:
+        """Leave: with FIN, with RST, or with a close frame before."""
         if close:
             self._protocol.send_close(1000)
             self._flush()
         elif reset:
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.socket.close()
-        return at

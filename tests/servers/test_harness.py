@@ -1,4 +1,4 @@
-"""The harness itself: every kind of server comes up, serves both doors in both eras, and is gone afterwards."""
+"""The harness itself: workers share one event log, and no server outlives its test run."""
 
 import os
 import socket
@@ -6,20 +6,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
-from tests.servers.client import HANDSHAKE, STATELESS, Client
+from tests.servers.client import STATELESS, Client
 from tests.servers.databases import ROOT
-from tests.servers.harness import Server, serve, until
-
-
-@pytest.mark.parametrize("revision", [HANDSHAKE, STATELESS])
-def test_a_call_is_answered(server: Server, path: str, revision: str) -> None:
-    with Client(server.port, path, revision) as client:
-        assert client.call("fast", {"number": 7}).answer().value == 7
-        assert client.call("echo_sql", {"number": 8}).answer().value == 8
-        said = client.call("tick", {"tag": f"tick{path}{revision}", "times": 3}).answer()
-    assert [message.get("method") for message in said.messages] == ["notifications/progress"] * 3 + [None]
+from tests.servers.harness import serve
+from tests.support.waiting import wait_until
 
 
 def test_several_workers_share_the_events_and_end_together() -> None:
@@ -29,7 +19,7 @@ def test_several_workers_share_the_events_and_end_together() -> None:
                 client.call("wait", {"tag": f"call-{number}", "seconds": 0}).answer()
         assert {event["tag"] for event in server.events(what="ended")} == {f"call-{number}" for number in range(4)}
         assert server.probe()["pid"] != server.process.pid
-    until(lambda: not listens(server.port))
+    wait_until(lambda: not listens(server.port))
 
 
 SERVING = """
@@ -55,7 +45,7 @@ def test_servers_end_with_a_test_run_that_was_killed(tmp_path: Path) -> None:
         port = int(run.stdout.readline())
         assert listens(port)
         run.kill()
-    until(lambda: not listens(port))
+    wait_until(lambda: not listens(port))
 
 
 def listens(port: int) -> bool:

@@ -27,7 +27,8 @@ from websockets.uri import parse_uri
 
 from tests.servers.client import HANDSHAKE, META, STATELESS, Client
 from tests.servers.databases import ROOT
-from tests.servers.harness import PATIENCE, Server, serve, until
+from tests.servers.harness import Server, serve
+from tests.support.waiting import WAIT_SECONDS, wait_until
 
 PAGE = ROOT / "docs" / "howto" / "servers.md"
 COLUMNS = {
@@ -149,7 +150,7 @@ def waits_for_slow_readers(server: Server, door: str) -> bool | None:
 def offers_legacy_sse(server: Server, door: str) -> bool:
     who = {"protocolVersion": "2024-11-05", "capabilities": {}, "clientInfo": {"name": "tests", "version": "1"}}
     with (
-        httpx.Client(base_url=f"http://127.0.0.1:{server.port}", timeout=PATIENCE) as client,
+        httpx.Client(base_url=f"http://127.0.0.1:{server.port}", timeout=WAIT_SECONDS) as client,
         client.stream("GET", f"{door}/sse", headers={"Accept": "text/event-stream"}) as stream,
     ):
         if stream.status_code != 200:
@@ -164,7 +165,7 @@ def offers_websocket(server: Server) -> str:
     try:
         with opened(server) as ws:
             ws.send(json.dumps(calling("fast", {"number": 6})))
-            return yes(json.loads(ws.recv(PATIENCE))["result"]["structuredContent"] == {"result": 6})
+            return yes(json.loads(ws.recv(WAIT_SECONDS))["result"]["structuredContent"] == {"result": 6})
     except InvalidStatus as refusal:
         return "no" if refusal.response.status_code == 404 else repr(refusal)
 
@@ -191,7 +192,7 @@ def breaking_ends_calls(server: Server) -> str:
 def waits_for_slow_sockets(server: Server) -> str:
     tag = next(_tags)
     protocol = ClientProtocol(parse_uri(address(server)))
-    with socket.create_connection(("127.0.0.1", server.port), PATIENCE) as unread:
+    with socket.create_connection(("127.0.0.1", server.port), WAIT_SECONDS) as unread:
         protocol.send_request(protocol.connect())
         unread.sendall(b"".join(protocol.data_to_send()))
         while protocol.state is State.CONNECTING:
@@ -206,7 +207,7 @@ def longest_message(server: Server) -> str:
         try:
             with opened(server) as ws:
                 ws.send(sized(mebibytes * 2**20 - 1))
-                assert "result" in json.loads(ws.recv(PATIENCE))
+                assert "result" in json.loads(ws.recv(WAIT_SECONDS))
         except ConnectionClosed:
             continue
         return f"{mebibytes} MiB"
@@ -218,7 +219,7 @@ def says_what_is_too_long(server: Server) -> str:
         try:
             ws.send(sized(4 * 2**20 + 1))
             while True:
-                ws.recv(PATIENCE)
+                ws.recv(WAIT_SECONDS)
         except ConnectionClosed as closed:
             return yes(closed.rcvd is not None and closed.rcvd.code == 1009)
 
@@ -256,7 +257,7 @@ def ends(server: Server) -> tuple[str, str]:
         finished = lets_calls_finish(server)
         try:
             while True:
-                ws.recv(PATIENCE)
+                ws.recv(WAIT_SECONDS)
         except ConnectionClosed as closed:
             return finished, "nothing" if closed.rcvd is None else str(closed.rcvd.code)
 
@@ -270,7 +271,7 @@ def lets_calls_finish(server: Server) -> str:
         answer = pool.submit(request.answer)
         server.terminate()
         try:
-            return yes(answer.result(PATIENCE).value == tag)
+            return yes(answer.result(WAIT_SECONDS).value == tag)
         except ConnectionError:
             return "no"
 
@@ -328,7 +329,7 @@ def call(server: Server, door: str, tool: str, arguments: Mapping[str, Any]) -> 
 def end(server: Server, tag: str) -> str:
     """How a handler's work ended: "ended" or "cancelled"."""
     ends = ("ended", "cancelled")
-    until(lambda: any(event["what"] in ends for event in server.events(tag)), within=PATIENCE)
+    wait_until(lambda: any(event["what"] in ends for event in server.events(tag)))
     return next(event["what"] for event in server.events(tag) if event["what"] in ends)
 
 

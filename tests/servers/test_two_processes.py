@@ -12,10 +12,9 @@ import pytest
 
 from tests.servers.client import HANDSHAKE, Client
 from tests.servers.databases import new_sqlite
-from tests.servers.harness import Server, serve, until
+from tests.servers.harness import Server, serve
+from tests.support.waiting import wait_until
 
-WITHIN = 9.0
-"""A second, and what a busy machine takes."""
 _tags = map("two-{}".format, itertools.count())
 
 
@@ -91,7 +90,7 @@ def test_a_call_is_cancelled_from_the_other_process(pair: Pair) -> None:
     id = pair.here.last_id
     pair.one.event(tag, "started")
     pair.there.notify("notifications/cancelled", {"requestId": id})
-    pair.one.event(tag, "cancelled", within=WITHIN)
+    pair.one.event(tag, "cancelled")
     assert request.answer().messages == []
 
 
@@ -100,7 +99,7 @@ def test_a_session_that_is_ended_at_the_other_process_is_gone_with_its_calls(pai
     request = pair.here.call("wait", {"tag": tag})
     pair.one.event(tag, "started")
     assert pair.there._send("DELETE", b"", {}).answer().status == 204
-    pair.one.event(tag, "cancelled", within=WITHIN)
+    pair.one.event(tag, "cancelled")
     request.leave()
     assert pair.here.call("fast").answer().status == 404
 
@@ -108,7 +107,7 @@ def test_a_session_that_is_ended_at_the_other_process_is_gone_with_its_calls(pai
 def test_a_trusted_session_is_gone_within_a_second(pair: Pair) -> None:
     assert pair.here.call("fast").answer().status == 200
     pair.there._send("DELETE", b"", {}).answer()
-    until(lambda: pair.here.call("fast").answer().status == 404, within=WITHIN)
+    wait_until(lambda: pair.here.call("fast").answer().status == 404)
 
 
 def test_a_session_survives_the_end_of_the_process_that_opened_it() -> None:
@@ -127,9 +126,9 @@ def test_a_session_survives_the_end_of_the_process_that_opened_it() -> None:
 def test_a_process_whose_sessions_nobody_uses_does_not_ask_the_database(pair: Pair) -> None:
     """What follows the log ends with the sessions that depend on it."""
     pair.there._send("DELETE", b"", {}).answer()
-    until(lambda: pair.here.call("fast").answer().status == 404, within=WITHIN)
+    wait_until(lambda: pair.here.call("fast").answer().status == 404)
 
     def following() -> list[str]:
         return [task for server in (pair.one, pair.other) for task in server.probe()["tasks"] if "Feed" in task]
 
-    until(lambda: not following(), within=30, otherwise=following)
+    wait_until(lambda: not following(), following)

@@ -15,9 +15,9 @@ from typing import Any, Self
 
 from mcp_django.protocol import sse
 from tests.servers.client import HANDSHAKE, META, STATELESS
+from tests.support.waiting import WAIT_SECONDS
 
 PATH = "/mcp"
-PATIENCE = 30.0
 Message = dict[str, Any]
 
 
@@ -101,7 +101,7 @@ class Refused(Exception):
         self.status = status
 
 
-class Person:
+class UserClient:
     """Somebody with a name, which is the credential, and a program that speaks one revision."""
 
     def __init__(self, name: str, revision: str = STATELESS) -> None:
@@ -113,19 +113,19 @@ class Person:
     @classmethod
     async def initialized(cls, name: str, port: int, revision: str = HANDSHAKE) -> Self:
         """Somebody with a session that is open."""
-        person = cls(name, revision)
+        user = cls(name, revision)
         opening = {
             "protocolVersion": revision,
             "capabilities": {"elicitation": {"form": {}}},
             "clientInfo": {"name": name, "version": "1"},
         }
-        message = {"jsonrpc": "2.0", "id": next(person.ids), "method": "initialize", "params": opening}
-        async with person.post(port, message) as stream:
+        message = {"jsonrpc": "2.0", "id": next(user.ids), "method": "initialize", "params": opening}
+        async with user.post(port, message) as stream:
             assert stream.status == 200, stream.status
             assert [m["result"]["protocolVersion"] async for m in stream.messages()] == [revision]
-            person.key = stream.headers["mcp-session-id"]
-        await person.notify(port, "notifications/initialized")
-        return person
+            user.key = stream.headers["mcp-session-id"]
+        await user.notify(port, "notifications/initialized")
+        return user
 
     def post(self, port: int, message: Message, headers: Mapping[str, str] | None = None) -> Any:
         """POST a message as it is: a block with the answer."""
@@ -154,7 +154,7 @@ class Person:
 
     async def result(self, port: int, method: str, params: Message | None = None, *, name: str | None = None) -> Any:
         """The result of a request. Raises Refused with the status and the error when there is none."""
-        async with asyncio.timeout(PATIENCE), self.ask(port, method, params, name=name) as stream:
+        async with asyncio.timeout(WAIT_SECONDS), self.ask(port, method, params, name=name) as stream:
             said = [message async for message in stream.messages()]
             if stream.status != 200 or not said or "result" not in said[-1]:
                 raise Refused(stream.status, said)
@@ -173,13 +173,13 @@ class Person:
 
     async def send(self, port: int, message: Message) -> int:
         """Send a message that nobody answers; the status."""
-        async with asyncio.timeout(PATIENCE), self.post(port, message) as stream:
+        async with asyncio.timeout(WAIT_SECONDS), self.post(port, message) as stream:
             status: int = stream.status
             return status
 
     async def delete(self, port: int) -> int:
         """End the session; the status."""
-        async with asyncio.timeout(PATIENCE), request(port, "DELETE", self._headers()) as stream:
+        async with asyncio.timeout(WAIT_SECONDS), request(port, "DELETE", self._headers()) as stream:
             return stream.status
 
     def _headers(self) -> dict[str, str]:

@@ -6,13 +6,13 @@ from contextlib import ExitStack
 import pytest
 
 from tests.servers.databases import new_postgres
-from tests.workers.broker import own_redis
+from tests.support.redis import own_redis
 from tests.workers.harness import SITE, Workers, workers
-from tests.workers.layers import Fate
+from tests.workers.unreliable_layer import DeliveryFaults
 
 
 @pytest.fixture(scope="session")
-def running() -> Iterator[Workers]:
+def shared() -> Iterator[Workers]:
     """Two workers for the whole run, because starting them takes a while."""
     with ExitStack() as stack:
         database = stack.enter_context(new_postgres(SITE))
@@ -23,22 +23,16 @@ def running() -> Iterator[Workers]:
 
 
 @pytest.fixture
-def pair(running: Workers) -> Iterator[Workers]:
+def pair(shared: Workers) -> Iterator[Workers]:
     """The two workers, which are left as they were found."""
-    ports = running.ports
-    yield running
-    running.wakes(Fate())
-    assert running.ports == ports, "workers that a test ends are its own"
+    ports = shared.ports
+    yield shared
+    shared.set_faults(DeliveryFaults())
+    assert shared.ports == ports, "workers that a test ends are its own"
 
 
 @pytest.fixture
-def fresh(running: Workers) -> Iterator[Workers]:
+def own_pair(shared: Workers) -> Iterator[Workers]:
     """Two workers of the test's own, on the database and the Redis of the others."""
-    with workers(running.database, running.redis) as own:
+    with workers(shared.database, shared.redis) as own:
         yield own
-
-
-@pytest.fixture
-def waking(pair: Workers) -> Workers:
-    """The two workers, which can wake one another."""
-    return pair

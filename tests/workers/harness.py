@@ -16,9 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from tests.servers.databases import ROOT, Database, environment
-from tests.servers.harness import PATIENCE, Server, serve, until
-from tests.workers.broker import Redis
-from tests.workers.layers import Fate
+from tests.servers.harness import Server, serve
+from tests.support.redis import OwnRedis
+from tests.support.waiting import WAIT_SECONDS, wait_until
+from tests.workers.unreliable_layer import DeliveryFaults
 
 SITE = "tests.workers.settings"
 RESOURCE = "http://127.0.0.1:8000/mcp"
@@ -30,11 +31,11 @@ LIMITS = {"LANES": 4, "IN_FLIGHT": 100, "KEEP_ALIVE": 1}
 class Workers:
     """Running workers. `ports` has those that are alive, and changes as they come and go."""
 
-    def __init__(self, stack: ExitStack, database: Database, redis: Redis | None, *, processes: int = 1) -> None:
+    def __init__(self, stack: ExitStack, database: Database, redis: OwnRedis | None, *, processes: int = 1) -> None:
         self._stack, self.database, self.redis, self._processes = stack, database, redis, processes
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="mcp-workers-")))
         self._wakes = directory / "wakes"
-        self.wakes(Fate())
+        self.set_faults(DeliveryFaults())
         self.servers: list[Server] = []
         self._gone: list[Server] = []
 
@@ -53,12 +54,12 @@ class Workers:
         }
         layer = {"BACKEND": "channels.layers.InMemoryChannelLayer"}
         if self.redis is not None:
-            layer = {"BACKEND": "tests.workers.layers.UnreliableLayer", "CONFIG": {"hosts": [self.redis.url]}}
+            layer = {"BACKEND": "tests.workers.unreliable_layer.UnreliableLayer", "CONFIG": {"hosts": [self.redis.url]}}
         return {"CHANNEL_LAYERS": {"default": layer}, "MCP": mcp}
 
-    def wakes(self, fate: Fate) -> None:
+    def set_faults(self, faults: DeliveryFaults) -> None:
         """What becomes of the messages between processes from now on."""
-        fate.write(self._wakes)
+        faults.write(self._wakes)
 
     def start(self, many: int = 1) -> None:
         """Start more of them, and wait until they answer."""
@@ -85,13 +86,13 @@ class Workers:
         found: int = next(server for server in self.servers if server.port == port).probe()["pid"]
         return found
 
-    def event(self, tag: str, what: str, *, within: float = PATIENCE) -> dict[str, Any]:
+    def event(self, tag: str, what: str) -> dict[str, Any]:
         """The first event of a kind in any worker, waited for."""
 
         def find() -> list[dict[str, Any]]:
             return [event for server in [*self.servers, *self._gone] for event in server.events(tag, what)]
 
-        until(find, within=within, otherwise=lambda: f"{what} of {tag} never happened")
+        wait_until(find, f"{what} of {tag} never happened")
         return find()[0]
 
     def run(self, code: str) -> str:
@@ -107,7 +108,7 @@ class Workers:
             },
             capture_output=True,
             text=True,
-            timeout=PATIENCE,
+            timeout=WAIT_SECONDS,
         )
         assert ran.returncode == 0, ran.stderr
         return ran.stdout
@@ -118,7 +119,7 @@ class Workers:
 
 
 @contextmanager
-def workers(database: Database, redis: Redis | None, *, many: int = 2, processes: int = 1) -> Iterator[Workers]:
+def workers(database: Database, redis: OwnRedis | None, *, many: int = 2, processes: int = 1) -> Iterator[Workers]:
     """Workers on a database with the site's tables; a Redis of None is a project without a channel layer."""
     with ExitStack() as stack:
         running = Workers(stack, database, redis, processes=processes)

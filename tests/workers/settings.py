@@ -16,6 +16,6 @@ INSTALLED_APPS = [
     "oauth2_provider",
     "mcp_django",
     "mcp_django.oauth",
-    "tests.workers.speaking",
+    "tests.workers.site",
 ]
 globals().update(json.loads(os.environ.get("SITE_SETTINGS", "{}")))

@@ -1,7 +1,9 @@
 """Tools that wait, talk, ask and query, and note how they fare. `tag` names the call in the events."""
 
 import asyncio
+import os
 import time
+from pathlib import Path
 from typing import Any
 
 from asgiref.sync import sync_to_async
@@ -35,6 +37,17 @@ async def wait(tag: str, seconds: float = 60.0) -> str:
     """Wait on the event loop, in silence."""
     with noted(tag):
         await asyncio.sleep(seconds)
+    return tag
+
+
+@tool()
+async def hold(tag: str, ctx: Context, streams: bool = False) -> str:
+    """Wait until the test releases it, in silence or after a first message."""
+    with noted(tag):
+        if streams:
+            await ctx.report_progress(1)
+        while not Path(os.environ["SITE_RELEASED"]).exists():
+            await asyncio.sleep(0.02)
     return tag
 
 

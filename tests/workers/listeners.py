@@ -1,4 +1,4 @@
-"""Clients that are cut off again and again, and take up where they were: one hears a session's stream, one a call's."""
+"""Clients that are cut off again and again and resume: one reads a session's stream, the other a call's."""
 
 import asyncio
 import json
@@ -9,31 +9,32 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from typing import Any
 
-from tests.workers.client import Message, Person, Stream, returned
-from tests.workers.ledger import Said
+from tests.support.waiting import WAIT_SECONDS
+from tests.workers.client import Message, Stream, UserClient, returned
+from tests.workers.event_log import NumberedMessage
 
-Place = Callable[[], int]
+ChoosePort = Callable[[], int]
 """The port of some worker that is alive."""
-BROKEN = (OSError, EOFError, TimeoutError)
-"""What happens to somebody who is cut off, or whose worker is gone."""
+CONNECTION_ERRORS = (OSError, EOFError, TimeoutError)
+"""What a client gets that is cut off, or whose worker is gone."""
 CONNECTED = (0.1, 0.8)
 """Seconds that a connection lasts while times are rough."""
-SILENCE = 20.0
-"""Seconds after which a client does not believe that anything will come, and connects anew."""
+SILENCE = WAIT_SECONDS
+"""Seconds after which a client expects nothing more, and connects anew."""
 END = "end"
 ITEM = re.compile(r"item://([^/]+)/(\d+)")
 
 
-class Hearer:
-    """Somebody who listens to a session's stream until the session is told that this was all."""
+class SessionListener:
+    """A client that reads a session's stream until a message says that this was all."""
 
-    def __init__(self, person: Person, chance: random.Random, place: Place) -> None:
-        self.person, self._chance, self._place = person, chance, place
+    def __init__(self, user: UserClient, chance: random.Random, place: ChoosePort) -> None:
+        self.user, self._chance, self._choose_port = user, chance, place
         self.listening = asyncio.Event()
         """Set when the first connection is up: what is said from now on is for it."""
-        self.heard: list[Said] = []
+        self.received: list[NumberedMessage] = []
         self.delays: list[float] = []
-        """Seconds from the moment something was said to the moment it was heard, where that is known."""
+        """Seconds from the moment something was said to the moment it was received, where that is known."""
         self.connections = 0
         self.first_id: str | None = None
         self.last_id: str | None = None
@@ -46,32 +47,37 @@ class Hearer:
             try:
                 if await self._once(rough):
                     return
-            except BROKEN:
+            except CONNECTION_ERRORS:
                 await asyncio.sleep(0.02)
 
     async def _once(self, rough: Callable[[], bool]) -> bool:
         """One connection; is this the end?"""
         now = asyncio.get_running_loop().time
-        # Before there is an id, what a cut would lose cannot be asked for.
-        soon = now() + (self._lifetime() if rough() and self.last_id is not None else SILENCE)
+        cut = False  # Is the deadline a cut, or the end of a silence?
         try:
-            async with asyncio.timeout_at(soon) as patience, self._connected() as stream:
+            async with asyncio.timeout(SILENCE) as deadline, self._connected() as stream:
+                # Before there is an id, what a cut would lose cannot be asked for.
+                if rough() and self.last_id is not None:
+                    cut = True
+                    deadline.reschedule(now() + self._lifetime())
                 async for event in stream.events():
                     if not rough():
-                        patience.reschedule(now() + SILENCE)
+                        cut = False
+                        deadline.reschedule(now() + SILENCE)
                     elif self.last_id is None:
-                        patience.reschedule(now() + self._lifetime())
+                        cut = True
+                        deadline.reschedule(now() + self._lifetime())
                     assert event.id is not None, "an event that nobody can resume after"
                     self.first_id, self.last_id = self.first_id or event.id, event.id
                     if event.data and self._take(json.loads(event.data)):
                         return True
         except TimeoutError:
-            self.silences += now() >= soon + SILENCE
+            self.silences += not cut
         return False
 
     @asynccontextmanager
     async def _connected(self) -> AsyncIterator[Stream]:
-        async with self.person.listen(self._place(), self.last_id) as stream:
+        async with self.user.listen(self._choose_port(), self.last_id) as stream:
             assert stream.status == 200, (stream.status, self.last_id)
             self.connections += 1
             self.listening.set()
@@ -87,41 +93,41 @@ class Hearer:
         said, at = read(message)
         if said.source == END:
             return True
-        self.heard.append(said)
+        self.received.append(said)
         if at is not None:
             self.delays.append(time.monotonic() - at)
         return False
 
-    async def again(self, port: int) -> list[Said]:
+    async def again(self, port: int) -> list[NumberedMessage]:
         """Everything after the first event once more, from a worker that need not have said any of it."""
-        heard: list[Said] = []
-        async with asyncio.timeout(SILENCE), self.person.listen(port, self.first_id) as stream:
+        received: list[NumberedMessage] = []
+        async with asyncio.timeout(2 * SILENCE), self.user.listen(port, self.first_id) as stream:
             assert stream.status == 200, stream.status
             async for event in stream.events():
                 if event.data:
                     said, _ = read(json.loads(event.data))
                     if said.source == END:
                         break
-                    heard.append(said)
-        return heard
+                    received.append(said)
+        return received
 
 
-def read(message: Message) -> tuple[Said, float | None]:
+def read(message: Message) -> tuple[NumberedMessage, float | None]:
     """What a message of the session's stream says, and when it was said, if it tells."""
     params = message["params"]
     if message["method"] == "notifications/resources/updated":
         found = ITEM.fullmatch(params["uri"])
         assert found is not None, message
-        return Said(found[1], int(found[2])), None
+        return NumberedMessage(found[1], int(found[2])), None
     said = params.get("data", params)
-    return Said(said["source"], said["number"]), said.get("at")
+    return NumberedMessage(said["source"], said["number"]), said.get("at")
 
 
-class Caller:
-    """Somebody whose call counts aloud, and who is cut off meanwhile."""
+class CallReader:
+    """A client whose call sends numbers, and which is cut off meanwhile."""
 
-    def __init__(self, person: Person, chance: random.Random, place: Place) -> None:
-        self.person, self._chance, self._place = person, chance, place
+    def __init__(self, user: UserClient, chance: random.Random, place: ChoosePort) -> None:
+        self.user, self._chance, self._choose_port = user, chance, place
         self.numbers: list[int] = []
         self.result: Any = None
         """What the call returned; None while it has not."""
@@ -132,23 +138,23 @@ class Caller:
         self.refused: int | None = None
         """The status with which a worker said that there is no such call any more."""
         self.connections = 0
-        self.unheard = False
+        self.unread = False
         """Was it cut off before it had been told anything? Then there is nothing to resume."""
         self._last_id: str | None = None
 
     def __repr__(self) -> str:
-        return f"<{self.person.name}: {self.numbers}, result {self.result}, refused {self.refused}>"
+        return f"<{self.user.name}: {self.numbers}, result {self.result}, refused {self.refused}>"
 
     async def call(self, tool: str, arguments: Message) -> None:
         """Call, and read the answer to its end through all cuts."""
-        self.port = self._place()
-        with suppress(*BROKEN):
-            await self._read(self.person.call(self.port, tool, arguments))
-        self.unheard = self._last_id is None
-        while self.result is None and self.refused is None and not self.unheard:
+        self.port = self._choose_port()
+        with suppress(*CONNECTION_ERRORS):
+            await self._read(self.user.call(self.port, tool, arguments))
+        self.unread = self._last_id is None
+        while self.result is None and self.refused is None and not self.unread:
             try:
-                await self._read(self.person.listen(self._place(), self._last_id))
-            except BROKEN:
+                await self._read(self.user.listen(self._choose_port(), self._last_id))
+            except CONNECTION_ERRORS:
                 await asyncio.sleep(0.02)
 
     async def _read(self, connecting: AbstractAsyncContextManager[Stream]) -> None:

@@ -9,9 +9,9 @@ from mcp_django import Context, resource, tool, wiring
 from mcp_django.notifications import abroadcast, anotify_resource_updated, notify_resource_updated
 from mcp_django.runtime.events import Draft
 from tests.servers.site.events import noted
-from tests.workers.speaking.people import WITHDRAWALS, let_in, make
+from tests.workers.site.users import WITHDRAWALS, let_in, make
 
-CRY = "notifications/tests/cry"
+BROADCAST = "notifications/tests/broadcast"
 
 
 @resource("item://{group}/{number}")
@@ -53,9 +53,9 @@ async def change_in_thread(source: str, number: int) -> int:
 
 
 @tool()
-async def cry(source: str, number: int) -> int:
+async def broadcast(source: str, number: int) -> int:
     """Say something to everybody."""
-    await abroadcast(CRY, {"source": source, "number": number})
+    await abroadcast(BROADCAST, {"source": source, "number": number})
     return number
 
 
@@ -77,7 +77,7 @@ async def linger(tag: str, ctx: Context) -> str:
     """Say something at once, and then wait."""
     with noted(tag):
         await ctx.report_progress(1)
-        await asyncio.sleep(60)
+        await asyncio.sleep(600)
     return tag
 
 

@@ -16,7 +16,7 @@ LATE = 0.3
 """Seconds that a late message takes at most."""
 
 
-class Fate(NamedTuple):
+class DeliveryFaults(NamedTuple):
     """Shares of messages, each from 0 to 1."""
 
     lost: float = 0.0
@@ -47,12 +47,12 @@ class UnreliableLayer(RedisPubSubChannelLayer):  # type: ignore[misc]  # has no 
         await self._carry("group_send", group, message)
 
     async def _carry(self, how: str, where: str, message: Any) -> None:
-        fate = Fate(**json.loads(Path(os.environ["SITE_WAKES"]).read_text()))
-        if self._chance.random() < fate.lost:
+        faults = DeliveryFaults(**json.loads(Path(os.environ["SITE_WAKES"]).read_text()))
+        if self._chance.random() < faults.lost:
             return
         send = getattr(self._get_layer(), how)
-        for _ in range(2 if self._chance.random() < fate.twice else 1):
-            if self._chance.random() < fate.late:
+        for _ in range(2 if self._chance.random() < faults.twice else 1):
+            if self._chance.random() < faults.late:
                 task = asyncio.get_running_loop().create_task(self._later(send, where, message))
                 self._delayed.add(task)
                 task.add_done_callback(self._delayed.discard)
