@@ -18,7 +18,7 @@ PLACES = [
 
 
 class Place(NamedTuple):
-    """Where a test runs."""
+    """A kind of server and a database."""
 
     kind: str
     database: Database

@@ -32,11 +32,11 @@ BROKEN = {
     "text that is no UTF-8": frame(b'{"jsonrpc":"2.0","id":1,"method":"\xff"}'),
     "a length with the highest bit": bytes([0x81, 0xFF]) + b"\xff" * 8 + bytes(4),
     "a close frame of one byte": frame(b"x", CLOSE),
-    "a close code that nobody may send": frame((1005).to_bytes(2, "big"), CLOSE),
+    "a reserved close code": frame((1005).to_bytes(2, "big"), CLOSE),
     "plain HTTP": b"GET / HTTP/1.1\r\n\r\n" * 10,
     "noise": bytes(range(256)) * 64,
 }
-"""What breaks the WebSocket protocol itself: the servers hang up, each with the code it finds right."""
+"""Frames that break the WebSocket protocol itself: the servers hang up, each with a code of its choice."""
 
 
 @pytest.fixture(scope="module", params=MOST_DIFFERENT)

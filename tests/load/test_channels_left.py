@@ -30,7 +30,7 @@ WARM = 64
 GROWTH = 8192
 """Bytes per channel that may be asked for and not given back."""
 SECONDS = 600.0
-"""How long the calls would take if nobody left."""
+"""Time of the calls if their clients stayed."""
 TOOLS = ("wait", "stream", "poll", "sql", "async_sql", "talking_sql", "ask", "tick", "flood")
 LIMITS = {"LANES": LANES, "LANE_QUEUE": 1000, "SESSIONS_PER_OWNER": 1000, "LISTENS_PER_OWNER": 1000, "KEEP_ALIVE": 1}
 SETTINGS = {"MCP": {"AUTH": "tests.servers.site.people.anyone", "LIMITS": LIMITS}}
@@ -131,7 +131,7 @@ class LeavingClient:
             self.go(client)
 
     def begin(self, client: Channel, tag: str) -> int:
-        # Daphne would keep what nobody reads.
+        # Daphne would keep what the client does not read.
         tool = self.random.choice([tool for tool in TOOLS if tool != "flood" or self.server.kind != "daphne"])
         arguments: dict[str, Any] = {"tag": tag}
         if tool == "tick":
@@ -202,7 +202,7 @@ class LeavingStreamClient(LeavingClient):
             self.go(client)
 
     def begin(self, client: Channel, tag: str) -> int:
-        # A stream that nobody reads takes no more requests, which is what a POST is told: 503.
+        # A stream that its client does not read takes no more requests: a POST gets 503.
         try:
             return super().begin(client, tag)
         except Refused as refused:
@@ -251,7 +251,7 @@ def leave_many(server: Server, channel: str, cuts: int, *, first: int = 0) -> Co
 
 
 def resting(server: Server) -> dict[str, Any]:
-    """What is alive once nothing runs, no channel is open, and no session."""
+    """Wait until nothing runs, and no channel and no session is open. Returns what is alive."""
     wait_until(lambda: not server.listening(), server.probe)
     at_rest(server)
     wait_until(lambda: not open_sessions(server), lambda: open_sessions(server))

@@ -1,4 +1,4 @@
-"""More is said than anybody reads, in either direction: memory stays where it is, and everybody else is served."""
+"""One side sends more than the other reads: memory stays bounded, and other clients are served."""
 
 import contextlib
 import json
@@ -44,7 +44,7 @@ class Watch:
         self.looks = 0
 
     def look(self) -> None:
-        """Have somebody served, over HTTP."""
+        """Call as another client, over HTTP."""
         with Client(self._server.port, "/mcp", STATELESS) as other:
             assert other.call("fast", {"number": 7}).answer().value == 7
         self.looks += 1

@@ -1,4 +1,4 @@
-"""More calls than lanes: the surplus is refused at once, the rest is answered, and nobody pays for another's end."""
+"""More calls than lanes: the surplus is refused, the rest is answered, and no call fails by the end of another."""
 
 import random
 import threading

@@ -35,9 +35,9 @@ STATELESS_SECONDS = {
     "async_sql": 600.0,
     "talking_sql": 600.0,
 }
-"""Tools and how long they would take if nobody left."""
+"""Tools and their time if the client stayed."""
 HANDSHAKE_SECONDS = {"wait": 0.05, "stream": 0.05, "poll": 0.05, "sql": 0.01, "async_sql": 0.01, "talking_sql": 0.01}
-"""They take as long as they say, whoever leaves."""
+"""They run to their end, also when the client leaves."""
 
 
 class LeavingClients:
@@ -133,6 +133,6 @@ def others(found: dict[str, Any]) -> Counter[str]:
 
 
 def kept(server: Server) -> dict[str, int]:
-    """What there still is of sessions that are over."""
+    """Count what is left of sessions that are over."""
     found = server.probe(objects=True)
     return {name: n for name, n in (found["objects"] | found["tasks"]).items() if name in OF_SESSIONS | {FOLLOWS}}

@@ -35,7 +35,7 @@ assert "http://127.0.0.1:8000/o/connections/" in said.getvalue(), said.getvalue(
 """
 
 
-def test_who_logs_in_finds_what_is_connected(tmp_path: Path) -> None:
+def test_a_user_who_logs_in_sees_the_connected_applications(tmp_path: Path) -> None:
     variables = environment(tmp_path / "var") | {"DEMO_AUTH": "oauth"}
     ran = subprocess.run(
         [sys.executable, "-c", VISIT], cwd=ROOT, env=variables, capture_output=True, text=True, timeout=120, check=False

@@ -255,7 +255,7 @@ def test_a_trip_that_is_not_confirmed_is_not_saved(demo: Demo, mode: str) -> Non
     assert user.trip not in {trip["name"] for trip in trips}
 
 
-def test_who_watches_an_airport_is_told_when_another_process_saves_it(demo: Demo, fresh_dir: Path) -> None:
+def test_a_client_that_watches_an_airport_is_told_when_another_process_saves_it(demo: Demo, fresh_dir: Path) -> None:
     code = "from project.airports.models import Airport; Airport.objects.get(iata='ZRH').save()"
     save = [sys.executable, "manage.py", "shell", "--command", code]
 
@@ -290,7 +290,7 @@ def test_the_protected_demo_lets_a_client_in_whose_user_allows_it(protected: Dem
     asyncio.run(use())
 
 
-def test_the_protected_demo_refuses_who_has_no_token_and_shows_where_to_disconnect(protected: Demo) -> None:
+def test_the_protected_demo_refuses_a_client_without_a_token_and_shows_where_to_disconnect(protected: Demo) -> None:
     answer = httpx.post(protected.endpoint, json={"jsonrpc": "2.0", "id": 1, "method": "tools/list"})
     assert answer.status_code == 401
     (page,) = found(r"disconnected, is at (\S+)", protected.welcome)

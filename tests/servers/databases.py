@@ -95,7 +95,7 @@ def _migrated_file(site: str) -> Path:
     atexit.register(shutil.rmtree, directory, ignore_errors=True)
     file = Path(directory) / "site.sqlite3"
     migrate({"ENGINE": "django.db.backends.sqlite3", "NAME": str(file)}, site)
-    # The mode is kept in the file, and once nobody has it open, everything is in the one file.
+    # The mode is kept in the file, and once it is closed, everything is in the one file.
     with closing(sqlite3.connect(file)) as connection:
         connection.execute("PRAGMA journal_mode=WAL")
     return file
@@ -103,7 +103,7 @@ def _migrated_file(site: str) -> Path:
 
 @functools.cache
 def _migrated_template(url: str, site: str) -> str:
-    """A database that nobody connects to, because those that are copied from must have no connections."""
+    """Make a database to copy from; it must have no connections."""
     name = f"mcp_servers_{uuid.uuid4().hex[:12]}"
     _on_postgres(f"CREATE DATABASE {name}")
     atexit.register(_on_postgres, f"DROP DATABASE {name} WITH (FORCE)")

@@ -37,11 +37,11 @@ class _Kind(NamedTuple):
     """The option for the number of processes; None when the server has one only."""
     more: tuple[str, ...] = ()
     application: tuple[str, ...] = (ASGI,)
-    """What it serves; empty when the settings say."""
+    """The application; empty when the settings name it."""
     doors: tuple[str, ...] = tuple(DOORS.values())
-    """Where it serves the endpoint."""
+    """Paths of the endpoint."""
     apps: tuple[str, ...] = ()
-    """What the site's INSTALLED_APPS begin with, for it."""
+    """Apps that it needs first in INSTALLED_APPS."""
 
 
 _UVICORN = _Kind("uvicorn", ("--host", "127.0.0.1", "--port", "{port}"), "--workers", ("--log-level", "warning"))
@@ -91,19 +91,19 @@ class Server:
         self._complaints_before = 0
 
     def probe(self, *, objects: bool = False) -> dict[str, Any]:
-        """What is alive in the server, or in one of its workers: see `site.probe`."""
+        """Ask what is alive in the server, or in one of its workers: see `site.probe`."""
         query = "?objects=1" if objects else ""
         with urlopen(f"http://127.0.0.1:{self.port}/probe{query}", timeout=WAIT_SECONDS) as answer:
             found: dict[str, Any] = json.load(answer)
         return found
 
     def listening(self) -> int:
-        """How many channels and other streams are open, in the server or in one of its workers. Costs it little."""
+        """Count open channels and streams in the server, or in one of its workers. Costs it little."""
         with urlopen(f"http://127.0.0.1:{self.port}/probe?listening=1", timeout=WAIT_SECONDS) as answer:
             return int(json.load(answer)["listening"])
 
     def events(self, tag: str | None = None, what: str | None = None) -> list[dict[str, Any]]:
-        """What handlers noted, in all workers and also after the end: see `site.events`."""
+        """Read what handlers noted, in all workers and also after the end: see `site.events`."""
         file = self._directory / "events"
         # The last line may be half written.
         lines = file.read_text().rpartition("\n")[0].splitlines() if file.exists() else []
@@ -124,7 +124,7 @@ class Server:
         return (self._directory / "log").read_text(errors="replace")
 
     def complaints(self) -> list[str]:
-        """Lines of the log that somebody should read: warnings, errors, tracebacks. That a call was refused for want of
+        """Find warnings, errors and tracebacks in the log. That a call was refused for want of
         room is a warning that tests provoke, and so is a call that was left and read only after the DELETE of its
         session, which came on another connection.
         """

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 def reserve_port() -> Iterator[int]:
     """Reserve a port of the loopback address for a server, until the block ends.
 
-    A bound socket that does not listen holds it. The kernel gives such a port to nobody who asks for any port. Servers
-    can still bind it by its number, because both sides allow reuse, as all servers here do.
+    A bound socket that does not listen holds it. The kernel does not choose it for a socket that asks for any
+    port. Servers can still bind it by its number, because both sides allow reuse, as all servers here do.
     """
     with socket.socket() as holder:
         holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -63,7 +63,7 @@ def test_an_answer_may_reach_the_other_process(pair: Pair) -> None:
         assert request.answer().value == "decline"
 
 
-def test_one_that_nobody_asked_for_is_accepted_and_leaves_nothing(pair: Pair) -> None:
+def test_an_unexpected_answer_is_accepted_and_leaves_nothing(pair: Pair) -> None:
     _, request, question = asked(pair.one, pair.here)
     id = question["id"]
     for invented in ("s1", 1, id[:-1], id + "A", id.swapcase()):
@@ -123,7 +123,7 @@ def test_a_session_survives_the_end_of_the_process_that_opened_it() -> None:
             assert request.answer().value == "decline"
 
 
-def test_a_process_whose_sessions_nobody_uses_does_not_ask_the_database(pair: Pair) -> None:
+def test_a_process_with_unused_sessions_does_not_ask_the_database(pair: Pair) -> None:
     """What follows the log ends with the sessions that depend on it."""
     pair.there._send("DELETE", b"", {}).answer()
     wait_until(lambda: pair.here.call("fast").answer().status == 404)

@@ -89,7 +89,7 @@ async def request(
 
 
 def returned(result: Message) -> Any:
-    """What a tool returned, in any revision; structured content came with the third."""
+    """Read what a tool returned, in any revision; structured content came with the third."""
     return json.loads(result["content"][0]["text"])
 
 
@@ -102,7 +102,7 @@ class Refused(Exception):
 
 
 class UserClient:
-    """Somebody with a name, which is the credential, and a program that speaks one revision."""
+    """A client of one revision. The name of its user is its credential."""
 
     def __init__(self, name: str, revision: str = STATELESS) -> None:
         self.name, self.revision = name, revision
@@ -112,7 +112,7 @@ class UserClient:
 
     @classmethod
     async def initialized(cls, name: str, port: int, revision: str = HANDSHAKE) -> Self:
-        """Somebody with a session that is open."""
+        """Open a session."""
         user = cls(name, revision)
         opening = {
             "protocolVersion": revision,
@@ -161,7 +161,7 @@ class UserClient:
             return said[-1]["result"]
 
     async def value(self, port: int, tool: str, arguments: Message | None = None) -> Any:
-        """What a tool returns."""
+        """Call a tool and return its value."""
         result = await self.result(port, "tools/call", {"name": tool, "arguments": arguments or {}}, name=tool)
         if result.get("isError"):
             raise Refused(200, result)
@@ -172,7 +172,7 @@ class UserClient:
         return await self.send(port, {"jsonrpc": "2.0", "method": method, "params": params or {}})
 
     async def send(self, port: int, message: Message) -> int:
-        """Send a message that nobody answers; the status."""
+        """Send a message that gets no answer; the status."""
         async with asyncio.timeout(WAIT_SECONDS), self.post(port, message) as stream:
             status: int = stream.status
             return status

@@ -1,4 +1,4 @@
-"""What was said, what was received, and the difference."""
+"""Published messages, received messages, and the difference."""
 
 import itertools
 from collections import defaultdict
@@ -7,33 +7,33 @@ from typing import NamedTuple
 
 
 class NumberedMessage(NamedTuple):
-    """One numbered thing."""
+    """A message with a number of its source."""
 
     source: str
     number: int
 
 
 class Difference(NamedTuple):
-    """How many messages went wrong, over all listeners."""
+    """Counts of messages that went wrong, over all listeners."""
 
     lost: int = 0
     duplicated: int = 0
     reordered: int = 0
     unexpected: int = 0
-    """Heard by somebody they were not for, or never said."""
+    """Received by a listener that they were not for, or never published."""
 
 
 class EventLog:
-    """The sources that number what they say, and what became of each number."""
+    """Numbers that each source has published, by their outcome."""
 
     def __init__(self) -> None:
         self.confirmed: dict[str, list[int]] = defaultdict(list)
-        """Numbers whose publisher was told that they are out, in the order in which they were said."""
+        """Numbers that the server has confirmed to their publisher, in the order of publishing."""
         self.uncertain: dict[str, set[int]] = defaultdict(set)
-        """Numbers whose publisher was cut off before it was told: they are out, or they are not."""
+        """Numbers whose publisher was cut off before it got an answer: they are published, or they are not."""
 
     def compare(self, received: Iterable[NumberedMessage], sources: Iterable[str]) -> Difference:
-        """What one listener, whom these sources are for, should not have missed, or received twice, late or at all."""
+        """Compare the messages of one listener, which these sources are for, with those that were published."""
         by_source: dict[str, list[int]] = defaultdict(list)
         for source, number in received:
             by_source[source].append(number)

@@ -23,7 +23,7 @@ from tests.workers.unreliable_layer import DeliveryFaults
 
 SITE = "tests.workers.settings"
 RESOURCE = "http://127.0.0.1:8000/mcp"
-"""What tokens are made for, wherever the workers listen."""
+"""The resource of tokens, whatever the ports of the workers."""
 # Each lane keeps a connection, and PostgreSQL has a hundred for all tests that run at once.
 LIMITS = {"LANES": 4, "IN_FLIGHT": 100, "KEEP_ALIVE": 1}
 
@@ -41,12 +41,12 @@ class Workers:
 
     @property
     def ports(self) -> list[int]:
-        """Where the workers listen."""
+        """Ports of the workers that are alive."""
         return [server.port for server in self.servers]
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What the workers' settings have that those of the site have not."""
+        """Settings of the workers that differ from those of the site."""
         mcp = {
             "AUTH": ["oauth", "token", "tests.servers.site.people.anyone"],
             "LIMITS": LIMITS,
@@ -58,7 +58,7 @@ class Workers:
         return {"CHANNEL_LAYERS": {"default": layer}, "MCP": mcp}
 
     def set_faults(self, faults: DeliveryFaults) -> None:
-        """What becomes of the messages between processes from now on."""
+        """Lose, repeat or delay messages between processes from now on."""
         faults.write(self._wakes)
 
     def start(self, many: int = 1) -> None:
@@ -96,7 +96,7 @@ class Workers:
         return find()[0]
 
     def run(self, code: str) -> str:
-        """Run code in a process that serves nobody, as a shell or a task queue does; what it printed."""
+        """Run code in a process without a server, as a shell or a task queue does; return its output."""
         ran = subprocess.run(
             [sys.executable, "-c", "import django\ndjango.setup()\n" + textwrap.dedent(code)],
             cwd=ROOT,
@@ -114,7 +114,7 @@ class Workers:
         return ran.stdout
 
     def complaints(self) -> list[str]:
-        """What the workers have complained of, those that are gone included."""
+        """Complaints in the logs of all workers, also of those that have ended."""
         return [line for server in [*self.servers, *self._gone] for line in server.complaints()]
 
 

@@ -16,7 +16,7 @@ from tests.workers.event_log import NumberedMessage
 ChoosePort = Callable[[], int]
 """The port of some worker that is alive."""
 CONNECTION_ERRORS = (OSError, EOFError, TimeoutError)
-"""What a client gets that is cut off, or whose worker is gone."""
+"""Errors of a client that is cut off, or whose worker is gone."""
 CONNECTED = (0.1, 0.8)
 """Seconds that a connection lasts while times are rough."""
 SILENCE = WAIT_SECONDS
@@ -39,7 +39,7 @@ class SessionListener:
         self.first_id: str | None = None
         self.last_id: str | None = None
         self.silences = 0
-        """How often nothing came for longer than anybody would wait."""
+        """Count of connections on which nothing came within `SILENCE`."""
 
     async def listen(self, rough: Callable[[], bool]) -> None:
         """Listen, with cuts while times are rough, to the end. Raises AssertionError when a connection is refused."""
@@ -67,7 +67,7 @@ class SessionListener:
                     elif self.last_id is None:
                         cut = True
                         deadline.reschedule(now() + self._lifetime())
-                    assert event.id is not None, "an event that nobody can resume after"
+                    assert event.id is not None, "an event without an id"
                     self.first_id, self.last_id = self.first_id or event.id, event.id
                     if event.data and self._take(json.loads(event.data)):
                         return True
@@ -113,7 +113,7 @@ class SessionListener:
 
 
 def read(message: Message) -> tuple[NumberedMessage, float | None]:
-    """What a message of the session's stream says, and when it was said, if it tells."""
+    """Read a message of the session's stream, and the time at which it was sent, if it has one."""
     params = message["params"]
     if message["method"] == "notifications/resources/updated":
         found = ITEM.fullmatch(params["uri"])
@@ -130,9 +130,9 @@ class CallReader:
         self.user, self._chance, self._choose_port = user, chance, place
         self.numbers: list[int] = []
         self.result: Any = None
-        """What the call returned; None while it has not."""
+        """The value that the call returned; None before."""
         self.port = 0
-        """Where the worker is that runs it."""
+        """The port of the worker that runs it."""
         self.process: int | None = None
         """Which process that is."""
         self.refused: int | None = None
@@ -160,7 +160,7 @@ class CallReader:
     async def _read(self, connecting: AbstractAsyncContextManager[Stream]) -> None:
         """One connection."""
         now = asyncio.get_running_loop().time
-        # A worker that does not run the call takes its time to find out that nobody does: it asks for seconds.
+        # A worker that does not run the call asks the others for some seconds.
         async with asyncio.timeout(SILENCE) as patience, connecting as stream:
             if stream.status != 200:
                 self.refused = stream.status
@@ -172,7 +172,7 @@ class CallReader:
                 async for event in stream.events():
                     if self._last_id is None:
                         patience.reschedule(now() + self._chance.uniform(*CONNECTED))
-                    assert event.id is not None, "an event that nobody can resume after"
+                    assert event.id is not None, "an event without an id"
                     self._last_id = event.id
                     if event.data:
                         self._take(json.loads(event.data))

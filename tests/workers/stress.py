@@ -21,7 +21,7 @@ RUN_SECONDS = 240.0
 
 @dataclass(frozen=True)
 class StressPlan:
-    """How much of everything."""
+    """Amounts of clients and messages."""
 
     sessions: int = 4
     told: int = 6
@@ -35,12 +35,12 @@ class StressPlan:
     counted: int = 10
     """Messages of each call before its answer."""
     seconds: float = 2.0
-    """How long the telling takes, about."""
+    """Approximate time of publishing."""
     seed: int = 1
 
     @property
     def messages(self) -> int:
-        """What each session is to hear on its own stream."""
+        """Messages that each session gets on its own stream."""
         return self.told + self.changed + 4 * self.shared
 
     @property
@@ -51,17 +51,17 @@ class StressPlan:
 
 @dataclass
 class StressOutcome:
-    """What came of a run."""
+    """The outcome of a run."""
 
     plan: StressPlan
     listeners: list[SessionListener]
     readers: list[CallReader]
     event_log: EventLog
     again: list[list[NumberedMessage]] = field(default_factory=list)
-    """What each listener was given when it asked for everything once more."""
+    """Messages that each listener got when it resumed from its first event."""
 
     def sources(self, listener: SessionListener) -> set[str]:
-        """Who speaks to this one."""
+        """Sources of messages to this listener."""
         name = listener.user.name
         return {
             f"told-{name}",
@@ -74,7 +74,7 @@ class StressOutcome:
         return total(self.event_log.compare(listener.received, self.sources(listener)) for listener in self.listeners)
 
     def shared(self) -> set[tuple[NumberedMessage, ...]]:
-        """What was said to all, in the orders in which it was received: there should be one."""
+        """Orders in which messages to all were received: there should be one."""
         both = ("broadcast-", "all-")
         return {
             tuple(said for said in listener.received if said.source.startswith(both)) for listener in self.listeners
@@ -122,7 +122,7 @@ class StressOutcome:
 
 
 class StressRun:
-    """The people of one run, and what they do."""
+    """The clients of one run."""
 
     def __init__(self, workers: Workers, plan: StressPlan) -> None:
         self._workers, self.plan = workers, plan
@@ -132,7 +132,7 @@ class StressRun:
         self._pause = plan.seconds / (plan.told + plan.changed)
 
     async def run(self, meanwhile: Callable[[], Awaitable[None]] | None = None) -> StressOutcome:
-        """The run, with something that happens while it goes on. Raises TimeoutError when somebody waits for ever."""
+        """Run, with something that happens meanwhile. Raises TimeoutError when it is stuck."""
         async with asyncio.timeout(RUN_SECONDS):
             return await self._run(meanwhile)
 
@@ -179,14 +179,14 @@ class StressRun:
         return await UserClient.initialized(f"{name}-{self.plan.seed}", self._choose_port(), revision)
 
     async def _publish_to(self, user: UserClient) -> None:
-        """Tell somebody everything that is for them alone."""
+        """Publish all messages for one session."""
         chance = self._fork()
         what = [("tell", f"told-{user.name}")] * self.plan.told + [("change", f"own-{user.name}")] * self.plan.changed
         chance.shuffle(what)
         await self._publish_all(user, what, chance, self._pause)
 
     async def _broadcast(self, user: UserClient, broadcaster: int) -> None:
-        """Tell everybody what is for all."""
+        """Publish all messages for all sessions."""
         chance = self._fork()
         what = [("broadcast", f"broadcast-{broadcaster}"), ("change", f"all-{broadcaster}")] * self.plan.shared
         await self._publish_all(user, what, chance, self.plan.seconds / len(what))

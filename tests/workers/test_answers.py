@@ -20,7 +20,7 @@ QUESTIONS = 20
 CLIENTS = 5
 
 
-async def answered(asking: int, answering: int, user: UserClient, number: int) -> float:
+async def answer_across(asking: int, answering: int, user: UserClient, number: int) -> float:
     """A question asked by one worker, and answered at another. Returns the seconds from the answer to the result."""
     async with asyncio.timeout(WAIT_SECONDS):
         if user.revision == STATELESS:
@@ -35,7 +35,7 @@ async def _in_a_session(asking: int, answering: int, user: UserClient, number: i
             if "method" in message:
                 assert message["method"] == "elicitation/create"
                 began = time.monotonic()
-                answer = {"jsonrpc": "2.0", "id": message["id"], "result": said(message["params"], number)}
+                answer = {"jsonrpc": "2.0", "id": message["id"], "result": form_answer(message["params"], number)}
                 assert await user.send(answering, answer) == 202
             else:
                 assert value(message["result"]) == number
@@ -48,7 +48,7 @@ async def _in_rounds(asking: int, answering: int, user: UserClient, number: int)
     asked = await user.result(asking, "tools/call", given, name="number")
     assert asked["resultType"] == "input_required"
     began = time.monotonic()
-    answers = {key: said(question["params"], number) for key, question in asked["inputRequests"].items()}
+    answers = {key: form_answer(question["params"], number) for key, question in asked["inputRequests"].items()}
     retry = {**given, "inputResponses": answers, "requestState": asked["requestState"]}
     result = await user.result(answering, "tools/call", retry, name="number")
     assert value(result) == number
@@ -56,7 +56,7 @@ async def _in_rounds(asking: int, answering: int, user: UserClient, number: int)
     return time.monotonic() - began
 
 
-def said(question: Message, number: int) -> Message:
+def form_answer(question: Message, number: int) -> Message:
     """The answer of a form with one field."""
     (field,) = question["requestedSchema"]["properties"]
     return {"action": "accept", "content": {field: number}}
@@ -77,7 +77,7 @@ async def delays(pair: Workers, revision: str, questions: int, *, across: bool) 
             user = await UserClient.initialized(user.name, pair.ports[client % 2], revision)
         for number in itertools.islice(numbers, questions // CLIENTS):
             asking, other = pair.ports[number % 2], pair.ports[1 - number % 2]
-            found.append(await answered(asking, other if across else asking, user, number))
+            found.append(await answer_across(asking, other if across else asking, user, number))
 
     found: list[float] = []
     numbers = itertools.count()

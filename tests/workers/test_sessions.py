@@ -1,4 +1,4 @@
-"""What ends on one worker has ended on all of them, and what a server forgets when it restarts is not the session."""
+"""A session that ends on one worker ends on all of them, and it survives a restart of all workers."""
 
 import asyncio
 import json
@@ -38,7 +38,7 @@ async def begun(stack: AsyncExitStack, user: UserClient, port: int, tag: str) ->
 
 
 async def rest(stream: Stream) -> list[object]:
-    """What a stream says to its end, which must come soon. Raises TimeoutError when it does not."""
+    """Read a stream to its end. Raises TimeoutError when there is none."""
     async with asyncio.timeout(WAIT_SECONDS):
         found: list[object] = [message async for message in stream.messages()]
     assert stream.ended
@@ -74,7 +74,7 @@ async def test_a_session_that_is_deleted_on_one_worker_is_unknown_on_the_other(e
 
 @pytest.mark.parametrize("how", ['end("ended by hand")', "delete()[1]['mcp_django.Session']"], ids=["ended", "deleted"])
 async def test_a_session_that_another_process_ends_has_ended_on_all_workers(either: Workers, how: str) -> None:
-    """What the admin's actions do, in a process that serves nobody."""
+    """As the actions of the admin do, in a process without a server."""
     async with AsyncExitStack() as stack:
         user = await UserClient.initialized("thrown-out", either.ports[0])
         tags = [f"thrown-{number}-{user.key}" for number, _ in enumerate(either.ports)]
@@ -109,7 +109,7 @@ async def test_a_cancellation_that_lands_on_the_other_worker_cancels(either: Wor
         await user.delete(here)
 
 
-async def test_nobody_else_s_call_is_cancelled(pair: Workers) -> None:
+async def test_a_session_cannot_cancel_the_call_of_another(pair: Workers) -> None:
     here, there = pair.ports
     async with AsyncExitStack() as stack:
         user = await UserClient.initialized("working", here)
@@ -131,7 +131,7 @@ async def test_a_log_level_that_is_set_on_one_worker_holds_on_the_other(either: 
 
 
 async def spoken(user: UserClient, port: int) -> int:
-    """How many log messages a call sends."""
+    """Count the log messages of a call."""
     async with user.call(port, "count", {"tag": "spoken", "times": 3, "pause": 0}) as stream:
         return len([m async for m in stream.messages() if m.get("method") == "notifications/message"])
 

@@ -29,7 +29,7 @@ async def test_a_stream_that_is_opened_on_the_other_worker_takes_the_place_of_th
         assert received == [NumberedMessage("moved", 0), NumberedMessage("moved", 1)]
 
 
-async def test_nobody_else_resumes_a_stream_on_any_worker(pair: Workers) -> None:
+async def test_only_its_owner_resumes_a_stream_on_any_worker(pair: Workers) -> None:
     here, there = pair.ports
     user, other = [await UserClient.initialized(name, here) for name in ("owner", "stranger")]
     async with AsyncExitStack() as stack:
@@ -52,8 +52,10 @@ async def resumed(user: UserClient, port: int, id: str) -> int:
         return status
 
 
-async def test_who_follows_a_call_on_another_worker_is_told_when_its_worker_is_killed(own_pair: Workers) -> None:
-    """What the call had said by then is received; the stream ends; and there is no such call any more."""
+async def test_a_client_that_follows_a_call_on_another_worker_is_told_when_its_worker_is_killed(
+    own_pair: Workers,
+) -> None:
+    """The stream ends after the messages that the call had sent, and the call is gone."""
     here, there = own_pair.ports
     user = await UserClient.initialized("following", here)
     async with user.call(here, "count", {"tag": "followed", "times": 1000}) as stream:

@@ -22,11 +22,11 @@ from tests.workers.unreliable_layer import DeliveryFaults
 
 PLAN = StressPlan()
 GONE = {400, 404}
-"""What a client is told of a stream that has gone with its worker."""
+"""Statuses for a stream that has gone with its worker."""
 
 
 def assert_exact(outcome: StressOutcome) -> None:
-    """What holds for every run."""
+    """Assert what every run keeps."""
     print(outcome)
     assert outcome.difference() == Difference()
     assert len(outcome.shared()) == 1, "what is said to all is received in different orders"
@@ -41,15 +41,15 @@ def assert_exact(outcome: StressOutcome) -> None:
 
 
 def assert_whole(outcome: StressOutcome) -> None:
-    """What holds as long as every worker lives."""
+    """Assert what holds as long as every worker lives."""
     assert_exact(outcome)
     assert outcome.received == outcome.plan.sessions * outcome.plan.messages
     assert outcome.uncertain == 0
     assert outcome.given_up == []
 
 
-def assert_told(outcome: StressOutcome) -> None:
-    """Nobody takes half of an answer for the whole: they are told, or have received nothing at all."""
+def assert_clients_were_told(outcome: StressOutcome) -> None:
+    """No client takes half of an answer for the whole: it is refused, or has received nothing."""
     assert {reader.refused for reader in outcome.given_up if not reader.unread} <= GONE
 
 
@@ -90,7 +90,7 @@ async def test_cuts_and_a_redis_that_restarts(pair: Workers) -> None:
 
 
 async def test_cuts_and_a_worker_that_is_killed(own_pair: Workers) -> None:
-    """What was said before and after is received; calls that it ran are gone, and their clients are told."""
+    """Messages of before and after are received. Calls that it ran are gone, and their clients are refused."""
 
     async def kill() -> None:
         await asyncio.sleep(PLAN.seconds / 3)
@@ -101,7 +101,7 @@ async def test_cuts_and_a_worker_that_is_killed(own_pair: Workers) -> None:
     outcome = await StressRun(own_pair, replace(PLAN, seed=3)).run(kill)
     assert_exact(outcome)
     assert {reader.port for reader in outcome.given_up} <= {killed}
-    assert_told(outcome)
+    assert_clients_were_told(outcome)
 
 
 async def test_two_processes_behind_one_port_one_of_which_is_killed(shared: Workers) -> None:
@@ -116,4 +116,4 @@ async def test_two_processes_behind_one_port_one_of_which_is_killed(shared: Work
         outcome = await StressRun(server, replace(PLAN, sessions=PLAN.sessions // 2, seed=4)).run(kill)
     assert_exact(outcome)
     assert {reader.process for reader in outcome.given_up} <= {victim, None}
-    assert_told(outcome)
+    assert_clients_were_told(outcome)

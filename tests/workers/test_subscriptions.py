@@ -1,4 +1,4 @@
-"""What changes is received by everybody who asked for it, wherever they listen and whoever says it."""
+"""A change reaches all clients that asked for it, on any worker and from any process."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -11,7 +11,7 @@ from tests.support.waiting import WAIT_SECONDS
 from tests.workers.client import Message, UserClient
 from tests.workers.harness import Workers
 
-Say = Callable[[Workers, str], Awaitable[None]]
+Publish = Callable[[Workers, str], Awaitable[None]]
 
 
 async def by_the_other_worker(pair: Workers, source: str) -> None:
@@ -25,7 +25,7 @@ async def by_a_thread(pair: Workers, source: str) -> None:
 
 
 async def by_a_shell(pair: Workers, source: str) -> None:
-    """In a process that serves nobody."""
+    """In a process without a server."""
     code = f"""
         from mcp_django.notifications import notify_resource_updated
         notify_resource_updated("item://{source}/1")
@@ -50,7 +50,7 @@ async def by_a_transaction_of_a_shell(pair: Workers, source: str) -> None:
     await asyncio.to_thread(pair.run, code)
 
 
-SPEAKERS = [by_the_other_worker, by_a_thread, by_a_shell, by_a_transaction_of_a_shell]
+PUBLISHERS = [by_the_other_worker, by_a_thread, by_a_shell, by_a_transaction_of_a_shell]
 
 
 @asynccontextmanager
@@ -66,34 +66,34 @@ async def listening(user: UserClient, port: int, uris: list[str]) -> AsyncIterat
         yield messages
 
 
-@pytest.mark.parametrize("say", SPEAKERS)
-async def test_a_listener_hears_it(pair: Workers, say: Say) -> None:
-    source = f"listen-{say.__name__}"
+@pytest.mark.parametrize("publish", PUBLISHERS)
+async def test_a_change_reaches_a_listener(pair: Workers, publish: Publish) -> None:
+    source = f"listen-{publish.__name__}"
     user = UserClient("listening")
     uris = [f"item://{source}/{number}" for number in (1, 2)]
     async with asyncio.timeout(2 * WAIT_SECONDS), listening(user, pair.ports[0], uris) as messages:
-        await say(pair, source)
+        await publish(pair, source)
         received = await anext(messages)
         assert received["method"] == "notifications/resources/updated"
         assert received["params"]["uri"] == f"item://{source}/1"
         assert received["params"]["_meta"][META + "subscriptionId"] == user.last_id
 
 
-@pytest.mark.parametrize("say", SPEAKERS)
-async def test_a_session_hears_it_on_the_worker_it_did_not_subscribe_on(pair: Workers, say: Say) -> None:
-    source = f"session-{say.__name__}"
+@pytest.mark.parametrize("publish", PUBLISHERS)
+async def test_a_change_reaches_a_session_that_subscribed_on_the_other_worker(pair: Workers, publish: Publish) -> None:
+    source = f"session-{publish.__name__}"
     user = await UserClient.initialized("subscribed", pair.ports[1])
     for number in (1, 2):
         await user.result(pair.ports[1], "resources/subscribe", {"uri": f"item://{source}/{number}"})
     async with asyncio.timeout(2 * WAIT_SECONDS), user.listen(pair.ports[0]) as stream:
         assert stream.status == 200
-        await say(pair, source)
+        await publish(pair, source)
         received = await anext(stream.messages())
     assert received["method"] == "notifications/resources/updated"
     assert received["params"]["uri"] == f"item://{source}/1"
 
 
-async def test_who_unsubscribes_on_one_worker_hears_no_more_of_it_on_the_other(pair: Workers) -> None:
+async def test_an_unsubscription_on_one_worker_holds_on_the_other(pair: Workers) -> None:
     here, there = pair.ports
     user = await UserClient.initialized("fickle", here)
     for number in (1, 2):
@@ -107,7 +107,7 @@ async def test_who_unsubscribes_on_one_worker_hears_no_more_of_it_on_the_other(p
     assert received["params"]["uri"] == "item://fickle/2"
 
 
-async def test_who_subscribes_while_listening_elsewhere_hears_what_comes_then(pair: Workers) -> None:
+async def test_a_subscription_holds_while_the_client_listens_on_the_other_worker(pair: Workers) -> None:
     here, there = pair.ports
     user = await UserClient.initialized("curious", here)
     async with asyncio.timeout(2 * WAIT_SECONDS), user.listen(there) as stream:
@@ -120,27 +120,29 @@ async def test_who_subscribes_while_listening_elsewhere_hears_what_comes_then(pa
     assert received["params"]["uri"] == "item://curious/2"
 
 
-async def test_all_listeners_hear_everything_in_one_order(pair: Workers) -> None:
+async def test_all_listeners_receive_changes_in_one_order(pair: Workers) -> None:
     """Two speakers at once, and listeners on both workers."""
     numbers = range(1, 11)
-    uris = [f"item://order-{speaker}/{number}" for speaker in (0, 1) for number in numbers]
+    uris = [f"item://order-{publisher}/{number}" for publisher in (0, 1) for number in numbers]
 
-    async def hear(name: str, port: int, ready: asyncio.Barrier) -> list[str]:
+    async def receive(name: str, port: int, ready: asyncio.Barrier) -> list[str]:
         async with listening(UserClient(name), port, uris) as messages:
             await ready.wait()
             return [(await anext(messages))["params"]["uri"] for _ in uris]
 
-    async def speak(speaker: int) -> None:
+    async def publish_numbers(publisher: int) -> None:
         await ready.wait()
         for number in numbers:
-            await UserClient(f"speaker-{speaker}").value(
-                pair.ports[speaker], "change", {"source": f"order-{speaker}", "number": number}
+            await UserClient(f"publisher-{publisher}").value(
+                pair.ports[publisher], "change", {"source": f"order-{publisher}", "number": number}
             )
 
     ready = asyncio.Barrier(6)
     async with asyncio.timeout(2 * WAIT_SECONDS):
         *received, _, _ = await asyncio.gather(
-            *(hear(f"listener-{n}", pair.ports[n % 2], ready) for n in range(4)), speak(0), speak(1)
+            *(receive(f"listener-{n}", pair.ports[n % 2], ready) for n in range(4)),
+            publish_numbers(0),
+            publish_numbers(1),
         )
     assert sorted(received[0]) == sorted(uris)
     assert all(order == received[0] for order in received)

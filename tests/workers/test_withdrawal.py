@@ -1,4 +1,4 @@
-"""What is taken away on one worker is gone on the other: the next request, and everything that is open there."""
+"""A right that is withdrawn on one worker is gone on the other: for the next request, and for everything open there."""
 
 import asyncio
 import time
@@ -157,7 +157,7 @@ async def test_what_was_opened_with_a_credential_ends_with_it_and_the_next_reque
 
 
 async def finds(token: str, port: int, tool: str = "secret") -> bool:
-    """Is the tool there? If not, it is answered as one that nobody has received of."""
+    """Whether the tool is there. If not, the answer is that of an unknown tool."""
     async with UserClient(token).call(port, tool) as stream:
         (answer,) = [message async for message in stream.messages()]
     return "result" in answer or answer["error"]["message"] != f"Unknown tool: {tool}"

@@ -64,4 +64,4 @@ class UnreliableLayer(RedisPubSubChannelLayer):  # type: ignore[misc]  # has no 
         try:
             await send(where, message)
         except OSError:
-            pass  # Redis is away, and whoever sent it has gone on
+            pass  # Redis is away, and the sender has gone on

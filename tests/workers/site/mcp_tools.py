@@ -16,7 +16,7 @@ BROADCAST = "notifications/tests/broadcast"
 
 @resource("item://{group}/{number}")
 async def item(group: str, number: int) -> str:
-    """What clients watch: each number of a group is a resource of its own, and changes once."""
+    """Serve a resource that clients watch: each number of a group changes once."""
     return f"{group} {number}"
 
 
@@ -54,7 +54,7 @@ async def change_in_thread(source: str, number: int) -> int:
 
 @tool()
 async def broadcast(source: str, number: int) -> int:
-    """Say something to everybody."""
+    """Send a message to all sessions."""
     await abroadcast(BROADCAST, {"source": source, "number": number})
     return number
 
@@ -110,7 +110,7 @@ def withdraw(how: str, name: str) -> int:
 
 @tool(permission="auth.view_user")
 async def secret() -> int:
-    """What not everybody may know."""
+    """Return what only some users may read."""
     return 7
 
 

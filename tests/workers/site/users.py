@@ -14,7 +14,7 @@ from mcp_django.oauth.tokens import access_token
 from mcp_django.oauth.toolkit import access_tokens, applications
 
 GRANT = "scope granted to others"
-"""What takes a scope away from everybody who is not of a group."""
+"""Takes a scope away from all users outside a group."""
 
 
 def make(names: Iterable[str], *, seconds: float | None = None) -> dict[str, str]:
