@@ -223,9 +223,11 @@ def test_a_server_that_shuts_down_lets_calls_end_and_closes_sockets(name: str) -
 def end_with_open_sockets(name: str, server: Server) -> None:
     way = WAYS[name]
     with opened(server, session=True) as idle, opened(server, session=True) as busy:
-        id = busy.call("wait", {"tag": "last", "seconds": 0.3})
+        id = busy.call("hold", {"tag": "last"})
         server.event("last", "started")
         server.process.send_signal(signal.SIGTERM)
+        if name != "granian":
+            server.release()
         said = None if name == "granian" else busy.message()["id"]
         if name == "hypercorn" and sys.version_info >= (3, 12):
             # Its `Server.wait_closed()` waits there for the clients to leave (hypercorn/asyncio/run.py).
