@@ -111,9 +111,20 @@ def _migrated_template(url: str, site: str) -> str:
     return name
 
 
-def _on_postgres(statement: str, values: Any = None) -> list[tuple[Any, ...]]:
+def count(database: Database, table: str, condition: str) -> int:
+    """Count rows of a PostgreSQL database."""
+    ((number,),) = _on_postgres(f"SELECT count(*) FROM {table} WHERE {condition}", database=database["NAME"])
+    return int(number)
+
+
+def _on_postgres(statement: str, values: Any = None, *, database: str = "") -> list[tuple[Any, ...]]:
     entry = postgres_database()
-    where = {"host": entry["HOST"], "port": entry["PORT"] or None, "user": entry["USER"], "dbname": entry["NAME"]}
+    where = {
+        "host": entry["HOST"],
+        "port": entry["PORT"] or None,
+        "user": entry["USER"],
+        "dbname": database or entry["NAME"],
+    }
     if entry["PASSWORD"]:
         where["password"] = entry["PASSWORD"]
     with psycopg.connect(**where, autocommit=True) as connection:

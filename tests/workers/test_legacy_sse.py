@@ -2,6 +2,7 @@
 
 from concurrent.futures import ThreadPoolExecutor
 
+from tests.servers.databases import count
 from tests.servers.legacy_client import LegacyClient
 from tests.support.waiting import wait_until
 from tests.workers.harness import Workers
@@ -103,8 +104,11 @@ def test_where_the_worker_of_the_stream_was_stopped_the_stream_ends_first(own_pa
 
 def test_a_client_that_leaves_leaves_nothing_behind(pair: Workers) -> None:
     here, there = pair.ports
-    live = "from mcp_django.models import Session; print(Session.objects.filter(terminated_at=None).count())"
-    before = pair.run(live)
+
+    def live_sessions() -> int:
+        return count(pair.database, "mcp_django_session", "terminated_at IS NULL")
+
+    before = live_sessions()
     with apart(pair) as client:
         tag = f"left {client.uri}"
         client.call("linger", {"tag": tag})
@@ -113,7 +117,7 @@ def test_a_client_that_leaves_leaves_nothing_behind(pair: Workers) -> None:
         pair.event(tag, "cancelled")
         for port in (there, here):
             wait_until(lambda port=port: post_status(client, port) == 404)
-    wait_until(lambda: pair.run(live) == before)
+    wait_until(lambda: live_sessions() == before)
     for server in pair.servers:
         wait_until(lambda server=server: not (found := server.probe())["listening"] and not found["in_flight"])
 
@@ -129,7 +133,6 @@ def test_a_flood_of_posts_for_a_stream_that_is_gone_writes_nothing(pair: Workers
     with apart(pair) as client:
         client.leave()
         wait_until(lambda: post_status(client) == 404)
-        rows = "from mcp_django.models import StreamEvent; print(StreamEvent.objects.filter(kind='post').count())"
-        before = pair.run(rows)
+        before = count(pair.database, "mcp_django_streamevent", "kind = 'post'")
         assert {post_status(client) for _ in range(20)} == {404}
-        assert pair.run(rows) == before
+        assert count(pair.database, "mcp_django_streamevent", "kind = 'post'") == before

@@ -72,26 +72,33 @@ async def test_a_session_that_is_deleted_on_one_worker_is_unknown_on_the_other(e
             assert again.status == 404
 
 
-@pytest.mark.parametrize("how", ['end("ended by hand")', "delete()[1]['mcp_django.Session']"], ids=["ended", "deleted"])
-async def test_a_session_that_another_process_ends_has_ended_on_all_workers(either: Workers, how: str) -> None:
+@pytest.mark.parametrize(
+    ("lost", "how"),
+    [(0, 'end("ended by hand")'), (1, "delete()[1]['mcp_django.Session']")],
+    ids=["ended", "deleted, no wakes"],
+)
+async def test_a_session_that_another_process_ends_has_ended_on_all_workers(
+    pair: Workers, lost: float, how: str
+) -> None:
     """As the actions of the admin do, in a process without a server."""
+    pair.set_faults(DeliveryFaults(lost=lost))
     async with AsyncExitStack() as stack:
-        user = await UserClient.initialized("thrown-out", either.ports[0])
-        tags = [f"thrown-{number}-{user.key}" for number, _ in enumerate(either.ports)]
-        streams = [await opened(stack, user, either.ports[1])]
-        for tag, port in zip(tags, either.ports, strict=True):
+        user = await UserClient.initialized("thrown-out", pair.ports[0])
+        tags = [f"thrown-{number}-{user.key}" for number, _ in enumerate(pair.ports)]
+        streams = [await opened(stack, user, pair.ports[1])]
+        for tag, port in zip(tags, pair.ports, strict=True):
             streams.append(await begun(stack, user, port, tag))
         code = f"""
             from mcp_django.models import Session
             print(Session.objects.filter(owner__contains="thrown-out", terminated_at=None).{how})
         """
-        assert int(await asyncio.to_thread(either.run, code)) == 1
-        for port in either.ports:
+        assert int(await asyncio.to_thread(pair.run, code)) == 1
+        for port in pair.ports:
             assert await refusal(user, port) == 404
         for stream in streams:
             assert [m for m in await rest(stream) if "result" in m] == []
         for tag in tags:
-            await asyncio.to_thread(either.event, tag, "cancelled")
+            await asyncio.to_thread(pair.event, tag, "cancelled")
 
 
 async def test_a_cancellation_that_lands_on_the_other_worker_cancels(either: Workers) -> None:

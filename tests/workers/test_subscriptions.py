@@ -67,30 +67,27 @@ async def listening(user: UserClient, port: int, uris: list[str]) -> AsyncIterat
 
 
 @pytest.mark.parametrize("publish", PUBLISHERS)
-async def test_a_change_reaches_a_listener(pair: Workers, publish: Publish) -> None:
-    source = f"listen-{publish.__name__}"
-    user = UserClient("listening")
+async def test_a_change_reaches_a_listener_and_a_session_that_subscribed_on_the_other_worker(
+    pair: Workers, publish: Publish
+) -> None:
+    here, there = pair.ports
+    source = publish.__name__
     uris = [f"item://{source}/{number}" for number in (1, 2)]
-    async with asyncio.timeout(2 * WAIT_SECONDS), listening(user, pair.ports[0], uris) as messages:
-        await publish(pair, source)
-        received = await anext(messages)
-        assert received["method"] == "notifications/resources/updated"
-        assert received["params"]["uri"] == f"item://{source}/1"
-        assert received["params"]["_meta"][META + "subscriptionId"] == user.last_id
-
-
-@pytest.mark.parametrize("publish", PUBLISHERS)
-async def test_a_change_reaches_a_session_that_subscribed_on_the_other_worker(pair: Workers, publish: Publish) -> None:
-    source = f"session-{publish.__name__}"
-    user = await UserClient.initialized("subscribed", pair.ports[1])
-    for number in (1, 2):
-        await user.result(pair.ports[1], "resources/subscribe", {"uri": f"item://{source}/{number}"})
-    async with asyncio.timeout(2 * WAIT_SECONDS), user.listen(pair.ports[0]) as stream:
+    listener, user = UserClient("listening"), await UserClient.initialized("subscribed", there)
+    for uri in uris:
+        await user.result(there, "resources/subscribe", {"uri": uri})
+    async with (
+        asyncio.timeout(2 * WAIT_SECONDS),
+        listening(listener, here, uris) as messages,
+        user.listen(here) as stream,
+    ):
         assert stream.status == 200
         await publish(pair, source)
-        received = await anext(stream.messages())
-    assert received["method"] == "notifications/resources/updated"
-    assert received["params"]["uri"] == f"item://{source}/1"
+        of_listener, of_session = await anext(messages), await anext(stream.messages())
+    for received in (of_listener, of_session):
+        assert received["method"] == "notifications/resources/updated"
+        assert received["params"]["uri"] == f"item://{source}/1"
+    assert of_listener["params"]["_meta"][META + "subscriptionId"] == listener.last_id
 
 
 async def test_an_unsubscription_on_one_worker_holds_on_the_other(pair: Workers) -> None:
