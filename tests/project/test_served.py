@@ -75,6 +75,8 @@ def started(directory: Path, **more: str) -> Iterator[Demo]:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
+            # A shell lets what it starts in the background ignore Ctrl-C, and the test run may be there.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         ) as process,
     ):
         try:
