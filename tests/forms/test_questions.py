@@ -110,14 +110,17 @@ def test_a_required_field_that_is_left_out_is_named() -> None:
     assert refused(Stay, {"nights": 1}).startswith("Name of the guest:")
 
 
-@pytest.mark.parametrize("wrong", [{"guest": ["Ada"]}, {"guest": {"$ne": 1}}, {"guest": 7}, {"guest": True}])
-def test_a_value_of_another_type_is_not_made_into_text(wrong: Any) -> None:
-    assert "must be of type string" in refused(Stay, {"nights": 1, **wrong})
+def test_a_value_of_another_type_is_not_made_into_text(subtests: pytest.Subtests) -> None:
+    cases = [{"guest": ["Ada"]}, {"guest": {"$ne": 1}}, {"guest": 7}, {"guest": True}]
+    for wrong in cases:
+        with subtests.test(wrong=wrong):
+            assert "must be of type string" in refused(Stay, {"nights": 1, **wrong})
 
 
-@pytest.mark.parametrize("content", [7, [], "text", None])
-def test_content_that_is_no_object_is_refused(content: Any) -> None:
-    assert refused(Stay, content) == "the content of a form must be an object"
+def test_content_that_is_no_object_is_refused(subtests: pytest.Subtests) -> None:
+    for content in [7, [], "text", None]:
+        with subtests.test(content=content):
+            assert refused(Stay, content) == "the content of a form must be an object"
 
 
 def test_what_the_client_leaves_out_keeps_its_initial_value_and_what_it_empties_is_empty() -> None:
@@ -144,9 +147,8 @@ class Colour(forms.Form):
 TITLED = [("r", "Red"), ("b", "Blue")]
 
 
-@pytest.mark.parametrize(
-    ("field", "expected", "given", "value"),
-    [
+def test_a_field_becomes_a_property_and_its_answer_a_value(subtests: pytest.Subtests) -> None:
+    cases = [
         (forms.CharField(required=False), {"type": "string"}, "x", "x"),
         (forms.EmailField(required=False), {"type": "string", "format": "email", "maxLength": 320}, "a@b.co", "a@b.co"),
         (
@@ -225,18 +227,17 @@ TITLED = [("r", "Red"), ("b", "Blue")]
             ["1", "2"],
             [1, 2],
         ),
-    ],
-)
-def test_a_field_becomes_a_property_and_its_answer_a_value(field: Any, expected: Any, given: Any, value: Any) -> None:
-    assert only(field) == expected
-    found = cleaned(field, given)
-    assert found == value
-    assert type(found) is type(value)
+    ]
+    for field, expected, given, value in cases:
+        with subtests.test(field=field):
+            assert only(field) == expected
+            found = cleaned(field, given)
+            assert found == value
+            assert type(found) is type(value)
 
 
-@pytest.mark.parametrize(
-    ("field", "default"),
-    [
+def test_an_initial_value_is_the_default_if_the_property_can_hold_it(subtests: pytest.Subtests) -> None:
+    cases = [
         (forms.CharField(initial="x"), "x"),
         (forms.CharField(initial=""), None),
         (forms.IntegerField(initial="5"), 5),
@@ -250,10 +251,10 @@ def test_a_field_becomes_a_property_and_its_answer_a_value(field: Any, expected:
         (forms.MultipleChoiceField(choices=TITLED, initial=["r", "b"]), ["r", "b"]),
         (forms.IntegerField(initial="many"), None),
         (forms.IntegerField(initial=True), None),
-    ],
-)
-def test_an_initial_value_is_the_default_if_the_property_can_hold_it(field: Any, default: Any) -> None:
-    assert only(field).get("default") == default
+    ]
+    for field, default in cases:
+        with subtests.test(field=field, default=default):
+            assert only(field).get("default") == default
 
 
 def test_dates_are_read_as_clients_write_them_whatever_the_language_is() -> None:
@@ -275,10 +276,11 @@ def test_a_moment_in_two_parts_keeps_its_initial_value() -> None:
     assert ask(form_with(field)).read({})[0] == {"value": moment}
 
 
-@pytest.mark.parametrize("given", ["soon", "2030-02-31", "2030-13-01T10:00:00Z"])
-def test_what_is_no_date_is_the_field_s_to_refuse(given: str) -> None:
-    for field in (forms.DateField(), forms.DateTimeField(), forms.SplitDateTimeField()):
-        assert refused(form_with(field), {"value": given}).startswith("Value: ")
+def test_what_is_no_date_is_the_field_s_to_refuse(subtests: pytest.Subtests) -> None:
+    for given in ["soon", "2030-02-31", "2030-13-01T10:00:00Z"]:
+        with subtests.test(given=given):
+            for field in (forms.DateField(), forms.DateTimeField(), forms.SplitDateTimeField()):
+                assert refused(form_with(field), {"value": given}).startswith("Value: ")
 
 
 def test_texts_are_in_the_language_of_whoever_asks() -> None:
@@ -325,20 +327,21 @@ def test_initial_values_do_not_make_another_question_of_it() -> None:
     assert first.identity == second.identity
 
 
-@pytest.mark.parametrize(
-    ("field", "text"),
-    [
+def test_a_field_that_cannot_be_asked_for_is_the_author_s_mistake(subtests: pytest.Subtests) -> None:
+    cases = [
         (forms.FileField(), "does not fit a question"),
         (forms.ImageField(required=False), "does not fit a question"),
         (forms.JSONField(), "does not fit a question"),
         (forms.Field(), "does not fit a question"),
         (forms.CharField(widget=forms.PasswordInput), "secret"),
         (forms.ChoiceField(choices=[(n, n) for n in range(CHOICES + 1)]), "more than 1000 choices"),
-    ],
-)
-def test_a_field_that_cannot_be_asked_for_is_the_author_s_mistake(field: forms.Field, text: str) -> None:
-    with pytest.raises(DeclarationError, match=f"One: field 'value'.*{text}"):
-        ask(form_with(field))
+    ]
+    for field, text in cases:
+        with (
+            subtests.test(field=field, text=text),
+            pytest.raises(DeclarationError, match=f"One: field 'value'.*{text}"),
+        ):
+            ask(form_with(field))
 
 
 def test_a_choice_of_nothing_cannot_be_required() -> None:
@@ -354,9 +357,10 @@ def test_formsets_and_bound_forms_are_the_author_s_mistake() -> None:
         form_question(Stay({"guest": "Ada"}))
 
 
-@pytest.mark.parametrize("other", [bool, str, None, dict, {"type": "object"}, list[int], int | None])
-def test_other_types_are_left_alone(other: Any) -> None:
-    assert form_question(other) is None
+def test_other_types_are_left_alone(subtests: pytest.Subtests) -> None:
+    for other in [bool, str, None, dict, {"type": "object"}, list[int], int | None]:
+        with subtests.test(other=other):
+            assert form_question(other) is None
 
 
 class BookForm(forms.ModelForm):  # type: ignore[type-arg]

@@ -22,9 +22,8 @@ class Call:
 call: Any = Call()
 
 
-@pytest.mark.parametrize(
-    ("text", "clean"),
-    [
+def test_what_looks_like_a_secret_goes(subtests: pytest.Subtests) -> None:
+    cases = [
         ("nothing to hide", "nothing to hide"),
         ("password=hunter2 for bob", "password=[redacted] for bob"),
         ("{'password': 'hunter two', 'user': 'bob'}", "{'password': [redacted], 'user': 'bob'}"),
@@ -38,10 +37,10 @@ call: Any = Call()
         (f"used {MARK}abcdefgh_0123456789", "used [redacted]"),
         ("jwt eyJhbGciOi.eyJzdWIiOi.abc here", "jwt [redacted] here"),
         ("-----BEGIN RSA PRIVATE KEY-----\nMIIE", "[redacted]"),
-    ],
-)
-def test_what_looks_like_a_secret_goes(text: str, clean: str) -> None:
-    assert redacted(text, call) == clean
+    ]
+    for text, clean in cases:
+        with subtests.test(text=text, clean=clean):
+            assert redacted(text, call) == clean
 
 
 def test_a_secret_at_the_cut_is_not_sent() -> None:
@@ -54,8 +53,10 @@ def test_a_long_line_is_cut() -> None:
     assert redacted("x" * 100_000, call) == "x" * 4096 + "…"
 
 
-@pytest.mark.parametrize("part", ["token", "a", "password'", "://", "-----BEGIN ", "eyJ", "token ", '"', "secret="])
-def test_no_line_takes_long_to_clean(part: str) -> None:
-    began = time.process_time()
-    redacted(part * 100_000, call)
-    assert time.process_time() - began < 0.5
+def test_no_line_takes_long_to_clean(subtests: pytest.Subtests) -> None:
+    cases = ["token", "a", "password'", "://", "-----BEGIN ", "eyJ", "token ", '"', "secret="]
+    for part in cases:
+        with subtests.test(part=part):
+            began = time.process_time()
+            redacted(part * 100_000, call)
+            assert time.process_time() - began < 0.5

@@ -42,37 +42,36 @@ EVERY_BLOCK = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("block", "definition"), EVERY_BLOCK)
-def test_a_full_block_has_exactly_the_fields_of_the_specification(block, definition):
-    wire = block.to_wire()
-    validator(REVISION, definition)(wire)
-    validator(REVISION, "ContentBlock")(wire)
-    assert wire.keys() == definitions(REVISION)[definition]["properties"].keys()
+def test_a_full_block_has_exactly_the_fields_of_the_specification(subtests: pytest.Subtests) -> None:
+    for block, definition in EVERY_BLOCK:
+        with subtests.test(block=block, definition=definition):
+            wire = block.to_wire()
+            validator(REVISION, definition)(wire)
+            validator(REVISION, "ContentBlock")(wire)
+            assert wire.keys() == definitions(REVISION)[definition]["properties"].keys()
 
 
-@pytest.mark.parametrize(
-    ("block", "wire"),
-    [
+def test_what_is_not_given_is_left_out(subtests: pytest.Subtests) -> None:
+    cases = [
         (TextContent(""), {"type": "text", "text": ""}),
         (ImageContent(b"", "image/png"), {"type": "image", "data": "", "mimeType": "image/png"}),
         (ResourceLink("a:b", "b"), {"type": "resource_link", "uri": "a:b", "name": "b"}),
-    ],
-)
-def test_what_is_not_given_is_left_out(block, wire):
-    assert block.to_wire() == wire
+    ]
+    for block, wire in cases:
+        with subtests.test(block=block, wire=wire):
+            assert block.to_wire() == wire
 
 
-@pytest.mark.parametrize(
-    ("contents", "definition"),
-    [
+def test_full_contents_have_exactly_the_fields_of_the_specification(subtests: pytest.Subtests) -> None:
+    cases = [
         (TextResourceContents("x", "a:b", "text/plain", {"a": 1}), "TextResourceContents"),
         (BlobResourceContents(b"x", "a:b", "a/b", {"a": 1}), "BlobResourceContents"),
-    ],
-)
-def test_full_contents_have_exactly_the_fields_of_the_specification(contents, definition):
-    wire = contents.to_wire()
-    validator(REVISION, definition)(wire)
-    assert wire.keys() == definitions(REVISION)[definition]["properties"].keys()
+    ]
+    for contents, definition in cases:
+        with subtests.test(contents=contents, definition=definition):
+            wire = contents.to_wire()
+            validator(REVISION, definition)(wire)
+            assert wire.keys() == definitions(REVISION)[definition]["properties"].keys()
 
 
 def test_contents_without_a_uri_leave_it_to_the_reader():
@@ -84,17 +83,19 @@ def test_embedded_contents_need_a_uri():
         EmbeddedResource(TextResourceContents("x"))
 
 
-@pytest.mark.parametrize("kind", [ImageContent, AudioContent])
-def test_bytes_and_their_base64_say_the_same(kind):
-    assert kind(PNG, "a/b").to_wire() == kind(base64.b64encode(PNG).decode(), "a/b").to_wire()
+def test_bytes_and_their_base64_say_the_same(subtests: pytest.Subtests) -> None:
+    for kind in [ImageContent, AudioContent]:
+        with subtests.test(kind=kind):
+            assert kind(PNG, "a/b").to_wire() == kind(base64.b64encode(PNG).decode(), "a/b").to_wire()
 
 
-@pytest.mark.parametrize("text", ["hello!", "YQ", "Y-_Q", "é", "YQ==\n"])
-def test_text_that_is_not_base64_is_refused(text):
-    with pytest.raises(ValueError, match="base64"):
-        ImageContent(text, "image/png")
-    with pytest.raises(ValueError, match="base64"):
-        BlobResourceContents(text)
+def test_text_that_is_not_base64_is_refused(subtests: pytest.Subtests) -> None:
+    for text in ["hello!", "YQ", "Y-_Q", "é", "YQ==\n"]:
+        with subtests.test(text=text):
+            with pytest.raises(ValueError, match="base64"):
+                ImageContent(text, "image/png")
+            with pytest.raises(ValueError, match="base64"):
+                BlobResourceContents(text)
 
 
 def test_data_of_another_type_is_refused():
@@ -102,9 +103,8 @@ def test_data_of_another_type_is_refused():
         ImageContent(bytearray(PNG), "image/png")
 
 
-@pytest.mark.parametrize(
-    ("kind", "data", "mime_type"),
-    [
+def test_well_known_formats_tell_their_type(subtests: pytest.Subtests) -> None:
+    cases = [
         (ImageContent, PNG, "image/png"),
         (ImageContent, b"\xff\xd8\xff\xe0", "image/jpeg"),
         (ImageContent, b"GIF89a", "image/gif"),
@@ -113,17 +113,17 @@ def test_data_of_another_type_is_refused():
         (AudioContent, b"OggS", "audio/ogg"),
         (AudioContent, b"fLaC", "audio/flac"),
         (AudioContent, b"ID3\x03", "audio/mpeg"),
-    ],
-)
-def test_well_known_formats_tell_their_type(kind, data, mime_type):
-    assert kind.from_bytes(data).mime_type == mime_type
-    assert kind.from_bytes(data, "x/y").mime_type == "x/y"
+    ]
+    for kind, data, mime_type in cases:
+        with subtests.test(kind=kind, data=data, mime_type=mime_type):
+            assert kind.from_bytes(data).mime_type == mime_type
+            assert kind.from_bytes(data, "x/y").mime_type == "x/y"
 
 
-@pytest.mark.parametrize(("kind", "data"), [(ImageContent, WAV), (AudioContent, PNG), (ImageContent, b"")])
-def test_bytes_of_an_unknown_format_need_a_type(kind, data):
-    with pytest.raises(ValueError, match="pass mime_type"):
-        kind.from_bytes(data)
+def test_bytes_of_an_unknown_format_need_a_type(subtests: pytest.Subtests) -> None:
+    for kind, data in [(ImageContent, WAV), (AudioContent, PNG), (ImageContent, b"")]:
+        with subtests.test(kind=kind, data=data), pytest.raises(ValueError, match="pass mime_type"):
+            kind.from_bytes(data)
 
 
 def test_a_files_type_comes_from_its_name_else_from_its_bytes(tmp_path):
@@ -143,14 +143,15 @@ def test_only_blocks_are_content():
     )
 
 
-@pytest.mark.parametrize(("make", "role"), [(user, "user"), (assistant, "assistant")])
-def test_messages_hold_text_or_a_block(make, role):
-    assert make("hi").to_wire() == make(TextContent("hi")).to_wire()
-    wire = make("hi").to_wire()
-    assert wire == {"role": role, "content": {"type": "text", "text": "hi"}}
-    validator(REVISION, "PromptMessage")(wire)
-    assert PromptMessage(role, "hi").to_wire() == wire
-    assert type(wire["role"]) is str
+def test_messages_hold_text_or_a_block(subtests: pytest.Subtests) -> None:
+    for make, role in [(user, "user"), (assistant, "assistant")]:
+        with subtests.test(make=make, role=role):
+            assert make("hi").to_wire() == make(TextContent("hi")).to_wire()
+            wire = make("hi").to_wire()
+            assert wire == {"role": role, "content": {"type": "text", "text": "hi"}}
+            validator(REVISION, "PromptMessage")(wire)
+            assert PromptMessage(role, "hi").to_wire() == wire
+            assert type(wire["role"]) is str
 
 
 def test_a_message_from_nobody_or_with_several_blocks_is_refused():

@@ -19,9 +19,8 @@ from mcp_django.protocol.errors import (
 )
 
 
-@pytest.mark.parametrize(
-    ("kind", "code", "status"),
-    [
+def test_each_error_has_the_code_and_status_of_the_specification(subtests: pytest.Subtests) -> None:
+    cases = [
         (ParseError, -32700, 400),
         (InvalidRequest, -32600, 400),
         (MethodNotFound, -32601, 404),
@@ -32,10 +31,10 @@ from mcp_django.protocol.errors import (
         (UnsupportedProtocolVersion, -32022, 400),
         (URLElicitationRequired, -32042, 200),
         (InsufficientScope, -32600, 403),
-    ],
-)
-def test_each_error_has_the_code_and_status_of_the_specification(kind, code, status):
-    assert (kind.code, kind.http_status) == (code, status)
+    ]
+    for kind, code, status in cases:
+        with subtests.test(kind=kind, code=code, status=status):
+            assert (kind.code, kind.http_status) == (code, status)
 
 
 def test_the_tree_in_the_docstring_names_every_error():

@@ -49,14 +49,18 @@ def test_an_encoded_value_is_legal_in_a_header_and_has_no_blank_ends(text):
     assert value == value.strip()
 
 
-@pytest.mark.parametrize("text", ["", "a", "two words", "a=?base64?b", "=?BASE64?YQ==?=", "=?base64?YQ==", "YQ==?="])
-def test_plain_text_stays_plain(text):
-    assert encode_value(text) == text.encode()
+def test_plain_text_stays_plain(subtests: pytest.Subtests) -> None:
+    cases = ["", "a", "two words", "a=?base64?b", "=?BASE64?YQ==?=", "=?base64?YQ==", "YQ==?="]
+    for text in cases:
+        with subtests.test(text=text):
+            assert encode_value(text) == text.encode()
 
 
-@pytest.mark.parametrize("text", [" a", "a ", "\ta", "a\tb", "a\r\nb", "é", "\x7f", "=?base64?YQ==?=", "=?base64??="])
-def test_text_that_a_header_would_change_is_encoded(text):
-    assert encode_value(text) == sentinel(text.encode())
+def test_text_that_a_header_would_change_is_encoded(subtests: pytest.Subtests) -> None:
+    cases = [" a", "a ", "\ta", "a\tb", "a\r\nb", "é", "\x7f", "=?base64?YQ==?=", "=?base64??="]
+    for text in cases:
+        with subtests.test(text=text):
+            assert encode_value(text) == sentinel(text.encode())
 
 
 @given(st.binary(max_size=40))
@@ -67,29 +71,29 @@ def test_any_bytes_decode_or_are_refused(value):
         pass
 
 
-@pytest.mark.parametrize("value", [b"  name  ", b"\tname", b"name\t "])
-def test_blanks_around_a_value_are_stripped(value):
-    assert decode_value(value) == "name"
+def test_blanks_around_a_value_are_stripped(subtests: pytest.Subtests) -> None:
+    for value in [b"  name  ", b"\tname", b"name\t "]:
+        with subtests.test(value=value):
+            assert decode_value(value) == "name"
 
 
-@pytest.mark.parametrize("value", [b"=?BASE64?YQ==?=", b"=?base64?YQ==", b"YQ==?=", b"=?base64?="])
-def test_what_is_not_quite_the_sentinel_is_literal(value):
-    assert decode_value(value) == value.decode()
+def test_what_is_not_quite_the_sentinel_is_literal(subtests: pytest.Subtests) -> None:
+    for value in [b"=?BASE64?YQ==?=", b"=?base64?YQ==", b"YQ==?=", b"=?base64?="]:
+        with subtests.test(value=value):
+            assert decode_value(value) == value.decode()
 
 
-@pytest.mark.parametrize(
-    "payload",
-    [b"YQ", b"YQ=", b"YQ===", b"Y Q==", b"YQ==\n", b"Y-Q_", b"Y!==", b"YWI==", b"YR==", b"/w==", b"=", b"===="],
-)
-def test_a_malformed_sentinel_is_a_mismatch(payload):
-    with pytest.raises(HeaderMismatch):
-        decode_value(b"=?base64?" + payload + b"?=")
+def test_a_malformed_sentinel_is_a_mismatch(subtests: pytest.Subtests) -> None:
+    cases = [b"YQ", b"YQ=", b"YQ===", b"Y Q==", b"YQ==\n", b"Y-Q_", b"Y!==", b"YWI==", b"YR==", b"/w==", b"=", b"===="]
+    for payload in cases:
+        with subtests.test(payload=payload), pytest.raises(HeaderMismatch):
+            decode_value(b"=?base64?" + payload + b"?=")
 
 
-@pytest.mark.parametrize("value", ["é".encode(), "é".encode("latin-1"), b"a\x00b", b"a\nb", b"\x7f"])
-def test_illegal_bytes_are_a_mismatch(value):
-    with pytest.raises(HeaderMismatch, match="bytes"):
-        decode_value(value)
+def test_illegal_bytes_are_a_mismatch(subtests: pytest.Subtests) -> None:
+    for value in ["é".encode(), "é".encode("latin-1"), b"a\x00b", b"a\nb", b"\x7f"]:
+        with subtests.test(value=value), pytest.raises(HeaderMismatch, match="bytes"):
+            decode_value(value)
 
 
 def test_headers_that_repeat_the_body_pass():
@@ -130,9 +134,8 @@ def test_equal_bytes_are_no_match_where_a_header_may_not_hold_them():
         check_routing(routing(name="né".encode()), VERSION, "tools/call", "né")
 
 
-@pytest.mark.parametrize(
-    ("headers", "named"),
-    [
+def test_a_missing_or_different_routing_header_is_named(subtests: pytest.Subtests) -> None:
+    cases = [
         (routing(version=b"2025-11-25"), "MCP-Protocol-Version"),
         (routing(version=sentinel(VERSION.encode())), "MCP-Protocol-Version"),
         (routing(method=b"TOOLS/CALL"), "Mcp-Method"),
@@ -141,27 +144,26 @@ def test_equal_bytes_are_no_match_where_a_header_may_not_hold_them():
         (routing(name=None), "Mcp-Name is missing"),
         (Headers([(b"mcp-method", b"tools/call"), (b"mcp-name", b"add")]), "MCP-Protocol-Version is missing"),
         (Headers([(b"mcp-protocol-version", VERSION.encode()), (b"mcp-name", b"add")]), "Mcp-Method is missing"),
-    ],
-)
-def test_a_missing_or_different_routing_header_is_named(headers, named):
-    with pytest.raises(HeaderMismatch, match=named):
-        check_routing(headers, VERSION, "tools/call", "add")
+    ]
+    for headers, named in cases:
+        with subtests.test(headers=headers, named=named), pytest.raises(HeaderMismatch, match=named):
+            check_routing(headers, VERSION, "tools/call", "add")
 
 
-@pytest.mark.parametrize("name", [b"mcp-protocol-version", b"mcp-method", b"mcp-name"])
-def test_a_repeated_routing_header_is_a_mismatch_even_if_both_agree(name):
-    good = routing()
-    with pytest.raises(HeaderMismatch, match="more than once"):
-        check_routing(Headers([*good.items(), (name, good[name])]), VERSION, "tools/call", "add")
+def test_a_repeated_routing_header_is_a_mismatch_even_if_both_agree(subtests: pytest.Subtests) -> None:
+    for name in [b"mcp-protocol-version", b"mcp-method", b"mcp-name"]:
+        with subtests.test(name=name):
+            good = routing()
+            with pytest.raises(HeaderMismatch, match="more than once"):
+                check_routing(Headers([*good.items(), (name, good[name])]), VERSION, "tools/call", "add")
 
 
 def test_other_repeated_headers_do_not_matter():
     check_routing(Headers([*routing().items(), (b"accept", b"a"), (b"accept", b"b")]), VERSION, "tools/call", "add")
 
 
-@pytest.mark.parametrize(
-    ("value", "header"),
-    [
+def test_a_header_that_mirrors_its_argument_passes(subtests: pytest.Subtests) -> None:
+    cases = [
         ("eu", b"eu"),
         ("eu", b" eu "),
         ("", b""),
@@ -176,15 +178,14 @@ def test_other_repeated_headers_do_not_matter():
         (-1, b"-1"),
         (0, b"0"),
         (2**53 - 1, b"9007199254740991"),
-    ],
-)
-def test_a_header_that_mirrors_its_argument_passes(value, header):
-    check_params(Headers([(b"mcp-param-region", header)]), REGION, {"region": value})
+    ]
+    for value, header in cases:
+        with subtests.test(value=value, header=header):
+            check_params(Headers([(b"mcp-param-region", header)]), REGION, {"region": value})
 
 
-@pytest.mark.parametrize(
-    ("value", "header"),
-    [
+def test_a_header_that_differs_from_its_argument_is_named(subtests: pytest.Subtests) -> None:
+    cases = [
         ("eu", b"us"),
         ("eu", b"EU"),
         ("42", b"42.0"),
@@ -202,11 +203,13 @@ def test_a_header_that_mirrors_its_argument_passes(value, header):
         (2**53, b"9007199254740993"),
         (["eu"], b"eu"),
         ({"a": 1}, b"a"),
-    ],
-)
-def test_a_header_that_differs_from_its_argument_is_named(value, header):
-    with pytest.raises(HeaderMismatch, match="mcp-param-region differs"):
-        check_params(Headers([(b"mcp-param-region", header)]), REGION, {"region": value})
+    ]
+    for value, header in cases:
+        with (
+            subtests.test(value=value, header=header),
+            pytest.raises(HeaderMismatch, match="mcp-param-region differs"),
+        ):
+            check_params(Headers([(b"mcp-param-region", header)]), REGION, {"region": value})
 
 
 @given(TEXT | st.booleans() | st.integers(-(2**53), 2**53))
@@ -220,11 +223,12 @@ def test_an_argument_without_its_header_is_a_mismatch():
         check_params(Headers(), REGION, {"region": "eu"})
 
 
-@pytest.mark.parametrize("arguments", [{}, {"region": None}])
-def test_a_header_without_its_argument_is_a_mismatch(arguments):
-    with pytest.raises(HeaderMismatch, match=r"was sent, but arguments\.region is absent or null"):
-        check_params(Headers([(b"mcp-param-region", b"eu")]), REGION, arguments)
-    check_params(Headers(), REGION, arguments)
+def test_a_header_without_its_argument_is_a_mismatch(subtests: pytest.Subtests) -> None:
+    for arguments in [{}, {"region": None}]:
+        with subtests.test(arguments=arguments):
+            with pytest.raises(HeaderMismatch, match=r"was sent, but arguments\.region is absent or null"):
+                check_params(Headers([(b"mcp-param-region", b"eu")]), REGION, arguments)
+            check_params(Headers(), REGION, arguments)
 
 
 def test_a_repeated_parameter_header_is_a_mismatch():
@@ -232,15 +236,17 @@ def test_a_repeated_parameter_header_is_a_mismatch():
         check_params(Headers([(b"mcp-param-region", b"eu")] * 2), REGION, {"region": "eu"})
 
 
-@pytest.mark.parametrize("arguments", [{"where": {"region": "eu"}}, {"where": {"region": "us"}}, {"where": "eu"}, {}])
-def test_a_nested_argument_is_found_by_its_path(arguments):
-    params = (HeaderParam(("where", "region"), b"mcp-param-region"),)
-    headers = Headers([(b"mcp-param-region", b"eu")])
-    if arguments == {"where": {"region": "eu"}}:
-        check_params(headers, params, arguments)
-    else:
-        with pytest.raises(HeaderMismatch, match=r"arguments\.where\.region"):
-            check_params(headers, params, arguments)
+def test_a_nested_argument_is_found_by_its_path(subtests: pytest.Subtests) -> None:
+    cases = [{"where": {"region": "eu"}}, {"where": {"region": "us"}}, {"where": "eu"}, {}]
+    for arguments in cases:
+        with subtests.test(arguments=arguments):
+            params = (HeaderParam(("where", "region"), b"mcp-param-region"),)
+            headers = Headers([(b"mcp-param-region", b"eu")])
+            if arguments == {"where": {"region": "eu"}}:
+                check_params(headers, params, arguments)
+            else:
+                with pytest.raises(HeaderMismatch, match=r"arguments\.where\.region"):
+                    check_params(headers, params, arguments)
 
 
 def test_parameter_headers_that_the_tool_does_not_declare_are_ignored():

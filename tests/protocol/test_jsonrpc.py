@@ -72,12 +72,11 @@ def test_a_batch_is_an_array_of_messages():
     assert jsonrpc.batch([]) == b"[]"
 
 
-@pytest.mark.parametrize(
-    "body", [b"", b" ", b"{", b'{"a":1}x', b"\xff", b'"\xc3"', b"NaN", b"'a'", b'"\\ud800"', b"\xef\xbb\xbf{}", b"[1,]"]
-)
-def test_what_is_not_json_in_utf8_is_a_parse_error(body):
-    with pytest.raises(ParseError):
-        jsonrpc.decode(body)
+def test_what_is_not_json_in_utf8_is_a_parse_error(subtests: pytest.Subtests) -> None:
+    cases = [b"", b" ", b"{", b'{"a":1}x', b"\xff", b'"\xc3"', b"NaN", b"'a'", b'"\\ud800"', b"\xef\xbb\xbf{}", b"[1,]"]
+    for body in cases:
+        with subtests.test(body=body), pytest.raises(ParseError):
+            jsonrpc.decode(body)
 
 
 @given(st.binary(max_size=300))
@@ -93,22 +92,23 @@ def test_any_bytes_decode_or_are_refused(body):
     assert decoded == expected
 
 
-@pytest.mark.parametrize("opening", ["[", '{"a":'])
-@pytest.mark.parametrize(("depth", "fits"), [(63, True), (64, True), (65, False), (1000, False), (2000, False)])
-def test_nesting_is_allowed_up_to_the_limit(opening, depth, fits):
-    closing = "]" if opening == "[" else "}"
-    body = (opening * depth + "1" + closing * depth).encode()
-    if fits:
-        assert depth_of(jsonrpc.decode(body)) == depth
-    else:
-        with pytest.raises(InvalidRequest, match="nested deeper than 64 levels"):
-            jsonrpc.decode(body)
+def test_nesting_is_allowed_up_to_the_limit(subtests: pytest.Subtests) -> None:
+    for depth, fits in [(63, True), (64, True), (65, False), (1000, False), (2000, False)]:
+        for opening in ["[", '{"a":']:
+            with subtests.test(depth=depth, fits=fits, opening=opening):
+                closing = "]" if opening == "[" else "}"
+                body = (opening * depth + "1" + closing * depth).encode()
+                if fits:
+                    assert depth_of(jsonrpc.decode(body)) == depth
+                else:
+                    with pytest.raises(InvalidRequest, match="nested deeper than 64 levels"):
+                        jsonrpc.decode(body)
 
 
-@pytest.mark.parametrize("opening", [b"[", b'{"":', b'[{"":', b'["[",'])
-def test_a_million_levels_are_refused_without_recursion(opening):
-    with pytest.raises(InvalidRequest, match="nested"):
-        jsonrpc.decode(opening * 1_000_000)
+def test_a_million_levels_are_refused_without_recursion(subtests: pytest.Subtests) -> None:
+    for opening in [b"[", b'{"":', b'[{"":', b'["[",']:
+        with subtests.test(opening=opening), pytest.raises(InvalidRequest, match="nested"):
+            jsonrpc.decode(opening * 1_000_000)
 
 
 def test_the_smallest_object_of_each_depth_is_measured():
@@ -120,9 +120,8 @@ def test_the_smallest_object_of_each_depth_is_measured():
             jsonrpc.decode(b'{"":' + at_limit + b"}", max_nesting=limit)
 
 
-@pytest.mark.parametrize(
-    "value",
-    [
+def test_brackets_in_strings_and_side_by_side_are_not_nesting(subtests: pytest.Subtests) -> None:
+    cases = [
         ["[" * 500, "{" * 500],
         {"a": '"' * 99 + "[" * 99},
         ["\\", "[" * 99],
@@ -130,10 +129,10 @@ def test_the_smallest_object_of_each_depth_is_measured():
         {"[" * 99: "]" * 99},
         [[]] * 500,
         [{"a": [1]}] * 100,
-    ],
-)
-def test_brackets_in_strings_and_side_by_side_are_not_nesting(value):
-    assert jsonrpc.decode(jsonrpc.dumps(value), max_nesting=depth_of(value)) == value
+    ]
+    for value in cases:
+        with subtests.test(value=value):
+            assert jsonrpc.decode(jsonrpc.dumps(value), max_nesting=depth_of(value)) == value
 
 
 @given(VALUES, st.integers(0, 8))
@@ -146,23 +145,24 @@ def test_the_measured_depth_is_the_depth_of_the_value(value, limit):
             jsonrpc.decode(body, max_nesting=limit)
 
 
-@pytest.mark.parametrize("raw", [None, 1, "a", [], [{"jsonrpc": "2.0", "id": 1, "method": "ping"}]])
-def test_only_an_object_is_a_message(raw):
-    with pytest.raises(InvalidRequest, match="object") as caught:
-        jsonrpc.read(raw)
-    assert caught.value.request_id is None
+def test_only_an_object_is_a_message(subtests: pytest.Subtests) -> None:
+    for raw in [None, 1, "a", [], [{"jsonrpc": "2.0", "id": 1, "method": "ping"}]]:
+        with subtests.test(raw=raw):
+            with pytest.raises(InvalidRequest, match="object") as caught:
+                jsonrpc.read(raw)
+            assert caught.value.request_id is None
 
 
-@pytest.mark.parametrize("id", [None, True, False, 1.0, 1.5, [], {}])
-def test_an_id_is_text_or_an_integer_exactly(id):
-    with pytest.raises(InvalidRequest, match="id must be") as caught:
-        jsonrpc.read({"jsonrpc": "2.0", "id": id, "method": "ping"})
-    assert caught.value.request_id is None
+def test_an_id_is_text_or_an_integer_exactly(subtests: pytest.Subtests) -> None:
+    for id in [None, True, False, 1.0, 1.5, [], {}]:
+        with subtests.test(id=id):
+            with pytest.raises(InvalidRequest, match="id must be") as caught:
+                jsonrpc.read({"jsonrpc": "2.0", "id": id, "method": "ping"})
+            assert caught.value.request_id is None
 
 
-@pytest.mark.parametrize(
-    ("raw", "problem"),
-    [
+def test_a_broken_message_is_refused_under_its_id(subtests: pytest.Subtests) -> None:
+    cases = [
         ({"id": 7, "method": "ping"}, "jsonrpc must be"),
         ({"jsonrpc": "1.0", "id": 7, "method": "ping"}, "jsonrpc must be"),
         ({"jsonrpc": 2.0, "id": 7, "method": "ping"}, "jsonrpc must be"),
@@ -176,12 +176,12 @@ def test_an_id_is_text_or_an_integer_exactly(id):
         ({"jsonrpc": "2.0", "id": 7, "error": None}, "a message has"),
         ({"jsonrpc": "2.0", "id": 7, "error": {"code": "1", "message": "a"}}, "a message has"),
         ({"jsonrpc": "2.0", "id": 7, "error": {"code": 1}}, "a message has"),
-    ],
-)
-def test_a_broken_message_is_refused_under_its_id(raw, problem):
-    with pytest.raises(InvalidRequest, match=problem) as caught:
-        jsonrpc.read(raw)
-    assert caught.value.request_id == 7
+    ]
+    for raw, problem in cases:
+        with subtests.test(raw=raw, problem=problem):
+            with pytest.raises(InvalidRequest, match=problem) as caught:
+                jsonrpc.read(raw)
+            assert caught.value.request_id == 7
 
 
 def test_a_notification_with_bad_params_is_refused_without_an_id():
@@ -229,16 +229,18 @@ def test_digests_do_not_depend_on_the_order_of_keys():
     assert jsonrpc.dumps_sorted({"b": {"d": 1, "c": 2}, "a": 1}) == b'{"a":1,"b":{"c":2,"d":1}}'
 
 
-@pytest.mark.parametrize("body", [b'["%b"]' % (b"x" * 70_000), b'{"%b' % (b"x" * 70_000), b"[" * 70_000])
-@pytest.mark.parametrize("enabled", [True, False])
-def test_the_garbage_collector_is_left_as_it_was(body: bytes, enabled: bool) -> None:
-    gc.enable() if enabled else gc.disable()
-    try:
-        with contextlib.suppress(MCPError):
-            jsonrpc.decode(body)
-        assert gc.isenabled() is enabled
-    finally:
-        gc.enable()
+def test_the_garbage_collector_is_left_as_it_was(subtests: pytest.Subtests) -> None:
+    cases_1 = [b'["%b"]' % (b"x" * 70_000), b'{"%b' % (b"x" * 70_000), b"[" * 70_000]
+    for enabled in [True, False]:
+        for body in cases_1:
+            with subtests.test(enabled=enabled, body=body):
+                gc.enable() if enabled else gc.disable()
+                try:
+                    with contextlib.suppress(MCPError):
+                        jsonrpc.decode(body)
+                    assert gc.isenabled() is enabled
+                finally:
+                    gc.enable()
 
 
 def test_a_large_document_is_read_without_the_garbage_collector() -> None:

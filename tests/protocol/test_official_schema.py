@@ -9,23 +9,25 @@ def test_all_five_revisions_are_there():
     assert len(REVISIONS) == 5
 
 
-@pytest.mark.parametrize("revision", REVISIONS)
-def test_a_missing_required_field_is_an_assertion_error(revision):
-    validator(revision, "Tool")({"name": "add", "inputSchema": {"type": "object"}})
-    with pytest.raises(AssertionError, match="inputSchema"):
-        validator(revision, "Tool")({"name": "add"})
+def test_a_missing_required_field_is_an_assertion_error(subtests: pytest.Subtests) -> None:
+    for revision in REVISIONS:
+        with subtests.test(revision=revision):
+            validator(revision, "Tool")({"name": "add", "inputSchema": {"type": "object"}})
+            with pytest.raises(AssertionError, match="inputSchema"):
+                validator(revision, "Tool")({"name": "add"})
 
 
-@pytest.mark.parametrize("revision", REVISIONS)
-def test_references_between_definitions_are_followed(revision):
-    with pytest.raises(AssertionError):
-        validator(revision, "ListToolsResult")({"tools": [{"name": 1}], "resultType": "complete"})
+def test_references_between_definitions_are_followed(subtests: pytest.Subtests) -> None:
+    for revision in REVISIONS:
+        with subtests.test(revision=revision), pytest.raises(AssertionError):
+            validator(revision, "ListToolsResult")({"tools": [{"name": 1}], "resultType": "complete"})
 
 
-@pytest.mark.parametrize("revision", [r for r in REVISIONS if "ElicitResult" in definitions(r)])
-def test_fractions_pass_where_the_specification_says_number(revision):
-    validator(revision, "ElicitResult")({"action": "accept", "content": {"rating": 0.5}})
-    validator(revision, "NumberSchema")({"type": "number", "minimum": 0.5, "maximum": 1.5})
+def test_fractions_pass_where_the_specification_says_number(subtests: pytest.Subtests) -> None:
+    for revision in [r for r in REVISIONS if "ElicitResult" in definitions(r)]:
+        with subtests.test(revision=revision):
+            validator(revision, "ElicitResult")({"action": "accept", "content": {"rating": 0.5}})
+            validator(revision, "NumberSchema")({"type": "number", "minimum": 0.5, "maximum": 1.5})
 
 
 def test_json_values_may_be_null_and_fractions():

@@ -41,17 +41,18 @@ def form(schema):
     }
 
 
-@pytest.mark.parametrize("revision", [FIRST, BATCHING])
-def test_there_are_no_forms_before_elicitation(revision):
-    with pytest.raises(ValueError, match="no elicitation forms"):
-        revision.requested_schema(SCHEMA)
+def test_there_are_no_forms_before_elicitation(subtests: pytest.Subtests) -> None:
+    for revision in [FIRST, BATCHING]:
+        with subtests.test(revision=revision), pytest.raises(ValueError, match="no elicitation forms"):
+            revision.requested_schema(SCHEMA)
 
 
-@pytest.mark.parametrize("revision", [HANDSHAKEN, MODERN])
-def test_newer_revisions_take_the_schema_as_it_is(revision):
-    schema = {**SCHEMA, "properties": PROPERTIES | SEVERAL}
-    assert revision.requested_schema(schema) is schema
-    validator(revision.version, "ElicitRequest")(form(schema))
+def test_newer_revisions_take_the_schema_as_it_is(subtests: pytest.Subtests) -> None:
+    for revision in [HANDSHAKEN, MODERN]:
+        with subtests.test(revision=revision):
+            schema = {**SCHEMA, "properties": PROPERTIES | SEVERAL}
+            assert revision.requested_schema(schema) is schema
+            validator(revision.version, "ElicitRequest")(form(schema))
 
 
 def test_the_first_forms_lose_what_they_cannot_say():
@@ -82,10 +83,10 @@ def test_the_first_forms_have_no_fields_beyond_their_schema():
         assert field.keys() <= definitions(FORMS.version)[definition]["properties"].keys(), name
 
 
-@pytest.mark.parametrize("name", SEVERAL)
-def test_a_choice_of_several_cannot_be_said_and_is_named(name):
-    with pytest.raises(ValueError, match=f"'{name}'.*'array'"):
-        FORMS.requested_schema({"type": "object", "properties": {**PROPERTIES, name: SEVERAL[name]}})
+def test_a_choice_of_several_cannot_be_said_and_is_named(subtests: pytest.Subtests) -> None:
+    for name in SEVERAL:
+        with subtests.test(name=name), pytest.raises(ValueError, match=f"'{name}'.*'array'"):
+            FORMS.requested_schema({"type": "object", "properties": {**PROPERTIES, name: SEVERAL[name]}})
 
 
 def test_an_empty_form_stays_empty():

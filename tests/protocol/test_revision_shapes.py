@@ -22,7 +22,6 @@ from mcp_django.protocol.types import Icon, Implementation
 from tests.official_schema import definitions, validator
 
 FIRST, BATCHING, FORMS, HANDSHAKEN, MODERN = REVISIONS.values()
-every_revision = pytest.mark.parametrize("revision", REVISIONS.values(), ids=lambda revision: revision.version)
 
 META = {"com.example/mine": [1], "mcp-django/tags": ["a"]}
 ANNOTATIONS = Annotations(audience=["user"], priority=0.5, last_modified="2026-07-28T12:00:00Z")
@@ -100,113 +99,134 @@ def inputs_stay_as_they_are():
     assert rich == before
 
 
-@every_revision
-def test_an_implementation(revision):
-    shaped = revision.shape_implementation(IMPLEMENTATION)
-    check(revision, "Implementation", shaped, IMPLEMENTATION)
+def test_an_implementation(subtests: pytest.Subtests) -> None:
+    for revision in REVISIONS.values():
+        with subtests.test(revision=revision):
+            shaped = revision.shape_implementation(IMPLEMENTATION)
+            check(revision, "Implementation", shaped, IMPLEMENTATION)
 
 
-@every_revision
-def test_a_tool(revision):
-    rich = {key: value for key, value in TOOL.items() if key != "execution"}
-    shaped = revision.shape_tool(TOOL)
-    check(revision, "Tool", shaped, rich)
-    if "annotations" in shaped:
-        assert shaped["annotations"] == {"title": "Add", "readOnlyHint": True}
-    if "_meta" in shaped:
-        assert shaped["_meta"] is META
+def test_a_tool(subtests: pytest.Subtests) -> None:
+    for revision in REVISIONS.values():
+        with subtests.test(revision=revision):
+            rich = {key: value for key, value in TOOL.items() if key != "execution"}
+            shaped = revision.shape_tool(TOOL)
+            check(revision, "Tool", shaped, rich)
+            if "annotations" in shaped:
+                assert shaped["annotations"] == {"title": "Add", "readOnlyHint": True}
+            if "_meta" in shaped:
+                assert shaped["_meta"] is META
 
 
-@every_revision
-def test_boolean_subschemas_under_properties_are_spelled_out_before_the_stateless_era(revision):
-    shaped = revision.shape_tool(TOOL)
-    newest = revision is LATEST
-    spelled = TOOL["inputSchema"]["properties"] if newest else {"a": {}, "b": {"not": {}}, "c": {"type": "string"}}
-    assert shaped["inputSchema"]["properties"] == spelled
-    if "outputSchema" in shaped:
-        properties = shaped["outputSchema"]["properties"]
-        assert properties["sum"] == (True if newest else {})
-        assert properties["deep"] == TOOL["outputSchema"]["properties"]["deep"]
+def test_boolean_subschemas_under_properties_are_spelled_out_before_the_stateless_era(
+    subtests: pytest.Subtests,
+) -> None:
+    for revision in REVISIONS.values():
+        with subtests.test(revision=revision):
+            shaped = revision.shape_tool(TOOL)
+            newest = revision is LATEST
+            spelled = (
+                TOOL["inputSchema"]["properties"] if newest else {"a": {}, "b": {"not": {}}, "c": {"type": "string"}}
+            )
+            assert shaped["inputSchema"]["properties"] == spelled
+            if "outputSchema" in shaped:
+                properties = shaped["outputSchema"]["properties"]
+                assert properties["sum"] == (True if newest else {})
+                assert properties["deep"] == TOOL["outputSchema"]["properties"]["deep"]
 
 
-@every_revision
-@pytest.mark.parametrize("output", [{"type": "array", "items": {}}, {"anyOf": [{"type": "object"}]}, {}])
-def test_an_output_schema_of_anything_but_an_object_is_left_out_before_the_stateless_era(revision, output):
-    shaped = revision.shape_tool({**TOOL, "outputSchema": output})
-    assert shaped.get("outputSchema") == (output if revision is LATEST else None)
-    validator(revision.version, "Tool")(shaped)
+def test_an_output_schema_of_anything_but_an_object_is_left_out_before_the_stateless_era(
+    subtests: pytest.Subtests,
+) -> None:
+    for output in [{"type": "array", "items": {}}, {"anyOf": [{"type": "object"}]}, {}]:
+        for revision in REVISIONS.values():
+            with subtests.test(output=output, revision=revision):
+                shaped = revision.shape_tool({**TOOL, "outputSchema": output})
+                assert shaped.get("outputSchema") == (output if revision is LATEST else None)
+                validator(revision.version, "Tool")(shaped)
 
 
-@every_revision
-def test_other_schema_keywords_survive(revision):
-    schema = {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "type": "object",
-        "$defs": {"a": {"$anchor": "a"}},
-        "properties": {"x": {"$ref": "#a"}},
-        "allOf": [{"if": True, "then": {}}],
-        "additionalProperties": False,
-    }
-    assert revision.shape_tool({"name": "x", "inputSchema": schema})["inputSchema"] is schema
+def test_other_schema_keywords_survive(subtests: pytest.Subtests) -> None:
+    for revision in REVISIONS.values():
+        with subtests.test(revision=revision):
+            schema = {
+                "$schema": "https://json-schema.org/draft/2020-12/schema",
+                "type": "object",
+                "$defs": {"a": {"$anchor": "a"}},
+                "properties": {"x": {"$ref": "#a"}},
+                "allOf": [{"if": True, "then": {}}],
+                "additionalProperties": False,
+            }
+            assert revision.shape_tool({"name": "x", "inputSchema": schema})["inputSchema"] is schema
 
 
-@every_revision
-def test_a_prompt(revision):
-    shaped = revision.shape_prompt(PROMPT)
-    check(revision, "Prompt", shaped, PROMPT)
-    check(revision, "PromptArgument", shaped["arguments"][0], PROMPT["arguments"][0])
-    assert revision.shape_prompt({"name": "a"}) == {"name": "a"}
+def test_a_prompt(subtests: pytest.Subtests) -> None:
+    for revision in REVISIONS.values():
+        with subtests.test(revision=revision):
+            shaped = revision.shape_prompt(PROMPT)
+            check(revision, "Prompt", shaped, PROMPT)
+            check(revision, "PromptArgument", shaped["arguments"][0], PROMPT["arguments"][0])
+            assert revision.shape_prompt({"name": "a"}) == {"name": "a"}
 
 
-@every_revision
-@pytest.mark.parametrize("kind", ["resource", "template"])
-def test_a_resource_and_a_template(revision, kind):
-    rich = {"resource": RESOURCE, "template": TEMPLATE}[kind]
-    shaped = getattr(revision, f"shape_{kind}")(rich)
-    check(revision, {"resource": "Resource", "template": "ResourceTemplate"}[kind], shaped, rich)
-    assert shaped["annotations"].keys() == {"audience", "priority"} | (
-        set() if revision in (FIRST, BATCHING) else {"lastModified"}
-    )
+def test_a_resource_and_a_template(subtests: pytest.Subtests) -> None:
+    for kind in ["resource", "template"]:
+        for revision in REVISIONS.values():
+            with subtests.test(kind=kind, revision=revision):
+                rich = {"resource": RESOURCE, "template": TEMPLATE}[kind]
+                shaped = getattr(revision, f"shape_{kind}")(rich)
+                check(revision, {"resource": "Resource", "template": "ResourceTemplate"}[kind], shaped, rich)
+                assert shaped["annotations"].keys() == {"audience", "priority"} | (
+                    set() if revision in (FIRST, BATCHING) else {"lastModified"}
+                )
 
 
-@every_revision
-def test_annotations_that_would_be_empty_are_left_out(revision):
-    only_new = {"uri": "a:b", "name": "b", "annotations": {"lastModified": "2026-07-28"}}
-    assert ("annotations" in revision.shape_resource(only_new)) == (revision not in (FIRST, BATCHING))
+def test_annotations_that_would_be_empty_are_left_out(subtests: pytest.Subtests) -> None:
+    for revision in REVISIONS.values():
+        with subtests.test(revision=revision):
+            only_new = {"uri": "a:b", "name": "b", "annotations": {"lastModified": "2026-07-28"}}
+            assert ("annotations" in revision.shape_resource(only_new)) == (revision not in (FIRST, BATCHING))
 
 
-@every_revision
-def test_capabilities(revision):
-    shaped = revision.shape_capabilities(CAPABILITIES)
-    validator(revision.version, "ServerCapabilities")(shaped)
-    expected = {key: value for key, value in CAPABILITIES.items() if key != "tasks"}
-    if revision is FIRST:
-        del expected["completions"]
-    if revision.era is Era.HANDSHAKE:
-        expected["extensions"] = {"com.example/ui": {}}
-    assert shaped == expected
+def test_capabilities(subtests: pytest.Subtests) -> None:
+    for revision in REVISIONS.values():
+        with subtests.test(revision=revision):
+            shaped = revision.shape_capabilities(CAPABILITIES)
+            validator(revision.version, "ServerCapabilities")(shaped)
+            expected = {key: value for key, value in CAPABILITIES.items() if key != "tasks"}
+            if revision is FIRST:
+                del expected["completions"]
+            if revision.era is Era.HANDSHAKE:
+                expected["extensions"] = {"com.example/ui": {}}
+            assert shaped == expected
 
 
-@every_revision
-def test_capabilities_without_extensions_left_have_none(revision):
-    shaped = revision.shape_capabilities({"tools": {}, "extensions": {"io.modelcontextprotocol/tasks": {}}})
-    assert ("extensions" in shaped) == (revision.era is Era.STATELESS)
+def test_capabilities_without_extensions_left_have_none(subtests: pytest.Subtests) -> None:
+    for revision in REVISIONS.values():
+        with subtests.test(revision=revision):
+            shaped = revision.shape_capabilities({"tools": {}, "extensions": {"io.modelcontextprotocol/tasks": {}}})
+            assert ("extensions" in shaped) == (revision.era is Era.STATELESS)
 
 
-@every_revision
-@pytest.mark.parametrize("kind", BLOCKS)
-def test_every_content_block_is_valid_in_every_revision(revision, kind):
-    rich = BLOCKS[kind].to_wire()
-    shaped = revision.shape_content(rich)
-    validator(revision.version, "PromptMessage")({"role": "user", "content": shaped})
-    definition = {"text": "TextContent", "image": "ImageContent", "audio": "AudioContent"}.get(shaped["type"])
-    definition = definition or {"resource": "EmbeddedResource", "resource_link": "ResourceLink"}[shaped["type"]]
-    if shaped["type"] == kind:
-        check(revision, definition, shaped, rich)
-    else:
-        assert shaped.keys() <= fields_of(revision, definition)
-    if "resource" in shaped:
-        assert ("_meta" in shaped["resource"]) == (kind == "resource" and revision not in (FIRST, BATCHING))
+def test_every_content_block_is_valid_in_every_revision(subtests: pytest.Subtests) -> None:
+    for kind in BLOCKS:
+        for revision in REVISIONS.values():
+            with subtests.test(kind=kind, revision=revision):
+                rich = BLOCKS[kind].to_wire()
+                shaped = revision.shape_content(rich)
+                validator(revision.version, "PromptMessage")({"role": "user", "content": shaped})
+                definition = {"text": "TextContent", "image": "ImageContent", "audio": "AudioContent"}.get(
+                    shaped["type"]
+                )
+                definition = (
+                    definition or {"resource": "EmbeddedResource", "resource_link": "ResourceLink"}[shaped["type"]]
+                )
+                if shaped["type"] == kind:
+                    check(revision, definition, shaped, rich)
+                else:
+                    assert shaped.keys() <= fields_of(revision, definition)
+                if "resource" in shaped:
+                    assert ("_meta" in shaped["resource"]) == (kind == "resource" and revision not in (FIRST, BATCHING))
 
 
 def test_audio_becomes_an_embedded_resource_where_there_is_none():
@@ -218,11 +238,15 @@ def test_audio_becomes_an_embedded_resource_where_there_is_none():
     assert BATCHING.shape_content(BLOCKS["audio"].to_wire())["type"] == "audio"
 
 
-@pytest.mark.parametrize("revision", [FIRST, BATCHING])
-def test_a_resource_link_becomes_text_with_its_name_and_uri_where_there_is_none(revision):
-    shaped = revision.shape_content(BLOCKS["resource_link"].to_wire())
-    assert (shaped["type"], shaped["text"]) == ("text", "A: file:///a\nAn a")
-    assert revision.shape_content(ResourceLink("file:///a", "a").to_wire()) == {"type": "text", "text": "a: file:///a"}
+def test_a_resource_link_becomes_text_with_its_name_and_uri_where_there_is_none(subtests: pytest.Subtests) -> None:
+    for revision in [FIRST, BATCHING]:
+        with subtests.test(revision=revision):
+            shaped = revision.shape_content(BLOCKS["resource_link"].to_wire())
+            assert (shaped["type"], shaped["text"]) == ("text", "A: file:///a\nAn a")
+            assert revision.shape_content(ResourceLink("file:///a", "a").to_wire()) == {
+                "type": "text",
+                "text": "a: file:///a",
+            }
 
 
 def test_an_unknown_block_is_a_bug():
@@ -230,56 +254,65 @@ def test_an_unknown_block_is_a_bug():
         FIRST.shape_content({"type": "video"})
 
 
-@every_revision
-def test_a_read_result(revision):
-    rich = {"contents": CONTENTS, **CACHED}
-    shaped = revision.shape_read_result(rich)
-    check(revision, "ReadResourceResult", shaped, rich)
-    assert revision.shape_contents(CONTENTS) == shaped["contents"]
-    for contents, full in zip(shaped["contents"], CONTENTS, strict=True):
-        assert contents.keys() == full.keys() & revision.contents_fields
+def test_a_read_result(subtests: pytest.Subtests) -> None:
+    for revision in REVISIONS.values():
+        with subtests.test(revision=revision):
+            rich = {"contents": CONTENTS, **CACHED}
+            shaped = revision.shape_read_result(rich)
+            check(revision, "ReadResourceResult", shaped, rich)
+            assert revision.shape_contents(CONTENTS) == shaped["contents"]
+            for contents, full in zip(shaped["contents"], CONTENTS, strict=True):
+                assert contents.keys() == full.keys() & revision.contents_fields
 
 
-@every_revision
-def test_a_prompt_result(revision):
-    rich = {"messages": [user(block).to_wire() for block in BLOCKS.values()], "description": "Plans", **STATELESS_ONLY}
-    shaped = revision.shape_prompt_result(rich)
-    check(revision, "GetPromptResult", shaped, rich)
-    assert [message["content"] for message in shaped["messages"]] == [
-        revision.shape_content(block.to_wire()) for block in BLOCKS.values()
-    ]
+def test_a_prompt_result(subtests: pytest.Subtests) -> None:
+    for revision in REVISIONS.values():
+        with subtests.test(revision=revision):
+            rich = {
+                "messages": [user(block).to_wire() for block in BLOCKS.values()],
+                "description": "Plans",
+                **STATELESS_ONLY,
+            }
+            shaped = revision.shape_prompt_result(rich)
+            check(revision, "GetPromptResult", shaped, rich)
+            assert [message["content"] for message in shaped["messages"]] == [
+                revision.shape_content(block.to_wire()) for block in BLOCKS.values()
+            ]
 
 
-@every_revision
-def test_a_call_result(revision):
-    rich = {
-        "content": [block.to_wire() for block in BLOCKS.values()],
-        "structuredContent": {"sum": 3},
-        "isError": False,
-        **STATELESS_ONLY,
-    }
-    shaped = revision.shape_call_result(rich)
-    check(revision, "CallToolResult", shaped, rich)
-    texts = [block["text"] for block in shaped["content"] if block["type"] == "text"]
-    assert ('{"sum":3}' in texts) == (revision in (FIRST, BATCHING))
+def test_a_call_result(subtests: pytest.Subtests) -> None:
+    for revision in REVISIONS.values():
+        with subtests.test(revision=revision):
+            rich = {
+                "content": [block.to_wire() for block in BLOCKS.values()],
+                "structuredContent": {"sum": 3},
+                "isError": False,
+                **STATELESS_ONLY,
+            }
+            shaped = revision.shape_call_result(rich)
+            check(revision, "CallToolResult", shaped, rich)
+            texts = [block["text"] for block in shaped["content"] if block["type"] == "text"]
+            assert ('{"sum":3}' in texts) == (revision in (FIRST, BATCHING))
 
 
-@every_revision
-@pytest.mark.parametrize("value", [[1, 2], 0, "", "text", False, None, 0.5])
-def test_structured_content_that_is_no_object_stays_as_text_before_the_stateless_era(revision, value):
-    shaped = revision.shape_call_result({"content": [], "structuredContent": value, "resultType": "complete"})
-    validator(revision.version, "CallToolResult")(shaped)
-    if revision is LATEST:
-        assert shaped["structuredContent"] == value
-        assert shaped["content"] == []
-    else:
-        assert "structuredContent" not in shaped
-        assert [json.loads(block["text"]) for block in shaped["content"]] == [value]
+def test_structured_content_that_is_no_object_stays_as_text_before_the_stateless_era(subtests: pytest.Subtests) -> None:
+    for value in [[1, 2], 0, "", "text", False, None, 0.5]:
+        for revision in REVISIONS.values():
+            with subtests.test(value=value, revision=revision):
+                shaped = revision.shape_call_result(
+                    {"content": [], "structuredContent": value, "resultType": "complete"}
+                )
+                validator(revision.version, "CallToolResult")(shaped)
+                if revision is LATEST:
+                    assert shaped["structuredContent"] == value
+                    assert shaped["content"] == []
+                else:
+                    assert "structuredContent" not in shaped
+                    assert [json.loads(block["text"]) for block in shaped["content"]] == [value]
 
 
-@pytest.mark.parametrize(
-    ("text", "value", "said"),
-    [
+def test_structured_content_is_not_repeated_where_a_text_says_it(subtests: pytest.Subtests) -> None:
+    cases = [
         ('{"b": 2, "a": 1}', {"a": 1, "b": 2}, True),
         ("true", True, True),
         ("hello", "hello", True),
@@ -288,24 +321,26 @@ def test_structured_content_that_is_no_object_stays_as_text_before_the_stateless
         ("1", True, False),
         ('{"a":1}', {"a": True}, False),
         ("", None, False),
-    ],
-)
-def test_structured_content_is_not_repeated_where_a_text_says_it(text, value, said):
-    shaped = FIRST.shape_call_result({"content": [{"type": "text", "text": text}], "structuredContent": value})
-    assert len(shaped["content"]) == (1 if said else 2)
+    ]
+    for text, value, said in cases:
+        with subtests.test(text=text, value=value, said=said):
+            shaped = FIRST.shape_call_result({"content": [{"type": "text", "text": text}], "structuredContent": value})
+            assert len(shaped["content"]) == (1 if said else 2)
 
 
-@pytest.mark.parametrize("revision", [FIRST, BATCHING, FORMS, HANDSHAKEN])
-def test_an_empty_result_is_exactly_empty_before_the_stateless_era(revision):
-    rich = {"resultType": "complete", "_meta": {meta.SERVER_INFO: {"name": "shop", "version": "1"}}}
-    assert revision.shape_result(rich) == {}
-    assert revision.shape_result({**rich, "ttlMs": 1, "cacheScope": "public", "tools": []}) == {"tools": []}
-    assert LATEST.shape_result(rich) is rich
+def test_an_empty_result_is_exactly_empty_before_the_stateless_era(subtests: pytest.Subtests) -> None:
+    for revision in [FIRST, BATCHING, FORMS, HANDSHAKEN]:
+        with subtests.test(revision=revision):
+            rich = {"resultType": "complete", "_meta": {meta.SERVER_INFO: {"name": "shop", "version": "1"}}}
+            assert revision.shape_result(rich) == {}
+            assert revision.shape_result({**rich, "ttlMs": 1, "cacheScope": "public", "tools": []}) == {"tools": []}
+            assert LATEST.shape_result(rich) is rich
 
 
-@pytest.mark.parametrize("revision", [FIRST, BATCHING, FORMS, HANDSHAKEN])
-def test_the_authors_meta_stays_in_results(revision):
-    assert revision.shape_result(CACHED) == {"_meta": META}
+def test_the_authors_meta_stays_in_results(subtests: pytest.Subtests) -> None:
+    for revision in [FIRST, BATCHING, FORMS, HANDSHAKEN]:
+        with subtests.test(revision=revision):
+            assert revision.shape_result(CACHED) == {"_meta": META}
 
 
 def test_what_fits_already_comes_back_as_the_same_object():

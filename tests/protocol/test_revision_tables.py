@@ -17,7 +17,6 @@ from tests.official_schema import definitions
 
 FIRST, BATCHING, FORMS, HANDSHAKEN, MODERN = OFFICIAL
 
-every_revision = pytest.mark.parametrize("revision", REVISIONS.values(), ids=lambda revision: revision.version)
 
 FIELDS = {
     "implementation_fields": "Implementation",
@@ -65,124 +64,138 @@ def test_each_revision_is_of_one_era():
     assert (LATEST_HANDSHAKE.version, LATEST.version, ASSUMED.version) == (HANDSHAKEN, MODERN, BATCHING)
 
 
-@every_revision
-def test_methods_are_those_of_the_schema_but_for_tasks(revision):
-    assert revision.methods == without_tasks(methods(revision, "ClientRequest"))
+def test_methods_are_those_of_the_schema_but_for_tasks(subtests: pytest.Subtests) -> None:
+    for revision in REVISIONS.values():
+        with subtests.test(revision=revision):
+            assert revision.methods == without_tasks(methods(revision, "ClientRequest"))
 
 
-@every_revision
-def test_notifications_are_those_of_the_schema_but_for_tasks(revision):
-    from_client = without_tasks(methods(revision, "ClientNotification"))
-    from_server = without_tasks(methods(revision, "ServerNotification"))
-    assert revision.client_notifications == from_client
-    assert revision.notifications == from_client | from_server
+def test_notifications_are_those_of_the_schema_but_for_tasks(subtests: pytest.Subtests) -> None:
+    for revision in REVISIONS.values():
+        with subtests.test(revision=revision):
+            from_client = without_tasks(methods(revision, "ClientNotification"))
+            from_server = without_tasks(methods(revision, "ServerNotification"))
+            assert revision.client_notifications == from_client
+            assert revision.notifications == from_client | from_server
 
 
-@every_revision
-def test_what_a_server_may_ask_is_what_the_schema_lists(revision):
-    union = "ServerRequest" if revision.era is Era.HANDSHAKE else "InputRequest"
-    assert revision.asks == without_tasks(methods(revision, union))
+def test_what_a_server_may_ask_is_what_the_schema_lists(subtests: pytest.Subtests) -> None:
+    for revision in REVISIONS.values():
+        with subtests.test(revision=revision):
+            union = "ServerRequest" if revision.era is Era.HANDSHAKE else "InputRequest"
+            assert revision.asks == without_tasks(methods(revision, union))
 
 
-@every_revision
-@pytest.mark.parametrize(("table", "definition"), FIELDS.items())
-def test_fields_are_those_of_the_schema(revision, table, definition):
-    assert getattr(revision, table) == properties(revision, definition) - {"execution"}
+def test_fields_are_those_of_the_schema(subtests: pytest.Subtests) -> None:
+    for table, definition in FIELDS.items():
+        for revision in REVISIONS.values():
+            with subtests.test(table=table, definition=definition, revision=revision):
+                assert getattr(revision, table) == properties(revision, definition) - {"execution"}
 
 
-@every_revision
-def test_content_blocks_and_their_fields_are_those_of_the_schema(revision):
-    official = {kind: properties(revision, definition) for kind, definition in CONTENT.items()}
-    assert revision.content == {kind: fields for kind, fields in official.items() if fields}
+def test_content_blocks_and_their_fields_are_those_of_the_schema(subtests: pytest.Subtests) -> None:
+    for revision in REVISIONS.values():
+        with subtests.test(revision=revision):
+            official = {kind: properties(revision, definition) for kind, definition in CONTENT.items()}
+            assert revision.content == {kind: fields for kind, fields in official.items() if fields}
 
 
-@every_revision
-def test_fields_of_contents_are_those_of_the_schema(revision):
-    text, blob = properties(revision, "TextResourceContents"), properties(revision, "BlobResourceContents")
-    assert revision.contents_fields == text | blob
+def test_fields_of_contents_are_those_of_the_schema(subtests: pytest.Subtests) -> None:
+    for revision in REVISIONS.values():
+        with subtests.test(revision=revision):
+            text, blob = properties(revision, "TextResourceContents"), properties(revision, "BlobResourceContents")
+            assert revision.contents_fields == text | blob
 
 
-@every_revision
-def test_fields_of_annotations_are_those_of_the_schema(revision):
-    text = definitions(revision.version)["TextContent"]["properties"]["annotations"]
-    official = properties(revision, "Annotations") or text["properties"].keys()
-    assert revision.annotation_fields == official
+def test_fields_of_annotations_are_those_of_the_schema(subtests: pytest.Subtests) -> None:
+    for revision in REVISIONS.values():
+        with subtests.test(revision=revision):
+            text = definitions(revision.version)["TextContent"]["properties"]["annotations"]
+            official = properties(revision, "Annotations") or text["properties"].keys()
+            assert revision.annotation_fields == official
 
 
-@every_revision
-def test_capabilities_are_those_of_the_schema_and_extensions(revision):
-    assert revision.capabilities - {"extensions"} == properties(revision, "ServerCapabilities") - {
-        "tasks",
-        "extensions",
-    }
-    assert "extensions" in revision.capabilities
+def test_capabilities_are_those_of_the_schema_and_extensions(subtests: pytest.Subtests) -> None:
+    for revision in REVISIONS.values():
+        with subtests.test(revision=revision):
+            assert revision.capabilities - {"extensions"} == properties(revision, "ServerCapabilities") - {
+                "tasks",
+                "extensions",
+            }
+            assert "extensions" in revision.capabilities
 
 
-@every_revision
-def test_cacheable_results_are_those_that_must_carry_hints(revision):
-    results = {
-        "server/discover": "DiscoverResult",
-        "tools/list": "ListToolsResult",
-        "tools/call": "CallToolResult",
-        "prompts/list": "ListPromptsResult",
-        "prompts/get": "GetPromptResult",
-        "resources/list": "ListResourcesResult",
-        "resources/templates/list": "ListResourceTemplatesResult",
-        "resources/read": "ReadResourceResult",
-        "completion/complete": "CompleteResult",
-    }
-    assert revision.cacheable == {
-        method for method, definition in results.items() if "ttlMs" in properties(revision, definition)
-    }
+def test_cacheable_results_are_those_that_must_carry_hints(subtests: pytest.Subtests) -> None:
+    for revision in REVISIONS.values():
+        with subtests.test(revision=revision):
+            results = {
+                "server/discover": "DiscoverResult",
+                "tools/list": "ListToolsResult",
+                "tools/call": "CallToolResult",
+                "prompts/list": "ListPromptsResult",
+                "prompts/get": "GetPromptResult",
+                "resources/list": "ListResourcesResult",
+                "resources/templates/list": "ListResourceTemplatesResult",
+                "resources/read": "ReadResourceResult",
+                "completion/complete": "CompleteResult",
+            }
+            assert revision.cacheable == {
+                method for method, definition in results.items() if "ttlMs" in properties(revision, definition)
+            }
 
 
-@every_revision
-def test_yes_and_no_questions_are_answered_as_the_schema_does(revision):
-    known = definitions(revision.version)
-    assert revision.batches == ("JSONRPCBatchRequest" in known)
-    assert revision.result_type == ("resultType" in properties(revision, "Result"))
-    assert revision.url_elicitation_error == ("URLElicitationRequiredError" in known)
-    assert ("url" in revision.elicitation) == ("ElicitRequestURLParams" in known)
-    assert ("form" in revision.elicitation) == ("ElicitRequest" in known)
-    assert revision.elicitation_id == ("elicitationId" in properties(revision, "ElicitRequestURLParams"))
-    assert ("tools" in revision.sampling) == ("ToolUseContent" in known)
-    assert ("context" in revision.sampling) == ("ToolUseContent" in known)
-    assert revision.form_multi_select == ("UntitledMultiSelectEnumSchema" in known)
-    assert revision.form_titled_enums == ("TitledSingleSelectEnumSchema" in known)
-    progress = known.get("ProgressNotificationParams") or known["ProgressNotification"]["properties"]["params"]
-    assert revision.progress_message == ("message" in progress["properties"])
-    complete = known.get("CompleteRequestParams") or known["CompleteRequest"]["properties"]["params"]
-    assert revision.completion_context == ("context" in complete["properties"])
-    structured = known["CallToolResult"]["properties"].get("structuredContent")
-    assert revision.structured == ("none" if structured is None else structured.get("type", "any"))
-    assert bool(revision.asks_inline) == ("InputRequiredResult" in known)
+def test_yes_and_no_questions_are_answered_as_the_schema_does(subtests: pytest.Subtests) -> None:
+    for revision in REVISIONS.values():
+        with subtests.test(revision=revision):
+            known = definitions(revision.version)
+            assert revision.batches == ("JSONRPCBatchRequest" in known)
+            assert revision.result_type == ("resultType" in properties(revision, "Result"))
+            assert revision.url_elicitation_error == ("URLElicitationRequiredError" in known)
+            assert ("url" in revision.elicitation) == ("ElicitRequestURLParams" in known)
+            assert ("form" in revision.elicitation) == ("ElicitRequest" in known)
+            assert revision.elicitation_id == ("elicitationId" in properties(revision, "ElicitRequestURLParams"))
+            assert ("tools" in revision.sampling) == ("ToolUseContent" in known)
+            assert ("context" in revision.sampling) == ("ToolUseContent" in known)
+            assert revision.form_multi_select == ("UntitledMultiSelectEnumSchema" in known)
+            assert revision.form_titled_enums == ("TitledSingleSelectEnumSchema" in known)
+            progress = known.get("ProgressNotificationParams") or known["ProgressNotification"]["properties"]["params"]
+            assert revision.progress_message == ("message" in progress["properties"])
+            complete = known.get("CompleteRequestParams") or known["CompleteRequest"]["properties"]["params"]
+            assert revision.completion_context == ("context" in complete["properties"])
+            structured = known["CallToolResult"]["properties"].get("structuredContent")
+            assert revision.structured == ("none" if structured is None else structured.get("type", "any"))
+            assert bool(revision.asks_inline) == ("InputRequiredResult" in known)
 
 
-@every_revision
-def test_the_client_s_model_is_sent_what_the_schema_allows(revision):
-    known = definitions(revision.version)
-    branches = known["SamplingMessage"]["properties"]["content"]["anyOf"]
-    blocks = [known[branch["$ref"].rpartition("/")[2]] for branch in branches if "$ref" in branch]
-    assert revision.sampling_content == {block["properties"]["type"]["const"] for block in blocks}
-    assert revision.sampling_lists == any(branch.get("type") == "array" for branch in branches)
+def test_the_client_s_model_is_sent_what_the_schema_allows(subtests: pytest.Subtests) -> None:
+    for revision in REVISIONS.values():
+        with subtests.test(revision=revision):
+            known = definitions(revision.version)
+            branches = known["SamplingMessage"]["properties"]["content"]["anyOf"]
+            blocks = [known[branch["$ref"].rpartition("/")[2]] for branch in branches if "$ref" in branch]
+            assert revision.sampling_content == {block["properties"]["type"]["const"] for block in blocks}
+            assert revision.sampling_lists == any(branch.get("type") == "array" for branch in branches)
 
 
-@every_revision
-def test_rules_of_the_text_that_no_schema_holds(revision):
-    newest = revision is LATEST
-    assert revision.resource_not_found == (-32602 if newest else -32002)
-    assert revision.argument_errors_in_result == (revision.version in (HANDSHAKEN, MODERN))
-    assert revision.asks_inline == ({"tools/call", "prompts/get", "resources/read"} if newest else set())
+def test_rules_of_the_text_that_no_schema_holds(subtests: pytest.Subtests) -> None:
+    for revision in REVISIONS.values():
+        with subtests.test(revision=revision):
+            newest = revision is LATEST
+            assert revision.resource_not_found == (-32602 if newest else -32002)
+            assert revision.argument_errors_in_result == (revision.version in (HANDSHAKEN, MODERN))
+            assert revision.asks_inline == ({"tools/call", "prompts/get", "resources/read"} if newest else set())
 
 
-@pytest.mark.parametrize("version", HANDSHAKE)
-def test_a_revision_of_the_handshake_is_agreed_on(version):
-    assert negotiate(version) is REVISIONS[version]
+def test_a_revision_of_the_handshake_is_agreed_on(subtests: pytest.Subtests) -> None:
+    for version in HANDSHAKE:
+        with subtests.test(version=version):
+            assert negotiate(version) is REVISIONS[version]
 
 
-@pytest.mark.parametrize("wanted", [*STATELESS, "1.0", "", None, 7, [], {}])
-def test_anything_else_is_countered_with_the_newest_of_the_handshake(wanted):
-    assert negotiate(wanted) is LATEST_HANDSHAKE
+def test_anything_else_is_countered_with_the_newest_of_the_handshake(subtests: pytest.Subtests) -> None:
+    for wanted in [*STATELESS, "1.0", "", None, 7, [], {}]:
+        with subtests.test(wanted=wanted):
+            assert negotiate(wanted) is LATEST_HANDSHAKE
 
 
 def test_only_what_is_offered_is_agreed_on():

@@ -79,12 +79,11 @@ def test_data_with_line_breaks_becomes_several_lines():
     )
 
 
-@pytest.mark.parametrize(
-    "wrong", [{"event": "a\nb"}, {"event": "a\rb"}, {"id": "a\ndata: x"}, {"id": "a\0b"}, {"retry": -1}]
-)
-def test_what_would_break_out_of_its_line_is_refused(wrong):
-    with pytest.raises(ValueError, match=r"event|retry"):
-        sse.event(b"x", **wrong)
+def test_what_would_break_out_of_its_line_is_refused(subtests: pytest.Subtests) -> None:
+    cases = [{"event": "a\nb"}, {"event": "a\rb"}, {"id": "a\ndata: x"}, {"id": "a\0b"}, {"retry": -1}]
+    for wrong in cases:
+        with subtests.test(wrong=wrong), pytest.raises(ValueError, match=r"event|retry"):
+            sse.event(b"x", **wrong)
 
 
 @given(st.text(st.characters(codec="utf-8")))
@@ -97,9 +96,10 @@ def test_the_keep_alive_is_a_comment():
     assert decode(sse.KEEP_ALIVE * 3) == []
 
 
-@pytest.mark.parametrize("end", [b"\n", b"\r", b"\r\n"])
-def test_each_kind_of_line_end_ends_a_line(end):
-    assert decode(b"data: a", end, b"data: b", end, end) == [Event("message", b"a\nb", None, None)]
+def test_each_kind_of_line_end_ends_a_line(subtests: pytest.Subtests) -> None:
+    for end in [b"\n", b"\r", b"\r\n"]:
+        with subtests.test(end=end):
+            assert decode(b"data: a", end, b"data: b", end, end) == [Event("message", b"a\nb", None, None)]
 
 
 def test_a_line_end_split_over_chunks_is_one():
@@ -111,9 +111,8 @@ def test_a_byte_order_mark_is_skipped_at_the_start_only():
     assert decode(b"\n\xef\xbb\xbfdata: a\n\n") == []
 
 
-@pytest.mark.parametrize(
-    ("stream", "data"),
-    [
+def test_lines_are_read_as_the_standard_says(subtests: pytest.Subtests) -> None:
+    cases = [
         (b"data:a\n\n", [b"a"]),
         (b"data:  a\n\n", [b" a"]),
         (b"data\n\n", [b""]),
@@ -125,10 +124,10 @@ def test_a_byte_order_mark_is_skipped_at_the_start_only():
         (b"data : a\n\n", []),
         (b"unknown: a\ndata: b\n: comment\n\n", [b"b"]),
         (b"\n\n\ndata: a\n\n\n\ndata: b\n\n", [b"a", b"b"]),
-    ],
-)
-def test_lines_are_read_as_the_standard_says(stream, data):
-    assert [event.data for event in decode(stream)] == data
+    ]
+    for stream, data in cases:
+        with subtests.test(stream=stream, data=data):
+            assert [event.data for event in decode(stream)] == data
 
 
 def test_an_id_lasts_until_another_one():
@@ -140,11 +139,12 @@ def test_an_id_with_nul_is_ignored():
     assert decoder.feed(b"id: 1\nid: a\0b\ndata: x\n\n") == [Event("message", b"x", "1", None)]
 
 
-@pytest.mark.parametrize("value", [b"1.5", b"-1", b"+1", b"1s", b"", b" ", "٣".encode(), b"9" * 400])
-def test_a_retry_that_is_not_digits_is_ignored(value):
-    decoder = Decoder()
-    assert decoder.feed(b"retry: 7\nretry: " + value + b"\ndata: x\n\n") == [Event("message", b"x", None, 7)]
-    assert decoder.retry == 7
+def test_a_retry_that_is_not_digits_is_ignored(subtests: pytest.Subtests) -> None:
+    for value in [b"1.5", b"-1", b"+1", b"1s", b"", b" ", "٣".encode(), b"9" * 400]:
+        with subtests.test(value=value):
+            decoder = Decoder()
+            assert decoder.feed(b"retry: 7\nretry: " + value + b"\ndata: x\n\n") == [Event("message", b"x", None, 7)]
+            assert decoder.retry == 7
 
 
 def test_a_retry_alone_is_remembered_but_is_no_event():
@@ -157,14 +157,14 @@ def test_a_type_belongs_to_one_event():
     assert [event.event for event in decode(b"event: a\ndata: x\n\ndata: y\n\n")] == ["a", "message"]
 
 
-@pytest.mark.parametrize(
-    "stream", [b"data: " + b"x" * 200, b"data: x\n" * 200, b"x" * 200, b"data: " + b"x" * 200 + b"\n"]
-)
-def test_an_endless_event_is_refused(stream):
-    for size in (1, 7, len(stream)):
-        chunks = [stream[start : start + size] for start in range(0, len(stream), size)]
-        with pytest.raises(ValueError, match="larger than 100 bytes"):
-            feed_all(Decoder(max_event=100), chunks)
+def test_an_endless_event_is_refused(subtests: pytest.Subtests) -> None:
+    cases = [b"data: " + b"x" * 200, b"data: x\n" * 200, b"x" * 200, b"data: " + b"x" * 200 + b"\n"]
+    for stream in cases:
+        with subtests.test(stream=stream):
+            for size in (1, 7, len(stream)):
+                chunks = [stream[start : start + size] for start in range(0, len(stream), size)]
+                with pytest.raises(ValueError, match="larger than 100 bytes"):
+                    feed_all(Decoder(max_event=100), chunks)
 
 
 def test_an_endless_stream_of_small_events_is_fine():

@@ -28,9 +28,8 @@ def test_without_a_traceparent_there_is_no_trace() -> None:
     assert trace_of({"tracestate": "a=1", "baggage": "a=1"}, Headers()) is None
 
 
-@pytest.mark.parametrize(
-    ("text", "flags"),
-    [
+def test_a_valid_traceparent(subtests: pytest.Subtests) -> None:
+    cases = [
         (PARENT, 1),
         (f"00-{TRACE}-{SPAN}-00", 0),
         (f"00-{TRACE}-{SPAN}-03", 3),
@@ -38,15 +37,14 @@ def test_without_a_traceparent_there_is_no_trace() -> None:
         (f"01-{TRACE}-{SPAN}-03", 1),  # of a version to come only `sampled` is known
         (f"cc-{TRACE}-{SPAN}-00-what-the-future-brings", 0),
         (f"fe-{TRACE}-{SPAN}-01-", 1),
-    ],
-)
-def test_a_valid_traceparent(text: str, flags: int) -> None:
-    assert read_parent(text) == (TRACE, SPAN, flags)
+    ]
+    for text, flags in cases:
+        with subtests.test(text=text, flags=flags):
+            assert read_parent(text) == (TRACE, SPAN, flags)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_a_malformed_traceparent_is_as_good_as_none(subtests: pytest.Subtests) -> None:
+    cases = [
         "",
         "00",
         PARENT[:-1],
@@ -66,21 +64,21 @@ def test_a_valid_traceparent(text: str, flags: int) -> None:
         f"01-{TRACE}-{SPAN}-01.more",
         f"01-{TRACE}-{SPAN}-01-\x07",
         f"01-{TRACE}-{SPAN}-01-" + "x" * 500,
-    ],
-)
-def test_a_malformed_traceparent_is_as_good_as_none(text: str) -> None:
-    assert read_parent(text) is None
-    assert trace_of({"traceparent": text}) is None
+    ]
+    for text in cases:
+        with subtests.test(text=text):
+            assert read_parent(text) is None
+            assert trace_of({"traceparent": text}) is None
 
 
-@pytest.mark.parametrize("value", [None, 1, True, ["x"], {}, PARENT.encode()])
-def test_what_is_no_string_is_as_good_as_none(value: object) -> None:
-    assert carrier({"traceparent": value, "tracestate": value, "baggage": value}) == {}
+def test_what_is_no_string_is_as_good_as_none(subtests: pytest.Subtests) -> None:
+    for value in [None, 1, True, ["x"], {}, PARENT.encode()]:
+        with subtests.test(value=value):
+            assert carrier({"traceparent": value, "tracestate": value, "baggage": value}) == {}
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_a_valid_tracestate(subtests: pytest.Subtests) -> None:
+    cases = [
         "rojo=00f067aa0ba902b7,congo=t61rcWkgMzE",
         "a=1 , b=2\t,c=3",
         "a=1,,b=2,",
@@ -90,18 +88,17 @@ def test_what_is_no_string_is_as_good_as_none(value: object) -> None:
         ",".join(f"k{n}=v" for n in range(32)),
         "k=" + "v" * 256,
         "k" * 256 + "=v",
-    ],
-)
-def test_a_valid_tracestate(text: str) -> None:
-    assert is_state(text)
-    trace = trace_of({"traceparent": PARENT, "tracestate": text})
-    assert trace is not None
-    assert trace.state == text
+    ]
+    for text in cases:
+        with subtests.test(text=text):
+            assert is_state(text)
+            trace = trace_of({"traceparent": PARENT, "tracestate": text})
+            assert trace is not None
+            assert trace.state == text
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_a_malformed_tracestate_is_dropped_and_the_trace_kept(subtests: pytest.Subtests) -> None:
+    cases = [
         "",
         ",",
         "a",
@@ -121,18 +118,17 @@ def test_a_valid_tracestate(text: str) -> None:
         ",".join(f"k{n}=v" for n in range(33)),
         ",".join(f"k{n}={'v' * 60}" for n in range(9)),
         "a=1\nb=2",
-    ],
-)
-def test_a_malformed_tracestate_is_dropped_and_the_trace_kept(text: str) -> None:
-    assert not is_state(text)
-    trace = trace_of({"traceparent": PARENT, "tracestate": text})
-    assert trace is not None
-    assert (trace.trace_id, trace.state) == (TRACE, "")
+    ]
+    for text in cases:
+        with subtests.test(text=text):
+            assert not is_state(text)
+            trace = trace_of({"traceparent": PARENT, "tracestate": text})
+            assert trace is not None
+            assert (trace.trace_id, trace.state) == (TRACE, "")
 
 
-@pytest.mark.parametrize(
-    ("text", "entries"),
-    [
+def test_a_valid_baggage(subtests: pytest.Subtests) -> None:
+    cases = [
         ("userId=alice", {"userId": "alice"}),
         ("a=1,b=2", {"a": "1", "b": "2"}),
         ("a = 1 ;p1;p2 = x , b=2", {"a": "1", "b": "2"}),
@@ -142,25 +138,25 @@ def test_a_malformed_tracestate_is_dropped_and_the_trace_kept(text: str) -> None
         ("a=", {"a": ""}),
         ("a=b=c", {"a": "b=c"}),
         ("a=" + "x" * 8190, {"a": "x" * 8190}),
-    ],
-)
-def test_a_valid_baggage(text: str, entries: dict[str, str]) -> None:
-    assert read_baggage(text) == entries
-    trace = trace_of({"traceparent": PARENT, "baggage": text})
-    assert trace is not None
-    assert trace.baggage == entries
-    assert trace.headers()["baggage"] == text
+    ]
+    for text, entries in cases:
+        with subtests.test(text=text, entries=entries):
+            assert read_baggage(text) == entries
+            trace = trace_of({"traceparent": PARENT, "baggage": text})
+            assert trace is not None
+            assert trace.baggage == entries
+            assert trace.headers()["baggage"] == text
 
 
-@pytest.mark.parametrize(
-    "text", ["", "a", "=1", "a=1,", "a=ü", "a=x y", 'a="1"', "a=1;", "a\n=1", "a=1\r\nx: y", "a=" + "x" * 8191]
-)
-def test_a_malformed_baggage_is_dropped_and_the_trace_kept(text: str) -> None:
-    assert read_baggage(text) is None
-    trace = trace_of({"traceparent": PARENT, "baggage": text})
-    assert trace is not None
-    assert trace.baggage == {}
-    assert "baggage" not in trace.headers()
+def test_a_malformed_baggage_is_dropped_and_the_trace_kept(subtests: pytest.Subtests) -> None:
+    cases = ["", "a", "=1", "a=1,", "a=ü", "a=x y", 'a="1"', "a=1;", "a\n=1", "a=1\r\nx: y", "a=" + "x" * 8191]
+    for text in cases:
+        with subtests.test(text=text):
+            assert read_baggage(text) is None
+            trace = trace_of({"traceparent": PARENT, "baggage": text})
+            assert trace is not None
+            assert trace.baggage == {}
+            assert "baggage" not in trace.headers()
 
 
 def test_what_is_passed_on_is_what_came() -> None:

@@ -1,5 +1,4 @@
 from datetime import UTC, datetime
-from typing import Any
 
 import pytest
 
@@ -35,18 +34,18 @@ def test_what_is_not_given_is_left_out():
     assert Annotations().to_wire() == {}
 
 
-@pytest.mark.parametrize(
-    "src", ["javascript:alert(1)", "file:///etc/passwd", "/static/icon.png", "icon.png", "", "ftp://a"]
-)
-def test_an_icon_that_clients_would_refuse_is_refused(src):
-    with pytest.raises(ValueError, match="absolute http"):
-        Icon(src)
+def test_an_icon_that_clients_would_refuse_is_refused(subtests: pytest.Subtests) -> None:
+    cases = ["javascript:alert(1)", "file:///etc/passwd", "/static/icon.png", "icon.png", "", "ftp://a"]
+    for src in cases:
+        with subtests.test(src=src), pytest.raises(ValueError, match="absolute http"):
+            Icon(src)
 
 
-@pytest.mark.parametrize("wrong", [{"sizes": ["48"]}, {"sizes": ["0x0"]}, {"sizes": "48x48"}, {"theme": "blue"}])
-def test_an_icon_with_a_wrong_size_or_theme_is_refused(wrong):
-    with pytest.raises(ValueError, match="icon"):
-        Icon("https://example.com/i.png", **wrong)
+def test_an_icon_with_a_wrong_size_or_theme_is_refused(subtests: pytest.Subtests) -> None:
+    cases = [{"sizes": ["48"]}, {"sizes": ["0x0"]}, {"sizes": "48x48"}, {"theme": "blue"}]
+    for wrong in cases:
+        with subtests.test(wrong=wrong), pytest.raises(ValueError, match="icon"):
+            Icon("https://example.com/i.png", **wrong)
 
 
 def test_tool_annotations_are_read_from_their_wire_object():
@@ -72,19 +71,17 @@ def test_tool_annotations_pass_as_they_are():
     assert annotations.to_wire() == {"readOnlyHint": True}
 
 
-@pytest.mark.parametrize(
-    ("given", "problem"),
-    [
+def test_a_mistyped_tool_annotation_is_refused(subtests: pytest.Subtests) -> None:
+    cases = [
         ({"readonlyHint": True}, "unknown tool annotation 'readonlyHint'; known are title, readOnlyHint"),
         ({"read_only": True}, "unknown"),
         ({"readOnlyHint": "yes"}, "must be true or false"),
         ({"readOnlyHint": 1}, "must be true or false"),
         ({"title": 1}, "must be text"),
-    ],
-)
-def test_a_mistyped_tool_annotation_is_refused(given, problem):
-    with pytest.raises(ValueError, match=problem):
-        ToolAnnotations.of(given)
+    ]
+    for given, problem in cases:
+        with subtests.test(given=given, problem=problem), pytest.raises(ValueError, match=problem):
+            ToolAnnotations.of(given)
 
 
 def test_annotations_say_all_they_have():
@@ -96,25 +93,23 @@ def test_annotations_say_all_they_have():
     assert Annotations(last_modified="2026-07-28").to_wire() == {"lastModified": "2026-07-28"}
 
 
-@pytest.mark.parametrize("priority", [-0.1, 1.1, float("nan")])
-def test_a_priority_outside_its_range_is_refused(priority):
-    with pytest.raises(ValueError, match="between 0 and 1"):
-        Annotations(priority=priority)
+def test_a_priority_outside_its_range_is_refused(subtests: pytest.Subtests) -> None:
+    for priority in [-0.1, 1.1, float("nan")]:
+        with subtests.test(priority=priority), pytest.raises(ValueError, match="between 0 and 1"):
+            Annotations(priority=priority)
 
 
-@pytest.mark.parametrize("audience", [["everyone"], "user"])
-def test_an_unknown_audience_is_refused(audience):
-    with pytest.raises(ValueError, match="audience"):
-        Annotations(audience=audience)
+def test_an_unknown_audience_is_refused(subtests: pytest.Subtests) -> None:
+    for audience in [["everyone"], "user"]:
+        with subtests.test(audience=audience), pytest.raises(ValueError, match="audience"):
+            Annotations(audience=audience)
 
 
-@pytest.mark.parametrize(
-    "given",
-    ["https://a.example/i.png", {"src": "https://a.example/i.png"}, Icon("https://a.example/i.png")],
-    ids=["url", "wire", "icon"],
-)
-def test_an_icon_is_taken_in_each_form(given: Any) -> None:
-    assert Icon.of(given) == Icon("https://a.example/i.png")
+def test_an_icon_is_taken_in_each_form(subtests: pytest.Subtests) -> None:
+    cases = ["https://a.example/i.png", {"src": "https://a.example/i.png"}, Icon("https://a.example/i.png")]
+    for given in cases:
+        with subtests.test(given=given):
+            assert Icon.of(given) == Icon("https://a.example/i.png")
 
 
 def test_an_icon_of_the_wire_keeps_everything() -> None:
@@ -122,9 +117,8 @@ def test_an_icon_of_the_wire_keeps_everything() -> None:
     assert Icon.of(wire).to_wire() == wire
 
 
-@pytest.mark.parametrize(
-    ("given", "why"),
-    [
+def test_what_is_no_icon_says_why(subtests: pytest.Subtests) -> None:
+    cases = [
         ({}, "needs a src"),
         ({"src": 7}, "needs a src"),
         ({"src": "https://a.example", "color": "red"}, "unknown icon field 'color'"),
@@ -132,8 +126,7 @@ def test_an_icon_of_the_wire_keeps_everything() -> None:
         ({"src": "https://a.example", "sizes": [48]}, "sizes are a list"),
         ({"src": "https://a.example", "sizes": "48x48"}, "sizes are a list"),
         ("/static/i.png", "absolute"),
-    ],
-)
-def test_what_is_no_icon_says_why(given: Any, why: str) -> None:
-    with pytest.raises(ValueError, match=why):
-        Icon.of(given)
+    ]
+    for given, why in cases:
+        with subtests.test(given=given, why=why), pytest.raises(ValueError, match=why):
+            Icon.of(given)

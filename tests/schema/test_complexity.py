@@ -74,13 +74,14 @@ def test_a_type_that_holds_itself_in_one_way_needs_none() -> None:
     assert parameters.convert(value) == {"value": Chain(Chain(None, [Chain(None, 1)]))}
 
 
-@pytest.mark.parametrize("kind", ["not", "wrap"])
-@pytest.mark.parametrize("levels", [1, 60])
-def test_a_deep_value_of_types_told_apart_is_checked_and_converted(kind: str, levels: int) -> None:
-    parameters = parameters_of(taking(Not), is_injected=nothing)
-    value = {"value": {"kind": "not", "child": nested(levels, kind, {"kind": "leaf"})}}
-    parameters.check(value)
-    assert parameters.convert(value)["value"].child.kind == kind
+def test_a_deep_value_of_types_told_apart_is_checked_and_converted(subtests: pytest.Subtests) -> None:
+    for levels in [1, 60]:
+        for kind in ["not", "wrap"]:
+            with subtests.test(levels=levels, kind=kind):
+                parameters = parameters_of(taking(Not), is_injected=nothing)
+                value = {"value": {"kind": "not", "child": nested(levels, kind, {"kind": "leaf"})}}
+                parameters.check(value)
+                assert parameters.convert(value)["value"].child.kind == kind
 
 
 def test_a_deep_value_is_explained_from_its_top() -> None:
@@ -124,10 +125,13 @@ LOOPS: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("schema", [bomb(30), *LOOPS], ids=lambda schema: str(schema)[:60])
-def test_references_that_pile_schemas_on_one_value_are_refused(schema: dict[str, Any]) -> None:
-    with pytest.raises(DeclarationError, match="input_schema: references apply more than"):
-        parameters_of(by_hand, is_injected=nothing, input_schema=schema)
+def test_references_that_pile_schemas_on_one_value_are_refused(subtests: pytest.Subtests) -> None:
+    for schema in [bomb(30), *LOOPS]:
+        with (
+            subtests.test(schema=schema),
+            pytest.raises(DeclarationError, match="input_schema: references apply more than"),
+        ):
+            parameters_of(by_hand, is_injected=nothing, input_schema=schema)
 
 
 def test_references_that_return_through_a_part_of_the_value_are_served() -> None:

@@ -1,8 +1,6 @@
 """Docstrings of the three styles: the summary for clients, a line for each parameter."""
 
 import functools
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 
@@ -76,12 +74,13 @@ def sphinx(lat: float, lon: float) -> None:
     """
 
 
-@pytest.mark.parametrize("fn", [google, numpy, sphinx])
-def test_each_style_gives_summary_and_parameters(fn: Callable[..., Any]) -> None:
-    said = describe(fn)
-    assert said.summary == "Airports nearest to a point.\n\nGreat-circle distance.\nTwo lines."
-    assert said.parameters["lat"] == "Degrees north, negative in the south."
-    assert said.parameters["lon"] == "Degrees east."
+def test_each_style_gives_summary_and_parameters(subtests: pytest.Subtests) -> None:
+    for fn in [google, numpy, sphinx]:
+        with subtests.test(fn=fn):
+            said = describe(fn)
+            assert said.summary == "Airports nearest to a point.\n\nGreat-circle distance.\nTwo lines."
+            assert said.parameters["lat"] == "Degrees north, negative in the south."
+            assert said.parameters["lon"] == "Degrees east."
 
 
 def test_numpy_lists_of_names_share_their_description() -> None:
@@ -138,9 +137,8 @@ def test_a_callable_object_is_described_by_its_class_or_its_call() -> None:
     assert describe(Called()).summary == "Called."
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_a_broken_docstring_never_stops_registration(subtests: pytest.Subtests) -> None:
+    cases = [
         "Args:\n",
         "Args:\nx\n",
         "X.\n\nArgs:\n    no colon here\n",
@@ -149,10 +147,11 @@ def test_a_callable_object_is_described_by_its_class_or_its_call() -> None:
         ":param a b c d: x",
         "Raises:",
         "\x00",
-    ],
-)
-def test_a_broken_docstring_never_stops_registration(text: str) -> None:
-    def tool() -> None: ...
+    ]
+    for text in cases:
+        with subtests.test(text=text):
 
-    tool.__doc__ = text
-    assert isinstance(describe(tool).summary, str)
+            def tool() -> None: ...
+
+            tool.__doc__ = text
+            assert isinstance(describe(tool).summary, str)

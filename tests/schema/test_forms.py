@@ -82,9 +82,8 @@ def test_none_asks_for_consent_alone() -> None:
     assert form.read(None) is None
 
 
-@pytest.mark.parametrize(
-    ("type_", "expected", "given", "value"),
-    [
+def test_a_single_value_is_one_property(subtests: pytest.Subtests) -> None:
+    cases = [
         (bool, {"type": "boolean"}, True, True),
         (str, {"type": "string"}, "x", "x"),
         (int, {"type": "integer"}, 5.0, 5),
@@ -129,14 +128,14 @@ def test_none_asks_for_consent_alone() -> None:
         ),
         (Annotated[int, Field(gt=0, lt=10)], {"type": "integer", "minimum": 1, "maximum": 9}, 3, 3),
         (Annotated[str, Field(max_length=3)], {"type": "string", "maxLength": 3}, "abc", "abc"),
-    ],
-)
-def test_a_single_value_is_one_property(type_: Any, expected: dict[str, Any], given: Any, value: Any) -> None:
-    form = form_of(type_)
-    assert form.schema == {"type": "object", "properties": {"value": expected}, "required": ["value"]}
-    read = form.read({"value": given})
-    assert read == value
-    assert type(read) is type(value)
+    ]
+    for type_, expected, given, value in cases:
+        with subtests.test(type_=type_):
+            form = form_of(type_)
+            assert form.schema == {"type": "object", "properties": {"value": expected}, "required": ["value"]}
+            read = form.read({"value": given})
+            assert read == value
+            assert type(read) is type(value)
 
 
 def test_an_optional_value_may_be_left_empty() -> None:
@@ -204,14 +203,14 @@ def test_a_model_becomes_a_form_with_its_texts_and_limits() -> None:
     assert booking == Booking(seats=2, day=dt.date(2024, 5, 1))
 
 
-@pytest.mark.parametrize("type_", [bool, Profile, Booking, Row, list[Colour], Colour, None])
-def test_forms_are_valid_schemas(type_: Any) -> None:
-    jsonschema_rs.meta.validate(form_of(type_).schema)
+def test_forms_are_valid_schemas(subtests: pytest.Subtests) -> None:
+    for type_ in [bool, Profile, Booking, Row, list[Colour], Colour, None]:
+        with subtests.test(type_=type_):
+            jsonschema_rs.meta.validate(form_of(type_).schema)
 
 
-@pytest.mark.parametrize(
-    ("type_", "content", "text"),
-    [
+def test_an_answer_that_breaks_the_form_is_refused_in_words(subtests: pytest.Subtests) -> None:
+    cases = [
         (bool, {}, "missing field 'value'"),
         (bool, {"value": "yes"}, 'value: "yes" is a string; give true or false'),
         (int, {"value": True}, "value: is a boolean; give an integer"),
@@ -225,24 +224,21 @@ def test_forms_are_valid_schemas(type_: Any) -> None:
         (Booking, {"seats": 1, "day": "soon"}, 'day: "soon" must be a valid date'),
         (bool, [True], "the content of a form must be an object"),
         (bool, "yes", "the content of a form must be an object"),
-    ],
-)
-def test_an_answer_that_breaks_the_form_is_refused_in_words(type_: Any, content: Any, text: str) -> None:
-    with pytest.raises(ValueError, match=text):
-        form_of(type_).read(content)
+    ]
+    for type_, content, text in cases:
+        with subtests.test(type_=type_, content=content, text=text), pytest.raises(ValueError, match=text):
+            form_of(type_).read(content)
 
 
-@pytest.mark.parametrize(
-    "secret",
-    [
+def test_secrets_are_not_asked_for_in_a_form(subtests: pytest.Subtests) -> None:
+    cases = [
         {"type": "object", "properties": {"a": {"type": "string", "format": "password"}}},
         SecretStr,
         Annotated[str, Field(json_schema_extra={"writeOnly": True})],
-    ],
-)
-def test_secrets_are_not_asked_for_in_a_form(secret: Any) -> None:
-    with pytest.raises(DeclarationError, match=r"ctx\.elicit_url"):
-        form_of(secret)
+    ]
+    for secret in cases:
+        with subtests.test(secret=secret), pytest.raises(DeclarationError, match=r"ctx\.elicit_url"):
+            form_of(secret)
 
 
 def test_fields_the_form_does_not_have_are_ignored() -> None:
@@ -259,10 +255,11 @@ class Listed:
     names: list[str]
 
 
-@pytest.mark.parametrize("type_", [Deep, Listed, list[int], dict[str, int], tuple[int, int], int | str, Any])
-def test_what_is_not_flat_is_refused(type_: Any) -> None:
-    with pytest.raises(DeclarationError, match="does not fit a form"):
-        form_of(type_)
+def test_what_is_not_flat_is_refused(subtests: pytest.Subtests) -> None:
+    cases = [Deep, Listed, list[int], dict[str, int], tuple[int, int], int | str, Any]
+    for type_ in cases:
+        with subtests.test(type_=type_), pytest.raises(DeclarationError, match="does not fit a form"):
+            form_of(type_)
 
 
 def test_a_schema_by_hand_is_shown_and_checked_as_it_is() -> None:
@@ -278,19 +275,20 @@ def test_a_schema_by_hand_is_shown_and_checked_as_it_is() -> None:
         form.read({})
 
 
-@pytest.mark.parametrize(
-    "properties",
-    [
+def test_a_schema_by_hand_must_be_flat(subtests: pytest.Subtests) -> None:
+    cases = [
         {"a": {"type": "object"}},
         {"a": {"type": "array", "items": {"type": "string"}}},
         {"a": {"type": "array"}},
         {"a": True},
         {"a": {}},
-    ],
-)
-def test_a_schema_by_hand_must_be_flat(properties: dict[str, Any]) -> None:
-    with pytest.raises(DeclarationError, match="form: property 'a' must be a string"):
-        form_of({"type": "object", "properties": properties})
+    ]
+    for properties in cases:
+        with (
+            subtests.test(properties=properties),
+            pytest.raises(DeclarationError, match="form: property 'a' must be a string"),
+        ):
+            form_of({"type": "object", "properties": properties})
 
 
 def test_a_schema_by_hand_is_not_changed() -> None:

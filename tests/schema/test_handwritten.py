@@ -119,40 +119,41 @@ def test_a_parameter_that_can_never_be_given_is_refused() -> None:
     )
 
 
-@pytest.mark.parametrize("schema", [{}, {"type": "array"}, {"type": ["object", "null"]}, {"properties": {}}])
-def test_a_root_that_is_no_object_is_refused(schema: dict[str, Any]) -> None:
-    assert "anything(): input_schema: the root must have 'type': 'object'" in refusal(schema)
+def test_a_root_that_is_no_object_is_refused(subtests: pytest.Subtests) -> None:
+    cases = [{}, {"type": "array"}, {"type": ["object", "null"]}, {"properties": {}}]
+    for schema in cases:
+        with subtests.test(schema=schema):
+            assert "anything(): input_schema: the root must have 'type': 'object'" in refusal(schema)
 
 
-@pytest.mark.parametrize("schema", ["{}", ["type"], True])
-def test_a_schema_that_is_no_dict_is_refused(schema: Any) -> None:
-    assert "the schema must be a dict" in refusal(schema)
+def test_a_schema_that_is_no_dict_is_refused(subtests: pytest.Subtests) -> None:
+    for schema in ["{}", ["type"], True]:
+        with subtests.test(schema=schema):
+            assert "the schema must be a dict" in refusal(schema)
 
 
-@pytest.mark.parametrize(
-    "keywords",
-    [
+def test_an_invalid_schema_is_refused_with_its_place(subtests: pytest.Subtests) -> None:
+    cases = [
         {"properties": {"a": {"type": "strnig"}}},
         {"properties": {"a": 5}},
         {"required": "a"},
         {"properties": {"a": {"minimum": "1"}}},
         {"properties": {"a": {"pattern": "["}}},
-    ],
-)
-def test_an_invalid_schema_is_refused_with_its_place(keywords: dict[str, Any]) -> None:
-    assert "input_schema: not a valid JSON Schema at " in refusal({"type": "object", **keywords})
+    ]
+    for keywords in cases:
+        with subtests.test(keywords=keywords):
+            assert "input_schema: not a valid JSON Schema at " in refusal({"type": "object", **keywords})
 
 
-@pytest.mark.parametrize(
-    "dialect",
-    [
+def test_a_declared_known_dialect_is_used(subtests: pytest.Subtests) -> None:
+    cases = [
         "http://json-schema.org/draft-07/schema#",
         "https://json-schema.org/draft/2019-09/schema",
         "https://json-schema.org/draft/2020-12/schema",
-    ],
-)
-def test_a_declared_known_dialect_is_used(dialect: str) -> None:
-    compiled({"$schema": dialect, "type": "object"})
+    ]
+    for dialect in cases:
+        with subtests.test(dialect=dialect):
+            compiled({"$schema": dialect, "type": "object"})
 
 
 def test_an_array_of_items_schemas_means_a_tuple_in_its_own_dialect() -> None:
@@ -161,28 +162,27 @@ def test_an_array_of_items_schemas_means_a_tuple_in_its_own_dialect() -> None:
     assert "not a valid JSON Schema" in refusal(items)
 
 
-@pytest.mark.parametrize(
-    "dialect", ["https://example.com/schema", 5, "", "https://json-schema.org/draft/2019-13/schema"]
-)
-def test_an_unknown_dialect_is_refused(dialect: Any) -> None:
-    assert "is not supported; use JSON Schema 2020-12" in refusal({"$schema": dialect, "type": "object"})
+def test_an_unknown_dialect_is_refused(subtests: pytest.Subtests) -> None:
+    cases = ["https://example.com/schema", 5, "", "https://json-schema.org/draft/2019-13/schema"]
+    for dialect in cases:
+        with subtests.test(dialect=dialect):
+            assert "is not supported; use JSON Schema 2020-12" in refusal({"$schema": dialect, "type": "object"})
 
 
-@pytest.mark.parametrize(
-    "reference",
-    [
+def test_a_reference_out_of_the_document_is_refused(subtests: pytest.Subtests) -> None:
+    cases_1 = [
         "https://example.com/s.json",
         "http://127.0.0.1:9/s",
         "file:///etc/passwd",
         "other.json#/a",
         "#/$defs/none",
         "#none",
-    ],
-)
-@pytest.mark.parametrize("keyword", ["$ref", "$dynamicRef"])
-def test_a_reference_out_of_the_document_is_refused(keyword: str, reference: str) -> None:
-    schema = {"type": "object", "properties": {"a": {keyword: reference}}}
-    assert "input_schema: not a valid JSON Schema" in refusal(schema)
+    ]
+    for keyword in ["$ref", "$dynamicRef"]:
+        for reference in cases_1:
+            with subtests.test(keyword=keyword, reference=reference):
+                schema = {"type": "object", "properties": {"a": {keyword: reference}}}
+                assert "input_schema: not a valid JSON Schema" in refusal(schema)
 
 
 def test_a_reference_to_an_embedded_document_is_resolved() -> None:
@@ -231,9 +231,10 @@ def test_a_schema_nested_without_end_is_refused() -> None:
         assert "nested deeper than" in refusal(schema)
 
 
-@pytest.mark.parametrize("value", [{1: "a"}, {"a": {1}}, {"default": object()}, {"enum": (1, 2)}])
-def test_a_schema_that_is_not_json_is_refused(value: dict[Any, Any]) -> None:
-    assert "not JSON" in refusal({"type": "object", **value})
+def test_a_schema_that_is_not_json_is_refused(subtests: pytest.Subtests) -> None:
+    for value in [{1: "a"}, {"a": {1}}, {"default": object()}, {"enum": (1, 2)}]:
+        with subtests.test(value=value):
+            assert "not JSON" in refusal({"type": "object", **value})
 
 
 def test_formats_are_not_asserted() -> None:
@@ -249,9 +250,8 @@ def test_a_pattern_with_look_around_works_and_is_bounded() -> None:
             parameters.check(wrong)
 
 
-@pytest.mark.parametrize(
-    "inner",
-    [
+def test_a_mirrored_argument_off_the_chain_of_properties_is_refused(subtests: pytest.Subtests) -> None:
+    cases = [
         {"properties": {"a": {"items": {"x-mcp-header": "A", "type": "string"}}}},
         {"properties": {"a": {"anyOf": [{"x-mcp-header": "A", "type": "string"}]}}},
         {"$defs": {"a": {"type": "string", "x-mcp-header": "A"}}, "properties": {"a": {"$ref": "#/$defs/a"}}},
@@ -260,10 +260,10 @@ def test_a_pattern_with_look_around_works_and_is_bounded() -> None:
         {"x-mcp-header": "A"},
         {"patternProperties": {"a": {"type": "string", "x-mcp-header": "A"}}},
         {"additionalProperties": {"type": "string", "x-mcp-header": "A"}},
-    ],
-)
-def test_a_mirrored_argument_off_the_chain_of_properties_is_refused(inner: dict[str, Any]) -> None:
-    assert "reached through 'properties' alone" in refusal({"type": "object", **inner})
+    ]
+    for inner in cases:
+        with subtests.test(inner=inner):
+            assert "reached through 'properties' alone" in refusal({"type": "object", **inner})
 
 
 def test_mirrored_arguments_may_be_nested_in_properties() -> None:

@@ -38,9 +38,8 @@ class Struct(msgspec.Struct):
     when: dt.date
 
 
-@pytest.mark.parametrize(
-    ("value", "expected"),
-    [
+def test_a_value_becomes_json(subtests: pytest.Subtests) -> None:
+    cases = [
         (None, None),
         ("x", "x"),
         (5, 5),
@@ -64,12 +63,12 @@ class Struct(msgspec.Struct):
         (b"\xff\x00", "_wA="),
         (OrderedDict(a=1), {"a": 1}),
         ((n for n in range(2)), [0, 1]),
-    ],
-)
-def test_a_value_becomes_json(value: Any, expected: Any) -> None:
-    result = to_json(value)
-    assert result == expected
-    json.dumps(result)
+    ]
+    for value, expected in cases:
+        with subtests.test(value=value, expected=expected):
+            result = to_json(value)
+            assert result == expected
+            json.dumps(result)
 
 
 def test_lazy_text_is_written_out() -> None:
@@ -78,10 +77,10 @@ def test_lazy_text_is_written_out() -> None:
     assert to_json(lazystr("Hello")) == "Hello"
 
 
-@pytest.mark.parametrize("value", [object(), [object()], {"a": len}, 1j.conjugate, Exception("x")])
-def test_a_value_without_json_form_is_a_type_error(value: Any) -> None:
-    with pytest.raises(TypeError, match="JSON"):
-        to_json(value)
+def test_a_value_without_json_form_is_a_type_error(subtests: pytest.Subtests) -> None:
+    for value in [object(), [object()], {"a": len}, 1j.conjugate, Exception("x")]:
+        with subtests.test(value=value), pytest.raises(TypeError, match="JSON"):
+            to_json(value)
 
 
 def test_a_value_that_contains_itself_is_a_type_error() -> None:

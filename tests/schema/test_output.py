@@ -70,17 +70,15 @@ def test_a_function_without_return_annotation_promises_nothing() -> None:
     assert output_of(tool, is_content=lambda it: False) is None
 
 
-@pytest.mark.parametrize(
-    "annotation",
-    [None, Any, object, bytes, Never, Annotated[Any, "whatever"], Awaitable[None]],
-)
-def test_annotations_that_say_nothing_promise_nothing(annotation: Any) -> None:
-    assert returning(annotation) is None
+def test_annotations_that_say_nothing_promise_nothing(subtests: pytest.Subtests) -> None:
+    cases = [None, Any, object, bytes, Never, Annotated[Any, "whatever"], Awaitable[None]]
+    for annotation in cases:
+        with subtests.test(annotation=annotation):
+            assert returning(annotation) is None
 
 
-@pytest.mark.parametrize(
-    "annotation",
-    [
+def test_content_wherever_it_is_promises_nothing(subtests: pytest.Subtests) -> None:
+    cases = [
         Content,
         list[Content],
         Content | None,
@@ -88,27 +86,25 @@ def test_annotations_that_say_nothing_promise_nothing(annotation: Any) -> None:
         list[str | Content],
         Annotated[Content, 1],
         Awaitable[Content],
-    ],
-)
-def test_content_wherever_it_is_promises_nothing(annotation: Any) -> None:
-    assert returning(annotation) is None
+    ]
+    for annotation in cases:
+        with subtests.test(annotation=annotation):
+            assert returning(annotation) is None
 
 
-@pytest.mark.parametrize(
-    ("annotation", "value", "kind"),
-    [(int, 5, "integer"), (str, "", "string"), (float, 1.5, "number"), (bool, False, "boolean")],
-)
-def test_plain_values_are_wrapped(annotation: Any, value: Any, kind: str) -> None:
-    output = promised(annotation)
-    assert output.wrapped
-    assert output.schema == {"type": "object", "properties": {"result": {"type": kind}}, "required": ["result"]}
-    assert output.structured(value) == {"result": value}
-    assert output.dump(value) == value
+def test_plain_values_are_wrapped(subtests: pytest.Subtests) -> None:
+    cases = [(int, 5, "integer"), (str, "", "string"), (float, 1.5, "number"), (bool, False, "boolean")]
+    for annotation, value, kind in cases:
+        with subtests.test(annotation=annotation, value=value, kind=kind):
+            output = promised(annotation)
+            assert output.wrapped
+            assert output.schema == {"type": "object", "properties": {"result": {"type": kind}}, "required": ["result"]}
+            assert output.structured(value) == {"result": value}
+            assert output.dump(value) == value
 
 
-@pytest.mark.parametrize(
-    ("annotation", "value", "expected"),
-    [
+def test_what_is_no_object_is_wrapped(subtests: pytest.Subtests) -> None:
+    cases = [
         (list[int], [1], [1]),
         (int | None, None, None),
         (Airport | None, Airport(code="BER"), {"code": "BER", "elevationFeet": None, "label": "Airport BER"}),
@@ -118,19 +114,18 @@ def test_plain_values_are_wrapped(annotation: Any, value: Any, kind: str) -> Non
         (Colour, Colour.RED, "red"),
         (float, 3, 3),
         (list[Point], [Point(1)], [{"x": 1, "y": 0}]),
-    ],
-)
-def test_what_is_no_object_is_wrapped(annotation: Any, value: Any, expected: Any) -> None:
-    output = promised(annotation)
-    assert output.wrapped
-    assert output.schema["type"] == "object"
-    assert output.dump(value) == expected
-    assert output.structured(value) == {"result": expected}
+    ]
+    for annotation, value, expected in cases:
+        with subtests.test(annotation=annotation, value=value, expected=expected):
+            output = promised(annotation)
+            assert output.wrapped
+            assert output.schema["type"] == "object"
+            assert output.dump(value) == expected
+            assert output.structured(value) == {"result": expected}
 
 
-@pytest.mark.parametrize(
-    ("annotation", "value", "expected"),
-    [
+def test_an_object_is_its_own_structure(subtests: pytest.Subtests) -> None:
+    cases = [
         (dict[str, int], {"a": 1}, {"a": 1}),
         (Point, Point(1), {"x": 1, "y": 0}),
         (Row, {"id": 1}, {"id": 1}),
@@ -138,13 +133,13 @@ def test_what_is_no_object_is_wrapped(annotation: Any, value: Any, expected: Any
         (Node, Node(children=[Node()]), {"children": [{"children": []}]}),
         (Awaitable[Row], {"id": 1}, {"id": 1}),
         (Coroutine[Any, Any, Row], {"id": 1}, {"id": 1}),
-    ],
-)
-def test_an_object_is_its_own_structure(annotation: Any, value: Any, expected: Any) -> None:
-    output = promised(annotation)
-    assert not output.wrapped
-    assert output.schema["type"] == "object"
-    assert output.structured(value) == output.dump(value) == expected
+    ]
+    for annotation, value, expected in cases:
+        with subtests.test(annotation=annotation, value=value, expected=expected):
+            output = promised(annotation)
+            assert not output.wrapped
+            assert output.schema["type"] == "object"
+            assert output.structured(value) == output.dump(value) == expected
 
 
 def test_the_schema_describes_what_comes_out() -> None:
@@ -159,14 +154,14 @@ def test_definitions_of_a_wrapped_type_are_at_the_root() -> None:
     assert set(schema["$defs"]) == {"Row"}
 
 
-@pytest.mark.parametrize("value", ["1E+2", "0E-7", "-0", "1.50", "123456789012345678901234567890.5"])
-def test_every_finite_decimal_fits_its_schema(value: str) -> None:
-    assert promised(Decimal).structured(Decimal(value)) == {"result": value}
+def test_every_finite_decimal_fits_its_schema(subtests: pytest.Subtests) -> None:
+    for value in ["1E+2", "0E-7", "-0", "1.50", "123456789012345678901234567890.5"]:
+        with subtests.test(value=value):
+            assert promised(Decimal).structured(Decimal(value)) == {"result": value}
 
 
-@pytest.mark.parametrize(
-    ("annotation", "value"),
-    [
+def test_a_result_that_breaks_its_promise_is_a_bug(subtests: pytest.Subtests) -> None:
+    cases = [
         (float, math.nan),
         (float, math.inf),
         (list[float], [math.nan]),
@@ -186,11 +181,13 @@ def test_every_finite_decimal_fits_its_schema(value: str) -> None:
         (dict[str, int], None),
         (Colour, "green"),
         (Airport, {"code": 5, "label": "x"}),
-    ],
-)
-def test_a_result_that_breaks_its_promise_is_a_bug(annotation: Any, value: Any) -> None:
-    with pytest.raises(OutputError, match=r"tool\(\): the result "):
-        promised(annotation).structured(value)
+    ]
+    for annotation, value in cases:
+        with (
+            subtests.test(annotation=annotation, value=value),
+            pytest.raises(OutputError, match=r"tool\(\): the result "),
+        ):
+            promised(annotation).structured(value)
 
 
 def test_a_result_that_fits_in_other_clothes_is_taken() -> None:

@@ -75,9 +75,8 @@ def test_a_prompt_may_take_nothing() -> None:
     assert prompt(hello).convert({}) == {}
 
 
-@pytest.mark.parametrize(
-    ("annotation", "text", "value"),
-    [
+def test_a_text_becomes_the_annotated_type(subtests: pytest.Subtests) -> None:
+    cases = [
         (str, "5", "5"),
         (Any, "5", "5"),
         (str | None, "null", "null"),
@@ -98,17 +97,16 @@ def test_a_prompt_may_take_nothing() -> None:
         (dict[str, int], '{"a": 1}', {"a": 1}),
         (Point, '{"x": 1}', Point(1)),
         (Point | None, '{"x": 1}', Point(1)),
-    ],
-)
-def test_a_text_becomes_the_annotated_type(annotation: Any, text: str, value: Any) -> None:
-    converted = prompt(taking(annotation)).convert({"value": text})["value"]
-    assert converted == value
-    assert type(converted) is type(value)
+    ]
+    for annotation, text, value in cases:
+        with subtests.test(annotation=annotation, text=text, value=value):
+            converted = prompt(taking(annotation)).convert({"value": text})["value"]
+            assert converted == value
+            assert type(converted) is type(value)
 
 
-@pytest.mark.parametrize(
-    ("annotation", "text"),
-    [
+def test_a_text_that_does_not_fit_is_refused_by_name(subtests: pytest.Subtests) -> None:
+    cases = [
         (int, "x"),
         (int, "1.5"),
         (int, str(2**63)),
@@ -121,19 +119,18 @@ def test_a_text_becomes_the_annotated_type(annotation: Any, text: str, value: An
         (Point, "x"),
         (Point, '{"y": 1}'),
         (Annotated[int, Field(le=5)], "6"),
-    ],
-    ids=lambda value: str(value)[:30],
-)
-def test_a_text_that_does_not_fit_is_refused_by_name(annotation: Any, text: str) -> None:
-    with pytest.raises(ArgumentError, match=r"^value") as caught:
-        prompt(taking(annotation)).convert({"value": text})
-    assert len(str(caught.value)) <= 1000
+    ]
+    for annotation, text in cases:
+        with subtests.test(annotation=annotation, text=text):
+            with pytest.raises(ArgumentError, match=r"^value") as caught:
+                prompt(taking(annotation)).convert({"value": text})
+            assert len(str(caught.value)) <= 1000
 
 
-@pytest.mark.parametrize("given", [5, None, True, ["a", 5], {"a": "b"}])
-def test_a_value_that_is_no_text_is_refused(given: Any) -> None:
-    with pytest.raises(ArgumentError, match=r"value: .* is not a string"):
-        prompt(taking(str)).convert({"value": given})
+def test_a_value_that_is_no_text_is_refused(subtests: pytest.Subtests) -> None:
+    for given in [5, None, True, ["a", 5], {"a": "b"}]:
+        with subtests.test(given=given), pytest.raises(ArgumentError, match=r"value: .* is not a string"):
+            prompt(taking(str)).convert({"value": given})
 
 
 def test_missing_and_unknown_arguments_are_named() -> None:

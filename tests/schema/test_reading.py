@@ -7,9 +7,8 @@ import pytest
 from mcp_django.schema import ArgumentError, DeclarationError, reading_of
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_json_is_found_with_and_without_a_fence(subtests: pytest.Subtests) -> None:
+    cases = [
         '{"a": 1}',
         '  {"a": 1}\n',
         '```json\n{"a": 1}\n```',
@@ -17,15 +16,14 @@ from mcp_django.schema import ArgumentError, DeclarationError, reading_of
         '```{"a": 1}```',
         'Sure:\n```JSON\n{"a": 1}\n```\nDone.',
         '```python\nprint()\n```\nand\n```json\n{"a": 1}\n```',
-    ],
-)
-def test_json_is_found_with_and_without_a_fence(text: str) -> None:
-    assert reading_of(dict[str, int]).read(text) == {"a": 1}
+    ]
+    for text in cases:
+        with subtests.test(text=text):
+            assert reading_of(dict[str, int]).read(text) == {"a": 1}
 
 
-@pytest.mark.parametrize(
-    ("text", "reason"),
-    [
+def test_what_does_not_fit_is_told_in_words(subtests: pytest.Subtests) -> None:
+    cases = [
         ("", "the answer is not JSON"),
         ("one", "the answer is not JSON"),
         ("```json\nnope\n```", "the answer is not JSON"),
@@ -33,12 +31,12 @@ def test_json_is_found_with_and_without_a_fence(text: str) -> None:
         ("\ud800", "the answer is not JSON"),
         ('{"a": true}', "a: is a boolean; give an integer"),
         ('{"a": 1e400}', "the answer is not JSON"),
-    ],
-)
-def test_what_does_not_fit_is_told_in_words(text: str, reason: str) -> None:
-    with pytest.raises(ArgumentError) as refused:
-        reading_of(dict[str, int]).read(text)
-    assert str(refused.value) == reason
+    ]
+    for text, reason in cases:
+        with subtests.test(text=text, reason=reason):
+            with pytest.raises(ArgumentError) as refused:
+                reading_of(dict[str, int]).read(text)
+            assert str(refused.value) == reason
 
 
 def test_a_type_without_a_json_form_is_a_mistake_of_the_author() -> None:

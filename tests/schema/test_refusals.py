@@ -71,9 +71,8 @@ def refusal(arguments: Any) -> str:
     return str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "text"),
-    [
+def test_the_problem_is_named_with_place_and_rule(subtests: pytest.Subtests) -> None:
+    cases = [
         ({"limit": 99}, "limit: 99 is greater than the maximum of 50"),
         ({"limit": 0}, "limit: 0 is less than the minimum of 1"),
         ({"ratio": 1}, "ratio: 1 must be less than 1"),
@@ -102,15 +101,14 @@ def refusal(arguments: Any) -> str:
         ([], "arguments: is a list; give an object"),
         (None, "arguments: is null; give an object"),
         ("{}", 'arguments: "{}" is a string; give an object'),
-    ],
-)
-def test_the_problem_is_named_with_place_and_rule(arguments: Any, text: str) -> None:
-    assert refusal(arguments) == text
+    ]
+    for arguments, text in cases:
+        with subtests.test(arguments=arguments, text=text):
+            assert refusal(arguments) == text
 
 
-@pytest.mark.parametrize(
-    ("rule", "value", "text"),
-    [
+def test_every_rule_of_a_schema_by_hand_has_words(subtests: pytest.Subtests) -> None:
+    cases = [
         (
             {"oneOf": [{"minimum": 1}, {"minimum": 2}]},
             3,
@@ -143,11 +141,11 @@ def test_the_problem_is_named_with_place_and_rule(arguments: Any, text: str) -> 
         ({"enum": list(range(20))}, 99, "a: 99 is not one of 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11 and 8 more"),
         ({"const": {"b": 1}}, None, "a: null is not the object, the only value allowed"),
         ({"type": ["integer", "null"]}, 1.5, "a: 1.5 is a number; give an integer or null"),
-    ],
-)
-def test_every_rule_of_a_schema_by_hand_has_words(rule: Any, value: Any, text: str) -> None:
-    checker = Checker({"type": "object", "properties": {"a": rule}})
-    assert checker.problems({"a": value}) == text
+    ]
+    for rule, value, text in cases:
+        with subtests.test(rule=rule, value=value, text=text):
+            checker = Checker({"type": "object", "properties": {"a": rule}})
+            assert checker.problems({"a": value}) == text
 
 
 def test_alternatives_at_the_root_are_told() -> None:
@@ -172,9 +170,8 @@ def test_several_problems_are_told_at_once_up_to_five() -> None:
     assert len(set(told)) == SHOWN
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
+def test_large_values_are_never_echoed(subtests: pytest.Subtests) -> None:
+    cases = [
         {"limit": "9" * 100_000},
         {"order": "x" * 100_000},
         {"code": "x" * 100_000},
@@ -183,11 +180,10 @@ def test_several_problems_are_told_at_once_up_to_five() -> None:
         {"rows": {"k" * 100_000: 5}},
         {"filter": {"limits": [], "f" * 100_000: 1}},
         {"parity": 10**5000},
-    ],
-    ids=lambda value: next(iter(value))[:10],
-)
-def test_large_values_are_never_echoed(arguments: dict[str, Any]) -> None:
-    assert len(refusal(arguments)) <= 200
+    ]
+    for arguments in cases:
+        with subtests.test(arguments=arguments):
+            assert len(refusal(arguments)) <= 200
 
 
 def test_many_unknown_arguments_are_not_all_listed() -> None:
@@ -197,17 +193,15 @@ def test_many_unknown_arguments_are_not_all_listed() -> None:
 MANY = 300_000
 
 
-@pytest.mark.parametrize(
-    ("arguments", "text"),
-    [
+def test_a_large_value_is_explained_from_its_beginning(subtests: pytest.Subtests) -> None:
+    cases = [
         ({"tags": [1] * MANY}, "tags[0]: 1 is an integer; give a string"),
         ({"filter": {"limits": ["x"] * MANY}}, 'filter.limits[0]: "x" is a string; give an integer'),
         ({"ids": [*range(MANY), "x"]}, "ids: breaks its schema beyond its first items or levels; check every one"),
-    ],
-    ids=["plain", "alternatives", "late"],
-)
-def test_a_large_value_is_explained_from_its_beginning(arguments: dict[str, Any], text: str) -> None:
-    assert text in refusal(arguments)
+    ]
+    for arguments, text in cases:
+        with subtests.test(arguments=arguments, text=text):
+            assert text in refusal(arguments)
 
 
 def test_a_rule_about_absence_is_not_reported_for_what_was_cut() -> None:

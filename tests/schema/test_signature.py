@@ -115,18 +115,20 @@ def test_skipped_names_are_neither_described_nor_injected() -> None:
     assert parameters.injected == {}
 
 
-@pytest.mark.parametrize("annotation", [Optional[int], int | None])  # noqa: UP045
-def test_a_parameter_that_may_be_none_takes_null(annotation: Any) -> None:
-    def tool(limit: Any = None) -> None: ...
+def test_a_parameter_that_may_be_none_takes_null(subtests: pytest.Subtests) -> None:
+    for annotation in [Optional[int], int | None]:  # noqa: UP045 - both spellings
+        with subtests.test(annotation=annotation):
 
-    tool.__annotations__["limit"] = annotation
-    parameters = compiled(tool)
-    assert parameters.schema["properties"]["limit"] == {
-        "anyOf": [{"type": "integer"}, {"type": "null"}],
-        "default": None,
-    }
-    assert called(parameters, limit=None) == {"limit": None}
-    assert called(parameters) == {}
+            def tool(limit: Any = None) -> None: ...
+
+            tool.__annotations__["limit"] = annotation
+            parameters = compiled(tool)
+            assert parameters.schema["properties"]["limit"] == {
+                "anyOf": [{"type": "integer"}, {"type": "null"}],
+                "default": None,
+            }
+            assert called(parameters, limit=None) == {"limit": None}
+            assert called(parameters) == {}
 
 
 def test_none_as_default_makes_a_parameter_nullable() -> None:
@@ -353,12 +355,14 @@ def test_a_mirrored_integer_stays_exact_in_every_client() -> None:
     assert "shard: " in refusal(compiled(tool), shard=2**53)
 
 
-@pytest.mark.parametrize("name", ["", "two words", "naïve", 5, None, "a:b", "a\n"])
-def test_a_mirrored_name_that_is_no_token_is_refused(name: Any) -> None:
-    def tool(region: Annotated[str, header(name)]) -> None: ...
+def test_a_mirrored_name_that_is_no_token_is_refused(subtests: pytest.Subtests) -> None:
+    for name in ["", "two words", "naïve", 5, None, "a:b", "a\n"]:
+        with subtests.test(name=name):
 
-    with pytest.raises(DeclarationError, match="'region' must be a header token"):
-        compiled(tool)
+            def tool(region: Annotated[str, header(name)]) -> None: ...
+
+            with pytest.raises(DeclarationError, match="'region' must be a header token"):
+                compiled(tool)
 
 
 def test_mirrored_names_must_differ_in_more_than_case() -> None:
@@ -368,13 +372,15 @@ def test_mirrored_names_must_differ_in_more_than_case() -> None:
         compiled(tool)
 
 
-@pytest.mark.parametrize("annotation", [float, list[str], str | int])
-def test_only_text_integers_and_booleans_are_mirrored(annotation: Any) -> None:
-    def tool(a: Any) -> None: ...
+def test_only_text_integers_and_booleans_are_mirrored(subtests: pytest.Subtests) -> None:
+    for annotation in [float, list[str], str | int]:
+        with subtests.test(annotation=annotation):
 
-    tool.__annotations__["a"] = Annotated[annotation, header("A")]
-    with pytest.raises(DeclarationError, match="needs a property of type integer, string or boolean"):
-        compiled(tool)
+            def tool(a: Any) -> None: ...
+
+            tool.__annotations__["a"] = Annotated[annotation, header("A")]
+            with pytest.raises(DeclarationError, match="needs a property of type integer, string or boolean"):
+                compiled(tool)
 
 
 def test_a_mark_inside_a_referenced_type_is_refused() -> None:

@@ -174,37 +174,39 @@ def nothing(annotation: Any) -> bool:
     return False
 
 
-@pytest.mark.parametrize(("annotation", "given", "expected"), CASES, ids=name)
-def test_a_value_arrives_as_the_annotated_type(annotation: Any, given: Any, expected: Any) -> None:
-    parameters = parameters_of(taking(annotation), is_injected=nothing)
-    parameters.check({"value": given})
-    value = parameters.convert({"value": given})["value"]
-    assert value == expected
-    assert type(value) is type(expected)
+def test_a_value_arrives_as_the_annotated_type(subtests: pytest.Subtests) -> None:
+    for annotation, given, expected in CASES:
+        with subtests.test(annotation=annotation, given=given, expected=expected):
+            parameters = parameters_of(taking(annotation), is_injected=nothing)
+            parameters.check({"value": given})
+            value = parameters.convert({"value": given})["value"]
+            assert value == expected
+            assert type(value) is type(expected)
 
 
-@pytest.mark.parametrize("annotation", {str(case[0]): case[0] for case in CASES}.values(), ids=name)
-def test_generated_schemas_are_valid_in_their_dialect(annotation: Any) -> None:
-    parameters = parameters_of(taking(annotation), is_injected=nothing)
-    assert parameters.schema["type"] == "object"
-    jsonschema_rs.meta.validate(parameters.schema)
-    output = output_of(giving(annotation), is_content=nothing)
-    if output is not None:
-        assert output.schema["type"] == "object"
-        jsonschema_rs.meta.validate(output.schema)
+def test_generated_schemas_are_valid_in_their_dialect(subtests: pytest.Subtests) -> None:
+    for annotation in {str(case[0]): case[0] for case in CASES}.values():
+        with subtests.test(annotation=annotation):
+            parameters = parameters_of(taking(annotation), is_injected=nothing)
+            assert parameters.schema["type"] == "object"
+            jsonschema_rs.meta.validate(parameters.schema)
+            output = output_of(giving(annotation), is_content=nothing)
+            if output is not None:
+                assert output.schema["type"] == "object"
+                jsonschema_rs.meta.validate(output.schema)
 
 
-@pytest.mark.parametrize(("annotation", "given", "expected"), CASES, ids=name)
-def test_a_value_that_arrived_can_be_returned(annotation: Any, given: Any, expected: Any) -> None:
-    output = output_of(giving(annotation), is_content=nothing)
-    if output is not None:
-        structured = output.structured(expected)
-        jsonschema_rs.validator_for(output.schema).validate(structured)
+def test_a_value_that_arrived_can_be_returned(subtests: pytest.Subtests) -> None:
+    for annotation, given, expected in CASES:
+        with subtests.test(annotation=annotation, given=given, expected=expected):
+            output = output_of(giving(annotation), is_content=nothing)
+            if output is not None:
+                structured = output.structured(expected)
+                jsonschema_rs.validator_for(output.schema).validate(structured)
 
 
-@pytest.mark.parametrize(
-    ("annotation", "given"),
-    [
+def test_a_value_of_another_type_is_refused_by_the_schema(subtests: pytest.Subtests) -> None:
+    cases = [
         (int, True),
         (int, "5"),
         (int, 1.5),
@@ -231,44 +233,43 @@ def test_a_value_that_arrived_can_be_returned(annotation: Any, given: Any, expec
         (Decimal, "NaN"),
         (dt.datetime, 0),
         (dt.timedelta, 5),
-    ],
-)
-def test_a_value_of_another_type_is_refused_by_the_schema(annotation: Any, given: Any) -> None:
-    parameters = parameters_of(taking(annotation), is_injected=nothing)
-    with pytest.raises(ArgumentError, match=r"^value"):
-        parameters.check({"value": given})
+    ]
+    for annotation, given in cases:
+        with subtests.test(annotation=annotation, given=given):
+            parameters = parameters_of(taking(annotation), is_injected=nothing)
+            with pytest.raises(ArgumentError, match=r"^value"):
+                parameters.check({"value": given})
 
 
-@pytest.mark.parametrize(
-    ("annotation", "given", "text"),
-    [
+def test_what_the_schema_cannot_rule_out_is_refused_by_conversion(subtests: pytest.Subtests) -> None:
+    cases = [
         (dt.date, "2024-02-30", "value: .*2024-02-30.*date"),
         (dt.datetime, "tomorrow", "value: .*tomorrow.*datetime"),
         (uuid.UUID, "x", "value: .*UUID"),
         (dict[int, int], {"x": 1}, "value"),
         (list[uuid.UUID], [U, "x"], r"value\[1\]: .*UUID"),
         (Shape, {"sides": 3, "when": "never"}, "value: "),
-    ],
-)
-def test_what_the_schema_cannot_rule_out_is_refused_by_conversion(annotation: Any, given: Any, text: str) -> None:
-    parameters = parameters_of(taking(annotation), is_injected=nothing)
-    parameters.check({"value": given})
-    with pytest.raises(ArgumentError, match=text):
-        parameters.convert({"value": given})
+    ]
+    for annotation, given, text in cases:
+        with subtests.test(annotation=annotation, given=given, text=text):
+            parameters = parameters_of(taking(annotation), is_injected=nothing)
+            parameters.check({"value": given})
+            with pytest.raises(ArgumentError, match=text):
+                parameters.convert({"value": given})
 
 
-@pytest.mark.parametrize("annotation", [int, Annotated[int, Field(gt=0)], Optional[int], int | str])
-@pytest.mark.parametrize("given", [2**63, 2**64 - 1, float(2**53), 1e17, 1e300])
-def test_an_integer_that_may_have_lost_digits_is_refused(annotation: Any, given: Any) -> None:
-    parameters = parameters_of(taking(annotation), is_injected=nothing)
-    parameters.check({"value": given})
-    with pytest.raises(ArgumentError, match=r"value: .* must be an exact integer of at most 64 bits"):
-        parameters.convert({"value": given})
+def test_an_integer_that_may_have_lost_digits_is_refused(subtests: pytest.Subtests) -> None:
+    for given in [2**63, 2**64 - 1, float(2**53), 1e17, 1e300]:
+        for annotation in [int, Annotated[int, Field(gt=0)], Optional[int], int | str]:
+            with subtests.test(given=given, annotation=annotation):
+                parameters = parameters_of(taking(annotation), is_injected=nothing)
+                parameters.check({"value": given})
+                with pytest.raises(ArgumentError, match=r"value: .* must be an exact integer of at most 64 bits"):
+                    parameters.convert({"value": given})
 
 
-@pytest.mark.parametrize(
-    ("annotation", "wrap"),
-    [
+def test_integers_are_exact_inside_every_type(subtests: pytest.Subtests) -> None:
+    cases = [
         (list[int], lambda n: [n]),
         (dict[str, int], lambda n: {"a": n}),
         (Point, lambda n: {"x": n}),
@@ -276,14 +277,14 @@ def test_an_integer_that_may_have_lost_digits_is_refused(annotation: Any, given:
         (Pair, lambda n: [n]),
         (Model, lambda n: {"id": n}),
         (list[Model], lambda n: [{"id": 1, "parent": {"id": n}}]),
-    ],
-)
-def test_integers_are_exact_inside_every_type(annotation: Any, wrap: Callable[[Any], Any]) -> None:
-    parameters = parameters_of(taking(annotation), is_injected=nothing)
-    parameters.convert({"value": wrap(2**63 - 1)})
-    for given in (2**63, float(2**60)):
-        with pytest.raises(ArgumentError, match="exact integer"):
-            parameters.convert({"value": wrap(given)})
+    ]
+    for annotation, wrap in cases:
+        with subtests.test(annotation=annotation, wrap=wrap):
+            parameters = parameters_of(taking(annotation), is_injected=nothing)
+            parameters.convert({"value": wrap(2**63 - 1)})
+            for given in (2**63, float(2**60)):
+                with pytest.raises(ArgumentError, match="exact integer"):
+                    parameters.convert({"value": wrap(given)})
 
 
 def test_large_floats_are_floats() -> None:

@@ -192,35 +192,40 @@ SYNC: dict[str, Callable[[Context], Any]] = {
 }
 
 
-@pytest.mark.parametrize("version", [HANDSHAKE, STATELESS])
-@pytest.mark.parametrize("name", SYNC)
-def test_every_name_works_from_a_thread(name: str, version: str) -> None:
-    found, _ = in_a_thread(SYNC[name], version=version)
-    assert found is True
+def test_every_name_works_from_a_thread(subtests: pytest.Subtests) -> None:
+    for name in SYNC:
+        for version in [HANDSHAKE, STATELESS]:
+            with subtests.test(name=name, version=version):
+                found, _ = in_a_thread(SYNC[name], version=version)
+                assert found is True
+
+
+def test_what_a_thread_says_reaches_the_client(subtests: pytest.Subtests) -> None:
+    for version in [HANDSHAKE, STATELESS]:
+        with subtests.test(version=version):
+
+            def speak(ctx: Context) -> None:
+                for level in LEVELS:
+                    getattr(ctx.sync, level)(level)
+                ctx.sync.log("info", {"a": 1}, logger="x")
+                ctx.sync.report_progress(1, 2, "half")
+                ctx.sync.notify("notifications/own", {"a": 1})
+
+            def level_of(peer: Peer) -> list[str]:
+                return [
+                    message["params"]["level"] for message in peer.said if message["method"] == "notifications/message"
+                ]
+
+            _, peer = in_a_thread(speak, version=version)
+            # A session that has set no level hears from the server's own on.
+            assert level_of(peer) == [*(LEVELS if version == STATELESS else LEVELS[1:]), "info"]
+            progress, own = peer.said[-2:]
+            assert progress["params"] == {"progressToken": "p", "progress": 1, "total": 2, "message": "half"}
+            assert own == {"jsonrpc": "2.0", "method": "notifications/own", "params": {"a": 1}}
 
 
 @pytest.mark.parametrize("version", [HANDSHAKE, STATELESS])
-def test_what_a_thread_says_reaches_the_client(version: str) -> None:
-    def speak(ctx: Context) -> None:
-        for level in LEVELS:
-            getattr(ctx.sync, level)(level)
-        ctx.sync.log("info", {"a": 1}, logger="x")
-        ctx.sync.report_progress(1, 2, "half")
-        ctx.sync.notify("notifications/own", {"a": 1})
-
-    def level_of(peer: Peer) -> list[str]:
-        return [message["params"]["level"] for message in peer.said if message["method"] == "notifications/message"]
-
-    _, peer = in_a_thread(speak, version=version)
-    # A session that has set no level hears from the server's own on.
-    assert level_of(peer) == [*(LEVELS if version == STATELESS else LEVELS[1:]), "info"]
-    progress, own = peer.said[-2:]
-    assert progress["params"] == {"progressToken": "p", "progress": 1, "total": 2, "message": "half"}
-    assert own == {"jsonrpc": "2.0", "method": "notifications/own", "params": {"a": 1}}
-
-
-@pytest.mark.parametrize("version", [HANDSHAKE, STATELESS])
-def test_once_runs_once_from_a_thread_whatever_kind_of_function_it_is(version: str) -> None:
+def test_once_runs_once_from_a_thread_for_each_kind_of_function(version: str) -> None:
     runs: list[str] = []
 
     def plain() -> str:

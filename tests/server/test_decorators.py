@@ -1,7 +1,6 @@
 """Declarations: what is refused, what is filled in, and which callables can be declared."""
 
 import functools
-from typing import Any
 
 import pytest
 
@@ -21,19 +20,21 @@ def hello(name: str = "you") -> str:
     return f"hello {name}"
 
 
-@pytest.mark.parametrize("name", ["", " ", "a b", "a/b", "ä", "a" * 65, "a\n", "a:b"])
-def test_a_name_that_clients_refuse_is_refused(name: str) -> None:
-    for build in (build_tool, build_prompt):
-        if name:
-            with pytest.raises(DeclarationError, match="must have 1 to 64 letters"):
-                build(hello, name)
-        else:
-            assert build(hello, name).name == "hello"
+def test_a_name_that_clients_refuse_is_refused(subtests: pytest.Subtests) -> None:
+    for name in ["", " ", "a b", "a/b", "ä", "a" * 65, "a\n", "a:b"]:
+        with subtests.test(name=name):
+            for build in (build_tool, build_prompt):
+                if name:
+                    with pytest.raises(DeclarationError, match="must have 1 to 64 letters"):
+                        build(hello, name)
+                else:
+                    assert build(hello, name).name == "hello"
 
 
-@pytest.mark.parametrize("name", ["a", "A-b_c.1", "a" * 64])
-def test_letters_digits_and_three_signs_make_a_name(name: str) -> None:
-    assert build_tool(hello, name).name == build_prompt(hello, name).name == name
+def test_letters_digits_and_three_signs_make_a_name(subtests: pytest.Subtests) -> None:
+    for name in ["a", "A-b_c.1", "a" * 64]:
+        with subtests.test(name=name):
+            assert build_tool(hello, name).name == build_prompt(hello, name).name == name
 
 
 def test_a_function_without_a_name_needs_one() -> None:
@@ -45,31 +46,38 @@ def test_a_function_without_a_name_needs_one() -> None:
     assert build_tool(lambda: None, "named").name == "named"
 
 
-@pytest.mark.parametrize("uri", ["airports", "/airports", "1a://x", "://x", "{code}", "{scheme}://x", ""])
-def test_a_uri_without_a_scheme_is_refused(uri: str) -> None:
-    def read(code: str = "", scheme: str = "") -> str:
-        return code
+def test_a_uri_without_a_scheme_is_refused(subtests: pytest.Subtests) -> None:
+    cases = ["airports", "/airports", "1a://x", "://x", "{code}", "{scheme}://x", ""]
+    for uri in cases:
+        with subtests.test(uri=uri):
 
-    with pytest.raises(DeclarationError):
-        build_resource(read, uri)
+            def read(code: str = "", scheme: str = "") -> str:
+                return code
 
-
-@pytest.mark.parametrize("uri", ["test://{x", "test://{x}{x}", "test://{}", "test://{x:3}"])
-def test_a_malformed_template_is_refused_with_the_source(uri: str) -> None:
-    def read(x: str) -> str:
-        return x
-
-    with pytest.raises(DeclarationError, match=r"test_decorators.*read \(line"):
-        build_resource(read, uri)
+            with pytest.raises(DeclarationError):
+                build_resource(read, uri)
 
 
-@pytest.mark.parametrize("uri", ["test://{y}", "test://static"])
-def test_parameters_and_variables_must_agree(uri: str) -> None:
-    def read(x: str) -> str:
-        return x
+def test_a_malformed_template_is_refused_with_the_source(subtests: pytest.Subtests) -> None:
+    for uri in ["test://{x", "test://{x}{x}", "test://{}", "test://{x:3}"]:
+        with subtests.test(uri=uri):
 
-    with pytest.raises(DeclarationError, match=r"the address|its address"):
-        build_resource(read, uri)
+            def read(x: str) -> str:
+                return x
+
+            with pytest.raises(DeclarationError, match=r"test_decorators.*read \(line"):
+                build_resource(read, uri)
+
+
+def test_parameters_and_variables_must_agree(subtests: pytest.Subtests) -> None:
+    for uri in ["test://{y}", "test://static"]:
+        with subtests.test(uri=uri):
+
+            def read(x: str) -> str:
+                return x
+
+            with pytest.raises(DeclarationError, match=r"the address|its address"):
+                build_resource(read, uri)
 
 
 def test_a_completer_takes_the_text_and_perhaps_the_arguments() -> None:
@@ -89,18 +97,16 @@ def test_a_completer_takes_the_text_and_perhaps_the_arguments() -> None:
             build_completer(bad, "trip", "city")
 
 
-@pytest.mark.parametrize(
-    ("build", "option"),
-    [
+def test_an_option_that_does_not_exist_is_refused_by_name(subtests: pytest.Subtests) -> None:
+    cases = [
         (lambda **o: build_tool(hello, **o), "permisson"),
         (lambda **o: build_tool(hello, **o), "mime_type"),
         (lambda **o: build_prompt(hello, **o), "input_schema"),
         (lambda **o: build_resource(lambda: "x", "test://x", **o), "scope"),
-    ],
-)
-def test_an_option_that_does_not_exist_is_refused_by_name(build: Any, option: str) -> None:
-    with pytest.raises(DeclarationError, match=option):
-        build(**{option: "shop.view_order"})
+    ]
+    for build, option in cases:
+        with subtests.test(build=build, option=option), pytest.raises(DeclarationError, match=option):
+            build(**{option: "shop.view_order"})
 
 
 def test_a_misspelt_option_is_refused_with_what_may_have_been_meant() -> None:
@@ -108,16 +114,16 @@ def test_a_misspelt_option_is_refused_with_what_may_have_been_meant() -> None:
         build_tool(hello, permisson="shop.view_order")  # type: ignore[call-arg]
 
 
-@pytest.mark.parametrize("option", ["icons", "tags", "scopes"])
-def test_a_string_where_a_list_belongs_is_refused_and_not_taken_for_its_letters(option: str) -> None:
-    with pytest.raises(DeclarationError, match=rf"{option}=\['shop:read'\]"):
-        build_tool(hello, **{option: "shop:read"})  # type: ignore[arg-type]
+def test_a_string_where_a_list_belongs_is_refused_and_not_taken_for_its_letters(subtests: pytest.Subtests) -> None:
+    for option in ["icons", "tags", "scopes"]:
+        with subtests.test(option=option), pytest.raises(DeclarationError, match=rf"{option}=\['shop:read'\]"):
+            build_tool(hello, **{option: "shop:read"})  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("key", ["-owner", "two words", "/owner", "a/b/c"])
-def test_a_key_of_meta_that_the_protocol_does_not_allow_is_refused_by_name(key: str) -> None:
-    with pytest.raises(DeclarationError, match=key):
-        build_tool(hello, meta={key: "x"})
+def test_a_key_of_meta_that_the_protocol_does_not_allow_is_refused_by_name(subtests: pytest.Subtests) -> None:
+    for key in ["-owner", "two words", "/owner", "a/b/c"]:
+        with subtests.test(key=key), pytest.raises(DeclarationError, match=key):
+            build_tool(hello, meta={key: "x"})
 
 
 def test_keys_of_meta_that_the_protocol_allows_reach_the_wire() -> None:
@@ -250,50 +256,52 @@ async def test_capabilities_of_the_options_are_added() -> None:
     assert found["capabilities"]["experimental"] == {"x": {}}
 
 
-@pytest.mark.parametrize("timeout", [0, -1, 0.0, float("inf"), float("nan"), "10", True, [1]])
-def test_a_timeout_that_is_no_time_is_refused_and_says_what_to_do(timeout: Any) -> None:
-    for build in (build_tool, build_prompt):
-        with pytest.raises(DeclarationError, match=r"hello.* is no number of seconds above 0; leave it out"):
-            build(hello, timeout=timeout)
-    with pytest.raises(DeclarationError, match="no number of seconds"):
-        build_resource(lambda: "x", "test://x", timeout=timeout)
+def test_a_timeout_that_is_no_time_is_refused_and_says_what_to_do(subtests: pytest.Subtests) -> None:
+    for timeout in [0, -1, 0.0, float("inf"), float("nan"), "10", True, [1]]:
+        with subtests.test(timeout=timeout):
+            for build in (build_tool, build_prompt):
+                with pytest.raises(DeclarationError, match=r"hello.* is no number of seconds above 0; leave it out"):
+                    build(hello, timeout=timeout)
+            with pytest.raises(DeclarationError, match="no number of seconds"):
+                build_resource(lambda: "x", "test://x", timeout=timeout)
 
 
-@pytest.mark.parametrize("timeout", [None, 1, 0.5])
-def test_a_timeout_is_in_seconds_or_left_to_the_server(timeout: Any) -> None:
-    assert build_tool(hello, timeout=timeout).timeout == timeout
+def test_a_timeout_is_in_seconds_or_left_to_the_server(subtests: pytest.Subtests) -> None:
+    for timeout in [None, 1, 0.5]:
+        with subtests.test(timeout=timeout):
+            assert build_tool(hello, timeout=timeout).timeout == timeout
 
 
-@pytest.mark.parametrize(
-    ("written", "own", "beside_other"),
-    [
+def test_atomic_says_which_databases_a_call_is_one_transaction_on(subtests: pytest.Subtests) -> None:
+    """`beside_other`: in a project whose database "other" has ATOMIC_REQUESTS."""
+    cases = [
         (None, (), ("other",)),
         (True, ("default",), ("default", "other")),
         (False, (), ()),
         ("other", ("other",), ("other",)),
         (["b", "a", "b"], ("b", "a"), ("b", "a")),
         ((), (), ()),
-    ],
-)
-def test_atomic_says_which_databases_a_call_is_one_transaction_on(
-    written: Any, own: tuple[str, ...], beside_other: tuple[str, ...]
-) -> None:
-    """`beside_other`: in a project whose database "other" has ATOMIC_REQUESTS."""
-    built = [
-        build_tool(hello, atomic=written),
-        build_prompt(hello, atomic=written),
-        build_resource(lambda: "x", "test://x", atomic=written),
-        build_completer(lambda value: [], "hello", "name", written),
     ]
-    assert {item.handler.databases(()) for item in built} == {own}
-    assert {item.handler.databases(("other",)) for item in built} == {beside_other}
+    for written, own, beside_other in cases:
+        with subtests.test(written=written, own=own, beside_other=beside_other):
+            built = [
+                build_tool(hello, atomic=written),
+                build_prompt(hello, atomic=written),
+                build_resource(lambda: "x", "test://x", atomic=written),
+                build_completer(lambda value: [], "hello", "name", written),
+            ]
+            assert {item.handler.databases(()) for item in built} == {own}
+            assert {item.handler.databases(("other",)) for item in built} == {beside_other}
 
 
 def test_the_default_database_is_named_once() -> None:
     assert build_tool(hello, atomic=True).handler.databases(("a", "default")) == ("default", "a")
 
 
-@pytest.mark.parametrize("atomic", [1, "", [""], [1], {"default": True}, object()])
-def test_an_atomic_that_means_nothing_is_refused(atomic: Any) -> None:
-    with pytest.raises(DeclarationError, match=r"atomic=.* means nothing; it is True, False, the alias"):
-        build_tool(hello, atomic=atomic)
+def test_an_atomic_that_means_nothing_is_refused(subtests: pytest.Subtests) -> None:
+    for atomic in [1, "", [""], [1], {"default": True}, object()]:
+        with (
+            subtests.test(atomic=atomic),
+            pytest.raises(DeclarationError, match=r"atomic=.* means nothing; it is True, False, the alias"),
+        ):
+            build_tool(hello, atomic=atomic)

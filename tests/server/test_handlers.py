@@ -27,9 +27,8 @@ def plain_shop() -> Shop:
     return Shop("plain")
 
 
-@pytest.mark.parametrize(
-    ("annotation", "expected"),
-    [
+def test_what_the_server_fills_is_known_by_the_annotation(subtests: pytest.Subtests) -> None:
+    cases = [
         (Context, Context),
         (Context | None, Context),
         (Annotated[Context, "x"], Context),
@@ -41,10 +40,10 @@ def plain_shop() -> Shop:
         (Any, None),
         (Annotated[int, "x"], None),
         (dict[str, int], None),
-    ],
-)
-def test_what_the_server_fills_is_known_by_the_annotation(annotation: Any, expected: Any) -> None:
-    assert injection(annotation) == expected
+    ]
+    for annotation, expected in cases:
+        with subtests.test(annotation=annotation, expected=expected):
+            assert injection(annotation) == expected
 
 
 async def test_what_is_injected_is_no_argument() -> None:

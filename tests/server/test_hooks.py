@@ -102,30 +102,30 @@ class Guard:
     def __init__(self, ctx: Context) -> None: ...
 
 
-@pytest.mark.parametrize(
-    "hooks",
-    [
+def test_what_cannot_be_a_hook_is_refused_where_it_is_declared(subtests: pytest.Subtests) -> None:
+    cases = [
         {"guards": [Guard]},
         {"interceptors": ["shop.hooks.audit"]},
         {"exception_handlers": {"KeyError": print}},
         {"exception_handlers": {KeyError: "handled"}},
         {"exception_handlers": {BaseException: print}},
-    ],
-)
-def test_what_cannot_be_a_hook_is_refused_where_it_is_declared(hooks: dict[str, Any]) -> None:
-    def hello() -> str:
-        return "hello"
+    ]
+    for hooks in cases:
+        with subtests.test(hooks=hooks):
 
-    builds: list[Callable[..., Any]] = [build_tool, build_prompt]
-    for build in builds:
-        with pytest.raises(DeclarationError):
-            build(hello, **hooks)
+            def hello() -> str:
+                return "hello"
 
-    class Kitchen(Toolset):
-        cook = tool(lambda self: "x", name="cook")
+            builds: list[Callable[..., Any]] = [build_tool, build_prompt]
+            for build in builds:
+                with pytest.raises(DeclarationError):
+                    build(hello, **hooks)
 
-    with pytest.raises(DeclarationError):
-        make_server(toolsets=[type("Mine", (Kitchen,), hooks)()])
+            class Kitchen(Toolset):
+                cook = tool(lambda self: "x", name="cook")
+
+            with pytest.raises(DeclarationError):
+                make_server(toolsets=[type("Mine", (Kitchen,), hooks)()])
 
 
 async def test_an_interceptor_that_goes_on_twice_gets_fresh_values() -> None:

@@ -45,18 +45,20 @@ def made(method: str, params: Any, *, version: str = STATELESS, id: Any = 1, nam
     return Call(message, revision, era, connection, peer.server, Outbox(), {}, {}, {})
 
 
-@pytest.mark.parametrize("text", HOSTILE)
-def test_what_does_not_print_is_escaped(text: str) -> None:
-    shown = label(text)
-    assert shown.isprintable()
-    assert shown.encode().decode("unicode_escape").encode("utf-16", "surrogatepass") == text.encode(
-        "utf-16", "surrogatepass"
-    )
+def test_what_does_not_print_is_escaped(subtests: pytest.Subtests) -> None:
+    for text in HOSTILE:
+        with subtests.test(text=text):
+            shown = label(text)
+            assert shown.isprintable()
+            assert shown.encode().decode("unicode_escape").encode("utf-16", "surrogatepass") == text.encode(
+                "utf-16", "surrogatepass"
+            )
 
 
-@pytest.mark.parametrize("text", ["", "add", "größe", "名前", "a b", "100%"])
-def test_what_prints_stays(text: str) -> None:
-    assert label(text) == text
+def test_what_prints_stays(subtests: pytest.Subtests) -> None:
+    for text in ["", "add", "größe", "名前", "a b", "100%"]:
+        with subtests.test(text=text):
+            assert label(text) == text
 
 
 def test_no_text_is_long() -> None:
@@ -65,9 +67,8 @@ def test_no_text_is_long() -> None:
     assert len(label("\n" * 1_000_000)) == 2 * LENGTH + 1
 
 
-@pytest.mark.parametrize(
-    ("uri", "shown"),
-    [
+def test_a_uri_is_shown_without_its_secrets(subtests: pytest.Subtests) -> None:
+    cases = [
         ("note://static", "note://static"),
         ("https://user:password@example.com/a", "https://example.com/a"),
         ("https://example.com/a?token=secret", "https://example.com/a?…"),
@@ -79,15 +80,14 @@ def test_no_text_is_long() -> None:
         ("note://" + "x" * 500, "note://" + "x" * (LENGTH - 7) + "…"),
         ("note://" + "x" * 5000 + "@host/?secret", "note://host/?…"),
         ("", ""),
-    ],
-)
-def test_a_uri_is_shown_without_its_secrets(uri: str, shown: str) -> None:
-    assert uri_label(uri) == shown
+    ]
+    for uri, shown in cases:
+        with subtests.test(uri=uri, shown=shown):
+            assert uri_label(uri) == shown
 
 
-@pytest.mark.parametrize(
-    ("method", "params", "target"),
-    [
+def test_a_call_is_about(subtests: pytest.Subtests) -> None:
+    cases = [
         ("tools/call", {"name": "add", "arguments": {"name": "secret"}}, "add"),
         ("prompts/get", {"name": "welcome"}, "welcome"),
         ("resources/read", {"uri": "note://x?secret"}, "note://x?…"),
@@ -100,10 +100,10 @@ def test_a_uri_is_shown_without_its_secrets(uri: str, shown: str) -> None:
         ("tools/call", {"uri": "note://x"}, None),
         ("resources/read", {"uri": 7, "name": "x"}, None),
         ("no/such", {"name": "line\nfeed"}, "line\\nfeed"),
-    ],
-)
-def test_a_call_is_about(method: str, params: Any, target: str | None) -> None:
-    assert target_of(made(method, params)) == target
+    ]
+    for method, params, target in cases:
+        with subtests.test(method=method, params=params, target=target):
+            assert target_of(made(method, params)) == target
 
 
 def test_the_principal_is_shown_by_its_key() -> None:
@@ -116,9 +116,10 @@ def test_a_session_is_shown_by_the_beginning_of_its_hash() -> None:
     assert session_of(made("tools/list", None)) is None
 
 
-@pytest.mark.parametrize(("id", "shown"), [(7, "7"), ("a\nb", "a\\nb"), ("x" * 200, "x" * LENGTH + "…")])
-def test_the_id_is_shown_as_text(id: Any, shown: str) -> None:
-    assert call_id_of(made("ping", None, id=id)) == shown
+def test_the_id_is_shown_as_text(subtests: pytest.Subtests) -> None:
+    for id, shown in [(7, "7"), ("a\nb", "a\\nb"), ("x" * 200, "x" * LENGTH + "…")]:
+        with subtests.test(id=id, shown=shown):
+            assert call_id_of(made("ping", None, id=id)) == shown
 
 
 def test_the_trace_is_that_of_the_call_s_own_span_if_it_has_one() -> None:
@@ -140,19 +141,18 @@ def test_what_a_call_does_not_have_is_left_out() -> None:
     }
 
 
-@pytest.mark.parametrize(
-    "uri",
-    [
+def test_who_logs_in_is_left_out_of_odd_uris_too(subtests: pytest.Subtests) -> None:
+    cases = [
         "http://us\ter:secret@host/x",
         "http://user:se[cret@host/x",
         "http://user:secret@host\u2100/x",
         "//user:secret@host/x",
         "http://user:secret@at@host/x",
         f"http://user:{'secret' * 500}@host/x",
-    ],
-)
-def test_who_logs_in_is_left_out_of_odd_uris_too(uri: str) -> None:
-    shown = uri_label(uri)
-    assert "secret" not in shown
-    assert "user" not in shown
-    assert "host" in shown
+    ]
+    for uri in cases:
+        with subtests.test(uri=uri):
+            shown = uri_label(uri)
+            assert "secret" not in shown
+            assert "user" not in shown
+            assert "host" in shown

@@ -177,16 +177,16 @@ async def test_a_provider_that_fails_says_nothing_about_itself(caplog: pytest.Lo
     assert await peer.text("m") == "m registered"
 
 
-@pytest.mark.parametrize("half", ["list_tools", "call_tool", "list_prompts", "get_prompt"])
-def test_half_a_pair_is_refused(half: str) -> None:
-    with pytest.raises(ValueError, match="both a list function"):
-        Handlers(**{half: lambda *_: None})  # type: ignore[arg-type]
+def test_half_a_pair_is_refused(subtests: pytest.Subtests) -> None:
+    for half in ["list_tools", "call_tool", "list_prompts", "get_prompt"]:
+        with subtests.test(half=half), pytest.raises(ValueError, match="both a list function"):
+            Handlers(**{half: lambda *_: None})  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("half", ["list_resources", "list_templates"])
-def test_resources_that_nobody_reads_are_refused(half: str) -> None:
-    with pytest.raises(ValueError, match="read_resource"):
-        Handlers(**{half: lambda *_: []})  # type: ignore[arg-type]
+def test_resources_that_nobody_reads_are_refused(subtests: pytest.Subtests) -> None:
+    for half in ["list_resources", "list_templates"]:
+        with subtests.test(half=half), pytest.raises(ValueError, match="read_resource"):
+            Handlers(**{half: lambda *_: []})  # type: ignore[arg-type]
 
 
 async def test_handlers_offer_what_they_were_given() -> None:

@@ -38,15 +38,16 @@ def declare(server: Server, kind: str, fn: Any) -> None:
             server.completion("same", "argument")(fn)
 
 
-@pytest.mark.parametrize("kind", ["tool", "prompt", "resource"])
-def test_a_name_is_given_once_and_the_refusal_names_both_sources(kind: str) -> None:
-    server = make_server()
-    declare(server, kind, first)
-    with pytest.raises(DeclarationError) as refused:
-        declare(server, kind, second)
-    assert "test_registry.first (line" in str(refused.value)
-    assert "test_registry.second (line" in str(refused.value)
-    assert "same" in str(refused.value)
+def test_a_name_is_given_once_and_the_refusal_names_both_sources(subtests: pytest.Subtests) -> None:
+    for kind in ["tool", "prompt", "resource"]:
+        with subtests.test(kind=kind):
+            server = make_server()
+            declare(server, kind, first)
+            with pytest.raises(DeclarationError) as refused:
+                declare(server, kind, second)
+            assert "test_registry.first (line" in str(refused.value)
+            assert "test_registry.second (line" in str(refused.value)
+            assert "same" in str(refused.value)
 
 
 def test_a_template_s_text_is_given_once() -> None:
@@ -169,21 +170,23 @@ async def test_a_resource_without_variables_wins_over_a_template_that_fits() -> 
     assert read["contents"][0]["text"] == "first"
 
 
-@pytest.mark.parametrize("own", [True, False])
-def test_decorators_leave_the_function_as_it_is(own: bool) -> None:
-    def function(value: str) -> str:
-        return value
+def test_decorators_leave_the_function_as_it_is(subtests: pytest.Subtests) -> None:
+    for own in [True, False]:
+        with subtests.test(own=own):
 
-    server = make_server()
-    decorators: list[Any] = [
-        server.tool if own else tool,
-        (server.tool if own else tool)(name="again"),
-        server.prompt if own else prompt,
-        (server.resource if own else resource)("test://{value}"),
-        (server.completion if own else completion)("function", "value"),
-    ]
-    assert [decorate(function) for decorate in decorators] == [function] * 5
-    assert not [problem for problem in registry.problems() if "test_registry" in problem.source]
+            def function(value: str) -> str:
+                return value
+
+            server = make_server()
+            decorators: list[Any] = [
+                server.tool if own else tool,
+                (server.tool if own else tool)(name="again"),
+                server.prompt if own else prompt,
+                (server.resource if own else resource)("test://{value}"),
+                (server.completion if own else completion)("function", "value"),
+            ]
+            assert [decorate(function) for decorate in decorators] == [function] * 5
+            assert not [problem for problem in registry.problems() if "test_registry" in problem.source]
 
 
 class Late(Toolset):

@@ -1,7 +1,6 @@
 """What handlers return, as the protocol writes it."""
 
 import base64
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -63,9 +62,8 @@ def text(value: str) -> dict[str, Any]:
 IMAGE = {"type": "image", "data": B64, "mimeType": "image/png"}
 
 
-@pytest.mark.parametrize(
-    ("value", "content"),
-    [
+def test_every_value_of_a_tool_has_a_form(subtests: pytest.Subtests) -> None:
+    cases = [
         (None, []),
         ("hello", [text("hello")]),
         ("", [text("")]),
@@ -91,17 +89,18 @@ IMAGE = {"type": "image", "data": B64, "mimeType": "image/png"}
         (Figure(B64), [IMAGE]),
         (Photo(), [{**IMAGE, "mimeType": "image/jpeg"}]),
         ([Figure(PNG), "caption"], [IMAGE, text("caption")]),
-    ],
-)
-def test_every_value_of_a_tool_has_a_form(value: Any, content: list[Any]) -> None:
-    assert tool_result(build_tool(untyped), value) == {"content": content, "isError": False}
+    ]
+    for value, content in cases:
+        with subtests.test(value=value, content=content):
+            assert tool_result(build_tool(untyped), value) == {"content": content, "isError": False}
 
 
-@pytest.mark.parametrize("value", [PNG, bytearray(PNG), memoryview(PNG)])
-def test_bytes_of_a_tool_are_an_embedded_resource(value: Any) -> None:
-    (block,) = tool_result(build_tool(untyped), value)["content"]
-    assert block["type"] == "resource"
-    assert block["resource"]["blob"] == B64
+def test_bytes_of_a_tool_are_an_embedded_resource(subtests: pytest.Subtests) -> None:
+    for value in [PNG, bytearray(PNG), memoryview(PNG)]:
+        with subtests.test(value=value):
+            (block,) = tool_result(build_tool(untyped), value)["content"]
+            assert block["type"] == "resource"
+            assert block["resource"]["blob"] == B64
 
 
 def test_a_promised_object_is_structured_and_repeated_as_text() -> None:
@@ -150,9 +149,8 @@ def test_a_tool_result_with_text_only_breaks_the_promise_of_a_structure() -> Non
         tool_result(build_tool(point), ToolResult("text"))
 
 
-@pytest.mark.parametrize(
-    ("value", "contents"),
-    [
+def test_every_value_of_a_resource_has_a_form(subtests: pytest.Subtests) -> None:
+    cases = [
         ("a", [{"uri": URI, "mimeType": "text/plain", "text": "a"}]),
         (PNG, [{"uri": URI, "mimeType": "application/octet-stream", "blob": B64}]),
         (bytearray(PNG), [{"uri": URI, "mimeType": "application/octet-stream", "blob": B64}]),
@@ -175,16 +173,17 @@ def test_a_tool_result_with_text_only_breaks_the_promise_of_a_structure() -> Non
             ],
         ),
         (ResourceResult([]), []),
-    ],
-)
-def test_every_value_of_a_resource_has_a_form(value: Any, contents: list[Any]) -> None:
-    assert read_result(URI, None, value) == {"contents": contents}
+    ]
+    for value, contents in cases:
+        with subtests.test(value=value, contents=contents):
+            assert read_result(URI, None, value) == {"contents": contents}
 
 
-@pytest.mark.parametrize("value", ["a", PNG, {"a": 1}, TextResourceContents("a")])
-def test_contents_have_the_mime_type_that_was_declared(value: Any) -> None:
-    (contents,) = read_result(URI, "text/x-own", value)["contents"]
-    assert contents["mimeType"] == "text/x-own"
+def test_contents_have_the_mime_type_that_was_declared(subtests: pytest.Subtests) -> None:
+    for value in ["a", PNG, {"a": 1}, TextResourceContents("a")]:
+        with subtests.test(value=value):
+            (contents,) = read_result(URI, "text/x-own", value)["contents"]
+            assert contents["mimeType"] == "text/x-own"
 
 
 def test_a_resource_result_may_carry_meta() -> None:
@@ -196,9 +195,8 @@ def user(value: str) -> dict[str, Any]:
     return {"role": "user", "content": text(value)}
 
 
-@pytest.mark.parametrize(
-    ("value", "messages"),
-    [
+def test_every_value_of_a_prompt_has_a_form(subtests: pytest.Subtests) -> None:
+    cases = [
         ("hi", [user("hi")]),
         (["hi", "ho"], [user("hi"), user("ho")]),
         (PromptMessage("assistant", TextContent("hi")), [{"role": "assistant", "content": text("hi")}]),
@@ -207,11 +205,11 @@ def user(value: str) -> dict[str, Any]:
         (ImageContent(PNG, "image/png"), [{"role": "user", "content": IMAGE}]),
         ({"a": 1}, [user('{"a":1}')]),
         ([], []),
-    ],
-)
-def test_every_value_of_a_prompt_has_a_form(value: Any, messages: list[Any]) -> None:
-    built = build_prompt(untyped, "p", description="D")
-    assert prompt_result(built, value) == {"messages": messages, "description": "D"}
+    ]
+    for value, messages in cases:
+        with subtests.test(value=value, messages=messages):
+            built = build_prompt(untyped, "p", description="D")
+            assert prompt_result(built, value) == {"messages": messages, "description": "D"}
 
 
 def test_a_prompt_result_may_say_more() -> None:
@@ -224,9 +222,8 @@ def test_a_prompt_result_may_say_more() -> None:
 MANY = [str(n) for n in range(250)]
 
 
-@pytest.mark.parametrize(
-    ("value", "completion"),
-    [
+def test_a_hundred_values_of_a_completion_are_sent_at_most(subtests: pytest.Subtests) -> None:
+    cases = [
         (None, {"values": []}),
         ([], {"values": []}),
         (("a", "b"), {"values": ["a", "b"]}),
@@ -238,16 +235,16 @@ MANY = [str(n) for n in range(250)]
         (Completion(["a"], total=9, has_more=True), {"values": ["a"], "total": 9, "hasMore": True}),
         (Completion(["a"], has_more=False), {"values": ["a"], "hasMore": False}),
         (Completion(MANY, total=1000), {"values": MANY[:100], "total": 1000, "hasMore": True}),
-    ],
-)
-def test_a_hundred_values_of_a_completion_are_sent_at_most(value: Any, completion: Mapping[str, Any]) -> None:
-    assert completion_result(value) == {"completion": completion}
+    ]
+    for value, completion in cases:
+        with subtests.test(value=value, completion=completion):
+            assert completion_result(value) == {"completion": completion}
 
 
-@pytest.mark.parametrize("value", ["text", 7, object(), Completion("text")])
-def test_a_completer_that_returns_no_list_is_a_bug(value: Any) -> None:
-    with pytest.raises(TypeError):
-        completion_result(value)
+def test_a_completer_that_returns_no_list_is_a_bug(subtests: pytest.Subtests) -> None:
+    for value in ["text", 7, object(), Completion("text")]:
+        with subtests.test(value=value), pytest.raises(TypeError):
+            completion_result(value)
 
 
 async def test_a_completer_that_returns_no_list_says_nothing_about_itself() -> None:

@@ -88,10 +88,10 @@ async def test_a_function_that_fails_permits_nothing_and_its_text_stays_in_the_l
     assert "bug" not in str(refused.value)
 
 
-@pytest.mark.parametrize(("option", "value"), [("scopes_for", ["a"]), ("rate", "often"), ("rate", 5)])
-def test_what_is_no_function_and_no_rate_is_refused_where_it_is_declared(option: str, value: Any) -> None:
-    with pytest.raises(DeclarationError, match=option):
-        make_server().tool(lambda: "x", name="x", **{option: value})
+def test_what_is_no_function_and_no_rate_is_refused_where_it_is_declared(subtests: pytest.Subtests) -> None:
+    for option, value in [("scopes_for", ["a"]), ("rate", "often"), ("rate", 5)]:
+        with subtests.test(option=option, value=value), pytest.raises(DeclarationError, match=option):
+            make_server().tool(lambda: "x", name="x", **{option: value})
 
 
 async def test_a_tool_may_be_called_as_often_as_it_says() -> None:

@@ -413,9 +413,8 @@ def test_a_filter_says_what_it_was_read_from():
     assert Wanted().to_wire() == {}
 
 
-@pytest.mark.parametrize(
-    ("uri", "under", "is_told"),
-    [
+def test_a_part_of_a_resource_is_what_comes_below_it_after_a_slash(subtests: pytest.Subtests) -> None:
+    cases = [
         ("note://a", "note://a", True),
         ("note://a/b", "note://a", True),
         ("note://a/b/c", "note://a", True),
@@ -425,10 +424,10 @@ def test_a_filter_says_what_it_was_read_from():
         ("note://a", "note://a/b", False),
         ("note://a?x=1", "note://a", False),
         ("note://b/note://a", "note://a", False),
-    ],
-)
-def test_a_part_of_a_resource_is_what_comes_below_it_after_a_slash(uri, under, is_told):
-    assert (under in covering(uri)) is is_told
+    ]
+    for uri, under, is_told in cases:
+        with subtests.test(uri=uri, under=under, is_told=is_told):
+            assert (under in covering(uri)) is is_told
 
 
 async def test_what_changed_for_one_owner_is_told_to_that_owner() -> None:

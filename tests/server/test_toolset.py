@@ -506,8 +506,9 @@ def test_a_toolset_s_transaction_and_timeout_are_for_what_says_nothing_itself() 
     assert [found.tools._items[name].timeout for name in ("enter", "look")] == [5, 1]
 
 
-@pytest.mark.parametrize("said", [{"timeout": 0}, {"atomic": 3}])
-def test_what_a_toolset_says_is_checked_like_what_a_method_says(said: dict[str, Any]) -> None:
-    wrong = type("Wrong", (Ledger,), said)
-    with pytest.raises(DeclarationError, match=r"Wrong: (timeout|atomic)="):
-        make_server(toolsets=[wrong()])
+def test_what_a_toolset_says_is_checked_like_what_a_method_says(subtests: pytest.Subtests) -> None:
+    for said in [{"timeout": 0}, {"atomic": 3}]:
+        with subtests.test(said=said):
+            wrong = type("Wrong", (Ledger,), said)
+            with pytest.raises(DeclarationError, match=r"Wrong: (timeout|atomic)="):
+                make_server(toolsets=[wrong()])
