@@ -30,6 +30,8 @@ from mcp_django.server.work import Receipt
 STATELESS = "2026-07-28"
 HANDSHAKE = "2025-11-25"
 EVERYTHING: dict[str, Any] = {"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {}}
+READ_SECONDS = 3600.0
+"""The time that a read of the outbox may take; it ends before, by a message or by the end of the call."""
 Answer = Callable[[str, dict[str, Any]], dict[str, Any]]
 
 
@@ -224,15 +226,14 @@ class Peer:
         outbox.loop = asyncio.get_running_loop()
         reader = asyncio.ensure_future(self._listen(outbox))
         try:
-            async with asyncio.timeout(10):
-                body: bytes = await work
+            body: bytes = await work
             return body
         finally:
             outbox.finish()
             await reader
 
     async def _listen(self, outbox: Outbox) -> None:
-        while (messages := await outbox.read(10)) is not None:
+        while (messages := await outbox.read(READ_SECONDS)) is not None:
             for message in map(jsonrpc.loads, messages):
                 self.said.append(message)
                 if "id" in message and self.answer is not None and self.session is not None:

@@ -1,7 +1,9 @@
 """How the user's code is run, and what its exceptions become."""
 
 import asyncio
+import re
 import threading
+from collections.abc import Coroutine
 from typing import Any
 
 import pytest
@@ -15,6 +17,8 @@ from mcp_django import Context, MCPError, ToolError
 from mcp_django.protocol.errors import InternalError, InvalidParams, ResourceNotFound, URLElicitationRequired
 from mcp_django.server.ports import Overloaded
 from tests.server.engine import HANDSHAKE, STATELESS, Peer, make_server, ports, somebody
+from tests.support.clock import Clock
+from tests.support.waiting import eventually, wait_until
 from tests.testapp.models import Book
 
 REFERENCE = r"^Internal error \(reference [0-9a-f]{8}\)$"
@@ -55,17 +59,16 @@ def failing(problem: BaseException, **options: Any) -> Peer:
     return Peer(server)
 
 
-EVERYWHERE = [
+TOOLS = ("plain", "coroutine", "guarded")
+ELSEWHERE = [
     ("prompts/get", {"name": "prompt"}),
     ("resources/read", {"uri": "test://x"}),
     ("completion/complete", {"ref": {"type": "ref/prompt", "name": "prompt"}, "argument": {"name": "x", "value": ""}}),
 ]
 
 
-@pytest.mark.parametrize("tool", ["plain", "coroutine", "guarded"])
-@pytest.mark.parametrize(
-    ("problem", "text"),
-    [
+async def test_what_the_model_may_read_is_a_tool_error() -> None:
+    cases = [
         (ToolError("for the model"), "for the model"),
         (ToolError(), "The tool failed"),
         (ValidationError("too long"), "too long"),
@@ -74,20 +77,19 @@ EVERYWHERE = [
         (PermissionDenied(), "Permission denied"),
         (Http404("no such house"), "no such house"),
         (ObjectDoesNotExist(), "Not found"),
-    ],
-)
-async def test_what_the_model_may_read_is_a_tool_error(tool: str, problem: Exception, text: str) -> None:
-    assert await failing(problem).error(tool) == text
+    ]
+    expected = [(tool, text) for _, text in cases for tool in TOOLS]
+    found = [(tool, await failing(problem).error(tool)) for problem, _ in cases for tool in TOOLS]
+    assert found == expected
 
 
-@pytest.mark.parametrize("tool", ["plain", "coroutine", "guarded"])
-async def test_a_tool_error_carries_its_meta(tool: str) -> None:
-    peer = failing(ToolError("no", meta={"example/code": 7}))
-    result = await peer.call(tool)
-    assert (result["isError"], result["_meta"]["example/code"]) == (True, 7)
-    assert "example/code" not in (await failing(ToolError("no")).call(tool)).get("_meta", {})
-    result = await failing(ValidationError({"name": ["is taken"]})).call(tool)
-    assert result["_meta"]["mcp-django/errors"] == {"name": ["is taken"]}
+async def test_a_tool_error_carries_its_meta() -> None:
+    for tool in TOOLS:
+        result = await failing(ToolError("no", meta={"example/code": 7})).call(tool)
+        assert (result["isError"], result["_meta"]["example/code"]) == (True, 7), tool
+        assert "example/code" not in (await failing(ToolError("no")).call(tool)).get("_meta", {}), tool
+        result = await failing(ValidationError({"name": ["is taken"]})).call(tool)
+        assert result["_meta"]["mcp-django/errors"] == {"name": ["is taken"]}, tool
 
 
 PAGES = URLElicitationRequired(
@@ -97,55 +99,44 @@ PAGES = URLElicitationRequired(
 
 async def test_pages_to_open_first_are_an_error_where_the_revision_and_the_client_know_it() -> None:
     peer = Peer(failing(PAGES).server, version="2025-11-25", capabilities={"elicitation": {"url": {}}})
-    for method, params in [("tools/call", {"name": "coroutine"}), *EVERYWHERE]:
+    for method, params in [("tools/call", {"name": "coroutine"}), *ELSEWHERE]:
         with pytest.raises(URLElicitationRequired):
             await peer.request(method, params)
 
 
-@pytest.mark.parametrize(
-    ("version", "capabilities"),
-    [
+async def test_pages_to_open_first_are_written_out_for_other_revisions_and_clients() -> None:
+    for version, capabilities in [
         ("2025-11-25", {"elicitation": {}}),
         ("2025-06-18", {"elicitation": {"url": {}}}),
         ("2026-07-28", {"elicitation": {"url": {}}}),
-    ],
-)
-async def test_pages_to_open_first_are_said_in_words_to_everybody_else(
-    version: str, capabilities: dict[str, Any]
-) -> None:
-    peer = Peer(failing(PAGES).server, version=version, capabilities=capabilities)
-    assert "Link your account: https://pay.example/link" in await peer.error("coroutine")
-    with pytest.raises(InternalError, match=r"https://pay\.example/link"):
-        await peer.request("prompts/get", {"name": "prompt"})
+    ]:
+        peer = Peer(failing(PAGES).server, version=version, capabilities=capabilities)
+        assert "Link your account: https://pay.example/link" in await peer.error("coroutine"), version
+        with pytest.raises(InternalError, match=r"https://pay\.example/link"):
+            await peer.request("prompts/get", {"name": "prompt"})
 
 
 class Stop(BaseException):
     """As libraries have it for their own control of flow, or pytest for its outcomes."""
 
 
-@pytest.mark.parametrize(
-    "problem", [RuntimeError("secret"), SystemExit("secret"), asyncio.CancelledError("secret"), Stop("secret")]
-)
-@pytest.mark.parametrize("tool", ["coroutine", "guarded"])
-async def test_a_bug_is_told_by_reference_only(
-    problem: BaseException, tool: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    text = await failing(problem).error(tool)
-    assert text.startswith("Internal error (reference ")
-    reference = text.split()[-1].rstrip(")")
-    assert "secret" not in text
-    assert reference in caplog.text
-    assert f"tool {tool!r}" in caplog.text
+async def test_a_bug_of_a_tool_is_told_by_reference_only(caplog: pytest.LogCaptureFixture) -> None:
+    for kind in (RuntimeError, SystemExit, asyncio.CancelledError, Stop):
+        for tool in ("coroutine", "guarded"):
+            caplog.clear()
+            text = await failing(kind("secret")).error(tool)
+            assert re.fullmatch(REFERENCE, text), (kind, tool)
+            assert text.split()[-1].rstrip(")") in caplog.text, (kind, tool)
+            assert f"tool {tool!r}" in caplog.text, kind
 
 
-@pytest.mark.parametrize(("method", "params"), EVERYWHERE)
-async def test_a_bug_elsewhere_is_an_internal_error_by_reference(
-    method: str, params: dict[str, Any], caplog: pytest.LogCaptureFixture
-) -> None:
-    with pytest.raises(InternalError, match=REFERENCE) as caught:
-        await failing(RuntimeError("secret")).request(method, params)
-    assert caught.value.message.split()[-1].rstrip(")") in caplog.text
-    assert "secret" in caplog.text
+async def test_a_bug_elsewhere_is_an_internal_error_by_reference(caplog: pytest.LogCaptureFixture) -> None:
+    for method, params in ELSEWHERE:
+        caplog.clear()
+        with pytest.raises(InternalError, match=REFERENCE) as caught:
+            await failing(RuntimeError("secret")).request(method, params)
+        assert caught.value.message.split()[-1].rstrip(")") in caplog.text, method
+        assert "secret" in caplog.text, method
 
 
 async def test_the_text_of_a_bug_goes_out_only_when_it_is_exposed() -> None:
@@ -155,31 +146,31 @@ async def test_the_text_of_a_bug_goes_out_only_when_it_is_exposed() -> None:
         await peer.request("prompts/get", {"name": "prompt"})
 
 
-@pytest.mark.parametrize("tool", ["plain", "coroutine", "guarded"])
-async def test_a_protocol_error_of_a_tool_is_a_protocol_error(tool: str) -> None:
-    with pytest.raises(Refused, match="no"):
-        await failing(Refused("no")).call(tool)
+async def test_a_protocol_error_of_a_tool_is_a_protocol_error() -> None:
+    for tool in TOOLS:
+        with pytest.raises(Refused, match="no"):
+            await failing(Refused("no")).call(tool)
 
 
-@pytest.mark.parametrize(("method", "params"), EVERYWHERE)
-async def test_errors_for_readers_are_errors_of_the_protocol_elsewhere(method: str, params: dict[str, Any]) -> None:
-    with pytest.raises(Refused):
-        await failing(Refused("no")).request(method, params)
-    for problem in (ToolError("for readers"), PermissionDenied("for readers")):
-        with pytest.raises(InternalError, match=r"^for readers$"):
-            await failing(problem).request(method, params)
+async def test_errors_for_readers_are_errors_of_the_protocol_elsewhere() -> None:
+    for method, params in ELSEWHERE:
+        with pytest.raises(Refused):
+            await failing(Refused("no")).request(method, params)
+        for problem in (ToolError("for readers"), PermissionDenied("for readers")):
+            with pytest.raises(InternalError, match=r"^for readers$"):
+                await failing(problem).request(method, params)
 
 
-@pytest.mark.parametrize("problem", [Book.DoesNotExist("Book matching query does not exist."), Http404("gone")])
-async def test_a_resource_whose_row_does_not_exist_is_not_found(problem: Exception) -> None:
-    with pytest.raises(ResourceNotFound):
-        await failing(problem).request("resources/read", {"uri": "test://x"})
-    with pytest.raises(InternalError):
-        await failing(problem).request("prompts/get", {"name": "prompt"})
+async def test_a_resource_whose_row_does_not_exist_is_not_found() -> None:
+    for problem in (Book.DoesNotExist("Book matching query does not exist."), Http404("gone")):
+        with pytest.raises(ResourceNotFound):
+            await failing(problem).request("resources/read", {"uri": "test://x"})
+        with pytest.raises(InternalError):
+            await failing(problem).request("prompts/get", {"name": "prompt"})
 
 
-async def test_overload_is_nobody_s_fault_and_passes_through() -> None:
-    for name in ("plain", "coroutine", "guarded"):
+async def test_overload_passes_through() -> None:
+    for name in TOOLS:
         with pytest.raises(Overloaded):
             await failing(Overloaded("full")).call(name)
 
@@ -199,20 +190,17 @@ async def test_a_table_may_translate_to_an_error_of_the_protocol() -> None:
         await peer.request("prompts/get", {"name": "fail"})
 
 
-@pytest.mark.parametrize(("version", "in_result"), [("2025-06-18", False), (HANDSHAKE, True), (STATELESS, True)])
-async def test_arguments_that_do_not_fit_are_told_as_the_revision_says(version: str, in_result: bool) -> None:
+async def test_arguments_that_do_not_fit_are_told_as_the_revision_says() -> None:
     server, called = make_server(), []
 
     @server.tool
     async def add(a: int) -> None:
         called.append(a)
 
-    peer = Peer(server, version=version)
-    if in_result:
-        assert "a" in await peer.error("add", a="one")
-    else:
-        with pytest.raises(InvalidParams, match="a"):
-            await peer.call("add", a="one")
+    for version in (HANDSHAKE, STATELESS):
+        assert "a" in await Peer(server, version=version).error("add", a="one")
+    with pytest.raises(InvalidParams, match="a"):
+        await Peer(server, version="2025-06-18").call("add", a="one")
     assert called == []
 
 
@@ -239,10 +227,10 @@ def slow(**options: Any) -> tuple[Peer, list[str]]:
             log.append("cancelled")
             raise
 
-    server.tool(wait, name="own", timeout=0.001)
+    server.tool(wait, name="own", timeout=2)
     server.tool(wait, name="default")
-    server.prompt(wait, name="prompt", timeout=0.001)
-    server.resource("test://x", timeout=0.001)(wait)
+    server.prompt(wait, name="prompt", timeout=2)
+    server.resource("test://x", timeout=2)(wait)
 
     @server.completion("prompt", "x")
     async def complete(value: str) -> list[str]:
@@ -252,21 +240,28 @@ def slow(**options: Any) -> tuple[Peer, list[str]]:
     return Peer(server), log
 
 
-async def test_a_tool_that_takes_too_long_is_stopped_and_the_model_is_told_the_limit() -> None:
-    peer, log = slow(timeout=0.002)
-    assert await peer.error("own") == "The tool took longer than 0.001 seconds and was stopped"
-    assert await peer.error("default") == "The tool took longer than 0.002 seconds and was stopped"
+async def after(seconds: float, clock: Clock, call: Coroutine[Any, Any, Any]) -> Any:
+    """Advance the clock while a call runs that only its time limit ends. Return its result."""
+    task = asyncio.ensure_future(call)
+    await clock.advance(seconds - 0.001)
+    assert not task.done()
+    await clock.advance(0.001)
+    return await task
+
+
+async def test_a_tool_that_takes_too_long_is_stopped_and_the_model_is_told_the_limit(clock: Clock) -> None:
+    peer, log = slow(timeout=3)
+    assert await after(2, clock, peer.error("own")) == "The tool took longer than 2 seconds and was stopped"
+    assert await after(3, clock, peer.error("default")) == "The tool took longer than 3 seconds and was stopped"
     assert log == ["cancelled"] * 2
 
 
-@pytest.mark.parametrize(("method", "params"), EVERYWHERE)
-async def test_what_else_takes_too_long_is_an_internal_error_that_says_the_limit(
-    method: str, params: dict[str, Any]
-) -> None:
+async def test_what_else_takes_too_long_is_an_internal_error_that_says_the_limit(clock: Clock) -> None:
     peer, log = slow()
-    with pytest.raises(InternalError, match=r"took longer than 0\.001 seconds"):
-        await peer.request(method, params)
-    assert log == ["cancelled"]
+    for method, params in ELSEWHERE:
+        with pytest.raises(InternalError, match="took longer than 2 seconds"):
+            await after(2, clock, peer.request(method, params))
+    assert log == ["cancelled"] * len(ELSEWHERE)
 
 
 async def test_a_timeout_of_the_handler_s_own_is_a_bug_like_any_other() -> None:
@@ -274,33 +269,42 @@ async def test_a_timeout_of_the_handler_s_own_is_a_bug_like_any_other() -> None:
         assert (await failing(TimeoutError("secret"), **options).error("coroutine")).startswith("Internal error")
 
 
-async def test_the_timeout_covers_guards_and_interceptors() -> None:
+async def test_the_timeout_covers_guards_and_interceptors(clock: Clock) -> None:
     async def forever(ctx: Context) -> None:
         await asyncio.Event().wait()
 
+    async def around(ctx: Context, proceed: Any) -> None:
+        await asyncio.Event().wait()
+
     server = make_server()
-    server.tool(lambda: "x", name="guarded", guards=[forever], timeout=0.001)
-    assert "took longer" in await Peer(server).error("guarded")
+    server.tool(lambda: "x", name="guarded", guards=[forever], timeout=2)
+    server.tool(lambda: "x", name="intercepted", interceptors=[around], timeout=2)
+    for name in ("guarded", "intercepted"):
+        assert "took longer" in await after(2, clock, Peer(server).error(name))
 
 
-def test_a_plain_function_that_ran_out_of_time_learns_it() -> None:
-    stopped = threading.Event()
+async def test_a_plain_function_that_ran_out_of_time_learns_it(clock: Clock) -> None:
+    """The clock belongs to the loop that serves, and the function runs on a lane beside it."""
+    begun, stopped, result = threading.Event(), threading.Event(), []
 
     async def serve() -> None:
+        clock.control(asyncio.get_running_loop())
         server = make_server()
 
-        @server.tool(timeout=0.25)
+        @server.tool(timeout=2)
         def loop(ctx: Context) -> None:
-            for _ in range(10_000):
-                if ctx.cancelled:
-                    stopped.set()
-                    return
-                stopped.wait(0.001)
+            begun.set()
+            wait_until(lambda: ctx.cancelled)
+            stopped.set()
 
-        assert "took longer" in await Peer(server).error("loop")
+        task = asyncio.ensure_future(Peer(server).error("loop"))
+        await eventually(begun.is_set)
+        await clock.advance(2)
+        result.append(await task)
 
-    asyncio.run(serve())
-    assert stopped.wait(10)
+    await asyncio.to_thread(asyncio.run, serve())
+    assert "took longer" in result[0]
+    wait_until(stopped.is_set)
 
 
 async def test_a_hidden_primitive_answers_word_for_word_like_an_unknown_one() -> None:

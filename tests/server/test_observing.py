@@ -2,6 +2,7 @@
 
 import asyncio
 import dataclasses
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -11,13 +12,18 @@ from mcp_django import Call, Context, MCPError, Outcome, Server, ToolError, curr
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.errors import InvalidRequest
 from mcp_django.protocol.revisions import Era
+from mcp_django.server import call as call_module
 from mcp_django.server.call import Connection
 from mcp_django.server.ports import Overloaded
 from mcp_django.server.streams import Outbox
 from mcp_django.server.work import Receipt, Work
 from tests.server.engine import HANDSHAKE, STATELESS, Peer, accept, make_server, ports
+from tests.support.clock import Clock
+from tests.support.waiting import turns
 
 BATCHING = "2025-03-26"
+LIMIT_SECONDS = 5
+"""The time that the tool `slow` and the prompt `late` have."""
 both = pytest.mark.parametrize("version", [HANDSHAKE, STATELESS])
 however = pytest.mark.parametrize("attending", [False, True], ids=["alone", "attended"])
 
@@ -86,7 +92,7 @@ def observed(recorder: Recorder, *, lifespan: Any = None, **given: Any) -> Serve
     async def add(a: int, b: int) -> int:
         return a + b
 
-    @server.tool(timeout=0.01)
+    @server.tool(timeout=LIMIT_SECONDS)
     async def slow() -> None:
         await asyncio.Event().wait()
 
@@ -109,7 +115,7 @@ def observed(recorder: Recorder, *, lifespan: Any = None, **given: Any) -> Serve
     async def broken() -> str:
         raise RuntimeError("secret")
 
-    @server.prompt(timeout=0.01)
+    @server.prompt(timeout=LIMIT_SECONDS)
     async def late() -> str:
         await asyncio.Event().wait()
         return ""
@@ -158,24 +164,27 @@ EVERYWHERE = [
 
 @both
 @however
-@pytest.mark.parametrize(("request_", "outcome"), EVERYWHERE)
-async def test_it_is_told_once_how_a_call_ended(version: str, attending: bool, request_: Any, outcome: str) -> None:
-    recorder = Recorder(attending)
-    answer = await ended(Peer(observed(recorder), version=version), *request_)
-    call, told, problem = recorder.one()
-    assert (call.method, told) == (request_[0], outcome)
-    assert problem is (answer if isinstance(answer, Exception) else None)
-    assert current_call() is None
+async def test_it_is_told_once_how_a_call_ended(version: str, attending: bool, clock: Clock) -> None:
+    violations = []
+    for (method, params), outcome in EVERYWHERE:
+        recorder = Recorder(attending)
+        peer = Peer(observed(recorder), version=version)
+        ending = asyncio.ensure_future(ended(peer, method, params))
+        await clock.advance(LIMIT_SECONDS)
+        answer = await ending
+        call, told, problem = recorder.one()
+        found = (call.method, told, problem, current_call())
+        if found != (method, outcome, answer if isinstance(answer, Exception) else None, None):
+            violations.append((method, params, outcome, found))
+    assert violations == []
 
 
 @however
-@pytest.mark.parametrize(
-    ("version", "method"), [(HANDSHAKE, "ping"), (HANDSHAKE, "logging/setLevel"), (STATELESS, "server/discover")]
-)
-async def test_what_only_one_era_knows_is_told_too(version: str, method: str, attending: bool) -> None:
-    recorder = Recorder(attending)
-    await ended(Peer(observed(recorder), version=version), method, {"level": "info"})
-    assert recorder.one()[1] == "ok"
+async def test_what_only_one_era_knows_is_told_too(attending: bool) -> None:
+    for version, method in [(HANDSHAKE, "ping"), (HANDSHAKE, "logging/setLevel"), (STATELESS, "server/discover")]:
+        recorder = Recorder(attending)
+        await ended(Peer(observed(recorder), version=version), method, {"level": "info"})
+        assert recorder.one()[1] == "ok", method
 
 
 @however
@@ -214,13 +223,14 @@ async def test_a_bug_of_a_call_that_middleware_made_is_that_calls(recorder: Reco
     assert str(call.fate.reference) in text
 
 
-@pytest.mark.parametrize("method", ["tools/call", "tools/list", "no/such"])
-async def test_a_bug_of_middleware_is_told(method: str, recorder: Recorder) -> None:
+async def test_a_bug_of_middleware_is_told() -> None:
     async def broken(call: Call, call_next: Any) -> Any:
         raise RuntimeError("secret")
 
-    await ended(Peer(observed(recorder, middleware=[broken])), method, {"name": "add"})
-    assert recorder.one()[1] == "bug"
+    for method in ("tools/call", "tools/list", "no/such"):
+        recorder = Recorder()
+        await ended(Peer(observed(recorder, middleware=[broken])), method, {"name": "add"})
+        assert recorder.one()[1] == "bug", method
 
 
 async def test_an_error_that_middleware_made_good_is_none(recorder: Recorder) -> None:
@@ -277,18 +287,19 @@ async def test_a_call_that_is_cancelled_while_others_begin_never_runs() -> None:
     assert recorder.one()[1] == "cancelled"
 
 
-@pytest.mark.parametrize(
-    ("problem", "outcome"),
-    [(None, "cancelled"), (InvalidRequest("taken"), "error"), (Overloaded(status=429), "overloaded")],
-)
 @however
-async def test_work_that_is_closed_instead_of_run_is_told(attending: bool, problem: Any, outcome: str) -> None:
-    recorder = Recorder(attending)
-    work = handled(Peer(observed(recorder), version=HANDSHAKE), {"method": "tools/call", "params": {"name": "add"}})
-    work.close(problem)
-    assert recorder.outcomes == [outcome]
-    assert recorder.told[0][2] is problem
-    assert recorder.diary == []
+async def test_work_that_is_closed_instead_of_run_is_told(attending: bool) -> None:
+    for problem, outcome in [
+        (None, "cancelled"),
+        (InvalidRequest("taken"), "error"),
+        (Overloaded(status=429), "overloaded"),
+    ]:
+        recorder = Recorder(attending)
+        work = handled(Peer(observed(recorder), version=HANDSHAKE), {"method": "tools/call", "params": {"name": "add"}})
+        work.close(problem)
+        assert recorder.outcomes == [outcome]
+        assert recorder.told[0][2] is problem
+        assert recorder.diary == []
 
 
 def handled(peer: Peer, message: Any) -> Any:
@@ -339,29 +350,29 @@ async def test_a_batch_that_is_cancelled_before_its_first_step_is_told(recorder:
     assert recorder.outcomes == ["cancelled"] * 2
 
 
-@pytest.mark.parametrize("turns", [0, 1, 2, 3, 4])
-async def test_a_batch_that_is_cancelled_is_told_wherever_it_is(turns: int, recorder: Recorder) -> None:
-    server = observed(recorder)
+async def test_a_batch_that_is_cancelled_is_told_wherever_it_is() -> None:
+    for turns_before in range(5):
+        recorder = Recorder()
+        server = observed(recorder)
 
-    @server.tool
-    async def wait() -> None:
-        await asyncio.Event().wait()
+        @server.tool
+        async def wait() -> None:
+            await asyncio.Event().wait()
 
-    peer = Peer(server, version=BATCHING)
-    waiting = {"method": "tools/call", "params": {"name": "wait"}}
-    work = handled(peer, [waiting, {"method": "notifications/initialized"}, waiting])
-    task = asyncio.ensure_future(work.run)
-    await asyncio.sleep(0)  # a task that never began closes nothing; that is for who made it
-    for _ in range(turns):
-        await asyncio.sleep(0)
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    for _ in range(3):
-        await asyncio.sleep(0)
-    assert [outcome for call, outcome, _ in recorder.told if call.id is not None] == ["cancelled"] * 2
-    assert peer.session is not None
-    assert peer.session.in_flight == {}
+        peer = Peer(server, version=BATCHING)
+        waiting = {"method": "tools/call", "params": {"name": "wait"}}
+        work = handled(peer, [waiting, {"method": "notifications/initialized"}, waiting])
+        task = asyncio.ensure_future(work.run)
+        await turns(1)  # a task that never began closes nothing; its maker does
+        await turns(turns_before)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await turns(3)
+        outcomes = [outcome for call, outcome, _ in recorder.told if call.id is not None]
+        assert outcomes == ["cancelled"] * 2, turns_before
+        assert peer.session is not None
+        assert peer.session.in_flight == {}, turns_before
 
 
 async def test_one_of_a_batch_can_be_cancelled(recorder: Recorder) -> None:
@@ -394,22 +405,25 @@ async def test_a_message_that_is_no_call_is_not_told(recorder: Recorder) -> None
     assert recorder.told == []
 
 
-@pytest.mark.parametrize(
-    "problem", [None, Refused("no"), RuntimeError("secret"), asyncio.CancelledError("of its own"), Overloaded()]
-)
-async def test_a_notification_is_told_of_without_an_id(problem: Any, recorder: Recorder) -> None:
-    async def middleware(call: Call, call_next: Any) -> Any:
-        if problem is not None:
-            raise problem
-        return await call_next(call)
+async def test_a_notification_is_told_of_without_an_id() -> None:
+    for problem, expected in [
+        (None, "ok"),
+        (Refused("no"), "error"),
+        (RuntimeError("secret"), "bug"),
+        (asyncio.CancelledError("of its own"), "bug"),
+        (Overloaded(), "overloaded"),
+    ]:
 
-    recorder.attending = True
-    await Peer(observed(recorder, middleware=[middleware])).notify("notifications/of-your-own")
-    ((call, outcome, _),) = recorder.told
-    assert call.id is None
-    kinds = {type(None): "ok", Refused: "error", Overloaded: "overloaded"}
-    assert outcome == kinds.get(type(problem), "bug")
-    assert recorder.diary == []
+        async def middleware(call: Call, call_next: Any, problem: BaseException | None = problem) -> Any:
+            if problem is not None:
+                raise problem
+            return await call_next(call)
+
+        recorder = Recorder(attending=True)
+        await Peer(observed(recorder, middleware=[middleware])).notify("notifications/of-your-own")
+        ((call, outcome, _),) = recorder.told
+        assert (call.id, outcome) == (None, expected), problem
+        assert recorder.diary == []
 
 
 async def test_a_notification_whose_client_left_was_cancelled(recorder: Recorder) -> None:
@@ -432,6 +446,16 @@ def test_a_notification_that_is_ignored_is_not_told_of(recorder: Recorder) -> No
     assert recorder.told == []
 
 
-async def test_the_duration_runs_from_the_message_on(recorder: Recorder) -> None:
-    await Peer(observed(recorder)).error("slow")
-    assert recorder.one()[0].duration >= 0.01
+async def test_the_duration_runs_from_the_message_on(recorder: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[float] = []
+
+    async def note(call: Call, call_next: Any) -> Any:
+        ran.append(time.perf_counter())
+        return await call_next(call)
+
+    sent = time.perf_counter()
+    await Peer(observed(recorder, middleware=[note])).call("add", a=1, b=2)
+    call = recorder.one()[0]
+    assert sent <= call.started <= ran[0]
+    monkeypatch.setattr(call_module, "perf_counter", lambda: call.started + 3)
+    assert call.duration == pytest.approx(3)
