@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-from typing import Any
 
 import pytest
 
@@ -13,6 +12,8 @@ from mcp_django.server.ports import Overloaded
 from mcp_django.server.server import Options, Server
 from tests.runtime.test_calls import LONG, Air
 from tests.server.engine import HANDSHAKE, STATELESS, Peer, accept, make_server, ports
+from tests.support.clock import Clock
+from tests.support.waiting import turns
 
 
 async def test_it_runs_after_the_call_in_the_order_it_was_left() -> None:
@@ -181,21 +182,6 @@ class Later(Air):
             return "left"
 
 
-def on_a_loop_of_its_own(main: Any) -> None:
-    """Not inline, where nothing comes after the answer."""
-
-    async def bounded() -> None:
-        async with asyncio.timeout(LONG):
-            await main()
-
-    asyncio.run(bounded())
-
-
-async def turns() -> None:
-    for _ in range(5):
-        await asyncio.sleep(0)
-
-
 @pytest.mark.parametrize("version", [STATELESS, HANDSHAKE])
 def test_it_begins_when_the_door_has_sent_the_answer_and_not_before(version: str) -> None:
     async def main() -> None:
@@ -206,7 +192,7 @@ def test_it_begins_when_the_door_has_sent_the_answer_and_not_before(version: str
         assert landing is not None
         assert jsonrpc.loads(landing.body)["result"]["content"][0]["text"] == "left"
         assert len(there.in_flight) == 0, "the call is over for its client"
-        await turns()
+        await turns(5)
         assert not there.begun.is_set()
         flight.answered = True
         await there.begun.wait()
@@ -216,7 +202,7 @@ def test_it_begins_when_the_door_has_sent_the_answer_and_not_before(version: str
             await asyncio.sleep(0)
         assert there.ended == "done"
 
-    on_a_loop_of_its_own(main)
+    asyncio.run(main())
 
 
 def test_the_end_of_the_process_waits_for_it_also_when_its_call_has_not_ended() -> None:
@@ -226,32 +212,37 @@ def test_the_end_of_the_process_waits_for_it_also_when_its_call_has_not_ended() 
         running.launch()
         await there.reached.wait()
         closing = asyncio.create_task(there.lifecycle.close())
-        await turns()
+        await turns(5)
         there.gate.set()
         running.answered = True
         await there.begun.wait()
-        await turns()
+        await turns(5)
         assert not closing.done()
         there.let.set()
         await closing
         assert there.ended == "done"
 
-    on_a_loop_of_its_own(main)
+    asyncio.run(main())
 
 
-def test_at_the_end_of_the_grace_it_is_ended() -> None:
+def test_at_the_end_of_the_grace_it_is_ended(clock: Clock) -> None:
     async def main() -> None:
+        clock.control(asyncio.get_running_loop())
         there = Later()
-        there.lifecycle._grace = lambda: 0.01
+        there.lifecycle._grace = lambda: 3
         flight = there.flight("leave")
         flight.launch()
         flight.answered = True
         await there.begun.wait()
-        await there.lifecycle.close()
+        closing = asyncio.ensure_future(there.lifecycle.close())
+        await clock.advance(2.999)
+        assert there.ended == ""
+        await clock.advance(0.001)
+        await closing
         assert there.ended == "cancelled"
         assert not there.lifecycle.flights
 
-    on_a_loop_of_its_own(main)
+    asyncio.run(main())
 
 
 async def test_where_nothing_comes_after_the_answer_it_runs_just_before() -> None:

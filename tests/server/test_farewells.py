@@ -21,36 +21,32 @@ from mcp_django.testing import Client, accept
 from mcp_django.wiring import ports
 from tests.server.engine import HANDSHAKE, STATELESS, Peer, make_server
 from tests.server.engine import ports as plain_ports
+from tests.support.clock import Clock
+from tests.support.waiting import eventually, turns
 
 
-class Diary:
-    """What was done, and a way to wait for it."""
+class EventLog:
+    """What was done, from any thread."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
-        self._loop = asyncio.get_running_loop()
-        self._written = asyncio.Event()
 
     def write(self, line: str) -> None:
         self.lines.append(line)
-        self._loop.call_soon_threadsafe(self._written.set)
 
-    async def until(self, *lines: str) -> None:
-        async with asyncio.timeout(10):
-            while self.lines != list(lines):
-                await self._written.wait()
-                self._written.clear()
+    async def wait_for(self, *lines: str) -> None:
+        await eventually(lambda: self.lines == list(lines), lambda: f"{self.lines}")
 
 
-def server_of(diary: Diary, **given: Any) -> Server:
+def server_of(log: EventLog, **given: Any) -> Server:
     """A server whose tool leaves things for the end."""
     server = Server("tests", **{"ports": plain_ports(), **given})
 
     async def close(what: str) -> None:
-        diary.write(what)
+        log.write(what)
 
     def close_plainly(what: str) -> None:
-        diary.write(what)
+        log.write(what)
 
     @server.tool
     async def open_it(ctx: Context, how: str = "well") -> str:
@@ -60,7 +56,7 @@ def server_of(diary: Diary, **given: Any) -> Server:
             raise ToolError("no")
         if how == "asking":
             await ctx.elicit("Sure?")
-        diary.write("ran")
+        log.write("ran")
         return "ran"
 
     return server
@@ -68,41 +64,43 @@ def server_of(diary: Diary, **given: Any) -> Server:
 
 @pytest.mark.parametrize("how", ["well", "badly"])
 async def test_without_a_session_it_is_done_when_the_handler_is(how: str) -> None:
-    diary = Diary()
-    await Client(server_of(diary)).call_tool("open_it", {"how": how})
-    assert diary.lines == [*(["ran"] if how == "well" else []), "second", "first"]
+    log = EventLog()
+    await Client(server_of(log)).call_tool("open_it", {"how": how})
+    assert log.lines == [*(["ran"] if how == "well" else []), "second", "first"]
 
 
 async def test_each_round_of_a_conversation_has_its_own_end() -> None:
-    diary = Diary()
-    client = Client(server_of(diary), elicit=lambda params: accept(value=True))
+    log = EventLog()
+    client = Client(server_of(log), elicit=lambda params: accept(value=True))
     await client.call_tool("open_it", {"how": "asking"})
-    assert diary.lines == ["second", "first", "ran", "second", "first"]
+    assert log.lines == ["second", "first", "ran", "second", "first"]
 
 
-async def test_it_is_done_when_the_handler_is_cancelled() -> None:
+async def test_it_is_done_when_the_handler_is_cancelled(clock: Clock) -> None:
     done = asyncio.Event()
-    server = make_server(options={"timeout": 0.01})
+    server = make_server(options={"timeout": 2})
 
     @server.tool
     async def wait(ctx: Context) -> None:
         ctx.at_end(done.set)
         await asyncio.Event().wait()
 
-    await Client(server).call_tool("wait")
+    call = asyncio.ensure_future(Client(server).call_tool("wait"))
+    await clock.advance(2)
+    await call
     assert done.is_set()
 
 
 async def test_in_a_session_it_waits_for_the_end_of_the_session() -> None:
-    diary = Diary()
-    peer = Peer(server_of(diary), version=HANDSHAKE)
+    log = EventLog()
+    peer = Peer(server_of(log), version=HANDSHAKE)
     assert await peer.text("open_it") == "ran"
-    assert diary.lines == ["ran"]
+    assert log.lines == ["ran"]
     assert peer.session is not None
     peer.session.leave()
-    await diary.until("ran", "second", "first")
+    await log.wait_for("ran", "second", "first")
     with pytest.raises(RuntimeError, match="over already"):
-        peer.session.farewells.add(asyncio.get_running_loop(), peer.server.executor, diary.write, "late")
+        peer.session.farewells.add(asyncio.get_running_loop(), peer.server.executor, log.write, "late")
 
 
 async def _deleted(session: Session, client: Client) -> None:
@@ -133,61 +131,62 @@ def test_on_a_loop_of_its_own_a_plain_function_is_done_on_a_lane() -> None:
 @pytest.mark.django_db
 @pytest.mark.parametrize("end", [_deleted, _in_the_admin, _expired], ids=["client", "admin", "lifetime"])
 async def test_however_a_session_ends_it_is_done(end: Callable[[Session, Client], Awaitable[None]]) -> None:
-    diary = Diary()
-    client = Client(server_of(diary, ports=ports()), revision=HANDSHAKE)
+    log = EventLog()
+    client = Client(server_of(log, ports=ports()), revision=HANDSHAKE)
     await client.call_tool("open_it")
     assert client.session is not None
     await end(client.session, client)
-    await diary.until("ran", "second", "first")
+    await log.wait_for("ran", "second", "first")
 
 
 async def test_the_end_of_the_process_is_an_end_too() -> None:
-    diary, at_end = Diary(), list[Callable[[], Awaitable[None]]]()
-    server = server_of(diary, ports=plain_ports(at_end=at_end.append))
+    log, at_end = EventLog(), list[Callable[[], Awaitable[None]]]()
+    server = server_of(log, ports=plain_ports(at_end=at_end.append))
     peers = [Peer(server, version=HANDSHAKE) for _ in range(2)]
     for peer in peers:
         await peer.call("open_it")
-    await asyncio.sleep(0)
+    await turns(1)
     (work,) = at_end
     await work()
-    assert sorted(diary.lines[2:]) == ["first", "first", "second", "second"]
+    assert sorted(log.lines[2:]) == ["first", "first", "second", "second"]
     for peer in peers:
         assert peer.session is not None
         peer.session.leave()
-    await asyncio.sleep(0)
-    assert len(diary.lines) == 6, "once is enough"
+    await turns(1)
+    assert len(log.lines) == 6, "once is enough"
 
 
 async def test_a_failure_is_logged_and_keeps_nothing_else_from_being_done(caplog: pytest.LogCaptureFixture) -> None:
-    server, diary = make_server(), Diary()
+    server, log = make_server(), EventLog()
 
     def fail() -> None:
         raise LookupError("oh")
 
     @server.tool
     async def leave(ctx: Context) -> None:
-        ctx.at_end(diary.write, "done")
+        ctx.at_end(log.write, "done")
         ctx.at_end(fail)
 
     await Client(server).call_tool("leave")
-    assert diary.lines == ["done"]
+    assert log.lines == ["done"]
     assert "What was left for an end failed" in caplog.text
 
 
-async def test_what_takes_too_long_is_given_up(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(module, "PATIENCE", 0.01)
-    server, diary = make_server(), Diary()
+async def test_what_takes_too_long_is_given_up(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
+    server, log = make_server(), EventLog()
 
     @server.tool
     async def leave(ctx: Context) -> None:
-        ctx.at_end(diary.write, "done")
+        ctx.at_end(log.write, "done")
         ctx.at_end(asyncio.Event().wait)
 
-    await Client(server).call_tool("leave")
-    assert diary.lines == ["done"]
-    assert "took longer than 0.01 seconds" in caplog.text
+    call = asyncio.ensure_future(Client(server).call_tool("leave"))
+    await clock.advance(module.PATIENCE - 0.001)
+    assert log.lines == []
+    await clock.advance(0.001)
+    await call
+    assert log.lines == ["done"]
+    assert "took longer than 5 seconds" in caplog.text
 
 
 def test_a_loop_that_has_ended_leaves_a_line_in_the_log(caplog: pytest.LogCaptureFixture) -> None:

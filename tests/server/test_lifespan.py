@@ -14,6 +14,8 @@ from mcp_django import Context, MCPError, Toolset, tool
 from mcp_django.server import lifespan as module
 from mcp_django.server.lifespan import Lifespans
 from tests.server.engine import HANDSHAKE, Peer, make_server
+from tests.support.clock import Clock
+from tests.support.waiting import WAIT_SECONDS
 
 
 class Log(list[str]):
@@ -34,11 +36,10 @@ class Log(list[str]):
 def on_a_loop(main: Callable[[], Awaitable[Any]]) -> Any:
     """Run on a loop of its own, as a server does."""
 
-    async def bounded() -> Any:
-        async with asyncio.timeout(10):
-            return await main()
+    async def run() -> Any:
+        return await main()
 
-    return asyncio.run(bounded())
+    return asyncio.run(run())
 
 
 async def test_it_is_entered_before_the_first_call_and_handlers_see_what_it_yields() -> None:
@@ -257,7 +258,7 @@ def test_a_loop_that_is_closed_leaves_it_undisturbed() -> None:
         except BaseException as problem:
             log.append(repr(problem))
             raise
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(WAIT_SECONDS):
             await asyncio.sleep(0)
         log.append("left")
 
@@ -277,10 +278,7 @@ def test_a_loop_that_is_over_is_not_kept() -> None:
     assert loop() is None
 
 
-async def test_one_that_takes_too_long_to_be_left_is_cancelled(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(module, "LEAVING", 0.01)
+async def test_one_that_takes_too_long_to_be_left_is_cancelled(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
     log = Log()
 
     @contextlib.asynccontextmanager
@@ -290,16 +288,18 @@ async def test_one_that_takes_too_long_to_be_left_is_cancelled(
 
     lifespans = Lifespans(log.lifespan(), lambda: [slow])
     await lifespans.enter()
-    await lifespans.leave()
+    leaving = asyncio.ensure_future(lifespans.leave())
+    await clock.advance(module.LEAVING - 0.001)
+    assert log == ["in"]
+    await clock.advance(0.001)
+    await leaving
     assert log == ["in", "out"]
-    assert "longer than 0.01 seconds" in caplog.text
+    assert "longer than 5 seconds" in caplog.text
 
 
 async def test_one_that_does_not_even_end_when_cancelled_is_left_behind(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(module, "LEAVING", 0.01)
-    monkeypatch.setattr(module, "STUBBORN", 0.01)
     gate, ended = asyncio.Event(), asyncio.Event()
 
     @contextlib.asynccontextmanager
@@ -312,7 +312,9 @@ async def test_one_that_does_not_even_end_when_cancelled_is_left_behind(
 
     lifespans = Lifespans(stubborn, list)
     await lifespans.enter()
-    await lifespans.leave()
+    leaving = asyncio.ensure_future(lifespans.leave())
+    await clock.advance(module.LEAVING + module.STUBBORN)
+    await leaving
     assert "left behind" in caplog.text
     gate.set()
     await ended.wait()

@@ -10,13 +10,9 @@ from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.errors import InvalidParams
 from mcp_django.server import once as module
 from tests.server.engine import HANDSHAKE, STATELESS, Peer, accept, make_server, somebody
+from tests.support.clock import Clock
 
 ERAS = [HANDSHAKE, STATELESS]
-
-
-@pytest.fixture(autouse=True)
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "WAIT", 0.05)
 
 
 class Till:
@@ -112,27 +108,30 @@ async def test_two_conversations_are_two_purchases() -> None:
     assert till.runs == 2
 
 
-async def test_an_attempt_that_comes_meanwhile_waits_for_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "WAIT", 10.0)
+async def test_an_attempt_that_comes_meanwhile_waits_for_the_first(clock: Clock) -> None:
     till = Till()
     till.opened.clear()
     peer = Peer(selling(till))
     again = await first_round(peer)
     attempts = [asyncio.ensure_future(peer.request("tools/call", again)) for _ in range(5)]
-    await till.entered.wait()
+    await clock.advance(module.WAIT - 1)
+    assert not any(attempt.done() for attempt in attempts)
     till.opened.set()
+    await clock.advance(0.5)
     assert [text(result) for result in await asyncio.gather(*attempts)] == ["1"] * 5
     assert till.runs == 1
 
 
-async def test_what_does_not_end_in_time_is_unknown() -> None:
+async def test_what_does_not_end_in_time_is_unknown(clock: Clock) -> None:
     till = Till()
     till.opened.clear()
     peer = Peer(selling(till))
     again = await first_round(peer)
     attempt = asyncio.ensure_future(peer.request("tools/call", again))
     await till.entered.wait()
-    result = await peer.request("tools/call", again)
+    second = asyncio.ensure_future(peer.request("tools/call", again))
+    await clock.advance(module.WAIT + 0.5)
+    result = await second
     assert result["isError"] is True
     assert "has not ended" in text(result)
     till.opened.set()
@@ -141,18 +140,20 @@ async def test_what_does_not_end_in_time_is_unknown() -> None:
     assert till.runs == 1
 
 
-async def test_a_claim_whose_holder_died_is_not_run_again() -> None:
+async def test_a_claim_whose_holder_died_is_not_run_again(clock: Clock) -> None:
     till = Till()
     server = selling(till)
     peer = Peer(server)
     again = await first_round(peer)
 
     async def die(*_: Any) -> None:
-        """What a process does that is killed: nothing more."""
+        """Record nothing, as a process that is killed."""
 
     server.ledger.record = die
     await peer.request("tools/call", again)
-    result = await peer.request("tools/call", again)
+    second = asyncio.ensure_future(peer.request("tools/call", again))
+    await clock.advance(module.WAIT + 0.5)
+    result = await second
     assert (result["isError"], till.runs) == (True, 1)
     assert "not done again" in text(result)
 

@@ -30,6 +30,7 @@ from mcp_django.server import toolbox
 from mcp_django.server.ask import AskLimits
 from mcp_django.server.decorators import build_tool
 from tests.server.engine import HANDSHAKE, STATELESS, Peer, accept, make_server, ports, somebody
+from tests.support.clock import Clock
 
 ERAS = [HANDSHAKE, STATELESS]
 CAPABLE: dict[str, Any] = {"sampling": {"tools": {}, "context": {}}, "elicitation": {}}
@@ -201,36 +202,31 @@ async def test_a_tool_that_swallows_its_question_has_no_result_until_it_is_answe
 
 
 @pytest.mark.parametrize("version", ERAS)
-@pytest.mark.parametrize(
-    ("arguments", "name", "reason"),
-    [
-        ({"how": "politely"}, "fail", "No luck"),
-        ({"how": "badly"}, "fail", "Internal error"),
-        ({}, "fail", "missing argument 'how'"),
-        ({}, "nothing", "Unknown tool: nothing"),
-    ],
-)
-async def test_what_goes_wrong_in_a_tool_is_told_to_the_model(
-    version: str, arguments: dict[str, Any], name: str, reason: str
-) -> None:
+async def test_what_goes_wrong_in_a_tool_is_told_to_the_model(version: str) -> None:
     async def fail(how: str) -> None:
         raise ToolError("No luck") if how == "politely" else RuntimeError("secret")
 
     async def handler(ctx: Context) -> str:
         return (await ctx.sample("Go", tools=[fail])).text
 
-    model = Model([use(name, **arguments)], "sorry")
-    assert await sampling(handler, model, version).text("ask") == "sorry"
-    text, failed = told(model.results[0])
-    assert failed
-    assert text.startswith(reason)
-    assert "secret" not in text
+    for arguments, name, reason in [
+        ({"how": "politely"}, "fail", "No luck"),
+        ({"how": "badly"}, "fail", "Internal error"),
+        ({}, "fail", "missing argument 'how'"),
+        ({}, "nothing", "Unknown tool: nothing"),
+    ]:
+        model = Model([use(name, **arguments)], "sorry")
+        assert await sampling(handler, model, version).text("ask") == "sorry"
+        text, failed = told(model.results[0])
+        assert failed, arguments
+        assert text.startswith(reason)
+        assert "secret" not in text
 
 
-async def test_a_tool_that_takes_too_long_fails_alone() -> None:
+async def test_a_tool_that_takes_too_long_fails_alone(clock: Clock) -> None:
     server = make_server()
 
-    @server.tool(timeout=0.01)
+    @server.tool(timeout=2)
     async def slow() -> None:
         await asyncio.Event().wait()
 
@@ -244,8 +240,10 @@ async def test_a_tool_that_takes_too_long_fails_alone() -> None:
     peer = Peer(server, version=HANDSHAKE, answer=model, capabilities=CAPABLE, log_level="info")
     assert peer.session is not None
     peer.session.log_level = "info"
-    assert await peer.text("ask") == "too slow"
-    assert "took longer than 0.01 seconds" in told(model.results[0])[0]
+    asking = asyncio.ensure_future(peer.text("ask"))
+    await clock.advance(2)
+    assert await asking == "too slow"
+    assert "took longer than 2 seconds" in told(model.results[0])[0]
     assert peer.said[-1]["params"]["data"] == "still speaking"
 
 
@@ -499,22 +497,26 @@ async def test_a_model_that_never_stops_using_tools_is_given_up(version: str) ->
     )
 
 
-@pytest.mark.parametrize(
-    "given", [{"tools": [WEATHER]}, {"tools": [WEATHER, add]}, {"tools": [add], "max_iterations": 0}]
-)
-async def test_what_cannot_or_must_not_be_run_is_handed_back(given: dict[str, Any]) -> None:
-    name = "add" if given["tools"] == [add] else "weather"
+async def test_what_cannot_or_must_not_be_run_is_handed_back() -> None:
+    given: dict[str, Any] = {}
+    uses: list[ToolUseContent] = []
 
     async def handler(ctx: Context) -> str:
         said = await ctx.sample("Go", **given)
-        (wanted,) = said.tool_uses
-        assert wanted == ToolUseContent("u1", name, {})
-        result = ToolResultContent(wanted.id, "sunny")
+        uses[:] = said.tool_uses
+        result = ToolResultContent("u1", "sunny")
         return (await ctx.sample([*said.messages, SamplingMessage("user", result)], tools=given["tools"])).text
 
-    model = Model([use(name)], "It is sunny")
-    assert await sampling(handler, model).text("ask") == "It is sunny"
-    assert told(model.results[0]) == ("sunny", False)
+    for options, name in [
+        ({"tools": [WEATHER]}, "weather"),
+        ({"tools": [WEATHER, add]}, "weather"),
+        ({"tools": [add], "max_iterations": 0}, "add"),
+    ]:
+        given = options
+        model = Model([use(name)], "It is sunny")
+        assert await sampling(handler, model).text("ask") == "It is sunny"
+        assert uses == [ToolUseContent("u1", name, {})]
+        assert told(model.results[0]) == ("sunny", False)
 
 
 # Values
@@ -531,9 +533,14 @@ class Point(TypedDict):
 
 
 @pytest.mark.parametrize("version", ERAS)
-@pytest.mark.parametrize(
-    ("type_", "text", "value"),
-    [
+async def test_an_answer_is_read_as_a_value(version: str) -> None:
+    found: list[Any] = []
+    type_: Any = None
+
+    async def handler(ctx: Context) -> None:
+        found.append((await ctx.sample("What?", result_type=type_)).result)
+
+    for type_, text, value in [
         (Stay, '{"nights": 2}', Stay(2)),
         (Stay, 'Here you are:\n```json\n{"nights": 2, "city": "Rome"}\n```\nAnything else?', Stay(2, "Rome")),
         (Stay, '```\n{"nights": 2}\n```', Stay(2)),
@@ -542,19 +549,12 @@ class Point(TypedDict):
         (int, " 7 ", 7),
         (str, "as it is", "as it is"),
         (None, "as it is", "as it is"),
-    ],
-)
-async def test_an_answer_is_read_as_a_value(version: str, type_: Any, text: str, value: Any) -> None:
-    found: list[Any] = []
-
-    async def handler(ctx: Context) -> None:
-        found.append((await ctx.sample("What?", result_type=type_)).result)
-
-    model = Model(text)
-    await sampling(handler, model, version).call("ask")
-    assert found[-1] == value
-    asked = model.asked[0]["messages"][0]["content"]["text"]
-    assert ("JSON Schema" in asked) is (type_ not in (None, str))
+    ]:
+        model = Model(text)
+        await sampling(handler, model, version).call("ask")
+        assert found[-1] == value, text
+        asked = model.asked[0]["messages"][0]["content"]["text"]
+        assert ("JSON Schema" in asked) is (type_ not in (None, str)), text
 
 
 @pytest.mark.parametrize("version", ERAS)
@@ -601,9 +601,26 @@ async def test_a_value_may_take_tools_to_find() -> None:
 # What is sent, and what comes back
 
 
-@pytest.mark.parametrize(
-    ("messages", "reason"),
-    [
+async def reasons(version: str, samples: list[tuple[Any, dict[str, Any]]]) -> list[str]:
+    """The texts of the ValueErrors that samples with these arguments raise, none of which reaches the client."""
+    found: list[str] = []
+
+    async def handler(ctx: Context) -> None:
+        for messages, given in samples:
+            try:
+                await ctx.sample(messages, **given)
+            except ValueError as problem:
+                found.append(str(problem))
+
+    peer = sampling(handler, Model(), version)
+    await peer.call("ask")
+    assert peer.said == []
+    assert len(found) == len(samples)
+    return found
+
+
+async def test_a_conversation_that_does_not_come_out_even_is_never_sent() -> None:
+    cases: list[tuple[Any, str]] = [
         ([], "a conversation needs a message"),
         ([SamplingMessage("assistant", ToolUseContent("a", "t", {}))], "'a' must be answered"),
         ([SamplingMessage("assistant", ToolUseContent("a", "t", {})), "and?"], "'a' must be answered"),
@@ -635,26 +652,13 @@ async def test_a_value_may_take_tools_to_find() -> None:
         ([{"role": "system", "content": {"type": "text", "text": "x"}}], "role 'system'"),
         ([{"role": "user", "content": {"type": "text"}}], "needs text of type str"),
         ([{"role": "user", "content": {"type": "resource"}}], "types that sampling has"),
-    ],
-)
-async def test_a_conversation_that_does_not_come_out_even_is_never_sent(messages: Any, reason: str) -> None:
-    problems: list[str] = []
-
-    async def handler(ctx: Context) -> None:
-        try:
-            await ctx.sample(messages)
-        except ValueError as problem:
-            problems.append(str(problem))
-
-    peer = sampling(handler, Model(), HANDSHAKE)
-    await peer.call("ask")
-    assert peer.said == []
-    assert reason in problems[0]
+    ]
+    found = await reasons(HANDSHAKE, [(messages, {}) for messages, _ in cases])
+    assert [reason for (_, reason), text in zip(cases, found, strict=True) if reason not in text] == []
 
 
-@pytest.mark.parametrize(
-    ("given", "reason"),
-    [
+async def test_what_no_client_could_read_is_a_mistake_of_the_handler() -> None:
+    cases: list[tuple[dict[str, Any], str]] = [
         ({"max_tokens": 0}, "positive integer"),
         ({"include_context": "all"}, "one of none, thisServer, allServers"),
         ({"model_preferences": {"costPriority": 2}}, "costPriority must be a number from 0 to 1"),
@@ -665,19 +669,9 @@ async def test_a_conversation_that_does_not_come_out_even_is_never_sent(messages
         ({"tools": ["nothing"]}, "no tool of this server"),
         ({"tools": [{"name": "a b", "inputSchema": {"type": "object"}}]}, "needs a name"),
         ({"tools": [{"name": "a", "inputSchema": {}}]}, "inputSchema of type object"),
-    ],
-)
-async def test_what_no_client_could_read_is_a_mistake_of_the_handler(given: dict[str, Any], reason: str) -> None:
-    problems: list[str] = []
-
-    async def handler(ctx: Context) -> None:
-        try:
-            await ctx.sample("Go", **given)
-        except ValueError as problem:
-            problems.append(str(problem))
-
-    await sampling(handler, Model()).call("ask")
-    assert reason in problems[0]
+    ]
+    found = await reasons(STATELESS, [("Go", given) for given, _ in cases])
+    assert [reason for (_, reason), text in zip(cases, found, strict=True) if reason not in text] == []
 
 
 async def test_options_reach_the_client() -> None:
@@ -728,23 +722,20 @@ async def test_tools_need_a_client_that_has_them() -> None:
 
 
 @pytest.mark.parametrize("version", ERAS)
-@pytest.mark.parametrize(
-    "bad",
-    [
+async def test_an_answer_that_no_sample_can_have_is_asked_for_again(version: str) -> None:
+    async def handler(ctx: Context) -> str:
+        return (await ctx.sample("Go")).text
+
+    for bad in [
         [use("add")],
         [{"type": "tool_result", "toolUseId": "a", "content": []}],
         [{"type": "text"}],
         [{"type": "hologram"}],
         [7],
-    ],
-)
-async def test_an_answer_that_no_sample_can_have_is_asked_for_again(version: str, bad: Any) -> None:
-    async def handler(ctx: Context) -> str:
-        return (await ctx.sample("Go")).text
-
-    model = Model(bad, "fine")
-    assert await sampling(handler, model, version).text("ask") == "fine"
-    assert model.asked[0] == model.asked[1]
+    ]:
+        model = Model(bad, "fine")
+        assert await sampling(handler, model, version).text("ask") == "fine", bad
+        assert model.asked[0] == model.asked[1], bad
 
 
 async def test_two_uses_of_one_id_are_refused() -> None:

@@ -7,34 +7,35 @@ from unittest.mock import Mock
 import pytest
 
 from mcp_django.server.streams import Outbox
+from tests.support.clock import Clock
+from tests.support.waiting import turns
 
-LONG = 10.0
-
-
-async def turns() -> None:
-    """Let every task that can go on go on."""
-    for _ in range(10):
-        await asyncio.sleep(0)
+PATIENCE_SECONDS = 60.0
+"""How long a read waits for a message; the clock of these tests does not get there."""
 
 
 async def test_messages_are_read_in_order_and_together() -> None:
     outbox = Outbox()
     for message in (b"a", b"b"):
         await outbox.put(message)
-    assert await outbox.read(LONG) == [b"a", b"b"]
+    assert await outbox.read(PATIENCE_SECONDS) == [b"a", b"b"]
 
 
 async def test_a_reader_waits_for_the_first_message() -> None:
     outbox = Outbox()
-    reader = asyncio.ensure_future(outbox.read(LONG))
-    await turns()
+    reader = asyncio.ensure_future(outbox.read(PATIENCE_SECONDS))
+    await turns(10)
     assert not reader.done()
     await outbox.put(b"a")
     assert await reader == [b"a"]
 
 
-async def test_silence_is_an_empty_list_after_the_patience() -> None:
-    assert await Outbox().read(0.001) == []
+async def test_silence_is_an_empty_list_after_the_patience(clock: Clock) -> None:
+    reader = asyncio.ensure_future(Outbox().read(3))
+    await clock.advance(2.999)
+    assert not reader.done()
+    await clock.advance(0.001)
+    assert await reader == []
 
 
 async def test_a_writer_waits_while_the_reader_is_behind() -> None:
@@ -42,32 +43,32 @@ async def test_a_writer_waits_while_the_reader_is_behind() -> None:
     await outbox.put(b"a")
     await outbox.put(b"b")
     writers = [asyncio.ensure_future(outbox.put(message)) for message in (b"c", b"d", b"e")]
-    await turns()
+    await turns(10)
     assert not any(writer.done() for writer in writers)
-    assert await outbox.read(LONG) == [b"a", b"b"]
-    await turns()
+    assert await outbox.read(PATIENCE_SECONDS) == [b"a", b"b"]
+    await turns(10)
     assert [writer.done() for writer in writers].count(True) == 2
-    assert len(await outbox.read(LONG) or ()) == 2
+    assert len(await outbox.read(PATIENCE_SECONDS) or ()) == 2
     await asyncio.gather(*writers)
-    assert len(await outbox.read(LONG) or ()) == 1
+    assert len(await outbox.read(PATIENCE_SECONDS) or ()) == 1
 
 
 async def test_a_writer_that_gives_up_leaves_its_place_to_the_next() -> None:
     outbox = Outbox(size=1)
     await outbox.put(b"a")
     first, second = (asyncio.ensure_future(outbox.put(message)) for message in (b"b", b"c"))
-    await turns()
+    await turns(10)
     first.cancel()
-    assert await outbox.read(LONG) == [b"a"]
+    assert await outbox.read(PATIENCE_SECONDS) == [b"a"]
     await second
-    assert await outbox.read(LONG) == [b"c"]
+    assert await outbox.read(PATIENCE_SECONDS) == [b"c"]
 
 
 async def test_without_waiting_a_message_goes_beyond_the_bound() -> None:
     outbox = Outbox(size=1)
     for message in (b"a", b"b"):
         outbox.put_nowait(message)
-    assert await outbox.read(LONG) == [b"a", b"b"]
+    assert await outbox.read(PATIENCE_SECONDS) == [b"a", b"b"]
 
 
 async def test_the_last_message_is_read_before_the_end() -> None:
@@ -75,15 +76,15 @@ async def test_the_last_message_is_read_before_the_end() -> None:
     await outbox.put(b"a")
     outbox.finish(b"last")
     assert outbox.is_over()
-    assert await outbox.read(LONG) == [b"a", b"last"]
-    assert await outbox.read(LONG) is None
-    assert await outbox.read(LONG) is None
+    assert await outbox.read(PATIENCE_SECONDS) == [b"a", b"last"]
+    assert await outbox.read(PATIENCE_SECONDS) is None
+    assert await outbox.read(PATIENCE_SECONDS) is None
 
 
 async def test_a_waiting_reader_learns_of_the_end() -> None:
     outbox = Outbox()
-    reader = asyncio.ensure_future(outbox.read(LONG))
-    await turns()
+    reader = asyncio.ensure_future(outbox.read(PATIENCE_SECONDS))
+    await turns(10)
     outbox.finish()
     assert await reader is None
 
@@ -93,12 +94,12 @@ async def test_the_end_frees_every_writer_and_drops_what_it_says(end: str) -> No
     outbox = Outbox(size=1)
     await outbox.put(b"a")
     writers = [asyncio.ensure_future(outbox.put(b"late")) for _ in range(3)]
-    await turns()
+    await turns(10)
     getattr(outbox, end)()
     await asyncio.gather(*writers)
     await outbox.put(b"later")
-    assert await outbox.read(LONG) == ([b"a"] if end == "finish" else None)
-    assert await outbox.read(LONG) is None
+    assert await outbox.read(PATIENCE_SECONDS) == ([b"a"] if end == "finish" else None)
+    assert await outbox.read(PATIENCE_SECONDS) is None
 
 
 async def test_a_cut_forgets_what_was_not_read() -> None:
@@ -106,7 +107,7 @@ async def test_a_cut_forgets_what_was_not_read() -> None:
     await outbox.put(b"a")
     outbox.cut()
     outbox.finish(b"last")
-    assert await outbox.read(LONG) is None
+    assert await outbox.read(PATIENCE_SECONDS) is None
 
 
 async def test_the_first_message_opens_the_stream_once() -> None:
@@ -126,27 +127,30 @@ async def test_where_there_is_no_stream_messages_are_dropped() -> None:
         await outbox.put(b"a")
     outbox.finish(b"last")
     assert opened == []
-    assert await outbox.read(LONG) is None
+    assert await outbox.read(PATIENCE_SECONDS) is None
 
 
-async def test_a_reader_that_takes_nothing_for_too_long_is_given_up() -> None:
-    outbox, abandoned = Outbox(size=1, patience=0.01), asyncio.Event()
+async def test_a_reader_that_takes_nothing_for_too_long_is_given_up(clock: Clock) -> None:
+    outbox, abandoned = Outbox(size=1, patience=3), asyncio.Event()
     outbox.abandoned = abandoned.set
-    async with asyncio.timeout(LONG):
-        for message in (b"a", b"b", b"c"):
-            await outbox.put(message)
+    await outbox.put(b"a")
+    writers = [asyncio.ensure_future(outbox.put(message)) for message in (b"b", b"c")]
+    await clock.advance(2.999)
+    assert not abandoned.is_set()
+    await clock.advance(0.001)
     assert abandoned.is_set()
-    assert await outbox.read(LONG) is None
+    await asyncio.gather(*writers)
+    assert await outbox.read(PATIENCE_SECONDS) is None
 
 
-async def test_a_reader_that_is_slow_is_waited_for() -> None:
-    outbox = Outbox(size=1, patience=LONG)
+async def test_a_reader_that_is_slow_is_waited_for(clock: Clock) -> None:
+    outbox = Outbox(size=1, patience=3)
     outbox.abandoned = lambda: pytest.fail("it reads")
     await outbox.put(b"a")
     for last, message in ((b"a", b"b"), (b"b", b"c")):
         writer = asyncio.ensure_future(outbox.put(message))
-        await turns()
-        assert await outbox.read(LONG) == [last]
+        await clock.advance(2.999)
+        assert await outbox.read(PATIENCE_SECONDS) == [last]
         await writer
 
 
@@ -154,9 +158,9 @@ async def test_what_is_offered_never_waits_and_is_dropped_when_there_is_no_room(
     outbox = Outbox(size=2)
     for message in (b"1", b"2", b"3"):
         outbox.offer(message)
-    assert await outbox.read(1) == [b"1", b"2"]
+    assert await outbox.read(PATIENCE_SECONDS) == [b"1", b"2"]
     outbox.offer(b"4")
-    assert await outbox.read(1) == [b"4"]
+    assert await outbox.read(PATIENCE_SECONDS) == [b"4"]
 
 
 async def test_what_threads_offer_arrives_on_the_loop_and_no_more_than_there_is_room_for() -> None:
@@ -169,9 +173,9 @@ async def test_what_threads_offer_arrives_on_the_loop_and_no_more_than_there_is_
     outbox.loop = loop
     for arrive, message in scheduled:
         arrive(message)
-    assert await outbox.read(1) == [b"1", b"2"]
+    assert await outbox.read(PATIENCE_SECONDS) == [b"1", b"2"]
     await asyncio.to_thread(outbox.offer, b"4")
-    assert await outbox.read(1) == [b"4"]
+    assert await outbox.read(PATIENCE_SECONDS) == [b"4"]
 
 
 def test_what_a_thread_offers_to_a_loop_that_is_gone_is_dropped() -> None:

@@ -10,6 +10,8 @@ import pytest
 from mcp_django import Context, TextContent, ToolError, ToolResult, ToolStream
 from tests.official_schema import validator
 from tests.server.engine import HANDSHAKE, STATELESS, Peer, accept, make_server
+from tests.support.clock import Clock
+from tests.support.waiting import eventually, wait_until
 
 TOKEN = {"_meta": {"progressToken": "t"}}
 
@@ -96,33 +98,38 @@ async def test_what_a_plain_generator_returns_is_the_result() -> None:
 
 
 @pytest.mark.parametrize("version", [STATELESS, HANDSHAKE])
-@pytest.mark.parametrize(
-    ("make", "text"),
-    [
-        (lambda: ToolStream(words(), total=3), "abc"),
-        (lambda: ToolStream(plain()), "ab"),
-        (lambda: ToolStream(["x", "y"]), "xy"),
-        (lambda: ToolStream(words(), accumulate="list"), '["a","b","c"]'),
-        (lambda: ToolStream(words(), accumulate="last"), "c"),
-        (lambda: ToolStream(numbers(), accumulate="text"), "12"),
-        (lambda: ToolStream(numbers(), accumulate=sum), "3"),
-        (lambda: ToolStream([]), ""),
-        (words, "abc"),
-        (plain, "ab"),
-    ],
-)
-async def test_a_tool_may_return_a_stream(version: str, make: Callable[[], Any], text: str) -> None:
+async def test_a_tool_may_return_a_stream(version: str) -> None:
+    cases: list[tuple[Callable[[], Any], str, int]] = [
+        (lambda: ToolStream(words(), total=3), "abc", 3),
+        (lambda: ToolStream(plain()), "ab", 2),
+        (lambda: ToolStream(["x", "y"]), "xy", 2),
+        (lambda: ToolStream(words(), accumulate="list"), '["a","b","c"]', 3),
+        (lambda: ToolStream(words(), accumulate="last"), "c", 3),
+        (lambda: ToolStream(numbers(), accumulate="text"), "12", 2),
+        (lambda: ToolStream(numbers(), accumulate=sum), "3", 2),
+        (lambda: ToolStream([]), "", 0),
+        (words, "abc", 3),
+        (plain, "ab", 2),
+    ]
+    make: Callable[[], Any] = words
+
     async def it():  # type: ignore[no-untyped-def]
         return make()
 
     def injected(ctx: Context):  # type: ignore[no-untyped-def]
         return make()
 
+    violations = []
     for fn in (it, injected):
-        result, told = await streamed(serving(fn, version))
-        assert result["content"][0]["text"] == text
-        validator(version, "CallToolResult")(result)
-        assert len(told) == len(set(range(1, len(told) + 1)))
+        peer = serving(fn, version)
+        for number, (source, text, pieces) in enumerate(cases):
+            make = source
+            result, told = await streamed(peer)
+            validator(version, "CallToolResult")(result)
+            found = result["content"][0]["text"], [params["progress"] for params in told]
+            if found != (text, list(range(1, pieces + 1))):
+                violations.append((fn, number, found))
+    assert violations == []
 
 
 async def test_the_total_is_told() -> None:
@@ -175,14 +182,15 @@ async def test_a_long_piece_is_cut_in_progress_and_whole_in_the_result() -> None
 
 
 class Endless:
-    """Generators without an end, which say when they were closed."""
+    """Generators without an end, and events for their begin and their end."""
 
     def __init__(self) -> None:
-        self.closed, self.first = threading.Event(), asyncio.Event()
+        self.begun, self.closed = threading.Event(), threading.Event()
 
     async def agen(self) -> AsyncIterator[int]:
         try:
             while True:
+                self.begun.set()
                 yield 1
                 await asyncio.sleep(0)
         finally:
@@ -192,6 +200,7 @@ class Endless:
     def gen(self) -> Iterator[int]:
         try:
             while True:
+                self.begun.set()
                 yield 1
         finally:
             self.closed.set()
@@ -209,14 +218,21 @@ async def test_a_stream_without_an_end_is_stopped_and_closed(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["agen", "gen"])
-async def test_a_stream_that_takes_too_long_is_closed(kind: str) -> None:
+def test_a_stream_that_takes_too_long_is_closed(kind: str, clock: Clock) -> None:
+    async def main() -> str:
+        clock.control(asyncio.get_running_loop())
+
+        async def it() -> ToolStream[int]:
+            return ToolStream(getattr(endless, kind)(), accumulate="last")
+
+        call = asyncio.create_task(serving(it, timeout=2).error("it"))
+        await eventually(endless.begun.is_set)
+        await clock.advance(2)
+        return await call
+
     endless = Endless()
-
-    async def it() -> ToolStream[int]:
-        return ToolStream(getattr(endless, kind)(), accumulate="last")
-
-    assert "longer than" in await serving(it, timeout=0.02).error("it")
-    assert endless.closed.wait(5)
+    assert "longer than" in asyncio.run(main())
+    wait_until(endless.closed.is_set)
 
 
 def test_a_thread_that_is_in_the_middle_closes_its_generator_when_the_call_was_cancelled() -> None:
@@ -226,7 +242,7 @@ def test_a_thread_that_is_in_the_middle_closes_its_generator_when_the_call_was_c
         try:
             yield 1
             reached.set()
-            assert go.wait(5)
+            wait_until(go.is_set)
             yield 2
         finally:
             closed.set()
@@ -234,14 +250,13 @@ def test_a_thread_that_is_in_the_middle_closes_its_generator_when_the_call_was_c
     async def main() -> None:
         peer = serving(it)
         call = asyncio.create_task(peer.call("it"))
-        while not reached.is_set():
-            await asyncio.sleep(0.001)
+        await eventually(reached.is_set)
         call.cancel()
         with pytest.raises(asyncio.CancelledError):
             await call
         assert not closed.is_set()
         go.set()
-        assert await asyncio.to_thread(closed.wait, 5)
+        await eventually(closed.is_set)
 
     asyncio.run(main())
 
