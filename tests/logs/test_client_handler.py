@@ -101,8 +101,7 @@ async def test_levels_are_the_protocol_s(forwarding: Any) -> None:
     assert [level for level, _ in heard(peer)] == names
 
 
-@pytest.mark.parametrize(("level", "count"), [("debug", 3), ("warning", 1), ("emergency", 0), (None, 0)])
-async def test_a_client_hears_what_it_wants_and_no_more(forwarding: Any, level: str | None, count: int) -> None:
+async def test_a_client_hears_what_it_wants_and_no_more(forwarding: Any) -> None:
     forwarding()
 
     async def work() -> None:
@@ -110,9 +109,12 @@ async def test_a_client_hears_what_it_wants_and_no_more(forwarding: Any, level: 
         logger.info("b")
         logger.warning("c")
 
-    peer = telling(work, level=level)
-    await peer.call("work")
-    assert len(heard(peer)) == count
+    found = {}
+    for level in ("debug", "warning", "emergency", None):
+        peer = telling(work, level=level)
+        await peer.call("work")
+        found[level] = len(heard(peer))
+    assert found == {"debug": 3, "warning": 1, "emergency": 0, None: 0}
 
 
 async def test_a_session_s_level_counts_at_once_also_for_a_call_that_runs(forwarding: Any) -> None:

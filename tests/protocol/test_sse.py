@@ -174,7 +174,7 @@ def test_an_endless_stream_of_small_events_is_fine():
 
 def test_a_long_line_in_small_chunks_takes_linear_time():
     decoder = Decoder()
-    for _ in range(200_000):
+    for _ in range(50_000):
         decoder.feed(b"x")
     assert decoder.feed(b"\n\n") == []
 

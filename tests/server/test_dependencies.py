@@ -1,5 +1,6 @@
 """Dependencies of dependencies, and those that clean up."""
 
+import asyncio
 import contextlib
 import threading
 from collections.abc import AsyncIterator, Iterator
@@ -11,6 +12,7 @@ from mcp_django import Context, Depends, Header, Principal, ToolError
 from mcp_django.schema import DeclarationError
 from mcp_django.server.decorators import build_tool
 from tests.server.engine import HANDSHAKE, STATELESS, Peer, accept, make_server
+from tests.support.clock import Clock
 
 
 async def test_each_is_asked_once_for_a_call_however_many_depend_on_it() -> None:
@@ -95,19 +97,21 @@ class Log(list[str]):
         return {"agen": agen, "gen": gen, "manager": manager, "amanager": amanager}
 
 
-@pytest.mark.parametrize("kind", ["agen", "gen", "manager", "amanager"])
-async def test_what_comes_after_the_yield_runs_after_the_handler(kind: str) -> None:
-    server, log = make_server(), Log()
+async def test_what_comes_after_the_yield_runs_after_the_handler() -> None:
+    log = Log()
 
     async def it(value: Any) -> str:
         log.append("handler")
         return str(value)
 
-    it.__annotations__["value"] = Annotated[str, Depends(log.opened()[kind])]
-    server.tool(it)
-    assert await Peer(server).text("it") == kind
-    assert log[-2 if kind != "amanager" else -3] == "handler"
-    assert log[-1] == ("close agen" if kind == "amanager" else f"close {kind}")
+    for kind in ("agen", "gen", "manager", "amanager"):
+        log.clear()
+        server = make_server()
+        it.__annotations__["value"] = Annotated[str, Depends(log.opened()[kind])]
+        server.tool(it)
+        assert await Peer(server).text("it") == kind
+        assert log[-2 if kind != "amanager" else -3] == "handler", kind
+        assert log[-1] == ("close agen" if kind == "amanager" else f"close {kind}")
 
 
 async def test_it_is_cleaned_up_in_reverse_order_and_finds_the_exception() -> None:
@@ -136,17 +140,17 @@ async def test_one_that_swallows_the_exception_is_a_bug_and_no_answer() -> None:
     assert "Internal error" in await Peer(server).error("it")
 
 
-async def test_it_is_cleaned_up_when_the_call_takes_too_long() -> None:
+async def test_it_is_cleaned_up_when_the_call_takes_too_long(clock: Clock) -> None:
     server, log = make_server(), Log()
 
     async def it(value: Any) -> None:
-        import asyncio
-
         await asyncio.Event().wait()
 
     it.__annotations__["value"] = Annotated[str, Depends(log.opened()["amanager"])]
-    server.tool(it, timeout=0.01)
-    assert "longer than" in await Peer(server).error("it")
+    server.tool(it, timeout=2)
+    call = asyncio.ensure_future(Peer(server).error("it"))
+    await clock.advance(2)
+    assert "longer than" in await call
     assert log[-2:] == ["close amanager", "close agen"]
 
 

@@ -1,16 +1,17 @@
 """Lists: pages, what is kept encoded, for whom, and until when."""
 
-import time
 from typing import Any
 
 import pytest
 
 from mcp_django.auth.policy import Policy
 from mcp_django.protocol.errors import InvalidParams
-from mcp_django.server.listing import KEPT, Listings
+from mcp_django.server import listing
+from mcp_django.server.listing import Listings
 from mcp_django.server.pagination import FOREVER
 from mcp_django.server.server import Server
 from tests.server.engine import HANDSHAKE, STATELESS, Peer, make_server, ports, somebody
+from tests.support.clock import Clock
 
 OLDEST = "2024-11-05"
 
@@ -47,12 +48,10 @@ async def all_pages(peer: Peer) -> list[list[str]]:
         params = {"cursor": page["nextCursor"]}
 
 
-@pytest.mark.parametrize(
-    ("size", "pages"),
-    [(1, [["a"], ["b"], ["c"]]), (2, [["a", "b"], ["c"]]), (3, [["a", "b", "c"]]), (None, [["a", "b", "c"]])],
-)
-async def test_pages_have_the_size_that_was_set(size: int | None, pages: list[list[str]]) -> None:
-    assert await all_pages(Peer(with_tools("c", "a", "b", page_size=size))) == pages
+async def test_pages_have_the_size_that_was_set() -> None:
+    found = {size: await all_pages(Peer(with_tools("c", "a", "b", page_size=size))) for size in (1, 2, 3, None)}
+    one_page = [["a", "b", "c"]]
+    assert found == {1: [["a"], ["b"], ["c"]], 2: [["a", "b"], ["c"]], 3: one_page, None: one_page}
 
 
 async def test_an_empty_list_is_one_page() -> None:
@@ -159,26 +158,24 @@ async def test_a_tool_added_while_permissions_are_asked_for_does_not_slip_throug
     assert await Peer(server, somebody()).names() == ["open"]
 
 
-@pytest.mark.parametrize(
-    ("guarded", "private", "scope"),
-    [(False, False, "public"), (True, False, "private"), (False, True, "private")],
-)
-async def test_what_depends_on_the_caller_is_private(guarded: bool, private: bool, scope: str) -> None:
-    server = with_tools("a", private=private, cache_ttl=7.5)
-    if guarded:
-        server.tool(lambda: "x", name="b", permission="x.y")
-    page = await Peer(server).request("tools/list")
-    assert (page["cacheScope"], page["ttlMs"]) == (scope, 7500)
+async def test_what_depends_on_the_caller_is_private() -> None:
+    for guarded, private, scope in [(False, False, "public"), (True, False, "private"), (False, True, "private")]:
+        server = with_tools("a", private=private, cache_ttl=7.5)
+        if guarded:
+            server.tool(lambda: "x", name="b", permission="x.y")
+        page = await Peer(server).request("tools/list")
+        assert (page["cacheScope"], page["ttlMs"]) == (scope, 7500), (guarded, private)
 
 
-async def test_only_so_many_pages_are_kept() -> None:
+async def test_only_so_many_pages_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listing, "KEPT", 5)
     server = with_tools("a")
     peer = Peer(server, version=HANDSHAKE)
-    for number in range(KEPT + 10):
+    for number in range(12):
         server.registry.tools.remove(f"t{number - 1}")
         server.tool(lambda: "x", name=f"t{number}")
         assert await peer.names() == ["a", f"t{number}"]
-    assert len(server.listings._pages) == KEPT
+    assert len(server.listings._pages) == 5
 
 
 async def test_options_changed_in_place_count_at_once() -> None:
@@ -261,10 +258,11 @@ async def test_a_cursor_of_another_server_is_refused() -> None:
         await second_page(Peer(here), cursor)
 
 
-async def test_a_cursor_expires_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_cursor_expires_in_the_end(clock: Clock) -> None:
     peer = Peer(with_tools("a", "b", page_size=1))
     cursor = (await peer.request("tools/list"))["nextCursor"]
-    now = time.time()
-    monkeypatch.setattr(time, "time", lambda: now + FOREVER + 1)
+    clock.move(FOREVER - 1)
+    await second_page(peer, cursor)
+    clock.move(2)
     with pytest.raises(InvalidParams, match="Invalid or expired cursor"):
         await second_page(peer, cursor)

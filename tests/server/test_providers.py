@@ -150,20 +150,18 @@ async def test_a_provided_tool_may_ask() -> None:
         assert await peer.text("a") == "Al"
 
 
-@pytest.mark.parametrize(
-    "bad",
-    [
+async def test_a_bad_entry_is_a_bug_of_the_provider_and_logged(caplog: pytest.LogCaptureFixture) -> None:
+    for bad in [
         {"description": "no name", "inputSchema": OBJECT},
         {"name": "no schema"},
         entry("not a name"),
         entry("a", inputSchema=7),
-    ],
-)
-async def test_a_bad_entry_is_a_bug_of_the_provider_and_logged(bad: Any, caplog: pytest.LogCaptureFixture) -> None:
-    peer = mixed(Handlers(list_tools=lambda ctx: [bad], call_tool=lambda *_: None))
-    with pytest.raises(MCPError, match=r"^Internal error \(reference"):
-        await peer.request("tools/list")
-    assert "tools/list" in caplog.text
+    ]:
+        caplog.clear()
+        peer = mixed(Handlers(list_tools=lambda ctx, bad=bad: [bad], call_tool=lambda *_: None))
+        with pytest.raises(MCPError, match=r"^Internal error \(reference"):
+            await peer.request("tools/list")
+        assert "tools/list" in caplog.text, bad
 
 
 async def test_a_provider_that_fails_says_nothing_about_itself(caplog: pytest.LogCaptureFixture) -> None:

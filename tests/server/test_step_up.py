@@ -44,11 +44,11 @@ async def test_arguments_take_scopes_besides_those_of_the_tool(server: Server) -
     assert await bearer(server, "pay", "pay:much").text("pay", amount=500) == "paid 500 to you"
 
 
-@pytest.mark.parametrize("scopes", [(), ("pay",), ("pay:much",)])
-async def test_a_refusal_names_all_scopes_so_that_one_step_up_brings_them(server: Server, scopes: Any) -> None:
-    with pytest.raises(InsufficientScope) as refused:
-        await bearer(server, *scopes).call("pay", amount=500)
-    assert refused.value.scopes == ("pay", "pay:much")
+async def test_a_refusal_names_all_scopes_so_that_one_step_up_brings_them(server: Server) -> None:
+    for scopes in [(), ("pay",), ("pay:much",)]:
+        with pytest.raises(InsufficientScope) as refused:
+            await bearer(server, *scopes).call("pay", amount=500)
+        assert refused.value.scopes == ("pay", "pay:much"), scopes
 
 
 async def test_arguments_that_do_not_fit_are_refused_for_that_and_not_asked_about(server: Server) -> None:
@@ -74,18 +74,19 @@ async def test_who_may_not_see_the_tool_is_not_asked_about() -> None:
     assert SEEN == []
 
 
-@pytest.mark.parametrize("found", [KeyError("a bug"), "pay", [None], 5])
-async def test_a_function_that_fails_permits_nothing_and_its_text_stays_in_the_log(found: Any, caplog: Any) -> None:
-    def fails(arguments: dict[str, Any]) -> Any:
-        if isinstance(found, Exception):
-            raise found
-        return found
+async def test_a_function_that_fails_permits_nothing_and_its_text_stays_in_the_log(caplog: Any) -> None:
+    for found in [KeyError("a bug"), "pay", [None], 5]:
 
-    server = make_server()
-    server.tool(lambda: "paid", name="pay", scopes_for=fails)
-    with caplog.at_level(logging.ERROR), pytest.raises(InternalError, match="reference") as refused:
-        await bearer(server, "pay").call("pay")
-    assert "bug" not in str(refused.value)
+        def fails(arguments: dict[str, Any], found: Any = found) -> Any:
+            if isinstance(found, Exception):
+                raise found
+            return found
+
+        server = make_server()
+        server.tool(lambda: "paid", name="pay", scopes_for=fails)
+        with caplog.at_level(logging.ERROR), pytest.raises(InternalError, match="reference") as refused:
+            await bearer(server, "pay").call("pay")
+        assert "bug" not in str(refused.value), found
 
 
 def test_what_is_no_function_and_no_rate_is_refused_where_it_is_declared(subtests: pytest.Subtests) -> None:

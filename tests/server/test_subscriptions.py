@@ -25,7 +25,7 @@ from mcp_django.server.pipeline import Pipeline
 from mcp_django.server.ports import Overloaded
 from mcp_django.server.server import Options, Server
 from mcp_django.server.streams import Outbox
-from mcp_django.server.subscriptions import WAITING, Subscription
+from mcp_django.server.subscriptions import RETRY, WAITING, Subscription
 from mcp_django.server.work import Receipt, Work
 from tests.server.engine import STATELESS, ports, somebody
 from tests.server.engine import Peer as EnginePeer
@@ -343,7 +343,7 @@ async def test_each_stream_is_woken_once_for_what_concerns_it():
     assert woken == [1]
 
 
-async def test_nobody_is_asked_about_what_everybody_may_read(monkeypatch):
+async def test_permission_is_not_asked_for_a_resource_that_is_open_to_all(monkeypatch, clock):
     peer = Peer()
     uris = ["note://open", "note://secret", "note://open/a"]
     subscription = await peer.listen(1, resourceSubscriptions=uris)
@@ -353,18 +353,20 @@ async def test_nobody_is_asked_about_what_everybody_may_read(monkeypatch):
         asked.append(primitive.key)
         raise Overloaded
 
+    original = peer.server.authorizer.decide
     monkeypatch.setattr(peer.server.authorizer, "decide", decide)
-    monkeypatch.setattr("mcp_django.server.subscriptions.RETRY", 0.01)
     for uri in uris:
         peer.log.tell("updated", uri=uri)
     told = [message["params"].get("uri") for message in (await taken(subscription) or [])[1:]]
     assert (told, asked) == (["note://open", "note://open/a"], ["note://secret"])
-    # Who has no time to say may have it later.
-    monkeypatch.undo()
+    # The policy that was overloaded is asked again.
+    monkeypatch.setattr(peer.server.authorizer, "decide", original)
     news = asyncio.Event()
     subscription.wake = news.set
-    async with asyncio.timeout(10):
-        await news.wait()
+    await clock.advance(RETRY - 0.001)
+    assert not news.is_set()
+    await clock.advance(0.001)
+    assert news.is_set()
     assert [message["params"]["uri"] for message in await taken(subscription) or []] == ["note://secret"]
 
 
