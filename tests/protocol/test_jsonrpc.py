@@ -105,10 +105,10 @@ def test_nesting_is_allowed_up_to_the_limit(subtests: pytest.Subtests) -> None:
                         jsonrpc.decode(body)
 
 
-def test_a_million_levels_are_refused_without_recursion(subtests: pytest.Subtests) -> None:
+def test_endless_nesting_is_refused_without_recursion(subtests: pytest.Subtests) -> None:
     for opening in [b"[", b'{"":', b'[{"":', b'["[",']:
         with subtests.test(opening=opening), pytest.raises(InvalidRequest, match="nested"):
-            jsonrpc.decode(opening * 1_000_000)
+            jsonrpc.decode(opening * 200_000)
 
 
 def test_the_smallest_object_of_each_depth_is_measured():

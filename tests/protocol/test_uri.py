@@ -1,5 +1,5 @@
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_django.protocol.uri import MAX_LENGTH, UriTemplate
@@ -38,7 +38,6 @@ def templates(draw):
     return "".join(pieces), values
 
 
-@settings(max_examples=200)
 @given(templates())
 def test_matching_gives_back_what_was_expanded(case):
     text, values = case

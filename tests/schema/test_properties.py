@@ -13,7 +13,7 @@ from uuid import UUID
 
 import jsonschema_rs
 import msgspec
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
@@ -111,20 +111,17 @@ def refusal(run: Callable[[Any], Any], value: Any) -> str | None:
     return None
 
 
-@settings(max_examples=150, deadline=None)
 @given(ARGUMENTS | JSON)
 def test_check_agrees_with_the_advertised_schema(arguments: Any) -> None:
     assert (refusal(PARAMETERS.check, arguments) is None) == REFERENCE.is_valid(arguments)
 
 
-@settings(max_examples=150, deadline=None)
 @given(ARGUMENTS | JSON)
 def test_convert_refuses_hostile_input_with_an_argument_error_only(arguments: Any) -> None:
     if refusal(PARAMETERS.convert, arguments) is None:
         assert PARAMETERS.convert(arguments).keys() <= set(NAMES)
 
 
-@settings(max_examples=150, deadline=None)
 @given(st.sampled_from(NAMES).flatmap(lambda name: st.tuples(st.just(name), JSON)))
 def test_what_was_checked_and_converted_has_the_annotated_type(argument: tuple[str, Any]) -> None:
     name, value = argument
@@ -145,7 +142,6 @@ def test_what_was_checked_and_converted_has_the_annotated_type(argument: tuple[s
 RETURNS = [int, float, str, bool, list[int], dict[str, float], Point | None, Point, Row, Pair, Model, Decimal, Any]
 
 
-@settings(max_examples=150, deadline=None)
 @given(st.sampled_from(RETURNS), JSON | st.decimals() | st.floats())
 def test_a_structured_result_fits_its_schema_or_is_an_output_error(annotation: Any, value: Any) -> None:
     def tool() -> None: ...
@@ -162,13 +158,11 @@ def test_a_structured_result_fits_its_schema_or_is_an_output_error(annotation: A
     json.dumps(structured, allow_nan=False)
 
 
-@settings(max_examples=200, deadline=None)
 @given(st.sampled_from([bool, int, Colour, list[Literal["a"]], Point]), JSON)
 def test_an_answer_to_a_form_is_read_or_refused_in_words(type_: Any, content: Any) -> None:
     refusal(form_of(type_).read, content)
 
 
-@settings(max_examples=200, deadline=None)
 @given(JSON)
 def test_json_is_its_own_json_form(value: Any) -> None:
     assert to_json(value) == value
@@ -181,7 +175,6 @@ DOCS = st.lists(
 ).map("\n".join)
 
 
-@settings(max_examples=150, deadline=None)
 @given(DOCS)
 def test_no_docstring_breaks_the_reader(text: str) -> None:
     said = parse_docstring(text)

@@ -3,6 +3,8 @@
 import subprocess
 import sys
 
+import pytest
+
 import mcp_django.schema
 
 
@@ -11,6 +13,7 @@ def test_the_public_names_are_listed_in_order() -> None:
     assert all(hasattr(mcp_django.schema, name) for name in mcp_django.schema.__all__)
 
 
+@pytest.mark.integration
 def test_msgspec_is_imported_by_its_users_only() -> None:
     code = "import sys, mcp_django.schema as s; s.to_json([1]); s.form_of(int); print('msgspec' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

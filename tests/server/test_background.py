@@ -252,19 +252,3 @@ async def test_where_nothing_comes_after_the_answer_it_runs_just_before() -> Non
     flight.launch()
     assert await flight.first(LONG) is not None
     assert there.ended == "done"
-
-
-@pytest.mark.django_db
-async def test_it_runs_when_the_transaction_has_committed_and_not_when_it_was_rolled_back() -> None:
-    server, done = make_server(), []
-
-    @server.tool(atomic=True)
-    def it(fail: bool, ctx: Context) -> None:
-        ctx.background(done.append, fail)
-        if fail:
-            raise ToolError("no")
-
-    peer = Peer(server)
-    await peer.call("it", fail=True)
-    await peer.call("it", fail=False)
-    assert done == [False]

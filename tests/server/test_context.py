@@ -5,7 +5,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from django.db import transaction
 
 from mcp_django import Context
 from mcp_django.protocol.types import LEVELS
@@ -247,32 +246,6 @@ def test_once_runs_once_from_a_thread_for_each_kind_of_function(version: str) ->
     assert found == ("plain", "async", "async")
     assert runs == ["plain", "async", "async"]
     assert peer.rounds == (1 if version == STATELESS else 0)
-
-
-@pytest.mark.django_db(transaction=True)
-def test_a_question_inside_a_transaction_is_refused_in_a_thread() -> None:
-    questions: list[tuple[str, list[str]]] = [
-        ("elicit", ["?"]),
-        ("elicit_url", ["?", "https://example.com"]),
-        ("sample", ["?"]),
-        ("list_roots", []),
-    ]
-
-    def book(ctx: Context) -> list[str]:
-        found = []
-        for ask, arguments in questions:
-            with transaction.atomic():
-                try:
-                    getattr(ctx.sync, ask)(*arguments)
-                    found.append(f"{ask}: asked")
-                except Exception as problem:
-                    found.append(str(problem))
-        return found
-
-    found, peer = in_a_thread(book)
-    assert len(found) == len(questions)
-    assert [text for text in found if "inside a transaction" not in text] == []
-    assert peer.rounds == 0
 
 
 def test_an_attribute_that_does_not_exist_is_none_of_sync_either() -> None:

@@ -5,20 +5,14 @@ import contextlib
 import logging
 import threading
 from collections.abc import Awaitable, Callable
-from datetime import timedelta
 from typing import Any
 
 import pytest
-from asgiref.sync import sync_to_async
-from django.utils import timezone
 
 from mcp_django import Context, Server, ToolError
-from mcp_django.models import Session as SessionRow
 from mcp_django.server import farewells as module
 from mcp_django.server.farewells import Farewells
-from mcp_django.server.session import Session
 from mcp_django.testing import Client, accept
-from mcp_django.wiring import ports
 from tests.server.engine import HANDSHAKE, STATELESS, Peer, make_server
 from tests.server.engine import ports as plain_ports
 from tests.support.clock import Clock
@@ -103,20 +97,6 @@ async def test_in_a_session_it_waits_for_the_end_of_the_session() -> None:
         peer.session.farewells.add(asyncio.get_running_loop(), peer.server.executor, log.write, "late")
 
 
-async def _deleted(session: Session, client: Client) -> None:
-    await client.close()
-
-
-async def _in_the_admin(session: Session, client: Client) -> None:
-    await sync_to_async(SessionRow.objects.filter(pk=session.pk).end)("admin")
-
-
-async def _expired(session: Session, client: Client) -> None:
-    past = timezone.now() - timedelta(seconds=1)
-    await SessionRow.objects.filter(pk=session.pk).aupdate(expires=past)
-    assert await client.server.sessions.load(session.key, session.owner) is None
-
-
 def test_on_a_loop_of_its_own_a_plain_function_is_done_on_a_lane() -> None:
     server, seen = make_server(), list[str]()
 
@@ -126,17 +106,6 @@ def test_on_a_loop_of_its_own_a_plain_function_is_done_on_a_lane() -> None:
 
     asyncio.run(Client(server).request("tools/call", {"name": "leave"}))
     assert [name.startswith("mcp-lane") for name in seen] == [True]
-
-
-@pytest.mark.django_db
-@pytest.mark.parametrize("end", [_deleted, _in_the_admin, _expired], ids=["client", "admin", "lifetime"])
-async def test_however_a_session_ends_it_is_done(end: Callable[[Session, Client], Awaitable[None]]) -> None:
-    log = EventLog()
-    client = Client(server_of(log, ports=ports()), revision=HANDSHAKE)
-    await client.call_tool("open_it")
-    assert client.session is not None
-    await end(client.session, client)
-    await log.wait_for("ran", "second", "first")
 
 
 async def test_the_end_of_the_process_is_an_end_too() -> None:

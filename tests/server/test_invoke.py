@@ -7,11 +7,8 @@ from collections.abc import Coroutine
 from typing import Any
 
 import pytest
-from asgiref.sync import async_to_sync
 from django.core.exceptions import ObjectDoesNotExist, PermissionDenied, ValidationError
-from django.db import connection
 from django.http import Http404
-from django.test import TestCase
 
 from mcp_django import Context, MCPError, ToolError
 from mcp_django.protocol.errors import InternalError, InvalidParams, ResourceNotFound, URLElicitationRequired
@@ -329,63 +326,3 @@ async def test_a_hidden_primitive_answers_word_for_word_like_an_unknown_one() ->
     server.completion("x", "x")(lambda value: [])
     with pytest.raises(InvalidParams, match="Unknown prompt: hidden"):
         await peer.request("completion/complete", {**asked, "ref": {"type": "ref/prompt", "name": "hidden"}})
-
-
-class InsideATestCase(TestCase):
-    """The ORM of handlers inside the transaction that Django's TestCase wraps around a test: the inline mode."""
-
-    def peer(self) -> Peer:
-        server = make_server()
-
-        @server.tool
-        def titles() -> list[str]:
-            return list(Book.objects.values_list("title", flat=True))
-
-        @server.tool
-        async def titles_async() -> list[str]:
-            return [book.title async for book in Book.objects.all()]
-
-        @server.tool
-        def add(title: str) -> str:
-            assert connection.in_atomic_block
-            return Book.objects.create(title=title).title
-
-        @server.tool
-        def ask(ctx: Context) -> str:
-            answer = ctx.sync.elicit(f"Delete {Book.objects.get().title}?", bool)
-            return f"{answer.data} {Book.objects.count()}"
-
-        @server.tool
-        def once(ctx: Context) -> int:
-            pk = ctx.sync.once("add", lambda: Book.objects.create(title="Once").pk)
-            ctx.sync.elicit("Keep it?", bool)
-            return int(Book.objects.get(pk=pk).title == "Once")
-
-        peer = Peer(server)
-        peer.answer = lambda *_: {"action": "accept", "content": {"value": True}}
-        return peer
-
-    def test_plain_and_async_handlers_see_the_rows_of_the_test(self) -> None:
-        Book.objects.create(title="Solaris")
-        peer = self.peer()
-        for name in ("titles", "titles_async"):
-            assert async_to_sync(peer.text)(name) == '["Solaris"]'
-
-    def test_rows_of_handlers_are_the_test_s_to_roll_back(self) -> None:
-        assert async_to_sync(self.peer().text)("add", title="Dune") == "Dune"
-        assert Book.objects.filter(title="Dune").exists()
-
-    def test_the_test_s_own_transaction_does_not_forbid_questions(self) -> None:
-        Book.objects.create(title="Solaris")
-        for version in (HANDSHAKE, STATELESS):
-            peer = self.peer()
-            peer = Peer(peer.server, version=version, answer=peer.answer)
-            assert async_to_sync(peer.text)("ask") == "True 1"
-
-    def test_once_runs_a_plain_function_where_the_orm_works(self) -> None:
-        for version in (HANDSHAKE, STATELESS):
-            Book.objects.all().delete()
-            peer = self.peer()
-            peer = Peer(peer.server, version=version, answer=peer.answer)
-            assert async_to_sync(peer.text)("once") == "1"
-            assert Book.objects.count() == 1

@@ -37,8 +37,8 @@ class Recorder:
 
     def __init__(self, attending: bool = False) -> None:
         self.attending = attending
-        self.told: list[tuple[Call, Outcome, Any]] = []
-        self.diary: list[str] = []
+        self.calls: list[tuple[Call, Outcome, Any]] = []
+        self.events: list[str] = []
         self.current: list[Call | None] = []
         self.at_the_beginning: Callable[[], Any] | None = None
 
@@ -46,18 +46,18 @@ class Recorder:
         return Attendance(self, call) if self.attending else None
 
     def over(self, call: Call, outcome: Outcome, problem: Any) -> None:
-        self.told.append((call, outcome, problem))
+        self.calls.append((call, outcome, problem))
         self.current.append(current_call())
 
     @property
     def outcomes(self) -> list[str]:
-        return [str(outcome) for _, outcome, _ in self.told]
+        return [str(outcome) for _, outcome, _ in self.calls]
 
     def one(self) -> tuple[Call, Outcome, Any]:
-        (told,) = self.told
+        (told,) = self.calls
         if self.attending:
             call, outcome, _ = told
-            assert self.diary == [f"begin {call.method}", f"end {call.method}: {outcome}"]
+            assert self.events == [f"begin {call.method}", f"end {call.method}: {outcome}"]
         return told
 
 
@@ -68,14 +68,14 @@ class Attendance:
 
     async def begin(self) -> None:
         assert current_call() is self.call
-        self.recorder.diary.append(f"begin {self.call.method}")
+        self.recorder.events.append(f"begin {self.call.method}")
         if self.recorder.at_the_beginning is not None:
             await self.recorder.at_the_beginning()
 
     async def end(self, outcome: Outcome, problem: Any) -> None:
         assert current_call() is self.call
-        assert (outcome, problem) == self.recorder.told[-1][1:]
-        self.recorder.diary.append(f"end {self.call.method}: {outcome}")
+        assert (outcome, problem) == self.recorder.calls[-1][1:]
+        self.recorder.events.append(f"end {self.call.method}: {outcome}")
 
 
 @pytest.fixture
@@ -194,8 +194,8 @@ async def test_initialize_is_a_call(attending: bool) -> None:
     peer.session = None
     introduction = {"protocolVersion": HANDSHAKE, "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
     await peer.request("initialize", introduction)
-    assert recorder.one()[:2] == (recorder.told[0][0], "ok")
-    assert recorder.told[0][0].connection.opened is not None
+    assert recorder.one()[:2] == (recorder.calls[0][0], "ok")
+    assert recorder.calls[0][0].connection.opened is not None
 
 
 @however
@@ -298,8 +298,8 @@ async def test_work_that_is_closed_instead_of_run_is_told(attending: bool) -> No
         work = handled(Peer(observed(recorder), version=HANDSHAKE), {"method": "tools/call", "params": {"name": "add"}})
         work.close(problem)
         assert recorder.outcomes == [outcome]
-        assert recorder.told[0][2] is problem
-        assert recorder.diary == []
+        assert recorder.calls[0][2] is problem
+        assert recorder.events == []
 
 
 def handled(peer: Peer, message: Any) -> Any:
@@ -327,7 +327,7 @@ async def test_each_element_of_a_batch_is_a_call(attending: bool) -> None:
     assert isinstance(work, Work)
     answers = jsonrpc.loads(await work.run)
     assert len(answers) == 5
-    told = sorted((call.method, str(outcome)) for call, outcome, _ in recorder.told)
+    told = sorted((call.method, str(outcome)) for call, outcome, _ in recorder.calls)
     assert told == [
         ("no/such", "error"),
         ("notifications/initialized", "ok"),
@@ -369,7 +369,7 @@ async def test_a_batch_that_is_cancelled_is_told_wherever_it_is() -> None:
         with pytest.raises(asyncio.CancelledError):
             await task
         await turns(3)
-        outcomes = [outcome for call, outcome, _ in recorder.told if call.id is not None]
+        outcomes = [outcome for call, outcome, _ in recorder.calls if call.id is not None]
         assert outcomes == ["cancelled"] * 2, turns_before
         assert peer.session is not None
         assert peer.session.in_flight == {}, turns_before
@@ -390,7 +390,7 @@ async def test_one_of_a_batch_can_be_cancelled(recorder: Recorder) -> None:
     await reached.wait()
     await peer.notify("notifications/cancelled", {"requestId": 2})
     assert len(jsonrpc.loads(await task)) == 1
-    told = {(call.id, str(outcome)) for call, outcome, _ in recorder.told}
+    told = {(call.id, str(outcome)) for call, outcome, _ in recorder.calls}
     assert told == {(1, "ok"), (2, "cancelled"), (None, "ok")}
 
 
@@ -402,7 +402,7 @@ async def test_a_message_that_is_no_call_is_not_told(recorder: Recorder) -> None
     peer = Peer(observed(recorder))
     with pytest.raises(MCPError):
         await peer.request("tools/list", {"_meta": {"io.modelcontextprotocol/protocolVersion": "1999-01-01"}})
-    assert recorder.told == []
+    assert recorder.calls == []
 
 
 async def test_a_notification_is_told_of_without_an_id() -> None:
@@ -421,9 +421,9 @@ async def test_a_notification_is_told_of_without_an_id() -> None:
 
         recorder = Recorder(attending=True)
         await Peer(observed(recorder, middleware=[middleware])).notify("notifications/of-your-own")
-        ((call, outcome, _),) = recorder.told
+        ((call, outcome, _),) = recorder.calls
         assert (call.id, outcome) == (None, expected), problem
-        assert recorder.diary == []
+        assert recorder.events == []
 
 
 async def test_a_notification_whose_client_left_was_cancelled(recorder: Recorder) -> None:
@@ -436,14 +436,14 @@ async def test_a_notification_whose_client_left_was_cancelled(recorder: Recorder
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert [outcome for _, outcome, _ in recorder.told] == ["cancelled"]
+    assert [outcome for _, outcome, _ in recorder.calls] == ["cancelled"]
 
 
 def test_a_notification_that_is_ignored_is_not_told_of(recorder: Recorder) -> None:
     peer = Peer(observed(recorder))
     receipt = peer._handle({"jsonrpc": "2.0", "method": "notifications/x"}, Outbox())
     assert receipt == Receipt()
-    assert recorder.told == []
+    assert recorder.calls == []
 
 
 async def test_the_duration_runs_from_the_message_on(recorder: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,14 +1,11 @@
 """Samples of the client's model: tools, values, and what a replayed handler does not do again."""
 
 import asyncio
-import contextlib
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from django.contrib.auth.models import Group
 from typing_extensions import TypedDict
 
 from mcp_django import (
@@ -16,7 +13,6 @@ from mcp_django import (
     ImageContent,
     Provider,
     SamplingMessage,
-    Server,
     ToolError,
     ToolResultContent,
     Toolset,
@@ -25,11 +21,10 @@ from mcp_django import (
     tool,
 )
 from mcp_django.protocol.errors import MissingClientCapability
-from mcp_django.runtime.executor import LaneExecutor
 from mcp_django.server import toolbox
 from mcp_django.server.ask import AskLimits
 from mcp_django.server.decorators import build_tool
-from tests.server.engine import HANDSHAKE, STATELESS, Peer, accept, make_server, ports, somebody
+from tests.server.engine import HANDSHAKE, STATELESS, Peer, accept, make_server, somebody
 from tests.support.clock import Clock
 
 ERAS = [HANDSHAKE, STATELESS]
@@ -247,53 +242,6 @@ async def test_a_tool_that_takes_too_long_fails_alone(clock: Clock) -> None:
     assert peer.said[-1]["params"]["data"] == "still speaking"
 
 
-class Watched(LaneExecutor):
-    """Lanes that count whose thread waits without one."""
-
-    waiting = 0
-
-    @contextlib.contextmanager
-    def parking(self) -> Iterator[None]:
-        with super().parking():
-            self.waiting += 1
-            yield
-            self.waiting -= 1
-
-
-@pytest.mark.django_db(transaction=True)
-@pytest.mark.parametrize("version", ERAS)
-def test_a_plain_handler_gives_its_lane_up_for_the_model_and_not_for_the_tools_it_uses(version: str) -> None:
-    threads: list[int] = []
-    waiting: list[tuple[str, int]] = []
-    executor = Watched(lanes=1, queue=4)
-    server = Server("tests", "1", ports=ports(executor=executor))
-
-    @server.tool
-    def ask(ctx: Context) -> str:
-        def enrol(group: str) -> str:
-            threads.append(threading.get_ident())
-            waiting.append(("tool", executor.waiting))
-            return Group.objects.create(name=group).name
-
-        threads.append(threading.get_ident())
-        said = str(ctx.sync.sample("Go", tools=[enrol]).text)
-        return f"{said}: {Group.objects.filter(name='somebody').count()}"
-
-    class Watching(Model):
-        def __call__(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
-            waiting.append(("model", executor.waiting))
-            return super().__call__(method, params)
-
-    async def run() -> str:
-        model = Watching([use("enrol", group="somebody")], "done")
-        return await Peer(server, version=version, answer=model, capabilities=CAPABLE).text("ask")
-
-    assert asyncio.run(run()) == "done: 1"
-    assert len(set(threads)) == 1
-    parked = int(version == HANDSHAKE)
-    assert waiting == [("model", parked), ("tool", 0), ("model", parked)]
-
-
 async def test_what_happens_in_a_tool_of_the_loop_is_no_affair_of_the_call_around_it() -> None:
     fates: list[Any] = []
 
@@ -313,31 +261,6 @@ async def test_what_happens_in_a_tool_of_the_loop_is_no_affair_of_the_call_aroun
     await peer.request("tools/call", {"name": "ask", "_meta": {"progressToken": "p"}})
     told = [message["params"]["progress"] for message in peer.said if message["method"] == "notifications/progress"]
     assert (fates, told) == ([(None, None, False)], [1])
-
-
-@pytest.mark.django_db(transaction=True)
-@pytest.mark.parametrize("version", ERAS)
-def test_a_tool_of_the_loop_may_be_one_transaction(version: str) -> None:
-    server = make_server()
-
-    @server.tool(atomic=True)
-    def enrol(group: str) -> str:
-        Group.objects.create(name=group)
-        if group == "nobody":
-            raise ToolError("There is nobody")
-        return group
-
-    @server.tool
-    async def ask(ctx: Context) -> str:
-        said = await ctx.sample("Go", tools=["enrol"])
-        return f"{said.text}: {[found.name async for found in Group.objects.all()]}"
-
-    async def run() -> str:
-        uses = [use("enrol", "a", group="nobody"), use("enrol", "b", group="somebody")]
-        peer = Peer(server, version=version, answer=Model(uses, "done"), capabilities=CAPABLE)
-        return await peer.text("ask")
-
-    assert asyncio.run(run()) == "done: ['somebody']"
 
 
 # Permissions
