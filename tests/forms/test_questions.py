@@ -283,7 +283,7 @@ def test_what_is_no_date_is_the_field_s_to_refuse(subtests: pytest.Subtests) -> 
                 assert refused(form_with(field), {"value": given}).startswith("Value: ")
 
 
-def test_texts_are_in_the_language_of_whoever_asks() -> None:
+def test_texts_are_in_the_language_of_the_request() -> None:
     form = form_with(forms.BooleanField(label=gettext_lazy("Yes")))
     with override("de"):
         assert ask(form).schema["properties"]["value"]["title"] == "Ja"

@@ -236,7 +236,7 @@ async def test_nothing_is_said_for_a_call_that_has_its_answer(forwarding: Any) -
     outbox = await unfinished(work)
     over.set()
     await tasks[0]
-    assert [b"in time" in message for message in await outbox.read(1) or []] == [True]
+    assert [b"in time" in message for message in await outbox.read(60) or []] == [True]
 
 
 async def test_the_secrets_of_the_request_are_taken_out(forwarding: Any) -> None:
@@ -251,7 +251,7 @@ async def test_the_secrets_of_the_request_are_taken_out(forwarding: Any) -> None
         (b"cookie", b"sessionid=qwertz98765; theme=dark"),
         (b"mcp-session-id", b"0123456789"),
     )
-    (said,) = await outbox.read(1) or []
+    (said,) = await outbox.read(60) or []
     assert b"a [redacted] b [redacted] c [redacted] d dark" in said
 
 

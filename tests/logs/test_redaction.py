@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from mcp_django.logs import redacted
+from mcp_django.logs import redacted, redaction
 from mcp_django.models.token import MARK
 
 
@@ -52,8 +52,21 @@ def test_a_long_line_is_cut() -> None:
     assert redacted("x" * 100_000, call) == "x" * 4096 + "…"
 
 
-def test_hostile_lines_are_cleaned_in_linear_time(subtests: pytest.Subtests) -> None:
-    """A pattern that tries again from each character would take hours here."""
+def test_hostile_lines_are_cleaned_to_a_bounded_text(subtests: pytest.Subtests) -> None:
+    """Pieces that patterns begin with, many times over: a pattern without bounds would take hours here."""
     for part in ["token", "a", "password'", "://", "-----BEGIN ", "eyJ", "token ", '"', "secret="]:
         with subtests.test(part=part):
             assert len(redacted(part * 100_000, call)) <= 4097
+
+
+def test_patterns_look_at_the_beginning_of_a_line_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    lengths: list[int] = []
+
+    class Pattern:
+        def sub(self, replacement: str, text: str) -> str:
+            lengths.append(len(text))
+            return text
+
+    monkeypatch.setattr(redaction, "_PATTERNS", [(Pattern(), "")])
+    redacted("x" * 100_000, call)
+    assert lengths == [4 * 4096]

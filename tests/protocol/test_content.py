@@ -154,7 +154,7 @@ def test_messages_hold_text_or_a_block(subtests: pytest.Subtests) -> None:
             assert type(wire["role"]) is str
 
 
-def test_a_message_from_nobody_or_with_several_blocks_is_refused():
+def test_a_message_without_a_role_or_with_several_blocks_is_refused():
     with pytest.raises(ValueError, match="'user' or 'assistant'"):
         PromptMessage("system", "hi")
     with pytest.raises(TypeError, match="one content block, not list"):

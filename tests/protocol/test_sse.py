@@ -87,7 +87,7 @@ def test_what_would_break_out_of_its_line_is_refused(subtests: pytest.Subtests) 
 
 
 @given(st.text(st.characters(codec="utf-8")))
-def test_a_comment_is_seen_by_nobody(text):
+def test_a_comment_is_no_event(text):
     assert decode(sse.comment(text), sse.event(b"x")) == decode(sse.event(b"x"))
 
 

@@ -206,7 +206,7 @@ def test_lists_that_came_in_parts_are_joined() -> None:
     assert (trace.state, trace.baggage) == ("a=1,b=2", {"x": "1", "y": "2"})
 
 
-def test_a_trace_context_is_a_value_that_nobody_changes() -> None:
+def test_a_trace_context_cannot_be_changed() -> None:
     trace = trace_of({"traceparent": PARENT, "baggage": "a=1"})
     assert trace is not None
     with pytest.raises(TypeError):

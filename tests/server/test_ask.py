@@ -215,7 +215,7 @@ async def test_a_conversation_has_limits(limits: dict[str, int], text: str) -> N
     assert text in await peer.error("ask")
 
 
-async def test_a_handler_may_catch_that_nobody_can_be_asked() -> None:
+async def test_a_handler_may_catch_that_the_client_cannot_be_asked() -> None:
     async def handler(ctx: Context) -> str:
         try:
             await ctx.elicit("a?", bool)

@@ -92,7 +92,7 @@ async def test_resources_prompts_and_completions_are_injected_too() -> None:
     assert (await peer.request("completion/complete", asked))["completion"]["values"] == ["v", "b", "say", "local"]
 
 
-async def test_a_dependency_is_provided_anew_for_each_call() -> None:
+async def test_a_dependency_is_provided_for_each_call() -> None:
     server, made = make_server(), []
 
     def provide() -> int:

@@ -109,7 +109,7 @@ async def test_a_cursor_stays_good_when_its_last_entry_is_removed() -> None:
     assert [tool["name"] for tool in second["tools"]] == ["c"]
 
 
-async def test_a_guarded_list_is_encoded_once_for_each_set_that_somebody_may_see(encoded: list[str]) -> None:
+async def test_a_guarded_list_is_encoded_once_for_each_set_of_visible_tools(encoded: list[str]) -> None:
     server = with_tools("open")
     server.tool(lambda: "x", name="one", permission="a.one")
     server.tool(lambda: "x", name="two", permission="a.two")
@@ -186,7 +186,7 @@ async def test_options_changed_in_place_count_at_once() -> None:
     assert "nextCursor" in await peer.request("tools/list")
 
 
-async def test_a_server_bound_anew_asks_its_new_ports() -> None:
+async def test_a_server_that_is_bound_again_asks_its_new_ports() -> None:
     server = with_tools("a", page_size=1)
     server.tool(lambda: "x", name="b", permission="x.y")
     peer = Peer(server, somebody())

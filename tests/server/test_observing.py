@@ -32,7 +32,7 @@ class Refused(MCPError):
     code = -32001
 
 
-class Recorder:
+class RecordingObserver:
     """An observer that writes down what it is told, and that is at every call when `attending`."""
 
     def __init__(self, attending: bool = False) -> None:
@@ -63,7 +63,7 @@ class Recorder:
 
 @dataclasses.dataclass
 class Attendance:
-    recorder: Recorder
+    recorder: RecordingObserver
     call: Call
 
     async def begin(self) -> None:
@@ -79,11 +79,11 @@ class Attendance:
 
 
 @pytest.fixture
-def recorder() -> Recorder:
-    return Recorder()
+def recorder() -> RecordingObserver:
+    return RecordingObserver()
 
 
-def observed(recorder: Recorder, *, lifespan: Any = None, **given: Any) -> Server:
+def observed(recorder: RecordingObserver, *, lifespan: Any = None, **given: Any) -> Server:
     """A server whose tools end in every way."""
     server = make_server(lifespan=lifespan, **given)
     server.bind(ports(observer=recorder))
@@ -167,7 +167,7 @@ EVERYWHERE = [
 async def test_it_is_told_once_how_a_call_ended(version: str, attending: bool, clock: Clock) -> None:
     violations = []
     for (method, params), outcome in EVERYWHERE:
-        recorder = Recorder(attending)
+        recorder = RecordingObserver(attending)
         peer = Peer(observed(recorder), version=version)
         ending = asyncio.ensure_future(ended(peer, method, params))
         await clock.advance(LIMIT_SECONDS)
@@ -182,14 +182,14 @@ async def test_it_is_told_once_how_a_call_ended(version: str, attending: bool, c
 @however
 async def test_what_only_one_era_knows_is_told_too(attending: bool) -> None:
     for version, method in [(HANDSHAKE, "ping"), (HANDSHAKE, "logging/setLevel"), (STATELESS, "server/discover")]:
-        recorder = Recorder(attending)
+        recorder = RecordingObserver(attending)
         await ended(Peer(observed(recorder), version=version), method, {"level": "info"})
         assert recorder.one()[1] == "ok", method
 
 
 @however
 async def test_initialize_is_a_call(attending: bool) -> None:
-    recorder = Recorder(attending)
+    recorder = RecordingObserver(attending)
     peer = Peer(observed(recorder), version=HANDSHAKE)
     peer.session = None
     introduction = {"protocolVersion": HANDSHAKE, "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
@@ -200,20 +200,20 @@ async def test_initialize_is_a_call(attending: bool) -> None:
 
 @however
 async def test_each_round_of_a_conversation_is_a_call(attending: bool) -> None:
-    recorder = Recorder(attending)
+    recorder = RecordingObserver(attending)
     peer = Peer(observed(recorder), answer=lambda *_: accept(value=True))
     assert await peer.text("ask") == "True"
     assert recorder.outcomes == ["input_required", "ok"]
 
 
-async def test_a_bug_has_the_reference_that_its_answer_has(recorder: Recorder) -> None:
+async def test_a_bug_has_the_reference_that_its_answer_has(recorder: RecordingObserver) -> None:
     text = await Peer(observed(recorder)).error("fail", how="bug")
     reference = recorder.one()[0].fate.reference
     assert reference
     assert text == f"Internal error (reference {reference})"
 
 
-async def test_a_bug_of_a_call_that_middleware_made_is_that_calls(recorder: Recorder) -> None:
+async def test_a_bug_of_a_call_that_middleware_made_is_that_calls(recorder: RecordingObserver) -> None:
     async def copy(call: Call, call_next: Any) -> Any:
         return await call_next(dataclasses.replace(call, capabilities={}))
 
@@ -228,12 +228,12 @@ async def test_a_bug_of_middleware_is_told() -> None:
         raise RuntimeError("secret")
 
     for method in ("tools/call", "tools/list", "no/such"):
-        recorder = Recorder()
+        recorder = RecordingObserver()
         await ended(Peer(observed(recorder, middleware=[broken])), method, {"name": "add"})
         assert recorder.one()[1] == "bug", method
 
 
-async def test_an_error_that_middleware_made_good_is_none(recorder: Recorder) -> None:
+async def test_an_error_that_middleware_made_good_is_none(recorder: RecordingObserver) -> None:
     async def excuse(call: Call, call_next: Any) -> Any:
         try:
             return await call_next(call)
@@ -244,7 +244,7 @@ async def test_an_error_that_middleware_made_good_is_none(recorder: Recorder) ->
     assert recorder.one()[1] == "ok"
 
 
-async def test_a_lifespan_that_fails_is_a_bug_of_the_call(recorder: Recorder) -> None:
+async def test_a_lifespan_that_fails_is_a_bug_of_the_call(recorder: RecordingObserver) -> None:
     def lifespan(server: Server) -> Any:
         raise RuntimeError("secret")
 
@@ -255,7 +255,7 @@ async def test_a_lifespan_that_fails_is_a_bug_of_the_call(recorder: Recorder) ->
 @both
 @however
 async def test_a_call_that_is_cancelled_is_told_after_its_lane_is_free(version: str, attending: bool) -> None:
-    recorder, reached = Recorder(attending), asyncio.Event()
+    recorder, reached = RecordingObserver(attending), asyncio.Event()
     server = observed(recorder)
 
     @server.tool
@@ -272,7 +272,7 @@ async def test_a_call_that_is_cancelled_is_told_after_its_lane_is_free(version: 
 
 
 async def test_a_call_that_is_cancelled_while_others_begin_never_runs() -> None:
-    recorder, reached = Recorder(attending=True), asyncio.Event()
+    recorder, reached = RecordingObserver(attending=True), asyncio.Event()
 
     async def dawdle() -> None:
         reached.set()
@@ -294,7 +294,7 @@ async def test_work_that_is_closed_instead_of_run_is_told(attending: bool) -> No
         (InvalidRequest("taken"), "error"),
         (Overloaded(status=429), "overloaded"),
     ]:
-        recorder = Recorder(attending)
+        recorder = RecordingObserver(attending)
         work = handled(Peer(observed(recorder), version=HANDSHAKE), {"method": "tools/call", "params": {"name": "add"}})
         work.close(problem)
         assert recorder.outcomes == [outcome]
@@ -320,7 +320,7 @@ PING = {"method": "ping"}
 
 @however
 async def test_each_element_of_a_batch_is_a_call(attending: bool) -> None:
-    recorder = Recorder(attending)
+    recorder = RecordingObserver(attending)
     peer = Peer(observed(recorder), version=BATCHING)
     unknown = {"method": "no/such"}
     work = handled(peer, [PING, ADD, unknown, {"method": "notifications/initialized"}, {"method": 7}, ADD])
@@ -337,14 +337,14 @@ async def test_each_element_of_a_batch_is_a_call(attending: bool) -> None:
     ]
 
 
-async def test_a_batch_that_is_refused_is_that_many_calls(recorder: Recorder) -> None:
+async def test_a_batch_that_is_refused_is_that_many_calls(recorder: RecordingObserver) -> None:
     peer = Peer(observed(recorder), version=BATCHING)
     work = handled(peer, [ADD, {"method": "notifications/initialized"}, ADD])
     work.close(Overloaded(status=429))
     assert recorder.outcomes == ["overloaded"] * 2
 
 
-async def test_a_batch_that_is_cancelled_before_its_first_step_is_told(recorder: Recorder) -> None:
+async def test_a_batch_that_is_cancelled_before_its_first_step_is_told(recorder: RecordingObserver) -> None:
     peer = Peer(observed(recorder), version=BATCHING)
     handled(peer, [ADD, {"method": "notifications/initialized"}, ADD]).close()
     assert recorder.outcomes == ["cancelled"] * 2
@@ -352,7 +352,7 @@ async def test_a_batch_that_is_cancelled_before_its_first_step_is_told(recorder:
 
 async def test_a_batch_that_is_cancelled_is_told_wherever_it_is() -> None:
     for turns_before in range(5):
-        recorder = Recorder()
+        recorder = RecordingObserver()
         server = observed(recorder)
 
         @server.tool
@@ -375,7 +375,7 @@ async def test_a_batch_that_is_cancelled_is_told_wherever_it_is() -> None:
         assert peer.session.in_flight == {}, turns_before
 
 
-async def test_one_of_a_batch_can_be_cancelled(recorder: Recorder) -> None:
+async def test_one_of_a_batch_can_be_cancelled(recorder: RecordingObserver) -> None:
     reached = asyncio.Event()
     server = observed(recorder)
 
@@ -394,7 +394,7 @@ async def test_one_of_a_batch_can_be_cancelled(recorder: Recorder) -> None:
     assert told == {(1, "ok"), (2, "cancelled"), (None, "ok")}
 
 
-async def test_a_message_that_is_no_call_is_not_told(recorder: Recorder) -> None:
+async def test_a_message_that_is_no_call_is_not_told(recorder: RecordingObserver) -> None:
     peer = Peer(observed(recorder), version=HANDSHAKE)
     peer.session = None
     with pytest.raises(MCPError):
@@ -419,14 +419,14 @@ async def test_a_notification_is_told_of_without_an_id() -> None:
                 raise problem
             return await call_next(call)
 
-        recorder = Recorder(attending=True)
+        recorder = RecordingObserver(attending=True)
         await Peer(observed(recorder, middleware=[middleware])).notify("notifications/of-your-own")
         ((call, outcome, _),) = recorder.calls
         assert (call.id, outcome) == (None, expected), problem
         assert recorder.events == []
 
 
-async def test_a_notification_whose_client_left_was_cancelled(recorder: Recorder) -> None:
+async def test_a_notification_whose_client_left_was_cancelled(recorder: RecordingObserver) -> None:
     async def middleware(call: Call, call_next: Any) -> Any:
         await asyncio.Event().wait()
 
@@ -439,14 +439,16 @@ async def test_a_notification_whose_client_left_was_cancelled(recorder: Recorder
     assert [outcome for _, outcome, _ in recorder.calls] == ["cancelled"]
 
 
-def test_a_notification_that_is_ignored_is_not_told_of(recorder: Recorder) -> None:
+def test_a_notification_that_is_ignored_is_not_told_of(recorder: RecordingObserver) -> None:
     peer = Peer(observed(recorder))
     receipt = peer._handle({"jsonrpc": "2.0", "method": "notifications/x"}, Outbox())
     assert receipt == Receipt()
     assert recorder.calls == []
 
 
-async def test_the_duration_runs_from_the_message_on(recorder: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_duration_runs_from_the_message_on(
+    recorder: RecordingObserver, monkeypatch: pytest.MonkeyPatch
+) -> None:
     ran: list[float] = []
 
     async def note(call: Call, call_next: Any) -> Any:

@@ -168,7 +168,7 @@ async def test_a_tool_error_is_told_again_and_not_tried_again() -> None:
     assert till.runs == 1
 
 
-async def test_after_any_other_failure_nobody_knows_what_took_effect() -> None:
+async def test_after_any_other_failure_the_effect_is_unknown() -> None:
     till = Till()
     till.fails = TimeoutError("the bank does not answer: secret")
     peer = Peer(selling(till))

@@ -67,7 +67,7 @@ async def test_pages_go_across_what_is_registered_and_provided() -> None:
     assert "nextCursor" not in second
 
 
-async def test_a_provided_list_is_gathered_anew_and_private() -> None:
+async def test_a_provided_list_is_gathered_each_time_and_private() -> None:
     names = ["a"]
     provider = Handlers(list_tools=lambda ctx: [entry(name) for name in names], call_tool=lambda *_: "x")
     peer = mixed(provider)
@@ -181,7 +181,7 @@ def test_half_a_pair_is_refused(subtests: pytest.Subtests) -> None:
             Handlers(**{half: lambda *_: None})  # type: ignore[arg-type]
 
 
-def test_resources_that_nobody_reads_are_refused(subtests: pytest.Subtests) -> None:
+def test_resources_without_a_function_that_reads_are_refused(subtests: pytest.Subtests) -> None:
     for half in ["list_resources", "list_templates"]:
         with subtests.test(half=half), pytest.raises(ValueError, match="read_resource"):
             Handlers(**{half: lambda *_: []})  # type: ignore[arg-type]
@@ -264,7 +264,7 @@ async def values(peer: Peer, asked: dict[str, Any]) -> list[str]:
     return list(completion["values"])
 
 
-async def test_a_catch_all_completes_what_nobody_else_does() -> None:
+async def test_a_catch_all_completes_what_no_other_function_does() -> None:
     def complete(target: str, argument: str, value: str, arguments: dict[str, str], ctx: Context) -> Completion | None:
         if target == "nobody":
             return None

@@ -256,7 +256,7 @@ async def test_a_completer_that_returns_no_list_says_nothing_about_itself() -> N
         await Peer(server).request("completion/complete", asked)
 
 
-async def test_an_argument_nobody_completes_has_no_values() -> None:
+async def test_an_argument_without_completion_has_no_values() -> None:
     server = make_server()
     server.prompt(lambda x: x, name="p")
     server.completion("p", "y")(lambda value: ["a"])

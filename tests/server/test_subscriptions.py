@@ -204,7 +204,7 @@ async def test_an_id_that_is_taken_is_refused_and_its_stream_goes_on():
     assert len(peer.log.open) == 1
 
 
-async def test_the_log_is_followed_once_for_all_and_no_longer_than_somebody_listens():
+async def test_the_log_is_followed_once_for_all_and_no_longer_than_a_client_listens():
     peer = Peer()
     peer.log.ready.clear()
     opening = [asyncio.ensure_future(peer.listen(id, toolsListChanged=True)) for id in range(3)]
@@ -394,7 +394,7 @@ async def test_an_open_stream_keeps_nothing_of_its_request():
     assert (call.meta, call.client_info, call.capabilities) == ({}, {}, {})
 
 
-async def test_a_server_that_nobody_tells_of_changes_offers_none():
+async def test_a_server_without_a_source_of_changes_offers_none():
     server = Server("tests", "1", ports=ports())
 
     @server.tool

@@ -155,7 +155,7 @@ async def test_what_the_client_cannot_do_is_not_asked() -> None:
         await Client(hotel()).call_tool("book")
 
 
-def test_a_revision_that_is_none_and_scopes_of_nobody_are_refused() -> None:
+def test_an_unknown_revision_and_scopes_without_a_user_are_refused() -> None:
     with pytest.raises(ValueError, match="no revision"):
         Client(hotel(), revision="1999-01-01")
     with pytest.raises(ValueError, match="which user"):
