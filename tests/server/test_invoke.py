@@ -243,7 +243,8 @@ async def after(seconds: float, clock: Clock, call: Coroutine[Any, Any, Any]) ->
     await clock.advance(seconds - 0.001)
     assert not task.done()
     await clock.advance(0.001)
-    return await task
+    assert task.done(), "the limit did not end the call"
+    return task.result()
 
 
 async def test_a_tool_that_takes_too_long_is_stopped_and_the_model_is_told_the_limit(clock: Clock) -> None:
