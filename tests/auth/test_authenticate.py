@@ -81,6 +81,29 @@ class Recording:
         return Principal(issuer=self.prefix, subject=token, **self.facts)
 
 
+class Broken(Recording):
+    """A verifier that fails."""
+
+    def __init__(self, problem: Exception) -> None:
+        super().__init__()
+        self.problem = problem
+
+    async def verify(self, token: str, *, resource: ProtectedResource) -> Principal:
+        raise self.problem
+
+
+class Answering(Recording):
+    """A verifier that returns a value of any type."""
+
+    def __init__(self, answer: Any) -> None:
+        super().__init__()
+        self.answer = answer
+
+    async def verify(self, token: str, *, resource: ProtectedResource) -> Principal:
+        found: Principal = self.answer
+        return found
+
+
 def made(*verifiers: Any, **options: Any) -> Authenticator:
     return Authenticator("default", executor=LaneExecutor(), verifiers=verifiers, **options)
 
@@ -158,89 +181,99 @@ class TestClosedByDefault:
             assert refusal(configure("token", debug=debug), headers()).status == 401
 
 
+PROXY_HEADERS: list[str] = [
+    *("forwarded", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-forwarded-port", "x-real-ip"),
+    *("via", "x-client-ip", "cf-connecting-ip", "true-client-ip", "cdn-loop", "x-forwarded-prefix"),
+]
+
+
+REMOTE_HOSTS: list[str] = [
+    *(
+        "",
+        "evil.example",
+        "localhost.evil.example",
+        "127.0.0.1.evil.example",
+        "127.evil",
+        "127.0.0.999",
+        "127.",
+    ),
+    *("localhost:", "localhost:x", "localhost:80:80", "a@localhost", "localhost\n", "::1", "[::2]", "[::1"),
+    *(
+        "testserver",
+        "0.0.0.0",
+        "10.0.0.1",
+        "2130706433",
+        "0x7f.1",
+        "[::1%lo]",
+        "localhost.",
+        "127.0.0.1:999999",
+    ),
+]
+
+
+REMOTE_PEERS: list[str | None] = [
+    None,
+    "",
+    "10.0.0.1",
+    "192.168.1.2",
+    "::ffff:10.0.0.1",
+    "fe80::1",
+    "0.0.0.0",
+    "::",
+    "localhost",
+    "127.1",
+    "unix:",
+]
+
+
 class TestThisMachine:
     @pytest.fixture
     def local(self) -> Authenticator:
         return made(local=True)
 
-    @pytest.mark.parametrize("peer", ["127.0.0.1", "127.8.9.10", "::1", "::ffff:127.0.0.1"])
-    def test_loopback_peers_are_local(self, local: Authenticator, peer: str) -> None:
-        assert authenticate(local, headers(), peer).is_local
-        assert known(local, headers(), peer) is not None
+    def test_loopback_peers_are_local(self, local: Authenticator, subtests: pytest.Subtests) -> None:
+        for peer in ("127.0.0.1", "127.8.9.10", "::1", "::ffff:127.0.0.1"):
+            with subtests.test(peer=peer):
+                assert authenticate(local, headers(), peer).is_local
+                assert known(local, headers(), peer) is not None
 
-    @pytest.mark.parametrize(
-        "peer",
-        [
-            None,
-            "",
-            "10.0.0.1",
-            "192.168.1.2",
-            "::ffff:10.0.0.1",
-            "fe80::1",
-            "0.0.0.0",
-            "::",
-            "localhost",
-            "127.1",
-            "unix:",
-        ],
-    )
-    def test_other_peers_are_not(self, local: Authenticator, peer: str | None) -> None:
+    def test_other_peers_are_not_local(self, local: Authenticator, subtests: pytest.Subtests) -> None:
         """Without an address it may be a proxy on a Unix socket, which everybody reaches."""
-        assert refusal(local, headers(), peer).status == 403
-        assert known(local, headers(), peer) is None
+        for peer in REMOTE_PEERS:
+            with subtests.test(peer=peer):
+                assert refusal(local, headers(), peer).status == 403
+                assert known(local, headers(), peer) is None
 
-    @pytest.mark.parametrize(
-        "host",
-        ["localhost", "LOCALHOST:80", "127.0.0.1", "127.1.2.3:65535", "[::1]", "[::1]:8000", "[0:0:0:0:0:0:0:1]"],
-    )
-    def test_loopback_hosts_are_local(self, local: Authenticator, host: str) -> None:
-        assert authenticate(local, Headers([(b"host", host.encode())])).is_local
+    def test_loopback_hosts_are_local(self, local: Authenticator, subtests: pytest.Subtests) -> None:
+        for host in (
+            "localhost",
+            "LOCALHOST:80",
+            "127.0.0.1",
+            "127.1.2.3:65535",
+            "[::1]",
+            "[::1]:8000",
+            "[0:0:0:0:0:0:0:1]",
+        ):
+            with subtests.test(host=host):
+                assert authenticate(local, Headers([(b"host", host.encode())])).is_local
 
-    @pytest.mark.parametrize(
-        "host",
-        [
-            *(
-                "",
-                "evil.example",
-                "localhost.evil.example",
-                "127.0.0.1.evil.example",
-                "127.evil",
-                "127.0.0.999",
-                "127.",
-            ),
-            *("localhost:", "localhost:x", "localhost:80:80", "a@localhost", "localhost\n", "::1", "[::2]", "[::1"),
-            *(
-                "testserver",
-                "0.0.0.0",
-                "10.0.0.1",
-                "2130706433",
-                "0x7f.1",
-                "[::1%lo]",
-                "localhost.",
-                "127.0.0.1:999999",
-            ),
-        ],
-    )
-    def test_other_hosts_are_not(self, local: Authenticator, host: str) -> None:
+    def test_other_hosts_are_not_local(self, local: Authenticator, subtests: pytest.Subtests) -> None:
         """DNS rebinding: a page may name itself and point the name here."""
-        assert refusal(local, Headers([(b"host", host.encode())])).status == 403
+        for host in REMOTE_HOSTS:
+            with subtests.test(host=host):
+                assert refusal(local, Headers([(b"host", host.encode())])).status == 403
 
     def test_without_a_host_or_with_two_it_is_not(self, local: Authenticator) -> None:
         assert refusal(local, Headers([])).status == 403
         assert refusal(local, Headers([(b"host", b"evil.example"), HOST])).status == 403
         assert known(local, Headers([(b"host", b"evil.example"), HOST]), LOOPBACK) is None
 
-    @pytest.mark.parametrize(
-        "name",
-        [
-            *("forwarded", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-forwarded-port", "x-real-ip"),
-            *("via", "x-client-ip", "cf-connecting-ip", "true-client-ip", "cdn-loop", "x-forwarded-prefix"),
-        ],
-    )
-    def test_what_came_through_a_proxy_is_not(self, local: Authenticator, name: str) -> None:
-        sent = headers((name.encode(), b"127.0.0.1"))
-        assert refusal(local, sent).status == 403
-        assert known(local, sent, LOOPBACK) is None
+    def test_a_request_through_a_proxy_is_not_local(self, local: Authenticator, subtests: pytest.Subtests) -> None:
+        for name in PROXY_HEADERS:
+            with subtests.test(name=name):
+                sent = headers((name.encode(), b"127.0.0.1"))
+                assert refusal(local, sent).status == 403
+                assert known(local, sent, LOOPBACK) is None
 
     def test_the_peer_has_to_be_named_to_be_known_at_once(self, local: Authenticator) -> None:
         assert known(local, headers()) is None
@@ -291,24 +324,25 @@ class TestBearer:
         assert found.challenge == 'Bearer error="invalid_token", error_description="No such token"'
         assert found.message == "No such token"
 
-    @pytest.mark.parametrize("credential", [b"Basic YTpi", b"", b"BearerX abc", b"Token abc", b"Digest a=b", b"abc"])
-    def test_another_scheme_is_no_token(self, credential: bytes) -> None:
-        found = refusal(made(Recording()), headers((b"authorization", credential)))
-        assert (found.status, found.challenge) == (401, 'Bearer realm="mcp"')
+    def test_another_scheme_is_no_token(self, subtests: pytest.Subtests) -> None:
+        for credential in (b"Basic YTpi", b"", b"BearerX abc", b"Token abc", b"Digest a=b", b"abc"):
+            with subtests.test(credential=credential):
+                found = refusal(made(Recording()), headers((b"authorization", credential)))
+                assert (found.status, found.challenge) == (401, 'Bearer realm="mcp"')
 
-    @pytest.mark.parametrize(
-        "credential", [b"Bearer", b"Bearer ", b"Bearer a b", b"Bearer a,b", b'Bearer "a"', b"Bearer \xff"]
-    )
-    def test_what_cannot_be_a_token_is_invalid_and_no_verifier_sees_it(self, credential: bytes) -> None:
-        recording = Recording()
-        found = refusal(made(recording), headers((b"authorization", credential)))
-        assert found.status == 401
-        assert 'error="invalid_token"' in found.challenge
-        assert recording.seen == []
+    def test_a_malformed_token_is_invalid_and_reaches_no_verifier(self, subtests: pytest.Subtests) -> None:
+        for credential in (b"Bearer", b"Bearer ", b"Bearer a b", b"Bearer a,b", b'Bearer "a"', b"Bearer \xff"):
+            with subtests.test(credential=credential):
+                recording = Recording()
+                found = refusal(made(recording), headers((b"authorization", credential)))
+                assert found.status == 401
+                assert 'error="invalid_token"' in found.challenge
+                assert recording.seen == []
 
-    @pytest.mark.parametrize("credential", [b"Bearer abc", b"bearer abc", b"BEARER  abc", b"  Bearer abc  "])
-    def test_the_scheme_is_read_in_any_case_and_spacing(self, credential: bytes) -> None:
-        assert authenticate(made(Recording()), headers((b"authorization", credential))).subject == "abc"
+    def test_the_scheme_is_read_in_any_case_and_spacing(self, subtests: pytest.Subtests) -> None:
+        for credential in (b"Bearer abc", b"bearer abc", b"BEARER  abc", b"  Bearer abc  "):
+            with subtests.test(credential=credential):
+                assert authenticate(made(Recording()), headers((b"authorization", credential))).subject == "abc"
 
     def test_two_authorization_headers_are_a_bad_request(self) -> None:
         server = made(Recording())
@@ -346,27 +380,24 @@ class TestVerifiers:
         assert authenticate(server, headers(token=issued[1])).user.username == "alice"
         assert authenticate(server, headers(token="other")).issuer == "configured"
 
-    @pytest.mark.parametrize("problem", [KeyError("secret-token"), OSError(), TypeError()])
-    def test_one_that_fails_lets_nobody_in_and_says_so_without_the_token(self, problem: Exception, caplog: Any) -> None:
-        class Broken(Recording):
-            async def verify(self, token: str, *, resource: ProtectedResource) -> Principal:
-                raise problem
+    def test_a_verifier_that_fails_refuses_and_logs_without_the_token(
+        self, caplog: Any, subtests: pytest.Subtests
+    ) -> None:
+        for problem in (KeyError("secret-token"), OSError(), TypeError()):
+            with subtests.test(problem=problem):
+                caplog.clear()
 
-        found = refusal(made(Broken()), headers(token="secret-token"))
-        assert found.status == 503
-        assert int(found.headers[b"retry-after"]) >= 1
-        assert "Broken" in caplog.text
-        assert type(problem).__name__ in caplog.text
-        assert "secret-token" not in caplog.text + found.message
+                found = refusal(made(Broken(problem)), headers(token="secret-token"))
+                assert found.status == 503
+                assert int(found.headers[b"retry-after"]) >= 1
+                assert "Broken" in caplog.text
+                assert type(problem).__name__ in caplog.text
+                assert "secret-token" not in caplog.text + found.message
 
-    @pytest.mark.parametrize("answer", [None, True, "alice", local_principal()])
-    def test_one_that_returns_no_remote_principal_lets_nobody_in(self, answer: Any) -> None:
-        class Wrong(Recording):
-            async def verify(self, token: str, *, resource: ProtectedResource) -> Principal:
-                found: Principal = answer
-                return found
-
-        assert refusal(made(Wrong()), headers(token="abc")).status == 503
+    def test_a_verifier_without_a_remote_principal_refuses(self, subtests: pytest.Subtests) -> None:
+        for answer in (None, True, "alice", local_principal()):
+            with subtests.test(answer=answer):
+                assert refusal(made(Answering(answer)), headers(token="abc")).status == 503
 
     def test_a_full_server_is_503_with_its_own_time_to_wait(self) -> None:
         class Full(Recording):

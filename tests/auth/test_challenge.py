@@ -30,18 +30,19 @@ def test_a_missing_scope_names_all_scopes_of_the_operation_once() -> None:
     assert value.endswith(b'scope="mcp:read shop:write"')
 
 
-@pytest.mark.parametrize(
-    ("text", "written"),
-    [
-        ('a"b', rb"a\"b"),
-        ("a\\b", rb"a\\b"),
-        ("a\r\nSet-Cookie: b", b"a  Set-Cookie: b"),
-        ("a\0b\x7fc", b"a b c"),
-        ("Zürich", b"Z?rich"),
-    ],
-)
-def test_a_description_cannot_leave_its_quotes(text: str, written: bytes) -> None:
-    assert challenge(description=text) == b'Bearer error_description="' + written + b'"'
+DESCRIPTIONS: list[tuple[str, bytes]] = [
+    ('a"b', rb"a\"b"),
+    ("a\\b", rb"a\\b"),
+    ("a\r\nSet-Cookie: b", b"a  Set-Cookie: b"),
+    ("a\0b\x7fc", b"a b c"),
+    ("Zürich", b"Z?rich"),
+]
+
+
+def test_a_description_cannot_leave_its_quotes(subtests: pytest.Subtests) -> None:
+    for text, written in DESCRIPTIONS:
+        with subtests.test(text=text):
+            assert challenge(description=text) == b'Bearer error_description="' + written + b'"'
 
 
 @settings(deadline=None)

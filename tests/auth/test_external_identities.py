@@ -15,6 +15,7 @@ from mcp_django.auth.external import ExternalVerifier
 from mcp_django.models import ExternalIdentity
 from tests.auth.external import is_invalid, linked, verifier_of, verify
 from tests.auth.identity_provider import Provider, read_issuers, serving
+from tests.auth.isolation import isolated
 
 
 @pytest.fixture(scope="module")
@@ -42,10 +43,11 @@ def test_somebody_without_a_link_may_come_without_a_user(provider: Provider) -> 
 
 
 @pytest.mark.django_db
-@pytest.mark.parametrize("options", [{}, {"REQUIRE_USER": False}, {"LINK": ["create"]}], ids=["", "anybody", "create"])
-def test_an_account_that_is_not_active_is_nobody(options: dict[str, Any], provider: Provider) -> None:
-    linked(provider, is_active=False)
-    assert is_invalid(verifier_of(provider, **options), provider.token())
+def test_an_inactive_account_is_refused(provider: Provider, subtests: pytest.Subtests) -> None:
+    for options in ({}, {"REQUIRE_USER": False}, {"LINK": ["create"]}):
+        with subtests.test(options=options), isolated():
+            linked(provider, is_active=False)
+            assert is_invalid(verifier_of(provider, **options), provider.token())
 
 
 @pytest.mark.django_db
@@ -64,15 +66,14 @@ def test_subjects_of_two_issuers_are_two_people() -> None:
 
 
 @pytest.mark.django_db
-@pytest.mark.parametrize("rights", [{"is_superuser": True}, {"is_staff": True}, {"is_active": False}])
-@pytest.mark.parametrize("way", ["email", "username"])
-def test_a_name_alone_never_links_who_has_rights_of_their_own(
-    way: str, rights: dict[str, bool], provider: Provider
-) -> None:
-    User.objects.create_user("ada", email=MAIL["email"], **rights)
-    token = provider.token(preferred_username="ada", **MAIL)
-    assert is_invalid(verifier_of(provider, LINK=[way]), token)
-    assert not ExternalIdentity.objects.exists()
+def test_a_name_alone_never_links_a_privileged_account(provider: Provider, subtests: pytest.Subtests) -> None:
+    for rights in ({"is_superuser": True}, {"is_staff": True}, {"is_active": False}):
+        for way in ("email", "username"):
+            with subtests.test(rights=rights, way=way), isolated():
+                User.objects.create_user("ada", email=MAIL["email"], **rights)
+                token = provider.token(preferred_username="ada", **MAIL)
+                assert is_invalid(verifier_of(provider, LINK=[way]), token)
+                assert not ExternalIdentity.objects.exists()
 
 
 @pytest.mark.django_db
@@ -88,38 +89,41 @@ def test_a_superusers_name_elsewhere_makes_another_account(provider: Provider) -
 
 
 @pytest.mark.django_db
-@pytest.mark.parametrize(("way", "claims"), [("email", MAIL), ("username", {"preferred_username": "ada"})])
-def test_a_name_links_once_where_the_settings_say_so(way: str, claims: dict[str, Any], provider: Provider) -> None:
-    ada = User.objects.create_user("ada", email="Ada@shop.example")
-    verifier = verifier_of(provider, LINK=[way])
-    assert verify(verifier, provider.token(**claims)).user == ada
-    row = ExternalIdentity.objects.get()
-    assert (row.issuer, row.subject, row.user, row.origin) == (provider.issuer, "ada", ada, way)
-    assert verify(verifier, provider.token()).user == ada  # the link counts from now on
-    # A name that the provider gives to somebody else does not bring the account along.
-    assert is_invalid(verifier, provider.token(sub="eve", **claims))
+def test_a_name_links_once_where_the_settings_say_so(provider: Provider, subtests: pytest.Subtests) -> None:
+    for way, claims in (("email", MAIL), ("username", {"preferred_username": "ada"})):
+        with subtests.test(way=way), isolated():
+            ada = User.objects.create_user("ada", email="Ada@shop.example")
+            verifier = verifier_of(provider, LINK=[way])
+            assert verify(verifier, provider.token(**claims)).user == ada
+            row = ExternalIdentity.objects.get()
+            assert (row.issuer, row.subject, row.user, row.origin) == (provider.issuer, "ada", ada, way)
+            assert verify(verifier, provider.token()).user == ada  # the link counts from now on
+            # A name that the provider gives to somebody else does not bring the account along.
+            assert is_invalid(verifier, provider.token(sub="eve", **claims))
 
 
 UNVERIFIED: list[Any] = [False, None, "true", "false", 1, [True], ...]
 
 
 @pytest.mark.django_db
-@pytest.mark.parametrize("verified", UNVERIFIED, ids=range(len(UNVERIFIED)))
-def test_an_address_that_is_not_verified_is_no_address(verified: Any, provider: Provider) -> None:
-    User.objects.create_user("ada", email=MAIL["email"])
-    token = provider.token(**{**MAIL, "email_verified": verified})
-    assert is_invalid(verifier_of(provider, LINK=["email"]), token)
-    who = verify(verifier_of(provider, LINK=["create"]), token)
-    assert who.user.email == ""
+def test_an_address_that_is_not_verified_is_no_address(provider: Provider, subtests: pytest.Subtests) -> None:
+    for verified in UNVERIFIED:
+        with subtests.test(verified=verified), isolated():
+            User.objects.create_user("ada", email=MAIL["email"])
+            token = provider.token(**{**MAIL, "email_verified": verified})
+            assert is_invalid(verifier_of(provider, LINK=["email"]), token)
+            who = verify(verifier_of(provider, LINK=["create"]), token)
+            assert who.user.email == ""
 
 
 @pytest.mark.django_db
-@pytest.mark.parametrize("email", ["ada@shop.example.evil", "ad\u0131@shop.example", "", "%", 7, ["ada@shop.example"]])
-def test_an_address_that_only_looks_alike_is_another(email: Any, provider: Provider) -> None:
-    User.objects.create_user("ada", email="adi@shop.example")
-    User.objects.create_user("empty")
-    token = provider.token(email=email, email_verified=True)
-    assert is_invalid(verifier_of(provider, LINK=["email"]), token)
+def test_an_address_that_only_looks_alike_is_another(provider: Provider, subtests: pytest.Subtests) -> None:
+    for email in ("ada@shop.example.evil", "ad\u0131@shop.example", "", "%", 7, ["ada@shop.example"]):
+        with subtests.test(email=email), isolated():
+            User.objects.create_user("ada", email="adi@shop.example")
+            User.objects.create_user("empty")
+            token = provider.token(email=email, email_verified=True)
+            assert is_invalid(verifier_of(provider, LINK=["email"]), token)
 
 
 @pytest.mark.django_db
@@ -130,10 +134,11 @@ def test_an_address_of_two_accounts_is_neithers(provider: Provider) -> None:
 
 
 @pytest.mark.django_db
-@pytest.mark.parametrize("username", ["Ada", "ada ", "\uff41da", "", 7, ["ada"]])
-def test_a_username_is_the_same_to_the_letter(username: Any, provider: Provider) -> None:
-    User.objects.create_user("ada")
-    assert is_invalid(verifier_of(provider, LINK=["username"]), provider.token(preferred_username=username))
+def test_a_username_is_the_same_to_the_letter(provider: Provider, subtests: pytest.Subtests) -> None:
+    for username in ("Ada", "ada ", "\uff41da", "", 7, ["ada"]):
+        with subtests.test(username=username), isolated():
+            User.objects.create_user("ada")
+            assert is_invalid(verifier_of(provider, LINK=["username"]), provider.token(preferred_username=username))
 
 
 @pytest.mark.django_db
@@ -147,13 +152,14 @@ def test_an_account_is_made_where_the_settings_say_so(provider: Provider) -> Non
 
 
 @pytest.mark.django_db
-@pytest.mark.parametrize("username", ["ADA", "ada\\smith", "a" * 200, "white space", "", 7, None])
-def test_a_name_that_cannot_be_had_is_replaced(username: Any, provider: Provider) -> None:
-    taken = User.objects.create_user("ada")
-    who = verify(verifier_of(provider, LINK=["create"]), provider.token(preferred_username=username))
-    assert who.user != taken
-    assert who.user.username != username
-    who.user.full_clean(exclude=["password"])
+def test_a_name_that_cannot_be_had_is_replaced(provider: Provider, subtests: pytest.Subtests) -> None:
+    for username in ("ADA", "ada\\smith", "a" * 200, "white space", "", 7, None):
+        with subtests.test(username=username), isolated():
+            taken = User.objects.create_user("ada")
+            who = verify(verifier_of(provider, LINK=["create"]), provider.token(preferred_username=username))
+            assert who.user != taken
+            assert who.user.username != username
+            who.user.full_clean(exclude=["password"])
 
 
 @pytest.mark.django_db
@@ -205,19 +211,19 @@ def test_claims_are_where_the_settings_say(provider: Provider) -> None:
     assert is_invalid(verifier, provider.token(sub="object-id"))
 
 
+SCOPE_CLAIMS: list[tuple[dict[str, Any], set[str]]] = [
+    ({"scope": ...}, set()),
+    ({"scope": "a  b"}, {"a", "b"}),
+    ({"scope": ["a", "b", 7, "c d", ""]}, {"a", "b"}),
+    ({"scope": {"a": 1}}, set()),
+    ({"scope": "a", "scp": ["b"]}, {"a", "b"}),
+    ({"scope": 'a"b c\\d e\tf é g'}, {"g"}),
+]
+
+
 @pytest.mark.django_db
-@pytest.mark.parametrize(
-    ("claims", "scopes"),
-    [
-        ({"scope": ...}, set()),
-        ({"scope": "a  b"}, {"a", "b"}),
-        ({"scope": ["a", "b", 7, "c d", ""]}, {"a", "b"}),
-        ({"scope": {"a": 1}}, set()),
-        ({"scope": "a", "scp": ["b"]}, {"a", "b"}),
-        ({"scope": 'a"b c\\d e\tf é g'}, {"g"}),
-    ],
-    ids=range(6),
-)
-def test_scopes_are_words(claims: dict[str, Any], scopes: set[str], provider: Provider) -> None:
-    linked(provider)
-    assert verify(verifier_of(provider), provider.token(**claims)).scopes == scopes
+def test_scopes_are_words(provider: Provider, subtests: pytest.Subtests) -> None:
+    for claims, scopes in SCOPE_CLAIMS:
+        with subtests.test(claims=claims), isolated():
+            linked(provider)
+            assert verify(verifier_of(provider), provider.token(**claims)).scopes == scopes

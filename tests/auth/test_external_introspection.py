@@ -13,6 +13,7 @@ from mcp_django.auth import introspection, outgoing
 from mcp_django.auth.external import ExternalVerifier
 from tests.auth.external import asking, is_invalid, linked, refusal, verify
 from tests.auth.identity_provider import Provider, read_issuers, serving
+from tests.auth.isolation import isolated
 
 pytestmark = pytest.mark.django_db
 
@@ -55,12 +56,13 @@ def test_credentials_are_encoded_as_in_a_form(provider: Provider, ada: User) -> 
 ACTIVE: list[Any] = [False, "true", "True", 1, None, [True], {"active": True}, ...]
 
 
-@pytest.mark.parametrize("active", ACTIVE, ids=range(len(ACTIVE)))
-def test_active_is_true_and_nothing_like_it(active: Any, provider: Provider, ada: User) -> None:
-    provider.said["active"] = active
-    if active is ...:
-        del provider.said["active"]
-    assert is_invalid(asking(provider), "opaque")
+def test_active_is_true_and_nothing_like_it(provider: Provider, ada: User, subtests: pytest.Subtests) -> None:
+    for active in ACTIVE:
+        with subtests.test(active=active), isolated():
+            provider.said["active"] = active
+            if active is ...:
+                del provider.said["active"]
+            assert is_invalid(asking(provider), "opaque")
 
 
 WRONG: list[dict[str, Any]] = [
@@ -81,10 +83,11 @@ WRONG: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("said", WRONG, ids=range(len(WRONG)))
-def test_what_is_said_of_an_active_token_counts(said: dict[str, Any], provider: Provider, ada: User) -> None:
-    provider.introspects(**said)
-    assert is_invalid(asking(provider), "opaque")
+def test_wrong_facts_of_an_active_token_refuse_it(provider: Provider, ada: User, subtests: pytest.Subtests) -> None:
+    for said in WRONG:
+        with subtests.test(said=said), isolated():
+            provider.introspects(**said)
+            assert is_invalid(asking(provider), "opaque")
 
 
 def test_an_answer_without_issuer_and_dates_will_do(provider: Provider, ada: User) -> None:
@@ -106,13 +109,15 @@ FAILURES: list[Any] = [
 ]
 
 
-@pytest.mark.parametrize("answer", FAILURES, ids=range(len(FAILURES)))
-def test_no_usable_answer_is_no_verdict(answer: Any, provider: Provider, ada: User) -> None:
-    provider.answers["/introspect"] = lambda: answer
-    problem = refusal(asking(provider), "opaque")
-    assert (problem.kind, problem.status) == ("unavailable", 503)
-    assert problem.retry_after > 0
-    assert provider.asked == ["/introspect"]
+def test_no_usable_answer_is_no_verdict(provider: Provider, ada: User, subtests: pytest.Subtests) -> None:
+    for answer in FAILURES:
+        with subtests.test(answer=answer), isolated():
+            provider.asked.clear()
+            provider.answers["/introspect"] = lambda answer=answer: answer
+            problem = refusal(asking(provider), "opaque")
+            assert (problem.kind, problem.status) == ("unavailable", 503)
+            assert problem.retry_after > 0
+            assert provider.asked == ["/introspect"]
 
 
 def test_an_issuer_that_takes_too_long_is_no_verdict(
@@ -211,14 +216,13 @@ def test_tokens_go_to_the_issuer_of_their_beginning_only() -> None:
         assert len(one.forms) == len(two.forms) == 1
 
 
-@pytest.mark.parametrize(
-    "token", ["mcp_pat_x", "mcp_at_x", "mcp_rt_x", "mcp_", "eyJ.e30.x", "eyJhbGciOiJub25lIn0.e30."]
-)
-def test_tokens_of_others_are_shown_to_nobody(token: str, provider: Provider) -> None:
-    verifier = asking(provider)
-    assert not verifier.accepts(token)
-    assert is_invalid(verifier, token)
-    assert provider.asked == []
+def test_foreign_tokens_are_not_sent_to_the_issuer(provider: Provider, subtests: pytest.Subtests) -> None:
+    for token in ("mcp_pat_x", "mcp_at_x", "mcp_rt_x", "mcp_", "eyJ.e30.x", "eyJhbGciOiJub25lIn0.e30."):
+        with subtests.test(token=token):
+            verifier = asking(provider)
+            assert not verifier.accepts(token)
+            assert is_invalid(verifier, token)
+            assert provider.asked == []
 
 
 def test_jwts_of_an_issuer_without_keys_are_asked_about(provider: Provider, ada: User) -> None:

@@ -62,13 +62,14 @@ def test_verifying_takes_one_query(
         verify(verifier, provider.token())
 
 
-@pytest.mark.parametrize("algorithm", ["RS256", "PS256", "RS512", "ES256", "ES384", "ES512", "EdDSA"])
-def test_algorithms_with_two_keys_are_understood(algorithm: str, provider: Provider, ada: User) -> None:
-    key = new_key(algorithm)
-    provider.keys = [public(new_key("RS256", 1)), public(key)]
-    verifier = verifier_of(provider, ALGORITHMS=[algorithm])
-    assert verify(verifier, provider.token(key=key, header={"alg": algorithm})).user == ada
-    provider.keys = [public(new_key())]
+def test_algorithms_with_two_keys_are_understood(provider: Provider, ada: User, subtests: pytest.Subtests) -> None:
+    for algorithm in ("RS256", "PS256", "RS512", "ES256", "ES384", "ES512", "EdDSA"):
+        with subtests.test(algorithm=algorithm):
+            key = new_key(algorithm)
+            provider.keys = [public(new_key("RS256", 1)), public(key)]
+            verifier = verifier_of(provider, ALGORITHMS=[algorithm])
+            assert verify(verifier, provider.token(key=key, header={"alg": algorithm})).user == ada
+            provider.keys = [public(new_key())]
 
 
 def test_an_algorithm_that_is_not_listed_is_refused(verifier: Any, provider: Provider, ada: User) -> None:
@@ -76,22 +77,28 @@ def test_an_algorithm_that_is_not_listed_is_refused(verifier: Any, provider: Pro
     assert provider.count() == 0
 
 
-@pytest.mark.parametrize("alg", ["none", "None", "NONE", "nOnE", "", None, 0, ["RS256"], {}, "RS256 ", "ES256K"])
-def test_a_token_without_a_signature_is_refused(alg: Any, verifier: Any, provider: Provider, ada: User) -> None:
-    header = {"alg": alg, "typ": "at+jwt", "kid": new_key().get("kid")}
-    signature = provider.token().split(".")[2]
-    for signed in ("", signature):
-        assert is_invalid(verifier, f"{b64(header)}.{b64(provider.claims())}.{signed}")
+def test_a_token_without_a_signature_is_refused(
+    verifier: Any, provider: Provider, ada: User, subtests: pytest.Subtests
+) -> None:
+    for alg in ("none", "None", "NONE", "nOnE", "", None, 0, ["RS256"], {}, "RS256 ", "ES256K"):
+        with subtests.test(alg=alg):
+            header = {"alg": alg, "typ": "at+jwt", "kid": new_key().get("kid")}
+            signature = provider.token().split(".")[2]
+            for signed in ("", signature):
+                assert is_invalid(verifier, f"{b64(header)}.{b64(provider.claims())}.{signed}")
 
 
-@pytest.mark.parametrize("alg", ["HS256", "HS384", "HS512"])
-def test_a_public_key_is_no_shared_secret(alg: str, verifier: Any, provider: Provider, ada: User) -> None:
-    key = new_key()
-    secrets = (key.export_to_pem(), json.dumps(public(key)).encode(), key.export_public().encode(), b"")
-    signed = f"{b64({'alg': alg, 'typ': 'at+jwt', 'kid': key.get('kid')})}.{b64(provider.claims())}"
-    for secret in secrets:
-        signature = hmac.digest(secret, signed.encode(), getattr(hashlib, f"sha{alg[2:]}"))
-        assert is_invalid(verifier, f"{signed}.{b64(signature)}")
+def test_a_public_key_is_no_shared_secret(
+    verifier: Any, provider: Provider, ada: User, subtests: pytest.Subtests
+) -> None:
+    for alg in ("HS256", "HS384", "HS512"):
+        with subtests.test(alg=alg):
+            key = new_key()
+            secrets = (key.export_to_pem(), json.dumps(public(key)).encode(), key.export_public().encode(), b"")
+            signed = f"{b64({'alg': alg, 'typ': 'at+jwt', 'kid': key.get('kid')})}.{b64(provider.claims())}"
+            for secret in secrets:
+                signature = hmac.digest(secret, signed.encode(), getattr(hashlib, f"sha{alg[2:]}"))
+                assert is_invalid(verifier, f"{signed}.{b64(signature)}")
 
 
 def test_a_shared_secret_in_the_set_is_no_key(provider: Provider, ada: User) -> None:
@@ -107,21 +114,24 @@ def test_the_name_of_a_key_does_not_make_another_key_good(verifier: Any, provide
     assert is_invalid(verifier, provider.token(key=foreign, header={"kid": new_key().get("kid")}))
 
 
-@pytest.mark.parametrize("name", ["jwk", "jku", "x5u", "crit", "b64", "zip", "enc"])
-def test_a_header_cannot_bring_its_own_key_or_rules(name: str, verifier: Any, provider: Provider, ada: User) -> None:
-    foreign = new_key("RS256", 7)
-    value: Any = {
-        "jwk": json.loads(foreign.export_public()),
-        "jku": f"{provider.origin}/foreign",
-        "x5u": f"{provider.origin}/foreign",
-        "crit": ["exp"],
-        "b64": False,
-    }.get(name, "DEF")
-    for key in (foreign, new_key()):
-        header = {"alg": "RS256", "typ": "at+jwt", "kid": new_key().get("kid"), name: value}
-        good = provider.token(key=key).split(".")
-        assert is_invalid(verifier, f"{b64(header)}.{good[1]}.{good[2]}")
-    assert provider.asked == []
+def test_a_header_cannot_bring_its_own_key_or_rules(
+    verifier: Any, provider: Provider, ada: User, subtests: pytest.Subtests
+) -> None:
+    for name in ("jwk", "jku", "x5u", "crit", "b64", "zip", "enc"):
+        with subtests.test(name=name):
+            foreign = new_key("RS256", 7)
+            value: Any = {
+                "jwk": json.loads(foreign.export_public()),
+                "jku": f"{provider.origin}/foreign",
+                "x5u": f"{provider.origin}/foreign",
+                "crit": ["exp"],
+                "b64": False,
+            }.get(name, "DEF")
+            for key in (foreign, new_key()):
+                header = {"alg": "RS256", "typ": "at+jwt", "kid": new_key().get("kid"), name: value}
+                good = provider.token(key=key).split(".")
+                assert is_invalid(verifier, f"{b64(header)}.{good[1]}.{good[2]}")
+            assert provider.asked == []
 
 
 def test_every_altered_part_is_noticed(verifier: Any, provider: Provider, ada: User) -> None:
@@ -156,17 +166,21 @@ DATES: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("changes", DATES, ids=range(len(DATES)))
-def test_dates_must_be_dates_and_now(changes: dict[str, Any], verifier: Any, provider: Provider, ada: User) -> None:
-    assert is_invalid(verifier, provider.token(**changes))
-    assert provider.count() == 0  # what has ended costs no question
+def test_dates_must_be_dates_and_now(verifier: Any, provider: Provider, ada: User, subtests: pytest.Subtests) -> None:
+    for changes in DATES:
+        with subtests.test(changes=changes):
+            assert is_invalid(verifier, provider.token(**changes))
+            assert provider.count() == 0  # what has ended costs no question
 
 
-@pytest.mark.parametrize("exp", ["NaN", "Infinity", "-Infinity", "1e999", "9" * 500, "9" * 4500])
-def test_a_number_that_is_none_never_lasts(exp: str, verifier: Any, provider: Provider, ada: User) -> None:
-    claims = json.dumps(provider.claims(exp="EXP")).replace('"EXP"', exp).encode()
-    header = b64({"alg": "RS256", "typ": "at+jwt", "kid": new_key().get("kid")})
-    assert is_invalid(verifier, f"{header}.{b64(claims)}.{provider.token().split('.')[2]}")
+def test_an_expiry_that_is_no_number_is_refused(
+    verifier: Any, provider: Provider, ada: User, subtests: pytest.Subtests
+) -> None:
+    for exp in ("NaN", "Infinity", "-Infinity", "1e999", "9" * 500, "9" * 4500):
+        with subtests.test(exp=exp):
+            claims = json.dumps(provider.claims(exp="EXP")).replace('"EXP"', exp).encode()
+            header = b64({"alg": "RS256", "typ": "at+jwt", "kid": new_key().get("kid")})
+            assert is_invalid(verifier, f"{header}.{b64(claims)}.{provider.token().split('.')[2]}")
 
 
 def test_clocks_may_differ_by_the_leeway(provider: Provider, ada: User) -> None:
@@ -203,22 +217,27 @@ AUDIENCES: list[Any] = [
 ]
 
 
-@pytest.mark.parametrize("aud", AUDIENCES, ids=range(len(AUDIENCES)))
-def test_a_token_for_another_resource_is_refused(aud: Any, verifier: Any, provider: Provider, ada: User) -> None:
-    assert is_invalid(verifier, provider.token(aud=aud))
+def test_a_token_for_another_resource_is_refused(
+    verifier: Any, provider: Provider, ada: User, subtests: pytest.Subtests
+) -> None:
+    for aud in AUDIENCES:
+        with subtests.test(aud=aud):
+            assert is_invalid(verifier, provider.token(aud=aud))
 
 
-@pytest.mark.parametrize(
-    "aud",
-    [
-        "https://shop.example/mcp/",
-        "HTTPS://SHOP.example/mcp",
-        ["https://other.example", "https://shop.example:443/mcp"],
-    ],
-    ids=["slash", "case", "several"],
-)
-def test_spellings_of_the_resource_are_one(aud: Any, verifier: Any, provider: Provider, ada: User) -> None:
-    assert verify(verifier, provider.token(aud=aud)).user == ada
+SPELLINGS: list[Any] = [
+    "https://shop.example/mcp/",
+    "HTTPS://SHOP.example/mcp",
+    ["https://other.example", "https://shop.example:443/mcp"],
+]
+
+
+def test_spellings_of_the_resource_are_one(
+    verifier: Any, provider: Provider, ada: User, subtests: pytest.Subtests
+) -> None:
+    for aud in SPELLINGS:
+        with subtests.test(aud=aud):
+            assert verify(verifier, provider.token(aud=aud)).user == ada
 
 
 def test_other_names_of_the_resource_are_said_in_the_settings(provider: Provider, ada: User) -> None:
@@ -238,9 +257,12 @@ def test_without_an_origin_only_named_audiences_are_meant(provider: Provider, ad
     assert verify(verifier_of(provider, AUDIENCES=["api"]), provider.token(aud="api"), nowhere).user == ada
 
 
-@pytest.mark.parametrize("sub", [..., "", None, 7, ["ada"], "x" * 256, "a\nb", "a\u202eb"])
-def test_a_token_says_whom_it_stands_for(sub: Any, verifier: Any, provider: Provider, ada: User) -> None:
-    assert is_invalid(verifier, provider.token(sub=sub))
+def test_a_token_without_a_usable_subject_is_refused(
+    verifier: Any, provider: Provider, ada: User, subtests: pytest.Subtests
+) -> None:
+    for sub in (..., "", None, 7, ["ada"], "x" * 256, "a\nb", "a\u202eb"):
+        with subtests.test(sub=sub):
+            assert is_invalid(verifier, provider.token(sub=sub))
 
 
 def test_text_that_no_database_takes_is_refused(verifier: Any, provider: Provider, ada: User) -> None:
@@ -250,9 +272,12 @@ def test_text_that_no_database_takes_is_refused(verifier: Any, provider: Provide
         assert is_invalid(verifier, token)
 
 
-@pytest.mark.parametrize("typ", [..., "JWT", "jwt", "id_token+jwt", "logout+jwt", "secevent+jwt", "at+jwt2", ""])
-def test_the_header_says_that_it_is_an_access_token(typ: Any, verifier: Any, provider: Provider, ada: User) -> None:
-    assert is_invalid(verifier, provider.token(header={"typ": typ}))
+def test_the_header_says_that_it_is_an_access_token(
+    verifier: Any, provider: Provider, ada: User, subtests: pytest.Subtests
+) -> None:
+    for typ in (..., "JWT", "jwt", "id_token+jwt", "logout+jwt", "secevent+jwt", "at+jwt2", ""):
+        with subtests.test(typ=typ):
+            assert is_invalid(verifier, provider.token(header={"typ": typ}))
 
 
 def test_a_type_is_not_asked_for_where_providers_give_none(provider: Provider, ada: User) -> None:
@@ -263,47 +288,58 @@ def test_a_type_is_not_asked_for_where_providers_give_none(provider: Provider, a
         assert is_invalid(verifier, provider.token(header={"typ": typ}))
 
 
-@pytest.mark.parametrize(
-    "claims",
-    [
-        {"nonce": "n"},
-        {"at_hash": "h"},
-        {"c_hash": "h"},
-        {"s_hash": "h"},
-        {"token_use": "id"},
-        {"typ": "ID"},
-        {"typ": "Refresh"},
-        {"typ": "Offline"},
-        {"token_type": "refresh_token"},
-        {"token_type": ["bearer"]},
-        {"cnf": {"jkt": "thumbprint"}},
-    ],
-    ids=range(11),
-)
-@pytest.mark.parametrize("require", [True, False])
-def test_an_id_or_refresh_token_is_no_access_token(
-    claims: dict[str, Any], require: bool, provider: Provider, ada: User
+NO_ACCESS_TOKENS: list[dict[str, Any]] = [
+    {"nonce": "n"},
+    {"at_hash": "h"},
+    {"c_hash": "h"},
+    {"s_hash": "h"},
+    {"token_use": "id"},
+    {"typ": "ID"},
+    {"typ": "Refresh"},
+    {"typ": "Offline"},
+    {"token_type": "refresh_token"},
+    {"token_type": ["bearer"]},
+    {"cnf": {"jkt": "thumbprint"}},
+]
+
+
+def test_an_id_or_refresh_token_is_no_access_token(provider: Provider, ada: User, subtests: pytest.Subtests) -> None:
+    for claims in NO_ACCESS_TOKENS:
+        for require in (True, False):
+            with subtests.test(claims=claims, require=require):
+                assert is_invalid(verifier_of(provider, REQUIRE_TYPE=require), provider.token(**claims))
+
+
+def test_garbage_is_refused_without_asking_the_provider(
+    verifier: Any, provider: Provider, subtests: pytest.Subtests
 ) -> None:
-    assert is_invalid(verifier_of(provider, REQUIRE_TYPE=require), provider.token(**claims))
+    for token in (
+        "",
+        "x",
+        "a.b.c",
+        "eyJ.eyJ.",
+        "eyJhbGciOiJub25lIn0.e30.",
+        "eyJ0.e30.AAAA",
+        "." * 3,
+        "mcp_at_eyJ",
+        "x" * 8000,
+    ):
+        with subtests.test(token=token):
+            assert not verifier.accepts(token)
+            assert is_invalid(verifier, token)
+            assert provider.asked == []
 
 
-@pytest.mark.parametrize(
-    "token",
-    ["", "x", "a.b.c", "eyJ.eyJ.", "eyJhbGciOiJub25lIn0.e30.", "eyJ0.e30.AAAA", "." * 3, "mcp_at_eyJ", "x" * 8000],
-)
-def test_garbage_is_nobodys_token(token: str, verifier: Any, provider: Provider) -> None:
-    assert not verifier.accepts(token)
-    assert is_invalid(verifier, token)
-    assert provider.asked == []
-
-
-@pytest.mark.parametrize("iss", [..., None, 7, ["x"], "https://other.example", "", "issuer/", "ISSUER"])
-def test_the_issuer_is_named_to_the_letter(iss: Any, verifier: Any, provider: Provider, ada: User) -> None:
-    if isinstance(iss, str):
-        iss = {"issuer/": f"{provider.issuer}/", "ISSUER": provider.issuer.upper()}.get(iss, iss)
-    token = provider.token(iss=iss)
-    assert not verifier.accepts(token)
-    assert is_invalid(verifier, token)
+def test_the_issuer_is_named_to_the_letter(
+    verifier: Any, provider: Provider, ada: User, subtests: pytest.Subtests
+) -> None:
+    for iss in (..., None, 7, ["x"], "https://other.example", "", "issuer/", "ISSUER"):
+        with subtests.test(iss=iss):
+            if isinstance(iss, str):
+                iss = {"issuer/": f"{provider.issuer}/", "ISSUER": provider.issuer.upper()}.get(iss, iss)
+            token = provider.token(iss=iss)
+            assert not verifier.accepts(token)
+            assert is_invalid(verifier, token)
 
 
 def test_a_database_that_fails_is_no_verdict(

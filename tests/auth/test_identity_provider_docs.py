@@ -34,14 +34,15 @@ def test_the_first_example_is_all_it_takes() -> None:
         assert not verifier.accepts("opaque")
 
 
-@pytest.mark.parametrize("number", range(len(ENTRIES)))
-def test_the_entry_of_a_provider_can_be_used(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(os.environ, "INTROSPECTION_SECRET", "secret")
-    entry = eval(ENTRIES[number], {"os": os})
-    with override_settings(MCP={"AUTH": "external", "ISSUERS": [entry]}):
-        assert conf.problems() == []
-        assert conf.issuers() == (entry["ISSUER"],)
-    assert len(ENTRIES) == 5
+def test_the_entry_of_a_provider_can_be_used(monkeypatch: pytest.MonkeyPatch, subtests: pytest.Subtests) -> None:
+    for number in range(len(ENTRIES)):
+        with subtests.test(number=number):
+            monkeypatch.setitem(os.environ, "INTROSPECTION_SECRET", "secret")
+            entry = eval(ENTRIES[number], {"os": os})
+            with override_settings(MCP={"AUTH": "external", "ISSUERS": [entry]}):
+                assert conf.problems() == []
+                assert conf.issuers() == (entry["ISSUER"],)
+            assert len(ENTRIES) == 5
 
 
 def test_every_key_is_listed_with_its_default() -> None:

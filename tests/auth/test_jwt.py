@@ -82,81 +82,82 @@ def test_no_two_tokens_are_read_as_one() -> None:
             assert last in "AQgw"
 
 
-@pytest.mark.parametrize(
-    "raw",
-    [
-        b'{"exp": NaN}',
-        b'{"exp": Infinity}',
-        b'{"exp": -Infinity}',
-        b'{"exp": 1e400}',
-        b'{"exp": ' + b"9" * 5000 + b"}",
-        b'{"exp": ' + b"9" * 41 + b"}",
-        b'{"sub": "ada", "sub": "eve"}',
-        b'{"a": {"sub": "ada", "sub": "eve"}}',
-        b'{"sub": "ada\\u0000"}',
-        b'{"su\\u0000b": "ada"}',
-        b'{"sub": ["\\ud800"]}',
-        b'{"sub": "\xff"}',
-        b'\xef\xbb\xbf{"sub": "ada"}',
-        b'{"sub": "ada"} {}',
-        b'["sub"]',
-        b'"sub"',
-        b"null",
-        b"",
-        b"{",
-        b'{"a": ' + b"[" * 3000 + b"]" * 3000 + b"}",
-        b'{"a": ' + b"[" * DEEPEST + b"]" * DEEPEST + b"}",
-        b"[" * 100_000,
-    ],
-)
-def test_json_that_two_readers_could_read_differently_is_malformed(raw: bytes) -> None:
-    with pytest.raises(Malformed):
-        read_object(raw)
+AMBIGUOUS_JSON: list[bytes] = [
+    b'{"exp": NaN}',
+    b'{"exp": Infinity}',
+    b'{"exp": -Infinity}',
+    b'{"exp": 1e400}',
+    b'{"exp": ' + b"9" * 5000 + b"}",
+    b'{"exp": ' + b"9" * 41 + b"}",
+    b'{"sub": "ada", "sub": "eve"}',
+    b'{"a": {"sub": "ada", "sub": "eve"}}',
+    b'{"sub": "ada\\u0000"}',
+    b'{"su\\u0000b": "ada"}',
+    b'{"sub": ["\\ud800"]}',
+    b'{"sub": "\xff"}',
+    b'\xef\xbb\xbf{"sub": "ada"}',
+    b'{"sub": "ada"} {}',
+    b'["sub"]',
+    b'"sub"',
+    b"null",
+    b"",
+    b"{",
+    b'{"a": ' + b"[" * 3000 + b"]" * 3000 + b"}",
+    b'{"a": ' + b"[" * DEEPEST + b"]" * DEEPEST + b"}",
+    b"[" * 100_000,
+]
 
 
-@pytest.mark.parametrize(
-    "token",
-    [
-        "",
-        ".",
-        "..",
-        "...",
-        "a.b",
-        "a.b.c.d",
-        "a.b.c.d.e",
-        f"{b64(HEADER)}.{b64({})}",
-        f"{b64(HEADER)}.{b64({})}.{b64(b's')}=",
-        f"{b64(HEADER)}=.{b64({})}.",
-        f" {compact(HEADER, {})}",
-        f"{compact(HEADER, {})}\n",
-        f"{b64(HEADER)}..{b64(b's')}",
-        f"{b64([])}.{b64({})}.{b64(b's')}",
-        f"{b64(HEADER)}.{b64([])}.{b64(b's')}",
-        f"{b64(HEADER)}.{b64(b'no json')}.{b64(b's')}",
-        f"{b64(HEADER)}A.{b64({})}.{b64(b's')}",
-        f"{b64(HEADER)}.{b64({})}.A",
-    ],
-)
-def test_what_is_not_in_compact_form_is_malformed(token: str) -> None:
-    with pytest.raises(Malformed):
-        parse(token)
+def test_json_that_two_readers_could_read_differently_is_malformed(subtests: pytest.Subtests) -> None:
+    for raw in AMBIGUOUS_JSON:
+        with subtests.test(raw=raw), pytest.raises(Malformed):
+            read_object(raw)
 
 
-@pytest.mark.parametrize("name", ["crit", "jwk", "jku", "x5u", "b64", "zip", "enc"])
-def test_a_header_that_leads_elsewhere_is_malformed(name: str) -> None:
-    with pytest.raises(Malformed, match=name):
-        parse(compact({**HEADER, name: None}, {}))
+NOT_COMPACT: list[str] = [
+    "",
+    ".",
+    "..",
+    "...",
+    "a.b",
+    "a.b.c.d",
+    "a.b.c.d.e",
+    f"{b64(HEADER)}.{b64({})}",
+    f"{b64(HEADER)}.{b64({})}.{b64(b's')}=",
+    f"{b64(HEADER)}=.{b64({})}.",
+    f" {compact(HEADER, {})}",
+    f"{compact(HEADER, {})}\n",
+    f"{b64(HEADER)}..{b64(b's')}",
+    f"{b64([])}.{b64({})}.{b64(b's')}",
+    f"{b64(HEADER)}.{b64([])}.{b64(b's')}",
+    f"{b64(HEADER)}.{b64(b'no json')}.{b64(b's')}",
+    f"{b64(HEADER)}A.{b64({})}.{b64(b's')}",
+    f"{b64(HEADER)}.{b64({})}.A",
+]
 
 
-@pytest.mark.parametrize("kid", [1, ["one"], {"one": 1}, "x" * 513, True])
-def test_the_name_of_a_key_is_a_text(kid: Any) -> None:
-    with pytest.raises(Malformed):
-        _ = parse(compact({"kid": kid}, {})).kid
+def test_a_token_in_another_form_is_malformed(subtests: pytest.Subtests) -> None:
+    for token in NOT_COMPACT:
+        with subtests.test(token=token), pytest.raises(Malformed):
+            parse(token)
 
 
-@pytest.mark.parametrize("typ", ["at+jwt", "AT+JWT", "application/at+jwt", "Application/AT+JWT"])
-def test_a_type_is_compared_as_a_media_type(typ: str) -> None:
-    assert parse(compact({"typ": typ}, {})).type == "at+jwt"
+def test_a_header_that_leads_elsewhere_is_malformed(subtests: pytest.Subtests) -> None:
+    for name in ("crit", "jwk", "jku", "x5u", "b64", "zip", "enc"):
+        with subtests.test(name=name), pytest.raises(Malformed, match=name):
+            parse(compact({**HEADER, name: None}, {}))
+
+
+def test_the_name_of_a_key_is_a_text(subtests: pytest.Subtests) -> None:
+    for kid in (1, ["one"], {"one": 1}, "x" * 513, True):
+        with subtests.test(kid=kid), pytest.raises(Malformed):
+            _ = parse(compact({"kid": kid}, {})).kid
+
+
+def test_a_type_is_compared_as_a_media_type(subtests: pytest.Subtests) -> None:
+    for typ in ("at+jwt", "AT+JWT", "application/at+jwt", "Application/AT+JWT"):
+        with subtests.test(typ=typ):
+            assert parse(compact({"typ": typ}, {})).type == "at+jwt"
 
 
 def test_a_type_that_is_no_text_is_malformed() -> None:

@@ -6,6 +6,7 @@ import json
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -226,13 +227,15 @@ NO_SETS: dict[str, Callable[[Provider], Any]] = {
 }
 
 
-@pytest.mark.parametrize("kind", NO_SETS)
-def test_what_is_no_set_of_keys_is_not_taken_for_one(kind: str, provider: Provider) -> None:
-    provider.answers["/keys"] = lambda: NO_SETS[kind](provider)
-    provider.answers["/elsewhere"] = lambda: (200, {}, {"keys": provider.keys})
-    with pytest.raises(NoKeys):
-        find(keyset(provider))
-    assert provider.asked == ["/keys"]
+def test_other_answers_are_not_taken_for_keys(provider: Provider, subtests: pytest.Subtests) -> None:
+    for kind, answer in NO_SETS.items():
+        with subtests.test(kind=kind):
+            provider.asked.clear()
+            provider.answers["/keys"] = partial(answer, provider)
+            provider.answers["/elsewhere"] = lambda: (200, {}, {"keys": provider.keys})
+            with pytest.raises(NoKeys):
+                find(keyset(provider))
+            assert provider.asked == ["/keys"]
 
 
 @pytest.mark.usefixtures("impatient")
@@ -321,27 +324,27 @@ def test_the_keys_are_found_by_the_discovery_document(provider: Provider) -> Non
     assert find(keyset(provider, DISCOVERY=f"{provider.origin}/there")) is not None
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"issuer": "https://other.example"},
-        {"issuer": None},
-        {"jwks_uri": None},
-        {"jwks_uri": "http://keys.example/keys"},
-        {"jwks_uri": "file:///etc/passwd"},
-        {"jwks_uri": "https://user:password@keys.example/keys"},
-        {"jwks_uri": ["https://keys.example"]},
-    ],
-    ids=range(7),
-)
+WRONG_DOCUMENTS: list[dict[str, Any]] = [
+    {"issuer": "https://other.example"},
+    {"issuer": None},
+    {"jwks_uri": None},
+    {"jwks_uri": "http://keys.example/keys"},
+    {"jwks_uri": "file:///etc/passwd"},
+    {"jwks_uri": "https://user:password@keys.example/keys"},
+    {"jwks_uri": ["https://keys.example"]},
+]
+
+
 def test_a_discovery_document_of_another_or_without_keys_is_not_used(
-    changes: dict[str, Any], provider: Provider
+    provider: Provider, subtests: pytest.Subtests
 ) -> None:
-    document = provider.document() | changes
-    provider.answers["/.well-known/openid-configuration"] = lambda: (200, {}, document)
-    with pytest.raises(NoKeys):
-        find(keyset(provider, LEEWAY=1))
-    assert provider.count() == 0
+    for changes in WRONG_DOCUMENTS:
+        with subtests.test(changes=changes):
+            document = provider.document() | changes
+            provider.answers["/.well-known/openid-configuration"] = lambda document=document: (200, {}, document)
+            with pytest.raises(NoKeys):
+                find(keyset(provider, LEEWAY=1))
+            assert provider.count() == 0
 
 
 def test_where_discovery_documents_are() -> None:

@@ -25,20 +25,21 @@ def alice(db: None) -> User:
     return user
 
 
+HIERARCHIES: list[tuple[Any, set[str], set[str]]] = [
+    ({}, {"a"}, {"a"}),
+    ({"write": ["read"]}, {"write"}, {"write", "read"}),
+    ({"write": ["read"]}, {"read"}, {"read"}),
+    ({"all": ["write"], "write": ["read", "list"]}, {"all"}, {"all", "write", "read", "list"}),
+    ({"a": ["b"], "b": ["a"]}, {"a", "c"}, {"a", "b", "c"}),
+    ({"a": ["a"]}, {"a"}, {"a"}),
+]
+
+
 class TestHierarchies:
-    @pytest.mark.parametrize(
-        ("implies", "scopes", "held"),
-        [
-            ({}, {"a"}, {"a"}),
-            ({"write": ["read"]}, {"write"}, {"write", "read"}),
-            ({"write": ["read"]}, {"read"}, {"read"}),
-            ({"all": ["write"], "write": ["read", "list"]}, {"all"}, {"all", "write", "read", "list"}),
-            ({"a": ["b"], "b": ["a"]}, {"a", "c"}, {"a", "b", "c"}),
-            ({"a": ["a"]}, {"a"}, {"a"}),
-        ],
-    )
-    def test_a_scope_brings_all_that_it_includes(self, implies: Any, scopes: set[str], held: set[str]) -> None:
-        assert Hierarchy(implies).expand(frozenset(scopes)) == held
+    def test_a_scope_brings_all_that_it_includes(self, subtests: pytest.Subtests) -> None:
+        for implies, scopes, held in HIERARCHIES:
+            with subtests.test(implies=implies):
+                assert Hierarchy(implies).expand(frozenset(scopes)) == held
 
     def test_who_holds_every_scope_goes_on_doing_so(self) -> None:
         assert Hierarchy({"a": ["b"]}).expand(EVERY_SCOPE) is EVERY_SCOPE

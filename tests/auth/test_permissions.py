@@ -67,10 +67,10 @@ class TestGroups:
         forget_rights()
         assert principal.in_group("editors")
 
-    @pytest.mark.parametrize("names", [(), ("",), (None,), (["editors"],)])
-    def test_what_is_no_name_is_refused_where_it_is_declared(self, names: Any) -> None:
-        with pytest.raises(TypeError, match="in_group"):
-            in_group(*names)
+    def test_a_value_that_is_no_name_is_refused_when_declared(self, subtests: pytest.Subtests) -> None:
+        for names in ((), ("",), (None,), (["editors"],)):
+            with subtests.test(names=names), pytest.raises(TypeError, match="in_group"):
+                in_group(*names)
 
 
 class TestObjects:

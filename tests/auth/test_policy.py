@@ -50,16 +50,16 @@ async def fails_later(principal: Principal) -> bool:
 
 
 class TestGuarded:
-    @pytest.mark.parametrize("thing", [Thing(), Thing(permission=()), Thing(permission=[], scopes=())])
-    def test_what_names_no_permission_and_no_scope_is_free(self, thing: Thing) -> None:
-        assert not is_guarded(thing)
+    def test_a_primitive_without_permission_and_scope_is_free(self, subtests: pytest.Subtests) -> None:
+        for thing in (Thing(), Thing(permission=()), Thing(permission=[], scopes=())):
+            with subtests.test(thing=thing):
+                assert not is_guarded(thing)
 
-    @pytest.mark.parametrize(
-        "thing", [Thing(permission=VIEW), Thing(permission=[VIEW]), Thing(permission=yes), Thing(scopes=("a",))]
-    )
-    def test_everything_else_is_guarded(self, policy: Policy, thing: Thing) -> None:
-        assert is_guarded(thing)
-        assert policy.guards(thing)
+    def test_everything_else_is_guarded(self, policy: Policy, subtests: pytest.Subtests) -> None:
+        for thing in (Thing(permission=VIEW), Thing(permission=[VIEW]), Thing(permission=yes), Thing(scopes=("a",))):
+            with subtests.test(thing=thing):
+                assert is_guarded(thing)
+                assert policy.guards(thing)
 
 
 class TestDecision:

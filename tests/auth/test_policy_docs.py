@@ -28,12 +28,15 @@ def shown(monkeypatch: pytest.MonkeyPatch) -> Registry:
     return registry.registry_for("default")
 
 
-@pytest.mark.parametrize("block", [block for block in POLICIES if block.startswith("MCP = ")])
-def test_settings_that_are_shown_can_be_used(settings: Any, block: str) -> None:
-    found: dict[str, Any] = {}
-    exec(block, found)
-    settings.MCP = found["MCP"]
-    assert conf.problems() == []
+def test_settings_that_are_shown_can_be_used(settings: Any, subtests: pytest.Subtests) -> None:
+    blocks = [block for block in POLICIES if block.startswith("MCP = ")]
+    assert len(blocks) == 2
+    for block in blocks:
+        with subtests.test(block=block):
+            found: dict[str, Any] = {}
+            exec(block, found)
+            settings.MCP = found["MCP"]
+            assert conf.problems() == []
 
 
 async def test_the_transfer_takes_a_scope_when_it_is_large(shown: Registry) -> None:

@@ -69,11 +69,12 @@ class TestOwner:
         alice = User(pk=1, username="alice")
         assert local_principal(alice).owner == principal().owner == owner_of(alice) == "django|1"
 
-    @pytest.mark.parametrize("user", [None, AnonymousUser(), User(username="unsaved")])
-    def test_nobody_owns_nothing(self, user: Any) -> None:
-        assert owner_of(user) is None
-        assert local_principal(user).owner is None
-        assert Principal(issuer="as", subject="", user=user).owner is None
+    def test_a_principal_without_a_user_owns_nothing(self, subtests: pytest.Subtests) -> None:
+        for user in (None, AnonymousUser(), User(username="unsaved")):
+            with subtests.test(user=user):
+                assert owner_of(user) is None
+                assert local_principal(user).owner is None
+                assert Principal(issuer="as", subject="", user=user).owner is None
 
     def test_a_machine_without_a_user_owns_what_is_its_subject_s(self) -> None:
         assert Principal(issuer="as", subject="robot").owner == "as|robot"
@@ -117,9 +118,10 @@ class TestPermissions:
         assert await who.aperm(VIEW)
         assert not await who.aperm(ADD)
 
-    @pytest.mark.parametrize("nobody", [None, AnonymousUser()])
-    def test_nobody_has_none(self, db: None, nobody: Any) -> None:
-        assert not principal(nobody).has_perm(VIEW)
+    def test_a_principal_without_a_user_has_no_permission(self, db: None, subtests: pytest.Subtests) -> None:
+        for nobody in (None, AnonymousUser()):
+            with subtests.test(nobody=nobody):
+                assert not principal(nobody).has_perm(VIEW)
 
     def test_an_inactive_user_has_none(self, user: User) -> None:
         user.is_active = False

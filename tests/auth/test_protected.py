@@ -129,10 +129,10 @@ def test_issuers_and_the_place_of_metadata_may_be_functions_of_the_request() -> 
     assert found.metadata_url == "https://acme.example/metadata"
 
 
-@pytest.mark.parametrize("option", ["REQUIRED_SCOPES", "AUTHORIZATION_SERVERS", "RESOURCE_METADATA_URL"])
-def test_a_function_that_gives_what_cannot_be_used_is_a_mistake_of_the_project(option: str) -> None:
-    with pytest.raises(ImproperlyConfigured):
-        of(SERVERS={"default": {option: f"{HERE}.wrong"}})
+def test_an_unusable_result_of_a_function_is_a_configuration_error(subtests: pytest.Subtests) -> None:
+    for option in ("REQUIRED_SCOPES", "AUTHORIZATION_SERVERS", "RESOURCE_METADATA_URL"):
+        with subtests.test(option=option), pytest.raises(ImproperlyConfigured):
+            of(SERVERS={"default": {option: f"{HERE}.wrong"}})
 
 
 def test_a_path_with_parameters_has_a_name_for_each_request(routes: Any) -> None:

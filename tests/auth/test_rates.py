@@ -52,33 +52,33 @@ class Down:
         raise ConnectionError("Connection refused")
 
 
+RATES: list[tuple[str, int, int]] = [
+    ("10/s", 10, 1),
+    ("10/m", 10, 60),
+    ("10/min", 10, 60),
+    ("1/minute", 1, 60),
+    ("100/h", 100, 3600),
+    ("1000/day", 1000, 86400),
+    ("5/15m", 5, 900),
+    (" 5/m ", 5, 60),
+]
+
+
 class TestReading:
-    @pytest.mark.parametrize(
-        ("text", "count", "seconds"),
-        [
-            ("10/s", 10, 1),
-            ("10/m", 10, 60),
-            ("10/min", 10, 60),
-            ("1/minute", 1, 60),
-            ("100/h", 100, 3600),
-            ("1000/day", 1000, 86400),
-            ("5/15m", 5, 900),
-            (" 5/m ", 5, 60),
-        ],
-    )
-    def test_a_rate_is_a_number_and_a_time(self, text: str, count: int, seconds: int) -> None:
-        assert Rate.parse(text) == (count, seconds)
+    def test_a_rate_is_a_number_and_a_time(self, subtests: pytest.Subtests) -> None:
+        for text, count, seconds in RATES:
+            with subtests.test(text=text):
+                assert Rate.parse(text) == (count, seconds)
 
-    @pytest.mark.parametrize(
-        "text", ["", "10", "/m", "0/m", "-1/m", "1.5/m", "10/y", "10/0m", "10 / m", "10/mm", None, 5]
-    )
-    def test_anything_else_is_none(self, text: Any) -> None:
-        with pytest.raises(ValueError, match="is no rate"):
-            Rate.parse(text)
+    def test_other_values_are_refused(self, subtests: pytest.Subtests) -> None:
+        for text in ("", "10", "/m", "0/m", "-1/m", "1.5/m", "10/y", "10/0m", "10 / m", "10/mm", None, 5):
+            with subtests.test(text=text), pytest.raises(ValueError, match="is no rate"):
+                Rate.parse(text)
 
-    @pytest.mark.parametrize("text", ["10/s", "5/15m", "7/2h", "9/3d", "1/90s"])
-    def test_it_is_written_as_it_is_read(self, text: str) -> None:
-        assert str(Rate.parse(text)) == text
+    def test_it_is_written_as_it_is_read(self, subtests: pytest.Subtests) -> None:
+        for text in ("10/s", "5/15m", "7/2h", "9/3d", "1/90s"):
+            with subtests.test(text=text):
+                assert str(Rate.parse(text)) == text
 
 
 class TestCounting:
@@ -148,11 +148,12 @@ class TestCounting:
             found = list(pool.map(lambda _: counter.take("x", "me", Rate(25, 60)), range(200)))
         assert found.count(None) == 25
 
-    @pytest.mark.parametrize("key", ["", "ключ" * 200, "a b\nc", "\ud800", "\0"])
-    def test_a_key_may_be_any_text(self, clock: Clock, key: str) -> None:
-        counter = Counter(clock=clock)
-        assert counter.take("x", key, Rate(1, 60)) is None
-        assert counter.take("x", key, Rate(1, 60)) is not None
+    def test_a_key_may_be_any_text(self, clock: Clock, subtests: pytest.Subtests) -> None:
+        for key in ("", "ключ" * 200, "a b\nc", "\ud800", "\0"):
+            with subtests.test(key=key):
+                counter = Counter(clock=clock)
+                assert counter.take("x", key, Rate(1, 60)) is None
+                assert counter.take("x", key, Rate(1, 60)) is not None
 
     async def test_async_code_counts_too(self, clock: Clock) -> None:
         counter = Counter(clock=clock)

@@ -24,10 +24,10 @@ def shown(word: str) -> dict[str, Any]:
     return names
 
 
-@pytest.mark.parametrize("word", ["ORIGIN", "SESSION_SCOPES"])
-def test_settings_that_are_shown_can_be_used(word: str) -> None:
-    with override_settings(MCP=shown(word)["MCP"]):
-        assert conf.problems() == []
+def test_settings_that_are_shown_can_be_used(subtests: pytest.Subtests) -> None:
+    for word in ("ORIGIN", "SESSION_SCOPES"):
+        with subtests.test(word=word), override_settings(MCP=shown(word)["MCP"]):
+            assert conf.problems() == []
 
 
 def test_the_urls_have_both() -> None:

@@ -5,34 +5,35 @@ import pytest
 from mcp_django.auth.protected import metadata_url
 from mcp_django.auth.resources import ProtectedResource, canonical
 
-
-@pytest.mark.parametrize(
-    "spelling",
-    [
-        "https://example.com/mcp",
-        "https://example.com/mcp/",
-        "HTTPS://EXAMPLE.com/mcp",
-        "https://example.com:443/mcp",
-        "https://Example.COM:443/mcp/",
-    ],
-)
-def test_spellings_that_mean_the_same_are_one(spelling: str) -> None:
-    assert canonical(spelling) == "https://example.com/mcp"
+SPELLINGS: list[str] = [
+    "https://example.com/mcp",
+    "https://example.com/mcp/",
+    "HTTPS://EXAMPLE.com/mcp",
+    "https://example.com:443/mcp",
+    "https://Example.COM:443/mcp/",
+]
 
 
-@pytest.mark.parametrize(
-    ("url", "name"),
-    [
-        ("https://example.com", "https://example.com"),
-        ("https://example.com/", "https://example.com"),
-        ("http://localhost:8000/mcp", "http://localhost:8000/mcp"),
-        ("http://[::1]:8000/mcp", "http://[::1]:8000/mcp"),
-        ("http://[0:0:0:0:0:0:0:1]/mcp", "http://[::1]/mcp"),
-        ("https://example.com/MCP/Sub", "https://example.com/MCP/Sub"),
-    ],
-)
-def test_what_may_differ_stays(url: str, name: str) -> None:
-    assert canonical(url) == name
+def test_spellings_that_mean_the_same_are_one(subtests: pytest.Subtests) -> None:
+    for spelling in SPELLINGS:
+        with subtests.test(spelling=spelling):
+            assert canonical(spelling) == "https://example.com/mcp"
+
+
+DISTINCT: list[tuple[str, str]] = [
+    ("https://example.com", "https://example.com"),
+    ("https://example.com/", "https://example.com"),
+    ("http://localhost:8000/mcp", "http://localhost:8000/mcp"),
+    ("http://[::1]:8000/mcp", "http://[::1]:8000/mcp"),
+    ("http://[0:0:0:0:0:0:0:1]/mcp", "http://[::1]/mcp"),
+    ("https://example.com/MCP/Sub", "https://example.com/MCP/Sub"),
+]
+
+
+def test_distinctions_are_kept(subtests: pytest.Subtests) -> None:
+    for url, name in DISTINCT:
+        with subtests.test(url=url):
+            assert canonical(url) == name
 
 
 HOSTILE = [
@@ -47,28 +48,30 @@ HOSTILE = [
 ]
 
 
-@pytest.mark.parametrize("url", HOSTILE, ids=range(len(HOSTILE)))
-def test_what_two_readers_may_take_for_two_places_names_nothing(url: object) -> None:
-    assert canonical(url) is None
+def test_an_ambiguous_url_names_no_resource(subtests: pytest.Subtests) -> None:
+    for url in HOSTILE:
+        with subtests.test(url=url):
+            assert canonical(url) is None
 
 
-@pytest.mark.parametrize(
-    ("audience", "meant"),
-    [
-        ("https://example.com/mcp", True),
-        ("https://EXAMPLE.com/mcp/", True),
-        (None, False),
-        ("default", False),
-        ("https://example.com", False),
-        ("https://example.com/mcp/sub", False),
-        ("https://example.com/mcp2", False),
-        ("http://example.com/mcp", False),
-        ("https://example.com:8443/mcp", False),
-        ("https://evil.example/mcp", False),
-    ],
-)
-def test_only_the_exact_resource_is_meant(audience: str | None, meant: bool) -> None:
-    assert ProtectedResource(server="default", uri="https://example.com/mcp").is_meant(audience) is meant
+AUDIENCES: list[tuple[str | None, bool]] = [
+    ("https://example.com/mcp", True),
+    ("https://EXAMPLE.com/mcp/", True),
+    (None, False),
+    ("default", False),
+    ("https://example.com", False),
+    ("https://example.com/mcp/sub", False),
+    ("https://example.com/mcp2", False),
+    ("http://example.com/mcp", False),
+    ("https://example.com:8443/mcp", False),
+    ("https://evil.example/mcp", False),
+]
+
+
+def test_only_the_exact_resource_is_meant(subtests: pytest.Subtests) -> None:
+    for audience, meant in AUDIENCES:
+        with subtests.test(audience=audience):
+            assert ProtectedResource(server="default", uri="https://example.com/mcp").is_meant(audience) is meant
 
 
 def test_without_a_name_no_audience_is_right() -> None:
@@ -76,14 +79,15 @@ def test_without_a_name_no_audience_is_right() -> None:
     assert not ProtectedResource(server="default").is_meant(None)
 
 
-@pytest.mark.parametrize(
-    ("uri", "url"),
-    [
-        ("https://example.com", "https://example.com/.well-known/oauth-protected-resource"),
-        ("https://example.com/a/mcp", "https://example.com/.well-known/oauth-protected-resource/a/mcp"),
-        ("https://example.com?x", None),
-        (None, None),
-    ],
-)
-def test_metadata_is_found_between_the_host_and_the_path(uri: str | None, url: str | None) -> None:
-    assert metadata_url(uri) == url
+METADATA_URLS: list[tuple[str | None, str | None]] = [
+    ("https://example.com", "https://example.com/.well-known/oauth-protected-resource"),
+    ("https://example.com/a/mcp", "https://example.com/.well-known/oauth-protected-resource/a/mcp"),
+    ("https://example.com?x", None),
+    (None, None),
+]
+
+
+def test_metadata_is_found_between_the_host_and_the_path(subtests: pytest.Subtests) -> None:
+    for uri, url in METADATA_URLS:
+        with subtests.test(uri=uri):
+            assert metadata_url(uri) == url

@@ -11,6 +11,7 @@ from mcp_django.auth.rulebook import FRESH, NO_RULES, RULEBOOK, Rulebook
 from mcp_django.models import ScopeGrant, StoredState, ToolPolicy
 from mcp_django.server.ports import Overloaded
 from mcp_django.server.rates import Rate
+from tests.auth.isolation import isolated
 
 pytestmark = pytest.mark.django_db
 
@@ -65,32 +66,36 @@ class TestFreshness:
         clock.now += FRESH
         assert book.read().of_tool("default", "a").disabled
 
-    @pytest.mark.parametrize("change", ["save", "delete", "update", "bulk_create", "queryset_delete"])
-    def test_whatever_changes_rows_changes_the_mark(self, book: Rulebook, clock: Clock, change: str) -> None:
-        row = ToolPolicy.objects.create(tool="a", disabled=True)
-        before = book.read()
-        clock.now += FRESH
-        match change:
-            case "save":
-                row.save()
-            case "delete":
-                row.delete()
-            case "update":
-                ToolPolicy.objects.filter(tool="a").update(disabled=False)
-            case "bulk_create":
-                ToolPolicy.objects.bulk_create([ToolPolicy(tool="b", disabled=True)])
-            case "queryset_delete":
-                ToolPolicy.objects.all().delete()
-        assert book.read().mark != before.mark
+    def test_every_change_of_rows_changes_the_mark(self, clock: Clock, subtests: pytest.Subtests) -> None:
+        for change in ("save", "delete", "update", "bulk_create", "queryset_delete"):
+            with subtests.test(change=change), isolated():
+                book = Rulebook(clock=clock)
+                row = ToolPolicy.objects.create(tool="a", disabled=True)
+                before = book.read()
+                clock.now += FRESH
+                match change:
+                    case "save":
+                        row.save()
+                    case "delete":
+                        row.delete()
+                    case "update":
+                        ToolPolicy.objects.filter(tool="a").update(disabled=False)
+                    case "bulk_create":
+                        ToolPolicy.objects.bulk_create([ToolPolicy(tool="b", disabled=True)])
+                    case "queryset_delete":
+                        ToolPolicy.objects.all().delete()
+                assert book.read().mark != before.mark
 
-    @pytest.mark.parametrize("kind", [ToolPolicy, ScopeGrant])
-    def test_what_is_saved_here_counts_here_at_once(self, kind: Any) -> None:
-        assert RULEBOOK.now() is not None
-        kind.objects.create(**({"tool": "a", "disabled": True} if kind is ToolPolicy else {"scope": "a"}))
-        assert RULEBOOK.now() is None
-        assert not RULEBOOK.read().is_empty
-        kind.objects.all().delete()
-        assert RULEBOOK.now() is None
+    def test_a_saved_rule_counts_at_once_in_the_same_process(self, subtests: pytest.Subtests) -> None:
+        for kind in (ToolPolicy, ScopeGrant):
+            with subtests.test(kind=kind):
+                RULEBOOK.assume(NO_RULES)
+                assert RULEBOOK.now() is not None
+                kind.objects.create(**({"tool": "a", "disabled": True} if kind is ToolPolicy else {"scope": "a"}))
+                assert RULEBOOK.now() is None
+                assert not RULEBOOK.read().is_empty
+                kind.objects.all().delete()
+                assert RULEBOOK.now() is None
 
     def test_what_is_read_while_somebody_changes_it_is_not_believed_for_long(self, clock: Clock) -> None:
         class Slow(Rulebook):
@@ -114,6 +119,15 @@ class TestFreshness:
         clock.now += FRESH
         assert book.known().of_tool("default", "a").disabled  # the test runs in one
         assert book.now() is None
+
+
+UNCLEAR_POLICIES: list[Any] = [
+    {"rate": "often"},
+    {"scopes": "read"},
+    {"scopes": ["a b"]},
+    {"groups": "editors"},
+    {"groups": [None]},
+]
 
 
 class TestFailure:
@@ -141,29 +155,27 @@ class TestFailure:
         monkeypatch.setattr("mcp_django.auth.rulebook._is_migrated", lambda: False)
         assert book.read() is NO_RULES
 
-    @pytest.mark.parametrize(
-        "row",
-        [
-            {"rate": "often"},
-            {"scopes": "read"},
-            {"scopes": ["a b"]},
-            {"groups": "editors"},
-            {"groups": [None]},
-        ],
-    )
-    def test_a_policy_that_cannot_be_understood_disables_its_tools(self, book: Rulebook, row: Any, caplog: Any) -> None:
-        ToolPolicy.objects.create(tool="a", **row)
-        with caplog.at_level(logging.ERROR, "mcp_django.auth"):
-            assert book.read().of_tool("default", "a").disabled
-        assert "cannot be understood" in caplog.text
+    def test_a_policy_that_cannot_be_understood_disables_its_tools(
+        self, caplog: Any, subtests: pytest.Subtests
+    ) -> None:
+        for row in UNCLEAR_POLICIES:
+            with subtests.test(row=row), isolated():
+                book = Rulebook()
+                caplog.clear()
+                ToolPolicy.objects.create(tool="a", **row)
+                with caplog.at_level(logging.ERROR, "mcp_django.auth"):
+                    assert book.read().of_tool("default", "a").disabled
+                assert "cannot be understood" in caplog.text
 
-    @pytest.mark.parametrize("row", [{"groups": "editors"}, {"clients": [1]}, {"clients": {}}])
-    def test_a_grant_that_cannot_be_understood_is_nobody_s(self, book: Rulebook, row: Any, caplog: Any) -> None:
-        ScopeGrant.objects.create(scope="a", **row)
-        with caplog.at_level(logging.ERROR, "mcp_django.auth"):
-            grant = book.read().grants["a"]
-        assert not grant.lets_user(frozenset({"editors"}))
-        assert not grant.lets_client("1")
+    def test_a_grant_that_cannot_be_understood_allows_nobody(self, caplog: Any, subtests: pytest.Subtests) -> None:
+        for row in ({"groups": "editors"}, {"clients": [1]}, {"clients": {}}):
+            with subtests.test(row=row), isolated():
+                book = Rulebook()
+                ScopeGrant.objects.create(scope="a", **row)
+                with caplog.at_level(logging.ERROR, "mcp_django.auth"):
+                    grant = book.read().grants["a"]
+                assert not grant.lets_user(frozenset({"editors"}))
+                assert not grant.lets_client("1")
 
 
 class TestPolicies:

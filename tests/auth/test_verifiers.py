@@ -175,10 +175,10 @@ def test_a_verifier_that_says_what_it_accepts_is_asked() -> None:
     assert not as_verifier(PersonalTokenVerifier).accepts("anything")
 
 
-@pytest.mark.parametrize("found", [object(), 7, "text", lambda token, server: None])
-def test_what_is_no_verifier_is_a_mistake_of_the_project(found: Any) -> None:
-    with pytest.raises(ImproperlyConfigured, match="async def verify"):
-        as_verifier(found)
+def test_other_objects_are_a_configuration_error(subtests: pytest.Subtests) -> None:
+    for found in (object(), 7, "text", lambda token, server: None):
+        with subtests.test(found=found), pytest.raises(ImproperlyConfigured, match="async def verify"):
+            as_verifier(found)
 
 
 async def by_alias(token: str, *, server: str) -> Principal:

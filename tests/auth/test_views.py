@@ -16,6 +16,7 @@ from mcp_django.auth.resources import ProtectedResource
 from mcp_django.auth.verifiers import INVALID, AuthError
 from mcp_django.auth.views import bearer_required
 from mcp_django.models import PersonalAccessToken
+from tests.auth.isolation import isolated
 
 API = "https://shop.example/orders"
 METADATA = "https://shop.example/.well-known/oauth-protected-resource/orders"
@@ -69,7 +70,7 @@ def named(url: str) -> str:
     return url.replace(":", "_")
 
 
-views = pytest.mark.parametrize("view", [plain, asynchronous], ids=["plain", "async"])
+VIEWS = (plain, asynchronous)
 
 
 def ask(view: Any, token: str | None = None) -> Any:
@@ -79,31 +80,32 @@ def ask(view: Any, token: str | None = None) -> Any:
     return async_to_sync(view)(request) if view is asynchronous else view(request)
 
 
-@views
-def test_a_token_for_the_view_is_its_user_with_its_scopes(view: Any) -> None:
-    reply = ask(view, named(API))
-    assert json.loads(reply.content) == {"by": "alice", "scopes": ["shop:read"]}
+def test_a_token_for_the_view_is_its_user_with_its_scopes(subtests: pytest.Subtests) -> None:
+    for view in VIEWS:
+        with subtests.test(view=view):
+            reply = ask(view, named(API))
+            assert json.loads(reply.content) == {"by": "alice", "scopes": ["shop:read"]}
 
 
-@views
-@pytest.mark.parametrize(
-    ("token", "status", "error"),
-    [
-        (None, 401, None),
-        (named("https://shop.example/mcp"), 401, "invalid_token"),
-        ("nobody", 401, "invalid_token"),
-        ("a" * 9000, 400, "invalid_request"),
-    ],
-    ids=["none", "for something else", "for nobody", "too long"],
-)
-def test_whoever_else_is_refused_with_a_challenge(view: Any, token: str | None, status: int, error: str | None) -> None:
-    reply = ask(view, token)
-    challenge = reply.headers["WWW-Authenticate"]
-    assert reply.status_code == status
-    assert f'resource_metadata="{METADATA}"' in challenge
-    assert (f'error="{error}"' in challenge) if error else ("error" not in challenge)
-    assert reply.headers["Cache-Control"] == "no-store"
-    assert json.loads(reply.content)["detail"]
+REFUSED: list[tuple[str | None, int, str | None]] = [
+    (None, 401, None),
+    (named("https://shop.example/mcp"), 401, "invalid_token"),
+    ("nobody", 401, "invalid_token"),
+    ("a" * 9000, 400, "invalid_request"),
+]
+
+
+def test_other_bearers_are_refused_with_a_challenge(subtests: pytest.Subtests) -> None:
+    for view in VIEWS:
+        for token, status, error in REFUSED:
+            with subtests.test(view=view, token=token), isolated():
+                reply = ask(view, token)
+                challenge = reply.headers["WWW-Authenticate"]
+                assert reply.status_code == status
+                assert f'resource_metadata="{METADATA}"' in challenge
+                assert (f'error="{error}"' in challenge) if error else ("error" not in challenge)
+                assert reply.headers["Cache-Control"] == "no-store"
+                assert json.loads(reply.content)["detail"]
 
 
 def test_a_scope_that_is_missing_is_named() -> None:
@@ -124,10 +126,10 @@ def test_an_address_with_too_many_bad_tokens_is_not_listened_to() -> None:
     assert statuses[-1] == 429
 
 
-@pytest.mark.parametrize("mcp", [{"AUTH": "none"}, {}], ids=["none", "unset"])
-def test_nobody_comes_in_without_a_token_whatever_the_settings_say(mcp: dict[str, Any]) -> None:
-    with override_settings(MCP=mcp, DEBUG=True):
-        assert ask(plain).status_code in (401, 403)
+def test_a_token_is_required_under_any_settings(subtests: pytest.Subtests) -> None:
+    for mcp in ({"AUTH": "none"}, {}):
+        with subtests.test(mcp=mcp), override_settings(MCP=mcp, DEBUG=True):
+            assert ask(plain).status_code in (401, 403)
 
 
 def test_personal_tokens_are_good_where_they_were_made_for() -> None:

@@ -7,7 +7,6 @@ from typing import Any
 from urllib.parse import urlencode
 
 from django.contrib.auth import get_user_model
-from django.core.cache import cache
 from django.http import HttpResponse
 from django.test import Client as Browser
 
@@ -98,8 +97,3 @@ def pair(application: Any, user: Any, **options: Any) -> dict[str, Any]:
 def row(token: str) -> Any:
     """The row of an access token; None when it is gone."""
     return access_tokens().objects.filter(token_checksum=hashlib.sha256(token.encode()).hexdigest()).first()
-
-
-def forget_counts() -> None:
-    """Counts of failures are in the cache, which tests share."""
-    cache.clear()

@@ -10,6 +10,7 @@ from pytest_django.fixtures import Settings
 
 from mcp_django.oauth import toolkit
 from mcp_django.oauth.models import Consent
+from tests.auth.isolation import isolated
 from tests.oauth.asking import ISSUER, MCP, SCOPES, heard, path
 from tests.oauth.clients import LOOPBACK, WEB, Source, make_client
 
@@ -90,13 +91,14 @@ def test_who_allows_sends_the_client_a_code_with_the_issuer_and_the_state(browse
     assert answer["Cache-Control"] == "no-store"
 
 
-@pytest.mark.parametrize(
-    "form", [{}, {"cancel": "1", "granted": list(SCOPES)}, {"allow": ""}], ids=["", "cancel", "empty"]
-)
-def test_who_cancels_sends_the_client_an_error_with_the_issuer_and_the_state(browser: Client, form: Any) -> None:
-    said = heard(browser.post(path(make_client()), form))
-    assert (said["error"], said["state"], said["iss"]) == ("access_denied", "st-1", ISSUER)
-    assert not Consent.objects.exists()
+def test_who_cancels_sends_the_client_an_error_with_the_issuer_and_the_state(
+    browser: Client, subtests: pytest.Subtests
+) -> None:
+    for form in ({}, {"cancel": "1", "granted": list(SCOPES)}, {"allow": ""}):
+        with subtests.test(form=form), isolated():
+            said = heard(browser.post(path(make_client()), form))
+            assert (said["error"], said["state"], said["iss"]) == ("access_denied", "st-1", ISSUER)
+            assert not Consent.objects.exists()
 
 
 def test_a_scope_whose_tick_is_taken_away_is_not_given(browser: Client) -> None:
@@ -111,13 +113,14 @@ def test_ticking_more_than_was_offered_has_no_effect(browser: Client) -> None:
     assert grant().scope == "airports:read"
 
 
-@pytest.mark.parametrize("granted", [[], ["admin"], [""]], ids=["none", "other", "empty"])
-def test_who_takes_all_ticks_away_is_asked_again(browser: Client, granted: list[str]) -> None:
-    page = browser.post(path(make_client()), {"allow": "1", "granted": granted})
-    assert page.status_code == 200
-    assert "Nothing is ticked" in text(page)
-    assert " checked>" not in page.content.decode()
-    assert not toolkit.grants().objects.exists()
+def test_who_takes_all_ticks_away_is_asked_again(browser: Client, subtests: pytest.Subtests) -> None:
+    for granted in ([], ["admin"], [""]):
+        with subtests.test(granted=granted), isolated():
+            page = browser.post(path(make_client()), {"allow": "1", "granted": granted})
+            assert page.status_code == 200
+            assert "Nothing is ticked" in text(page)
+            assert " checked>" not in page.content.decode()
+            assert not toolkit.grants().objects.exists()
 
 
 def test_scopes_that_there_are_not_are_left_out(browser: Client) -> None:
@@ -140,19 +143,20 @@ def test_the_page_protects_itself_where_the_project_has_no_such_middleware(ada: 
     assert browser.post(path(make_client()), {"allow": "1", "granted": list(SCOPES)}).status_code == 403
 
 
-@pytest.mark.parametrize("form", [{"allow": "1", "granted": list(SCOPES)}, {"cancel": "1"}], ids=["allow", "cancel"])
-def test_what_is_in_the_form_moves_nobody_elsewhere(browser: Client, form: dict[str, Any]) -> None:
-    evil = {
-        "redirect_uri": "https://evil.example/cb",
-        "client_id": "x",
-        "state": "evil",
-        "resource": "https://evil.example",
-    }
-    assert heard(browser.post(path(make_client()), {**form, **evil}))["state"] == "st-1"
-    asked = path(make_client(name="Other"), redirect_uri="https://evil.example/cb")
-    answer = browser.post(asked, {**form, "redirect_uri": WEB})
-    assert answer.status_code == 400
-    assert "Location" not in answer
+def test_fields_of_the_form_do_not_change_the_redirect(browser: Client, subtests: pytest.Subtests) -> None:
+    for form in ({"allow": "1", "granted": list(SCOPES)}, {"cancel": "1"}):
+        with subtests.test(form=form), isolated():
+            evil = {
+                "redirect_uri": "https://evil.example/cb",
+                "client_id": "x",
+                "state": "evil",
+                "resource": "https://evil.example",
+            }
+            assert heard(browser.post(path(make_client()), {**form, **evil}))["state"] == "st-1"
+            asked = path(make_client(name="Other"), redirect_uri="https://evil.example/cb")
+            answer = browser.post(asked, {**form, "redirect_uri": WEB})
+            assert answer.status_code == 400
+            assert "Location" not in answer
 
 
 def test_what_a_redirect_uri_has_in_its_query_is_kept(browser: Client) -> None:

@@ -9,6 +9,7 @@ from pytest_django.fixtures import Settings
 from mcp_django.models import ScopeGrant
 from mcp_django.oauth import toolkit
 from mcp_django.oauth.models import ClientProfile
+from tests.auth.isolation import isolated
 from tests.oauth.asking import CHALLENGE, ISSUER, MCP, SCOPES, heard, path
 from tests.oauth.clients import LOOPBACK, WEB, make_client
 
@@ -16,61 +17,54 @@ pytestmark = pytest.mark.django_db
 YES = {"allow": "1", "granted": list(SCOPES)}
 
 
-def short(value: object) -> str:
-    """The name of a parameter."""
-    return ascii(value)[:50]
-
-
 def refused(response: Any) -> bool:
     """Is it a page that sends nobody anywhere?"""
     return response.status_code == 400 and "Location" not in response and b"nothing was allowed" in response.content
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"client_id": None},
-        {"client_id": "nobody"},
-        {"client_id": ["nobody", "nobody"]},
-        {"client_id": "a\0b"},
-        {"client_id": "\x1b[0m"},
-        {"client_id": "x" * 5000},
-        {"client_id": "https://evil.example/client"},
-        {"redirect_uri": "https://evil.example/cb"},
-        {"redirect_uri": f"{WEB}/"},
-        {"redirect_uri": f"{WEB}?x=1"},
-        {"redirect_uri": f"{WEB}#x"},
-        {"redirect_uri": WEB.replace("https", "http")},
-        {"redirect_uri": WEB.upper()},
-        {"redirect_uri": "https://client.example@evil.example/cb"},
-        {"redirect_uri": "javascript:alert(1)"},
-        {"redirect_uri": f"{WEB}\0"},
-        {"redirect_uri": "//client.example/cb"},
-        {"redirect_uri": "https://[::1"},
-        {"redirect_uri": [WEB, WEB]},
-        {"redirect_uri": [WEB, "https://evil.example/cb"]},
-        {"response_type": ["code", "code"]},
-        {"scope": ["airports:read", "airports:write"]},
-        {"state": ["a", "b"]},
-        {"code_challenge": [CHALLENGE, CHALLENGE]},
-        {"code_challenge_method": ["S256", "plain"]},
-        {"state": "a\0b"},
-        {"state": "a\r\nLocation: https://evil.example"},
-        {"scope": "airports:read\0"},
-        {"resource": f"{MCP}\0"},
-        {"resource": [MCP] * 21},
-    ],
-    ids=short,
-)
-@pytest.mark.parametrize(
-    "form", [None, {"allow": "1", "granted": list(SCOPES)}, {"cancel": "1"}], ids=["get", "yes", "no"]
-)
-def test_nobody_is_sent_anywhere_where_the_client_is_in_doubt(browser: Client, changes: Any, form: Any) -> None:
-    asked = path(make_client(), **changes)
-    answer = browser.get(asked) if form is None else browser.post(asked, form)
-    assert refused(answer)
-    assert "frame-ancestors 'none'" in answer["Content-Security-Policy"]
-    assert not toolkit.grants().objects.exists()
+DOUBTFUL: list[Any] = [
+    {"client_id": None},
+    {"client_id": "nobody"},
+    {"client_id": ["nobody", "nobody"]},
+    {"client_id": "a\0b"},
+    {"client_id": "\x1b[0m"},
+    {"client_id": "x" * 5000},
+    {"client_id": "https://evil.example/client"},
+    {"redirect_uri": "https://evil.example/cb"},
+    {"redirect_uri": f"{WEB}/"},
+    {"redirect_uri": f"{WEB}?x=1"},
+    {"redirect_uri": f"{WEB}#x"},
+    {"redirect_uri": WEB.replace("https", "http")},
+    {"redirect_uri": WEB.upper()},
+    {"redirect_uri": "https://client.example@evil.example/cb"},
+    {"redirect_uri": "javascript:alert(1)"},
+    {"redirect_uri": f"{WEB}\0"},
+    {"redirect_uri": "//client.example/cb"},
+    {"redirect_uri": "https://[::1"},
+    {"redirect_uri": [WEB, WEB]},
+    {"redirect_uri": [WEB, "https://evil.example/cb"]},
+    {"response_type": ["code", "code"]},
+    {"scope": ["airports:read", "airports:write"]},
+    {"state": ["a", "b"]},
+    {"code_challenge": [CHALLENGE, CHALLENGE]},
+    {"code_challenge_method": ["S256", "plain"]},
+    {"state": "a\0b"},
+    {"state": "a\r\nLocation: https://evil.example"},
+    {"scope": "airports:read\0"},
+    {"resource": f"{MCP}\0"},
+    {"resource": [MCP] * 21},
+]
+
+
+def test_a_request_of_a_doubtful_client_is_not_redirected(browser: Client, subtests: pytest.Subtests) -> None:
+    for changes in DOUBTFUL:
+        for form in (None, {"allow": "1", "granted": list(SCOPES)}, {"cancel": "1"}):
+            with subtests.test(changes=changes, form=form), isolated():
+                asked = path(make_client(), **changes)
+                answer = browser.get(asked) if form is None else browser.post(asked, form)
+                assert refused(answer)
+                assert "frame-ancestors 'none'" in answer["Content-Security-Policy"]
+                assert not toolkit.grants().objects.exists()
 
 
 def test_an_odd_encoding_is_refused_like_any_other_damage(browser: Client) -> None:
@@ -81,39 +75,37 @@ def test_an_odd_encoding_is_refused_like_any_other_damage(browser: Client) -> No
         assert heard(browser.get(f"/o/authorize/?{known}&{query}"))["iss"] == ISSUER
 
 
-@pytest.mark.parametrize(
-    ("changes", "error"),
-    [
-        ({"response_type": None}, ("invalid_request", "unsupported_response_type")),
-        ({"response_type": "token"}, ("unauthorized_client", "unsupported_response_type")),
-        ({"response_type": "code token"}, ("unauthorized_client", "unsupported_response_type")),
-        ({"response_type": "none"}, ("unauthorized_client", "unsupported_response_type")),
-        ({"code_challenge": None}, ("invalid_request",)),
-        ({"code_challenge": "short"}, ("invalid_request",)),
-        ({"code_challenge": "x" * 200}, ("invalid_request",)),
-        ({"code_challenge": CHALLENGE[:-1] + "ß"}, ("invalid_request",)),
-        ({"code_challenge_method": None}, ("invalid_request",)),
-        ({"code_challenge_method": "plain"}, ("invalid_request",)),
-        ({"scope": "nothing that:is"}, ("invalid_scope",)),
-        ({"resource": "https://evil.example/mcp"}, ("invalid_target",)),
-        ({"resource": f"{MCP}/other"}, ("invalid_target",)),
-        ({"resource": "https://testserver"}, ("invalid_target",)),
-        ({"resource": "nonsense"}, ("invalid_target",)),
-        ({"resource": [MCP, "https://evil.example/mcp"]}, ("invalid_target",)),
-    ],
-    ids=short,
-)
-@pytest.mark.parametrize("posted", [False, True], ids=["get", "post"])
-def test_a_known_client_is_told_what_is_wrong(
-    browser: Client, changes: Any, error: tuple[str, ...], posted: bool
-) -> None:
-    asked = path(make_client(), **changes)
-    answer = browser.post(asked, YES) if posted else browser.get(asked)
-    said = heard(answer)
-    assert said["error"] in error
-    assert (said["state"], said["iss"]) == ("st-1", ISSUER)
-    assert "code" not in said
-    assert not toolkit.grants().objects.exists()
+MISTAKES: list[tuple[Any, tuple[str, ...]]] = [
+    ({"response_type": None}, ("invalid_request", "unsupported_response_type")),
+    ({"response_type": "token"}, ("unauthorized_client", "unsupported_response_type")),
+    ({"response_type": "code token"}, ("unauthorized_client", "unsupported_response_type")),
+    ({"response_type": "none"}, ("unauthorized_client", "unsupported_response_type")),
+    ({"code_challenge": None}, ("invalid_request",)),
+    ({"code_challenge": "short"}, ("invalid_request",)),
+    ({"code_challenge": "x" * 200}, ("invalid_request",)),
+    ({"code_challenge": CHALLENGE[:-1] + "ß"}, ("invalid_request",)),
+    ({"code_challenge_method": None}, ("invalid_request",)),
+    ({"code_challenge_method": "plain"}, ("invalid_request",)),
+    ({"scope": "nothing that:is"}, ("invalid_scope",)),
+    ({"resource": "https://evil.example/mcp"}, ("invalid_target",)),
+    ({"resource": f"{MCP}/other"}, ("invalid_target",)),
+    ({"resource": "https://testserver"}, ("invalid_target",)),
+    ({"resource": "nonsense"}, ("invalid_target",)),
+    ({"resource": [MCP, "https://evil.example/mcp"]}, ("invalid_target",)),
+]
+
+
+def test_a_known_client_is_told_what_is_wrong(browser: Client, subtests: pytest.Subtests) -> None:
+    for changes, error in MISTAKES:
+        for posted in (False, True):
+            with subtests.test(changes=changes, posted=posted), isolated():
+                asked = path(make_client(), **changes)
+                answer = browser.post(asked, YES) if posted else browser.get(asked)
+                said = heard(answer)
+                assert said["error"] in error
+                assert (said["state"], said["iss"]) == ("st-1", ISSUER)
+                assert "code" not in said
+                assert not toolkit.grants().objects.exists()
 
 
 def test_no_state_is_invented(browser: Client) -> None:
@@ -122,18 +114,20 @@ def test_no_state_is_invented(browser: Client) -> None:
     assert said["state"] == "a&b=c%20 ü+"
 
 
-@pytest.mark.parametrize("port", ["99999", "", "x", "1;script-src%20*", "-1"])
-def test_the_port_of_a_loopback_redirect_is_one(browser: Client, port: str) -> None:
-    answer = browser.get(path(make_client(LOOPBACK), redirect_uri=f"http://localhost:{port}/callback"))
-    assert answer.status_code == 400
-    assert "script-src" not in answer["Content-Security-Policy"]
+def test_the_port_of_a_loopback_redirect_is_one(browser: Client, subtests: pytest.Subtests) -> None:
+    for port in ("99999", "", "x", "1;script-src%20*", "-1"):
+        with subtests.test(port=port), isolated():
+            answer = browser.get(path(make_client(LOOPBACK), redirect_uri=f"http://localhost:{port}/callback"))
+            assert answer.status_code == 400
+            assert "script-src" not in answer["Content-Security-Policy"]
 
 
-@pytest.mark.parametrize("uri", ["http://localhost:1/callback", "http://localhost:65535/callback", LOOPBACK])
-def test_the_port_on_this_computer_is_free(browser: Client, uri: str) -> None:
-    answer = browser.post(path(make_client(LOOPBACK), redirect_uri=uri), YES)
-    assert "code" in heard(answer, uri)
-    assert toolkit.grants().objects.get().redirect_uri == uri
+def test_the_port_on_this_computer_is_free(browser: Client, subtests: pytest.Subtests) -> None:
+    for uri in ("http://localhost:1/callback", "http://localhost:65535/callback", LOOPBACK):
+        with subtests.test(uri=uri), isolated():
+            answer = browser.post(path(make_client(LOOPBACK), redirect_uri=uri), YES)
+            assert "code" in heard(answer, uri)
+            assert toolkit.grants().objects.get().redirect_uri == uri
 
 
 def test_a_resource_may_be_written_in_several_ways_and_twice(browser: Client) -> None:
@@ -142,10 +136,11 @@ def test_a_resource_may_be_written_in_several_ways_and_twice(browser: Client) ->
     assert toolkit.grants().objects.get().resource == [MCP]
 
 
-@pytest.mark.parametrize("resource", [None, ""], ids=["none", "empty"])
-def test_the_one_resource_need_not_be_named(browser: Client, resource: str | None) -> None:
-    heard(browser.post(path(make_client(), resource=resource), YES))
-    assert toolkit.grants().objects.get().resource == [MCP]
+def test_the_one_resource_need_not_be_named(browser: Client, subtests: pytest.Subtests) -> None:
+    for resource in (None, ""):
+        with subtests.test(resource=resource), isolated():
+            heard(browser.post(path(make_client(), resource=resource), YES))
+            assert toolkit.grants().objects.get().resource == [MCP]
 
 
 def test_a_scope_that_is_kept_for_other_groups_is_not_offered(browser: Client) -> None:
@@ -179,9 +174,10 @@ def test_a_scheme_that_is_not_allowed_any_more_leads_nowhere(browser: Client, se
     assert refused(browser.post(path(make_client(uri), redirect_uri=uri), YES))
 
 
-@pytest.mark.parametrize("method", ["put", "delete", "patch"])
-def test_other_methods_are_refused(browser: Client, method: str) -> None:
-    assert getattr(browser, method)(path(make_client())).status_code == 405
+def test_other_methods_are_refused(browser: Client, subtests: pytest.Subtests) -> None:
+    for method in ("put", "delete", "patch"):
+        with subtests.test(method=method), isolated():
+            assert getattr(browser, method)(path(make_client())).status_code == 405
 
 
 def test_a_client_that_an_operator_blocked_is_unknown(browser: Client) -> None:
@@ -191,12 +187,15 @@ def test_a_client_that_an_operator_blocked_is_unknown(browser: Client) -> None:
     assert refused(browser.post(path(application), YES))
 
 
-@pytest.mark.parametrize("scope", [None, "", " "], ids=["none", "empty", "white"])
-def test_who_asks_for_nothing_gets_what_every_request_takes(browser: Client, settings: Settings, scope: Any) -> None:
-    settings.MCP = settings.MCP | {"SERVERS": {"default": {"REQUIRED_SCOPES": ["airports:read"]}}}
-    answer = browser.post(path(make_client(), scope=scope), {"allow": "1", "granted": list(SCOPES)})
-    assert "code" in heard(answer)
-    assert toolkit.grants().objects.get().scope == "airports:read"
+def test_a_client_that_asks_for_nothing_gets_the_required_scopes(
+    browser: Client, settings: Settings, subtests: pytest.Subtests
+) -> None:
+    for scope in (None, "", " "):
+        with subtests.test(scope=scope), isolated():
+            settings.MCP = settings.MCP | {"SERVERS": {"default": {"REQUIRED_SCOPES": ["airports:read"]}}}
+            answer = browser.post(path(make_client(), scope=scope), {"allow": "1", "granted": list(SCOPES)})
+            assert "code" in heard(answer)
+            assert toolkit.grants().objects.get().scope == "airports:read"
 
 
 def test_what_a_scope_includes_is_said_however_many_steps_away(browser: Client, settings: Settings) -> None:

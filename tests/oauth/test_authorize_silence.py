@@ -13,6 +13,7 @@ from pytest_django.fixtures import Settings
 
 from mcp_django.oauth import document_clients, toolkit
 from mcp_django.oauth.models import Consent
+from tests.auth.isolation import isolated
 from tests.oauth.asking import ISSUER, MCP, SCOPES, heard, path
 from tests.oauth.clients import LOOPBACK, Source, make_client
 
@@ -41,24 +42,26 @@ def test_who_said_yes_is_not_asked_again(browser: Client, allowed: Any) -> None:
     assert scopes == {"airports:read airports:write", "airports:read"}
 
 
-@pytest.mark.parametrize("parameters", [{"prompt": "consent"}, {"prompt": "select_account consent"}], ids=str)
-def test_a_client_may_have_the_user_asked_again(browser: Client, allowed: Any, parameters: Any) -> None:
-    assert is_page(browser.get(path(allowed, **parameters)))
+def test_a_client_may_have_the_user_asked_again(browser: Client, allowed: Any, subtests: pytest.Subtests) -> None:
+    for parameters in ({"prompt": "consent"}, {"prompt": "select_account consent"}):
+        with subtests.test(parameters=parameters), isolated():
+            assert is_page(browser.get(path(allowed, **parameters)))
 
 
-@pytest.mark.parametrize("parameters", [{"approval_prompt": "auto"}, {"prompt": ""}, {"prompt": "never"}], ids=str)
-def test_a_client_cannot_choose_that_nobody_is_asked(browser: Client, parameters: Any) -> None:
-    application = make_client()
-    assert is_page(browser.get(path(application, **parameters)))
-    # Not even while it has a token of the user.
-    toolkit.access_tokens().objects.create(
-        user=User.objects.get(),
-        application=application,
-        token="t",
-        scope=" ".join(SCOPES),
-        expires=timezone.now() + timedelta(hours=1),
-    )
-    assert is_page(browser.get(path(application, **parameters)))
+def test_a_client_cannot_skip_the_question(browser: Client, subtests: pytest.Subtests) -> None:
+    for parameters in ({"approval_prompt": "auto"}, {"prompt": ""}, {"prompt": "never"}):
+        with subtests.test(parameters=parameters), isolated():
+            application = make_client()
+            assert is_page(browser.get(path(application, **parameters)))
+            # Not even while it has a token of the user.
+            toolkit.access_tokens().objects.create(
+                user=User.objects.get(),
+                application=application,
+                token="t",
+                scope=" ".join(SCOPES),
+                expires=timezone.now() + timedelta(hours=1),
+            )
+            assert is_page(browser.get(path(application, **parameters)))
 
 
 def test_no_page_is_an_answer_that_the_client_hears(browser: Client, allowed: Any) -> None:
@@ -118,10 +121,11 @@ def test_who_logs_in_elsewhere_comes_back_to_this_site(ada: User, settings: Sett
     assert parse_qs(there.query)["next"] == [f"http://testserver{asked}"]
 
 
-@pytest.mark.parametrize("host", ["evil.example", "testserver@evil.example"])
-def test_no_host_of_a_request_becomes_the_way_back(ada: User, host: str) -> None:
-    answer = Client().get(path(make_client()), headers={"host": host})
-    assert answer.status_code == 400 or answer["Location"].startswith("/accounts/login/?next=/o/authorize/")
+def test_no_host_of_a_request_becomes_the_way_back(ada: User, subtests: pytest.Subtests) -> None:
+    for host in ("evil.example", "testserver@evil.example"):
+        with subtests.test(host=host), isolated():
+            answer = Client().get(path(make_client()), headers={"host": host})
+            assert answer.status_code == 400 or answer["Location"].startswith("/accounts/login/?next=/o/authorize/")
 
 
 def test_a_decision_of_nobody_logs_in_first(ada: User) -> None:
@@ -135,15 +139,18 @@ def test_nobody_logged_in_is_an_answer_that_the_client_hears(ada: User) -> None:
     assert (said["error"], said["state"], said["iss"]) == ("login_required", "st-1", ISSUER)
 
 
-@pytest.mark.parametrize("prompt", [None, "none"], ids=str)
-def test_nothing_is_fetched_for_a_stranger(ada: User, monkeypatch: pytest.MonkeyPatch, prompt: str | None) -> None:
+def test_nothing_is_fetched_for_a_stranger(
+    ada: User, monkeypatch: pytest.MonkeyPatch, subtests: pytest.Subtests
+) -> None:
     fetched: list[str] = []
     monkeypatch.setattr(document_clients, "look_up", lambda client_id, user: fetched.append(client_id))
-    application = make_client()
-    application.client_id = "https://stranger.example/client"
-    answer = Client().get(path(application, prompt=prompt))
-    assert answer.status_code == (302 if prompt is None else 400)
-    assert not fetched
+    for prompt in (None, "none"):
+        with subtests.test(prompt=prompt), isolated():
+            application = make_client()
+            application.client_id = "https://stranger.example/client"
+            answer = Client().get(path(application, prompt=prompt))
+            assert answer.status_code == (302 if prompt is None else 400)
+            assert not fetched
 
 
 def test_a_document_that_cannot_be_had_is_said_to_the_user(browser: Client, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -177,14 +184,23 @@ def test_not_you_logs_out_and_leads_to_the_login(browser: Client) -> None:
     assert b'href="/accounts/login/?next=/o/authorize/' in page.content
 
 
-@pytest.mark.parametrize(
-    "there",
-    ["https://evil.example/o/authorize/", "//evil.example/o/authorize/", "/admin/", "", "/o/authorize/\\@evil", "\0"],
-)
-def test_not_you_leads_nowhere_else(browser: Client, there: str) -> None:
-    page = browser.post("/o/switch/", {"next": there})
-    assert b'href="/accounts/login/?next=/o/connections/"' in page.content
-    assert b"evil" not in page.content
+ELSEWHERE: list[str] = [
+    "https://evil.example/o/authorize/",
+    "//evil.example/o/authorize/",
+    "/admin/",
+    "",
+    "/o/authorize/\\@evil",
+    "\0",
+]
+
+
+def test_not_you_leads_nowhere_else(browser: Client, subtests: pytest.Subtests) -> None:
+    for there in ELSEWHERE:
+        with subtests.test(there=there), isolated():
+            browser.force_login(User.objects.get())
+            page = browser.post("/o/switch/", {"next": there})
+            assert b'href="/accounts/login/?next=/o/connections/"' in page.content
+            assert b"evil" not in page.content
 
 
 def test_only_a_form_of_this_site_logs_out(ada: User) -> None:
@@ -207,10 +223,11 @@ def test_two_resources_are_asked_about_and_remembered_together(browser: Client, 
     heard(browser.get(path(application, resource=other)))
 
 
-@pytest.mark.parametrize("place", ["/authorize", "/authorize/", "/o/authorize"])
-def test_the_page_is_found_where_old_clients_look_for_it(browser: Client, place: str) -> None:
-    asked = path(make_client())
-    assert browser.get(asked.replace("/o/authorize/", place))["Location"] == asked
+def test_the_page_is_found_where_old_clients_look_for_it(browser: Client, subtests: pytest.Subtests) -> None:
+    for place in ("/authorize", "/authorize/", "/o/authorize"):
+        with subtests.test(place=place), isolated():
+            asked = path(make_client())
+            assert browser.get(asked.replace("/o/authorize/", place))["Location"] == asked
 
 
 def test_a_project_in_which_everybody_logs_in_first_changes_nothing(ada: User, settings: Settings) -> None:

@@ -97,54 +97,56 @@ def read(**members: Any) -> ClientMetadata:
     return read_registration(said(**members), schemes=SCHEMES)
 
 
-@pytest.mark.parametrize("given", REAL.values(), ids=REAL.keys())
-def test_a_real_client_is_registered_as_a_public_one_with_the_code_grant(given: dict[str, Any]) -> None:
-    found = read_registration(given, schemes=SCHEMES)
-    told = found.registered()
-    assert found.is_public
-    assert told["redirect_uris"] == given["redirect_uris"]
-    assert told["grant_types"] == ["authorization_code", "refresh_token"]
-    assert told["response_types"] == ["code"]
-    assert told["token_endpoint_auth_method"] == "none"
-    assert told.get("application_type") == given.get("application_type")
-    assert None not in told.values()
+def test_a_real_client_is_registered_as_a_public_one_with_the_code_grant(subtests: pytest.Subtests) -> None:
+    for name, given in REAL.items():
+        with subtests.test(name):
+            found = read_registration(given, schemes=SCHEMES)
+            told = found.registered()
+            assert found.is_public
+            assert told["redirect_uris"] == given["redirect_uris"]
+            assert told["grant_types"] == ["authorization_code", "refresh_token"]
+            assert told["response_types"] == ["code"]
+            assert told["token_endpoint_auth_method"] == "none"
+            assert told.get("application_type") == given.get("application_type")
+            assert None not in told.values()
 
 
-@pytest.mark.parametrize("given", REAL.values(), ids=REAL.keys())
-def test_the_document_of_a_real_client_is_taken(given: dict[str, Any]) -> None:
-    found = read_document({**given, "client_id": URL}, url=URL, schemes=SCHEMES)
-    assert found.name == given["client_name"]
-    assert found.is_public
+def test_the_document_of_a_real_client_is_taken(subtests: pytest.Subtests) -> None:
+    for name, given in REAL.items():
+        with subtests.test(name):
+            found = read_document({**given, "client_id": URL}, url=URL, schemes=SCHEMES)
+            assert found.name == given["client_name"]
+            assert found.is_public
 
 
-@pytest.mark.parametrize(
-    "grants",
-    [
-        ["client_credentials"],
-        ["password"],
-        ["implicit"],
-        ["refresh_token"],
-        ["urn:ietf:params:oauth:grant-type:device_code"],
-        ["urn:ietf:params:oauth:grant-type:jwt-bearer", "refresh_token"],
-        [],
-        ["Authorization_Code"],
-    ],
-)
-def test_a_client_that_does_without_the_code_grant_is_refused(grants: list[str]) -> None:
-    with pytest.raises(Refused, match="authorization_code"):
-        read(grant_types=grants)
+OTHER_GRANTS: list[list[str]] = [
+    ["client_credentials"],
+    ["password"],
+    ["implicit"],
+    ["refresh_token"],
+    ["urn:ietf:params:oauth:grant-type:device_code"],
+    ["urn:ietf:params:oauth:grant-type:jwt-bearer", "refresh_token"],
+    [],
+    ["Authorization_Code"],
+]
 
 
-@pytest.mark.parametrize("types", [["token"], [], ["id_token token"]])
-def test_a_client_that_does_without_codes_is_refused(types: list[str]) -> None:
-    with pytest.raises(Refused, match="response_types"):
-        read(response_types=types)
+def test_a_client_that_does_without_the_code_grant_is_refused(subtests: pytest.Subtests) -> None:
+    for grants in OTHER_GRANTS:
+        with subtests.test(grants=grants), pytest.raises(Refused, match="authorization_code"):
+            read(grant_types=grants)
 
 
-@pytest.mark.parametrize("method", ["private_key_jwt", "tls_client_auth", "client_secret_jwt", "NONE"])
-def test_a_way_to_authenticate_that_is_not_offered_is_refused(method: str) -> None:
-    with pytest.raises(Refused, match="token_endpoint_auth_method"):
-        read(token_endpoint_auth_method=method)
+def test_a_client_that_does_without_codes_is_refused(subtests: pytest.Subtests) -> None:
+    for types in (["token"], [], ["id_token token"]):
+        with subtests.test(types=types), pytest.raises(Refused, match="response_types"):
+            read(response_types=types)
+
+
+def test_a_way_to_authenticate_that_is_not_offered_is_refused(subtests: pytest.Subtests) -> None:
+    for method in ("private_key_jwt", "tls_client_auth", "client_secret_jwt", "NONE"):
+        with subtests.test(method=method), pytest.raises(Refused, match="token_endpoint_auth_method"):
+            read(token_endpoint_auth_method=method)
 
 
 def test_a_client_that_does_not_say_gets_a_secret_as_the_standard_has_it() -> None:
@@ -152,36 +154,54 @@ def test_a_client_that_does_not_say_gets_a_secret_as_the_standard_has_it() -> No
     assert read(token_endpoint_auth_method="client_secret_post").auth_method == "client_secret_post"
 
 
-@pytest.mark.parametrize("uri", ["http://127.0.0.1:1/", "http://localhost/cb", "https://localhost/", "cursor://x/cb"])
-def test_a_web_application_has_no_redirects_to_the_own_machine(uri: str) -> None:
-    with pytest.raises(Refused) as told:
-        read(application_type="web", redirect_uris=[CALLBACK, uri])
-    assert told.value.code == "invalid_redirect_uri"
-    assert read(application_type="native", redirect_uris=[CALLBACK, uri]).application_type == "native"
+def test_a_web_application_has_no_redirects_to_the_own_machine(subtests: pytest.Subtests) -> None:
+    for uri in ("http://127.0.0.1:1/", "http://localhost/cb", "https://localhost/", "cursor://x/cb"):
+        with subtests.test(uri=uri):
+            with pytest.raises(Refused) as told:
+                read(application_type="web", redirect_uris=[CALLBACK, uri])
+            assert told.value.code == "invalid_redirect_uri"
+            assert read(application_type="native", redirect_uris=[CALLBACK, uri]).application_type == "native"
 
 
-@pytest.mark.parametrize(
-    "uris", [None, [], "https://client.example/cb", {}, [None], [1], [[CALLBACK]], [CALLBACK] * 30, [CALLBACK, ""]]
-)
-def test_redirect_uris_are_a_short_array_of_uris(uris: Any) -> None:
-    with pytest.raises(Refused) as told:
-        read(redirect_uris=uris)
-    assert told.value.code == "invalid_redirect_uri"
+NO_REDIRECT_URIS: list[Any] = [
+    None,
+    [],
+    "https://client.example/cb",
+    {},
+    [None],
+    [1],
+    [[CALLBACK]],
+    [CALLBACK] * 30,
+    [CALLBACK, ""],
+]
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["grant_types", "response_types", "token_endpoint_auth_method", "application_type", "client_name", "client_uri"],
-)
-@pytest.mark.parametrize("value", [1, True, {}, [1], [None], [[]], 1.5], ids=str)
-def test_a_member_of_the_wrong_type_is_refused(name: str, value: Any) -> None:
-    with pytest.raises(Refused):
-        read(**{name: value})
+def test_redirect_uris_are_a_short_array_of_uris(subtests: pytest.Subtests) -> None:
+    for uris in NO_REDIRECT_URIS:
+        with subtests.test(uris=uris):
+            with pytest.raises(Refused) as told:
+                read(redirect_uris=uris)
+            assert told.value.code == "invalid_redirect_uri"
 
 
-@pytest.mark.parametrize("name", ["grant_types", "response_types", "client_name", "application_type", "client_uri"])
-def test_null_is_as_good_as_absent(name: str) -> None:
-    assert read(**{name: None}).registered().get("client_uri") is None
+def test_a_member_of_the_wrong_type_is_refused(subtests: pytest.Subtests) -> None:
+    for name in (
+        "grant_types",
+        "response_types",
+        "token_endpoint_auth_method",
+        "application_type",
+        "client_name",
+        "client_uri",
+    ):
+        for value in (1, True, {}, [1], [None], [[]], 1.5):
+            with subtests.test(name=name, value=value), pytest.raises(Refused):
+                read(**{name: value})
+
+
+def test_null_is_as_good_as_absent(subtests: pytest.Subtests) -> None:
+    for name in ("grant_types", "response_types", "client_name", "application_type", "client_uri"):
+        with subtests.test(name=name):
+            assert read(**{name: None}).registered().get("client_uri") is None
 
 
 def test_a_client_without_a_name_is_called_so() -> None:
@@ -189,23 +209,24 @@ def test_a_client_without_a_name_is_called_so() -> None:
         assert read(client_name=name).name == UNNAMED
 
 
-@pytest.mark.parametrize(
-    ("raw", "shown"),
-    [
-        ("  Two\n words\t", "Two words"),
-        ("abc\u202egpj.exe", "abc gpj.exe"),
-        ("\u2066isolated\u2069", "isolated"),
-        ("zero\u200bwidth", "zero width"),
-        ("bell\x07", "bell"),
-        ("line\u2028break", "line break"),
-        ("<b>Claude</b>", "<b>Claude</b>"),
-        ("e\u0301", "é"),
-        ("משלוח", "משלוח"),
-        ("\ue000private", "private"),
-    ],
-)
-def test_a_name_is_one_line_of_characters_that_can_be_seen(raw: str, shown: str) -> None:
-    assert read(client_name=raw).name == shown
+NAMES: list[tuple[str, str]] = [
+    ("  Two\n words\t", "Two words"),
+    ("abc\u202egpj.exe", "abc gpj.exe"),
+    ("\u2066isolated\u2069", "isolated"),
+    ("zero\u200bwidth", "zero width"),
+    ("bell\x07", "bell"),
+    ("line\u2028break", "line break"),
+    ("<b>Claude</b>", "<b>Claude</b>"),
+    ("e\u0301", "é"),
+    ("משלוח", "משלוח"),
+    ("\ue000private", "private"),
+]
+
+
+def test_a_name_is_one_line_of_characters_that_can_be_seen(subtests: pytest.Subtests) -> None:
+    for raw, shown in NAMES:
+        with subtests.test(raw=raw):
+            assert read(client_name=raw).name == shown
 
 
 def test_a_name_that_is_too_long_is_refused() -> None:
@@ -214,21 +235,22 @@ def test_a_name_that_is_too_long_is_refused() -> None:
         read(client_name="x" * 101)
 
 
-@pytest.mark.parametrize(
-    "link",
-    [
-        "javascript:alert(1)",
-        "http://client.example/",
-        "https://user@client.example/",
-        "https://client.example/\"onclick='x'",
-        "https://[::1",
-        "https://client.example/" + "a" * 600,
-        "https://клиент.example/",
-        "//client.example/",
-    ],
-)
-def test_a_page_that_is_not_safe_to_link_to_is_left_out(link: str) -> None:
-    assert "client_uri" not in read(client_uri=link).registered()
+UNSAFE_LINKS: list[str] = [
+    "javascript:alert(1)",
+    "http://client.example/",
+    "https://user@client.example/",
+    "https://client.example/\"onclick='x'",
+    "https://[::1",
+    "https://client.example/" + "a" * 600,
+    "https://клиент.example/",
+    "//client.example/",
+]
+
+
+def test_a_page_that_is_not_safe_to_link_to_is_left_out(subtests: pytest.Subtests) -> None:
+    for link in UNSAFE_LINKS:
+        with subtests.test(link=link):
+            assert "client_uri" not in read(client_uri=link).registered()
 
 
 def test_a_document_names_its_own_url() -> None:
@@ -238,24 +260,24 @@ def test_a_document_names_its_own_url() -> None:
     assert read_document(said(client_id=URL), url=URL, schemes=SCHEMES).auth_method == "none"
 
 
-@pytest.mark.parametrize(
-    ("members", "why"),
-    [
-        ({"client_secret": "s3cret"}, "client_secret"),
-        ({"client_secret": None}, "client_secret"),
-        ({"client_secret_expires_at": 0}, "client_secret"),
-        ({"client_name": None}, "client_name"),
-        ({"client_name": "\u200b"}, "client_name"),
-        ({"token_endpoint_auth_method": "client_secret_basic"}, "none"),
-        ({"token_endpoint_auth_method": "private_key_jwt"}, "token_endpoint_auth_method"),
-        ({"redirect_uris": ["http://evil.example/cb"]}, "http"),
-        ({"redirect_uris": None}, "redirect_uris"),
-        ({"grant_types": ["client_credentials"]}, "authorization_code"),
-    ],
-)
-def test_a_document_that_is_no_public_client_of_the_code_grant_is_refused(members: dict[str, Any], why: str) -> None:
-    with pytest.raises(Refused, match=why):
-        read_document(said(client_id=URL, **members), url=URL, schemes=SCHEMES)
+NO_PUBLIC_CLIENTS: list[tuple[dict[str, Any], str]] = [
+    ({"client_secret": "s3cret"}, "client_secret"),
+    ({"client_secret": None}, "client_secret"),
+    ({"client_secret_expires_at": 0}, "client_secret"),
+    ({"client_name": None}, "client_name"),
+    ({"client_name": "\u200b"}, "client_name"),
+    ({"token_endpoint_auth_method": "client_secret_basic"}, "none"),
+    ({"token_endpoint_auth_method": "private_key_jwt"}, "token_endpoint_auth_method"),
+    ({"redirect_uris": ["http://evil.example/cb"]}, "http"),
+    ({"redirect_uris": None}, "redirect_uris"),
+    ({"grant_types": ["client_credentials"]}, "authorization_code"),
+]
+
+
+def test_a_document_that_is_no_public_client_of_the_code_grant_is_refused(subtests: pytest.Subtests) -> None:
+    for members, why in NO_PUBLIC_CLIENTS:
+        with subtests.test(members=members), pytest.raises(Refused, match=why):
+            read_document(said(client_id=URL, **members), url=URL, schemes=SCHEMES)
 
 
 NOT_TAKEN = {
@@ -283,18 +305,13 @@ NOT_TAKEN = {
 }
 
 
-@pytest.mark.parametrize("body", NOT_TAKEN.values(), ids=NOT_TAKEN.keys())
-def test_odd_json_is_refused(body: bytes) -> None:
-    with pytest.raises(Refused):
-        read_json(body)
-
-
-def test_what_is_refused_is_not_said_back() -> None:
-    for body in NOT_TAKEN.values():
-        with pytest.raises(Refused) as told:
-            read_json(body)
-        assert told.value.description.isascii()
-        assert "example" not in told.value.description
+def test_odd_json_is_refused_and_not_quoted(subtests: pytest.Subtests) -> None:
+    for name, body in NOT_TAKEN.items():
+        with subtests.test(name):
+            with pytest.raises(Refused) as told:
+                read_json(body)
+            assert told.value.description.isascii()
+            assert "example" not in told.value.description
 
 
 def test_json_of_any_letters_is_taken() -> None:

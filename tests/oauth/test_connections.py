@@ -9,6 +9,7 @@ from django.test import Client
 from mcp_django.oauth import consents, toolkit
 from mcp_django.oauth.connections import connections_of
 from mcp_django.oauth.models import Consent
+from tests.auth.isolation import isolated
 from tests.oauth.asking import MCP, SCOPES, heard, path
 from tests.oauth.clients import LOOPBACK, WEB, Source, give_token, make_client
 
@@ -65,12 +66,13 @@ def test_who_takes_access_away_ends_consents_codes_and_tokens(browser: Client, a
     assert b'name="allow"' in browser.get(path(application)).content
 
 
-@pytest.mark.parametrize("key", ["", "0", "-1", "x", "9" * 400, "1\0", "\u0661"])
-def test_a_key_that_is_none_of_the_users_ends_nothing(browser: Client, ada: User, key: str) -> None:
-    consents.give(ada, make_client(), [MCP], SCOPES)
-    page = browser.post(PAGE, {"client": key})
-    assert "This application has no access." in page.content.decode()
-    assert Consent.objects.get().revoked is None
+def test_a_key_of_no_client_ends_nothing(browser: Client, ada: User, subtests: pytest.Subtests) -> None:
+    for key in ("", "0", "-1", "x", "9" * 400, "1\0", "\u0661"):
+        with subtests.test(key=key), isolated():
+            consents.give(ada, make_client(), [MCP], SCOPES)
+            page = browser.post(PAGE, {"client": key})
+            assert "This application has no access." in page.content.decode()
+            assert Consent.objects.get().revoked is None
 
 
 def test_nobody_ends_what_others_have(browser: Client) -> None:

@@ -6,6 +6,7 @@ from django.test import Client
 
 from mcp_django.oauth import consents, toolkit
 from mcp_django.oauth.models import Consent
+from tests.auth.isolation import isolated
 from tests.oauth.asking import MCP, path
 from tests.oauth.clients import give_token, make_client
 
@@ -57,13 +58,14 @@ def test_who_may_only_look_withdraws_nothing(ada: User, consent: Consent, browse
     assert consent.revoked is None
 
 
-@pytest.mark.parametrize("many", [False, True], ids=["one", "several"])
-def test_who_deletes_a_consent_ends_the_tokens_too(admin: Client, consent: Consent, many: bool) -> None:
-    give_token(consent.user, consent.application, "airports:read")
-    if many:
-        form = {"action": "delete_selected", "_selected_action": [consent.pk], "post": "yes"}
-        admin.post(PAGE, form)
-    else:
-        admin.post(f"{PAGE}{consent.pk}/delete/", {"post": "yes"})
-    assert not Consent.objects.exists()
-    assert not toolkit.access_tokens().objects.exists()
+def test_who_deletes_a_consent_ends_the_tokens_too(admin: Client, consent: Consent, subtests: pytest.Subtests) -> None:
+    for many in (False, True):
+        with subtests.test(many=many), isolated():
+            give_token(consent.user, consent.application, "airports:read")
+            if many:
+                form = {"action": "delete_selected", "_selected_action": [consent.pk], "post": "yes"}
+                admin.post(PAGE, form)
+            else:
+                admin.post(f"{PAGE}{consent.pk}/delete/", {"post": "yes"})
+            assert not Consent.objects.exists()
+            assert not toolkit.access_tokens().objects.exists()

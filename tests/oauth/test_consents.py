@@ -11,6 +11,7 @@ from pytest_django.fixtures import Settings
 from mcp_django.oauth import consents
 from mcp_django.oauth.models import Consent
 from mcp_django.oauth.models.consent import ConsentQuerySet
+from tests.auth.isolation import isolated
 from tests.oauth.clients import LOOPBACK, WEB, make_client
 
 pytestmark = pytest.mark.django_db
@@ -62,19 +63,21 @@ def test_another_user_and_another_client_are_asked_about(user: User, client: Any
     assert not remembered(user, make_client(WEB, name="Other"))
 
 
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [
-        ("redirect_uris", f"{WEB} https://client.example/more"),
-        ("name", "Claude Pro"),
-        ("client_id", "https://b.example/c"),
-    ],
-)
-def test_a_client_that_changed_is_asked_about(user: User, client: Any, field: str, value: str) -> None:
-    consents.give(user, client, [MCP], ["read"])
-    setattr(client, field, value)
-    client.save()
-    assert not remembered(user, client)
+CHANGES: list[tuple[str, str]] = [
+    ("redirect_uris", f"{WEB} https://client.example/more"),
+    ("name", "Claude Pro"),
+    ("client_id", "https://b.example/c"),
+]
+
+
+def test_a_client_that_changed_is_asked_about(user: User, client: Any, subtests: pytest.Subtests) -> None:
+    for field, value in CHANGES:
+        with subtests.test(field=field), isolated():
+            client.refresh_from_db()
+            consents.give(user, client, [MCP], ["read"])
+            setattr(client, field, value)
+            client.save()
+            assert not remembered(user, client)
 
 
 def test_the_order_of_redirect_uris_means_nothing(user: User, client: Any) -> None:
@@ -83,14 +86,16 @@ def test_the_order_of_redirect_uris_means_nothing(user: User, client: Any) -> No
     assert remembered(user, client)
 
 
-@pytest.mark.parametrize("redirect", [LOOPBACK, "http://127.0.0.1:33418/", "https://localhost/cb", "cursor://a/b"])
 def test_a_program_on_this_computer_is_asked_about_each_time(
-    user: User, client: Any, settings: Settings, redirect: str
+    user: User, client: Any, settings: Settings, subtests: pytest.Subtests
 ) -> None:
-    consents.give(user, client, [MCP], ["read"])
-    assert not remembered(user, client, redirect=redirect)
-    settings.MCP = {"OAUTH": {"REMEMBER_LOOPBACK": True}}
-    assert remembered(user, client, redirect=redirect)
+    for redirect in (LOOPBACK, "http://127.0.0.1:33418/", "https://localhost/cb", "cursor://a/b"):
+        with subtests.test(redirect=redirect), isolated():
+            settings.MCP = {}
+            consents.give(user, client, [MCP], ["read"])
+            assert not remembered(user, client, redirect=redirect)
+            settings.MCP = {"OAUTH": {"REMEMBER_LOOPBACK": True}}
+            assert remembered(user, client, redirect=redirect)
 
 
 def test_a_revoked_or_expired_consent_is_asked_about(user: User, client: Any) -> None:

@@ -11,6 +11,7 @@ from oauth2_provider.models import Application
 
 from mcp_django.oauth.credentials import has_secret
 from mcp_django.oauth.models import ClientProfile
+from tests.auth.isolation import isolated
 
 pytestmark = pytest.mark.django_db
 CALLBACK = "https://client.example/cb"
@@ -81,36 +82,38 @@ def test_scopes_and_servers_that_the_settings_do_not_know_are_pointed_out(settin
     assert "'https://testserver/mpc' is not known" in told
 
 
-@pytest.mark.parametrize(
-    ("args", "why"),
-    [
-        (["x", "--redirect-uri", "http://evil.example/"], "own machine"),
-        (["x", "--redirect-uri", "evil:/cb"], "scheme"),
-        (["x", "--redirect-uri", CALLBACK, "--service-user", "robot"], "asks nobody"),
-        (["x", "--service-user", "nobody"], "no user"),
-        (["x", "--service-user", "gone"], "not active"),
-        (["x", "--scope", "a b"], "not a scope"),
-        (["x" * 101], "name"),
-        (["  "], "name"),
-        (["a\u202eb"], "name"),
-        ([URL, "--document", "/nowhere/client.json"], "cannot be read"),
-        ([URL, "--document", "/nowhere/client.json", "--confidential"], "alone"),
-    ],
-)
-def test_a_client_that_makes_no_sense_is_not_made(args: list[str], why: str) -> None:
-    get_user_model().objects.create(username="robot")
-    get_user_model().objects.create(username="gone", is_active=False)
-    with pytest.raises(CommandError, match=why):
-        call_command("mcp_createclient", *args)
-    assert not Application.objects.exists()
+CONTRADICTIONS: list[tuple[list[str], str]] = [
+    (["x", "--redirect-uri", "http://evil.example/"], "own machine"),
+    (["x", "--redirect-uri", "evil:/cb"], "scheme"),
+    (["x", "--redirect-uri", CALLBACK, "--service-user", "robot"], "asks nobody"),
+    (["x", "--service-user", "nobody"], "no user"),
+    (["x", "--service-user", "gone"], "not active"),
+    (["x", "--scope", "a b"], "not a scope"),
+    (["x" * 101], "name"),
+    (["  "], "name"),
+    (["a\u202eb"], "name"),
+    ([URL, "--document", "/nowhere/client.json"], "cannot be read"),
+    ([URL, "--document", "/nowhere/client.json", "--confidential"], "alone"),
+]
 
 
-@pytest.mark.parametrize("text", [b"", b"{}", b"[]", b'{"client_id": "https://other.example/c.json"}', b"x" * 20_000])
-def test_a_document_that_is_none_is_not_pinned(text: bytes, tmp_path: Path) -> None:
-    file = tmp_path / "client.json"
-    file.write_bytes(text)
-    with pytest.raises(CommandError):
-        call_command("mcp_createclient", URL, "--document", str(file))
+def test_a_client_that_makes_no_sense_is_not_made(subtests: pytest.Subtests) -> None:
+    for args, why in CONTRADICTIONS:
+        with subtests.test(args=args), isolated():
+            get_user_model().objects.create(username="robot")
+            get_user_model().objects.create(username="gone", is_active=False)
+            with pytest.raises(CommandError, match=why):
+                call_command("mcp_createclient", *args)
+            assert not Application.objects.exists()
+
+
+def test_other_files_are_not_pinned(tmp_path: Path, subtests: pytest.Subtests) -> None:
+    for text in (b"", b"{}", b"[]", b'{"client_id": "https://other.example/c.json"}', b"x" * 20_000):
+        with subtests.test(text=text), isolated():
+            file = tmp_path / "client.json"
+            file.write_bytes(text)
+            with pytest.raises(CommandError):
+                call_command("mcp_createclient", URL, "--document", str(file))
 
 
 def test_a_document_does_not_take_the_id_of_a_client_that_an_operator_made(tmp_path: Path) -> None:
@@ -122,9 +125,10 @@ def test_a_document_does_not_take_the_id_of_a_client_that_an_operator_made(tmp_p
     assert Application.objects.get(client_id=URL).name == "ours"
 
 
-@pytest.mark.parametrize("hashed", [True, False])
-def test_what_is_stored_is_the_secret_only_where_secrets_are_stored_as_they_are(hashed: bool) -> None:
+def test_the_stored_value_is_the_secret_only_without_hashing(subtests: pytest.Subtests) -> None:
     """Also when the hasher it was made by is not among PASSWORD_HASHERS any more."""
-    stored = "retired$1$salt$5f4dcc3b"
-    application = Application(client_type="confidential", client_secret=stored, hash_client_secret=hashed)
-    assert has_secret(application, stored) is not hashed
+    for hashed in (True, False):
+        with subtests.test(hashed=hashed):
+            stored = "retired$1$salt$5f4dcc3b"
+            application = Application(client_type="confidential", client_secret=stored, hash_client_secret=hashed)
+            assert has_secret(application, stored) is not hashed

@@ -21,6 +21,7 @@ from mcp_django.oauth import clients, document_clients, documents
 from mcp_django.oauth.client_metadata import ClientMetadata
 from mcp_django.oauth.document_clients import Unavailable, look_up
 from mcp_django.oauth.models import ClientProfile
+from tests.auth.isolation import isolated
 from tests.oauth.document_server import HOST, DocumentServer, certificate, document, response
 
 pytestmark = pytest.mark.django_db
@@ -35,12 +36,10 @@ def pem(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def web(pem: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[DocumentServer]:
-    cache.clear()
     with DocumentServer(pem).running() as server:
         monkeypatch.setattr(documents, "make_fetcher", server.fetcher)
         server.pages[PATH] = document(URL)
         yield server
-    cache.clear()
 
 
 @pytest.fixture
@@ -221,30 +220,32 @@ def test_two_that_see_a_client_first_make_one(web: DocumentServer, user: Any, mo
     assert len(seen) == 1
 
 
-@pytest.mark.parametrize(
-    "client_id", ["", "abc", "http://client.example/c.json", "\x00", "https", "urn:x", "a" * 5000, "\ud800"]
-)
-def test_an_id_that_is_no_https_url_is_none_of_its_business(web: DocumentServer, user: Any, client_id: str) -> None:
-    look_up(client_id, user)
-    assert not web.resolved
+def test_an_id_that_is_no_https_url_is_ignored(web: DocumentServer, user: Any, subtests: pytest.Subtests) -> None:
+    for client_id in ("", "abc", "http://client.example/c.json", "\x00", "https", "urn:x", "a" * 5000, "\ud800"):
+        with subtests.test(client_id=client_id), isolated():
+            look_up(client_id, user)
+            assert not web.resolved
 
 
-@pytest.mark.parametrize(
-    "client_id",
-    [
-        "https://client.example/\x00",
-        "https://client.example/\ud800",
-        "https://client.example/" + "a" * 300,
-        "https://client.example/c.json?x",
-        "https://127.0.0.1/c.json",
-        "HTTPS://client.example/c.json",
-        "https://",
-    ],
-)
-def test_an_id_that_cannot_be_a_documents_url_is_refused(web: DocumentServer, user: Any, client_id: str) -> None:
-    with pytest.raises(Unavailable):
-        look_up(client_id, user)
-    assert not web.resolved
+IMPOSSIBLE_URLS: list[str] = [
+    "https://client.example/\x00",
+    "https://client.example/\ud800",
+    "https://client.example/" + "a" * 300,
+    "https://client.example/c.json?x",
+    "https://127.0.0.1/c.json",
+    "HTTPS://client.example/c.json",
+    "https://",
+]
+
+
+def test_an_id_that_cannot_be_a_documents_url_is_refused(
+    web: DocumentServer, user: Any, subtests: pytest.Subtests
+) -> None:
+    for client_id in IMPOSSIBLE_URLS:
+        with subtests.test(client_id=client_id), isolated():
+            with pytest.raises(Unavailable):
+                look_up(client_id, user)
+            assert not web.resolved
 
 
 def test_documents_can_be_switched_off(web: DocumentServer, user: Any) -> None:

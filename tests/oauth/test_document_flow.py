@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
-from django.core.cache import cache
 from django.test import Client
 from django.utils import timezone
 from oauth2_provider.models import Application
@@ -19,6 +18,7 @@ from pytest_django.fixtures import Settings
 
 from mcp_django.oauth import documents
 from mcp_django.oauth.models import ClientProfile
+from tests.auth.isolation import isolated
 from tests.oauth.asking import SCOPES, heard, path
 from tests.oauth.document_server import HOST, DocumentServer, certificate, document, response
 from tests.oauth.flows import post
@@ -37,12 +37,10 @@ def pem(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def web(site: Settings, pem: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[DocumentServer]:
-    cache.clear()
     with DocumentServer(pem).running() as server:
         monkeypatch.setattr(documents, "make_fetcher", server.fetcher)
         server.pages["/client.json"] = document(URL, client_name="Claude")
         yield server
-    cache.clear()
 
 
 def request(**changes: Any) -> str:
@@ -73,29 +71,32 @@ def test_a_yes_leads_to_tokens_without_another_look_at_the_document(browser: Cli
     assert web.asked == ["/client.json"]
 
 
-@pytest.mark.parametrize(
-    ("path", "form"),
-    [
-        ("/o/token/", {"grant_type": "authorization_code", "code": "x", "redirect_uri": CALLBACK}),
-        ("/o/token/", {"grant_type": "refresh_token", "refresh_token": "x"}),
-        ("/o/token/", {"grant_type": "client_credentials"}),
-        ("/o/revoke_token/", {"token": "x"}),
-        ("/o/introspect/", {"token": "x"}),
-    ],
-)
-def test_no_other_endpoint_has_a_document_fetched(web: DocumentServer, path: str, form: dict[str, str]) -> None:
-    for extra in ({}, {"client_secret": "x"}):
-        assert post(path, {**form, **extra, "client_id": URL, "code_verifier": VERIFIER}).status_code in (400, 401)
-    assert not web.resolved
-    assert not Application.objects.exists()
+OTHER_REQUESTS: list[tuple[str, dict[str, str]]] = [
+    ("/o/token/", {"grant_type": "authorization_code", "code": "x", "redirect_uri": CALLBACK}),
+    ("/o/token/", {"grant_type": "refresh_token", "refresh_token": "x"}),
+    ("/o/token/", {"grant_type": "client_credentials"}),
+    ("/o/revoke_token/", {"token": "x"}),
+    ("/o/introspect/", {"token": "x"}),
+]
 
 
-@pytest.mark.parametrize("prompt", [None, "none", "login", "consent"])
-def test_nobody_who_is_not_logged_in_has_a_document_fetched(web: DocumentServer, prompt: str | None) -> None:
-    for method in ("get", "post", "head"):
-        assert getattr(Client(), method)(request(prompt=prompt)).status_code in (302, 400, 405)
-    assert not web.resolved
-    assert not Application.objects.exists()
+def test_no_other_endpoint_has_a_document_fetched(web: DocumentServer, subtests: pytest.Subtests) -> None:
+    for endpoint, form in OTHER_REQUESTS:
+        with subtests.test(endpoint=endpoint, form=form), isolated():
+            for extra in ({}, {"client_secret": "x"}):
+                sent = {**form, **extra, "client_id": URL, "code_verifier": VERIFIER}
+                assert post(endpoint, sent).status_code in (400, 401)
+            assert not web.resolved
+            assert not Application.objects.exists()
+
+
+def test_an_anonymous_request_has_no_document_fetched(web: DocumentServer, subtests: pytest.Subtests) -> None:
+    for prompt in (None, "none", "login", "consent"):
+        with subtests.test(prompt=prompt), isolated():
+            for method in ("get", "post", "head"):
+                assert getattr(Client(), method)(request(prompt=prompt)).status_code in (302, 400, 405)
+            assert not web.resolved
+            assert not Application.objects.exists()
 
 
 def test_a_redirect_that_the_document_does_not_name_goes_nowhere(browser: Client, web: DocumentServer) -> None:
@@ -113,26 +114,30 @@ def test_a_document_that_cannot_be_read_is_a_page_that_says_so(browser: Client, 
     assert "404" not in answer.content.decode()
 
 
-@pytest.mark.parametrize(
-    "url", ["https://127.0.0.1/c.json", "https://localhost/c.json", URL + "?x", URL + "#x", "https://"]
-)
-def test_an_id_that_is_no_document_is_a_page_too(browser: Client, web: DocumentServer, url: str) -> None:
-    assert browser.get(request(client_id=url)).status_code == 400
-    assert not web.resolved
-
-
-@pytest.mark.parametrize("members", [{"redirect_uris": [CALLBACK, "https://new.example/cb"]}, {"client_name": "Other"}])
-def test_a_user_is_asked_again_about_a_client_whose_document_changes(
-    browser: Client, web: DocumentServer, members: dict[str, Any]
+def test_an_id_that_is_no_document_is_a_page_too(
+    browser: Client, web: DocumentServer, subtests: pytest.Subtests
 ) -> None:
-    heard(browser.post(request(), YES), CALLBACK)
-    heard(browser.get(request()), CALLBACK)
-    Application.objects.update(cimd_expires_at=timezone.now() - timedelta(seconds=1))
-    heard(browser.get(request()), CALLBACK)
-    Application.objects.update(cimd_expires_at=timezone.now() - timedelta(seconds=1))
-    web.pages["/client.json"] = document(URL, **{"client_name": "Claude", **members})
-    page(browser.get(request()))
-    assert web.asked == ["/client.json"] * 3
+    for url in ("https://127.0.0.1/c.json", "https://localhost/c.json", URL + "?x", URL + "#x", "https://"):
+        with subtests.test(url=url), isolated():
+            assert browser.get(request(client_id=url)).status_code == 400
+            assert not web.resolved
+
+
+def test_a_user_is_asked_again_about_a_client_whose_document_changes(
+    browser: Client, web: DocumentServer, subtests: pytest.Subtests
+) -> None:
+    for members in ({"redirect_uris": [CALLBACK, "https://new.example/cb"]}, {"client_name": "Other"}):
+        with subtests.test(members=members), isolated():
+            web.asked.clear()
+            web.pages["/client.json"] = document(URL, client_name="Claude")
+            heard(browser.post(request(), YES), CALLBACK)
+            heard(browser.get(request()), CALLBACK)
+            Application.objects.update(cimd_expires_at=timezone.now() - timedelta(seconds=1))
+            heard(browser.get(request()), CALLBACK)
+            Application.objects.update(cimd_expires_at=timezone.now() - timedelta(seconds=1))
+            web.pages["/client.json"] = document(URL, **{"client_name": "Claude", **members})
+            page(browser.get(request()))
+            assert web.asked == ["/client.json"] * 3
 
 
 def test_a_blocked_client_is_refused_whatever_its_document_says(browser: Client, web: DocumentServer) -> None:

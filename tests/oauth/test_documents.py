@@ -113,21 +113,22 @@ async def test_a_url_that_could_mean_something_else_is_not_fetched(url: str) -> 
         await fetch(url, Fetcher(resolve=resolve), schemes=())
 
 
-@pytest.mark.parametrize(
-    "url",
-    [
-        "https://claude.ai/oauth/mcp-oauth-client-metadata",
-        "https://claude.ai/oauth/claude-code-client-metadata",
-        "https://chatgpt.com/oauth/client.json",
-        "https://chatgpt.com/oauth/codex/client.json",
-        "https://vscode.dev/oauth/client-metadata.json",
-        "https://xn--bcher-kva.example/c%20d/~x;y=1",
-        "https://client.example:443/c.json",
-        "https://client.example/" + "c" * 232,
-    ],
-)
-def test_the_urls_of_real_clients_can_be_ids(url: str) -> None:
-    assert problem_with(url) is None
+REAL_IDS: list[str] = [
+    "https://claude.ai/oauth/mcp-oauth-client-metadata",
+    "https://claude.ai/oauth/claude-code-client-metadata",
+    "https://chatgpt.com/oauth/client.json",
+    "https://chatgpt.com/oauth/codex/client.json",
+    "https://vscode.dev/oauth/client-metadata.json",
+    "https://xn--bcher-kva.example/c%20d/~x;y=1",
+    "https://client.example:443/c.json",
+    "https://client.example/" + "c" * 232,
+]
+
+
+def test_the_urls_of_real_clients_can_be_ids(subtests: pytest.Subtests) -> None:
+    for url in REAL_IDS:
+        with subtests.test(url=url):
+            assert problem_with(url) is None
 
 
 async def test_a_document_is_fetched_over_tls_from_the_address_that_was_checked(web: DocumentServer) -> None:
@@ -251,26 +252,27 @@ def test_what_fetches_documents_takes_no_private_address_and_no_http() -> None:
     assert (made._private, made._http, made._redirects, made._max_size) == (False, False, 0, MOST_BYTES)
 
 
-@pytest.mark.parametrize(
-    ("header", "seconds"),
-    [
-        ("", UNSAID),
-        ("public", UNSAID),
-        ("max-age=600", 600),
-        ("public, Max-Age = 7200", 7200),
-        ('max-age="900"', 900),
-        ("max-age=0", SHORTEST),
-        ("max-age=-5", UNSAID),
-        ("max-age=99999999999", LONGEST),
-        ("max-age=31536000, immutable", LONGEST),
-        ("s-maxage=600", UNSAID),
-        ("no-store", SHORTEST),
-        ("No-Cache, max-age=9000", SHORTEST),
-        ("max-age=abc", UNSAID),
-    ],
-)
-def test_how_long_a_document_is_good_has_bounds(header: str, seconds: int) -> None:
-    assert lifetime(header) == seconds
+LIFETIMES: list[tuple[str, int]] = [
+    ("", UNSAID),
+    ("public", UNSAID),
+    ("max-age=600", 600),
+    ("public, Max-Age = 7200", 7200),
+    ('max-age="900"', 900),
+    ("max-age=0", SHORTEST),
+    ("max-age=-5", UNSAID),
+    ("max-age=99999999999", LONGEST),
+    ("max-age=31536000, immutable", LONGEST),
+    ("s-maxage=600", UNSAID),
+    ("no-store", SHORTEST),
+    ("No-Cache, max-age=9000", SHORTEST),
+    ("max-age=abc", UNSAID),
+]
+
+
+def test_how_long_a_document_is_good_has_bounds(subtests: pytest.Subtests) -> None:
+    for header, seconds in LIFETIMES:
+        with subtests.test(header=header):
+            assert lifetime(header) == seconds
 
 
 async def test_the_lifetime_of_a_document_is_in_its_headers(web: DocumentServer) -> None:

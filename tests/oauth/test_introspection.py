@@ -11,6 +11,7 @@ from mcp_django.models import ScopeGrant
 from mcp_django.oauth import clients
 from mcp_django.oauth.models import ClientProfile
 from mcp_django.oauth.toolkit import access_tokens
+from tests.auth.isolation import isolated
 
 from . import flows
 from .flows import RESOURCE, client, pair, person, post, refresh, row, told
@@ -22,7 +23,6 @@ PATH = "/o/introspect/"
 @pytest.fixture(autouse=True)
 def protected(settings: Any) -> None:
     settings.MCP = flows.SETTINGS
-    flows.forget_counts()
 
 
 def basic(application: Any, secret: str) -> dict[str, str]:
@@ -62,18 +62,19 @@ def test_nothing_else_is_an_active_token(operator: tuple[Any, str]) -> None:
     assert told(post(PATH, {"token": tokens["access_token"]}, **basic(*operator))) == {"active": False}
 
 
-@pytest.mark.parametrize("what", ["user", "client", "audience"])
-def test_a_token_that_is_refused_is_not_active(operator: tuple[Any, str], what: str) -> None:
-    app, user = client(), person()
-    token = pair(app, user)["access_token"]
-    if what == "user":
-        user.is_active = False
-        user.save()
-    elif what == "client":
-        ClientProfile.objects.filter(application=app).update(blocked=True)
-    else:
-        access_tokens().objects.update(resource=[])
-    assert told(post(PATH, {"token": token}, **basic(*operator))) == {"active": False}
+def test_a_token_that_is_refused_is_not_active(operator: tuple[Any, str], subtests: pytest.Subtests) -> None:
+    for what in ("user", "client", "audience"):
+        with subtests.test(what=what), isolated():
+            app, user = client(), person()
+            token = pair(app, user)["access_token"]
+            if what == "user":
+                user.is_active = False
+                user.save()
+            elif what == "client":
+                ClientProfile.objects.filter(application=app).update(blocked=True)
+            else:
+                access_tokens().objects.update(resource=[])
+            assert told(post(PATH, {"token": token}, **basic(*operator))) == {"active": False}
 
 
 def test_a_resource_server_with_limits_knows_of_its_own_resources() -> None:
@@ -133,14 +134,15 @@ def give_back(application: Any, token: str, **form: Any) -> int:
     return post("/o/revoke_token/", {"client_id": application.client_id, "token": token, **form}).status_code
 
 
-@pytest.mark.parametrize("hint", ["access_token", "refresh_token", "other", None])
-def test_a_client_gives_its_tokens_back(hint: str | None) -> None:
-    app, user = client(), person()
-    more = {"token_type_hint": hint} if hint else {}
-    tokens = pair(app, user)
-    assert give_back(app, tokens["access_token"], **more) == 200
-    assert row(tokens["access_token"]) is None
-    assert told(refresh(app, tokens["refresh_token"]), 400)["error"] == "invalid_grant"
+def test_a_client_gives_its_tokens_back(subtests: pytest.Subtests) -> None:
+    for hint in ("access_token", "refresh_token", "other", None):
+        with subtests.test(hint=hint), isolated():
+            app, user = client(), person()
+            more = {"token_type_hint": hint} if hint else {}
+            tokens = pair(app, user)
+            assert give_back(app, tokens["access_token"], **more) == 200
+            assert row(tokens["access_token"]) is None
+            assert told(refresh(app, tokens["refresh_token"]), 400)["error"] == "invalid_grant"
 
 
 def test_a_refresh_token_takes_along_what_came_from_the_same_authorization() -> None:

@@ -23,7 +23,6 @@ BOTH = "notes:read notes:write"
 @pytest.fixture(autouse=True)
 def protected(settings: Any) -> None:
     settings.MCP = flows.SETTINGS
-    flows.forget_counts()
 
 
 def keep(scope: str) -> ScopeGrant:

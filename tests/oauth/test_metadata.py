@@ -22,32 +22,34 @@ def get(path: str, **headers: Any) -> Any:
     return Client().get(path, secure=True, **headers)
 
 
-@pytest.mark.parametrize("path", [RFC_8414, OIDC, RFC_8414 + "/"])
-def test_the_document_is_where_clients_look(path: str) -> None:
-    response = get(path)
-    assert response.status_code == 200
-    found = response.json()
-    assert found["issuer"] == "https://testserver"
-    assert found["authorization_response_iss_parameter_supported"] is True
-    assert found["client_id_metadata_document_supported"] is True
-    assert found["code_challenge_methods_supported"] == ["S256"]
-    assert found["grant_types_supported"] == ["authorization_code", "refresh_token"]
-    assert found["response_types_supported"] == ["code"]
-    assert "none" in found["token_endpoint_auth_methods_supported"]
-    assert "none" not in found["introspection_endpoint_auth_methods_supported"]
-    assert found["scopes_supported"] == ["notes:read", "notes:write", "offline_access"]
-    assert found["token_endpoint"] == "https://testserver/o/token/"
-    assert found["registration_endpoint"] == "https://testserver/o/register/"
-    assert found["revocation_endpoint"] == "https://testserver/o/revoke_token/"
-    assert found["introspection_endpoint"] == "https://testserver/o/introspect/"
-    assert None not in found.values()
+def test_the_document_is_where_clients_look(subtests: pytest.Subtests) -> None:
+    for path in (RFC_8414, OIDC, RFC_8414 + "/"):
+        with subtests.test(path=path):
+            response = get(path)
+            assert response.status_code == 200
+            found = response.json()
+            assert found["issuer"] == "https://testserver"
+            assert found["authorization_response_iss_parameter_supported"] is True
+            assert found["client_id_metadata_document_supported"] is True
+            assert found["code_challenge_methods_supported"] == ["S256"]
+            assert found["grant_types_supported"] == ["authorization_code", "refresh_token"]
+            assert found["response_types_supported"] == ["code"]
+            assert "none" in found["token_endpoint_auth_methods_supported"]
+            assert "none" not in found["introspection_endpoint_auth_methods_supported"]
+            assert found["scopes_supported"] == ["notes:read", "notes:write", "offline_access"]
+            assert found["token_endpoint"] == "https://testserver/o/token/"
+            assert found["registration_endpoint"] == "https://testserver/o/register/"
+            assert found["revocation_endpoint"] == "https://testserver/o/revoke_token/"
+            assert found["introspection_endpoint"] == "https://testserver/o/introspect/"
+            assert None not in found.values()
 
 
-@pytest.mark.parametrize("path", ["/tenant", "/o", "/mcp", "/..", "/%00", "/x/y"])
-@pytest.mark.parametrize("place", [RFC_8414, OIDC])
-def test_another_issuer_is_not_found(place: str, path: str) -> None:
-    for url in (f"{place}{path}", f"{path}{place}"):
-        assert get(url).status_code == 404
+def test_another_issuer_is_not_found(subtests: pytest.Subtests) -> None:
+    for path in ("/tenant", "/o", "/mcp", "/..", "/%00", "/x/y"):
+        for place in (RFC_8414, OIDC):
+            with subtests.test(place=place, path=path):
+                for url in (f"{place}{path}", f"{path}{place}"):
+                    assert get(url).status_code == 404
 
 
 def test_a_foreign_host_changes_nothing(settings: Any) -> None:
@@ -72,13 +74,14 @@ def test_what_is_switched_off_is_not_advertised(settings: Any) -> None:
     assert found["client_id_metadata_document_supported"] is False
 
 
-@pytest.mark.parametrize("path", [RFC_8414, "/o/token/", "/o/revoke_token/", "/o/introspect/", "/token"])
-def test_pages_of_any_origin_may_ask_without_cookies(path: str) -> None:
-    response = Client().options(path, secure=True, HTTP_ORIGIN="https://inspector.example")
-    assert response.status_code == 204
-    assert response["Access-Control-Allow-Origin"] == "*"
-    assert "authorization" in response["Access-Control-Allow-Headers"]
-    assert "Access-Control-Allow-Credentials" not in response
+def test_pages_of_any_origin_may_ask_without_cookies(subtests: pytest.Subtests) -> None:
+    for path in (RFC_8414, "/o/token/", "/o/revoke_token/", "/o/introspect/", "/token"):
+        with subtests.test(path=path):
+            response = Client().options(path, secure=True, HTTP_ORIGIN="https://inspector.example")
+            assert response.status_code == 204
+            assert response["Access-Control-Allow-Origin"] == "*"
+            assert "authorization" in response["Access-Control-Allow-Headers"]
+            assert "Access-Control-Allow-Credentials" not in response
 
 
 def test_a_document_is_only_read() -> None:

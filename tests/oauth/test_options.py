@@ -17,25 +17,26 @@ def problems(settings: Any, **options: Any) -> list[str]:
     return [problem.path for problem in conf.problems()]
 
 
-@pytest.mark.parametrize(
-    ("option", "value"),
-    [
-        ("ACCESS_TOKEN", 0),
-        ("ACCESS_TOKEN", 10**6),
-        ("CODE", 3600),
-        ("REFRESH_GRACE", 61),
-        ("SIBLINGS", 21),
-        ("NATIVE_SCHEMES", ["javascript"]),
-        ("NATIVE_SCHEMES", ["https"]),
-        ("NATIVE_SCHEMES", "cursor"),
-        ("DOCUMENT_HOSTS", ["https://claude.ai"]),
-        ("NATIVE_SCHEMES", ["intent"]),
-        ("MOST_CLIENTS", 0),
-        ("REMEMBER_CONSENT", -1),
-    ],
-)
-def test_an_option_out_of_its_range_is_reported(settings: Any, option: str, value: Any) -> None:
-    assert problems(settings, **{option: value}) == [f'MCP["OAUTH"]["{option}"]']
+OUT_OF_RANGE: list[tuple[str, Any]] = [
+    ("ACCESS_TOKEN", 0),
+    ("ACCESS_TOKEN", 10**6),
+    ("CODE", 3600),
+    ("REFRESH_GRACE", 61),
+    ("SIBLINGS", 21),
+    ("NATIVE_SCHEMES", ["javascript"]),
+    ("NATIVE_SCHEMES", ["https"]),
+    ("NATIVE_SCHEMES", "cursor"),
+    ("DOCUMENT_HOSTS", ["https://claude.ai"]),
+    ("NATIVE_SCHEMES", ["intent"]),
+    ("MOST_CLIENTS", 0),
+    ("REMEMBER_CONSENT", -1),
+]
+
+
+def test_an_option_out_of_its_range_is_reported(settings: Any, subtests: pytest.Subtests) -> None:
+    for option, value in OUT_OF_RANGE:
+        with subtests.test(option=option, value=value):
+            assert problems(settings, **{option: value}) == [f'MCP["OAUTH"]["{option}"]']
 
 
 def test_options_are_read(settings: Any) -> None:
@@ -59,27 +60,28 @@ def test_what_is_overridden_wins() -> None:
     assert found["PKCE_REQUIRED"] is False
 
 
-@pytest.mark.parametrize("issuer", ["https://host.example", "https://host.example/auth", "http://localhost:8000"])
-def test_an_issuer_is_taken_as_it_is(issuer: str) -> None:
-    assert oauth2_provider_settings(issuer=issuer)["OIDC_ISS_ENDPOINT"] == issuer
+def test_an_issuer_is_taken_as_it_is(subtests: pytest.Subtests) -> None:
+    for issuer in ("https://host.example", "https://host.example/auth", "http://localhost:8000"):
+        with subtests.test(issuer=issuer):
+            assert oauth2_provider_settings(issuer=issuer)["OIDC_ISS_ENDPOINT"] == issuer
 
 
-@pytest.mark.parametrize(
-    "issuer",
-    [
-        "",
-        "host.example",
-        "http://host.example",
-        "https://host.example/",
-        "https://host.example?x",
-        "https://host.example?",
-        "https://me@host.example",
-        "https://",
-    ],
-)
-def test_what_is_no_issuer_is_refused(issuer: str) -> None:
-    with pytest.raises(ValueError, match="issuer"):
-        oauth2_provider_settings(issuer=issuer)
+NO_ISSUERS: list[str] = [
+    "",
+    "host.example",
+    "http://host.example",
+    "https://host.example/",
+    "https://host.example?x",
+    "https://host.example?",
+    "https://me@host.example",
+    "https://",
+]
+
+
+def test_other_urls_are_refused_as_issuers(subtests: pytest.Subtests) -> None:
+    for issuer in NO_ISSUERS:
+        with subtests.test(issuer=issuer), pytest.raises(ValueError, match="issuer"):
+            oauth2_provider_settings(issuer=issuer)
 
 
 def test_the_settings_need_no_django() -> None:

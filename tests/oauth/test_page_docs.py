@@ -34,26 +34,33 @@ def test_the_colours_are_there() -> None:
         assert f"{name}:" in style
 
 
-@pytest.mark.parametrize("lines", re.findall(r"```html\n(.*?)```", PAGE, re.DOTALL), ids=["brand", "styles"])
-def test_the_templates_work(lines: str, tmp_path: Path) -> None:
-    own = tmp_path / "mcp_oauth" / "base.html"
-    own.parent.mkdir()
-    own.write_text(lines)
-    libraries = {"i18n": "django.templatetags.i18n", "static": "django.templatetags.static"}
-    dirs = [str(tmp_path), str(TEMPLATES), str(SHARED / "templates")]
-    engine = Engine(dirs=dirs, libraries=libraries)
-    shown = engine.get_template("mcp_oauth/signed_out.html").render(Context({"login_url": "/in/"}))
-    assert "The shop" in shown or "/static/shop/oauth.css" in shown
-    assert "You are signed out" in shown
+def test_the_templates_work(tmp_path: Path, subtests: pytest.Subtests) -> None:
+    templates = re.findall(r"```html\n(.*?)```", PAGE, re.DOTALL)
+    assert len(templates) == 2
+    for lines in templates:
+        with subtests.test(lines=lines):
+            own = tmp_path / "mcp_oauth" / "base.html"
+            own.parent.mkdir(exist_ok=True)
+            own.write_text(lines)
+            libraries = {"i18n": "django.templatetags.i18n", "static": "django.templatetags.static"}
+            dirs = [str(tmp_path), str(TEMPLATES), str(SHARED / "templates")]
+            engine = Engine(dirs=dirs, libraries=libraries)
+            shown = engine.get_template("mcp_oauth/signed_out.html").render(Context({"login_url": "/in/"}))
+            assert "The shop" in shown or "/static/shop/oauth.css" in shown
+            assert "You are signed out" in shown
 
 
-@pytest.mark.parametrize("name", ["REMEMBER_CONSENT", "REMEMBER_LOOPBACK", "PERSONAL_TOKENS", "PERSONAL_TOKEN_DAYS"])
-def test_the_options_are_there(name: str) -> None:
-    assert name in PAGE
-    assert name.lower() in OAuthSettings.__dataclass_fields__
+def test_the_options_are_there(subtests: pytest.Subtests) -> None:
+    for name in ("REMEMBER_CONSENT", "REMEMBER_LOOPBACK", "PERSONAL_TOKENS", "PERSONAL_TOKEN_DAYS"):
+        with subtests.test(name=name):
+            assert name in PAGE
+            assert name.lower() in OAuthSettings.__dataclass_fields__
 
 
 @pytest.mark.django_db
-@pytest.mark.parametrize("place", re.findall(r"^\| `(/o/\w+/)`", PAGE, re.MULTILINE))
-def test_the_pages_are_there(site: None, place: str) -> None:
-    assert Client().get(place).status_code in (302, 405)
+def test_the_pages_are_there(site: None, subtests: pytest.Subtests) -> None:
+    places = re.findall(r"^\| `(/o/\w+/)`", PAGE, re.MULTILINE)
+    assert len(places) == 4
+    for place in places:
+        with subtests.test(place=place):
+            assert Client().get(place).status_code in (302, 405)

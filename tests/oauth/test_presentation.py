@@ -7,23 +7,22 @@ from mcp_django.oauth.models import ClientProfile
 from mcp_django.oauth.presentation import ascii_host, clean_name, client_of, target_of, targets_of
 from tests.oauth.clients import DOCUMENT, WEB, Source, make_client
 
+NAMES: list[tuple[str, str]] = [
+    ("Claude", "Claude"),
+    ("  two\n\tlines  ", "two lines"),
+    ("Goo\u202egle", "Google"),
+    ("Zero\u200bwidth\u2066", "Zerowidth"),
+    ("\x00\x1b[31mred", "[31mred"),
+    ("\ud800half", "half"),
+    ("n" * 200, "n" * 79 + "…"),
+    ("日本語", "日本語"),
+]
 
-@pytest.mark.parametrize(
-    ("name", "shown"),
-    [
-        ("Claude", "Claude"),
-        ("  two\n\tlines  ", "two lines"),
-        ("Goo\u202egle", "Google"),
-        ("Zero\u200bwidth\u2066", "Zerowidth"),
-        ("\x00\x1b[31mred", "[31mred"),
-        ("\ud800half", "half"),
-        ("n" * 200, "n" * 79 + "…"),
-        ("日本語", "日本語"),
-    ],
-    ids=["plain", "white", "override", "invisible", "control", "surrogate", "long", "japanese"],
-)
-def test_a_name_is_shown_in_one_line_of_what_can_be_seen(name: str, shown: str) -> None:
-    assert clean_name(name) == shown
+
+def test_a_name_is_shown_in_one_line_of_visible_characters(subtests: pytest.Subtests) -> None:
+    for name, shown in NAMES:
+        with subtests.test(name=name):
+            assert clean_name(name) == shown
 
 
 def test_letters_of_other_alphabets_do_not_pass_for_a_host() -> None:
@@ -33,24 +32,24 @@ def test_letters_of_other_alphabets_do_not_pass_for_a_host() -> None:
     assert ascii_host("nothing") == ""
 
 
-@pytest.mark.parametrize(
-    ("uri", "kind", "host", "source"),
-    [
-        ("https://claude.ai/api/cb", "web", "claude.ai", "https://claude.ai"),
-        ("https://claude.ai:8443/cb?x=1", "web", "claude.ai:8443", "https://claude.ai:8443"),
-        ("http://127.0.0.1:33418/", "loopback", "127.0.0.1:33418", "http://127.0.0.1:33418"),
-        ("http://localhost:1/cb", "loopback", "localhost:1", "http://localhost:1"),
-        ("http://[::1]:99/cb", "loopback", "[::1]:99", "http:"),
-        ("cursor://anysphere.cursor-mcp/oauth/callback", "app", "cursor:", "cursor:"),
-        ("com.example.app:/cb", "app", "com.example.app:", "com.example.app:"),
-        ("https://a.example;script-src */cb", "web", "a.example;script-src *", "https:"),
-    ],
-    ids=["web", "port", "loopback", "localhost", "ipv6", "scheme", "dotted", "injection"],
-)
-def test_a_target_says_where_it_leads(uri: str, kind: str, host: str, source: str) -> None:
-    target = target_of(uri)
-    assert (target.kind, target.host, target.source) == (kind, host, source)
-    assert target.is_local is (kind != "web")
+TARGETS: list[tuple[str, str, str, str]] = [
+    ("https://claude.ai/api/cb", "web", "claude.ai", "https://claude.ai"),
+    ("https://claude.ai:8443/cb?x=1", "web", "claude.ai:8443", "https://claude.ai:8443"),
+    ("http://127.0.0.1:33418/", "loopback", "127.0.0.1:33418", "http://127.0.0.1:33418"),
+    ("http://localhost:1/cb", "loopback", "localhost:1", "http://localhost:1"),
+    ("http://[::1]:99/cb", "loopback", "[::1]:99", "http:"),
+    ("cursor://anysphere.cursor-mcp/oauth/callback", "app", "cursor:", "cursor:"),
+    ("com.example.app:/cb", "app", "com.example.app:", "com.example.app:"),
+    ("https://a.example;script-src */cb", "web", "a.example;script-src *", "https:"),
+]
+
+
+def test_a_target_says_where_it_leads(subtests: pytest.Subtests) -> None:
+    for uri, kind, host, source in TARGETS:
+        with subtests.test(uri=uri):
+            target = target_of(uri)
+            assert (target.kind, target.host, target.source) == (kind, host, source)
+            assert target.is_local is (kind != "web")
 
 
 def test_targets_on_the_own_machine_count_as_one() -> None:

@@ -22,7 +22,6 @@ PARALLEL = 4
 @pytest.fixture(autouse=True)
 def protected(settings: Any) -> None:
     settings.MCP = flows.SETTINGS
-    flows.forget_counts()
 
 
 def at_once(work: Callable[[], Any], monkeypatch: pytest.MonkeyPatch, *, meet: tuple[Any, str] | None) -> list[Any]:

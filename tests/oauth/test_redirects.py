@@ -71,40 +71,44 @@ HOSTILE = {
 }
 
 
-@pytest.mark.parametrize("uri", REAL)
-def test_the_redirect_uris_of_real_clients_are_taken(uri: str) -> None:
-    assert problem_with(uri, schemes=SCHEMES) is None
+def test_the_redirect_uris_of_real_clients_are_taken(subtests: pytest.Subtests) -> None:
+    for uri in REAL:
+        with subtests.test(uri=uri):
+            assert problem_with(uri, schemes=SCHEMES) is None
 
 
-@pytest.mark.parametrize("uri", HOSTILE.values(), ids=HOSTILE.keys())
-def test_a_redirect_uri_that_could_lead_elsewhere_is_refused(uri: str) -> None:
-    told = problem_with(uri, schemes=SCHEMES)
-    assert told
-    assert "evil" not in told
+def test_a_redirect_uri_that_could_lead_elsewhere_is_refused(subtests: pytest.Subtests) -> None:
+    for name, uri in HOSTILE.items():
+        with subtests.test(name):
+            told = problem_with(uri, schemes=SCHEMES)
+            assert told
+            assert "evil" not in told
 
 
-@pytest.mark.parametrize("value", [None, 1, True, ["https://host.example/cb"], {"uri": "https://host.example/cb"}])
-def test_a_redirect_uri_is_a_string(value: object) -> None:
-    assert problem_with(value)
+def test_a_redirect_uri_is_a_string(subtests: pytest.Subtests) -> None:
+    for value in (None, 1, True, ["https://host.example/cb"], {"uri": "https://host.example/cb"}):
+        with subtests.test(value=value):
+            assert problem_with(value)
 
 
-@pytest.mark.parametrize(
-    "uri",
-    [
-        "http://127.0.0.1:99999/cb",
-        "http://127.0.0.1:/cb",
-        "http://127.0.0.1:x/cb",
-        "http://127.0.0.1:1;script-src%20*/cb",
-        "http://[::1]x/cb",
-        "HTTP://127.0.0.1/cb",
-        "https://host.example/ü",
-        "cursor",
-        "",
-    ],
-)
-def test_a_uri_that_readers_could_differ_about_is_not_well_formed(uri: str) -> None:
-    assert not is_well_formed(uri)
-    assert all(map(is_well_formed, [*REAL, "http://intranet.example/cb"]))
+AMBIGUOUS: list[str] = [
+    "http://127.0.0.1:99999/cb",
+    "http://127.0.0.1:/cb",
+    "http://127.0.0.1:x/cb",
+    "http://127.0.0.1:1;script-src%20*/cb",
+    "http://[::1]x/cb",
+    "HTTP://127.0.0.1/cb",
+    "https://host.example/ü",
+    "cursor",
+    "",
+]
+
+
+def test_a_uri_that_readers_could_differ_about_is_not_well_formed(subtests: pytest.Subtests) -> None:
+    for uri in AMBIGUOUS:
+        with subtests.test(uri=uri):
+            assert not is_well_formed(uri)
+            assert all(map(is_well_formed, [*REAL, "http://intranet.example/cb"]))
 
 
 def test_private_use_schemes_are_those_that_were_allowed() -> None:
@@ -112,10 +116,11 @@ def test_private_use_schemes_are_those_that_were_allowed() -> None:
     assert problem_with("com.example.app:/cb", schemes=["com.example.app"]) is None
 
 
-@pytest.mark.parametrize("scheme", ["javascript", "data", "https", "http", "file", "blob", "ws", "a b", "", "Cursor"])
-def test_allowing_a_scheme_of_the_browser_allows_nothing(scheme: str) -> None:
-    assert not is_private_use(scheme)
-    assert problem_with(f"{scheme}://evil.example/x", schemes=[scheme]) or scheme == "https"
+def test_allowing_a_scheme_of_the_browser_allows_nothing(subtests: pytest.Subtests) -> None:
+    for scheme in ("javascript", "data", "https", "http", "file", "blob", "ws", "a b", "", "Cursor"):
+        with subtests.test(scheme=scheme):
+            assert not is_private_use(scheme)
+            assert problem_with(f"{scheme}://evil.example/x", schemes=[scheme]) or scheme == "https"
 
 
 def test_loopback_and_apps_are_told_from_the_web() -> None:

@@ -1,7 +1,6 @@
 """Dynamic client registration (RFC 7591), as clients and strangers meet it."""
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -15,6 +14,7 @@ from oauth2_provider.models import AccessToken, Application
 from mcp_django.oauth.client_metadata import MOST_BYTES
 from mcp_django.oauth.credentials import has_secret
 from mcp_django.oauth.models import ClientProfile
+from tests.auth.isolation import isolated
 from tests.oauth.test_client_metadata import NOT_TAKEN, REAL
 from tests.oauth.test_redirects import HOSTILE
 
@@ -22,13 +22,6 @@ urlpatterns = [path("", include("mcp_django.oauth.urls"))]
 pytestmark = [pytest.mark.django_db, pytest.mark.urls(__name__)]
 URL = "/o/register/"
 CALLBACK = "https://client.example/cb"
-
-
-@pytest.fixture(autouse=True)
-def fresh_counts() -> Iterator[None]:
-    cache.clear()
-    yield
-    cache.clear()
 
 
 def send(body: Any, client: Client | None = None, kind: str = "application/json", **headers: Any) -> Any:
@@ -41,26 +34,27 @@ def register(**members: Any) -> Any:
     return send({"client_name": "A client", "redirect_uris": [CALLBACK], **members})
 
 
-@pytest.mark.parametrize("name", REAL)
-def test_a_real_client_registers(name: str) -> None:
-    response = send(REAL[name])
-    told = response.json()
-    assert response.status_code == 201, told
-    application = Application.objects.get(client_id=told["client_id"])
-    profile = ClientProfile.objects.get(application=application)
-    assert told["redirect_uris"] == REAL[name]["redirect_uris"] == application.redirect_uris.split()
-    assert told["token_endpoint_auth_method"] == "none"
-    assert told["grant_types"] == ["authorization_code", "refresh_token"]
-    assert None not in told.values()
-    assert "client_secret" not in told
-    assert application.client_type == Application.CLIENT_PUBLIC
-    assert application.authorization_grant_type == Application.GRANT_AUTHORIZATION_CODE
-    assert application.registration_source == Application.RegistrationSource.DCR
-    assert not application.skip_authorization
-    assert profile.source == ClientProfile.Source.REGISTERED
-    assert profile.application_type == REAL[name].get("application_type", "")
-    assert profile.requested_grants == REAL[name]["grant_types"]
-    assert (profile.approved, profile.trusted, profile.service_user) == (False, False, None)
+def test_a_real_client_registers(subtests: pytest.Subtests) -> None:
+    for name in REAL:
+        with subtests.test(name=name), isolated():
+            response = send(REAL[name])
+            told = response.json()
+            assert response.status_code == 201, told
+            application = Application.objects.get(client_id=told["client_id"])
+            profile = ClientProfile.objects.get(application=application)
+            assert told["redirect_uris"] == REAL[name]["redirect_uris"] == application.redirect_uris.split()
+            assert told["token_endpoint_auth_method"] == "none"
+            assert told["grant_types"] == ["authorization_code", "refresh_token"]
+            assert None not in told.values()
+            assert "client_secret" not in told
+            assert application.client_type == Application.CLIENT_PUBLIC
+            assert application.authorization_grant_type == Application.GRANT_AUTHORIZATION_CODE
+            assert application.registration_source == Application.RegistrationSource.DCR
+            assert not application.skip_authorization
+            assert profile.source == ClientProfile.Source.REGISTERED
+            assert profile.application_type == REAL[name].get("application_type", "")
+            assert profile.requested_grants == REAL[name]["grant_types"]
+            assert (profile.approved, profile.trusted, profile.service_user) == (False, False, None)
 
 
 def test_each_redirect_uri_that_was_registered_is_one_that_is_allowed() -> None:
@@ -113,11 +107,12 @@ def test_there_is_no_token_to_manage_a_registration_with() -> None:
     assert not AccessToken.objects.exists()
 
 
-@pytest.mark.parametrize("grant", ["client_credentials", "password", "implicit", "refresh_token"])
-def test_a_client_without_the_code_grant_does_not_register(grant: str) -> None:
-    response = register(grant_types=[grant])
-    assert (response.status_code, response.json()["error"]) == (400, "invalid_client_metadata")
-    assert not Application.objects.exists()
+def test_a_client_without_the_code_grant_does_not_register(subtests: pytest.Subtests) -> None:
+    for grant in ("client_credentials", "password", "implicit", "refresh_token"):
+        with subtests.test(grant=grant), isolated():
+            response = register(grant_types=[grant])
+            assert (response.status_code, response.json()["error"]) == (400, "invalid_client_metadata")
+            assert not Application.objects.exists()
 
 
 def test_other_grants_beside_the_code_grant_are_not_registered() -> None:
@@ -127,12 +122,13 @@ def test_other_grants_beside_the_code_grant_are_not_registered() -> None:
     assert not application.allows_grant_type(Application.GRANT_CLIENT_CREDENTIALS, Application.GRANT_PASSWORD)
 
 
-@pytest.mark.parametrize("name", HOSTILE)
-def test_a_hostile_redirect_uri_is_refused_beside_a_good_one(name: str) -> None:
-    response = register(redirect_uris=[CALLBACK, HOSTILE[name]])
-    assert response.status_code == 400
-    assert response.json()["error"] in ("invalid_redirect_uri", "invalid_client_metadata")
-    assert not Application.objects.exists()
+def test_a_hostile_redirect_uri_is_refused_beside_a_good_one(subtests: pytest.Subtests) -> None:
+    for name in HOSTILE:
+        with subtests.test(name=name), isolated():
+            response = register(redirect_uris=[CALLBACK, HOSTILE[name]])
+            assert response.status_code == 400
+            assert response.json()["error"] in ("invalid_redirect_uri", "invalid_client_metadata")
+            assert not Application.objects.exists()
 
 
 def test_a_web_application_on_loopback_is_refused() -> None:
@@ -140,11 +136,12 @@ def test_a_web_application_on_loopback_is_refused() -> None:
     assert (response.status_code, response.json()["error"]) == (400, "invalid_redirect_uri")
 
 
-@pytest.mark.parametrize("name", NOT_TAKEN)
-def test_odd_json_is_a_clean_error(name: str) -> None:
-    response = send(NOT_TAKEN[name])
-    assert (response.status_code, response.json()["error"]) == (400, "invalid_client_metadata")
-    assert response["Cache-Control"] == "no-store"
+def test_odd_json_is_a_clean_error(subtests: pytest.Subtests) -> None:
+    for name in NOT_TAKEN:
+        with subtests.test(name=name), isolated():
+            response = send(NOT_TAKEN[name])
+            assert (response.status_code, response.json()["error"]) == (400, "invalid_client_metadata")
+            assert response["Cache-Control"] == "no-store"
 
 
 ODD = [None, True, 0, -1, 1.5, 10**30, "", "x" * 5000, "\x00", "\ud800", [], {}, [[]], [None], {"a": []}, ["\x00"]]
@@ -167,13 +164,14 @@ MEMBERS = [
 ]
 
 
-@pytest.mark.parametrize("member", MEMBERS)
-def test_any_value_of_any_member_is_taken_or_refused(member: str) -> None:
-    for value in ODD:
-        cache.clear()
-        response = register(**{member: value})
-        assert response.status_code in (201, 400), value
-        assert response.json()
+def test_any_value_of_any_member_is_taken_or_refused(subtests: pytest.Subtests) -> None:
+    for member in MEMBERS:
+        with subtests.test(member=member), isolated():
+            for value in ODD:
+                cache.clear()
+                response = register(**{member: value})
+                assert response.status_code in (201, 400), value
+                assert response.json()
 
 
 def test_a_client_does_not_choose_its_id_or_secret() -> None:
@@ -189,18 +187,20 @@ def test_a_body_is_16_kilobytes_at_most() -> None:
     assert send(b"x" * 5_000_000).status_code == 400
 
 
-@pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", "", "multipart/form-data"])
-def test_the_body_is_called_json(kind: str) -> None:
-    response = send({"redirect_uris": [CALLBACK]}, kind=kind)
-    assert (response.status_code, response.json()["error"]) == (400, "invalid_client_metadata")
-    assert send({"redirect_uris": [CALLBACK]}, kind="application/json; charset=utf-8").status_code == 201
+def test_the_content_type_of_a_body_is_json(subtests: pytest.Subtests) -> None:
+    for kind in ("text/plain", "application/x-www-form-urlencoded", "", "multipart/form-data"):
+        with subtests.test(kind=kind), isolated():
+            response = send({"redirect_uris": [CALLBACK]}, kind=kind)
+            assert (response.status_code, response.json()["error"]) == (400, "invalid_client_metadata")
+            assert send({"redirect_uris": [CALLBACK]}, kind="application/json; charset=utf-8").status_code == 201
 
 
-@pytest.mark.parametrize("method", ["get", "put", "patch", "delete"])
-def test_nothing_but_post_registers(method: str) -> None:
-    response = getattr(Client(), method)(URL)
-    assert (response.status_code, response["Allow"]) == (405, "POST, OPTIONS")
-    assert response.json()["error"] == "invalid_request"
+def test_nothing_but_post_registers(subtests: pytest.Subtests) -> None:
+    for method in ("get", "put", "patch", "delete"):
+        with subtests.test(method=method):
+            response = getattr(Client(), method)(URL)
+            assert (response.status_code, response["Allow"]) == (405, "POST, OPTIONS")
+            assert response.json()["error"] == "invalid_request"
 
 
 def test_pages_of_any_origin_may_register_without_cookies() -> None:
@@ -211,11 +211,12 @@ def test_pages_of_any_origin_may_register_without_cookies() -> None:
         assert "Access-Control-Allow-Credentials" not in found
 
 
-@pytest.mark.parametrize("path", ["/register", "/register/", "/o/register"])
-def test_the_address_of_servers_without_metadata_is_another_name_of_it(path: str) -> None:
+def test_clients_that_read_no_metadata_register_at_the_default_path(subtests: pytest.Subtests) -> None:
     """2025-03-26, basic/authorization, Fallbacks for Servers without Metadata Discovery."""
-    response = Client().post(path, json.dumps({"redirect_uris": [CALLBACK]}), content_type="application/json")
-    assert response.status_code == 201
+    for place in ("/register", "/register/", "/o/register"):
+        with subtests.test(place=place), isolated():
+            response = Client().post(place, json.dumps({"redirect_uris": [CALLBACK]}), content_type="application/json")
+            assert response.status_code == 201
 
 
 def test_a_database_that_is_down_is_no_bug(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -255,13 +256,16 @@ def test_what_is_refused_counts_as_well() -> None:
     assert [send(b"x").status_code for _ in range(21)] == [400] * 20 + [429]
 
 
-@pytest.mark.parametrize(("peer", "kept"), [("198.51.100.7", "198.51.100.7"), ("127.0.0.1", None)])
-def test_an_address_is_not_the_clients_to_say(peer: str, kept: str | None) -> None:
+def test_a_client_cannot_choose_its_address(subtests: pytest.Subtests) -> None:
     """From inside, with a proxy in between that the settings do not know, all are one."""
-    body = {"redirect_uris": [CALLBACK]}
-    statuses = [send(body, REMOTE_ADDR=peer, HTTP_X_FORWARDED_FOR=f"203.0.113.{n}").status_code for n in range(1, 22)]
-    assert statuses == [201] * 20 + [429]
-    assert set(ClientProfile.objects.values_list("created_ip", flat=True)) == {kept}
+    for peer, kept in (("198.51.100.7", "198.51.100.7"), ("127.0.0.1", None)):
+        with subtests.test(peer=peer), isolated():
+            body = {"redirect_uris": [CALLBACK]}
+            statuses = [
+                send(body, REMOTE_ADDR=peer, HTTP_X_FORWARDED_FOR=f"203.0.113.{n}").status_code for n in range(1, 22)
+            ]
+            assert statuses == [201] * 20 + [429]
+            assert set(ClientProfile.objects.values_list("created_ip", flat=True)) == {kept}
 
 
 def test_proxies_of_ones_own_say_whose_address_it_is(settings: Any) -> None:
@@ -280,13 +284,14 @@ def test_addresses_of_one_network_are_one() -> None:
     assert set(ClientProfile.objects.values_list("created_ip", flat=True)) == {"2001:db8:1:2::"}
 
 
-@pytest.mark.parametrize("name", ["<script>alert(1)</script>", "\u202eedualC", "a\x07b", "ünï 😀", "שלום"])
-def test_a_name_is_kept_as_text_that_shows_what_it_is(name: str) -> None:
-    told = register(client_name=name).json()
-    kept = Application.objects.get(client_id=told["client_id"]).name
-    assert kept == told["client_name"]
-    assert kept.isprintable()
-    assert "\u202e" not in kept
+def test_a_name_is_kept_as_printable_text(subtests: pytest.Subtests) -> None:
+    for name in ("<script>alert(1)</script>", "\u202eedualC", "a\x07b", "ünï 😀", "שלום"):
+        with subtests.test(name=name), isolated():
+            told = register(client_name=name).json()
+            kept = Application.objects.get(client_id=told["client_id"]).name
+            assert kept == told["client_name"]
+            assert kept.isprintable()
+            assert "\u202e" not in kept
 
 
 def test_registration_can_be_switched_off() -> None:

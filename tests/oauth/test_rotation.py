@@ -19,7 +19,6 @@ pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.oauth.urls")]
 @pytest.fixture(autouse=True)
 def protected(settings: Any) -> None:
     settings.MCP = flows.SETTINGS
-    flows.forget_counts()
 
 
 def age(seconds: float) -> None:

@@ -1,4 +1,4 @@
-"""Who was let in a moment ago is out at once, whoever ended it and how."""
+"""A process forgets the bearer of a token as soon as the token ends, in each way in which it can end."""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,17 +12,17 @@ from mcp_django.auth.principal import Principal
 from mcp_django.oauth import revoking
 from mcp_django.oauth.models import Consent
 from mcp_django.oauth.toolkit import access_tokens, grants
+from tests.auth.isolation import isolated
 
 from . import flows
 from .flows import RESOURCE, client, code, pair, person, post, refresh, row, told
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls("tests.oauth.urls")]
+pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.oauth.urls")]
 
 
 @pytest.fixture(autouse=True)
 def protected(settings: Any) -> None:
     settings.MCP = flows.SETTINGS
-    flows.forget_counts()
 
 
 class Remembered:
@@ -89,13 +89,17 @@ ENDS: dict[str, Callable[[Remembered], Any]] = {
 }
 
 
-@pytest.mark.parametrize("end", ENDS.values(), ids=ENDS.keys())
-def test_what_ends_a_token_is_heard(end: Callable[[Remembered], Any]) -> None:
-    found = Remembered()
-    assert found.store.get(b"mine") is not None
-    end(found)
-    assert found.store.get(b"mine") is None
-    assert found.store.get(b"other") is not None
+def test_a_bearer_is_forgotten_when_the_token_ends(
+    subtests: pytest.Subtests, django_capture_on_commit_callbacks: Any
+) -> None:
+    for name, end in ENDS.items():
+        with subtests.test(name), isolated():
+            found = Remembered()
+            assert found.store.get(b"mine") is not None
+            with django_capture_on_commit_callbacks(execute=True):
+                end(found)
+            assert found.store.get(b"mine") is None
+            assert found.store.get(b"other") is not None
 
 
 def test_a_consent_that_is_taken_back_takes_its_tokens_along() -> None:
@@ -107,8 +111,9 @@ def test_a_consent_that_is_taken_back_takes_its_tokens_along() -> None:
     assert told(refresh(found.app, found.tokens["refresh_token"]), 400)["error"] == "invalid_grant"
 
 
-def test_a_new_token_is_no_reason_to_forget() -> None:
+def test_a_new_token_is_no_reason_to_forget(django_capture_on_commit_callbacks: Any) -> None:
     found = Remembered()
-    pair(found.app, found.user)
-    told(refresh(found.app, found.tokens["refresh_token"]))
+    with django_capture_on_commit_callbacks(execute=True):
+        pair(found.app, found.user)
+        told(refresh(found.app, found.tokens["refresh_token"]))
     assert found.store.get(b"mine") is not None

@@ -39,15 +39,17 @@ def contrast(one: str, other: str) -> float:
     return (light + 0.05) / (dark + 0.05)
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_text_is_told_from_what_is_behind_it(scheme: str) -> None:
-    colours = palettes()[scheme]
-    weak = {pair: contrast(colours[pair[0]], colours[pair[1]]) for pair in TEXT}
-    assert {pair: found for pair, found in weak.items() if found < 4.5} == {}
+def test_text_is_told_from_what_is_behind_it(subtests: pytest.Subtests) -> None:
+    for scheme in ("light", "dark"):
+        with subtests.test(scheme=scheme):
+            colours = palettes()[scheme]
+            weak = {pair: contrast(colours[pair[0]], colours[pair[1]]) for pair in TEXT}
+            assert {pair: found for pair, found in weak.items() if found < 4.5} == {}
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_edges_and_the_focus_are_told_from_what_is_around_them(scheme: str) -> None:
-    colours = palettes()[scheme]
-    weak = {pair: contrast(colours[pair[0]], colours[pair[1]]) for pair in EDGES}
-    assert {pair: found for pair, found in weak.items() if found < 3} == {}
+def test_edges_and_the_focus_are_told_from_what_is_around_them(subtests: pytest.Subtests) -> None:
+    for scheme in ("light", "dark"):
+        with subtests.test(scheme=scheme):
+            colours = palettes()[scheme]
+            weak = {pair: contrast(colours[pair[0]], colours[pair[1]]) for pair in EDGES}
+            assert {pair: found for pair, found in weak.items() if found < 3} == {}

@@ -10,6 +10,7 @@ from django.utils import timezone
 from mcp_django.oauth import clients, revoking
 from mcp_django.oauth.models import ClientProfile, Consent, UsedCode
 from mcp_django.oauth.toolkit import access_tokens, grants, refresh_tokens
+from tests.auth.isolation import isolated
 
 from . import flows
 from .flows import RESOURCE, client, code, exchange, pair, person, post, refresh, row, told
@@ -20,7 +21,6 @@ pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.oauth.urls")]
 @pytest.fixture(autouse=True)
 def protected(settings: Any) -> None:
     settings.MCP = flows.SETTINGS
-    flows.forget_counts()
 
 
 def test_a_code_gives_a_pair_for_the_resource() -> None:
@@ -51,33 +51,34 @@ def test_answers_are_json_that_nobody_keeps() -> None:
         json.loads(response.content)
 
 
-@pytest.mark.parametrize(
-    ("changes", "error"),
-    [
-        ({"code_verifier": "w" * 64}, "invalid_grant"),
-        ({"code_verifier": None}, "invalid_request"),
-        ({"code_verifier": ""}, "invalid_grant"),
-        ({"redirect_uri": "https://app.example/other"}, "invalid_request"),
-        ({"code": "another"}, "invalid_grant"),
-        ({"code": None}, "invalid_request"),
-        ({"grant_type": None}, "invalid_request"),
-        ({"grant_type": "password", "username": "alice", "password": "x"}, "unsupported_grant_type"),
-        ({"grant_type": "urn:ietf:params:oauth:grant-type:device_code", "device_code": "x"}, "unsupported_grant_type"),
-        ({"grant_type": "urn:ietf:params:oauth:grant-type:jwt-bearer"}, "unsupported_grant_type"),
-        ({"grant_type": "client_credentials"}, "unauthorized_client"),
-        ({"resource": "https://other.example/mcp"}, "invalid_target"),
-        ({"resource": [RESOURCE, "https://other.example/mcp"]}, "invalid_target"),
-        ({"resource": RESOURCE + "/deeper"}, "invalid_target"),
-        ({"resource": "https://testserver"}, "invalid_target"),
-    ],
-)
-def test_a_code_is_good_for_what_it_was_given_for_only(changes: dict[str, Any], error: str) -> None:
-    app = client()
-    response = exchange(app, code(app, person()), **changes)
-    assert response.status_code in (400, 401), response.content
-    found = json.loads(response.content)
-    assert found["error"] == error
-    assert not access_tokens().objects.exists()
+MISUSES: list[tuple[dict[str, Any], str]] = [
+    ({"code_verifier": "w" * 64}, "invalid_grant"),
+    ({"code_verifier": None}, "invalid_request"),
+    ({"code_verifier": ""}, "invalid_grant"),
+    ({"redirect_uri": "https://app.example/other"}, "invalid_request"),
+    ({"code": "another"}, "invalid_grant"),
+    ({"code": None}, "invalid_request"),
+    ({"grant_type": None}, "invalid_request"),
+    ({"grant_type": "password", "username": "alice", "password": "x"}, "unsupported_grant_type"),
+    ({"grant_type": "urn:ietf:params:oauth:grant-type:device_code", "device_code": "x"}, "unsupported_grant_type"),
+    ({"grant_type": "urn:ietf:params:oauth:grant-type:jwt-bearer"}, "unsupported_grant_type"),
+    ({"grant_type": "client_credentials"}, "unauthorized_client"),
+    ({"resource": "https://other.example/mcp"}, "invalid_target"),
+    ({"resource": [RESOURCE, "https://other.example/mcp"]}, "invalid_target"),
+    ({"resource": RESOURCE + "/deeper"}, "invalid_target"),
+    ({"resource": "https://testserver"}, "invalid_target"),
+]
+
+
+def test_a_code_is_good_for_what_it_was_given_for_only(subtests: pytest.Subtests) -> None:
+    for changes, error in MISUSES:
+        with subtests.test(changes=changes), isolated():
+            app = client()
+            response = exchange(app, code(app, person()), **changes)
+            assert response.status_code in (400, 401), response.content
+            found = json.loads(response.content)
+            assert found["error"] == error
+            assert not access_tokens().objects.exists()
 
 
 def test_a_code_is_another_clients() -> None:
@@ -85,13 +86,14 @@ def test_a_code_is_another_clients() -> None:
     assert told(exchange(client("other"), code(app, user)), 400)["error"] == "invalid_grant"
 
 
-@pytest.mark.parametrize("spelling", [RESOURCE + "/", "HTTPS://TestServer/mcp", "https://testserver:443/mcp"])
-def test_a_resource_may_be_spelt_otherwise(spelling: str) -> None:
-    app, user = client(), person()
-    first = told(exchange(app, code(app, user, resources=[spelling]), resource=RESOURCE))
-    assert row(first["access_token"]).resource == [RESOURCE]
-    second = told(exchange(app, code(app, user), resource=[spelling, spelling]))
-    assert row(second["access_token"]).resource == [RESOURCE]
+def test_a_resource_may_be_spelt_otherwise(subtests: pytest.Subtests) -> None:
+    for spelling in (RESOURCE + "/", "HTTPS://TestServer/mcp", "https://testserver:443/mcp"):
+        with subtests.test(spelling=spelling), isolated():
+            app, user = client(), person()
+            first = told(exchange(app, code(app, user, resources=[spelling]), resource=RESOURCE))
+            assert row(first["access_token"]).resource == [RESOURCE]
+            second = told(exchange(app, code(app, user), resource=[spelling, spelling]))
+            assert row(second["access_token"]).resource == [RESOURCE]
 
 
 def test_without_a_word_the_token_is_for_the_only_resource() -> None:

@@ -12,10 +12,11 @@ def test_an_access_token_is_known_by_its_shape() -> None:
     assert token != access_token(None)
 
 
-@pytest.mark.parametrize("change", [lambda token: token[:-1], lambda token: token + "0", lambda token: token.upper()])
-def test_a_changed_token_is_none(change: object) -> None:
-    assert callable(change)
-    assert not is_access_token(change(access_token(None)))
+def test_a_changed_token_is_refused(subtests: pytest.Subtests) -> None:
+    for change in (lambda token: token[:-1], lambda token: token + "0", lambda token: token.upper()):
+        with subtests.test(change=change):
+            assert callable(change)
+            assert not is_access_token(change(access_token(None)))
 
 
 def test_a_typing_error_is_noticed() -> None:

@@ -13,11 +13,12 @@ from mcp_django.oauth.toolkit import PRIVATE, BaseValidator, oauth2_settings, on
 from mcp_django.oauth.validator import Validator
 
 
-@pytest.mark.parametrize("path", PRIVATE)
-def test_a_private_name_is_there(path: str) -> None:
-    module, owner, name = path.rsplit(".", 2)
-    found = getattr(import_module(module), owner)
-    assert hasattr(found, name)
+def test_a_private_name_is_there(subtests: pytest.Subtests) -> None:
+    for path in PRIVATE:
+        with subtests.test(path=path):
+            module, owner, name = path.rsplit(".", 2)
+            found = getattr(import_module(module), owner)
+            assert hasattr(found, name)
 
 
 def test_the_toolkit_asks_for_clients_by_its_private_name() -> None:
@@ -49,7 +50,8 @@ def test_what_the_toolkit_has_read_of_lifetimes_is_forgotten() -> None:
     assert oauth2_settings.ACCESS_TOKEN_EXPIRE_SECONDS == 900
 
 
-@pytest.mark.parametrize("hook", ["save_bearer_token", "save_authorization_code", "revoke_token", "validate_code"])
-def test_a_hook_that_is_replaced_is_one_of_the_toolkit(hook: str) -> None:
-    assert hasattr(OAuth2Validator, hook)
-    assert getattr(Validator, hook) is not getattr(OAuth2Validator, hook)
+def test_a_hook_that_is_replaced_is_one_of_the_toolkit(subtests: pytest.Subtests) -> None:
+    for hook in ("save_bearer_token", "save_authorization_code", "revoke_token", "validate_code"):
+        with subtests.test(hook=hook):
+            assert hasattr(OAuth2Validator, hook)
+            assert getattr(Validator, hook) is not getattr(OAuth2Validator, hook)

@@ -10,6 +10,7 @@ from oauth2_provider.views.generic import ProtectedResourceView
 from oauthlib.oauth2 import OAuth2Error
 
 from mcp_django.oauth.toolkit import access_tokens, get_oauthlib_core, grants
+from tests.auth.isolation import isolated
 
 from . import flows
 from .flows import CHALLENGE, REDIRECT, RESOURCE, client, pair, person, row
@@ -20,7 +21,6 @@ pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.oauth.urls")]
 @pytest.fixture(autouse=True)
 def protected(settings: Any) -> None:
     settings.MCP = flows.SETTINGS
-    flows.forget_counts()
 
 
 def authorize(application: Any, user: Any, **changes: Any) -> dict[str, str]:
@@ -50,31 +50,32 @@ def test_what_is_in_order_gives_a_code() -> None:
     assert "code" in authorize(client(), person())
 
 
-@pytest.mark.parametrize(
-    ("changes", "error"),
-    [
-        ({"code_challenge": None, "code_challenge_method": None}, "invalid_request"),
-        ({"code_challenge_method": "plain"}, "invalid_request"),
-        ({"code_challenge_method": None}, "invalid_request"),
-        ({"code_challenge_method": "S512"}, "invalid_request"),
-        ({"response_type": "token"}, "unsupported_response_type"),
-        ({"response_type": "id_token"}, "unsupported_response_type"),
-        ({"response_type": "code token"}, "unauthorized_client"),
-        ({"response_type": "none"}, "unauthorized_client"),
-        ({"resource": ["https://evil.example/mcp"]}, "invalid_target"),
-        ({"resource": [RESOURCE, "https://evil.example/mcp"]}, "invalid_target"),
-        ({"resource": ["https://testserver"]}, "invalid_target"),
-        ({"resource": [RESOURCE + "#x"]}, "invalid_target"),
-        ({"client_id": "nobody"}, "invalid_request"),
-        ({"client_id": "a\0b"}, "invalid_request"),
-        ({"redirect_uri": "https://evil.example/cb"}, "invalid_request"),
-    ],
-)
-def test_other_ways_to_ask_are_refused(changes: dict[str, Any], error: str) -> None:
-    found = authorize(client(), person(), **changes)
-    assert found["error"] == error
-    assert not grants().objects.exists()
-    assert not access_tokens().objects.exists()
+UNSAFE_REQUESTS: list[tuple[dict[str, Any], str]] = [
+    ({"code_challenge": None, "code_challenge_method": None}, "invalid_request"),
+    ({"code_challenge_method": "plain"}, "invalid_request"),
+    ({"code_challenge_method": None}, "invalid_request"),
+    ({"code_challenge_method": "S512"}, "invalid_request"),
+    ({"response_type": "token"}, "unsupported_response_type"),
+    ({"response_type": "id_token"}, "unsupported_response_type"),
+    ({"response_type": "code token"}, "unauthorized_client"),
+    ({"response_type": "none"}, "unauthorized_client"),
+    ({"resource": ["https://evil.example/mcp"]}, "invalid_target"),
+    ({"resource": [RESOURCE, "https://evil.example/mcp"]}, "invalid_target"),
+    ({"resource": ["https://testserver"]}, "invalid_target"),
+    ({"resource": [RESOURCE + "#x"]}, "invalid_target"),
+    ({"client_id": "nobody"}, "invalid_request"),
+    ({"client_id": "a\0b"}, "invalid_request"),
+    ({"redirect_uri": "https://evil.example/cb"}, "invalid_request"),
+]
+
+
+def test_unsafe_requests_for_codes_are_refused(subtests: pytest.Subtests) -> None:
+    for changes, error in UNSAFE_REQUESTS:
+        with subtests.test(changes=changes), isolated():
+            found = authorize(client(), person(), **changes)
+            assert found["error"] == error
+            assert not grants().objects.exists()
+            assert not access_tokens().objects.exists()
 
 
 def test_nobody_who_is_deactivated_gives_a_code() -> None:

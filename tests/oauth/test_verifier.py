@@ -22,6 +22,7 @@ from mcp_django.oauth import bearers, clients, tokens
 from mcp_django.oauth.models import ClientProfile
 from mcp_django.oauth.toolkit import access_tokens, refresh_tokens, set_token
 from mcp_django.oauth.verifier import verifier
+from tests.auth.isolation import isolated
 
 from . import flows
 from .flows import RESOURCE, client, exchange, pair, person, refresh, told
@@ -33,7 +34,6 @@ PING = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": 
 @pytest.fixture(autouse=True)
 def protected(settings: Any) -> None:
     settings.MCP = {**flows.SETTINGS, "TOKEN_CACHE_SECONDS": 0}
-    flows.forget_counts()
 
 
 def call(token: str | None, **headers: Any) -> HttpResponse:
@@ -85,24 +85,25 @@ def test_a_token_that_is_good_lets_its_bearer_in() -> None:
     assert is_in(make(app, user))
 
 
-@pytest.mark.parametrize(
-    "resource",
-    [
-        [],
-        ["https://testserver"],
-        ["https://testserver/"],
-        ["https://testserver/mcp/deeper"],
-        ["https://testserver/mcp2"],
-        ["http://testserver/mcp"],
-        ["https://testserver:8443/mcp"],
-        ["https://testserver/mcp?x=1"],
-        ["https://me@testserver/mcp"],
-        ["https://testserver.evil.example/mcp"],
-        ["https://evil.example/mcp"],
-    ],
-)
-def test_a_token_for_another_resource_does_not(resource: list[str]) -> None:
-    assert not is_in(make(client(), person(), resource=resource))
+OTHER_RESOURCES: list[list[str]] = [
+    [],
+    ["https://testserver"],
+    ["https://testserver/"],
+    ["https://testserver/mcp/deeper"],
+    ["https://testserver/mcp2"],
+    ["http://testserver/mcp"],
+    ["https://testserver:8443/mcp"],
+    ["https://testserver/mcp?x=1"],
+    ["https://me@testserver/mcp"],
+    ["https://testserver.evil.example/mcp"],
+    ["https://evil.example/mcp"],
+]
+
+
+def test_a_token_for_another_resource_is_refused(subtests: pytest.Subtests) -> None:
+    for resource in OTHER_RESOURCES:
+        with subtests.test(resource=resource), isolated():
+            assert not is_in(make(client(), person(), resource=resource))
 
 
 def test_a_token_that_is_not_good_does_not() -> None:
