@@ -14,6 +14,7 @@ from ipaddress import ip_address
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 from urllib.parse import parse_qs
 
 from cryptography import x509
@@ -23,9 +24,13 @@ from django.test import override_settings
 from jwcrypto import jwk, jws
 
 from mcp_django import conf
+from mcp_django.auth import keysets, outgoing
 from mcp_django.conf.issuers import Issuer
+from tests.support.waiting import WAIT_SECONDS
 
 AUDIENCE = "https://shop.example/mcp"
+REQUEST_SECONDS = keysets.EVERY / 2
+"""How long a request to the provider may take: less than the time between two fetches of keys, as in production."""
 KINDS: dict[str, dict[str, Any]] = {
     "RS256": {"kty": "RSA", "size": 2048},
     "ES256": {"kty": "EC", "crv": "P-256"},
@@ -56,8 +61,25 @@ def b64(value: Any) -> str:
     return base64.urlsafe_b64encode(raw).rstrip(b"=").decode()
 
 
+class HeldAnswer:
+    """An answer that waits in the provider until the test releases it."""
+
+    def __init__(self, answer: Callable[[], Answer]) -> None:
+        self.answer = answer
+        self.asked, self._released = threading.Event(), threading.Event()
+
+    def __call__(self) -> Answer:
+        self.asked.set()
+        self._released.wait(WAIT_SECONDS)
+        return self.answer()
+
+    def release(self) -> None:
+        """Let the provider send the answer."""
+        self._released.set()
+
+
 class Provider:
-    """Answers by path; counts what it was asked."""
+    """Answers by path, and counts the requests."""
 
     def __init__(self, origin: str) -> None:
         self.origin = self.issuer = origin
@@ -70,6 +92,13 @@ class Provider:
             "/.well-known/openid-configuration": lambda: (200, {}, self.document()),
         }
         self.said: dict[str, Any] = {}
+        self.held: list[HeldAnswer] = []
+
+    def hold(self, path: str) -> HeldAnswer:
+        """Hold the answer at a path back until the test releases it."""
+        held = self.answers[path] = HeldAnswer(self.answers[path])
+        self.held.append(held)
+        return held
 
     def document(self) -> dict[str, Any]:
         """The discovery document."""
@@ -142,7 +171,10 @@ class _Server(ThreadingHTTPServer):
 
 @contextmanager
 def serving(tls: tuple[Path, Path] | None = None) -> Iterator[Provider]:
-    """Serve a provider; with a certificate and its key by https, as localhost."""
+    """Serve a provider; with a certificate and its key by https, as localhost.
+
+    Requests to it have the time that the machine needs.
+    """
     server = _Server(("127.0.0.1", 0), _Handler)
     provider = Provider(f"http://127.0.0.1:{server.server_port}")
     if tls:
@@ -154,8 +186,14 @@ def serving(tls: tuple[Path, Path] | None = None) -> Iterator[Provider]:
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     try:
-        yield provider
+        with (
+            mock.patch.object(outgoing, "TIMEOUT", REQUEST_SECONDS),
+            mock.patch.object(keysets, "TIMEOUT", REQUEST_SECONDS),
+        ):
+            yield provider
     finally:
+        for held in provider.held:
+            held.release()
         server.shutdown()
         thread.join()
         server.server_close()

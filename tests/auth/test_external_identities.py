@@ -16,6 +16,7 @@ from mcp_django.models import ExternalIdentity
 from tests.auth.external import is_invalid, linked, verifier_of, verify
 from tests.auth.identity_provider import Provider, read_issuers, serving
 from tests.auth.isolation import isolated
+from tests.support.waiting import WAIT_SECONDS
 
 
 @pytest.fixture(scope="module")
@@ -177,7 +178,7 @@ def test_those_who_come_at_once_for_the_first_time_are_one_account(provider: Pro
 
     def come(_: int) -> Any:
         try:
-            together.wait(10)
+            together.wait(WAIT_SECONDS)
             return identities.link(said, issuer)
         finally:
             connection.close()

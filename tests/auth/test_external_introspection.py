@@ -2,7 +2,6 @@
 
 import asyncio
 import base64
-import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,9 +10,12 @@ from django.contrib.auth.models import User
 
 from mcp_django.auth import introspection, outgoing
 from mcp_django.auth.external import ExternalVerifier
-from tests.auth.external import asking, is_invalid, linked, refusal, verify
+from mcp_django.auth.verifiers import AuthError
+from tests.auth.external import RESOURCE, asking, is_invalid, linked, refusal, verify
 from tests.auth.identity_provider import Provider, read_issuers, serving
 from tests.auth.isolation import isolated
+from tests.support.clock import Clock
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.django_db
 
@@ -120,20 +122,14 @@ def test_no_usable_answer_is_no_verdict(provider: Provider, ada: User, subtests:
             assert provider.asked == ["/introspect"]
 
 
-def test_an_issuer_that_takes_too_long_is_no_verdict(
-    provider: Provider, ada: User, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(outgoing, "TIMEOUT", 0.2)
-    over = threading.Event()
-
-    def slow() -> Any:
-        over.wait(5)
-        return 200, {}, {}
-
-    provider.answers["/introspect"] = slow
-    problem = refusal(asking(provider), "opaque")
-    over.set()
-    assert (problem.kind, problem.status) == ("unavailable", 503)
+async def test_an_issuer_that_takes_too_long_is_no_verdict(provider: Provider, ada: User, clock: Clock) -> None:
+    held = provider.hold("/introspect")
+    verified = asyncio.create_task(asking(provider).verify("opaque", resource=RESOURCE))
+    await eventually(held.asked.is_set)
+    await clock.advance(outgoing.TIMEOUT + 1)
+    with pytest.raises(AuthError) as caught:
+        await verified
+    assert (caught.value.kind, caught.value.status) == ("unavailable", 503)
 
 
 def test_an_issuer_that_is_down_is_no_verdict(ada: User) -> None:
@@ -142,17 +138,15 @@ def test_an_issuer_that_is_down_is_no_verdict(ada: User) -> None:
     assert refusal(verifier, "opaque").kind == "unavailable"
 
 
-def test_an_answer_is_trusted_for_a_moment(provider: Provider, ada: User, monkeypatch: pytest.MonkeyPatch) -> None:
-    now = 1000.0
-    monkeypatch.setattr(introspection, "monotonic", lambda: now)
+def test_an_answer_is_trusted_for_a_moment(provider: Provider, ada: User, clock: Clock) -> None:
     verifier = asking(provider, INTROSPECTION_CACHE=20)
     verify(verifier, "opaque")
-    now += 19
+    clock.move(19)
     verify(verifier, "opaque")
     assert len(provider.asked) == 1
     verify(verifier, "another")
     assert len(provider.asked) == 2
-    now += 1
+    clock.move(2)
     provider.said["active"] = False
     assert is_invalid(verifier, "opaque")
     assert is_invalid(verifier, "opaque")
@@ -167,27 +161,17 @@ def test_an_answer_is_not_trusted_beyond_its_end(provider: Provider, ada: User) 
     assert len(provider.asked) == 2
 
 
-def test_few_questions_are_open_at_once(provider: Provider, ada: User, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_few_questions_are_open_at_once(provider: Provider, ada: User, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(introspection, "MOST_ASKED", 2)
-    over, good = threading.Event(), provider.answers["/introspect"]
-
-    def slow() -> Any:
-        over.wait(5)
-        return good()
-
-    provider.answers["/introspect"] = slow
+    held = provider.hold("/introspect")
     look_up = introspection.Introspector(asking(provider)._asked[0].issuer).look_up
-
-    async def several() -> list[Any]:
-        first = [asyncio.create_task(look_up(token)) for token in ("one", "two")]
-        await asyncio.sleep(0)
-        third = await asyncio.gather(look_up("three"), return_exceptions=True)
-        over.set()
-        return [*await asyncio.gather(*first), *third]
-
-    one, two, three = asyncio.run(several())
+    first = [asyncio.create_task(look_up(token)) for token in ("one", "two")]
+    await asyncio.sleep(0)
+    with pytest.raises(outgoing.Unreachable):
+        await look_up("three")
+    held.release()
+    one, two = await asyncio.gather(*first)
     assert one["active"] is two["active"] is True
-    assert isinstance(three, outgoing.Unreachable)
 
 
 def test_tokens_go_to_the_issuer_of_their_beginning_only() -> None:

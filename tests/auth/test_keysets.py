@@ -13,39 +13,18 @@ from typing import Any
 import pytest
 from asgiref.sync import async_to_sync
 
-from mcp_django.auth import keysets, outgoing
+from mcp_django.auth import outgoing
 from mcp_django.auth.keysets import EVERY, FRESH, STALE, KeySet, NoKeys, well_known
 from mcp_django.auth.signatures import Key
 from tests.auth.identity_provider import Provider, certificate, new_key, public, read_issuers, serving
+from tests.support.clock import Clock
+from tests.support.waiting import WAIT_SECONDS, eventually
 
 
 @pytest.fixture
 def provider() -> Iterator[Provider]:
     with serving() as provider:
         yield provider
-
-
-class Clock:
-    """Stands still until a test moves it."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    clock = Clock()
-    monkeypatch.setattr(keysets, "monotonic", clock)
-    return clock
-
-
-@pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (keysets, outgoing):
-        monkeypatch.setattr(module, "TIMEOUT", 0.2)
 
 
 def keyset(provider: Provider, **options: Any) -> KeySet:
@@ -66,12 +45,12 @@ def test_keys_are_fetched_once_and_kept(provider: Provider) -> None:
 def test_a_flood_of_names_costs_one_fetch_a_minute(provider: Provider, clock: Clock) -> None:
     keys = keyset(provider)
     find(keys)
-    clock.now += EVERY
+    clock.move(EVERY + 1)
     for number in range(50):
         assert find(keys, f"unknown-{number}") is None
     assert provider.count() == 2
     assert find(keys) is not None
-    clock.now += EVERY - 1
+    clock.move(EVERY - 2)
     assert find(keys, "unknown") is None
     assert provider.count() == 2
 
@@ -80,7 +59,7 @@ def test_a_new_key_is_found_when_a_token_names_it(provider: Provider, clock: Clo
     keys = keyset(provider)
     find(keys)
     provider.keys.append(public(new_key("RS256", 1)))
-    clock.now += EVERY
+    clock.move(EVERY + 1)
     assert find(keys, "RS256-1") is not None
     assert provider.count() == 2
 
@@ -89,9 +68,9 @@ def test_a_key_that_is_taken_away_is_soon_unknown(provider: Provider, clock: Clo
     keys = keyset(provider)
     assert find(keys) is not None
     provider.keys = [public(new_key("RS256", 1))]
-    clock.now += FRESH - 1
+    clock.move(FRESH - 1)
     assert find(keys) is not None
-    clock.now += 1
+    clock.move(2)
     assert find(keys) is None
     assert find(keys, "RS256-1") is not None
 
@@ -102,14 +81,14 @@ def test_keys_are_kept_while_the_provider_is_down_but_not_for_ever(
     keys = keyset(provider)
     find(keys)
     provider.answers["/keys"] = lambda: (500, {}, {})
-    clock.now += FRESH
+    clock.move(FRESH + 1)
     assert find(keys) is not None
     assert find(keys) is not None
     assert provider.count() == 2  # once a minute here too
     assert "500" in caplog.text
-    clock.now += STALE - FRESH - 1
+    clock.move(STALE - FRESH - 3)
     assert find(keys) is not None
-    clock.now += 1
+    clock.move(3)
     with pytest.raises(NoKeys):
         find(keys)
 
@@ -118,7 +97,7 @@ def test_without_an_answer_an_unknown_name_is_no_verdict(provider: Provider, clo
     keys = keyset(provider)
     find(keys)
     provider.answers["/keys"] = lambda: (503, {}, {})
-    clock.now += EVERY
+    clock.move(EVERY + 1)
     for _ in range(2):
         with pytest.raises(NoKeys):
             find(keys, "perhaps-new")
@@ -133,79 +112,51 @@ def test_a_provider_that_comes_back_is_asked_after_a_minute(provider: Provider, 
             find(keys)
     assert provider.count() == 1
     provider.answers["/keys"] = good
-    clock.now += EVERY
+    clock.move(EVERY + 1)
     assert find(keys) is not None
 
 
-def test_whoever_comes_meanwhile_waits_for_the_same_fetch(provider: Provider) -> None:
-    keys, arrived, go = keyset(provider), threading.Event(), threading.Event()
-    good = provider.answers["/keys"]
-
-    def slow() -> Any:
-        arrived.set()
-        go.wait(5)
-        return good()
-
-    provider.answers["/keys"] = slow
+def test_callers_share_the_fetch_that_is_under_way(provider: Provider) -> None:
+    keys, held = keyset(provider), provider.hold("/keys")
 
     async def several() -> list[Key | None]:
         return await asyncio.gather(*(keys.find("RS256-0", "RS256") for _ in range(5)))
 
     with ThreadPoolExecutor(3) as threads:  # each with a loop of its own
         found = [threads.submit(asyncio.run, several()) for _ in range(3)]
-        assert arrived.wait(5)
-        go.set()
-        results = [key for one in found for key in one.result(5)]
+        assert held.asked.wait(WAIT_SECONDS)
+        held.release()
+        results = [key for one in found for key in one.result(WAIT_SECONDS)]
     assert len(results) == 15
     assert len(set(map(id, results))) == 1
     assert results[0] is not None
     assert provider.count() == 1
 
 
-def test_who_stops_waiting_does_not_stop_the_others(provider: Provider) -> None:
-    keys, arrived, go = keyset(provider), threading.Event(), threading.Event()
-    good = provider.answers["/keys"]
-
-    def slow() -> Any:
-        arrived.set()
-        go.wait(5)
-        return good()
-
-    provider.answers["/keys"] = slow
-
-    async def main() -> Key | None:
-        first = asyncio.create_task(keys.find("RS256-0", "RS256"))
-        await asyncio.to_thread(arrived.wait, 5)
-        second = asyncio.create_task(keys.find("RS256-0", "RS256"))
-        await asyncio.sleep(0)
-        first.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await first
-        go.set()
-        return await second
-
-    assert asyncio.run(main()) is not None
+async def test_a_caller_that_stops_waiting_does_not_stop_the_others(provider: Provider) -> None:
+    keys, held = keyset(provider), provider.hold("/keys")
+    first = asyncio.create_task(keys.find("RS256-0", "RS256"))
+    await eventually(held.asked.is_set)
+    second = asyncio.create_task(keys.find("RS256-0", "RS256"))
+    await asyncio.sleep(0)
+    first.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await first
+    held.release()
+    assert await second is not None
     assert provider.count() == 1
 
 
-def test_a_loop_that_ends_leaves_nobody_waiting(provider: Provider) -> None:
-    keys, arrived, go = keyset(provider), threading.Event(), threading.Event()
-    good = provider.answers["/keys"]
-
-    def slow() -> Any:
-        arrived.set()
-        go.wait(5)
-        return good()
-
-    provider.answers["/keys"] = slow
+def test_a_loop_that_ends_leaves_no_caller_waiting(provider: Provider) -> None:
+    keys, held = keyset(provider), provider.hold("/keys")
 
     async def leave() -> None:
         asking = asyncio.create_task(keys.find("RS256-0", "RS256"))
-        await asyncio.to_thread(arrived.wait, 5)
+        await eventually(held.asked.is_set)
         asking.cancel()
 
     asyncio.run(leave())
-    go.set()
+    held.release()
     assert find(keys) is not None
 
 
@@ -238,23 +189,44 @@ def test_other_answers_are_not_taken_for_keys(provider: Provider, subtests: pyte
             assert provider.asked == ["/keys"]
 
 
-@pytest.mark.usefixtures("impatient")
-@pytest.mark.parametrize("drips", [False, True])
-def test_a_provider_that_takes_too_long_counts_as_down(drips: bool, provider: Provider) -> None:
-    over = threading.Event()
-
-    def slow() -> Any:
-        if not drips:
-            over.wait(5)
-        return 200, {}, (b" " for _ in range(1000) if not over.wait(0.02))
-
-    provider.answers["/keys"] = slow
+async def test_a_provider_that_does_not_answer_in_time_counts_as_down(provider: Provider, clock: Clock) -> None:
+    held = provider.hold("/keys")
+    found = asyncio.create_task(keyset(provider).find("RS256-0", "RS256"))
+    await eventually(held.asked.is_set)
+    await clock.advance(outgoing.TIMEOUT - 1)
+    assert not found.done()
+    await clock.advance(1.5)
     with pytest.raises(NoKeys):
-        find(keyset(provider))
-    over.set()
+        await found
 
 
-def test_a_provider_that_nobody_answers_for_counts_as_down() -> None:
+async def test_a_provider_that_drips_counts_as_down(provider: Provider, clock: Clock) -> None:
+    first, go_on, second, over = (threading.Event() for _ in range(4))
+
+    def drip() -> Iterator[bytes]:
+        yield b" "
+        first.set()
+        go_on.wait(WAIT_SECONDS)
+        yield b" "
+        second.set()
+        over.wait(WAIT_SECONDS)
+
+    provider.answers["/keys"] = lambda: (200, {}, drip())
+    found = asyncio.create_task(keyset(provider).find("RS256-0", "RS256"))
+    try:
+        await eventually(first.is_set)
+        await clock.advance(outgoing.TIMEOUT * 0.6)
+        go_on.set()
+        await eventually(second.is_set)
+        await clock.advance(outgoing.TIMEOUT * 0.405)
+        await eventually(found.done, "each byte gives the provider more time")
+        with pytest.raises(NoKeys):
+            await found
+    finally:
+        over.set()
+
+
+def test_a_provider_without_a_server_counts_as_down() -> None:
     with serving() as provider:
         keys = keyset(provider)
     with pytest.raises(NoKeys):

@@ -1,15 +1,14 @@
 """Principals: their key, what they hold, what their user may do."""
 
 import dataclasses
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from django.contrib.auth.models import AnonymousUser, Permission, User
 from django.utils.functional import SimpleLazyObject
 
-from mcp_django.auth import principal as module
-from mcp_django.auth.principal import Principal, local_principal, owner_of
+from mcp_django.auth.principal import FRESH, Principal, local_principal, owner_of
+from tests.support.clock import Clock
 
 VIEW, ADD = "auth.view_group", "auth.add_group"
 
@@ -17,14 +16,6 @@ VIEW, ADD = "auth.view_group", "auth.add_group"
 def principal(user: Any = None, **facts: Any) -> Principal:
     """A principal of some token."""
     return Principal(issuer="django", subject="1", user=user, **facts)
-
-
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
-    """The time that principals see, in seconds."""
-    clock = SimpleNamespace(now=1000.0)
-    monkeypatch.setattr(module, "monotonic", lambda: clock.now)
-    return clock
 
 
 @pytest.fixture
@@ -135,22 +126,22 @@ class TestPermissions:
             assert who.has_perm(VIEW)
             assert who.known_perm(VIEW) is True
 
-    def test_what_is_taken_from_the_user_is_noticed_after_a_moment(self, user: User, clock: SimpleNamespace) -> None:
+    def test_what_is_taken_from_the_user_is_noticed_after_a_moment(self, user: User, clock: Clock) -> None:
         """A principal may live as long as its socket."""
         who = principal(user)
         assert who.has_perm(VIEW)
         user.user_permissions.clear()
         assert who.has_perm(VIEW)
-        clock.now += module.FRESH
+        clock.move(FRESH + 1)
         assert who.known_perm(VIEW) is None
         assert not who.has_perm(VIEW)
         assert who.known_perm(VIEW) is False
 
-    def test_a_deleted_user_loses_everything_after_a_moment(self, user: User, clock: SimpleNamespace) -> None:
+    def test_a_deleted_user_loses_everything_after_a_moment(self, user: User, clock: Clock) -> None:
         who = principal(SimpleLazyObject(lambda: user))
         assert who.has_perm(VIEW)
         User.objects.filter(pk=user.pk).delete()
-        clock.now += module.FRESH
+        clock.move(FRESH + 1)
         assert not who.has_perm(VIEW)
 
 

@@ -164,11 +164,11 @@ async def function(token: str, *, resource: ProtectedResource) -> Principal:
     return Principal(issuer="plain", subject=f"{token}@{resource.server}")
 
 
-@pytest.mark.parametrize("found", [Plain, Plain(), function])
-async def test_a_dotted_path_may_name_a_class_an_object_or_a_function(found: Any) -> None:
-    verifier = as_verifier(found)
-    assert verifier.accepts("anything")
-    assert (await verifier.verify("abc", resource=ProtectedResource(server="shop"))).subject == "abc@shop"
+async def test_a_dotted_path_may_name_a_class_an_object_or_a_function() -> None:
+    for found in (Plain, Plain(), function):
+        verifier = as_verifier(found)
+        assert verifier.accepts("anything")
+        assert (await verifier.verify("abc", resource=ProtectedResource(server="shop"))).subject == "abc@shop"
 
 
 def test_a_verifier_that_says_what_it_accepts_is_asked() -> None:

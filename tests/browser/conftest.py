@@ -17,7 +17,10 @@ from pytest_django.fixtures import Settings
 import mcp_django
 from tests.browser.keyboard import Keyboard
 from tests.oauth.clients import WEB
+from tests.oauth.conftest import site
+from tests.support.waiting import WAIT_SECONDS
 
+__all__ = ["site"]
 CHROMIUM = shutil.which("chromium") or "/usr/bin/chromium"
 PHONE, DESK = 360, 1200
 Open = Callable[..., Keyboard]
@@ -63,7 +66,7 @@ def open_page(chromium: Browser, address: str, person: User) -> Iterator[Open]:
             key = client.cookies[django_settings.SESSION_COOKIE_NAME].value
             context.add_cookies([{"name": django_settings.SESSION_COOKIE_NAME, "value": key, "url": address}])
         page: Page = context.new_page()
-        page.set_default_timeout(10_000)
+        page.set_default_timeout(WAIT_SECONDS * 1000)
         page.on("console", lambda said: complaints.append(said.text) if _is_ours(said) else None)
         page.on("pageerror", lambda problem: complaints.append(str(problem)))
         page.goto(address + path)

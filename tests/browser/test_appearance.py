@@ -50,34 +50,40 @@ def addresses(person: User, site: Settings) -> dict[str, str]:
     }
 
 
-@pytest.mark.parametrize("name", PAGES)
-def test_a_page_fits_its_window(open_page: Open, addresses: dict[str, str], name: str) -> None:
-    other = User.objects.create_user("bob") if name.startswith("no-") else User.objects.get(username="ada")
-    page = open_page(addresses[name], user=other).page
-    for scheme, paper in PAPER.items():
-        page.emulate_media(color_scheme=scheme)
-        # The style sheet is there, and has the colours that were asked for.
-        assert page.evaluate("getComputedStyle(document.body).backgroundColor") == paper
-        for width in (320, PHONE, DESK):
-            page.set_viewport_size({"width": width, "height": 800})
-            if shots := os.environ.get("MCP_TEST_SCREENSHOTS"):
-                page.screenshot(path=str(Path(shots) / f"{name}-{width}-{scheme}.png"), full_page=True)
-            assert page.evaluate("document.documentElement.scrollWidth") <= width
+def test_each_page_fits_its_window(
+    open_page: Open, addresses: dict[str, str], person: User, subtests: pytest.Subtests
+) -> None:
+    other = User.objects.create_user("bob")
+    for name in PAGES:
+        page = open_page(addresses[name], user=other if name.startswith("no-") else person).page
+        for scheme, paper in PAPER.items():
+            page.emulate_media(color_scheme=scheme)
+            for width in (320, PHONE, DESK):
+                with subtests.test(name, scheme=scheme, width=width):
+                    # The style sheet is there, and has the colours that were asked for.
+                    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == paper
+                    page.set_viewport_size({"width": width, "height": 800})
+                    if shots := os.environ.get("MCP_TEST_SCREENSHOTS"):
+                        page.screenshot(path=str(Path(shots) / f"{name}-{width}-{scheme}.png"), full_page=True)
+                    assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
-@pytest.mark.parametrize("name", PAGES)
-def test_a_page_can_be_heard(open_page: Open, addresses: dict[str, str], name: str) -> None:
-    page = open_page(addresses[name]).page
-    for role in ("main", "banner"):
-        assert page.get_by_role(role).count() == 1  # type: ignore[arg-type]
-    assert page.locator("h1").count() == 1
-    assert page.locator("html").get_attribute("lang")
-    nameless = page.evaluate(
-        "[...document.querySelectorAll('button, a, summary, select, textarea, input:not([type=hidden])')]"
-        ".filter(it => !((it.labels && it.labels.length) || it.textContent.trim())).map(it => it.outerHTML)"
-    )
-    assert nameless == []
-    twice = page.evaluate(
-        "[...document.querySelectorAll('[id]')].map(it => it.id).filter((id, at, all) => all.indexOf(id) !== at)"
-    )
-    assert twice == []
+def test_each_page_can_be_read_aloud(open_page: Open, addresses: dict[str, str], subtests: pytest.Subtests) -> None:
+    """Screen readers find the parts of a page, its language, and a name for each control."""
+    for name in PAGES:
+        page = open_page(addresses[name]).page
+        with subtests.test(name):
+            for role in ("main", "banner"):
+                assert page.get_by_role(role).count() == 1  # type: ignore[arg-type]
+            assert page.locator("h1").count() == 1
+            assert page.locator("html").get_attribute("lang")
+            nameless = page.evaluate(
+                "[...document.querySelectorAll('button, a, summary, select, textarea, input:not([type=hidden])')]"
+                ".filter(it => !((it.labels && it.labels.length) || it.textContent.trim())).map(it => it.outerHTML)"
+            )
+            assert nameless == []
+            twice = page.evaluate(
+                "[...document.querySelectorAll('[id]')].map(it => it.id)"
+                ".filter((id, at, all) => all.indexOf(id) !== at)"
+            )
+            assert twice == []

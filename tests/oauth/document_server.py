@@ -20,8 +20,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from mcp_django.oauth.client_metadata import MOST_BYTES
-from mcp_django.oauth.documents import TIMEOUT
 from mcp_django.providers.fetching import Fetcher
+from tests.support.waiting import WAIT_SECONDS
 
 PUBLIC = "93.184.215.14"
 HOST = "client.example"
@@ -64,15 +64,19 @@ def document(url: str, **members: Any) -> bytes:
     return response(orjson.dumps({name: value for name, value in said.items() if value is not ...}))
 
 
-class _ElsewhereTransport(httpx.AsyncHTTPTransport):
-    def __init__(self, port: int, trusted: ssl.SSLContext, connected: list[str]) -> None:
-        super().__init__(verify=trusted, trust_env=False)
-        self._there, self._connected = port, connected
+class _LoopbackTransport(httpx.AsyncHTTPTransport):
+    """Sends each request to the document server, whatever its address."""
+
+    def __init__(self, server: "DocumentServer") -> None:
+        super().__init__(verify=server.trusted, trust_env=False)
+        self._server = server
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        self._connected.append(f"{request.url.host}:{request.url.port or 443}")
-        request.url = request.url.copy_with(host="127.0.0.1", port=self._there)
-        return await super().handle_async_request(request)
+        self._server.connected.append(f"{request.url.host}:{request.url.port or 443}")
+        request.url = request.url.copy_with(host="127.0.0.1", port=self._server.port)
+        response = await super().handle_async_request(request)
+        self._server.received.append(response.status_code)
+        return response
 
 
 class DocumentServer:
@@ -85,11 +89,13 @@ class DocumentServer:
         self.heads: list[bytes] = []
         self.connected: list[str] = []
         """The addresses with ports that the fetcher connected to."""
+        self.received: list[int] = []
+        """The statuses of the responses whose heads the fetcher has received."""
         self.addresses: Sequence[str] | Callable[[], Sequence[str]] = [PUBLIC]
         self.resolved: list[str] = []
         self.port = 0
         self._pem = pem
-        self._trusted = ssl.create_default_context(cafile=pem)
+        self.trusted = ssl.create_default_context(cafile=pem)
 
     async def handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answer one request."""
@@ -114,14 +120,14 @@ class DocumentServer:
         self.resolved.append(host)
         return self.addresses() if callable(self.addresses) else self.addresses
 
-    def fetcher(self, hosts: Sequence[str] | None = None, timeout: float = TIMEOUT) -> Fetcher:
-        """Like documents.make_fetcher."""
+    def fetcher(self, hosts: Sequence[str] | None = None) -> Fetcher:
+        """Like documents.make_fetcher, with the time that the machine needs."""
         return Fetcher(
             allowed_hosts=hosts,
-            timeout=timeout,
+            timeout=WAIT_SECONDS,
             max_size=MOST_BYTES,
             resolve=self.resolve,
-            transport=lambda: _ElsewhereTransport(self.port, self._trusted, self.connected),
+            transport=lambda: _LoopbackTransport(self),
         )
 
     @contextmanager
@@ -143,12 +149,12 @@ class DocumentServer:
 
         thread = threading.Thread(target=lambda: loop.run_until_complete(serve()), daemon=True)
         thread.start()
-        assert started.wait(10)
+        assert started.wait(WAIT_SECONDS)
         try:
             yield self
         finally:
             loop.call_soon_threadsafe(self._over.set)
-            thread.join(10)
+            thread.join(WAIT_SECONDS)
             loop.close()
 
 

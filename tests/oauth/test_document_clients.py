@@ -23,6 +23,7 @@ from mcp_django.oauth.document_clients import Unavailable, look_up
 from mcp_django.oauth.models import ClientProfile
 from tests.auth.isolation import isolated
 from tests.oauth.document_server import HOST, DocumentServer, certificate, document, response
+from tests.support.waiting import WAIT_SECONDS
 
 pytestmark = pytest.mark.django_db
 URL = f"https://{HOST}/client.json"
@@ -298,7 +299,7 @@ def test_users_who_ask_at_the_same_moment_have_one_client(
     met, real, problems = threading.Barrier(len(people)), clients.keep_document, []
 
     def keep(*args: Any, **kwargs: Any) -> Any:
-        met.wait(30)
+        met.wait(WAIT_SECONDS)
         return real(*args, **kwargs)
 
     def ask(person: Any) -> None:
@@ -314,7 +315,7 @@ def test_users_who_ask_at_the_same_moment_have_one_client(
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(WAIT_SECONDS)
     assert not problems
     assert Application.objects.filter(client_id=URL).count() == 1
     assert ClientProfile.objects.count() == 1

@@ -2,17 +2,21 @@
 
 import asyncio
 import gzip
+import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
+from asgiref.sync import async_to_sync
 
 from mcp_django.oauth.client_metadata import MOST_BYTES, Refused
 from mcp_django.oauth.documents import (
     LONGEST,
     SHORTEST,
+    TIMEOUT,
     UNSAID,
     Document,
     fetch,
@@ -23,6 +27,8 @@ from mcp_django.oauth.documents import (
 )
 from mcp_django.providers.fetching import Fetcher
 from tests.oauth.document_server import HOST, PUBLIC, DocumentServer, certificate, document, json_page, response
+from tests.support.clock import Clock
+from tests.support.waiting import WAIT_SECONDS, eventually
 
 URL = f"https://{HOST}/client.json"
 INTERNAL = [
@@ -102,15 +108,15 @@ def test_an_https_url_is_the_id_of_a_document_and_nothing_else_is() -> None:
     assert not any(map(is_document_url, ["", "https", "http://client.example/", "abc", "x-https://a"]))
 
 
-@pytest.mark.parametrize("url", NO_ID.values(), ids=NO_ID.keys())
-async def test_a_url_that_could_mean_something_else_is_not_fetched(url: str) -> None:
-    assert problem_with(url)
-
+def test_an_ambiguous_url_is_not_fetched(subtests: pytest.Subtests) -> None:
     async def resolve(host: str, port: int) -> list[str]:
         raise AssertionError("a name was asked for")
 
-    with pytest.raises(Refused):
-        await fetch(url, Fetcher(resolve=resolve), schemes=())
+    for name, url in NO_ID.items():
+        with subtests.test(name):
+            assert problem_with(url)
+            with pytest.raises(Refused):
+                async_to_sync(fetch)(url, Fetcher(resolve=resolve), schemes=())
 
 
 REAL_IDS: list[str] = [
@@ -151,13 +157,14 @@ async def test_the_certificate_is_that_of_the_host(web: DocumentServer) -> None:
     assert not web.asked
 
 
-@pytest.mark.parametrize("address", INTERNAL)
-async def test_a_host_inside_the_network_is_not_connected_to(web: DocumentServer, address: str) -> None:
-    for addresses in ([address], [PUBLIC, address], [address, PUBLIC]):
-        web.addresses = addresses
-        with pytest.raises(Refused, match="public internet"):
-            await get(web)
-    assert not web.connected
+def test_a_host_inside_the_network_is_not_connected_to(web: DocumentServer, subtests: pytest.Subtests) -> None:
+    for address in INTERNAL:
+        for addresses in ([address], [PUBLIC, address], [address, PUBLIC]):
+            with subtests.test(addresses=addresses):
+                web.addresses = addresses
+                with pytest.raises(Refused, match="public internet"):
+                    async_to_sync(get)(web)
+                assert not web.connected
 
 
 async def test_a_name_that_changes_its_address_is_asked_once(web: DocumentServer) -> None:
@@ -171,13 +178,15 @@ async def test_a_name_that_changes_its_address_is_asked_once(web: DocumentServer
     assert len(web.connected) == 1
 
 
-@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
-async def test_a_redirect_is_not_followed(web: DocumentServer, status: int) -> None:
-    web.pages["/client.json"] = response(b"", status=f"{status} Moved", location="/other.json")
+def test_a_redirect_is_not_followed(web: DocumentServer, subtests: pytest.Subtests) -> None:
     web.pages["/other.json"] = document(URL)
-    with pytest.raises(Refused, match="redirects"):
-        await get(web)
-    assert web.asked == ["/client.json"]
+    for status in (301, 302, 303, 307, 308):
+        with subtests.test(status=status):
+            web.asked.clear()
+            web.pages["/client.json"] = response(b"", status=f"{status} Moved", location="/other.json")
+            with pytest.raises(Refused, match="redirects"):
+                async_to_sync(get)(web)
+            assert web.asked == ["/client.json"]
 
 
 PAGES: dict[str, tuple[bytes, str]] = {
@@ -205,11 +214,12 @@ PAGES: dict[str, tuple[bytes, str]] = {
 }
 
 
-@pytest.mark.parametrize(("page", "why"), PAGES.values(), ids=PAGES.keys())
-async def test_a_document_that_is_none_is_refused(web: DocumentServer, page: bytes, why: str) -> None:
-    web.pages["/client.json"] = page
-    with pytest.raises(Refused, match=why):
-        await get(web)
+def test_other_pages_are_refused(web: DocumentServer, subtests: pytest.Subtests) -> None:
+    for name, (page, why) in PAGES.items():
+        with subtests.test(name):
+            web.pages["/client.json"] = page
+            with pytest.raises(Refused, match=why):
+                async_to_sync(get)(web)
 
 
 async def test_a_compressed_document_of_a_media_type_of_json_is_taken(web: DocumentServer) -> None:
@@ -220,24 +230,28 @@ async def test_a_compressed_document_of_a_media_type_of_json_is_taken(web: Docum
     assert await get(web)
 
 
-async def test_one_that_drips_is_given_up_in_time(web: DocumentServer) -> None:
-    gone = asyncio.Event()
-    loop = asyncio.get_running_loop()
+async def test_a_server_that_drips_is_given_up_in_time(web: DocumentServer, clock: Clock) -> None:
+    """The time is that for all of a document: more bytes do not give the server more of it."""
+    go_on, gone = threading.Event(), threading.Event()
 
     async def drip(writer: asyncio.StreamWriter) -> None:
-        writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 10000\r\n\r\n")
-        try:
-            while True:
-                writer.write(b" ")
-                await writer.drain()
-                await asyncio.sleep(0.01)
-        except OSError:
-            loop.call_soon_threadsafe(gone.set)
+        await eventually(go_on.is_set)
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 10000\r\n\r\n ")
+        await writer.drain()
+        with suppress(OSError):
+            await writer.wait_closed()
+        gone.set()
 
     web.pages["/client.json"] = drip
+    fetched = asyncio.create_task(get(web))
+    await eventually(lambda: web.asked)
+    await clock.advance(WAIT_SECONDS * 0.6)
+    go_on.set()
+    await eventually(lambda: web.received)
+    await clock.advance(WAIT_SECONDS * 0.5)
     with pytest.raises(Refused, match="longer than"):
-        await get(web, fetcher=web.fetcher(timeout=0.2))
-    await asyncio.wait_for(gone.wait(), 10)
+        await fetched
+    await eventually(gone.is_set)
 
 
 async def test_only_hosts_that_were_named_are_fetched_from_if_any_were(web: DocumentServer) -> None:
@@ -250,6 +264,7 @@ async def test_only_hosts_that_were_named_are_fetched_from_if_any_were(web: Docu
 def test_what_fetches_documents_takes_no_private_address_and_no_http() -> None:
     made: Any = make_fetcher(["intranet.example"])
     assert (made._private, made._http, made._redirects, made._max_size) == (False, False, 0, MOST_BYTES)
+    assert made._timeout == TIMEOUT
 
 
 LIFETIMES: list[tuple[str, int]] = [

@@ -11,6 +11,7 @@ from mcp_django.oauth import revoking, rotation, targets
 from mcp_django.oauth.models import TokenFamily
 from mcp_django.oauth.toolkit import access_tokens, refresh_tokens
 from mcp_django.oauth.validator import Validator
+from tests.support.waiting import WAIT_SECONDS
 
 from . import flows
 from .flows import client, code, exchange, pair, person, refresh, told
@@ -33,7 +34,7 @@ def at_once(work: Callable[[], Any], monkeypatch: pytest.MonkeyPatch, *, meet: t
 
         def met(*args: Any, **kwargs: Any) -> Any:
             found = real(*args, **kwargs)
-            barrier.wait(30)
+            barrier.wait(WAIT_SECONDS)
             return found
 
         monkeypatch.setattr(place, name, met)
@@ -49,7 +50,7 @@ def at_once(work: Callable[[], Any], monkeypatch: pytest.MonkeyPatch, *, meet: t
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(WAIT_SECONDS)
     monkeypatch.undo()
     assert len(results) == PARALLEL
     return results
