@@ -1,4 +1,4 @@
-"""What tests of external tokens share: a verifier of one provider, and how it refuses."""
+"""Verifiers of one identity provider, and their refusals."""
 
 from typing import Any
 
@@ -17,25 +17,25 @@ RESOURCE = ProtectedResource(server="default", uri=AUDIENCE)
 
 
 def verifier_of(provider: Provider, **options: Any) -> ExternalVerifier:
-    """A verifier that knows one provider, by its keys unless the options say otherwise."""
+    """A verifier of one provider, by its keys unless the options say otherwise."""
     found = {"INTROSPECTION_URL", "DISCOVERY", "JWKS_URI"} & options.keys()
     keys = {} if found else {"JWKS_URI": f"{provider.origin}/keys"}
     return ExternalVerifier(read_issuers({"ISSUER": provider.issuer, **keys, **options}))
 
 
-def asking(provider: Provider, **options: Any) -> ExternalVerifier:
-    """A verifier that asks the provider."""
+def introspecting_verifier(provider: Provider, **options: Any) -> ExternalVerifier:
+    """A verifier that asks the provider about each token."""
     credentials = {"CLIENT_ID": "shop", "CLIENT_SECRET": "s3cret"}
     return verifier_of(provider, INTROSPECTION_URL=f"{provider.origin}/introspect", **{**credentials, **options})
 
 
 def verify(verifier: ExternalVerifier, token: str, resource: ProtectedResource = RESOURCE) -> Principal:
-    """Whom the token stands for."""
+    """Verify a token."""
     return async_to_sync(verifier.verify)(token, resource=resource)
 
 
 def refusal(verifier: ExternalVerifier, token: str, resource: ProtectedResource = RESOURCE) -> AuthError:
-    """How the token is refused."""
+    """Verify a token that must be refused."""
     with pytest.raises(AuthError) as caught:
         verify(verifier, token, resource)
     return caught.value
@@ -48,7 +48,7 @@ def is_invalid(verifier: ExternalVerifier, token: str, resource: ProtectedResour
 
 
 def linked(provider: Provider, subject: str = "ada", **facts: Any) -> User:
-    """A user whom the provider's subject is."""
+    """Create a user that is linked to a subject of the provider."""
     user = User.objects.create_user(facts.pop("username", subject), **facts)
     ExternalIdentity.objects.create(issuer=provider.issuer, subject=subject, user=user)
     return user

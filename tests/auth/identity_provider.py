@@ -1,4 +1,4 @@
-"""An identity provider on this machine: keys, a discovery document, introspection, and what else a test wants."""
+"""An identity provider on this machine, with keys, a discovery document and introspection."""
 
 import base64
 import datetime
@@ -125,7 +125,7 @@ class Provider:
         return self.asked.count(path)
 
     def introspects(self, **said: Any) -> None:
-        """Have it say this of every token it is asked about."""
+        """Answer introspection with these claims, whatever the token."""
         self.said = {"active": True, **self.claims(**said)}
         self.answers["/introspect"] = lambda: (200, {}, self.said)
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from mcp_django.auth.external import ExternalVerifier
 from mcp_django.auth.principal import Principal
 from mcp_django.auth.verifiers import INVALID, AuthError
-from tests.auth.external import RESOURCE, asking, verifier_of
+from tests.auth.external import RESOURCE, introspecting_verifier, verifier_of
 from tests.auth.identity_provider import AUDIENCE, Provider, serving
 
 MAPPED = {"SUBJECT": "a.b", "SCOPES": ["scope", "realm.roles"], "EMAIL": ["email"], "EXTRA": ["tid", "sub"]}
@@ -90,7 +90,7 @@ def test_odd_headers_that_are_signed(header: dict[str, Any], provider: Provider)
 @given(changes=odd)
 def test_odd_answers_about_a_token(changes: dict[str, Any], provider: Provider) -> None:
     provider.introspects(**changes)
-    verifier = asking(provider, REQUIRE_USER=False, LINK=["create"])
+    verifier = introspecting_verifier(provider, REQUIRE_USER=False, LINK=["create"])
     found = outcome(verifier, "opaque")
     # An answer that is no JSON, as one with NaN, is no verdict.
     assert is_one_or_the_other(found) or (isinstance(found, AuthError) and found.status == 503)

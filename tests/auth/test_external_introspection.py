@@ -11,7 +11,7 @@ from django.contrib.auth.models import User
 from mcp_django.auth import introspection, outgoing
 from mcp_django.auth.external import ExternalVerifier
 from mcp_django.auth.verifiers import AuthError
-from tests.auth.external import RESOURCE, asking, is_invalid, linked, refusal, verify
+from tests.auth.external import RESOURCE, introspecting_verifier, is_invalid, linked, refusal, verify
 from tests.auth.identity_provider import Provider, read_issuers, serving
 from tests.auth.isolation import isolated
 from tests.support.clock import Clock
@@ -36,7 +36,7 @@ def test_an_opaque_token_stands_for_whom_the_issuer_says(
     provider: Provider, ada: User, django_assert_num_queries: Any
 ) -> None:
     provider.introspects(client_id="cli", token_type="Bearer")
-    verifier = asking(provider)
+    verifier = introspecting_verifier(provider)
     assert verifier.accepts("opaque-token")
     with django_assert_num_queries(1):
         who = verify(verifier, "opaque-token")
@@ -47,9 +47,9 @@ def test_an_opaque_token_stands_for_whom_the_issuer_says(
 
 
 def test_credentials_are_encoded_as_in_a_form(provider: Provider, ada: User) -> None:
-    verify(asking(provider, CLIENT_ID="a:b", CLIENT_SECRET="c d+é"), "opaque")
+    verify(introspecting_verifier(provider, CLIENT_ID="a:b", CLIENT_SECRET="c d+é"), "opaque")
     assert provider.credentials == ["Basic " + base64.b64encode(b"a%3Ab:c+d%2B%C3%A9").decode()]
-    verify(asking(provider, CLIENT_AUTH="post"), "opaque")
+    verify(introspecting_verifier(provider, CLIENT_AUTH="post"), "opaque")
     assert provider.credentials[1] is None
     assert provider.forms[1]["client_id"] == "shop"
     assert provider.forms[1]["client_secret"] == "s3cret"
@@ -64,7 +64,7 @@ def test_active_is_true_and_nothing_like_it(provider: Provider, ada: User, subte
             provider.said["active"] = active
             if active is ...:
                 del provider.said["active"]
-            assert is_invalid(asking(provider), "opaque")
+            assert is_invalid(introspecting_verifier(provider), "opaque")
 
 
 WRONG: list[dict[str, Any]] = [
@@ -89,12 +89,12 @@ def test_wrong_facts_of_an_active_token_refuse_it(provider: Provider, ada: User,
     for said in WRONG:
         with subtests.test(said=said), isolated():
             provider.introspects(**said)
-            assert is_invalid(asking(provider), "opaque")
+            assert is_invalid(introspecting_verifier(provider), "opaque")
 
 
 def test_an_answer_without_issuer_and_dates_will_do(provider: Provider, ada: User) -> None:
     provider.introspects(iss=..., exp=..., iat=...)
-    who = verify(asking(provider), "opaque")
+    who = verify(introspecting_verifier(provider), "opaque")
     assert (who.issuer, who.expires_at) == (provider.issuer, None)
 
 
@@ -116,7 +116,7 @@ def test_no_usable_answer_is_no_verdict(provider: Provider, ada: User, subtests:
         with subtests.test(answer=answer), isolated():
             provider.asked.clear()
             provider.answers["/introspect"] = lambda answer=answer: answer
-            problem = refusal(asking(provider), "opaque")
+            problem = refusal(introspecting_verifier(provider), "opaque")
             assert (problem.kind, problem.status) == ("unavailable", 503)
             assert problem.retry_after > 0
             assert provider.asked == ["/introspect"]
@@ -124,7 +124,7 @@ def test_no_usable_answer_is_no_verdict(provider: Provider, ada: User, subtests:
 
 async def test_an_issuer_that_takes_too_long_is_no_verdict(provider: Provider, ada: User, clock: Clock) -> None:
     held = provider.hold("/introspect")
-    verified = asyncio.create_task(asking(provider).verify("opaque", resource=RESOURCE))
+    verified = asyncio.create_task(introspecting_verifier(provider).verify("opaque", resource=RESOURCE))
     await eventually(held.asked.is_set)
     await clock.advance(outgoing.TIMEOUT + 1)
     with pytest.raises(AuthError) as caught:
@@ -134,12 +134,12 @@ async def test_an_issuer_that_takes_too_long_is_no_verdict(provider: Provider, a
 
 def test_an_issuer_that_is_down_is_no_verdict(ada: User) -> None:
     with serving() as gone:
-        verifier = asking(gone)
+        verifier = introspecting_verifier(gone)
     assert refusal(verifier, "opaque").kind == "unavailable"
 
 
 def test_an_answer_is_trusted_for_a_moment(provider: Provider, ada: User, clock: Clock) -> None:
-    verifier = asking(provider, INTROSPECTION_CACHE=20)
+    verifier = introspecting_verifier(provider, INTROSPECTION_CACHE=20)
     verify(verifier, "opaque")
     clock.move(19)
     verify(verifier, "opaque")
@@ -155,7 +155,7 @@ def test_an_answer_is_trusted_for_a_moment(provider: Provider, ada: User, clock:
 
 def test_an_answer_is_not_trusted_beyond_its_end(provider: Provider, ada: User) -> None:
     provider.introspects(exp=provider.claims()["iat"] - 10)  # within the leeway
-    verifier = asking(provider, INTROSPECTION_CACHE=60)
+    verifier = introspecting_verifier(provider, INTROSPECTION_CACHE=60)
     verify(verifier, "opaque")
     verify(verifier, "opaque")
     assert len(provider.asked) == 2
@@ -164,7 +164,7 @@ def test_an_answer_is_not_trusted_beyond_its_end(provider: Provider, ada: User) 
 async def test_few_questions_are_open_at_once(provider: Provider, ada: User, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(introspection, "MOST_ASKED", 2)
     held = provider.hold("/introspect")
-    look_up = introspection.Introspector(asking(provider)._asked[0].issuer).look_up
+    look_up = introspection.Introspector(introspecting_verifier(provider)._asked[0].issuer).look_up
     first = [asyncio.create_task(look_up(token)) for token in ("one", "two")]
     await asyncio.sleep(0)
     with pytest.raises(outgoing.Unreachable):
@@ -203,7 +203,7 @@ def test_tokens_go_to_the_issuer_of_their_beginning_only() -> None:
 def test_foreign_tokens_are_not_sent_to_the_issuer(provider: Provider, subtests: pytest.Subtests) -> None:
     for token in ("mcp_pat_x", "mcp_at_x", "mcp_rt_x", "mcp_", "eyJ.e30.x", "eyJhbGciOiJub25lIn0.e30."):
         with subtests.test(token=token):
-            verifier = asking(provider)
+            verifier = introspecting_verifier(provider)
             assert not verifier.accepts(token)
             assert is_invalid(verifier, token)
             assert provider.asked == []
@@ -211,13 +211,13 @@ def test_foreign_tokens_are_not_sent_to_the_issuer(provider: Provider, subtests:
 
 def test_jwts_of_an_issuer_without_keys_are_asked_about(provider: Provider, ada: User) -> None:
     token = provider.token()
-    assert verify(asking(provider), token).user == ada
+    assert verify(introspecting_verifier(provider), token).user == ada
     assert provider.forms[0]["token"] == token
     assert provider.count() == 0
 
 
 def test_jwts_of_an_issuer_with_keys_are_verified_here(provider: Provider, ada: User) -> None:
-    verifier = asking(provider, JWKS_URI=f"{provider.origin}/keys")
+    verifier = introspecting_verifier(provider, JWKS_URI=f"{provider.origin}/keys")
     assert verify(verifier, provider.token()).user == ada
     assert provider.asked == ["/keys"]
     assert verify(verifier, "opaque").user == ada
@@ -227,7 +227,7 @@ def test_neither_token_nor_secret_is_written_anywhere(
     provider: Provider, ada: User, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("DEBUG")
-    verifier = asking(provider, CLIENT_AUTH="post")
+    verifier = introspecting_verifier(provider, CLIENT_AUTH="post")
     verify(verifier, "opaque-token-1")
     provider.said["active"] = False
     refusal(verifier, "opaque-token-2")

@@ -48,7 +48,7 @@ def address(transactional_db: None, site: Settings, live_server: Any) -> str:
 
 @pytest.fixture
 def person(address: str) -> User:
-    """Who sits in front of it."""
+    """The user in front of the browser."""
     return User.objects.create_user("ada", password="pw", first_name="Ada", last_name="Lovelace")
 
 

@@ -1,4 +1,4 @@
-"""Somebody without a mouse."""
+"""A user without a mouse."""
 
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit

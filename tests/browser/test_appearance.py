@@ -13,8 +13,7 @@ from mcp_django.conf.clients import ClientAuth, ClientSettings
 from mcp_django.models import PersonalAccessToken
 from mcp_django.oauth import consents
 from tests.browser.conftest import DESK, PHONE, Open
-from tests.oauth.asking import MCP, SCOPES, path
-from tests.oauth.clients import LOOPBACK, Source, make_client
+from tests.oauth.clients import LOOPBACK, MCP, SCOPES, Source, authorization_path, make_client
 
 LONG = "https://a-very-long-label-of-a-host-that-goes-on.and-on.client.example/" + "path/" * 20
 PAPER: dict[Literal["light", "dark"], str] = {"light": "rgb(244, 246, 245)", "dark": "rgb(14, 20, 19)"}
@@ -38,9 +37,9 @@ def addresses(person: User, site: Settings) -> dict[str, str]:
     PersonalAccessToken.issue(user=person, name="W" * 60, scopes=["scope:" + "x" * 60, *SCOPES], expires=None)
     PersonalAccessToken.issue(user=person, name="Old laptop", expires=None)[0].revoke()
     return {
-        "web": path(web, prompt="consent", scope=" ".join([*SCOPES, "offline_access"])),
-        "loopback": path(native, redirect_uri=LOOPBACK),
-        "error": path(web, redirect_uri="https://evil.example/" + "x" * 300),
+        "web": authorization_path(web, prompt="consent", scope=" ".join([*SCOPES, "offline_access"])),
+        "loopback": authorization_path(native, redirect_uri=LOOPBACK),
+        "error": authorization_path(web, redirect_uri="https://evil.example/" + "x" * 300),
         "connections": "/o/connections/",
         "no-connections": "/o/connections/",
         "tokens": "/o/tokens/",

@@ -6,12 +6,11 @@ from mcp_django.models import PersonalAccessToken
 from mcp_django.oauth import consents, toolkit
 from mcp_django.oauth.models import Consent
 from tests.browser.conftest import PHONE, Open
-from tests.oauth.asking import ISSUER, MCP, SCOPES, path
-from tests.oauth.clients import LOOPBACK, WEB, Source, make_client
+from tests.oauth.clients import ISSUER, LOOPBACK, MCP, SCOPES, WEB, Source, authorization_path, make_client
 
 
 def test_a_scope_is_taken_away_and_the_rest_allowed(open_page: Open) -> None:
-    keys = open_page(path(make_client(source=Source.DOCUMENT)))
+    keys = open_page(authorization_path(make_client(source=Source.DOCUMENT)))
     keys.to("Change airports").press("Space").to("Allow")
     said = keys.leave("Enter", WEB)
     assert (said["state"], said["iss"]) == ("st-1", ISSUER)
@@ -20,36 +19,36 @@ def test_a_scope_is_taken_away_and_the_rest_allowed(open_page: Open) -> None:
 
 
 def test_everything_on_the_consent_page_is_reached_in_the_order_it_is_read(open_page: Open) -> None:
-    keys = open_page(path(make_client(LOOPBACK), redirect_uri=LOOPBACK), width=PHONE)
+    keys = open_page(authorization_path(make_client(LOOPBACK), redirect_uri=LOOPBACK), width=PHONE)
     stops = [stop.splitlines()[0] for stop in keys.stops()]
     assert stops == ["Skip to content", "Not you?", *SCOPES.values(), "Cancel", "Allow", "Details"]
 
 
 def test_cancel_tells_the_client(open_page: Open) -> None:
-    keys = open_page(path(make_client())).to("Cancel")
+    keys = open_page(authorization_path(make_client())).to("Cancel")
     said = keys.leave("Enter", WEB)
     assert (said["error"], said["state"], said["iss"]) == ("access_denied", "st-1", ISSUER)
     assert not Consent.objects.exists()
 
 
 def test_enter_on_a_tick_box_allows_nothing(open_page: Open) -> None:
-    keys = open_page(path(make_client())).to("Look up airports")
+    keys = open_page(authorization_path(make_client())).to("Look up airports")
     assert keys.leave("Enter", WEB)["error"] == "access_denied"
 
 
 def test_a_program_on_this_computer_gets_its_answer(open_page: Open) -> None:
     uri = "http://localhost:33418/callback"
-    keys = open_page(path(make_client(LOOPBACK), redirect_uri=uri)).to("Allow")
+    keys = open_page(authorization_path(make_client(LOOPBACK), redirect_uri=uri)).to("Allow")
     assert "code" in keys.leave("Enter", uri)
 
 
 def test_a_program_on_this_computer_may_send_the_browser_on(open_page: Open, listener: str) -> None:
-    keys = open_page(path(make_client(LOOPBACK), redirect_uri=listener)).to("Allow")
+    keys = open_page(authorization_path(make_client(LOOPBACK), redirect_uri=listener)).to("Allow")
     keys.leave("Enter", f"{WEB}/done")
 
 
 def test_who_takes_all_ticks_away_is_told(open_page: Open) -> None:
-    keys = open_page(path(make_client()))
+    keys = open_page(authorization_path(make_client()))
     keys.to("Look up").press("Space").to("Change").press("Space").to("Allow").submit()
     assert "Nothing is ticked" in keys.page.get_by_role("alert").inner_text()
     keys.to("Look up").press("Space").to("Allow")
@@ -57,14 +56,14 @@ def test_who_takes_all_ticks_away_is_told(open_page: Open) -> None:
 
 
 def test_details_open(open_page: Open) -> None:
-    keys = open_page(path(make_client())).to("Details").press("Enter")
+    keys = open_page(authorization_path(make_client())).to("Details").press("Enter")
     assert keys.page.get_by_text(MCP).is_visible()
     assert keys.next()["text"] == "Connected applications"
 
 
 def test_somebody_else_logs_in(open_page: Open) -> None:
     User.objects.create_user("bob", password="secret")
-    keys = open_page(path(make_client())).to("Not you?")
+    keys = open_page(authorization_path(make_client())).to("Not you?")
     keys.leave("Enter", keys.page.url.partition("/o/")[0] + "/accounts/login/")
     keys.page.get_by_label("Username").focus()
     keys.write("bob").press("Tab").write("secret").submit()

@@ -1,11 +1,11 @@
-"""A site with the authorization server, and somebody who is logged in."""
+"""A site with the authorization server, and a user who is logged in."""
 
 import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 from pytest_django.fixtures import Settings
 
-from tests.oauth.asking import SCOPES
+from tests.oauth.clients import SCOPES
 
 
 @pytest.fixture
@@ -19,13 +19,13 @@ def site(settings: Settings) -> Settings:
 
 @pytest.fixture
 def ada(db: None, site: Settings) -> User:
-    """Somebody."""
+    """A user."""
     return User.objects.create_user("ada", password="pw")
 
 
 @pytest.fixture
 def browser(ada: User) -> Client:
-    """Her browser."""
+    """The browser of the user, who is logged in."""
     found = Client()
     found.force_login(ada)
     return found

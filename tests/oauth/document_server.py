@@ -59,7 +59,7 @@ def response(body: bytes, kind: str = "application/json", status: str = "200 OK"
 
 
 def document(url: str, **members: Any) -> bytes:
-    """A document that is taken, in a response."""
+    """A response with a valid document."""
     said = {"client_id": url, "client_name": "A client", "redirect_uris": ["https://client.example/cb"], **members}
     return response(orjson.dumps({name: value for name, value in said.items() if value is not ...}))
 
@@ -80,7 +80,7 @@ class _LoopbackTransport(httpx.AsyncHTTPTransport):
 
 
 class DocumentServer:
-    """What it serves, by path: bytes of a response, or a coroutine function that writes one."""
+    """Serves pages by path: bytes of a response, or a coroutine function that writes one."""
 
     def __init__(self, pem: Path) -> None:
         self.pages: dict[str, bytes | Answer] = {}
@@ -116,7 +116,7 @@ class DocumentServer:
             writer.close()
 
     async def resolve(self, host: str, port: int) -> Sequence[str]:
-        """The resolver: each host is at `addresses`."""
+        """Resolve each host to `addresses`."""
         self.resolved.append(host)
         return self.addresses() if callable(self.addresses) else self.addresses
 

@@ -1,4 +1,4 @@
-"""A client, a user and the way from one to the other, without the pages between."""
+"""A client, a user, and the requests of a client to the token endpoint."""
 
 import base64
 import hashlib
@@ -25,12 +25,13 @@ SETTINGS: dict[str, Any] = {
 }
 
 
-def person(name: str = "alice", **fields: Any) -> Any:
+def create_user(name: str = "alice", **fields: Any) -> Any:
+    """Create a user without a password."""
     return get_user_model().objects.create(username=name, **fields)
 
 
-def client(name: str = "app", *, registered: bool = True, **fields: Any) -> Any:
-    """A public client with one redirect URI. `registered`: it came by itself, and no operator knows it."""
+def create_client(name: str = "app", *, registered: bool = True, **fields: Any) -> Any:
+    """Make a public client with one redirect URI. `registered`: it registered itself, and no operator approved it."""
     application, _secret = clients.make(name, redirect_uris=[REDIRECT], **fields)
     if registered:
         application.registration_source = application.RegistrationSource.DCR
@@ -39,8 +40,8 @@ def client(name: str = "app", *, registered: bool = True, **fields: Any) -> Any:
     return application
 
 
-def code(application: Any, user: Any, *, scopes: str = "notes:read", resources: list[str] | None = None) -> str:
-    """An authorization code, as if the user had just allowed it."""
+def issue_code(application: Any, user: Any, *, scopes: str = "notes:read", resources: list[str] | None = None) -> str:
+    """Issue an authorization code, as if the user had just allowed it."""
     credentials = {
         "client_id": application.client_id,
         "redirect_uri": REDIRECT,
@@ -61,12 +62,14 @@ def code(application: Any, user: Any, *, scopes: str = "notes:read", resources: 
 
 
 def post(path: str, form: dict[str, Any] | str, **headers: Any) -> HttpResponse:
+    """Post a form over https."""
     data = form if isinstance(form, str) else urlencode(form, doseq=True)
     kind = headers.pop("content_type", "application/x-www-form-urlencoded")
     return Browser(raise_request_exception=True).post(path, data=data, content_type=kind, secure=True, **headers)
 
 
 def exchange(application: Any, given: str, **changes: Any) -> HttpResponse:
+    """Exchange a code for tokens. `changes` replace fields of the form; None leaves one out."""
     form = {
         "grant_type": "authorization_code",
         "code": given,
@@ -79,21 +82,23 @@ def exchange(application: Any, given: str, **changes: Any) -> HttpResponse:
 
 
 def refresh(application: Any, token: str, **changes: Any) -> HttpResponse:
+    """Use a refresh token. `changes` replace fields of the form; None leaves one out."""
     form = {"grant_type": "refresh_token", "refresh_token": token, "client_id": application.client_id, **changes}
     return post("/o/token/", {name: value for name, value in form.items() if value is not None})
 
 
-def told(response: HttpResponse, status: int = 200) -> dict[str, Any]:
+def read_json(response: HttpResponse, status: int = 200) -> dict[str, Any]:
+    """Read the JSON object of a response with this status."""
     assert response.status_code == status, response.content
     found: dict[str, Any] = json.loads(response.content)
     return found
 
 
-def pair(application: Any, user: Any, **options: Any) -> dict[str, Any]:
-    """The tokens that a code gives."""
-    return told(exchange(application, code(application, user, **options)))
+def obtain_tokens(application: Any, user: Any, **options: Any) -> dict[str, Any]:
+    """Exchange a new code for tokens."""
+    return read_json(exchange(application, issue_code(application, user, **options)))
 
 
-def row(token: str) -> Any:
-    """The row of an access token; None when it is gone."""
+def find_token_row(token: str) -> Any:
+    """Find the row of an access token; None when there is none."""
     return access_tokens().objects.filter(token_checksum=hashlib.sha256(token.encode()).hexdigest()).first()

@@ -11,8 +11,17 @@ from pytest_django.fixtures import Settings
 from mcp_django.oauth import toolkit
 from mcp_django.oauth.models import Consent
 from tests.auth.isolation import isolated
-from tests.oauth.asking import ISSUER, MCP, SCOPES, heard, path
-from tests.oauth.clients import LOOPBACK, WEB, Source, make_client
+from tests.oauth.clients import (
+    ISSUER,
+    LOOPBACK,
+    MCP,
+    SCOPES,
+    WEB,
+    Source,
+    authorization_path,
+    make_client,
+    read_redirect,
+)
 
 pytestmark = pytest.mark.django_db
 
@@ -27,7 +36,7 @@ def grant() -> Any:
 
 
 def test_the_page_says_who_asks_for_what_and_where_the_user_is_sent(browser: Client) -> None:
-    page = browser.get(path(make_client()))
+    page = browser.get(authorization_path(make_client()))
     shown = text(page)
     assert page.status_code == 200
     for words in (
@@ -44,26 +53,26 @@ def test_the_page_says_who_asks_for_what_and_where_the_user_is_sent(browser: Cli
 
 
 def test_a_client_with_a_document_is_shown_with_the_host_that_it_comes_from(browser: Client) -> None:
-    shown = text(browser.get(path(make_client(source=Source.DOCUMENT))))
+    shown = text(browser.get(authorization_path(make_client(source=Source.DOCUMENT))))
     assert "Verified: client.example" in shown
     assert "Not verified" not in shown
 
 
 def test_a_client_on_this_computer_is_warned_of(browser: Client) -> None:
-    shown = text(browser.get(path(make_client(LOOPBACK), redirect_uri="http://localhost:33418/callback")))
+    shown = text(browser.get(authorization_path(make_client(LOOPBACK), redirect_uri="http://localhost:33418/callback")))
     assert "localhost:33418 , a program on this computer" in shown
     assert "Any program on this computer could have sent you here" in shown
 
 
 def test_an_app_is_warned_of(browser: Client) -> None:
     uri = "cursor://anysphere.cursor-mcp/oauth/callback"
-    page = browser.get(path(make_client(uri), redirect_uri=uri))
+    page = browser.get(authorization_path(make_client(uri), redirect_uri=uri))
     assert "application on this computer that opens cursor: links" in text(page)
     assert "form-action 'self' cursor:;" in page["Content-Security-Policy"]
 
 
 def test_the_page_may_be_framed_and_kept_by_nobody(browser: Client) -> None:
-    page = browser.get(path(make_client()))
+    page = browser.get(authorization_path(make_client()))
     policy = page["Content-Security-Policy"]
     assert "default-src 'none'" in policy
     assert "frame-ancestors 'none'" in policy
@@ -76,14 +85,14 @@ def test_the_page_may_be_framed_and_kept_by_nobody(browser: Client) -> None:
 
 
 def test_what_a_client_calls_itself_is_text(browser: Client) -> None:
-    page = browser.get(path(make_client(name='<script>alert(1)</script>"\u202eevil')))
+    page = browser.get(authorization_path(make_client(name='<script>alert(1)</script>"\u202eevil')))
     assert b"<script>" not in page.content
     assert "\u202e" not in page.content.decode()
 
 
 def test_who_allows_sends_the_client_a_code_with_the_issuer_and_the_state(browser: Client) -> None:
-    answer = browser.post(path(make_client()), {"allow": "1", "granted": list(SCOPES)})
-    said = heard(answer)
+    answer = browser.post(authorization_path(make_client()), {"allow": "1", "granted": list(SCOPES)})
+    said = read_redirect(answer)
     assert set(said) == {"code", "state", "iss"}
     assert (said["state"], said["iss"]) == ("st-1", ISSUER)
     assert set(grant().scope.split()) == set(SCOPES)
@@ -96,27 +105,27 @@ def test_who_cancels_sends_the_client_an_error_with_the_issuer_and_the_state(
 ) -> None:
     for form in ({}, {"cancel": "1", "granted": list(SCOPES)}, {"allow": ""}):
         with subtests.test(form=form), isolated():
-            said = heard(browser.post(path(make_client()), form))
+            said = read_redirect(browser.post(authorization_path(make_client()), form))
             assert (said["error"], said["state"], said["iss"]) == ("access_denied", "st-1", ISSUER)
             assert not Consent.objects.exists()
 
 
 def test_a_scope_whose_tick_is_taken_away_is_not_given(browser: Client) -> None:
-    heard(browser.post(path(make_client()), {"allow": "1", "granted": ["airports:read"]}))
+    read_redirect(browser.post(authorization_path(make_client()), {"allow": "1", "granted": ["airports:read"]}))
     assert grant().scope == "airports:read"
     assert Consent.objects.get().scopes == ["airports:read"]
 
 
 def test_ticking_more_than_was_offered_has_no_effect(browser: Client) -> None:
-    asked = path(make_client(), scope="airports:read")
-    heard(browser.post(asked, {"allow": "1", "granted": ["airports:read", "airports:write", "admin", "\0"]}))
+    asked = authorization_path(make_client(), scope="airports:read")
+    read_redirect(browser.post(asked, {"allow": "1", "granted": ["airports:read", "airports:write", "admin", "\0"]}))
     assert grant().scope == "airports:read"
 
 
 def test_who_takes_all_ticks_away_is_asked_again(browser: Client, subtests: pytest.Subtests) -> None:
     for granted in ([], ["admin"], [""]):
         with subtests.test(granted=granted), isolated():
-            page = browser.post(path(make_client()), {"allow": "1", "granted": granted})
+            page = browser.post(authorization_path(make_client()), {"allow": "1", "granted": granted})
             assert page.status_code == 200
             assert "Nothing is ticked" in text(page)
             assert " checked>" not in page.content.decode()
@@ -124,14 +133,14 @@ def test_who_takes_all_ticks_away_is_asked_again(browser: Client, subtests: pyte
 
 
 def test_scopes_that_there_are_not_are_left_out(browser: Client) -> None:
-    page = browser.get(path(make_client(), scope="airports:read openid whatever"))
+    page = browser.get(authorization_path(make_client(), scope="airports:read openid whatever"))
     assert re.findall(r'name="granted" value="([^"]+)"', page.content.decode()) == ["airports:read"]
 
 
 def test_a_decision_that_another_site_posts_is_refused(ada: User) -> None:
     browser = Client(enforce_csrf_checks=True)
     browser.force_login(ada)
-    answer = browser.post(path(make_client()), {"allow": "1", "granted": list(SCOPES)})
+    answer = browser.post(authorization_path(make_client()), {"allow": "1", "granted": list(SCOPES)})
     assert answer.status_code == 403
     assert not toolkit.grants().objects.exists()
 
@@ -140,7 +149,7 @@ def test_the_page_protects_itself_where_the_project_has_no_such_middleware(ada: 
     settings.MIDDLEWARE = [name for name in settings.MIDDLEWARE if "csrf" not in name]
     browser = Client(enforce_csrf_checks=True)
     browser.force_login(ada)
-    assert browser.post(path(make_client()), {"allow": "1", "granted": list(SCOPES)}).status_code == 403
+    assert browser.post(authorization_path(make_client()), {"allow": "1", "granted": list(SCOPES)}).status_code == 403
 
 
 def test_fields_of_the_form_do_not_change_the_redirect(browser: Client, subtests: pytest.Subtests) -> None:
@@ -152,8 +161,8 @@ def test_fields_of_the_form_do_not_change_the_redirect(browser: Client, subtests
                 "state": "evil",
                 "resource": "https://evil.example",
             }
-            assert heard(browser.post(path(make_client()), {**form, **evil}))["state"] == "st-1"
-            asked = path(make_client(name="Other"), redirect_uri="https://evil.example/cb")
+            assert read_redirect(browser.post(authorization_path(make_client()), {**form, **evil}))["state"] == "st-1"
+            asked = authorization_path(make_client(name="Other"), redirect_uri="https://evil.example/cb")
             answer = browser.post(asked, {**form, "redirect_uri": WEB})
             assert answer.status_code == 400
             assert "Location" not in answer
@@ -161,12 +170,16 @@ def test_fields_of_the_form_do_not_change_the_redirect(browser: Client, subtests
 
 def test_what_a_redirect_uri_has_in_its_query_is_kept(browser: Client) -> None:
     uri = f"{WEB}?tenant=a%20b&iss=https://evil.example&x"
-    answer = browser.post(path(make_client(uri), redirect_uri=uri), {"allow": "1", "granted": list(SCOPES)})
+    answer = browser.post(
+        authorization_path(make_client(uri), redirect_uri=uri), {"allow": "1", "granted": list(SCOPES)}
+    )
     assert "?tenant=a%20b&x&" in answer["Location"]
-    assert heard(answer)["iss"] == ISSUER
+    assert read_redirect(answer)["iss"] == ISSUER
 
 
 def test_an_answer_to_an_app_opens_the_app(browser: Client) -> None:
     uri = "cursor://anysphere.cursor-mcp/oauth/callback"
-    answer = browser.post(path(make_client(uri), redirect_uri=uri), {"allow": "1", "granted": list(SCOPES)})
-    assert set(heard(answer, uri)) == {"code", "state", "iss"}
+    answer = browser.post(
+        authorization_path(make_client(uri), redirect_uri=uri), {"allow": "1", "granted": list(SCOPES)}
+    )
+    assert set(read_redirect(answer, uri)) == {"code", "state", "iss"}

@@ -10,8 +10,17 @@ from mcp_django.models import ScopeGrant
 from mcp_django.oauth import toolkit
 from mcp_django.oauth.models import ClientProfile
 from tests.auth.isolation import isolated
-from tests.oauth.asking import CHALLENGE, ISSUER, MCP, SCOPES, heard, path
-from tests.oauth.clients import LOOPBACK, WEB, make_client
+from tests.oauth.clients import (
+    CHALLENGE,
+    ISSUER,
+    LOOPBACK,
+    MCP,
+    SCOPES,
+    WEB,
+    authorization_path,
+    make_client,
+    read_redirect,
+)
 
 pytestmark = pytest.mark.django_db
 YES = {"allow": "1", "granted": list(SCOPES)}
@@ -60,7 +69,7 @@ def test_a_request_of_a_doubtful_client_is_not_redirected(browser: Client, subte
     for changes in DOUBTFUL:
         for form in (None, {"allow": "1", "granted": list(SCOPES)}, {"cancel": "1"}):
             with subtests.test(changes=changes, form=form), isolated():
-                asked = path(make_client(), **changes)
+                asked = authorization_path(make_client(), **changes)
                 answer = browser.get(asked) if form is None else browser.post(asked, form)
                 assert refused(answer)
                 assert "frame-ancestors 'none'" in answer["Content-Security-Policy"]
@@ -72,7 +81,7 @@ def test_an_odd_encoding_is_refused_like_any_other_damage(browser: Client) -> No
     for query in ("client_id=%zz", "client_id=%ff%fe", "%", "&&&=", "client_id=%ED%A0%80", f"{known}&state=%00", ""):
         assert refused(browser.get(f"/o/authorize/?{query}")), query
     for query in ("state=%zz&response_type=%ff", "%zz=%zz", "scope=%F0%9F%98%80&response_type=code"):
-        assert heard(browser.get(f"/o/authorize/?{known}&{query}"))["iss"] == ISSUER
+        assert read_redirect(browser.get(f"/o/authorize/?{known}&{query}"))["iss"] == ISSUER
 
 
 MISTAKES: list[tuple[Any, tuple[str, ...]]] = [
@@ -99,9 +108,9 @@ def test_a_known_client_is_told_what_is_wrong(browser: Client, subtests: pytest.
     for changes, error in MISTAKES:
         for posted in (False, True):
             with subtests.test(changes=changes, posted=posted), isolated():
-                asked = path(make_client(), **changes)
+                asked = authorization_path(make_client(), **changes)
                 answer = browser.post(asked, YES) if posted else browser.get(asked)
-                said = heard(answer)
+                said = read_redirect(answer)
                 assert said["error"] in error
                 assert (said["state"], said["iss"]) == ("st-1", ISSUER)
                 assert "code" not in said
@@ -109,15 +118,17 @@ def test_a_known_client_is_told_what_is_wrong(browser: Client, subtests: pytest.
 
 
 def test_no_state_is_invented(browser: Client) -> None:
-    assert "state" not in heard(browser.post(path(make_client(), state=None), {"cancel": "1"}))
-    said = heard(browser.post(path(make_client(name="B"), state="a&b=c%20 ü+"), {"cancel": "1"}))
+    assert "state" not in read_redirect(browser.post(authorization_path(make_client(), state=None), {"cancel": "1"}))
+    said = read_redirect(browser.post(authorization_path(make_client(name="B"), state="a&b=c%20 ü+"), {"cancel": "1"}))
     assert said["state"] == "a&b=c%20 ü+"
 
 
 def test_the_port_of_a_loopback_redirect_is_one(browser: Client, subtests: pytest.Subtests) -> None:
     for port in ("99999", "", "x", "1;script-src%20*", "-1"):
         with subtests.test(port=port), isolated():
-            answer = browser.get(path(make_client(LOOPBACK), redirect_uri=f"http://localhost:{port}/callback"))
+            answer = browser.get(
+                authorization_path(make_client(LOOPBACK), redirect_uri=f"http://localhost:{port}/callback")
+            )
             assert answer.status_code == 400
             assert "script-src" not in answer["Content-Security-Policy"]
 
@@ -125,66 +136,66 @@ def test_the_port_of_a_loopback_redirect_is_one(browser: Client, subtests: pytes
 def test_the_port_on_this_computer_is_free(browser: Client, subtests: pytest.Subtests) -> None:
     for uri in ("http://localhost:1/callback", "http://localhost:65535/callback", LOOPBACK):
         with subtests.test(uri=uri), isolated():
-            answer = browser.post(path(make_client(LOOPBACK), redirect_uri=uri), YES)
-            assert "code" in heard(answer, uri)
+            answer = browser.post(authorization_path(make_client(LOOPBACK), redirect_uri=uri), YES)
+            assert "code" in read_redirect(answer, uri)
             assert toolkit.grants().objects.get().redirect_uri == uri
 
 
 def test_a_resource_may_be_written_in_several_ways_and_twice(browser: Client) -> None:
-    asked = path(make_client(), resource=["HTTPS://TestServer/mcp/", MCP])
-    heard(browser.post(asked, YES))
+    asked = authorization_path(make_client(), resource=["HTTPS://TestServer/mcp/", MCP])
+    read_redirect(browser.post(asked, YES))
     assert toolkit.grants().objects.get().resource == [MCP]
 
 
 def test_the_one_resource_need_not_be_named(browser: Client, subtests: pytest.Subtests) -> None:
     for resource in (None, ""):
         with subtests.test(resource=resource), isolated():
-            heard(browser.post(path(make_client(), resource=resource), YES))
+            read_redirect(browser.post(authorization_path(make_client(), resource=resource), YES))
             assert toolkit.grants().objects.get().resource == [MCP]
 
 
 def test_a_scope_that_is_kept_for_other_groups_is_not_offered(browser: Client) -> None:
     ScopeGrant.objects.create(scope="airports:write", groups=["pilots"])
     application = make_client()
-    page = browser.get(path(application))
+    page = browser.get(authorization_path(application))
     assert b'value="airports:read"' in page.content
     assert b'value="airports:write"' not in page.content
-    heard(browser.post(path(application), YES))
+    read_redirect(browser.post(authorization_path(application), YES))
     assert toolkit.grants().objects.get().scope == "airports:read"
 
 
 def test_a_scope_that_is_kept_for_other_clients_is_not_offered(browser: Client) -> None:
     ScopeGrant.objects.create(scope="airports:write", clients=["https://claude.ai/*"])
-    assert b'value="airports:write"' not in browser.get(path(make_client())).content
+    assert b'value="airports:write"' not in browser.get(authorization_path(make_client())).content
 
 
 def test_who_has_none_of_the_scopes_to_give_is_not_asked(browser: Client) -> None:
     ScopeGrant.objects.create(scope="airports:write", groups=["pilots"])
-    said = heard(browser.get(path(make_client(), scope="airports:write")))
+    said = read_redirect(browser.get(authorization_path(make_client(), scope="airports:write")))
     assert said["error"] == "invalid_scope"
 
 
 def test_a_client_gets_only_what_it_may_have(browser: Client) -> None:
-    page = browser.get(path(make_client(allowed_scopes=["airports:read"])))
+    page = browser.get(authorization_path(make_client(allowed_scopes=["airports:read"])))
     assert b'value="airports:write"' not in page.content
 
 
 def test_a_scheme_that_is_not_allowed_any_more_leads_nowhere(browser: Client, settings: Settings) -> None:
     uri = "zed://callback/x"
-    assert refused(browser.post(path(make_client(uri), redirect_uri=uri), YES))
+    assert refused(browser.post(authorization_path(make_client(uri), redirect_uri=uri), YES))
 
 
 def test_other_methods_are_refused(browser: Client, subtests: pytest.Subtests) -> None:
     for method in ("put", "delete", "patch"):
         with subtests.test(method=method), isolated():
-            assert getattr(browser, method)(path(make_client())).status_code == 405
+            assert getattr(browser, method)(authorization_path(make_client())).status_code == 405
 
 
 def test_a_client_that_an_operator_blocked_is_unknown(browser: Client) -> None:
     application = make_client()
     ClientProfile.objects.update(blocked=True)
-    assert refused(browser.get(path(application)))
-    assert refused(browser.post(path(application), YES))
+    assert refused(browser.get(authorization_path(application)))
+    assert refused(browser.post(authorization_path(application), YES))
 
 
 def test_a_client_that_asks_for_nothing_gets_the_required_scopes(
@@ -193,8 +204,10 @@ def test_a_client_that_asks_for_nothing_gets_the_required_scopes(
     for scope in (None, "", " "):
         with subtests.test(scope=scope), isolated():
             settings.MCP = settings.MCP | {"SERVERS": {"default": {"REQUIRED_SCOPES": ["airports:read"]}}}
-            answer = browser.post(path(make_client(), scope=scope), {"allow": "1", "granted": list(SCOPES)})
-            assert "code" in heard(answer)
+            answer = browser.post(
+                authorization_path(make_client(), scope=scope), {"allow": "1", "granted": list(SCOPES)}
+            )
+            assert "code" in read_redirect(answer)
             assert toolkit.grants().objects.get().scope == "airports:read"
 
 
@@ -202,5 +215,5 @@ def test_what_a_scope_includes_is_said_however_many_steps_away(browser: Client, 
     scopes = settings.MCP["SCOPES"] | {"airports:admin": "Run airports"}
     implies = {"airports:admin": ["airports:write"], "airports:write": ["airports:read"]}
     settings.MCP = settings.MCP | {"SCOPES": scopes, "SCOPE_IMPLIES": implies}
-    page = browser.get(path(make_client(), scope="airports:admin")).content.decode()
+    page = browser.get(authorization_path(make_client(), scope="airports:admin")).content.decode()
     assert "Includes: Look up airports, Change airports" in page

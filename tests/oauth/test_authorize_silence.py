@@ -14,8 +14,7 @@ from pytest_django.fixtures import Settings
 from mcp_django.oauth import document_clients, toolkit
 from mcp_django.oauth.models import Consent
 from tests.auth.isolation import isolated
-from tests.oauth.asking import ISSUER, MCP, SCOPES, heard, path
-from tests.oauth.clients import LOOPBACK, Source, make_client
+from tests.oauth.clients import ISSUER, LOOPBACK, MCP, SCOPES, Source, authorization_path, make_client, read_redirect
 
 pytestmark = pytest.mark.django_db
 YES = {"allow": "1", "granted": list(SCOPES)}
@@ -30,14 +29,14 @@ def is_page(response: Any) -> bool:
 def allowed(browser: Client) -> Any:
     """A client that the user has said yes to."""
     application = make_client(source=Source.DOCUMENT)
-    heard(browser.post(path(application), YES))
+    read_redirect(browser.post(authorization_path(application), YES))
     return application
 
 
 def test_who_said_yes_is_not_asked_again(browser: Client, allowed: Any) -> None:
-    said = heard(browser.get(path(allowed)))
+    said = read_redirect(browser.get(authorization_path(allowed)))
     assert set(said) == {"code", "state", "iss"}
-    heard(browser.get(path(allowed, scope="airports:read")))
+    read_redirect(browser.get(authorization_path(allowed, scope="airports:read")))
     scopes = {grant.scope for grant in toolkit.grants().objects.all()}
     assert scopes == {"airports:read airports:write", "airports:read"}
 
@@ -45,14 +44,14 @@ def test_who_said_yes_is_not_asked_again(browser: Client, allowed: Any) -> None:
 def test_a_client_may_have_the_user_asked_again(browser: Client, allowed: Any, subtests: pytest.Subtests) -> None:
     for parameters in ({"prompt": "consent"}, {"prompt": "select_account consent"}):
         with subtests.test(parameters=parameters), isolated():
-            assert is_page(browser.get(path(allowed, **parameters)))
+            assert is_page(browser.get(authorization_path(allowed, **parameters)))
 
 
 def test_a_client_cannot_skip_the_question(browser: Client, subtests: pytest.Subtests) -> None:
     for parameters in ({"approval_prompt": "auto"}, {"prompt": ""}, {"prompt": "never"}):
         with subtests.test(parameters=parameters), isolated():
             application = make_client()
-            assert is_page(browser.get(path(application, **parameters)))
+            assert is_page(browser.get(authorization_path(application, **parameters)))
             # Not even while it has a token of the user.
             toolkit.access_tokens().objects.create(
                 user=User.objects.get(),
@@ -61,48 +60,48 @@ def test_a_client_cannot_skip_the_question(browser: Client, subtests: pytest.Sub
                 scope=" ".join(SCOPES),
                 expires=timezone.now() + timedelta(hours=1),
             )
-            assert is_page(browser.get(path(application, **parameters)))
+            assert is_page(browser.get(authorization_path(application, **parameters)))
 
 
 def test_no_page_is_an_answer_that_the_client_hears(browser: Client, allowed: Any) -> None:
-    assert "code" in heard(browser.get(path(allowed, prompt="none")))
-    said = heard(browser.get(path(make_client(), prompt="none")))
+    assert "code" in read_redirect(browser.get(authorization_path(allowed, prompt="none")))
+    said = read_redirect(browser.get(authorization_path(make_client(), prompt="none")))
     assert (said["error"], said["state"], said["iss"]) == ("consent_required", "st-1", ISSUER)
 
 
 def test_more_scopes_are_asked_about(browser: Client) -> None:
     application = make_client()
-    heard(browser.post(path(application, scope="airports:read"), YES))
-    assert is_page(browser.get(path(application)))
+    read_redirect(browser.post(authorization_path(application, scope="airports:read"), YES))
+    assert is_page(browser.get(authorization_path(application)))
 
 
 def test_a_client_with_another_redirect_uri_is_asked_about(browser: Client, allowed: Any) -> None:
     allowed.redirect_uris += " https://client.example/new"
     allowed.save()
-    assert is_page(browser.get(path(allowed)))
+    assert is_page(browser.get(authorization_path(allowed)))
 
 
 def test_a_program_on_this_computer_is_asked_about_each_time(browser: Client) -> None:
     application = make_client(LOOPBACK)
-    heard(browser.post(path(application, redirect_uri=LOOPBACK), YES), LOOPBACK)
-    assert is_page(browser.get(path(application, redirect_uri=LOOPBACK)))
+    read_redirect(browser.post(authorization_path(application, redirect_uri=LOOPBACK), YES), LOOPBACK)
+    assert is_page(browser.get(authorization_path(application, redirect_uri=LOOPBACK)))
 
 
 def test_what_was_taken_back_is_asked_about(browser: Client, allowed: Any) -> None:
     Consent.objects.update(revoked=timezone.now())
-    assert is_page(browser.get(path(allowed)))
+    assert is_page(browser.get(authorization_path(allowed)))
 
 
 def test_an_operator_may_have_nobody_asked_about_a_client_of_their_own(browser: Client) -> None:
     application = make_client(LOOPBACK, "https://client.example/cb", source=Source.MANUAL)
     application.skip_authorization = True
     application.save()
-    assert "code" in heard(browser.get(path(application)))
-    assert is_page(browser.get(path(application, redirect_uri=LOOPBACK)))
+    assert "code" in read_redirect(browser.get(authorization_path(application)))
+    assert is_page(browser.get(authorization_path(application, redirect_uri=LOOPBACK)))
 
 
 def test_who_is_not_logged_in_logs_in_and_comes_back(ada: User) -> None:
-    asked = path(make_client(), state="https://evil.example/?a=b&c")
+    asked = authorization_path(make_client(), state="https://evil.example/?a=b&c")
     answer = Client().get(asked)
     there = urlsplit(answer["Location"])
     assert there.path == "/accounts/login/"
@@ -115,7 +114,7 @@ def test_who_is_not_logged_in_logs_in_and_comes_back(ada: User) -> None:
 
 def test_who_logs_in_elsewhere_comes_back_to_this_site(ada: User, settings: Settings) -> None:
     settings.LOGIN_URL = "https://login.example/in"
-    asked = path(make_client())
+    asked = authorization_path(make_client())
     there = urlsplit(Client().get(asked)["Location"])
     assert there.netloc == "login.example"
     assert parse_qs(there.query)["next"] == [f"http://testserver{asked}"]
@@ -124,18 +123,18 @@ def test_who_logs_in_elsewhere_comes_back_to_this_site(ada: User, settings: Sett
 def test_no_host_of_a_request_becomes_the_way_back(ada: User, subtests: pytest.Subtests) -> None:
     for host in ("evil.example", "testserver@evil.example"):
         with subtests.test(host=host), isolated():
-            answer = Client().get(path(make_client()), headers={"host": host})
+            answer = Client().get(authorization_path(make_client()), headers={"host": host})
             assert answer.status_code == 400 or answer["Location"].startswith("/accounts/login/?next=/o/authorize/")
 
 
 def test_a_decision_of_nobody_logs_in_first(ada: User) -> None:
-    answer = Client().post(path(make_client()), YES)
+    answer = Client().post(authorization_path(make_client()), YES)
     assert answer["Location"].startswith("/accounts/login/?next=/o/authorize/")
     assert not toolkit.grants().objects.exists()
 
 
 def test_nobody_logged_in_is_an_answer_that_the_client_hears(ada: User) -> None:
-    said = heard(Client().get(path(make_client(), prompt="none")))
+    said = read_redirect(Client().get(authorization_path(make_client(), prompt="none")))
     assert (said["error"], said["state"], said["iss"]) == ("login_required", "st-1", ISSUER)
 
 
@@ -148,7 +147,7 @@ def test_nothing_is_fetched_for_a_stranger(
         with subtests.test(prompt=prompt), isolated():
             application = make_client()
             application.client_id = "https://stranger.example/client"
-            answer = Client().get(path(application, prompt=prompt))
+            answer = Client().get(authorization_path(application, prompt=prompt))
             assert answer.status_code == (302 if prompt is None else 400)
             assert not fetched
 
@@ -158,26 +157,26 @@ def test_a_document_that_cannot_be_had_is_said_to_the_user(browser: Client, monk
         raise document_clients.Unavailable("The document could not be read")
 
     monkeypatch.setattr(document_clients, "look_up", unavailable)
-    answer = browser.get(path(make_client(source=Source.DOCUMENT)))
+    answer = browser.get(authorization_path(make_client(source=Source.DOCUMENT)))
     assert answer.status_code == 400
     assert b"The document could not be read" in answer.content
 
 
 def test_a_client_may_have_the_user_log_in_anew(browser: Client, allowed: Any) -> None:
-    there = urlsplit(browser.get(path(allowed, prompt="login"))["Location"])
+    there = urlsplit(browser.get(authorization_path(allowed, prompt="login"))["Location"])
     back = parse_qs(there.query)["next"][0]
     assert there.path == "/accounts/login/"
     assert "prompt" not in back
-    assert "code" in heard(browser.get(back))
+    assert "code" in read_redirect(browser.get(back))
 
 
 def test_a_deactivated_user_is_nobody(browser: Client) -> None:
     User.objects.update(is_active=False)
-    assert browser.post(path(make_client()), YES)["Location"].startswith("/accounts/login/")
+    assert browser.post(authorization_path(make_client()), YES)["Location"].startswith("/accounts/login/")
 
 
 def test_not_you_logs_out_and_leads_to_the_login(browser: Client) -> None:
-    asked = path(make_client())
+    asked = authorization_path(make_client())
     page = browser.post("/o/switch/", {"next": asked})
     assert page.status_code == 200
     assert "_auth_user_id" not in browser.session
@@ -206,7 +205,7 @@ def test_not_you_leads_nowhere_else(browser: Client, subtests: pytest.Subtests) 
 def test_only_a_form_of_this_site_logs_out(ada: User) -> None:
     browser = Client(enforce_csrf_checks=True)
     browser.force_login(ada)
-    assert browser.post("/o/switch/", {"next": path(make_client())}).status_code == 403
+    assert browser.post("/o/switch/", {"next": authorization_path(make_client())}).status_code == 403
     assert browser.get("/o/switch/").status_code == 405
 
 
@@ -214,26 +213,26 @@ def test_two_resources_are_asked_about_and_remembered_together(browser: Client, 
     other = "https://testserver/other"
     settings.MCP = settings.MCP | {"SERVERS": {"default": {}, "other": {"PATH": "other"}}}
     application = make_client()
-    both = path(application, resource=[MCP, other])
+    both = authorization_path(application, resource=[MCP, other])
     assert other.encode() in browser.get(both).content
-    heard(browser.post(both, YES))
+    read_redirect(browser.post(both, YES))
     assert toolkit.grants().objects.get().resource == [MCP, other]
     assert {row.resource for row in Consent.objects.all()} == {MCP, other}
-    heard(browser.get(both))
-    heard(browser.get(path(application, resource=other)))
+    read_redirect(browser.get(both))
+    read_redirect(browser.get(authorization_path(application, resource=other)))
 
 
 def test_the_page_is_found_where_old_clients_look_for_it(browser: Client, subtests: pytest.Subtests) -> None:
     for place in ("/authorize", "/authorize/", "/o/authorize"):
         with subtests.test(place=place), isolated():
-            asked = path(make_client())
+            asked = authorization_path(make_client())
             assert browser.get(asked.replace("/o/authorize/", place))["Location"] == asked
 
 
 def test_a_project_in_which_everybody_logs_in_first_changes_nothing(ada: User, settings: Settings) -> None:
     settings.MIDDLEWARE = [*settings.MIDDLEWARE, "django.contrib.auth.middleware.LoginRequiredMiddleware"]
-    asked = path(make_client())
-    assert heard(Client().get(f"{asked}&prompt=none"))["error"] == "login_required"
+    asked = authorization_path(make_client())
+    assert read_redirect(Client().get(f"{asked}&prompt=none"))["error"] == "login_required"
     assert Client().get(asked.replace("/o/", "/"))["Location"] == asked
     assert Client().get("/o/connections/")["Location"] == "/accounts/login/?next=/o/connections/"
 

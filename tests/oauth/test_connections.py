@@ -10,8 +10,17 @@ from mcp_django.oauth import consents, toolkit
 from mcp_django.oauth.connections import connections_of
 from mcp_django.oauth.models import Consent
 from tests.auth.isolation import isolated
-from tests.oauth.asking import MCP, SCOPES, heard, path
-from tests.oauth.clients import LOOPBACK, WEB, Source, give_token, make_client
+from tests.oauth.clients import (
+    LOOPBACK,
+    MCP,
+    SCOPES,
+    WEB,
+    Source,
+    authorization_path,
+    give_token,
+    make_client,
+    read_redirect,
+)
 
 pytestmark = pytest.mark.django_db
 PAGE = "/o/connections/"
@@ -53,7 +62,7 @@ def test_nobody_sees_the_clients_of_others(browser: Client) -> None:
 
 def test_who_takes_access_away_ends_consents_codes_and_tokens(browser: Client, ada: User) -> None:
     application = make_client()
-    heard(browser.post(path(application), {"allow": "1", "granted": list(SCOPES)}))
+    read_redirect(browser.post(authorization_path(application), {"allow": "1", "granted": list(SCOPES)}))
     give_token(ada, application, "airports:read")
     other = give_token(ada, make_client(name="Other"), "airports:read")
     page = browser.post(PAGE, {"client": str(application.pk)})
@@ -63,7 +72,7 @@ def test_who_takes_access_away_ends_consents_codes_and_tokens(browser: Client, a
     assert not toolkit.grants().objects.exists()
     assert [one.client.name for one in connections_of(ada)] == ["Other"]
     # The next request of the client is asked about.
-    assert b'name="allow"' in browser.get(path(application)).content
+    assert b'name="allow"' in browser.get(authorization_path(application)).content
 
 
 def test_a_key_of_no_client_ends_nothing(browser: Client, ada: User, subtests: pytest.Subtests) -> None:

@@ -7,8 +7,7 @@ from django.test import Client
 from mcp_django.oauth import consents, toolkit
 from mcp_django.oauth.models import Consent
 from tests.auth.isolation import isolated
-from tests.oauth.asking import MCP, path
-from tests.oauth.clients import give_token, make_client
+from tests.oauth.clients import MCP, authorization_path, give_token, make_client
 
 pytestmark = pytest.mark.django_db
 PAGE = "/admin/mcp_oauth/consent/"
@@ -41,11 +40,11 @@ def test_consents_are_seen_and_not_made_or_changed(admin: Client, consent: Conse
 
 def test_who_withdraws_a_consent_has_the_client_ask_again(admin: Client, browser: Client, consent: Consent) -> None:
     application = consent.application
-    assert browser.get(path(application, scope="airports:read")).status_code == 302
+    assert browser.get(authorization_path(application, scope="airports:read")).status_code == 302
     answer = admin.post(PAGE, {"action": "withdraw", "_selected_action": [consent.pk]}, follow=True)
     assert "1 client lost its access." in answer.content.decode()
     assert "withdrawn" in answer.content.decode()
-    assert browser.get(path(application, scope="airports:read")).status_code == 200
+    assert browser.get(authorization_path(application, scope="airports:read")).status_code == 200
 
 
 def test_who_may_only_look_withdraws_nothing(ada: User, consent: Consent, browser: Client) -> None:

@@ -19,7 +19,7 @@ from pytest_django.fixtures import Settings
 from mcp_django.oauth import documents
 from mcp_django.oauth.models import ClientProfile
 from tests.auth.isolation import isolated
-from tests.oauth.asking import SCOPES, heard, path
+from tests.oauth.clients import SCOPES, authorization_path, read_redirect
 from tests.oauth.document_server import HOST, DocumentServer, certificate, document, response
 from tests.oauth.flows import post
 
@@ -45,7 +45,7 @@ def web(site: Settings, pem: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[
 
 def request(**changes: Any) -> str:
     client = SimpleNamespace(client_id=changes.pop("client_id", URL))
-    return path(client, redirect_uri=changes.pop("redirect_uri", CALLBACK), **changes)
+    return authorization_path(client, redirect_uri=changes.pop("redirect_uri", CALLBACK), **changes)
 
 
 def page(response: Any) -> str:
@@ -62,7 +62,7 @@ def test_the_page_shows_the_host_that_wrote_the_document(browser: Client, web: D
 
 def test_a_yes_leads_to_tokens_without_another_look_at_the_document(browser: Client, web: DocumentServer) -> None:
     page(browser.get(request()))
-    code = heard(browser.post(request(), YES), CALLBACK)["code"]
+    code = read_redirect(browser.post(request(), YES), CALLBACK)["code"]
     Application.objects.update(cimd_expires_at=timezone.now() - timedelta(days=1))
     form = {"grant_type": "authorization_code", "code": code, "redirect_uri": CALLBACK, "client_id": URL}
     told = post("/o/token/", {**form, "code_verifier": VERIFIER})
@@ -130,10 +130,10 @@ def test_a_user_is_asked_again_about_a_client_whose_document_changes(
         with subtests.test(members=members), isolated():
             web.asked.clear()
             web.pages["/client.json"] = document(URL, client_name="Claude")
-            heard(browser.post(request(), YES), CALLBACK)
-            heard(browser.get(request()), CALLBACK)
+            read_redirect(browser.post(request(), YES), CALLBACK)
+            read_redirect(browser.get(request()), CALLBACK)
             Application.objects.update(cimd_expires_at=timezone.now() - timedelta(seconds=1))
-            heard(browser.get(request()), CALLBACK)
+            read_redirect(browser.get(request()), CALLBACK)
             Application.objects.update(cimd_expires_at=timezone.now() - timedelta(seconds=1))
             web.pages["/client.json"] = document(URL, **{"client_name": "Claude", **members})
             page(browser.get(request()))

@@ -14,7 +14,7 @@ from mcp_django.server.rates import Rate
 from tests.auth.isolation import isolated
 
 from . import flows
-from .flows import client, code, exchange, person, post, told
+from .flows import create_client, create_user, exchange, issue_code, post, read_json
 
 pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.oauth.urls")]
 PATHS = ("/o/token/", "/o/revoke_token/", "/o/introspect/", "/token")
@@ -57,7 +57,7 @@ def test_odd_forms_are_refused(subtests: pytest.Subtests) -> None:
     for name, form in FORMS.items():
         for path in PATHS:
             with subtests.test(name, path=path), isolated():
-                response = post(path, form.replace("{client}", client().client_id))
+                response = post(path, form.replace("{client}", create_client().client_id))
                 # To revoke an unknown token is no error.
                 if path != "/o/revoke_token/" or response.status_code != 200:
                     refused(response)
@@ -122,8 +122,8 @@ def test_other_methods_are_refused(subtests: pytest.Subtests) -> None:
 
 
 def test_a_query_is_refused() -> None:
-    form = {"client_id": client().client_id, "grant_type": "refresh_token", "refresh_token": "x"}
-    assert told(post("/o/token/?grant_type=refresh_token", form), 400)["error"] == "invalid_request"
+    form = {"client_id": create_client().client_id, "grant_type": "refresh_token", "refresh_token": "x"}
+    assert read_json(post("/o/token/?grant_type=refresh_token", form), 400)["error"] == "invalid_request"
 
 
 def test_what_is_sent_is_not_sent_back() -> None:
@@ -133,11 +133,11 @@ def test_what_is_sent_is_not_sent_back() -> None:
 
 def test_those_who_guess_are_slowed_down(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(throttle, "rate_of", lambda name: Rate.parse("3/h"))
-    app, user = client(), person()
+    app, user = create_client(), create_user()
     for _ in range(3):
-        told(exchange(app, "guess"), 400)
-    response = exchange(app, code(app, user))
-    assert told(response, 429)["error"] == "temporarily_unavailable"
+        read_json(exchange(app, "guess"), 400)
+    response = exchange(app, issue_code(app, user))
+    assert read_json(response, 429)["error"] == "temporarily_unavailable"
     assert int(response["Retry-After"]) > 0
 
 
@@ -145,10 +145,10 @@ def test_a_database_that_fails_is_no_reason_to_throw_tokens_away(monkeypatch: py
     def fail(*args: Any) -> None:
         raise DatabaseError("connection refused at 10.0.0.1")
 
-    app = client()
+    app = create_client()
     monkeypatch.setattr(credentials, "find", fail)
     response = exchange(app, "x")
-    assert told(response, 503)["error"] == "temporarily_unavailable"
+    assert read_json(response, 503)["error"] == "temporarily_unavailable"
     assert b"10.0.0.1" not in response.content
     assert response["Retry-After"]
 

@@ -14,7 +14,7 @@ from mcp_django.oauth.toolkit import access_tokens
 from tests.auth.isolation import isolated
 
 from . import flows
-from .flows import RESOURCE, client, pair, person, post, refresh, row, told
+from .flows import RESOURCE, create_client, create_user, find_token_row, obtain_tokens, post, read_json, refresh
 
 pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.oauth.urls")]
 PATH = "/o/introspect/"
@@ -36,9 +36,9 @@ def operator() -> tuple[Any, str]:
 
 
 def test_a_resource_server_of_the_operator_learns_what_a_token_is(operator: tuple[Any, str]) -> None:
-    app, user = client(), person()
-    tokens = pair(app, user)
-    found = told(post(PATH, {"token": tokens["access_token"]}, **basic(*operator)))
+    app, user = create_client(), create_user()
+    tokens = obtain_tokens(app, user)
+    found = read_json(post(PATH, {"token": tokens["access_token"]}, **basic(*operator)))
     assert found["active"] is True
     assert found["aud"] == [RESOURCE]
     assert found["scope"] == "notes:read"
@@ -48,25 +48,25 @@ def test_a_resource_server_of_the_operator_learns_what_a_token_is(operator: tupl
 
 
 def test_a_scope_that_a_user_may_not_hold_any_more_is_not_named(operator: tuple[Any, str]) -> None:
-    token = pair(client(), person(), scopes="notes:read notes:write")["access_token"]
+    token = obtain_tokens(create_client(), create_user(), scopes="notes:read notes:write")["access_token"]
     ScopeGrant.objects.create(scope="notes:write", groups=["editors"])
-    assert told(post(PATH, {"token": token}, **basic(*operator)))["scope"] == "notes:read"
+    assert read_json(post(PATH, {"token": token}, **basic(*operator)))["scope"] == "notes:read"
 
 
 def test_nothing_else_is_an_active_token(operator: tuple[Any, str]) -> None:
-    app, user = client(), person()
-    tokens = pair(app, user)
+    app, user = create_client(), create_user()
+    tokens = obtain_tokens(app, user)
     for token in (tokens["refresh_token"], "unknown", "x" * 8000):
-        assert told(post(PATH, {"token": token}, **basic(*operator))) == {"active": False}
+        assert read_json(post(PATH, {"token": token}, **basic(*operator))) == {"active": False}
     access_tokens().objects.update(expires=timezone.now())
-    assert told(post(PATH, {"token": tokens["access_token"]}, **basic(*operator))) == {"active": False}
+    assert read_json(post(PATH, {"token": tokens["access_token"]}, **basic(*operator))) == {"active": False}
 
 
 def test_a_token_that_is_refused_is_not_active(operator: tuple[Any, str], subtests: pytest.Subtests) -> None:
     for what in ("user", "client", "audience"):
         with subtests.test(what=what), isolated():
-            app, user = client(), person()
-            token = pair(app, user)["access_token"]
+            app, user = create_client(), create_user()
+            token = obtain_tokens(app, user)["access_token"]
             if what == "user":
                 user.is_active = False
                 user.save()
@@ -74,34 +74,34 @@ def test_a_token_that_is_refused_is_not_active(operator: tuple[Any, str], subtes
                 ClientProfile.objects.filter(application=app).update(blocked=True)
             else:
                 access_tokens().objects.update(resource=[])
-            assert told(post(PATH, {"token": token}, **basic(*operator))) == {"active": False}
+            assert read_json(post(PATH, {"token": token}, **basic(*operator))) == {"active": False}
 
 
 def test_a_resource_server_with_limits_knows_of_its_own_resources() -> None:
     own, secret = clients.make("own", resources=[RESOURCE + "/"])
     other, other_secret = clients.make("other", resources=["https://other.example/mcp"])
-    token = pair(client(), person())["access_token"]
-    assert told(post(PATH, {"token": token}, **basic(own, secret)))["active"] is True
-    assert told(post(PATH, {"token": token}, **basic(other, other_secret))) == {"active": False}
+    token = obtain_tokens(create_client(), create_user())["access_token"]
+    assert read_json(post(PATH, {"token": token}, **basic(own, secret)))["active"] is True
+    assert read_json(post(PATH, {"token": token}, **basic(other, other_secret))) == {"active": False}
 
 
 def test_what_an_operator_took_from_the_client_is_not_told(operator: tuple[Any, str]) -> None:
-    app = client()
-    token = pair(app, person(), scopes="notes:read notes:write")["access_token"]
+    app = create_client()
+    token = obtain_tokens(app, create_user(), scopes="notes:read notes:write")["access_token"]
     ClientProfile.objects.filter(application=app).update(allowed_scopes=["notes:write"])
-    assert told(post(PATH, {"token": token}, **basic(*operator)))["scope"] == "notes:write"
+    assert read_json(post(PATH, {"token": token}, **basic(*operator)))["scope"] == "notes:write"
     ClientProfile.objects.filter(application=app).update(allowed_resources=["https://other.example/mcp"])
-    assert told(post(PATH, {"token": token}, **basic(*operator))) == {"active": False}
+    assert read_json(post(PATH, {"token": token}, **basic(*operator))) == {"active": False}
 
 
 def test_nobody_else_may_ask(operator: tuple[Any, str]) -> None:
-    app = client()
-    token = pair(app, person())["access_token"]
+    app = create_client()
+    token = obtain_tokens(app, create_user())["access_token"]
     registered, secret = clients.make("registered", redirect_uris=[flows.REDIRECT], confidential=True)
     registered.registration_source = "dcr"
     registered.save()
     made, made_secret = clients.make("made by a user")
-    made.user = person("bob")
+    made.user = create_user("bob")
     made.save()
     device = "urn:ietf:params:oauth:grant-type:device_code"
     asks: list[tuple[dict[str, str], dict[str, str]]] = [
@@ -118,16 +118,16 @@ def test_nobody_else_may_ask(operator: tuple[Any, str]) -> None:
     ]
     for form, headers in asks:
         response = post(PATH, {**form, "token": token}, **headers)
-        assert told(response, 401)["error"] == "invalid_client"
+        assert read_json(response, 401)["error"] == "invalid_client"
         assert response["WWW-Authenticate"].startswith("Basic")
 
 
 def test_a_token_is_not_asked_about_in_a_url(operator: tuple[Any, str]) -> None:
-    token = pair(client(), person())["access_token"]
+    token = obtain_tokens(create_client(), create_user())["access_token"]
     response = Client().get(PATH, {"token": token}, secure=True, **basic(*operator))
     assert response.status_code == 405
     assert response["Allow"] == "POST, OPTIONS"
-    assert told(post(f"{PATH}?token={token}", {}, **basic(*operator)), 400)["error"] == "invalid_request"
+    assert read_json(post(f"{PATH}?token={token}", {}, **basic(*operator)), 400)["error"] == "invalid_request"
 
 
 def give_back(application: Any, token: str, **form: Any) -> int:
@@ -137,32 +137,32 @@ def give_back(application: Any, token: str, **form: Any) -> int:
 def test_a_client_gives_its_tokens_back(subtests: pytest.Subtests) -> None:
     for hint in ("access_token", "refresh_token", "other", None):
         with subtests.test(hint=hint), isolated():
-            app, user = client(), person()
+            app, user = create_client(), create_user()
             more = {"token_type_hint": hint} if hint else {}
-            tokens = pair(app, user)
+            tokens = obtain_tokens(app, user)
             assert give_back(app, tokens["access_token"], **more) == 200
-            assert row(tokens["access_token"]) is None
-            assert told(refresh(app, tokens["refresh_token"]), 400)["error"] == "invalid_grant"
+            assert find_token_row(tokens["access_token"]) is None
+            assert read_json(refresh(app, tokens["refresh_token"]), 400)["error"] == "invalid_grant"
 
 
 def test_a_refresh_token_takes_along_what_came_from_the_same_authorization() -> None:
-    app, user = client(), person()
-    first = pair(app, user)
-    siblings = [told(refresh(app, first["refresh_token"])) for _ in range(2)]
-    apart = pair(app, user)
+    app, user = create_client(), create_user()
+    first = obtain_tokens(app, user)
+    siblings = [read_json(refresh(app, first["refresh_token"])) for _ in range(2)]
+    apart = obtain_tokens(app, user)
     assert give_back(app, siblings[0]["refresh_token"]) == 200
     for each in (first, *siblings):
-        assert row(each["access_token"]) is None
-        assert told(refresh(app, each["refresh_token"]), 400)["error"] == "invalid_grant"
-    assert row(apart["access_token"]) is not None
+        assert find_token_row(each["access_token"]) is None
+        assert read_json(refresh(app, each["refresh_token"]), 400)["error"] == "invalid_grant"
+    assert find_token_row(apart["access_token"]) is not None
 
 
 def test_a_client_gives_back_its_own_tokens_only() -> None:
-    app, user = client(), person()
-    tokens = pair(app, user)
+    app, user = create_client(), create_user()
+    tokens = obtain_tokens(app, user)
     for name in ("access_token", "refresh_token"):
-        assert give_back(client(f"other {name}"), tokens[name]) == 200
+        assert give_back(create_client(f"other {name}"), tokens[name]) == 200
         assert give_back(app, "unknown") == 200
-    assert row(tokens["access_token"]) is not None
-    told(refresh(app, tokens["refresh_token"]))
+    assert find_token_row(tokens["access_token"]) is not None
+    read_json(refresh(app, tokens["refresh_token"]))
     assert post("/o/revoke_token/", {"token": tokens["access_token"]}).status_code == 401

@@ -11,8 +11,8 @@ from mcp_django.oauth.toolkit import access_tokens, grants, refresh_tokens
 from tests.auth.isolation import isolated
 
 from . import flows
-from .flows import client as make_client
-from .flows import code, pair, person
+from .flows import create_client as make_client
+from .flows import create_user, issue_code, obtain_tokens
 
 pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.oauth.urls")]
 MODELS = {"accesstoken": access_tokens, "refreshtoken": refresh_tokens, "grant": grants}
@@ -22,19 +22,19 @@ MODELS = {"accesstoken": access_tokens, "refreshtoken": refresh_tokens, "grant":
 def browser(client: Client, settings: Any) -> Client:
     """Of somebody who has every permission that there is about codes and tokens, and no other."""
     settings.MCP = flows.SETTINGS
-    carla = person("carla", is_staff=True)
+    carla = create_user("carla", is_staff=True)
     carla.user_permissions.set(Permission.objects.filter(content_type__app_label="oauth2_provider"))
     client.force_login(carla)
     app = make_client()
-    pair(app, carla)
-    code(app, carla)
+    obtain_tokens(app, carla)
+    issue_code(app, carla)
     return client
 
 
 def test_the_user_of_a_token_cannot_be_changed(browser: Client, subtests: pytest.Subtests) -> None:
     for name in sorted(MODELS):
         with subtests.test(name=name), isolated():
-            boss = person("boss", is_superuser=True)
+            boss = create_user("boss", is_superuser=True)
             row = MODELS[name]().objects.get()
             page = reverse(f"admin:oauth2_provider_{name}_change", args=[row.pk])
             assert browser.get(page).status_code == 200

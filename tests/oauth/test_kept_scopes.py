@@ -14,7 +14,7 @@ from mcp_django.protocol.headers import Headers
 from mcp_django.wiring import authenticator
 
 from . import flows
-from .flows import client, code, exchange, pair, person, refresh, told
+from .flows import create_client, create_user, exchange, issue_code, obtain_tokens, read_json, refresh
 
 pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.oauth.urls")]
 BOTH = "notes:read notes:write"
@@ -36,8 +36,8 @@ def held(token: str) -> set[str]:
 
 
 def test_a_token_is_good_for_the_rest_at_once() -> None:
-    user = person()
-    token = pair(client(), user, scopes=BOTH)["access_token"]
+    user = create_user()
+    token = obtain_tokens(create_client(), user, scopes=BOTH)["access_token"]
     assert held(token) == {"notes:read", "notes:write"}
     row = keep("notes:write")
     assert held(token) == {"notes:read"}
@@ -49,49 +49,49 @@ def test_a_token_is_good_for_the_rest_at_once() -> None:
 
 
 def test_a_refresh_gives_the_rest() -> None:
-    app = client()
-    first = pair(app, person(), scopes=BOTH)
+    app = create_client()
+    first = obtain_tokens(app, create_user(), scopes=BOTH)
     keep("notes:write")
-    found = told(refresh(app, first["refresh_token"]))
+    found = read_json(refresh(app, first["refresh_token"]))
     assert found["scope"] == "notes:read"
     assert held(found["access_token"]) == {"notes:read"}
-    assert told(refresh(app, found["refresh_token"], scope=BOTH), 400)["error"] == "invalid_scope"
+    assert read_json(refresh(app, found["refresh_token"], scope=BOTH), 400)["error"] == "invalid_scope"
 
 
 def test_a_refresh_that_would_give_nothing_is_refused_and_uses_nothing_up() -> None:
-    app = client()
-    token = pair(app, person(), scopes=BOTH)["refresh_token"]
+    app = create_client()
+    token = obtain_tokens(app, create_user(), scopes=BOTH)["refresh_token"]
     rows = [keep("notes:read"), keep("notes:write")]
-    assert told(refresh(app, token), 400)["error"] == "invalid_scope"
+    assert read_json(refresh(app, token), 400)["error"] == "invalid_scope"
     for row in rows:
         row.delete()
-    assert told(refresh(app, token))["scope"] == BOTH
+    assert read_json(refresh(app, token))["scope"] == BOTH
 
 
 def test_a_grant_for_other_clients_takes_the_scope_from_this_one() -> None:
-    app = client()
-    token = pair(app, person(), scopes=BOTH)["refresh_token"]
+    app = create_client()
+    token = obtain_tokens(app, create_user(), scopes=BOTH)["refresh_token"]
     ScopeGrant.objects.create(scope="notes:write", clients=["https://good.example/*"])
-    assert told(refresh(app, token))["scope"] == "notes:read"
+    assert read_json(refresh(app, token))["scope"] == "notes:read"
 
 
 def test_a_code_gives_the_rest() -> None:
-    app = client()
-    given = code(app, person(), scopes=BOTH)
+    app = create_client()
+    given = issue_code(app, create_user(), scopes=BOTH)
     keep("notes:write")
-    assert told(exchange(app, given))["scope"] == "notes:read"
+    assert read_json(exchange(app, given))["scope"] == "notes:read"
 
 
 def test_a_code_gives_what_an_operator_leaves_the_client() -> None:
-    app = client()
-    given = code(app, person(), scopes=BOTH)
+    app = create_client()
+    given = issue_code(app, create_user(), scopes=BOTH)
     ClientProfile.objects.filter(application=app).update(allowed_scopes=["notes:read"])
-    assert told(exchange(app, given))["scope"] == "notes:read"
+    assert read_json(exchange(app, given))["scope"] == "notes:read"
 
 
 def test_a_code_that_would_give_nothing_gives_no_token() -> None:
-    app = client()
-    given = code(app, person(), scopes="notes:write")
+    app = create_client()
+    given = issue_code(app, create_user(), scopes="notes:write")
     keep("notes:write")
-    assert told(exchange(app, given), 400)["error"] == "invalid_scope"
+    assert read_json(exchange(app, given), 400)["error"] == "invalid_scope"
     assert not access_tokens().objects.exists()

@@ -8,7 +8,7 @@ import pytest
 from mcp_django.oauth.quiet import redacted
 
 from . import flows
-from .flows import client, code, exchange, person, refresh, told
+from .flows import create_client, create_user, exchange, issue_code, read_json, refresh
 
 
 @pytest.mark.django_db
@@ -16,12 +16,12 @@ from .flows import client, code, exchange, person, refresh, told
 def test_a_whole_flow_leaves_no_credential_in_the_log(settings: Any, caplog: pytest.LogCaptureFixture) -> None:
     settings.MCP = flows.SETTINGS
     caplog.set_level(logging.DEBUG)
-    app, user = client(), person()
-    given = code(app, user)
-    first = told(exchange(app, given))
-    second = told(refresh(app, first["refresh_token"]))
-    told(exchange(app, given), 400)
-    told(refresh(app, "not-one-of-ours"), 400)
+    app, user = create_client(), create_user()
+    given = issue_code(app, user)
+    first = read_json(exchange(app, given))
+    second = read_json(refresh(app, first["refresh_token"]))
+    read_json(exchange(app, given), 400)
+    read_json(refresh(app, "not-one-of-ours"), 400)
     assert any(record.name.startswith("oauthlib.") for record in caplog.records)
     secrets = [given, flows.VERIFIER, "not-one-of-ours"]
     secrets += [each[name] for each in (first, second) for name in ("access_token", "refresh_token")]

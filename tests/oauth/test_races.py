@@ -14,7 +14,7 @@ from mcp_django.oauth.validator import Validator
 from tests.support.waiting import WAIT_SECONDS
 
 from . import flows
-from .flows import client, code, exchange, pair, person, refresh, told
+from .flows import create_client, create_user, exchange, issue_code, obtain_tokens, read_json, refresh
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls("tests.oauth.urls")]
 PARALLEL = 4
@@ -57,33 +57,33 @@ def at_once(work: Callable[[], Any], monkeypatch: pytest.MonkeyPatch, *, meet: t
 
 
 def test_parallel_refreshes_give_working_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
-    app = client()
-    token = pair(app, person())["refresh_token"]
+    app = create_client()
+    token = obtain_tokens(app, create_user())["refresh_token"]
     # All have found the token good before one of them uses it.
     responses = at_once(lambda: refresh(app, token), monkeypatch, meet=(rotation, "is_replayed"))
-    pairs = [told(response) for response in responses]
+    pairs = [read_json(response) for response in responses]
     assert len({each["access_token"] for each in pairs}) == PARALLEL
     for each in pairs:
-        assert flows.row(each["access_token"]) is not None
-        told(refresh(app, each["refresh_token"]))
+        assert flows.find_token_row(each["access_token"]) is not None
+        read_json(refresh(app, each["refresh_token"]))
 
 
 def test_a_code_that_is_used_twice_at_once_ends_what_it_gave(monkeypatch: pytest.MonkeyPatch) -> None:
-    app, user = client(), person()
-    given = code(app, user)
+    app, user = create_client(), create_user()
+    given = issue_code(app, user)
     # All have found the code before one of them uses it up.
     responses = at_once(lambda: exchange(app, given), monkeypatch, meet=(targets, "resolve"))
     good = [response for response in responses if response.status_code == 200]
     assert len(good) == 1
-    assert {told(response, 400)["error"] for response in responses if response is not good[0]} == {"invalid_grant"}
+    assert {read_json(response, 400)["error"] for response in responses if response is not good[0]} == {"invalid_grant"}
     assert not access_tokens().objects.exists()
-    assert told(refresh(app, told(good[0])["refresh_token"]), 400)["error"] == "invalid_grant"
+    assert read_json(refresh(app, read_json(good[0])["refresh_token"]), 400)["error"] == "invalid_grant"
 
 
 def test_tokens_that_are_revoked_before_they_are_answered_are_answered_all_the_same(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    app, user = client(), person()
+    app, user = create_client(), create_user()
     real = Validator.save_bearer_token
 
     def save(*args: Any, **kwargs: Any) -> None:
@@ -91,12 +91,12 @@ def test_tokens_that_are_revoked_before_they_are_answered_are_answered_all_the_s
         revoking.withdraw(user, app)
 
     monkeypatch.setattr(Validator, "save_bearer_token", save)
-    assert flows.row(told(exchange(app, code(app, user)))["access_token"]) is None
+    assert flows.find_token_row(read_json(exchange(app, issue_code(app, user)))["access_token"]) is None
 
 
 def test_nothing_survives_a_revocation_beside_refreshes(monkeypatch: pytest.MonkeyPatch) -> None:
-    app, user = client(), person()
-    token = pair(app, user)["refresh_token"]
+    app, user = create_client(), create_user()
+    token = obtain_tokens(app, user)["refresh_token"]
     turns = iter(range(PARALLEL))
     lock = threading.Lock()
 
@@ -117,8 +117,8 @@ def test_nothing_survives_a_revocation_beside_refreshes(monkeypatch: pytest.Monk
 
 def test_a_turn_begins_with_a_write(django_assert_num_queries: Any) -> None:
     """A transaction that has read before it writes would be refused by SQLite as soon as another one wrote between."""
-    app = client()
-    token = rotation.find(pair(app, person())["refresh_token"])
+    app = create_client()
+    token = rotation.find(obtain_tokens(app, create_user())["refresh_token"])
     with django_assert_num_queries(4) as found:
         rotation.take_turn(token)
     assert found.captured_queries[0]["sql"].startswith("UPDATE")

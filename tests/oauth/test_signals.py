@@ -15,7 +15,17 @@ from mcp_django.oauth.toolkit import access_tokens, grants
 from tests.auth.isolation import isolated
 
 from . import flows
-from .flows import RESOURCE, client, code, pair, person, post, refresh, row, told
+from .flows import (
+    RESOURCE,
+    create_client,
+    create_user,
+    find_token_row,
+    issue_code,
+    obtain_tokens,
+    post,
+    read_json,
+    refresh,
+)
 
 pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.oauth.urls")]
 
@@ -25,17 +35,17 @@ def protected(settings: Any) -> None:
     settings.MCP = flows.SETTINGS
 
 
-class Remembered:
-    """What a process knows of the bearer of a token, and of somebody else."""
+class BearerMemory:
+    """The principals that a process remembers: the bearer of a token, and another user."""
 
     def __init__(self) -> None:
-        self.app, self.user = client(), person()
+        self.app, self.user = create_client(), create_user()
         Consent.objects.create(user=self.user, application=self.app, resource=RESOURCE, redirects_hash="")
-        self.tokens = pair(self.app, self.user)
+        self.tokens = obtain_tokens(self.app, self.user)
         self.store = known.Known(60)
-        self.row = row(self.tokens["access_token"])
+        self.row = find_token_row(self.tokens["access_token"])
         self._keep(b"mine", self.user, self.app.client_id, self.row.pk)
-        self._keep(b"other", person("bob"), "other", self.row.pk + 1)
+        self._keep(b"other", create_user("bob"), "other", self.row.pk + 1)
 
     def _keep(self, digest: bytes, user: Any, client_id: str, token_id: int) -> None:
         found = Principal(
@@ -44,37 +54,37 @@ class Remembered:
         self.store.keep(digest, found, known.mark())
 
 
-def revoke(found: Remembered) -> None:
+def revoke(found: BearerMemory) -> None:
     post("/o/revoke_token/", {"client_id": found.app.client_id, "token": found.tokens["refresh_token"]})
 
 
-def replay(found: Remembered) -> None:
-    given = code(found.app, found.user)
-    told(flows.exchange(found.app, given))
+def replay(found: BearerMemory) -> None:
+    given = issue_code(found.app, found.user)
+    read_json(flows.exchange(found.app, given))
     found.row.delete()
 
 
-def send_away(found: Remembered) -> None:
+def send_away(found: BearerMemory) -> None:
     revoking.withdraw(found.user, found.app)
 
 
-def take_back(found: Remembered) -> None:
+def take_back(found: BearerMemory) -> None:
     consent = Consent.objects.get()
     consent.revoked = timezone.now()
     consent.save()
 
 
-def clear(found: Remembered) -> None:
+def clear(found: BearerMemory) -> None:
     access_tokens().objects.filter(pk=found.row.pk).update(expires=timezone.now() - timezone.timedelta(days=40))
     call_command("cleartokens")
 
 
-def block(found: Remembered) -> None:
+def block(found: BearerMemory) -> None:
     found.app.mcp_profile.blocked = True
     found.app.mcp_profile.save()
 
 
-ENDS: dict[str, Callable[[Remembered], Any]] = {
+ENDS: dict[str, Callable[[BearerMemory], Any]] = {
     "the client gives it back": revoke,
     "the row is deleted": replay,
     "the user sends the client away": send_away,
@@ -94,7 +104,7 @@ def test_a_bearer_is_forgotten_when_the_token_ends(
 ) -> None:
     for name, end in ENDS.items():
         with subtests.test(name), isolated():
-            found = Remembered()
+            found = BearerMemory()
             assert found.store.get(b"mine") is not None
             with django_capture_on_commit_callbacks(execute=True):
                 end(found)
@@ -103,17 +113,17 @@ def test_a_bearer_is_forgotten_when_the_token_ends(
 
 
 def test_a_consent_that_is_taken_back_takes_its_tokens_along() -> None:
-    found = Remembered()
-    code(found.app, found.user)
+    found = BearerMemory()
+    issue_code(found.app, found.user)
     take_back(found)
     assert not access_tokens().objects.exists()
     assert not grants().objects.exists()
-    assert told(refresh(found.app, found.tokens["refresh_token"]), 400)["error"] == "invalid_grant"
+    assert read_json(refresh(found.app, found.tokens["refresh_token"]), 400)["error"] == "invalid_grant"
 
 
 def test_a_new_token_is_no_reason_to_forget(django_capture_on_commit_callbacks: Any) -> None:
-    found = Remembered()
+    found = BearerMemory()
     with django_capture_on_commit_callbacks(execute=True):
-        pair(found.app, found.user)
-        told(refresh(found.app, found.tokens["refresh_token"]))
+        obtain_tokens(found.app, found.user)
+        read_json(refresh(found.app, found.tokens["refresh_token"]))
     assert found.store.get(b"mine") is not None

@@ -12,7 +12,7 @@ from pytest_django.fixtures import Settings
 
 from mcp_django.models import PersonalAccessToken, ScopeGrant
 from tests.auth.isolation import isolated
-from tests.oauth.asking import SCOPES
+from tests.oauth.clients import SCOPES
 
 pytestmark = pytest.mark.django_db
 PAGE = "/o/tokens/"

@@ -13,7 +13,7 @@ from mcp_django.oauth.toolkit import access_tokens, get_oauthlib_core, grants
 from tests.auth.isolation import isolated
 
 from . import flows
-from .flows import CHALLENGE, REDIRECT, RESOURCE, client, pair, person, row
+from .flows import CHALLENGE, REDIRECT, RESOURCE, create_client, create_user, find_token_row, obtain_tokens
 
 pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.oauth.urls")]
 
@@ -47,7 +47,7 @@ def authorize(application: Any, user: Any, **changes: Any) -> dict[str, str]:
 
 
 def test_what_is_in_order_gives_a_code() -> None:
-    assert "code" in authorize(client(), person())
+    assert "code" in authorize(create_client(), create_user())
 
 
 UNSAFE_REQUESTS: list[tuple[dict[str, Any], str]] = [
@@ -72,21 +72,21 @@ UNSAFE_REQUESTS: list[tuple[dict[str, Any], str]] = [
 def test_unsafe_requests_for_codes_are_refused(subtests: pytest.Subtests) -> None:
     for changes, error in UNSAFE_REQUESTS:
         with subtests.test(changes=changes), isolated():
-            found = authorize(client(), person(), **changes)
+            found = authorize(create_client(), create_user(), **changes)
             assert found["error"] == error
             assert not grants().objects.exists()
             assert not access_tokens().objects.exists()
 
 
 def test_nobody_who_is_deactivated_gives_a_code() -> None:
-    assert authorize(client(), person(is_active=False))["error"] == "access_denied"
+    assert authorize(create_client(), create_user(is_active=False))["error"] == "access_denied"
 
 
 def test_a_blocked_client_gets_no_code() -> None:
-    app = client()
+    app = create_client()
     app.mcp_profile.blocked = True
     app.mcp_profile.save()
-    assert authorize(app, person())["error"] == "invalid_request"
+    assert authorize(app, create_user())["error"] == "invalid_request"
 
 
 class Page(ProtectedResourceView):  # type: ignore[misc]
@@ -102,15 +102,15 @@ def status(token: str, path: str = "/mcp") -> int:
 
 
 def test_a_view_of_the_toolkit_takes_good_tokens() -> None:
-    assert status(pair(client(), person())["access_token"]) == 200
+    assert status(obtain_tokens(create_client(), create_user())["access_token"]) == 200
 
 
 def test_a_view_of_the_toolkit_takes_no_others() -> None:
-    app, user = client(), person()
+    app, user = create_client(), create_user()
 
     def changed(**fields: Any) -> str:
-        token: str = pair(app, user)["access_token"]
-        access_tokens().objects.filter(pk=row(token).pk).update(**fields)
+        token: str = obtain_tokens(app, user)["access_token"]
+        access_tokens().objects.filter(pk=find_token_row(token).pk).update(**fields)
         return token
 
     assert status(changed(resource=[])) == 403
@@ -125,6 +125,6 @@ def test_a_view_of_the_toolkit_takes_no_others() -> None:
 
 
 def test_a_token_in_the_query_is_no_token() -> None:
-    token = pair(client(), person())["access_token"]
+    token = obtain_tokens(create_client(), create_user())["access_token"]
     request = RequestFactory().get(f"/mcp?access_token={token}", secure=True)
     assert Page.as_view()(request).status_code == 403

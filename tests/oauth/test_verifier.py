@@ -25,7 +25,7 @@ from mcp_django.oauth.verifier import verifier
 from tests.auth.isolation import isolated
 
 from . import flows
-from .flows import RESOURCE, client, exchange, pair, person, refresh, told
+from .flows import RESOURCE, create_client, create_user, exchange, obtain_tokens, read_json, refresh
 
 pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.oauth.urls")]
 PING = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}})
@@ -80,8 +80,8 @@ def make(app: Any, user: Any, **fields: Any) -> str:
 
 
 def test_a_token_that_is_good_lets_its_bearer_in() -> None:
-    app, user = client(), person()
-    assert is_in(pair(app, user)["access_token"])
+    app, user = create_client(), create_user()
+    assert is_in(obtain_tokens(app, user)["access_token"])
     assert is_in(make(app, user))
 
 
@@ -103,12 +103,12 @@ OTHER_RESOURCES: list[list[str]] = [
 def test_a_token_for_another_resource_is_refused(subtests: pytest.Subtests) -> None:
     for resource in OTHER_RESOURCES:
         with subtests.test(resource=resource), isolated():
-            assert not is_in(make(client(), person(), resource=resource))
+            assert not is_in(make(create_client(), create_user(), resource=resource))
 
 
 def test_a_token_that_is_not_good_does_not() -> None:
-    app, user = client(), person()
-    gone = person("gone", is_active=False)
+    app, user = create_client(), create_user()
+    gone = create_user("gone", is_active=False)
     assert not is_in(None)
     assert not is_in(tokens.access_token(None))
     assert not is_in(make(app, user, expires=timezone.now()))
@@ -121,9 +121,9 @@ def test_a_token_that_is_not_good_does_not() -> None:
 
 
 def test_what_is_no_access_token_does_not() -> None:
-    app, user = client(), person()
-    found = pair(app, user)
-    given = flows.code(app, user)
+    app, user = create_client(), create_user()
+    found = obtain_tokens(app, user)
+    given = flows.issue_code(app, user)
     part = base64.urlsafe_b64encode(b'{"alg":"RS256"}').decode().rstrip("=")
     for token in (found["refresh_token"], given, f"{part}.{part}.c2ln", "eyJ.x.y", found["access_token"][:-1], "x"):
         assert not is_in(token)
@@ -135,16 +135,16 @@ def test_what_is_no_access_token_does_not() -> None:
 
 
 def test_what_the_token_endpoint_gave_for_other_uses_does_not() -> None:
-    app, user = client(), person()
-    given = flows.code(app, user, scopes="notes:read offline_access")
+    app, user = create_client(), create_user()
+    given = flows.issue_code(app, user, scopes="notes:read offline_access")
     assert not is_in(given)
-    first = told(exchange(app, given))
-    second = told(refresh(app, first["refresh_token"]))
+    first = read_json(exchange(app, given))
+    second = read_json(refresh(app, first["refresh_token"]))
     for token in (given, first["refresh_token"], second["refresh_token"]):
         assert not is_in(token)
     assert is_in(first["access_token"])
     assert is_in(second["access_token"])
-    told(refresh(app, second["refresh_token"]))  # which it was good for all the time
+    read_json(refresh(app, second["refresh_token"]))  # which it was good for all the time
 
 
 def test_what_the_toolkit_gives_to_manage_a_registration_does_not(settings: Any) -> None:
@@ -153,13 +153,13 @@ def test_what_the_toolkit_gives_to_manage_a_registration_does_not(settings: Any)
     settings.OAUTH2_PROVIDER = {**settings.OAUTH2_PROVIDER, **more}
     asked = json.dumps({"redirect_uris": [flows.REDIRECT], "token_endpoint_auth_method": "none"})
     request = RequestFactory().post("/register/", asked, content_type="application/json", secure=True)
-    request.user = person()
+    request.user = create_user()
     toolkits = ModuleType("urls_of_the_toolkit")
     vars(toolkits)["urlpatterns"] = [path("o/", include("oauth2_provider.urls"))]
     with override_settings(ROOT_URLCONF=toolkits):
         response = DynamicClientRegistrationView.as_view()(request)
-    token = told(response, 201)["registration_access_token"]
-    row = flows.row(token)
+    token = read_json(response, 201)["registration_access_token"]
+    row = flows.find_token_row(token)
     assert row is not None
     assert not is_in(token)
     row.resource = [RESOURCE]
@@ -168,19 +168,19 @@ def test_what_the_toolkit_gives_to_manage_a_registration_does_not(settings: Any)
 
 
 def test_a_blocked_client_is_out_at_once() -> None:
-    app, user = client(), person()
-    token = pair(app, user)["access_token"]
+    app, user = create_client(), create_user()
+    token = obtain_tokens(app, user)["access_token"]
     assert is_in(token)
     ClientProfile.objects.filter(application=app).update(blocked=True)
     assert not is_in(token)
 
 
 def test_a_client_that_is_trusted_no_more_is_out() -> None:
-    robot = person("robot")
+    robot = create_user("robot")
     app, _secret = clients.make("robot", service_user=robot)
     token = make(app, robot)
     assert is_in(token)
-    assert not is_in(make(app, person()))
+    assert not is_in(make(app, create_user()))
     ClientProfile.objects.filter(application=app).update(trusted=False)
     assert not is_in(token)
     ClientProfile.objects.filter(application=app).delete()
@@ -192,8 +192,8 @@ async def _principal(token: str) -> Any:
 
 
 def test_what_an_operator_takes_from_a_client_its_tokens_lose_at_once() -> None:
-    app = client()
-    found = pair(app, person(), scopes="notes:read notes:write")["access_token"]
+    app = create_client()
+    found = obtain_tokens(app, create_user(), scopes="notes:read notes:write")["access_token"]
     profile = ClientProfile.objects.get(application=app)
     profile.allowed_scopes = ["notes:read"]
     profile.save()
@@ -207,18 +207,18 @@ def test_what_an_operator_takes_from_a_client_its_tokens_lose_at_once() -> None:
 
 
 def test_every_refusal_reads_the_same() -> None:
-    app, user = client(), person()
+    app, user = create_client(), create_user()
     refused = [
         call(tokens.access_token(None)),
         call(make(app, user, expires=timezone.now())),
         call(make(app, user, resource=["https://evil.example/mcp"])),
-        call(make(app, person("gone", is_active=False))),
+        call(make(app, create_user("gone", is_active=False))),
     ]
     assert len({(each.status_code, each["WWW-Authenticate"], each.content) for each in refused}) == 1
 
 
 def test_a_token_in_the_query_or_a_cookie_is_not_looked_at() -> None:
-    token = pair(client(), person())["access_token"]
+    token = obtain_tokens(create_client(), create_user())["access_token"]
     browser = Client()
     browser.cookies["access_token"] = token
     response = browser.post(
@@ -240,7 +240,7 @@ def test_one_query_says_who_bears_it(django_assert_num_queries: Any) -> None:
 
 
 def pair_of() -> str:
-    token: str = pair(client(), person())["access_token"]
+    token: str = obtain_tokens(create_client(), create_user())["access_token"]
     return token
 
 
