@@ -130,6 +130,6 @@ def test_a_token_that_is_a_little_late_is_let_in(provider: Provider) -> None:
 
 
 @override_settings(MCP={"AUTH": "external"})
-def test_without_an_issuer_nobody_is_let_in(provider: Provider) -> None:
+def test_without_an_issuer_tokens_are_refused(provider: Provider) -> None:
     assert post(provider.token()).status_code == 401
     assert post().status_code == 401

@@ -29,14 +29,14 @@ MAIL = {"email": "ada@shop.example", "email_verified": True}
 
 
 @pytest.mark.django_db
-def test_somebody_without_a_link_is_nobody(provider: Provider) -> None:
+def test_a_subject_without_a_link_is_refused(provider: Provider) -> None:
     User.objects.create_user("ada", email=MAIL["email"])
     assert is_invalid(verifier_of(provider), provider.token(preferred_username="ada", **MAIL))
     assert not ExternalIdentity.objects.exists()
 
 
 @pytest.mark.django_db
-def test_somebody_without_a_link_may_come_without_a_user(provider: Provider) -> None:
+def test_a_subject_without_a_link_may_be_accepted_without_a_user(provider: Provider) -> None:
     who = verify(verifier_of(provider, REQUIRE_USER=False), provider.token())
     assert who.user is None
     assert not who.has_perm("auth.view_user")
@@ -164,7 +164,7 @@ def test_a_name_that_cannot_be_had_is_replaced(provider: Provider, subtests: pyt
 
 
 @pytest.mark.django_db
-def test_an_account_that_cannot_be_made_is_nobody(provider: Provider, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_subject_whose_account_cannot_be_made_is_refused(provider: Provider, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(identities, "_free_name", lambda model, said: "white space")
     assert is_invalid(verifier_of(provider, LINK=["create"]), provider.token())
     assert not User.objects.exists()

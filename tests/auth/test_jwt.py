@@ -170,6 +170,6 @@ def test_opaque_tokens_do_not_look_like_one() -> None:
         assert not looks_like_one(token)
 
 
-def test_a_broken_token_is_still_for_nobody_else() -> None:
+def test_a_broken_token_still_looks_like_one() -> None:
     assert looks_like_one(compact(HEADER, {}))
     assert looks_like_one("eyJhbGciOi.broken.sig")

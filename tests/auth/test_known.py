@@ -74,7 +74,9 @@ class TestForgetting:
         gc.collect()
         assert len(known._stores) < before
 
-    def test_one_who_cannot_be_told_fails_nobody(self, db: None, monkeypatch: pytest.MonkeyPatch, caplog: Any) -> None:
+    def test_a_failure_to_tell_other_processes_is_logged(
+        self, db: None, monkeypatch: pytest.MonkeyPatch, caplog: Any
+    ) -> None:
         def fails(owner: str | None, using: str) -> None:
             raise OSError("down")
 
@@ -163,7 +165,9 @@ class TestOtherProcesses:
             (draft.topic, draft.kind, draft.payload.get("owner")) for draft in drafts
         ]
 
-    def test_nobody_is_told_where_no_credentials_are_taken(self, user: User, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_other_processes_are_not_told_without_credentials(
+        self, user: User, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         drafts: list[Any] = []
         with override_settings(MCP={"AUTH": "none"}):
             monkeypatch.setattr(access, "feeds", lambda: drafts.append("told"))
@@ -240,7 +244,7 @@ class TestSharedCache:
             store.keep(b"digest", principal(**facts), 0)
             assert caches["tokens"].get(store._entry(b"digest")) is None, facts
 
-    def test_another_project_in_the_same_cache_finds_nobody(
+    def test_another_project_in_the_same_cache_finds_no_principal(
         self, store: Shared, clock: list[float], user: User
     ) -> None:
         store.keep(b"digest", principal(user), clock[0])

@@ -118,7 +118,7 @@ class TestAuthorizers:
             with pytest.raises(Refused):
                 await Narrowing(authorize=lambda principal, resource, answer=answer: answer).narrow(somebody("a"))
 
-    async def test_one_that_fails_lets_nobody_in(self, caplog: Any) -> None:
+    async def test_an_authorizer_that_fails_refuses(self, caplog: Any) -> None:
         def fails(principal: Principal, *, resource: Any) -> Principal:
             raise KeyError("a bug")
 
@@ -133,7 +133,7 @@ class TestGrants:
         resource = ProtectedResource(server="default", scopes=required)
         return (await Narrowing().narrow(principal, resource=resource)).scopes
 
-    async def test_a_scope_without_a_grant_is_held_by_whoever_has_it(self) -> None:
+    async def test_a_scope_without_a_grant_is_held_as_delegated(self) -> None:
         assert await self.held(somebody("a", "b")) == {"a", "b"}
 
     async def test_only_users_in_a_group_of_the_grant_hold_it(self, alice: User) -> None:

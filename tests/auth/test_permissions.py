@@ -46,7 +46,7 @@ class TestGroups:
         assert await decided(Principal(issuer="tests", subject="1", user=alice), "editors", "else") == ALLOW
         assert await decided(Principal(issuer="tests", subject="1", user=alice), "else") == HIDDEN
 
-    async def test_nobody_is_in_no_group_and_the_local_principal_in_all(self) -> None:
+    async def test_a_principal_without_a_user_is_in_no_group_and_the_local_one_in_all(self) -> None:
         assert await decided(Principal(issuer="tests", subject="1"), "editors") == HIDDEN
         assert await decided(local_principal(), "editors") == ALLOW
 
@@ -98,6 +98,6 @@ class TestObjects:
         assert await principal.aperm("auth.change_group", Group(name="alice"))
         assert not await principal.aperm("auth.change_group", Group(name="bob"))
 
-    async def test_nobody_may_nothing_and_the_local_principal_everything(self) -> None:
+    async def test_a_principal_without_a_user_may_nothing_and_the_local_one_everything(self) -> None:
         assert not await Principal(issuer="tests", subject="1").aperm("auth.change_group", Group(name="x"))
         assert await local_principal().aperm("auth.change_group", Group(name="x"))

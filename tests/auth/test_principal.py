@@ -42,7 +42,7 @@ class TestKey:
         }
         assert len(keys) == 4
 
-    def test_nobody_can_have_the_key_of_the_local_principal(self) -> None:
+    def test_no_other_principal_has_the_key_of_the_local_one(self) -> None:
         assert local_principal().key == "local"
         assert Principal(issuer="local", subject="", client_id="").key != "local"
 

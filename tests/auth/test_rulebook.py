@@ -97,7 +97,7 @@ class TestFreshness:
                 kind.objects.all().delete()
                 assert RULEBOOK.now() is None
 
-    def test_what_is_read_while_somebody_changes_it_is_not_believed_for_long(self, clock: Clock) -> None:
+    def test_rules_that_change_while_they_are_read_are_read_again(self, clock: Clock) -> None:
         class Slow(Rulebook):
             def _read(self) -> Any:
                 found = super()._read()

@@ -61,7 +61,7 @@ def test_details_open(open_page: Open) -> None:
     assert keys.next()["text"] == "Connected applications"
 
 
-def test_somebody_else_logs_in(open_page: Open) -> None:
+def test_another_user_logs_in(open_page: Open) -> None:
     User.objects.create_user("bob", password="secret")
     keys = open_page(authorization_path(make_client())).to("Not you?")
     keys.leave("Enter", keys.page.url.partition("/o/")[0] + "/accounts/login/")

@@ -71,7 +71,7 @@ def test_an_app_is_warned_of(browser: Client) -> None:
     assert "form-action 'self' cursor:;" in page["Content-Security-Policy"]
 
 
-def test_the_page_may_be_framed_and_kept_by_nobody(browser: Client) -> None:
+def test_the_page_may_not_be_framed_or_stored(browser: Client) -> None:
     page = browser.get(authorization_path(make_client()))
     policy = page["Content-Security-Policy"]
     assert "default-src 'none'" in policy

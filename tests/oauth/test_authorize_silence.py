@@ -63,7 +63,7 @@ def test_a_client_cannot_skip_the_question(browser: Client, subtests: pytest.Sub
             assert is_page(browser.get(authorization_path(application, **parameters)))
 
 
-def test_no_page_is_an_answer_that_the_client_hears(browser: Client, allowed: Any) -> None:
+def test_without_a_prompt_a_new_client_is_answered_consent_required(browser: Client, allowed: Any) -> None:
     assert "code" in read_redirect(browser.get(authorization_path(allowed, prompt="none")))
     said = read_redirect(browser.get(authorization_path(make_client(), prompt="none")))
     assert (said["error"], said["state"], said["iss"]) == ("consent_required", "st-1", ISSUER)
@@ -92,7 +92,7 @@ def test_what_was_taken_back_is_asked_about(browser: Client, allowed: Any) -> No
     assert is_page(browser.get(authorization_path(allowed)))
 
 
-def test_an_operator_may_have_nobody_asked_about_a_client_of_their_own(browser: Client) -> None:
+def test_an_operator_may_skip_the_question_for_their_own_client(browser: Client) -> None:
     application = make_client(LOOPBACK, "https://client.example/cb", source=Source.MANUAL)
     application.skip_authorization = True
     application.save()
@@ -127,13 +127,13 @@ def test_no_host_of_a_request_becomes_the_way_back(ada: User, subtests: pytest.S
             assert answer.status_code == 400 or answer["Location"].startswith("/accounts/login/?next=/o/authorize/")
 
 
-def test_a_decision_of_nobody_logs_in_first(ada: User) -> None:
+def test_an_anonymous_decision_leads_to_the_login(ada: User) -> None:
     answer = Client().post(authorization_path(make_client()), YES)
     assert answer["Location"].startswith("/accounts/login/?next=/o/authorize/")
     assert not toolkit.grants().objects.exists()
 
 
-def test_nobody_logged_in_is_an_answer_that_the_client_hears(ada: User) -> None:
+def test_without_a_prompt_an_anonymous_request_is_answered_login_required(ada: User) -> None:
     said = read_redirect(Client().get(authorization_path(make_client(), prompt="none")))
     assert (said["error"], said["state"], said["iss"]) == ("login_required", "st-1", ISSUER)
 
@@ -162,7 +162,7 @@ def test_a_document_that_cannot_be_had_is_said_to_the_user(browser: Client, monk
     assert b"The document could not be read" in answer.content
 
 
-def test_a_client_may_have_the_user_log_in_anew(browser: Client, allowed: Any) -> None:
+def test_a_client_may_have_the_user_log_in_again(browser: Client, allowed: Any) -> None:
     there = urlsplit(browser.get(authorization_path(allowed, prompt="login"))["Location"])
     back = parse_qs(there.query)["next"][0]
     assert there.path == "/accounts/login/"
@@ -170,7 +170,7 @@ def test_a_client_may_have_the_user_log_in_anew(browser: Client, allowed: Any) -
     assert "code" in read_redirect(browser.get(back))
 
 
-def test_a_deactivated_user_is_nobody(browser: Client) -> None:
+def test_a_deactivated_user_has_to_log_in(browser: Client) -> None:
     User.objects.update(is_active=False)
     assert browser.post(authorization_path(make_client()), YES)["Location"].startswith("/accounts/login/")
 

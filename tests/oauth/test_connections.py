@@ -55,7 +55,7 @@ def test_a_client_that_has_tokens_and_no_consent_is_shown_too(ada: User) -> None
     assert [one.client.name for one in connections_of(ada)] == ["Claude"]
 
 
-def test_nobody_sees_the_clients_of_others(browser: Client) -> None:
+def test_users_do_not_see_the_clients_of_others(browser: Client) -> None:
     consents.give(User.objects.create_user("bob"), make_client(), [MCP], SCOPES)
     assert "No application is connected" in browser.get(PAGE).content.decode()
 
@@ -84,7 +84,7 @@ def test_a_key_of_no_client_ends_nothing(browser: Client, ada: User, subtests: p
             assert Consent.objects.get().revoked is None
 
 
-def test_nobody_ends_what_others_have(browser: Client) -> None:
+def test_users_do_not_end_the_access_of_others(browser: Client) -> None:
     bob, application = User.objects.create_user("bob"), make_client()
     consents.give(bob, application, [MCP], SCOPES)
     assert "This application has no access." in browser.post(PAGE, {"client": application.pk}).content.decode()

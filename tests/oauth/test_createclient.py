@@ -38,7 +38,7 @@ def test_a_client_that_asks_users_is_public_unless_it_can_keep_a_secret(capsys: 
     assert not has_secret(application, application.client_secret)
 
 
-def test_a_client_with_a_service_user_asks_nobody(capsys: Any) -> None:
+def test_a_client_with_a_service_user_asks_no_user(capsys: Any) -> None:
     robot = get_user_model().objects.create(username="robot")
     args = ["--service-user", "robot", "--scope", "b", "--scope", "a", "--resource", "https://testserver/mcp"]
     application, profile, rest = create(capsys, "Robot", *args)

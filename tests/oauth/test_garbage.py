@@ -157,7 +157,7 @@ def test_a_client_that_shows_a_secret_does_not_print_it() -> None:
     assert "hush" not in repr(credentials.Shown("app", "hush"))
 
 
-def test_behind_a_proxy_that_the_settings_do_not_know_nobody_uses_up_the_rate_of_all(settings: Any) -> None:
+def test_failures_behind_an_unknown_proxy_are_not_counted_together(settings: Any) -> None:
     settings.MCP = flows.SETTINGS | {"RATES": {"TOKEN_FAILURES": "3/h"}}
     form = {"grant_type": "refresh_token", "refresh_token": "x", "client_id": "nobody"}
     for _ in range(5):

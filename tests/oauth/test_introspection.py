@@ -94,7 +94,7 @@ def test_what_an_operator_took_from_the_client_is_not_told(operator: tuple[Any, 
     assert read_json(post(PATH, {"token": token}, **basic(*operator))) == {"active": False}
 
 
-def test_nobody_else_may_ask(operator: tuple[Any, str]) -> None:
+def test_other_clients_may_not_introspect(operator: tuple[Any, str]) -> None:
     app = create_client()
     token = obtain_tokens(app, create_user())["access_token"]
     registered, secret = clients.make("registered", redirect_uris=[flows.REDIRECT], confidential=True)

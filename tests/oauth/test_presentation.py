@@ -71,7 +71,7 @@ def test_an_operator_vouches_for_what_they_approved() -> None:
 
 
 @pytest.mark.django_db
-def test_what_a_user_made_by_themselves_is_nobodys_word() -> None:
+def test_a_client_that_a_user_made_is_not_vouched_for() -> None:
     application = make_client(source=Source.MANUAL)
     application.user = User.objects.create_user("mallory")
     assert not client_of(application).vouched

@@ -230,7 +230,7 @@ def test_a_database_that_is_down_is_no_bug(monkeypatch: pytest.MonkeyPatch) -> N
     assert not Application.objects.exists()
 
 
-def test_nobody_who_is_logged_in_owns_what_they_register() -> None:
+def test_a_registered_client_has_no_owner() -> None:
     user = get_user_model().objects.create_superuser("root")
     client = Client(enforce_csrf_checks=True)
     client.force_login(user)

@@ -53,7 +53,7 @@ def test_nothing_of_a_token_or_code_is_stored() -> None:
     assert refresh_tokens().objects.get().token == ""
 
 
-def test_answers_are_json_that_nobody_keeps() -> None:
+def test_answers_are_json_and_not_stored() -> None:
     app = create_client()
     for response in (exchange(app, issue_code(app, create_user())), exchange(app, "wrong"), post("/o/token/", {})):
         assert response["Content-Type"] == "application/json"
@@ -140,7 +140,7 @@ def test_an_expired_code_gives_nothing() -> None:
     assert not UsedCode.objects.exists()
 
 
-def test_nobody_who_is_deactivated_gets_a_token() -> None:
+def test_a_deactivated_user_gets_no_token() -> None:
     app, user = create_client(), create_user()
     given, tokens = issue_code(app, user), obtain_tokens(app, user)
     user.is_active = False
@@ -219,7 +219,7 @@ def test_a_trusted_client_acts_for_its_service_user() -> None:
     assert read_json(post("/o/token/", {**form, "client_secret": secret}), 400)["error"] == "unauthorized_client"
 
 
-def test_nobody_else_has_tokens_of_its_own() -> None:
+def test_other_clients_have_no_tokens_of_their_own() -> None:
     app, secret = clients.make("robot", service_user=create_user("robot"))
     form = {"grant_type": "client_credentials", "client_id": app.client_id, "client_secret": secret}
     profiles = ClientProfile.objects.filter(application=app)

@@ -78,7 +78,7 @@ def test_unsafe_requests_for_codes_are_refused(subtests: pytest.Subtests) -> Non
             assert not access_tokens().objects.exists()
 
 
-def test_nobody_who_is_deactivated_gives_a_code() -> None:
+def test_a_deactivated_user_gives_no_code() -> None:
     assert authorize(create_client(), create_user(is_active=False))["error"] == "access_denied"
 
 

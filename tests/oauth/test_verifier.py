@@ -106,7 +106,7 @@ def test_a_token_for_another_resource_is_refused(subtests: pytest.Subtests) -> N
             assert not is_in(make(create_client(), create_user(), resource=resource))
 
 
-def test_a_token_that_is_not_good_does_not() -> None:
+def test_a_token_that_is_not_good_is_refused() -> None:
     app, user = create_client(), create_user()
     gone = create_user("gone", is_active=False)
     assert not is_in(None)
@@ -120,7 +120,7 @@ def test_a_token_that_is_not_good_does_not() -> None:
     assert not is_in(make(app, user, scope="notes:read oauth2_provider:registration"))
 
 
-def test_what_is_no_access_token_does_not() -> None:
+def test_other_strings_are_refused_as_access_tokens() -> None:
     app, user = create_client(), create_user()
     found = obtain_tokens(app, user)
     given = flows.issue_code(app, user)
@@ -134,7 +134,7 @@ def test_what_is_no_access_token_does_not() -> None:
     assert not is_in(found["refresh_token"])
 
 
-def test_what_the_token_endpoint_gave_for_other_uses_does_not() -> None:
+def test_codes_and_refresh_tokens_are_refused_as_access_tokens() -> None:
     app, user = create_client(), create_user()
     given = flows.issue_code(app, user, scopes="notes:read offline_access")
     assert not is_in(given)
@@ -147,7 +147,7 @@ def test_what_the_token_endpoint_gave_for_other_uses_does_not() -> None:
     read_json(refresh(app, second["refresh_token"]))  # which it was good for all the time
 
 
-def test_what_the_toolkit_gives_to_manage_a_registration_does_not(settings: Any) -> None:
+def test_a_token_to_manage_a_registration_is_refused(settings: Any) -> None:
     everybody = "oauth2_provider.dcr.AllowAllDCRPermission"
     more = {"DCR_ENABLED": True, "DCR_REGISTRATION_PERMISSION_CLASSES": [everybody]}
     settings.OAUTH2_PROVIDER = {**settings.OAUTH2_PROVIDER, **more}
