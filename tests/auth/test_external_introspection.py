@@ -127,6 +127,7 @@ async def test_an_issuer_that_takes_too_long_is_no_verdict(provider: Provider, a
     verified = asyncio.create_task(introspecting_verifier(provider).verify("opaque", resource=RESOURCE))
     await eventually(held.asked.is_set)
     await clock.advance(outgoing.TIMEOUT + 1)
+    await eventually(verified.done)
     with pytest.raises(AuthError) as caught:
         await verified
     assert (caught.value.kind, caught.value.status) == ("unavailable", 503)

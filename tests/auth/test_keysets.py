@@ -196,6 +196,7 @@ async def test_a_provider_that_does_not_answer_in_time_counts_as_down(provider: 
     await clock.advance(outgoing.TIMEOUT - 1)
     assert not found.done()
     await clock.advance(1.5)
+    await eventually(found.done)
     with pytest.raises(NoKeys):
         await found
 

@@ -249,6 +249,7 @@ async def test_a_server_that_drips_is_given_up_in_time(web: DocumentServer, cloc
     go_on.set()
     await eventually(lambda: web.received)
     await clock.advance(WAIT_SECONDS * 0.5)
+    await eventually(fetched.done, "more bytes give the server more time")
     with pytest.raises(Refused, match="longer than"):
         await fetched
     await eventually(gone.is_set)
