@@ -43,9 +43,8 @@ def refused(row: Any) -> set[str]:
 # Placeholders
 
 
-@pytest.mark.parametrize(
-    ("text", "names", "good"),
-    [
+def test_a_text_s_placeholders(subtests: pytest.Subtests) -> None:
+    for text, names, good in [
         ("Hi $who and ${who}", ["who"], True),
         ("$b $a $b_1", ["b", "a", "b_1"], True),
         ("$$who costs $$5", [], True),
@@ -56,10 +55,9 @@ def refused(row: Any) -> set[str]:
         ("${a.b}", [], False),
         ("{who} {{ who }} %(who)s", [], True),
         ("$\u017fecret $\u212a", [], False),
-    ],
-)
-def test_a_text_s_placeholders(text: str, names: list[str], good: bool) -> None:
-    assert (names_in(text), is_well_formed(text)) == (names, good)
+    ]:
+        with subtests.test(text=text, names=names, good=good):
+            assert (names_in(text), is_well_formed(text)) == (names, good)
 
 
 def test_a_length_is_known_before_anything_is_made() -> None:
@@ -75,22 +73,20 @@ def test_a_value_in_a_uri_stays_in_its_place() -> None:
 # Rules
 
 
-@pytest.mark.parametrize("uri", ["docs://refunds", "urn:isbn:1", "https://example.com/a?b=c", "docs://a%20b"])
-def test_what_is_a_uri(uri: str) -> None:
-    check_uri(uri)
+def test_uris_are_accepted(subtests: pytest.Subtests) -> None:
+    for uri in ["docs://refunds", "urn:isbn:1", "https://example.com/a?b=c", "docs://a%20b"]:
+        with subtests.test(uri=uri):
+            check_uri(uri)
 
 
-@pytest.mark.parametrize(
-    "uri", ["", "refunds", "/a", "docs:", "docs://a b", "docs://ä", "docs://{a}", "Docs://a", "a://\n"]
-)
-def test_what_is_none(uri: str) -> None:
-    with pytest.raises(ValidationError):
-        check_uri(uri)
+def test_other_texts_are_refused_as_uris(subtests: pytest.Subtests) -> None:
+    for uri in ["", "refunds", "/a", "docs:", "docs://a b", "docs://ä", "docs://{a}", "Docs://a", "a://\n"]:
+        with subtests.test(uri=uri), pytest.raises(ValidationError):
+            check_uri(uri)
 
 
-@pytest.mark.parametrize(
-    ("fields", "wrong"),
-    [
+def test_a_prompt_that_cannot_be_served_is_refused(subtests: pytest.Subtests) -> None:
+    for fields, wrong in [
         ({"name": "with space"}, {"name"}),
         ({"name": "x" * 65}, {"name"}),
         ({"name": "greet\n"}, {"name"}),
@@ -99,10 +95,9 @@ def test_what_is_none(uri: str) -> None:
         ({"scopes": "read"}, {"scopes"}),
         ({"tags": ["x"] * 21}, {"tags"}),
         ({"description": "x" * 10_001}, {"description"}),
-    ],
-)
-def test_a_prompt_that_cannot_be_served_is_refused(fields: dict[str, Any], wrong: set[str]) -> None:
-    assert refused(StoredPrompt(**{"name": "greet", **fields})) == wrong
+    ]:
+        with subtests.test(fields=fields, wrong=wrong):
+            assert refused(StoredPrompt(**{"name": "greet", **fields})) == wrong
 
 
 def test_a_name_is_taken_once_on_a_server() -> None:
@@ -113,9 +108,9 @@ def test_a_name_is_taken_once_on_a_server() -> None:
         prompt()
 
 
-@pytest.mark.parametrize(
-    ("fields", "wrong"),
-    [
+def test_an_argument_that_cannot_be_given_is_refused(subtests: pytest.Subtests) -> None:
+    row = prompt()
+    for fields, wrong in [
         ({"name": "2nd"}, {"name"}),
         ({"name": "wer ist"}, {"name"}),
         ({"name": "größe"}, {"name"}),
@@ -125,15 +120,14 @@ def test_a_name_is_taken_once_on_a_server() -> None:
         ({"choices": [1]}, {"choices"}),
         ({"choices": ["x" * 501]}, {"choices"}),
         ({"choices": [str(n) for n in range(501)]}, {"choices"}),
-    ],
-)
-def test_an_argument_that_cannot_be_given_is_refused(fields: dict[str, Any], wrong: set[str]) -> None:
-    assert refused(StoredArgument(prompt=prompt(), **{"name": "size", **fields})) == wrong
+    ]:
+        with subtests.test(fields=fields, wrong=wrong):
+            assert refused(StoredArgument(prompt=row, **{"name": "size", **fields})) == wrong
 
 
-@pytest.mark.parametrize(
-    ("fields", "wrong"),
-    [
+def test_a_message_that_cannot_be_sent_is_refused(subtests: pytest.Subtests) -> None:
+    row = prompt()
+    for fields, wrong in [
         ({"text": " "}, {"text"}),
         ({"text": "costs $5"}, {"text"}),
         ({"text": "x" * 100_001}, {"text"}),
@@ -143,19 +137,17 @@ def test_an_argument_that_cannot_be_given_is_refused(fields: dict[str, Any], wro
         ({"kind": "link", "uri": "$who"}, {"uri"}),
         ({"kind": "link", "uri": "docs://a b"}, {"uri"}),
         ({"kind": "resource", "uri": "docs://a", "text": "x"}, {"text"}),
-    ],
-)
-def test_a_message_that_cannot_be_sent_is_refused(fields: dict[str, Any], wrong: set[str]) -> None:
-    assert refused(StoredMessage(prompt=prompt(), **fields)) == wrong
+    ]:
+        with subtests.test(fields=fields, wrong=wrong):
+            assert refused(StoredMessage(prompt=row, **fields)) == wrong
 
 
 def test_a_link_may_have_an_argument_in_it() -> None:
     StoredMessage(prompt=prompt(), kind="link", uri="docs://$who/${who}").full_clean()
 
 
-@pytest.mark.parametrize(
-    ("fields", "wrong"),
-    [
+def test_a_resource_that_cannot_be_served_is_refused(subtests: pytest.Subtests) -> None:
+    for fields, wrong in [
         ({"uri": "refunds"}, {"uri"}),
         ({"name": ""}, {"name"}),
         ({"mime_type": "markdown"}, {"mime_type"}),
@@ -165,10 +157,9 @@ def test_a_link_may_have_an_argument_in_it() -> None:
         ({"data": b"x", "text": "x"}, {"text"}),
         ({"data": b"x" * (DATA + 1)}, {"data"}),
         ({"text": "x" * (TEXT + 1)}, {"text"}),
-    ],
-)
-def test_a_resource_that_cannot_be_served_is_refused(fields: dict[str, Any], wrong: set[str]) -> None:
-    assert refused(StoredResource(**{"uri": "docs://a", "name": "a", **fields})) == wrong
+    ]:
+        with subtests.test(fields=fields, wrong=wrong):
+            assert refused(StoredResource(**{"uri": "docs://a", "name": "a", **fields})) == wrong
 
 
 def test_the_size_is_in_bytes() -> None:

@@ -147,9 +147,8 @@ def test_with_autocommit_off_it_is_part_of_the_transaction(said: Any) -> None:
     assert [payload["uri"] for _, _, payload in said()] == ["airport://kept"]
 
 
-@pytest.mark.parametrize(
-    "call",
-    [
+def test_what_cannot_be_said_is_refused_where_it_is_said(subtests: pytest.Subtests, two_servers: None) -> None:
+    for call in [
         lambda: notify_resource_updated(""),
         lambda: notify_resource_updated("a:" + "x" * 8192),
         lambda: notify_resource_updated("a:\0"),
@@ -158,11 +157,9 @@ def test_with_autocommit_off_it_is_part_of_the_transaction(said: Any) -> None:
         lambda: broadcast("notifications/"),
         lambda: notify_resource_updated("a:b", server="stuff"),
         lambda: broadcast("notifications/acme", {"when": object()}),
-    ],
-)
-def test_what_cannot_be_said_is_refused_where_it_is_said(call: Any, two_servers: None) -> None:
-    with pytest.raises((ValueError, TypeError, ImproperlyConfigured)):
-        call()
+    ]:
+        with subtests.test(call=call), pytest.raises((ValueError, TypeError, ImproperlyConfigured)):
+            call()
 
 
 def test_an_alias_that_is_misspelt_is_suggested(two_servers: None) -> None:

@@ -1,15 +1,21 @@
-"""A loop with lanes, as a server has one, and ways to hold its threads up, in Python and in SQL."""
+"""A loop with lanes, as a server has one, and ways to hold up its threads, in Python and in SQL."""
 
 import asyncio
 import contextvars
 import threading
+import time
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 import pytest
 from django.db import connection
 
+from mcp_django import clock as package_clock
 from mcp_django.runtime.executor import LaneExecutor
+from tests.support.clock import Clock
+from tests.support.waiting import POLL_SECONDS, WAIT_SECONDS, eventually, wait_until
+
+__all__ = ["WAIT_SECONDS", "advance_until", "eventually", "wait_until"]
 
 T = TypeVar("T")
 real_threads = pytest.mark.django_db(transaction=True)
@@ -22,19 +28,34 @@ def serve(
     queue: int = 2,
     parked: int = 256,
     interrupt: bool = True,
-    within: float = 60,
 ) -> T:
-    """Run `main` on a loop of its own, as a server does, and end the lanes afterwards; `within` so many seconds."""
+    """Run `main` on a loop of its own, as a server does, and end the lanes afterwards.
+
+    The `clock` of the test, if it has one, controls the loop.
+    """
     executor = LaneExecutor(lanes=lanes, queue=queue, parked=parked, interrupt=interrupt)
 
-    async def bounded() -> T:
+    async def controlled() -> T:
+        clock = getattr(package_clock.source, "__self__", None)
+        if isinstance(clock, Clock):
+            clock.control(asyncio.get_running_loop())
         try:
-            async with asyncio.timeout(within):
-                return await main(executor)
+            return await main(executor)
         finally:
-            executor.close(wait=10)
+            executor.close(wait=WAIT_SECONDS)
 
-    return asyncio.run(bounded())
+    return asyncio.run(controlled())
+
+
+async def advance_until(clock: Clock, condition: Callable[[], object], step: float = 1.0) -> None:
+    """Let time pass in steps of so many seconds until a condition holds. Threads get real time between the steps."""
+    end = time.monotonic() + WAIT_SECONDS
+    loop = asyncio.get_running_loop()
+    while not condition():
+        assert time.monotonic() < end, "it did not happen"
+        await clock.advance(step)
+        if not condition():
+            await loop.run_in_executor(None, time.sleep, POLL_SECONDS)
 
 
 def in_flight(coroutine: Any) -> "asyncio.Task[Any]":
@@ -51,17 +72,11 @@ class Gate:
     def __call__(self) -> str:
         self.threads.append(threading.current_thread())
         self.reached.set()
-        assert self.opened.wait(20)
+        assert self.opened.wait(WAIT_SECONDS)
         return "through"
 
     async def until_reached(self) -> None:
-        assert await asyncio.to_thread(self.reached.wait, 20)
-
-
-async def eventually(condition: Callable[[], bool]) -> None:
-    """Let the loop turn until something is so; `serve` bounds the wait."""
-    while not condition():
-        await asyncio.sleep(0.001)
+        assert await asyncio.to_thread(self.reached.wait, WAIT_SECONDS)
 
 
 def sql(seconds: float = 60) -> str:
@@ -104,7 +119,7 @@ class Statement:
             self.ended.set()
 
     async def until_begun(self) -> None:
-        assert await asyncio.to_thread(self.begun.wait, 20)
+        assert await asyncio.to_thread(self.begun.wait, WAIT_SECONDS)
 
     async def until_ended(self) -> None:
-        assert await asyncio.to_thread(self.ended.wait, 20)
+        assert await asyncio.to_thread(self.ended.wait, WAIT_SECONDS)

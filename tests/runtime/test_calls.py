@@ -2,7 +2,6 @@
 
 import asyncio
 import contextvars
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -20,8 +19,12 @@ from mcp_django.server.ports import Overloaded
 from mcp_django.server.streams import Outbox
 from mcp_django.server.work import Work
 from tests.server.engine import HANDSHAKE, STATELESS, Peer, make_server
+from tests.support.clock import Clock
 
+pytestmark = pytest.mark.usefixtures("clock")
+ERAS = (STATELESS, HANDSHAKE)
 LONG = 10.0
+"""Seconds until a call becomes a stream. They pass only where a test moves the clock."""
 OWNER = "owner"
 COLOUR: contextvars.ContextVar[str] = contextvars.ContextVar("colour", default="none")
 
@@ -58,6 +61,15 @@ class Air:
             return "talked"
 
         @server.tool
+        async def stubborn() -> str:
+            self.reached.set()
+            try:
+                await self.gate.wait()
+            except asyncio.CancelledError:
+                await self.gate.wait()
+            return "after all"
+
+        @server.tool
         async def colour() -> str:
             return COLOUR.get()
 
@@ -83,6 +95,13 @@ class Air:
         assert isinstance(work, Work)
         return work
 
+    async def fail_on_cancellation(self, problem: BaseException) -> bytes:
+        try:
+            self.reached.set()
+            await asyncio.Event().wait()
+        finally:
+            raise problem
+
     def failing(self, problem: BaseException) -> Flight:
         """A call whose work ends like this."""
 
@@ -92,11 +111,6 @@ class Air:
         work = self.work("quick")
         work.close()
         return self.to(work._replace(run=fail(), inner=()))
-
-
-@pytest.fixture(params=[STATELESS, HANDSHAKE], ids=["stateless", "handshake"])
-def air(request: pytest.FixtureRequest) -> Callable[[], Air]:
-    return lambda: Air(request.param)
 
 
 def text(body: bytes) -> str:
@@ -111,319 +125,342 @@ async def said(flight: Flight) -> list[dict[str, Any]]:
     return [jsonrpc.loads(message) for message in found]
 
 
-async def test_a_quick_call_lands_with_its_answer(air: Callable[[], Air]) -> None:
-    there = air()
-    flight = there.flight("quick")
-    assert len(there.in_flight) == 1
-    flight.launch()
-    landing = await flight.first(LONG)
-    assert landing is not None
-    assert (text(landing.body), landing.problem) == ("quick", None)
-    assert not flight.streaming
-    assert len(there.in_flight) == 0
-    assert there.peer.session is None or there.peer.session.in_flight == {}
+async def test_a_quick_call_lands_with_its_answer(subtests: pytest.Subtests) -> None:
+    for version in ERAS:
+        with subtests.test(version=version):
+            there = Air(version)
+            flight = there.flight("quick")
+            assert len(there.in_flight) == 1
+            flight.launch()
+            landing = await flight.first(LONG)
+            assert landing is not None
+            assert (text(landing.body), landing.problem) == ("quick", None)
+            assert not flight.streaming
+            assert len(there.in_flight) == 0
+            assert there.peer.session is None or there.peer.session.in_flight == {}
 
 
-async def test_a_call_that_speaks_first_is_a_stream_that_ends_with_the_answer(air: Callable[[], Air]) -> None:
-    there = air()
-    flight = there.flight("talk")
-    flight.launch()
-    assert await flight.first(LONG) is None
-    assert flight.streaming
-    there.gate.set()
-    hello, answer = await said(flight)
-    assert hello["method"] == "notifications/hello"
-    assert answer["result"]["content"][0]["text"] == "talked"
+async def test_a_call_that_speaks_first_is_a_stream_that_ends_with_the_answer(subtests: pytest.Subtests) -> None:
+    for version in ERAS:
+        with subtests.test(version=version):
+            there = Air(version)
+            flight = there.flight("talk")
+            flight.launch()
+            assert await flight.first(LONG) is None
+            assert flight.streaming
+            there.gate.set()
+            hello, answer = await said(flight)
+            assert hello["method"] == "notifications/hello"
+            assert answer["result"]["content"][0]["text"] == "talked"
 
 
-async def test_a_call_that_takes_long_becomes_a_stream(air: Callable[[], Air]) -> None:
-    there = air()
-    flight = there.flight("wait")
-    flight.launch()
-    assert await flight.first(0.001) is None
-    there.gate.set()
-    (answer,) = await said(flight)
-    assert answer["result"]["content"][0]["text"] == "waited"
+async def test_a_call_that_takes_long_becomes_a_stream(subtests: pytest.Subtests, clock: Clock) -> None:
+    for version in ERAS:
+        with subtests.test(version=version):
+            there = Air(version)
+            flight = there.flight("wait")
+            flight.launch()
+            first = asyncio.ensure_future(flight.first(LONG))
+            await clock.advance(LONG)
+            assert await first is None
+            there.gate.set()
+            (answer,) = await said(flight)
+            assert answer["result"]["content"][0]["text"] == "waited"
 
 
 async def test_a_call_that_must_not_stream_lands_however_long_it_takes_and_whatever_it_says(
-    air: Callable[[], Air],
+    subtests: pytest.Subtests,
 ) -> None:
-    there = air()
-    flight = there.flight("talk", may_stream=False)
-    flight.launch()
-    first = asyncio.ensure_future(flight.first(0))
-    await there.reached.wait()
-    there.gate.set()
-    landing = await first
-    assert landing is not None
-    assert text(landing.body) == "talked"
+    for version in ERAS:
+        with subtests.test(version=version):
+            there = Air(version)
+            flight = there.flight("talk", may_stream=False)
+            flight.launch()
+            first = asyncio.ensure_future(flight.first(0))
+            await there.reached.wait()
+            there.gate.set()
+            landing = await first
+            assert landing is not None
+            assert text(landing.body) == "talked"
 
 
-async def test_waiting_begins_only_for_a_call_that_is_still_in_the_air(air: Callable[[], Air]) -> None:
-    there, begun = air(), asyncio.Event()
-    quick = there.flight("quick")
-    quick.launch()
-    await quick.first(LONG, begun.set)
-    assert not begun.is_set()
-    slow = there.flight("wait")
-    slow.launch()
-    first = asyncio.ensure_future(slow.first(LONG, begun.set))
-    await asyncio.wait_for(begun.wait(), LONG)
-    there.gate.set()
-    await first
+async def test_waiting_begins_only_for_a_call_that_is_still_in_the_air(subtests: pytest.Subtests) -> None:
+    for version in ERAS:
+        with subtests.test(version=version):
+            there, begun = Air(version), asyncio.Event()
+            quick = there.flight("quick")
+            quick.launch()
+            await quick.first(LONG, begun.set)
+            assert not begun.is_set()
+            slow = there.flight("wait")
+            slow.launch()
+            first = asyncio.ensure_future(slow.first(LONG, begun.set))
+            await begun.wait()
+            there.gate.set()
+            await first
 
 
-async def test_a_call_cancelled_before_its_first_step_leaves_nothing_behind(air: Callable[[], Air]) -> None:
-    there = air()
-    flight = there.flight("wait")
-    flight.launch()
-    if flight._begun:
-        pytest.skip("this Python runs the first step at once")
-    flight.cancel()
-    landing = await flight.first(LONG)
-    assert landing is not None
-    assert (landing.body, flight.lost, flight.call.cancelled) == (b"", True, True)
-    assert len(there.in_flight) == 0
-    assert there.peer.session is None or there.peer.session.in_flight == {}
-    assert flight.task is not None
-    await asyncio.wait([flight.task])
-    assert not there.reached.is_set()
-    assert len(there.in_flight) == 0
+async def test_a_call_cancelled_before_its_first_step_leaves_nothing_behind(subtests: pytest.Subtests) -> None:
+    for version in ERAS:
+        with subtests.test(version=version):
+            there = Air(version)
+            flight = there.flight("wait")
+            flight.launch()
+            if flight._begun:
+                pytest.skip("this Python runs the first step at once")
+            flight.cancel()
+            landing = await flight.first(LONG)
+            assert landing is not None
+            assert (landing.body, flight.lost, flight.call.cancelled) == (b"", True, True)
+            assert len(there.in_flight) == 0
+            assert there.peer.session is None or there.peer.session.in_flight == {}
+            assert flight.task is not None
+            await asyncio.wait([flight.task])
+            assert not there.reached.is_set()
+            assert len(there.in_flight) == 0
 
 
 async def test_a_call_that_cannot_begin_leaves_nothing_behind(
-    air: Callable[[], Air], monkeypatch: pytest.MonkeyPatch
+    subtests: pytest.Subtests, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    there = air()
-    flight = there.flight("wait")
+    for version in ERAS:
+        with subtests.test(version=version):
+            there = Air(version)
+            flight = there.flight("wait")
 
-    def fail(*_: Any, **__: Any) -> None:
-        raise MemoryError
+            def fail(*_: Any, **__: Any) -> None:
+                raise MemoryError
 
-    with monkeypatch.context() as patch:
-        patch.setattr(asyncio, "Task", fail)
-        with pytest.raises(MemoryError):
+            with monkeypatch.context() as patch:
+                patch.setattr(asyncio, "Task", fail)
+                with pytest.raises(MemoryError):
+                    flight.launch()
+            assert len(there.in_flight) == 0
+            assert there.peer.session is None or there.peer.session.in_flight == {}
+
+
+async def test_a_cancelled_call_has_no_answer_and_its_handler_knows(subtests: pytest.Subtests) -> None:
+    for version in ERAS:
+        with subtests.test(version=version):
+            there = Air(version)
+            flight = there.flight("wait")
             flight.launch()
-    assert len(there.in_flight) == 0
-    assert there.peer.session is None or there.peer.session.in_flight == {}
-
-
-async def test_a_cancelled_call_has_no_answer_and_its_handler_knows(air: Callable[[], Air]) -> None:
-    there = air()
-    flight = there.flight("wait")
-    flight.launch()
-    first = asyncio.ensure_future(flight.first(LONG))
-    await there.reached.wait()
-    flight.cancel()
-    flight.cancel()
-    landing = await first
-    assert landing is not None
-    assert (landing.body, landing.problem, flight.lost) == (b"", None, True)
-    assert there.contexts[0].cancelled
-    assert len(there.in_flight) == 0
-
-
-async def test_the_stream_of_a_cancelled_call_ends_without_an_answer(air: Callable[[], Air]) -> None:
-    there = air()
-    flight = there.flight("talk")
-    flight.launch()
-    assert await flight.first(LONG) is None
-    flight.cancel()
-    assert await said(flight) == []
-    assert flight.task is not None
-    await asyncio.wait([flight.task])
-    assert len(there.in_flight) == 0
-
-
-async def test_what_goes_on_after_the_answer_speaks_to_nobody_and_waits_for_nobody(air: Callable[[], Air]) -> None:
-    there = air()
-    flight = there.flight("quick")
-    flight.launch()
-    assert await flight.first(LONG) is not None
-    outbox = flight.call.outbox
-    async with asyncio.timeout(LONG):
-        for _ in range(200):
-            await outbox.put(b"late")
-    assert await outbox.read(LONG) is None
-
-
-async def test_cancelling_what_has_landed_changes_nothing(air: Callable[[], Air]) -> None:
-    flight = air().flight("quick")
-    flight.launch()
-    landing = await flight.first(LONG)
-    flight.cancel()
-    assert landing is not None
-    assert (text(landing.body), flight.lost) == ("quick", False)
-
-
-async def test_a_client_that_leaves_ends_a_stateless_call_and_not_one_of_a_session(air: Callable[[], Air]) -> None:
-    there = air()
-    flight = there.flight("wait")
-    flight.launch()
-    first = asyncio.ensure_future(flight.first(LONG))
-    await there.reached.wait()
-    flight.disconnected()
-    assert flight.gone
-    await first
-    stateless = flight.call.revision.era is Era.STATELESS
-    assert flight.lost is stateless
-    there.gate.set()
-    assert flight.task is not None
-    await asyncio.wait([flight.task])
-    assert len(there.in_flight) == 0
-    assert there.contexts[0].cancelled is stateless
-
-
-@pytest.mark.parametrize("problem", [InvalidParams("no"), Overloaded("full")])
-async def test_an_error_lands_as_what_it_is(air: Callable[[], Air], problem: Exception) -> None:
-    flight = air().failing(problem)
-    flight.launch()
-    landing = await flight.first(LONG)
-    assert landing is not None
-    assert landing.problem is problem
-
-
-@pytest.mark.parametrize(("problem", "code"), [(InvalidParams("no"), -32602), (Overloaded("full"), -32603)])
-async def test_an_error_on_a_stream_is_its_last_message(air: Callable[[], Air], problem: Exception, code: int) -> None:
-    flight = air().failing(problem)
-    flight.streaming = True
-    flight.launch()
-    (last,) = await said(flight)
-    assert last["id"] == 1
-    assert last["error"] == {"code": code, "message": str(problem)}
-
-
-@pytest.mark.parametrize("streaming", [False, True])
-async def test_whatever_ends_a_call_nobody_waits_for_ever(air: Callable[[], Air], streaming: bool) -> None:
-    """A GeneratorExit is no bug of the call's, and the loop outlives it."""
-    there = air()
-    flight = there.failing(GeneratorExit())
-    flight.streaming = streaming
-    flight.launch()
-    async with asyncio.timeout(LONG):
-        landing = await flight.first(LONG)
-        if streaming:
-            (last,) = await said(flight)
-            assert last["error"]["code"] == -32603
-        else:
+            first = asyncio.ensure_future(flight.first(LONG))
+            await there.reached.wait()
+            flight.cancel()
+            flight.cancel()
+            landing = await first
             assert landing is not None
-            assert isinstance(landing.problem, InternalError)
-    assert flight.task is not None
-    assert isinstance(flight.task.exception(), GeneratorExit)
-    assert len(there.in_flight) == 0
+            assert (landing.body, landing.problem, flight.lost) == (b"", None, True)
+            assert there.contexts[0].cancelled
+            assert len(there.in_flight) == 0
 
 
-@pytest.mark.parametrize("problem", [InvalidParams("no"), Overloaded("full")])
-async def test_an_error_that_comes_of_a_cancellation_is_not_sent(air: Callable[[], Air], problem: Exception) -> None:
-    there = air()
-    reached = asyncio.Event()
-
-    async def clean_up() -> bytes:
-        try:
-            reached.set()
-            await asyncio.Event().wait()
-        finally:
-            raise problem
-
-    work = there.work("quick")
-    work.close()
-    flight = there.to(work._replace(run=clean_up(), inner=()))
-    flight.launch()
-    first = asyncio.ensure_future(flight.first(LONG))
-    await reached.wait()
-    flight.cancel()
-    landing = await first
-    assert landing is not None
-    assert (flight.lost, landing.body, landing.problem) == (True, b"", None)
+async def test_the_stream_of_a_cancelled_call_ends_without_an_answer(subtests: pytest.Subtests) -> None:
+    for version in ERAS:
+        with subtests.test(version=version):
+            there = Air(version)
+            flight = there.flight("talk")
+            flight.launch()
+            assert await flight.first(LONG) is None
+            flight.cancel()
+            assert await said(flight) == []
+            assert flight.task is not None
+            await asyncio.wait([flight.task])
+            assert len(there.in_flight) == 0
 
 
-async def test_a_call_that_is_shut_down_answers_why(air: Callable[[], Air]) -> None:
-    there = air()
-    flight = there.flight("wait")
-    flight.launch()
-    first = asyncio.ensure_future(flight.first(LONG))
-    await there.reached.wait()
-    assert there.lifecycle.flights == {flight}
-    flight.shut_down()
-    flight.shut_down()
-    landing = await first
-    assert landing is not None
-    assert isinstance(landing.problem, Overloaded)
-    assert jsonrpc.loads(flight.decline(InternalError("The end")))["id"] == 1
-    assert flight.task is not None
-    await asyncio.wait([flight.task])
-    assert there.contexts[0].cancelled
-    assert (len(there.in_flight), there.lifecycle.flights) == (0, set())
+async def test_what_goes_on_after_the_answer_speaks_to_nobody_and_waits_for_nobody(subtests: pytest.Subtests) -> None:
+    for version in ERAS:
+        with subtests.test(version=version):
+            there = Air(version)
+            flight = there.flight("quick")
+            flight.launch()
+            assert await flight.first(LONG) is not None
+            outbox = flight.call.outbox
+            for _ in range(200):
+                await outbox.put(b"late")
+            assert await outbox.read(LONG) is None
 
 
-async def test_the_stream_of_a_call_that_is_shut_down_ends_with_the_reason(air: Callable[[], Air]) -> None:
-    there = air()
-    flight = there.flight("talk")
-    flight.launch()
-    assert await flight.first(LONG) is None
-    flight.shut_down()
-    hello, last = await said(flight)
-    assert hello["method"] == "notifications/hello"
-    assert (last["id"], last["error"]) == (1, {"code": -32603, "message": "The server is shutting down"})
+async def test_cancelling_what_has_landed_changes_nothing(subtests: pytest.Subtests) -> None:
+    for version in ERAS:
+        with subtests.test(version=version):
+            flight = Air(version).flight("quick")
+            flight.launch()
+            landing = await flight.first(LONG)
+            flight.cancel()
+            assert landing is not None
+            assert (text(landing.body), flight.lost) == ("quick", False)
 
 
-async def test_a_call_shut_down_before_its_first_step_leaves_nothing_behind(air: Callable[[], Air]) -> None:
-    there = air()
-    flight = there.flight("wait")
-    flight.launch()
-    if flight._begun:
-        pytest.skip("this Python runs the first step at once")
-    flight.shut_down()
-    landing = await flight.first(LONG)
-    assert landing is not None
-    assert isinstance(landing.problem, Overloaded)
-    assert (len(there.in_flight), there.lifecycle.flights) == (0, set())
-    assert flight.task is not None
-    await asyncio.wait([flight.task])
-    assert not there.reached.is_set()
+async def test_a_client_that_leaves_ends_a_stateless_call_and_not_one_of_a_session(subtests: pytest.Subtests) -> None:
+    for version in ERAS:
+        with subtests.test(version=version):
+            there = Air(version)
+            flight = there.flight("wait")
+            flight.launch()
+            first = asyncio.ensure_future(flight.first(LONG))
+            await there.reached.wait()
+            flight.disconnected()
+            assert flight.gone
+            await first
+            stateless = flight.call.revision.era is Era.STATELESS
+            assert flight.lost is stateless
+            there.gate.set()
+            assert flight.task is not None
+            await asyncio.wait([flight.task])
+            assert len(there.in_flight) == 0
+            assert there.contexts[0].cancelled is stateless
 
 
-async def test_shutting_down_what_has_landed_or_was_cancelled_changes_nothing(air: Callable[[], Air]) -> None:
-    there = air()
-    flight = there.flight("quick")
-    flight.launch()
-    landing = await flight.first(LONG)
-    flight.shut_down()
-    assert landing is not None
-    assert (text(landing.body), flight.lost) == ("quick", False)
-    given_up = there.flight("talk")
-    given_up.launch()
-    assert await given_up.first(LONG) is None
-    given_up.cancel()
-    given_up.shut_down()
-    assert await said(given_up) == []
+async def test_an_error_lands_as_what_it_is(subtests: pytest.Subtests) -> None:
+    for problem in [InvalidParams("no"), Overloaded("full")]:
+        for version in ERAS:
+            with subtests.test(problem=problem, version=version):
+                flight = Air(version).failing(problem)
+                flight.launch()
+                landing = await flight.first(LONG)
+                assert landing is not None
+                assert landing.problem is problem
 
 
-async def test_an_answer_that_comes_after_the_shutdown_is_not_sent(air: Callable[[], Air]) -> None:
-    there = air()
+async def test_an_error_on_a_stream_is_its_last_message(subtests: pytest.Subtests) -> None:
+    for problem, code in [(InvalidParams("no"), -32602), (Overloaded("full"), -32603)]:
+        for version in ERAS:
+            with subtests.test(problem=problem, code=code, version=version):
+                flight = Air(version).failing(problem)
+                flight.streaming = True
+                flight.launch()
+                (last,) = await said(flight)
+                assert last["id"] == 1
+                assert last["error"] == {"code": code, "message": str(problem)}
 
-    @there.server.tool
-    async def stubborn() -> str:
-        there.reached.set()
-        try:
-            await there.gate.wait()
-        except asyncio.CancelledError:
-            await there.gate.wait()
-        return "after all"
 
-    flight = there.flight("stubborn")
-    flight.launch()
-    first = asyncio.ensure_future(flight.first(LONG))
-    await there.reached.wait()
-    flight.shut_down()
-    landing = await first
-    there.gate.set()
-    assert flight.task is not None
-    await asyncio.wait([flight.task])
-    assert landing is not None
-    assert isinstance(landing.problem, Overloaded)
-    assert flight._landing is landing
+async def test_whatever_ends_a_call_nobody_waits_for_ever(subtests: pytest.Subtests) -> None:
+    """A GeneratorExit is no bug of the call's, and the loop outlives it."""
+    for streaming in [False, True]:
+        for version in ERAS:
+            with subtests.test(streaming=streaming, version=version):
+                there = Air(version)
+                flight = there.failing(GeneratorExit())
+                flight.streaming = streaming
+                flight.launch()
+                landing = await flight.first(LONG)
+                if streaming:
+                    (last,) = await said(flight)
+                    assert last["error"]["code"] == -32603
+                else:
+                    assert landing is not None
+                    assert isinstance(landing.problem, InternalError)
+                assert flight.task is not None
+                assert isinstance(flight.task.exception(), GeneratorExit)
+                assert len(there.in_flight) == 0
+
+
+async def test_an_error_that_comes_of_a_cancellation_is_not_sent(subtests: pytest.Subtests) -> None:
+    for problem in [InvalidParams("no"), Overloaded("full")]:
+        for version in ERAS:
+            with subtests.test(problem=problem, version=version):
+                there = Air(version)
+                work = there.work("quick")
+                work.close()
+                flight = there.to(work._replace(run=there.fail_on_cancellation(problem), inner=()))
+                flight.launch()
+                first = asyncio.ensure_future(flight.first(LONG))
+                await there.reached.wait()
+                flight.cancel()
+                landing = await first
+                assert landing is not None
+                assert (flight.lost, landing.body, landing.problem) == (True, b"", None)
+
+
+async def test_a_call_that_is_shut_down_answers_why(subtests: pytest.Subtests) -> None:
+    for version in ERAS:
+        with subtests.test(version=version):
+            there = Air(version)
+            flight = there.flight("wait")
+            flight.launch()
+            first = asyncio.ensure_future(flight.first(LONG))
+            await there.reached.wait()
+            assert there.lifecycle.flights == {flight}
+            flight.shut_down()
+            flight.shut_down()
+            landing = await first
+            assert landing is not None
+            assert isinstance(landing.problem, Overloaded)
+            assert jsonrpc.loads(flight.decline(InternalError("The end")))["id"] == 1
+            assert flight.task is not None
+            await asyncio.wait([flight.task])
+            assert there.contexts[0].cancelled
+            assert (len(there.in_flight), there.lifecycle.flights) == (0, set())
+
+
+async def test_the_stream_of_a_call_that_is_shut_down_ends_with_the_reason(subtests: pytest.Subtests) -> None:
+    for version in ERAS:
+        with subtests.test(version=version):
+            there = Air(version)
+            flight = there.flight("talk")
+            flight.launch()
+            assert await flight.first(LONG) is None
+            flight.shut_down()
+            hello, last = await said(flight)
+            assert hello["method"] == "notifications/hello"
+            assert (last["id"], last["error"]) == (1, {"code": -32603, "message": "The server is shutting down"})
+
+
+async def test_a_call_shut_down_before_its_first_step_leaves_nothing_behind(subtests: pytest.Subtests) -> None:
+    for version in ERAS:
+        with subtests.test(version=version):
+            there = Air(version)
+            flight = there.flight("wait")
+            flight.launch()
+            if flight._begun:
+                pytest.skip("this Python runs the first step at once")
+            flight.shut_down()
+            landing = await flight.first(LONG)
+            assert landing is not None
+            assert isinstance(landing.problem, Overloaded)
+            assert (len(there.in_flight), there.lifecycle.flights) == (0, set())
+            assert flight.task is not None
+            await asyncio.wait([flight.task])
+            assert not there.reached.is_set()
+
+
+async def test_shutting_down_what_has_landed_or_was_cancelled_changes_nothing(subtests: pytest.Subtests) -> None:
+    for version in ERAS:
+        with subtests.test(version=version):
+            there = Air(version)
+            flight = there.flight("quick")
+            flight.launch()
+            landing = await flight.first(LONG)
+            flight.shut_down()
+            assert landing is not None
+            assert (text(landing.body), flight.lost) == ("quick", False)
+            given_up = there.flight("talk")
+            given_up.launch()
+            assert await given_up.first(LONG) is None
+            given_up.cancel()
+            given_up.shut_down()
+            assert await said(given_up) == []
+
+
+async def test_an_answer_that_comes_after_the_shutdown_is_not_sent(subtests: pytest.Subtests) -> None:
+    for version in ERAS:
+        with subtests.test(version=version):
+            there = Air(version)
+            flight = there.flight("stubborn")
+            flight.launch()
+            first = asyncio.ensure_future(flight.first(LONG))
+            await there.reached.wait()
+            flight.shut_down()
+            landing = await first
+            there.gate.set()
+            assert flight.task is not None
+            await asyncio.wait([flight.task])
+            assert landing is not None
+            assert isinstance(landing.problem, Overloaded)
+            assert flight._landing is landing
 
 
 async def test_a_batch_that_is_shut_down_answers_for_each_of_its_calls() -> None:
@@ -448,13 +485,15 @@ async def test_a_batch_that_is_shut_down_answers_for_each_of_its_calls() -> None
     await asyncio.wait([flight.task])
 
 
-async def test_a_call_runs_in_a_clean_context(air: Callable[[], Air]) -> None:
-    COLOUR.set("red")
-    flight = air().flight("colour")
-    flight.launch()
-    landing = await flight.first(LONG)
-    assert landing is not None
-    assert text(landing.body) == "none"
+async def test_a_call_runs_in_a_clean_context(subtests: pytest.Subtests) -> None:
+    for version in ERAS:
+        with subtests.test(version=version):
+            COLOUR.set("red")
+            flight = Air(version).flight("colour")
+            flight.launch()
+            landing = await flight.first(LONG)
+            assert landing is not None
+            assert text(landing.body) == "none"
 
 
 async def test_a_session_knows_its_flight_while_it_is_in_the_air() -> None:
@@ -484,13 +523,15 @@ async def test_a_pipeline_refuses_with_the_id_of_the_call() -> None:
     work.close()
 
 
-async def test_a_call_runs_in_the_context_that_is_handed_in(air: Callable[[], Air]) -> None:
-    flight, context = air().flight("colour"), contextvars.Context()
-    context.run(COLOUR.set, "green")
-    flight.launch(context)
-    landing = await flight.first(LONG)
-    assert landing is not None
-    assert text(landing.body) == "green"
+async def test_a_call_runs_in_the_context_that_is_handed_in(subtests: pytest.Subtests) -> None:
+    for version in ERAS:
+        with subtests.test(version=version):
+            flight, context = Air(version).flight("colour"), contextvars.Context()
+            context.run(COLOUR.set, "green")
+            flight.launch(context)
+            landing = await flight.first(LONG)
+            assert landing is not None
+            assert text(landing.body) == "green"
 
 
 async def test_a_pipeline_refuses_a_batch_that_holds_no_calls_without_an_id() -> None:

@@ -2,7 +2,6 @@ import asyncio
 import gc
 import os
 import threading
-import time
 import weakref
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -20,8 +19,9 @@ from mcp_django.runtime.events import Draft, Event, EventLog
 from mcp_django.runtime.executor import LaneExecutor
 from mcp_django.runtime.feeds import Feeds
 from mcp_django.server.ports import Overloaded
+from tests.support.clock import Clock
 
-from .serving import eventually, real_threads, serve
+from .serving import WAIT_SECONDS, advance_until, eventually, real_threads, serve, wait_until
 from .wakes import Layer
 
 pytestmark = real_threads
@@ -38,20 +38,6 @@ class Heard(list[Any]):
 @pytest.fixture
 def layer() -> Layer:
     return Layer()
-
-
-@pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is only looked at now and then is looked at soon."""
-    monkeypatch.setattr(module, "POLL", 0.05)
-    monkeypatch.setattr(module, "LINGER", 0.05)
-    monkeypatch.setattr(hub, "RETRY", 0.01)
-
-
-@pytest.fixture
-def seldom(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The log is not looked at without a reason."""
-    monkeypatch.setattr(module, "POLL", 60.0)
 
 
 def run(main: Callable[[Feeds], Awaitable[Any]], *, layer: Any = None) -> Any:
@@ -74,7 +60,7 @@ def two(main: Callable[[Feeds, Feeds], Awaitable[Any]], layer: Any) -> Any:
     return serve(with_feeds)
 
 
-def test_events_of_a_topic_are_heard_in_order_by_all_who_follow_it(seldom: None) -> None:
+def test_events_of_a_topic_are_heard_in_order_by_all_who_follow_it(clock: Clock) -> None:
     async def main(feeds: Feeds) -> None:
         one, other, elsewhere = Heard(), Heard(), Heard()
         feed = feeds.here()
@@ -88,7 +74,7 @@ def test_events_of_a_topic_are_heard_in_order_by_all_who_follow_it(seldom: None)
     run(main)
 
 
-def test_what_came_before_is_not_heard_unless_it_is_asked_for(seldom: None) -> None:
+def test_what_came_before_is_not_heard_unless_it_is_asked_for(clock: Clock) -> None:
     async def main(feeds: Feeds) -> None:
         first, second, _ = await feeds.publish(*(Draft("a", "message", n) for n in range(3)))
         live, resumed, all_of_it = Heard(), Heard(), Heard()
@@ -104,7 +90,7 @@ def test_what_came_before_is_not_heard_unless_it_is_asked_for(seldom: None) -> N
     run(main)
 
 
-def test_a_page_is_not_all_of_the_past(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_page_is_not_all_of_the_past(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "PAGE", 3)
 
     async def main(feeds: Feeds) -> None:
@@ -113,13 +99,13 @@ def test_a_page_is_not_all_of_the_past(monkeypatch: pytest.MonkeyPatch) -> None:
         await feeds.here().follow("a", heard, after=first.seq - 1)
         assert heard == list(range(1, 20, 2))
         await asyncio.to_thread(append, *(Draft("a", "message", n) for n in range(20, 30)))
-        await eventually(lambda: len(heard) == 20)
+        await advance_until(clock, lambda: len(heard) == 20)
         assert heard[10:] == list(range(20, 30))
 
     run(main)
 
 
-def test_a_resume_misses_nothing_and_repeats_nothing_while_events_pour_in() -> None:
+def test_a_resume_misses_nothing_and_repeats_nothing_while_events_pour_in(clock: Clock) -> None:
     async def main(feeds: Feeds) -> None:
         [mark] = await feeds.publish(Draft("a", "message", 0))
         stop = asyncio.Event()
@@ -143,7 +129,7 @@ def test_a_resume_misses_nothing_and_repeats_nothing_while_events_pour_in() -> N
     run(main)
 
 
-def test_what_arrives_while_the_past_is_being_read_comes_after_it(seldom: None) -> None:
+def test_what_arrives_while_the_past_is_being_read_comes_after_it(clock: Clock) -> None:
     async def main(feeds: Feeds) -> None:
         heard, feed = Heard(), feeds.here()
         [mark, _] = await feeds.publish(Draft("a", "message", 0), Draft("a", "message", 1))
@@ -152,12 +138,12 @@ def test_what_arrives_while_the_past_is_being_read_comes_after_it(seldom: None) 
 
         def read(*args: Any, **kwargs: Any) -> list[Event]:
             reading.set()
-            assert over.wait(20)
+            assert over.wait(WAIT_SECONDS)
             return EventLog().read(*args, **kwargs)
 
         feed._log.read = read  # type: ignore[method-assign]
         following = asyncio.create_task(feed.follow("a", heard, after=mark.seq))
-        assert await asyncio.to_thread(reading.wait, 20)
+        assert await asyncio.to_thread(reading.wait, WAIT_SECONDS)
         [event] = await feeds.publish(Draft("a", "message", 2))
         await eventually(lambda: feed.position == event.seq)
         assert heard == []
@@ -176,29 +162,31 @@ def append(*drafts: Draft) -> list[Event]:
         connections.close_all()
 
 
-def test_what_nobody_woke_for_is_found_by_looking() -> None:
+def test_what_nobody_woke_for_is_found_by_looking(clock: Clock) -> None:
     async def main(feeds: Feeds) -> None:
         heard = Heard()
         await feeds.here().follow("a", heard)
         await asyncio.to_thread(append, Draft("a", "message", 1))
-        await eventually(lambda: heard == [1])
+        await advance_until(clock, lambda: heard == [1])
 
     run(main)
 
 
-def test_a_missing_number_is_read_from_the_log_before_what_follows_it_is_told(seldom: None) -> None:
+def test_a_missing_number_is_read_from_the_log_before_what_follows_it_is_told(clock: Clock) -> None:
     async def main(feeds: Feeds) -> None:
         heard = Heard()
         await feeds.here().follow("a", heard)
         await asyncio.to_thread(append, Draft("a", "message", 1))
         await feeds.publish(Draft("a", "message", 2))
+        assert heard == []
+        await clock.advance(module.PATIENCE)
         await eventually(lambda: len(heard) == 2)
         assert heard == [1, 2]
 
     run(main)
 
 
-def test_events_that_arrive_in_any_order_are_told_in_theirs_without_reading(seldom: None) -> None:
+def test_events_that_arrive_in_any_order_are_told_in_theirs_without_reading(clock: Clock) -> None:
     async def main(feeds: Feeds) -> None:
         heard, feed = Heard(), feeds.here()
         await feed.follow("a", heard)
@@ -223,7 +211,7 @@ class Reads:
         return EventLog().read(*args, **kwargs)
 
 
-def test_many_gaps_at_once_are_read_once(seldom: None) -> None:
+def test_many_gaps_at_once_are_read_once(clock: Clock) -> None:
     async def main(feeds: Feeds) -> None:
         heard, feed = Heard(), feeds.here()
         await feed.follow("a", heard)
@@ -231,6 +219,7 @@ def test_many_gaps_at_once_are_read_once(seldom: None) -> None:
         events = await asyncio.to_thread(append, *(Draft("a", "message", n) for n in range(40)))
         for event in events[1::2]:
             feed.take([event])
+        await clock.advance(module.PATIENCE)
         await eventually(lambda: len(heard) == 40)
         assert heard == list(range(40))
         assert read.count == 1
@@ -238,14 +227,14 @@ def test_many_gaps_at_once_are_read_once(seldom: None) -> None:
     run(main)
 
 
-def test_deleted_events_do_not_hold_up_the_rest() -> None:
+def test_deleted_events_do_not_hold_up_the_rest(clock: Clock) -> None:
     async def main(feeds: Feeds) -> None:
         heard, feed = Heard(), feeds.here()
         following = await feed.follow("a", heard)
         events = await asyncio.to_thread(append_and_delete)
-        await eventually(lambda: heard == [3])
+        await advance_until(clock, lambda: heard == [3])
         await asyncio.to_thread(append_and_delete, 4)
-        await eventually(lambda: following.position == events[-1].seq + 4)
+        await advance_until(clock, lambda: following.position == events[-1].seq + 4)
         assert heard == [3]
 
     run(main)
@@ -259,23 +248,23 @@ def append_and_delete(count: int = 3) -> list[Event]:
     return events
 
 
-def test_a_sequence_that_went_back_is_followed_from_there() -> None:
+def test_a_sequence_that_went_back_is_followed_from_there(clock: Clock) -> None:
     async def main(feeds: Feeds) -> None:
         heard, feed = Heard(), feeds.here()
         following = await feed.follow("a", heard)
         await feeds.publish(*(Draft("a", "message", n) for n in range(5)))
         await eventually(lambda: len(heard) == 5)
         await asyncio.to_thread(go_back, 3)
-        await eventually(lambda: feed.position == following_from - 3)
-        await feeds.publish(Draft("a", "message", "anew"))
-        await eventually(lambda: heard[5:] == ["anew"])
+        await advance_until(clock, lambda: feed.position == following_from - 3)
+        await feeds.publish(Draft("a", "message", "again"))
+        await eventually(lambda: heard[5:] == ["again"])
         following.stop()
 
     following_from = LOG.head() + 5
     run(main)
 
 
-def test_a_resume_from_beyond_the_end_hears_what_comes_next(seldom: None) -> None:
+def test_a_resume_from_beyond_the_end_hears_what_comes_next(clock: Clock) -> None:
     async def main(feeds: Feeds) -> None:
         [event] = await feeds.publish(Draft("a", "message", 0))
         heard, ahead = Heard(), Heard()
@@ -284,7 +273,7 @@ def test_a_resume_from_beyond_the_end_hears_what_comes_next(seldom: None) -> Non
         # Of this one the client has heard on another worker.
         await feeds.here().follow("a", ahead, after=later.seq)
         await feeds.publish(Draft("a", "message", 2))
-        await eventually(lambda: (heard, ahead) == ([1, 2], [2]))
+        await advance_until(clock, lambda: (heard, ahead) == ([1, 2], [2]))
 
     run(main)
 
@@ -296,7 +285,9 @@ def go_back(by: int) -> None:
     connections.close_all()
 
 
-def test_what_arrives_while_the_log_is_being_read_is_no_step_back(caplog: pytest.LogCaptureFixture) -> None:
+def test_what_arrives_while_the_log_is_being_read_is_no_step_back(
+    clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
     async def main(feeds: Feeds) -> None:
         heard, feed = Heard(), feeds.here()
         await feed.follow("a", heard)
@@ -305,12 +296,12 @@ def test_what_arrives_while_the_log_is_being_read_is_no_step_back(caplog: pytest
         def head(self: EventLog) -> int:
             found = StreamEvent.objects.all().head()
             reading.set()
-            assert over.wait(20)
+            assert over.wait(WAIT_SECONDS)
             return found
 
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr(EventLog, "head", head)
-            assert await asyncio.to_thread(reading.wait, 20)
+            await advance_until(clock, reading.is_set)
             [event] = await feeds.publish(Draft("a", "message", 1))
             await eventually(lambda: heard == [1])
             over.set()
@@ -323,7 +314,7 @@ def test_what_arrives_while_the_log_is_being_read_is_no_step_back(caplog: pytest
     assert caplog.records == []
 
 
-def test_stopping_is_for_good_and_may_be_said_twice_and_by_the_sink() -> None:
+def test_stopping_is_for_good_and_may_be_said_twice_and_by_the_sink(clock: Clock) -> None:
     async def main(feeds: Feeds) -> None:
         heard = Heard()
 
@@ -335,7 +326,7 @@ def test_stopping_is_for_good_and_may_be_said_twice_and_by_the_sink() -> None:
         following = await feeds.here().follow("a", once)
         [first, _] = await feeds.publish(Draft("a", "message", 1), Draft("a", "message", 2))
         await feeds.publish(Draft("a", "message", 3))
-        await eventually(lambda: not feeds.here().active)
+        await advance_until(clock, lambda: not feeds.here().active)
         assert heard == [1]
         assert following.position == first.seq
 
@@ -378,7 +369,7 @@ def test_a_sink_that_fails_does_not_silence_the_others(caplog: pytest.LogCapture
     assert "could not be passed on" in caplog.text
 
 
-def test_the_feed_ends_when_nobody_follows_and_begins_again() -> None:
+def test_the_feed_ends_when_nobody_follows_and_begins_again(clock: Clock) -> None:
     async def main(feeds: Feeds) -> None:
         feed = feeds.here()
         for turn in range(3):
@@ -387,7 +378,7 @@ def test_the_feed_ends_when_nobody_follows_and_begins_again() -> None:
             await feeds.publish(Draft("a", "message", turn))
             await eventually(lambda heard=heard, turn=turn: heard == [turn])  # type: ignore[misc]
             following.stop()
-            await eventually(lambda: not feed.active)
+            await advance_until(clock, lambda: not feed.active)
             assert len(asyncio.all_tasks()) == 1
 
     run(main)
@@ -405,12 +396,7 @@ def test_a_loop_that_ends_takes_its_feed_with_it_without_a_word(
         await feeds.here().follow("a", Heard())
 
     run(main, layer=layer)
-    for _ in range(200):
-        gc.collect()
-        if loops[0]() is None:
-            break
-        time.sleep(0.01)  # a lane may be finishing a read
-    assert loops[0]() is None
+    wait_until(lambda: gc.collect() >= 0 and loops[0]() is None)  # a lane may be finishing a read
     assert not any(layer.groups.values())
     assert caplog.records == []
     assert [str(warning.message) for warning in recwarn if issubclass(warning.category, RuntimeWarning)] == []
@@ -426,7 +412,7 @@ def test_closing_ends_the_feed_at_once() -> None:
 
 
 def test_a_database_that_is_down_for_a_moment_delays_and_loses_nothing(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    clock: Clock, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def main(feeds: Feeds) -> None:
         heard, feed = Heard(), feeds.here()
@@ -440,10 +426,10 @@ def test_a_database_that_is_down_for_a_moment_delays_and_loses_nothing(
         with monkeypatch.context() as broken:
             broken.setattr(EventLog, "head", head)
             await asyncio.to_thread(append, Draft("a", "message", 1))
-            assert await asyncio.to_thread(failing.wait, 20)
+            await advance_until(clock, failing.is_set)
             with pytest.raises(OperationalError):
                 await Feeds(executor=feeds._executor, layer=lambda: None, keep=lambda: 600).here().follow("a", Heard())
-        await eventually(lambda: heard == [1])
+        await advance_until(clock, lambda: heard == [1])
 
     run(main)
     assert caplog.text.count("could not be read") == 2
@@ -463,7 +449,7 @@ def test_a_feed_whose_start_failed_can_be_followed_later(monkeypatch: pytest.Mon
     run(main)
 
 
-def test_lanes_that_are_taken_delay_the_feed_and_do_not_refuse_it(seldom: None) -> None:
+def test_lanes_that_are_taken_delay_the_feed_and_do_not_refuse_it(clock: Clock) -> None:
     async def main(executor: LaneExecutor) -> None:
         feeds, heard, gate = (
             Feeds(executor=lambda: executor, layer=lambda: None, keep=lambda: 600),
@@ -471,7 +457,10 @@ def test_lanes_that_are_taken_delay_the_feed_and_do_not_refuse_it(seldom: None) 
             threading.Event(),
         )
         await feeds.here().follow("a", heard)
-        busy = [asyncio.create_task(executor.run(gate.wait, 20)) for _ in range(executor.lanes + executor.queue + 1)]
+        busy = [
+            asyncio.create_task(executor.run(gate.wait, WAIT_SECONDS))
+            for _ in range(executor.lanes + executor.queue + 1)
+        ]
         await asyncio.sleep(0)
         publishing = asyncio.create_task(feeds.publish(Draft("a", "message", 1)))
         await asyncio.sleep(0)
@@ -495,19 +484,19 @@ def test_every_loop_of_a_process_is_told() -> None:
         sink = Heard()
         heard.append(sink)
         await feeds.here().follow("a", sink)
-        await asyncio.to_thread(ready.wait, 20)
+        await asyncio.to_thread(ready.wait, WAIT_SECONDS)
         await eventually(lambda: sink == [1, 2])
 
     threads = [threading.Thread(target=asyncio.run, args=(listen(),)) for _ in range(2)]
     for thread in threads:
         thread.start()
-    ready.wait(20)
+    ready.wait(WAIT_SECONDS)
     feeds.publish_on_commit(Draft("a", "message", 1))
     serve(lambda _: feeds.publish(Draft("a", "message", 2)))
     for thread in threads:
-        thread.join(20)
+        thread.join(WAIT_SECONDS)
     over.set()
-    executor.close(wait=10)
+    executor.close(wait=WAIT_SECONDS)
     assert heard == [[1, 2], [1, 2]]
 
 
@@ -561,7 +550,7 @@ def test_a_publisher_that_is_cancelled_has_published() -> None:
     run(main)
 
 
-def test_a_wake_carries_what_it_tells_of_to_another_process(layer: Layer, seldom: None) -> None:
+def test_a_wake_carries_what_it_tells_of_to_another_process(layer: Layer, clock: Clock) -> None:
     async def main(ours: Feeds, theirs: Feeds) -> None:
         heard, feed = Heard(), ours.here()
         await feed.follow("a", heard)
@@ -575,14 +564,14 @@ def test_a_wake_carries_what_it_tells_of_to_another_process(layer: Layer, seldom
     two(main, layer)
 
 
-def test_projects_that_share_a_channel_layer_hear_nothing_of_each_other(layer: Layer, seldom: None) -> None:
+def test_projects_that_share_a_channel_layer_hear_nothing_of_each_other(layer: Layer, clock: Clock) -> None:
     async def main(ours: Feeds, theirs: Feeds) -> None:
         heard = Heard()
         await ours.here().follow("a", heard)
         position = ours.here().position
         with override_settings(SECRET_KEY="another"):
             theirs.here().voice.say([Event(position + 1, "a", "message", "theirs")])
-            await asyncio.to_thread(theirs.here().voice.idle.wait, 10)
+            await asyncio.to_thread(theirs.here().voice.idle.wait, WAIT_SECONDS)
         assert layer.sent
         await theirs.publish(Draft("a", "message", "ours"))
         await eventually(lambda: heard)
@@ -600,7 +589,7 @@ def test_the_child_of_a_fork_tells_others_by_itself(layer: Layer) -> None:
             try:
                 # Nothing but this: the parent's loop, threads and connections are not the child's.
                 feeds._tell([Event(1, "a", "message", None)])
-                told = feeds._crier._voice.idle.wait(5) and bool(layer.sent)
+                told = feeds._crier._voice.idle.wait(WAIT_SECONDS) and bool(layer.sent)
             finally:
                 os._exit(0 if told else 1)
         assert os.waitstatus_to_exitcode((await asyncio.to_thread(os.waitpid, pid, 0))[1]) == 0
@@ -615,20 +604,20 @@ def test_another_database_is_another_log(entry: str, monkeypatch: pytest.MonkeyP
     assert hub.group() != ours
 
 
-def test_what_is_too_large_for_a_wake_is_read(layer: Layer, seldom: None) -> None:
+def test_what_is_too_large_for_a_wake_is_read(layer: Layer, clock: Clock) -> None:
     async def main(ours: Feeds, theirs: Feeds) -> None:
         heard = Heard()
         await ours.here().follow("a", heard)
         large = "x" * (hub.WAKE_BYTES + 1)
         await theirs.publish(Draft("a", "message", 1), Draft("a", "message", large), Draft("a", "message", 3))
-        await eventually(lambda: len(heard) == 3)
+        await advance_until(clock, lambda: len(heard) == 3, module.PATIENCE)
         assert heard == [1, large, 3]
         assert all(len(str(message)) < 2 * hub.WAKE_BYTES for message in layer.sent)
 
     two(main, layer)
 
 
-def test_many_events_are_sent_in_wakes_of_bounded_size(layer: Layer, seldom: None) -> None:
+def test_many_events_are_sent_in_wakes_of_bounded_size(layer: Layer, clock: Clock) -> None:
     async def main(ours: Feeds, theirs: Feeds) -> None:
         heard, feed = Heard(), ours.here()
         await feed.follow("a", heard)
@@ -643,58 +632,58 @@ def test_many_events_are_sent_in_wakes_of_bounded_size(layer: Layer, seldom: Non
     two(main, layer)
 
 
-def test_lost_wakes_delay_and_lose_nothing(layer: Layer) -> None:
+def test_lost_wakes_delay_and_lose_nothing(layer: Layer, clock: Clock) -> None:
     async def main(ours: Feeds, theirs: Feeds) -> None:
         heard = Heard()
         await ours.here().follow("a", heard)
         for n in range(30):
             layer.deaf = n % 3 != 0
             await theirs.publish(Draft("a", "message", n))
-        await eventually(lambda: len(heard) == 30)
+        await advance_until(clock, lambda: len(heard) == 30)
         assert heard == list(range(30))
 
     two(main, layer)
 
 
-def test_a_layer_that_is_down_fails_nobody_and_is_said_once(layer: Layer, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_layer_that_is_down_fails_nobody_and_is_said_once(
+    layer: Layer, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
     async def main(ours: Feeds, theirs: Feeds) -> None:
         hub._complaints._next = 0.0
         layer.broken = True
         heard = Heard()
-        await ours.here().follow("a", heard)
+        following = asyncio.create_task(ours.here().follow("a", heard))
+        await advance_until(clock, following.done)  # it waits for the layer, in vain
         for n in range(5):
             await theirs.publish(Draft("a", "message", n))
-        await eventually(lambda: heard == [0, 1, 2, 3, 4])
+        await advance_until(clock, lambda: heard == [0, 1, 2, 3, 4])
         layer.broken = False
-        await eventually(lambda: any(layer.groups.values()))
-        with pytest.MonkeyPatch.context() as seldom:
-            seldom.setattr(module, "POLL", 60.0)
-            await asyncio.sleep(0.06)  # the look that is under way
-            await theirs.publish(Draft("a", "message", 5))
-            await eventually(lambda: heard[5:] == [5])
+        await advance_until(clock, lambda: any(layer.groups.values()))
+        # The time stands still, so the log is not looked at, and only a wake can tell of this one.
+        await theirs.publish(Draft("a", "message", 5))
+        await eventually(lambda: heard[5:] == [5])
 
     two(main, layer)
     assert caplog.text.count("The channel layer failed") == 1
 
 
-def test_a_group_that_was_forgotten_is_joined_again(
-    layer: Layer, monkeypatch: pytest.MonkeyPatch, seldom: None
-) -> None:
-    monkeypatch.setattr(hub, "JOIN_EVERY", 0.01)
-
+def test_a_group_that_was_forgotten_is_joined_again(layer: Layer, clock: Clock) -> None:
     async def main(ours: Feeds, theirs: Feeds) -> None:
         heard = Heard()
         await ours.here().follow("a", heard)
         layer.groups.clear()
         joins = layer.joins
-        await eventually(lambda: layer.joins > joins)
+        await clock.advance(hub.JOIN_EVERY - 1)
+        assert layer.joins == joins
+        await clock.advance(1)
+        assert layer.joins > joins
         await theirs.publish(Draft("a", "message", 1))
         await eventually(lambda: heard == [1])
 
     two(main, layer)
 
 
-def test_what_is_not_ours_in_the_group_is_ignored(layer: Layer, seldom: None) -> None:
+def test_what_is_not_ours_in_the_group_is_ignored(layer: Layer, clock: Clock) -> None:
     async def main(ours: Feeds, theirs: Feeds) -> None:
         heard = Heard()
         await ours.here().follow("a", heard)
@@ -702,12 +691,12 @@ def test_what_is_not_ours_in_the_group_is_ignored(layer: Layer, seldom: None) ->
             for loop, queue in layer.channels.values():
                 loop.call_soon_threadsafe(queue.put_nowait, odd)
         await theirs.publish(Draft("a", "message", 1))
-        await eventually(lambda: heard == [1])
+        await advance_until(clock, lambda: heard == [1], module.PATIENCE)
 
     two(main, layer)
 
 
-def test_a_thread_without_a_loop_wakes_other_processes(layer: Layer, seldom: None) -> None:
+def test_a_thread_without_a_loop_wakes_other_processes(layer: Layer, clock: Clock) -> None:
     async def main(ours: Feeds, theirs: Feeds) -> None:
         heard = Heard()
         await ours.here().follow("a", heard)
@@ -723,7 +712,7 @@ def test_a_thread_without_a_loop_wakes_other_processes(layer: Layer, seldom: Non
     two(main, layer)
 
 
-def test_a_request_whose_loop_ends_with_it_reaches_everybody(layer: Layer, seldom: None) -> None:
+def test_a_request_whose_loop_ends_with_it_reaches_everybody(layer: Layer, clock: Clock) -> None:
     async def main(ours: Feeds, theirs: Feeds) -> None:
         here, there = Heard(), Heard()
         await ours.here().follow("a", here)
@@ -739,7 +728,7 @@ def test_a_request_whose_loop_ends_with_it_reaches_everybody(layer: Layer, seldo
     two(main, layer)
 
 
-def test_inside_a_transaction_of_its_thread_publishing_waits_for_the_commit(layer: Layer, seldom: None) -> None:
+def test_inside_a_transaction_of_its_thread_publishing_waits_for_the_commit(layer: Layer, clock: Clock) -> None:
     async def main(ours: Feeds, theirs: Feeds) -> None:
         heard = Heard()
         await ours.here().follow("a", heard)
@@ -779,8 +768,8 @@ def test_a_loop_that_ends_while_it_sends_leaves_the_rest_to_the_process(layer: L
             await asyncio.sleep(0)
 
     asyncio.run(main())
-    feeds._crier.finish(20)
-    executor.close(wait=10)
+    feeds._crier.finish(WAIT_SECONDS)
+    executor.close(wait=WAIT_SECONDS)
     assert [event[3] for message in layer.sent for event in message["events"]] == ["2"]
 
 
@@ -804,5 +793,4 @@ async def test_a_test_case_follows_and_publishes_on_its_own_connection() -> None
     feeds, heard = Feeds(executor=lambda: executor, layer=lambda: None, keep=lambda: 600), Heard()
     await feeds.here().follow("a", heard)
     await feeds.publish(Draft("a", "message", 1))
-    async with asyncio.timeout(20):
-        await eventually(lambda: heard == [1])
+    await eventually(lambda: heard == [1])

@@ -13,8 +13,9 @@ from mcp_django.runtime.executor import LaneExecutor
 from mcp_django.runtime.feeds import Feeds
 from mcp_django.runtime.posts import Fate, Posts
 from mcp_django.server.ports import Overloaded
+from tests.support.clock import Clock
 
-from .serving import eventually, real_threads, serve
+from .serving import advance_until, eventually, real_threads, serve
 from .wakes import Layer
 
 NOBODY = frozenset[str]()
@@ -59,21 +60,25 @@ def workers(main: Callable[[Process, Process], Awaitable[Any]], layer: Layer | N
     serve(both)
 
 
-@pytest.fixture
-def seldom(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The log is not looked at without a reason."""
-    monkeypatch.setattr(feed, "POLL", 60.0)
+async def post_in_vain(gets: Process, name: str, clock: Clock) -> Fate:
+    """Post a message, and once it is in the log let the time pass in which it should be answered."""
+    written, publish = asyncio.Event(), gets.feeds.publish
 
+    async def publish_and_note(*drafts: Any) -> Any:
+        events = await publish(*drafts)
+        written.set()
+        return events
 
-@pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody waits long for another worker."""
-    monkeypatch.setattr(posts, "ANSWER_WITHIN", 1.0)
-    monkeypatch.setattr(feed, "POLL", 0.02)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(gets.feeds, "publish", publish_and_note)
+        posting = asyncio.create_task(gets.posts.post(name, b"{}", NOBODY))
+        await written.wait()
+    await clock.advance(posts.ANSWER_WITHIN)
+    return await posting
 
 
 @real_threads
-def test_a_message_comes_to_the_worker_that_has_the_stream(seldom: None) -> None:
+def test_a_message_comes_to_the_worker_that_has_the_stream(clock: Clock) -> None:
     async def main(holds: Process, gets: Process) -> None:
         stream = Stream()
         name = await holds.posts.add(stream)
@@ -84,13 +89,14 @@ def test_a_message_comes_to_the_worker_that_has_the_stream(seldom: None) -> None
 
 
 @real_threads
-def test_without_a_layer_it_comes_a_little_later(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(feed, "POLL", 0.05)
+def test_without_a_layer_it_comes_a_little_later(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(posts, "ANSWER_WITHIN", 1e9)  # so many looks at the log as the threads need
 
     async def main(holds: Process, gets: Process) -> None:
         stream = Stream()
-        assert await gets.posts.post(await holds.posts.add(stream), b"{}", NOBODY) is Fate.TAKEN
-        assert stream.taken == [b"{}"]
+        posting = asyncio.create_task(gets.posts.post(await holds.posts.add(stream), b"{}", NOBODY))
+        await advance_until(clock, posting.done)
+        assert (await posting, stream.taken) == (Fate.TAKEN, [b"{}"])
 
     workers(main)
 
@@ -111,7 +117,7 @@ def test_on_one_worker_nothing_is_written() -> None:
 
 @real_threads
 @pytest.mark.parametrize("fate", [Fate.REFUSED, Fate.BUSY])
-def test_what_the_stream_says_of_a_message_is_passed_back_and_not_remembered(seldom: None, fate: Fate) -> None:
+def test_what_the_stream_says_of_a_message_is_passed_back_and_not_remembered(clock: Clock, fate: Fate) -> None:
     async def main(holds: Process, gets: Process) -> None:
         stream = Stream(fate)
         name = await holds.posts.add(stream)
@@ -123,7 +129,7 @@ def test_what_the_stream_says_of_a_message_is_passed_back_and_not_remembered(sel
 
 
 @real_threads
-def test_a_stream_that_is_gone_is_asked_for_once(seldom: None) -> None:
+def test_a_stream_that_is_gone_is_asked_for_once(clock: Clock) -> None:
     async def main(holds: Process, gets: Process) -> None:
         name = await holds.posts.add(Stream())
         holds.posts.discard(name)
@@ -135,7 +141,7 @@ def test_a_stream_that_is_gone_is_asked_for_once(seldom: None) -> None:
 
 
 @real_threads
-def test_messages_of_one_client_arrive_in_the_order_in_which_it_waited_for_them(seldom: None) -> None:
+def test_messages_of_one_client_arrive_in_the_order_in_which_it_waited_for_them(clock: Clock) -> None:
     async def main(holds: Process, gets: Process) -> None:
         stream = Stream()
         name = await holds.posts.add(stream)
@@ -147,7 +153,7 @@ def test_messages_of_one_client_arrive_in_the_order_in_which_it_waited_for_them(
 
 
 @real_threads
-def test_many_at_once_are_taken_once_each(seldom: None) -> None:
+def test_many_at_once_are_taken_once_each(clock: Clock) -> None:
     async def main(holds: Process, gets: Process) -> None:
         stream = Stream()
         name = await holds.posts.add(stream)
@@ -160,11 +166,12 @@ def test_many_at_once_are_taken_once_each(seldom: None) -> None:
 
 
 @real_threads
-def test_a_stream_whose_worker_was_killed_is_gone_in_bounded_time(impatient: None) -> None:
+def test_a_stream_whose_worker_was_killed_is_gone_in_bounded_time(clock: Clock) -> None:
     async def main(holds: Process, gets: Process) -> None:
         name = await holds.posts.add(Stream())
         await holds.feeds.here().close()
-        for _ in range(3):
+        assert await post_in_vain(gets, name, clock) is Fate.GONE
+        for _ in range(2):
             assert await gets.posts.post(name, b"{}", NOBODY) is Fate.GONE
 
     workers(main)
@@ -173,31 +180,34 @@ def test_a_stream_whose_worker_was_killed_is_gone_in_bounded_time(impatient: Non
 
 
 @real_threads
-def test_a_worker_that_was_only_slow_does_not_act_on_a_message_that_nobody_waits_for(impatient: None) -> None:
+def test_a_worker_that_was_only_slow_does_not_act_on_a_message_that_was_given_up(clock: Clock) -> None:
     async def main(holds: Process, gets: Process) -> None:
         stream = Stream()
         stream.opened.clear()
         name = await holds.posts.add(stream)
-        assert await gets.posts.post(name, b"{}", NOBODY) is Fate.GONE
-        await eventually(lambda: not holds.posts._taking)
+        posting = asyncio.create_task(gets.posts.post(name, b"{}", NOBODY))
+        await eventually(lambda: bool(holds.posts._taking))
+        await clock.advance(posts.ANSWER_WITHIN)
+        assert await posting is Fate.GONE
+        await advance_until(clock, lambda: not holds.posts._taking)
         stream.opened.set()
         await asyncio.sleep(0)
         assert stream.taken == []
 
-    workers(main)
+    workers(main, Layer())
 
 
 @real_threads
-def test_a_worker_that_reads_the_log_late_does_not_act_on_it_either(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(posts, "ANSWER_WITHIN", 1.0)
+def test_a_worker_that_reads_the_log_late_does_not_act_on_it_either(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(posts, "UNBLANKED", 1)
     monkeypatch.setattr(feed, "POLL", 60.0)
 
     async def main(holds: Process, gets: Process) -> None:
         stream = Stream()
         name = await holds.posts.add(stream)
-        await gets.posts._attend()  # a busy machine takes longer for this than what is tried may take
-        assert await gets.posts.post(name, b"{}", NOBODY) is Fate.GONE
+        assert await post_in_vain(gets, name, clock) is Fate.GONE
         await eventually(lambda: not gets.posts._tasks)
         # It hears now of what was there all the time.
         before = holds.feeds.here().position
@@ -228,26 +238,31 @@ def test_a_log_that_is_down_is_said_to_be(monkeypatch: pytest.MonkeyPatch, caplo
 
 @real_threads
 def test_a_log_that_hangs_is_said_to_be_down_and_its_message_is_taken_back(
-    impatient: None, monkeypatch: pytest.MonkeyPatch
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def main(holds: Process, gets: Process) -> None:
         stream = Stream()
         stream.opened.clear()
-        name, opened, publish = await holds.posts.add(stream), asyncio.Event(), gets.feeds.publish
+        name, publish = await holds.posts.add(stream), gets.feeds.publish
+        begun, opened = asyncio.Event(), asyncio.Event()
 
         async def hang(*drafts: Any) -> Any:
+            begun.set()
             await opened.wait()
             return await publish(*drafts)
 
         monkeypatch.setattr(gets.feeds, "publish", hang)
+        posting = asyncio.create_task(gets.posts.post(name, b"{}", NOBODY))
+        await begun.wait()
+        await clock.advance(posts.ANSWER_WITHIN)
         with pytest.raises(Overloaded, match="try again later"):
-            await gets.posts.post(name, b"{}", NOBODY)
+            await posting
         opened.set()
         await eventually(lambda: not gets.posts._tasks)
-        await eventually(lambda: not holds.posts._taking and not holds.posts._tasks)
+        await advance_until(clock, lambda: not holds.posts._taking and not holds.posts._tasks)
         assert stream.taken == []
 
-    workers(main)
+    workers(main, Layer())
 
 
 @real_threads
@@ -266,12 +281,16 @@ def test_a_stream_is_opened_only_where_messages_can_be_heard(monkeypatch: pytest
 
 
 @real_threads
-def test_what_was_heard_does_not_stay_in_the_log_by_the_megabyte(seldom: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_heard_does_not_stay_in_the_log_by_the_megabyte(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(posts, "ANSWER_WITHIN", 1e9)
+
     async def main(holds: Process, gets: Process) -> None:
         stream = Stream()
         name, body = await holds.posts.add(stream), b'"%b"' % (b"x" * 100_000)
         for _ in range(6):
-            assert await gets.posts.post(name, body, NOBODY) is Fate.TAKEN
+            posting = asyncio.create_task(gets.posts.post(name, body, NOBODY))
+            await advance_until(clock, posting.done)  # what is too large for a wake is looked up
+            assert await posting is Fate.TAKEN
         await eventually(lambda: not gets.posts._tasks)
         assert stream.taken == [body] * 6
 
@@ -282,7 +301,7 @@ def test_what_was_heard_does_not_stay_in_the_log_by_the_megabyte(seldom: None, m
 
 
 @real_threads
-def test_a_client_that_hangs_up_while_its_message_is_on_its_way_leaves_nothing_behind(seldom: None) -> None:
+def test_a_client_that_hangs_up_while_its_message_is_on_its_way_leaves_nothing_behind(clock: Clock) -> None:
     async def main(holds: Process, gets: Process) -> None:
         stream = Stream()
         stream.opened.clear()
@@ -300,15 +319,14 @@ def test_a_client_that_hangs_up_while_its_message_is_on_its_way_leaves_nothing_b
 
 
 @real_threads
-def test_nothing_is_followed_when_there_is_nothing_to_hear(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(posts, "LOOK_EVERY", 0.01)
-
+def test_nothing_is_followed_when_there_is_nothing_to_hear(clock: Clock) -> None:
     async def main(holds: Process, _: Process) -> None:
         first = await holds.posts.add(Stream())
-        await asyncio.sleep(0.05)
+        await clock.advance(3 * posts.LOOK_EVERY)
         assert holds.posts._following is not None
         holds.posts.discard(first)
-        await eventually(lambda: holds.posts._following is None)
+        await clock.advance(posts.LOOK_EVERY)
+        assert holds.posts._following is None
         stream = Stream()
         assert await holds.posts.post(await holds.posts.add(stream), b"{}", NOBODY) is Fate.TAKEN
         assert holds.posts._following is not None

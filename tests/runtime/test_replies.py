@@ -1,7 +1,6 @@
 """Questions whose answers reach another worker than the one that asked."""
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable
 from types import SimpleNamespace
 from typing import Any
@@ -12,7 +11,7 @@ from django.db import OperationalError
 from mcp_django.models import StreamEvent
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.revisions import LATEST_HANDSHAKE
-from mcp_django.runtime import feed, replies
+from mcp_django.runtime import replies
 from mcp_django.runtime.executor import LaneExecutor
 from mcp_django.runtime.feed import Following
 from mcp_django.runtime.feeds import Feeds
@@ -21,11 +20,14 @@ from mcp_django.runtime.seal import Stamp
 from mcp_django.server.ports import Overloaded
 from mcp_django.server.session import Session
 from mcp_django.server.streams import Outbox
+from tests.support.clock import Clock
 
-from .serving import real_threads, serve
+from .serving import advance_until, real_threads, serve
 from .wakes import Layer
 
 WAIT = 600.0
+NEVER = 1e9
+"""Seconds that no test lets pass."""
 
 
 class Process:
@@ -57,21 +59,15 @@ async def ask(process: Process, session: Session) -> "tuple[str, asyncio.Task[An
 
     async def waiting() -> Any:
         async with process.replies.listening(session):
-            return (await session.ask(outbox, id, "roots/list", None, timeout=15)).result
+            return (await session.ask(outbox, id, "roots/list", None, timeout=NEVER)).result
 
     task = asyncio.create_task(waiting())
-    await outbox.read(15)
+    await outbox.read(NEVER)
     return id, task
 
 
-@pytest.fixture
-def seldom(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The log is not looked at without a reason."""
-    monkeypatch.setattr(feed, "POLL", 60.0)
-
-
 @real_threads
-def test_an_answer_that_reaches_another_worker_comes_to_the_one_that_asked(seldom: None) -> None:
+def test_an_answer_that_reaches_another_worker_comes_to_the_one_that_asked(clock: Clock) -> None:
     async def main(asks: Process, hears: Process) -> None:
         id, task = await ask(asks, asks.session())
         elsewhere, response = hears.session(), jsonrpc.Response(id, {"roots": []}, None)
@@ -84,19 +80,18 @@ def test_an_answer_that_reaches_another_worker_comes_to_the_one_that_asked(seldo
 
 
 @real_threads
-def test_without_a_layer_it_comes_a_little_later(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(feed, "POLL", 0.05)
-
+def test_without_a_layer_it_comes_a_little_later(clock: Clock) -> None:
     async def main(asks: Process, hears: Process) -> None:
         id, task = await ask(asks, asks.session())
         await hears.replies.forward(hears.session(), jsonrpc.Response(id, None, {"code": 1, "message": "no"}))
+        await advance_until(clock, task.done)
         await task
 
     workers(main)
 
 
 @real_threads
-def test_of_two_answers_the_first_counts(seldom: None) -> None:
+def test_of_two_answers_the_first_counts(clock: Clock) -> None:
     async def main(asks: Process, hears: Process) -> None:
         session = asks.session()
         id, task = await ask(asks, session)
@@ -108,7 +103,7 @@ def test_of_two_answers_the_first_counts(seldom: None) -> None:
 
 
 @real_threads
-def test_an_answer_of_another_session_is_not_heard(seldom: None) -> None:
+def test_an_answer_of_another_session_is_not_heard(clock: Clock) -> None:
     async def main(asks: Process, hears: Process) -> None:
         session = asks.session(pk=1)
         id, task = await ask(asks, session)
@@ -137,7 +132,7 @@ def test_on_one_worker_nothing_is_written() -> None:
 
 
 @real_threads
-def test_an_answer_is_passed_on_once(seldom: None) -> None:
+def test_an_answer_is_passed_on_once(clock: Clock) -> None:
     async def main(asks: Process, hears: Process) -> None:
         id, task = await ask(asks, asks.session())
         elsewhere = hears.session()
@@ -168,9 +163,10 @@ def test_what_could_not_be_passed_on_may_be_sent_again(monkeypatch: pytest.Monke
 
 
 @real_threads
-def test_a_question_is_asked_although_nobody_can_listen_just_now(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_question_is_asked_although_its_answer_cannot_be_followed_yet(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Every thread may be kept by a call that itself waits for an answer."""
-    monkeypatch.setattr(replies, "PATIENCE", 0.01)
 
     async def main(asks: Process, hears: Process) -> None:
         here, opened = asks.feeds.here(), asyncio.Event()
@@ -181,7 +177,9 @@ def test_a_question_is_asked_although_nobody_can_listen_just_now(monkeypatch: py
             return await follow(*args, **options)
 
         monkeypatch.setattr(here, "follow", late)
-        id, task = await ask(asks, asks.session())
+        asking = asyncio.create_task(ask(asks, asks.session()))
+        await clock.advance(replies.PATIENCE)
+        id, task = await asking
         await hears.replies.forward(hears.session(), jsonrpc.Response(id, "while nobody listened", None))
         opened.set()
         assert await task == "while nobody listened"
@@ -190,11 +188,9 @@ def test_a_question_is_asked_although_nobody_can_listen_just_now(monkeypatch: py
 
 
 @real_threads
-def test_a_call_that_is_cancelled_before_its_question_leaves_nobody_who_listens(
-    monkeypatch: pytest.MonkeyPatch,
+def test_a_call_that_is_cancelled_before_its_question_leaves_no_follower(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(replies, "PATIENCE", 60.0)
-
     async def main(asks: Process, _: Process) -> None:
         here, begun, opened, followings = asks.feeds.here(), asyncio.Event(), asyncio.Event(), list[Following]()
         follow = here.follow
@@ -246,21 +242,22 @@ class TestIds:
             other = "A" if char != "A" else "B"
             assert not reader.is_genuine(of(1), id[:place] + other + id[place + 1 :])
 
-    @pytest.mark.parametrize("id", [1, 0, "", ".", "s1", "a.b", "é.ü", "x" * 100_000, "AAAAAAAAAAAAAAAA." + "A" * 22])
-    def test_an_invented_one_is_not_genuine(self, reader: LoggedReplies, id: Any) -> None:
-        assert not reader.is_genuine(of(1), id)
+    def test_an_invented_one_is_not_genuine(self, subtests: pytest.Subtests, reader: LoggedReplies) -> None:
+        for id in [1, 0, "", ".", "s1", "a.b", "é.ü", "x" * 100_000, "AAAAAAAAAAAAAAAA." + "A" * 22]:
+            with subtests.test(id=id):
+                assert not reader.is_genuine(of(1), id)
 
     def test_that_of_another_session_is_not(self, asker: LoggedReplies, reader: LoggedReplies) -> None:
         assert not reader.is_genuine(of(2), asker.new_id(of(1)))
         assert not reader.is_genuine(of(11), asker.new_id(of(1)))
 
     def test_that_of_a_question_which_waits_no_more_is_not(
-        self, asker: LoggedReplies, reader: LoggedReplies, monkeypatch: pytest.MonkeyPatch
+        self, asker: LoggedReplies, reader: LoggedReplies, clock: Clock
     ) -> None:
-        id, now = asker.new_id(of(1)), time.time()
-        monkeypatch.setattr(replies, "time", lambda: now + WAIT)
+        id = asker.new_id(of(1))
+        clock.move(WAIT)
         assert reader.is_genuine(of(1), id)
-        monkeypatch.setattr(replies, "time", lambda: now + WAIT + replies.SKEW + 1)
+        clock.move(replies.SKEW + 1)
         assert not reader.is_genuine(of(1), id)
 
     def test_keys_are_rotated(self, reader: LoggedReplies) -> None:

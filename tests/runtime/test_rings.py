@@ -58,13 +58,14 @@ async def test_one_that_was_replaced_takes_nobody_along_when_it_leaves() -> None
     assert ring.reader is newer
 
 
-@pytest.mark.parametrize("after", [-1, 3])
-async def test_nobody_reads_from_where_there_is_nothing(after: int) -> None:
-    ring, reader = opened(make())
-    ring.put_nowait(b"a")
-    ring.put_nowait(b"b")
-    assert ring.attach(after) is None
-    assert ring.reader is reader
+async def test_nobody_reads_from_where_there_is_nothing(subtests: pytest.Subtests) -> None:
+    for after in [-1, 3]:
+        with subtests.test(after=after):
+            ring, reader = opened(make())
+            ring.put_nowait(b"a")
+            ring.put_nowait(b"b")
+            assert ring.attach(after) is None
+            assert ring.reader is reader
 
 
 async def test_the_oldest_messages_are_forgotten() -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 import gc
-import time
+import threading
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -13,7 +13,7 @@ from mcp_django import wiring
 from mcp_django.models import EndReason, StreamEvent
 from mcp_django.models import Session as Row
 from mcp_django.protocol.revisions import LATEST_HANDSHAKE
-from mcp_django.runtime import activity, feed, news
+from mcp_django.runtime import activity, news
 from mcp_django.runtime import sessions as module
 from mcp_django.runtime.activity import Activity, reported
 from mcp_django.runtime.executor import LaneExecutor
@@ -22,8 +22,9 @@ from mcp_django.runtime.session_news import announce_end
 from mcp_django.runtime.sessions import DatabaseSessions
 from mcp_django.server.session import Session
 from mcp_django.signals import session_closed
+from tests.support.clock import Clock
 
-from .serving import eventually, real_threads, serve
+from .serving import WAIT_SECONDS, advance_until, eventually, real_threads, serve
 from .wakes import Layer
 
 pytestmark = real_threads
@@ -45,7 +46,7 @@ class Flight:
 class Worker(DatabaseSessions):
     """A store that hears of others through the log alone, as in a process of its own."""
 
-    def __init__(self, executor: LaneExecutor, layer: Layer | None) -> None:
+    def __init__(self, executor: LaneExecutor, layer: Layer) -> None:
         self.feeds = Feeds(executor=lambda: executor, layer=lambda: layer, keep=lambda: 600.0)
         super().__init__(executor, feeds=lambda: self.feeds)
         session_closed.disconnect(self._on_closed, sender=Row)
@@ -72,11 +73,10 @@ class Worker(DatabaseSessions):
         return self.peek(session.key, "ada") is not None
 
 
-@pytest.fixture(params=["layer", "poll"])
-def layer(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Layer | None:
-    """With a layer nobody looks without a reason; without one everybody looks now and then."""
-    monkeypatch.setattr(feed, "POLL", 60.0 if request.param == "layer" else 0.05)
-    return Layer() if request.param == "layer" else None
+@pytest.fixture
+def layer(clock: Clock) -> Layer:
+    """What tells workers of each other's events. As the time stands still, they do not look at the log by themselves."""
+    return Layer()
 
 
 def workers(main: Callable[[Worker, Worker], Awaitable[Any]], layer: Layer | None = None) -> None:
@@ -108,31 +108,35 @@ def end_in_the_admin(session: Session) -> int:
     return Row.objects.filter(pk=session.pk).end(EndReason.ADMIN)
 
 
-def test_a_session_that_ends_elsewhere_is_unknown_and_its_calls_end(layer: Layer | None) -> None:
+@pytest.mark.parametrize("wakes", [True, False])
+def test_a_session_that_ends_elsewhere_is_unknown_and_its_calls_end(layer: Layer, clock: Clock, wakes: bool) -> None:
     async def main(ours: Worker, theirs: Worker) -> None:
         session = await ours.opened()
         there = await theirs.found(session)
         there.in_flight[1] = flight = Flight()
         await ours.end(session, EndReason.CLIENT)
+        if not wakes:
+            await advance_until(clock, flight.cancelled.is_set)
         await flight.cancelled.wait()
         assert not theirs.trusts(session)
         assert await theirs.load(session.key, "ada") is None
 
-    workers(main, layer)
+    workers(main, layer if wakes else None)
 
 
-@pytest.mark.parametrize("layer", ["layer"], indirect=True)
-@pytest.mark.parametrize("reason", [EndReason.ADMIN, EndReason.LIFETIME, EndReason.QUOTA])
-def test_whoever_ends_it_everybody_hears(layer: Layer | None, reason: str) -> None:
+def test_every_worker_hears_of_an_end_whatever_its_reason(layer: Layer) -> None:
+    reasons = [EndReason.ADMIN, EndReason.LIFETIME, EndReason.QUOTA]
+
     async def main(ours: Worker, theirs: Worker) -> None:
-        session = await ours.opened()
-        await theirs.found(session)
-        await ours._executor.run(Row.objects.filter(pk=session.pk).end, reason)
-        await eventually(lambda: not theirs.trusts(session) and not ours.trusts(session))
+        for reason in reasons:
+            session = await ours.opened()
+            await theirs.found(session)
+            await ours._executor.run(Row.objects.filter(pk=session.pk).end, reason)
+            await eventually(lambda session=session: not theirs.trusts(session) and not ours.trusts(session))  # type: ignore[misc]
 
     workers(main, layer)
     said = StreamEvent.objects.filter(kind="ended").order_by("seq").values_list("topic", flat=True)
-    assert [topic.partition(":")[0] for topic in said] == ["session", "sessions"]
+    assert [topic.partition(":")[0] for topic in said] == ["session", "sessions"] * len(reasons)
 
 
 def test_one_that_nobody_has_used_for_long_is_ended_in_silence() -> None:
@@ -144,7 +148,7 @@ def test_one_that_nobody_has_used_for_long_is_ended_in_silence() -> None:
     assert not StreamEvent.objects.filter(kind="ended").exists()
 
 
-def test_a_call_is_cancelled_wherever_it_runs(layer: Layer | None) -> None:
+def test_a_call_is_cancelled_wherever_it_runs(layer: Layer) -> None:
     async def main(ours: Worker, theirs: Worker) -> None:
         session = await ours.opened()
         there = await theirs.found(session)
@@ -167,18 +171,15 @@ def test_one_that_runs_here_is_cancelled_without_a_row() -> None:
     assert not StreamEvent.objects.exists()
 
 
-def test_a_client_cannot_fill_the_log_with_cancellations(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_client_cannot_fill_the_log_with_cancellations(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "CANCELS", 3)
-    now = 1000.0
-    monkeypatch.setattr(module, "monotonic", lambda: now)
 
     async def main(ours: Worker, _: Worker) -> None:
-        nonlocal now
         session, other = await ours.opened(), await ours.opened()
         for id in range(20):
             await ours.cancel(session, id)
         await ours.cancel(other, 1)
-        now += 60
+        await clock.advance(60)
         await ours.cancel(session, 99)
 
     workers(main)
@@ -194,7 +195,7 @@ def test_a_cancellation_of_an_id_of_any_length_is_no_row_of_any_length() -> None
     assert not StreamEvent.objects.exists()
 
 
-def test_a_level_that_is_set_elsewhere_holds_at_the_next_request(layer: Layer | None) -> None:
+def test_a_level_that_is_set_elsewhere_holds_at_the_next_request(layer: Layer) -> None:
     async def main(ours: Worker, theirs: Worker) -> None:
         session = await ours.opened()
         there = await theirs.found(session)
@@ -207,7 +208,7 @@ def test_a_level_that_is_set_elsewhere_holds_at_the_next_request(layer: Layer | 
     workers(main, layer)
 
 
-def test_while_something_is_open_a_level_holds_without_a_request(layer: Layer | None) -> None:
+def test_while_something_is_open_a_level_holds_without_a_request(layer: Layer) -> None:
     async def main(ours: Worker, theirs: Worker) -> None:
         session = await ours.opened()
         there = await theirs.found(session)
@@ -220,7 +221,7 @@ def test_while_something_is_open_a_level_holds_without_a_request(layer: Layer | 
 
 
 def test_a_busy_session_that_cannot_be_read_again_now_is_read_by_its_next_request(
-    layer: Layer | None, monkeypatch: pytest.MonkeyPatch
+    layer: Layer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     problems: list[Any] = []
 
@@ -244,7 +245,7 @@ def test_a_busy_session_that_cannot_be_read_again_now_is_read_by_its_next_reques
     assert problems == []
 
 
-def test_initialized_that_is_said_elsewhere_is_heard(layer: Layer | None) -> None:
+def test_initialized_that_is_said_elsewhere_is_heard(layer: Layer) -> None:
     async def main(ours: Worker, theirs: Worker) -> None:
         session = await ours.open(
             owner="ada", revision=LATEST_HANDSHAKE, client_info={}, capabilities={}, server="default"
@@ -267,40 +268,40 @@ def test_the_one_who_opened_a_session_need_not_tell_that_it_is_initialized() -> 
     assert not StreamEvent.objects.exists()
 
 
-def test_news_are_followed_only_while_something_depends_on_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(news, "LOOK_EVERY", 0.01)
-    monkeypatch.setattr(feed, "POLL", 0.01)
-    monkeypatch.setattr(feed, "LINGER", 0.0)
-
+def test_news_are_followed_only_while_something_depends_on_them(clock: Clock) -> None:
     async def main(ours: Worker, theirs: Worker) -> None:
         session = await ours.opened()
         there = await theirs.found(session)
         there.in_flight[1] = Flight()
-        news, trusted = theirs._news, theirs._known[session.key]
-        assert news is not None
+        followed, trusted = theirs._news, theirs._known[session.key]
+        assert followed is not None
         trusted.fresh_until = 0.0
-        await asyncio.sleep(0.05)  # several looks
-        assert len(news._ears) == 1
+        await clock.advance(3 * news.LOOK_EVERY)
+        assert len(followed._ears) == 1
         del there.in_flight[1]
-        await eventually(lambda: not news._ears and not theirs.feeds.here().active)
+        await advance_until(clock, lambda: not followed._ears and not theirs.feeds.here().active, news.LOOK_EVERY)
         await theirs.found(session)
-        assert len(news._ears) == 1
+        assert len(followed._ears) == 1
 
     workers(main)
 
 
-def test_it_is_not_given_up_while_a_session_is_being_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(news, "LOOK_EVERY", 0.01)
-
+def test_it_is_not_given_up_while_a_session_is_being_looked_up(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     async def main(ours: Worker, theirs: Worker) -> None:
         session, find = await ours.opened(), theirs._find
+        begun, go = threading.Event(), threading.Event()
 
         def slow_find(*arguments: Any, **options: Any) -> Row | None:
-            time.sleep(0.1)  # several looks
+            begun.set()
+            assert go.wait(WAIT_SECONDS)
             return find(*arguments, **options)
 
         monkeypatch.setattr(theirs, "_find", slow_find)
-        await theirs.found(session)
+        finding = asyncio.create_task(theirs.found(session))
+        await eventually(begun.is_set)
+        await clock.advance(3 * news.LOOK_EVERY)
+        go.set()
+        await finding
         assert theirs._news is not None
         assert len(theirs._news._ears) == 1
 
@@ -324,11 +325,7 @@ def test_a_log_that_cannot_be_read_keeps_nobody_out(monkeypatch: pytest.MonkeyPa
 class TestActivity:
     """Counts for people, over all processes."""
 
-    @pytest.fixture(autouse=True)
-    def _often(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(news, "LOOK_EVERY", 0.05)
-
-    def test_processes_report_what_is_open_and_when_nothing_is_any_more(self) -> None:
+    def test_processes_report_what_is_open_and_when_nothing_is_any_more(self, clock: Clock) -> None:
         async def main(ours: Worker, theirs: Worker) -> None:
             session = await ours.opened()
             there = await theirs.found(session)
@@ -337,32 +334,30 @@ class TestActivity:
             there.streams = 1
             while (found := await ours._executor.run(reported)) != {session.pk: Activity(3, 1)}:
                 assert set(found) <= {session.pk}
+                await clock.advance(news.LOOK_EVERY)
             session.in_flight.clear()
             there.in_flight.clear()
             there.streams = 0
             while await ours._executor.run(reported):
-                pass
+                await clock.advance(news.LOOK_EVERY)
 
         workers(main)
 
-    def test_a_process_without_anything_open_writes_nothing(self) -> None:
+    def test_a_process_without_anything_open_writes_nothing(self, clock: Clock) -> None:
         async def main(ours: Worker, _: Worker) -> None:
             await ours.opened()
-            await asyncio.sleep(0.2)  # several looks
+            await clock.advance(3 * news.LOOK_EVERY)
 
         workers(main)
         assert not StreamEvent.objects.exists()
 
-    def test_what_was_not_repeated_is_not_believed(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_what_was_not_repeated_is_not_believed(self, clock: Clock) -> None:
         async def main(ours: Worker, _: Worker) -> None:
             session = await ours.opened()
             session.in_flight[1] = Flight()
             while not await ours._executor.run(reported):
-                pass
-            monkeypatch.setattr(activity, "BELIEVED", -60.0)
+                await clock.advance(news.LOOK_EVERY)
+            clock.move(activity.BELIEVED + 1)  # without a look, as if the process were gone
             assert await ours._executor.run(reported) == {}
-            session.in_flight.clear()
-            ours._known[session.key].fresh_until = 0.0
-            await eventually(lambda: ours._news is not None and not ours._news._ears)
 
         workers(main)

@@ -216,22 +216,24 @@ class TestFinding:
         assert (found.client_info, found.client_capabilities) == (session.client_info, session.client_capabilities)
         assert (found.log_level, found.initialized, found.pk) == ("debug", True, session.pk)
 
-    @pytest.mark.parametrize("owner", ["bob", "", "ADA", "local"])
     async def test_a_foreign_session_is_no_session_and_goes_on(
-        self, store: DatabaseSessions, elsewhere: DatabaseSessions, owner: str
+        self, subtests: pytest.Subtests, store: DatabaseSessions, elsewhere: DatabaseSessions
     ) -> None:
-        session = await opened(store)
-        session.in_flight[1] = flight = Flight()
-        assert store.peek(session.key, owner) is None
-        assert await store.load(session.key, owner) is None
-        assert await elsewhere.load(session.key, owner) is None
-        assert store.peek(session.key, "ada") is session
-        assert not flight.cancelled.is_set()
+        for owner in ["bob", "", "ADA", "local"]:
+            with subtests.test(owner=owner):
+                session = await opened(store)
+                session.in_flight[1] = flight = Flight()
+                assert store.peek(session.key, owner) is None
+                assert await store.load(session.key, owner) is None
+                assert await elsewhere.load(session.key, owner) is None
+                assert store.peek(session.key, "ada") is session
+                assert not flight.cancelled.is_set()
 
-    @pytest.mark.parametrize("key", ["", "unknown", "x" * 5000, "\udc80\0ü"])
-    async def test_an_unknown_key_is_no_session(self, store: DatabaseSessions, key: str) -> None:
-        assert store.peek(key, "ada") is None
-        assert await store.load(key, "ada") is None
+    async def test_an_unknown_key_is_no_session(self, subtests: pytest.Subtests, store: DatabaseSessions) -> None:
+        for key in ["", "unknown", "x" * 5000, "\udc80\0ü"]:
+            with subtests.test(key=key):
+                assert store.peek(key, "ada") is None
+                assert await store.load(key, "ada") is None
 
     async def test_a_session_of_another_server_is_unknown_to_a_store_that_has_one(
         self, store: DatabaseSessions, clock: Clock
@@ -290,19 +292,16 @@ class TestFinding:
 
 
 class TestExpiry:
-    @pytest.mark.parametrize(
-        "columns",
-        [{"last_seen": ago(HOUR + 1)}, {"expires": ago(1)}, {"terminated_at": ago(1)}],
-        ids=lambda c: next(iter(c)),
-    )
     async def test_a_session_that_is_over_is_unknown_once_the_row_is_read_again(
-        self, store: DatabaseSessions, clock: Clock, columns: dict[str, Any]
+        self, subtests: pytest.Subtests, store: DatabaseSessions, clock: Clock
     ) -> None:
-        session = await opened(store)
-        await age(session, **columns)
-        clock.now += TRUST
-        assert await store.load(session.key, "ada") is None
-        assert store._known == {}
+        for columns in [{"last_seen": ago(HOUR + 1)}, {"expires": ago(1)}, {"terminated_at": ago(1)}]:
+            with subtests.test(columns=columns):
+                session = await opened(store)
+                await age(session, **columns)
+                clock.now += TRUST
+                assert await store.load(session.key, "ada") is None
+                assert store._known == {}
 
     async def test_a_call_running_for_a_session_that_ended_elsewhere_is_cancelled_when_that_is_noticed(
         self, store: DatabaseSessions, clock: Clock

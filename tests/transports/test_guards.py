@@ -30,9 +30,8 @@ def passes(found: Headers, checked: Guard | None = None) -> bool:
     return True
 
 
-@pytest.mark.parametrize(
-    ("host", "expected"),
-    [
+def test_the_host_is_one_of_the_allowed(subtests: pytest.Subtests) -> None:
+    for host, expected in [
         (b"example.com", True),
         (b"EXAMPLE.com:8000", True),
         (b"a.tenant.example", True),
@@ -42,20 +41,19 @@ def passes(found: Headers, checked: Guard | None = None) -> bool:
         (b"", False),
         (b"\xff", False),
         (None, False),
-    ],
-)
-def test_the_host_is_one_of_the_allowed(host: bytes | None, expected: bool) -> None:
-    assert passes(headers(host)) is expected
+    ]:
+        with subtests.test(host=host, expected=expected):
+            assert passes(headers(host)) is expected
 
 
-@pytest.mark.parametrize("hosts", [["*"], [".example.com"]])
-def test_hosts_are_written_as_django_writes_them(hosts: list[str]) -> None:
-    assert passes(headers(b"a.example.com"), guard(hosts=hosts))
+def test_hosts_are_written_as_django_writes_them(subtests: pytest.Subtests) -> None:
+    for hosts in [["*"], [".example.com"]]:
+        with subtests.test(hosts=hosts):
+            assert passes(headers(b"a.example.com"), guard(hosts=hosts))
 
 
-@pytest.mark.parametrize(
-    ("origin", "expected"),
-    [
+def test_an_origin_is_trusted_or_absent(subtests: pytest.Subtests) -> None:
+    for origin, expected in [
         (None, True),
         (b"https://pages.example", True),
         (b"https://example.com", True),
@@ -80,10 +78,9 @@ def test_hosts_are_written_as_django_writes_them(hosts: list[str]) -> None:
         (b"https://evil.com", False),
         (b"https://app.example.com\n", False),
         (b"\xff", False),
-    ],
-)
-def test_an_origin_is_trusted_or_absent(origin: bytes | None, expected: bool) -> None:
-    assert passes(headers(origin=origin)) is expected
+    ]:
+        with subtests.test(origin=origin, expected=expected):
+            assert passes(headers(origin=origin)) is expected
 
 
 def test_the_endpoint_s_own_origin_is_that_of_its_host_and_port() -> None:
@@ -91,12 +88,13 @@ def test_the_endpoint_s_own_origin_is_that_of_its_host_and_port() -> None:
     assert not passes(headers(b"example.com:8000", b"http://example.com"))
 
 
-@pytest.mark.parametrize("name", [b"host", b"origin"])
-def test_a_repeated_host_or_origin_is_refused_although_each_is_allowed(name: bytes) -> None:
-    value = {b"host": b"example.com", b"origin": b"https://app.example.com"}[name]
-    found = headers(b"example.com", b"https://app.example.com", (name, value))
-    assert passes(headers(b"example.com", b"https://app.example.com", (b"x-other", b"1"), (b"x-other", b"2")))
-    assert not passes(found)
+def test_a_repeated_host_or_origin_is_refused_although_each_is_allowed(subtests: pytest.Subtests) -> None:
+    for name in [b"host", b"origin"]:
+        with subtests.test(name=name):
+            value = {b"host": b"example.com", b"origin": b"https://app.example.com"}[name]
+            found = headers(b"example.com", b"https://app.example.com", (name, value))
+            assert passes(headers(b"example.com", b"https://app.example.com", (b"x-other", b"1"), (b"x-other", b"2")))
+            assert not passes(found)
 
 
 def test_verdicts_are_remembered_and_forgotten_when_there_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:

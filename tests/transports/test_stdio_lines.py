@@ -30,9 +30,8 @@ def cut(*chunks: bytes, most: int = MOST) -> list[bytes]:
     return found + lines.finish()
 
 
-@pytest.mark.parametrize(
-    ("sent", "found"),
-    [
+def test_lines_come_out_as_they_were_sent(subtests: pytest.Subtests) -> None:
+    for sent, found in [
         (b'{"a":1}\n{"b":2}\n', [b'{"a":1}', b'{"b":2}']),
         (b'{"a":1}\r\n', [b'{"a":1}']),
         (b"\n\r\n  \n{}\n\n", [b"{}"]),
@@ -42,11 +41,9 @@ def cut(*chunks: bytes, most: int = MOST) -> list[bytes]:
         (b"\xff\xfe\n", [b"\xff\xfe"]),
         (b"", []),
         (b"\n", []),
-    ],
-    ids=["lines", "crlf", "blank", "last without end", "mark", "mark inside", "no utf-8", "nothing", "one blank"],
-)
-def test_lines_come_out_as_they_were_sent(sent: bytes, found: list[bytes]) -> None:
-    assert cut(sent) == found
+    ]:
+        with subtests.test(sent=sent, found=found):
+            assert cut(sent) == found
 
 
 def test_a_line_of_the_greatest_length_is_whole() -> None:

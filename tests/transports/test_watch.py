@@ -103,11 +103,10 @@ class Down:
         raise TransportRefusal(503)
 
 
-@pytest.mark.parametrize(("left", "good"), [(None, True), (60, True), (-1, False)])
-async def test_while_nobody_can_say_a_stream_goes_on_until_its_credential_expires(
-    left: float | None, good: bool
-) -> None:
-    expires = None if left is None else time.time() + left
-    warrant = CredentialWarrant(Down(), Principal(issuer="tests", subject="ann", expires_at=expires))  # type: ignore[arg-type]
-    assert not warrant.is_surely_good()
-    assert await warrant.is_good() is good
+async def test_while_nobody_can_say_a_stream_goes_on_until_its_credential_expires(subtests: pytest.Subtests) -> None:
+    for left, good in [(None, True), (60, True), (-1, False)]:
+        with subtests.test(left=left, good=good):
+            expires = None if left is None else time.time() + left
+            warrant = CredentialWarrant(Down(), Principal(issuer="tests", subject="ann", expires_at=expires))  # type: ignore[arg-type]
+            assert not warrant.is_surely_good()
+            assert await warrant.is_good() is good

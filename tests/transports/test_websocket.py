@@ -149,24 +149,26 @@ async def test_a_frame_with_both_keys_is_text() -> None:
     await left(socket)
 
 
-@pytest.mark.parametrize("frame", [{"bytes": b"{}"}, {"bytes": b"", "text": None}])
-async def test_a_binary_frame_closes_the_socket(frame: dict[str, Any]) -> None:
-    told = Told()
-    socket = await opened(told)
-    socket.call("wait")
-    await told.until("call runs")
-    socket.put(**frame)
-    assert (await socket.closed())[0] == 1003
-    await told.until("call cancelled")
+async def test_a_binary_frame_closes_the_socket(subtests: pytest.Subtests) -> None:
+    for frame in [{"bytes": b"{}"}, {"bytes": b"", "text": None}]:
+        with subtests.test(frame=frame):
+            told = Told()
+            socket = await opened(told)
+            socket.call("wait")
+            await told.until("call runs")
+            socket.put(**frame)
+            assert (await socket.closed())[0] == 1003
+            await told.until("call cancelled")
 
 
-@pytest.mark.parametrize("text", ["x" * 1025, "ü" * 513])
-async def test_a_frame_over_the_limit_closes_the_socket(settings: Any, text: str) -> None:
-    limit(settings, BODY=1024)
-    socket = await opened(Told())
-    socket.put(text=text)
-    socket.call("add", a=1, b=2)
-    assert (await socket.closed())[0] == 1009
+async def test_a_frame_over_the_limit_closes_the_socket(subtests: pytest.Subtests, settings: Any) -> None:
+    for text in ["x" * 1025, "ü" * 513]:
+        with subtests.test(text=text):
+            limit(settings, BODY=1024)
+            socket = await opened(Told())
+            socket.put(text=text)
+            socket.call("add", a=1, b=2)
+            assert (await socket.closed())[0] == 1009
 
 
 async def test_frames_that_came_with_the_handshake_are_served() -> None:
@@ -254,20 +256,20 @@ async def test_one_call_too_many_gets_an_error_at_once(settings: Any) -> None:
 # Ends
 
 
-@pytest.mark.parametrize("code", [1000, 1005, 1006])
-async def test_a_client_that_leaves_ends_its_calls_and_its_session(code: int) -> None:
-    told = Told()
-    socket = await opened(told)
-    await socket.handshake()
-    session = await Session.objects.aget()
-    assert session.terminated_at is None
-    socket.call("wait")
-    await told.until("call runs")
-    socket.leave(code)
-    await socket.end()
-    await told.until("call cancelled")
-    await session.arefresh_from_db()
-    assert session.terminated_at is not None
+async def test_a_client_that_leaves_ends_its_calls_and_its_session(subtests: pytest.Subtests) -> None:
+    for code in [1000, 1005, 1006]:
+        with subtests.test(code=code):
+            told = Told()
+            socket = await opened(told)
+            await socket.handshake()
+            session = await Session.objects.aget(terminated_at=None)
+            socket.call("wait")
+            await told.until("call runs")
+            socket.leave(code)
+            await socket.end()
+            await told.until("call cancelled")
+            await session.arefresh_from_db()
+            assert session.terminated_at is not None
 
 
 async def test_a_disconnect_is_noticed_while_send_is_stuck(settings: Any) -> None:
@@ -286,19 +288,18 @@ async def test_a_disconnect_is_noticed_while_send_is_stuck(settings: Any) -> Non
     await told.until("flood ended")
 
 
-@pytest.mark.parametrize(
-    "problem", [ConnectionResetError(), RuntimeError("after sending 'websocket.close'"), OSError()]
-)
-async def test_a_send_that_raises_ends_calls(problem: Exception, caplog: pytest.LogCaptureFixture) -> None:
-    told = Told()
-    socket = await opened(told)
-    socket.call("wait")
-    await told.until("call runs")
-    socket.failure = problem
-    socket.call("add", a=1, b=2)
-    await socket.end()
-    await told.until("call cancelled")
-    assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
+async def test_a_send_that_raises_ends_calls(subtests: pytest.Subtests, caplog: pytest.LogCaptureFixture) -> None:
+    for problem in [ConnectionResetError(), RuntimeError("after sending 'websocket.close'"), OSError()]:
+        with subtests.test(problem=problem):
+            told = Told()
+            socket = await opened(told)
+            socket.call("wait")
+            await told.until("call runs")
+            socket.failure = problem
+            socket.call("add", a=1, b=2)
+            await socket.end()
+            await told.until("call cancelled")
+            assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
 
 
 async def test_a_server_that_cancels_the_application_ends_calls_and_sessions() -> None:

@@ -79,12 +79,13 @@ async def test_a_token_in_the_header_opens_a_socket() -> None:
     await socket.end()
 
 
-@pytest.mark.parametrize("offered", [["mcp"], ["mcp", "other"], ["v1.other", "mcp"]])
-async def test_the_subprotocol_is_selected_when_it_is_offered(offered: list[str]) -> None:
-    socket = knock(bearer("alice") | offer(*offered))
-    assert await socket.accepted() == "mcp"
-    socket.leave()
-    await socket.end()
+async def test_the_subprotocol_is_selected_when_it_is_offered(subtests: pytest.Subtests) -> None:
+    for offered in [["mcp"], ["mcp", "other"], ["v1.other", "mcp"]]:
+        with subtests.test(offered=offered):
+            socket = knock(bearer("alice") | offer(*offered))
+            assert await socket.accepted() == "mcp"
+            socket.leave()
+            await socket.end()
 
 
 async def test_subprotocols_that_only_the_scope_lists_count() -> None:
@@ -94,12 +95,13 @@ async def test_subprotocols_that_only_the_scope_lists_count() -> None:
     await socket.end()
 
 
-@pytest.mark.parametrize("offered", [["other"], ["MCP"], ["mcp.bearer.secret-alice"], ["mcp2", "graphql-ws"]])
-async def test_a_client_that_offers_other_subprotocols_only_is_refused(offered: list[str]) -> None:
-    denial = await knock(offer(*offered)).denied()
-    assert denial.status == 400
-    assert b'"mcp"' in denial.body
-    assert b"secret" not in denial.body
+async def test_a_client_that_offers_other_subprotocols_only_is_refused(subtests: pytest.Subtests) -> None:
+    for offered in [["other"], ["MCP"], ["mcp.bearer.secret-alice"], ["mcp2", "graphql-ws"]]:
+        with subtests.test(offered=offered):
+            denial = await knock(offer(*offered)).denied()
+            assert denial.status == 400
+            assert b'"mcp"' in denial.body
+            assert b"secret" not in denial.body
 
 
 async def test_a_token_among_the_subprotocols_opens_a_socket_and_is_seen_nowhere(
@@ -120,38 +122,38 @@ async def test_a_token_among_the_subprotocols_opens_a_socket_and_is_seen_nowhere
     assert "secret" not in caplog.text
 
 
-@pytest.mark.parametrize(
-    "headers",
-    [
+async def test_two_tokens_are_refused(subtests: pytest.Subtests) -> None:
+    for headers in [
         {**bearer("alice"), **offer("mcp", "mcp.bearer.secret-alice")},
         offer("mcp", "mcp.bearer.secret-alice", "mcp.bearer.secret-bob"),
         [*offer("mcp", "mcp.bearer.secret-alice").items(), *offer("mcp.bearer.secret-bob").items()],
         [("authorization", "Bearer secret-alice"), ("authorization", "Bearer secret-bob")],
-    ],
-)
-async def test_two_tokens_are_refused(headers: Any) -> None:
-    denial = await knock(headers).denied()
-    assert denial.status == 400
-    assert 'error="invalid_request"' in denial.headers["www-authenticate"]
-    assert json.loads(denial.body)["error"]["code"] == -32600
-    assert b"secret" not in denial.body
+    ]:
+        with subtests.test(headers=headers):
+            denial = await knock(headers).denied()
+            assert denial.status == 400
+            assert 'error="invalid_request"' in denial.headers["www-authenticate"]
+            assert json.loads(denial.body)["error"]["code"] == -32600
+            assert b"secret" not in denial.body
 
 
-@pytest.mark.parametrize("headers", [{}, offer("mcp"), {"cookie": "sessionid=secret-alice"}])
-async def test_without_a_token_a_socket_is_refused_with_a_challenge(headers: dict[str, str]) -> None:
-    denial = await knock(headers).denied()
-    assert denial.status == 401
-    assert denial.headers["www-authenticate"].startswith("Bearer ")
-    assert denial.headers["cache-control"] == "no-store"
-    assert denial.headers["content-length"] == str(len(denial.body))
+async def test_without_a_token_a_socket_is_refused_with_a_challenge(subtests: pytest.Subtests) -> None:
+    for headers in [{}, offer("mcp"), {"cookie": "sessionid=secret-alice"}]:
+        with subtests.test(headers=headers):
+            denial = await knock(headers).denied()
+            assert denial.status == 401
+            assert denial.headers["www-authenticate"].startswith("Bearer ")
+            assert denial.headers["cache-control"] == "no-store"
+            assert denial.headers["content-length"] == str(len(denial.body))
 
 
-@pytest.mark.parametrize("headers", [bearer("mallory"), offer("mcp", "mcp.bearer.secret-mallory"), bearer("ü")])
-async def test_a_token_that_is_not_good_is_refused(headers: dict[str, str]) -> None:
-    denial = await knock(headers).denied()
-    assert denial.status == 401
-    assert 'error="invalid_token"' in denial.headers["www-authenticate"]
-    assert b"mallory" not in denial.body
+async def test_a_token_that_is_not_good_is_refused(subtests: pytest.Subtests) -> None:
+    for headers in [bearer("mallory"), offer("mcp", "mcp.bearer.secret-mallory"), bearer("ü")]:
+        with subtests.test(headers=headers):
+            denial = await knock(headers).denied()
+            assert denial.status == 401
+            assert 'error="invalid_token"' in denial.headers["www-authenticate"]
+            assert b"mallory" not in denial.body
 
 
 async def test_a_token_in_the_query_is_never_looked_at() -> None:
@@ -166,19 +168,21 @@ async def test_a_backend_that_is_down_is_no_bad_token(settings: Any) -> None:
     assert int(denial.headers["retry-after"]) >= 1
 
 
-@pytest.mark.parametrize("headers", [{"host": "evil.example"}, {"origin": "https://evil.example"}, {"origin": "null"}])
-async def test_host_and_origin_are_looked_at_before_the_token(headers: dict[str, str]) -> None:
-    denial = await knock({**bearer("mallory"), **headers}).denied()
-    assert denial.status == 403
-    assert "www-authenticate" not in denial.headers
+async def test_host_and_origin_are_looked_at_before_the_token(subtests: pytest.Subtests) -> None:
+    for headers in [{"host": "evil.example"}, {"origin": "https://evil.example"}, {"origin": "null"}]:
+        with subtests.test(headers=headers):
+            denial = await knock({**bearer("mallory"), **headers}).denied()
+            assert denial.status == 403
+            assert "www-authenticate" not in denial.headers
 
 
-@pytest.mark.parametrize("origin", ["https://mcp.example", "http://localhost:3000"])
-async def test_pages_of_the_site_and_of_this_machine_get_a_socket(origin: str) -> None:
-    socket = knock({"host": "mcp.example", "origin": origin, **offer("mcp", "mcp.bearer.secret-alice")})
-    assert await socket.accepted() == "mcp"
-    socket.leave()
-    await socket.end()
+async def test_pages_of_the_site_and_of_this_machine_get_a_socket(subtests: pytest.Subtests) -> None:
+    for origin in ["https://mcp.example", "http://localhost:3000"]:
+        with subtests.test(origin=origin):
+            socket = knock({"host": "mcp.example", "origin": origin, **offer("mcp", "mcp.bearer.secret-alice")})
+            assert await socket.accepted() == "mcp"
+            socket.leave()
+            await socket.end()
 
 
 async def test_where_a_server_cannot_send_an_answer_the_socket_is_closed() -> None:

@@ -79,27 +79,36 @@ def of_the_setting() -> list[Any]:
     return [mount(inner), URLRouter(websocket_urlpatterns)]
 
 
-@pytest.mark.parametrize("slash", ["", "/"])
-@pytest.mark.parametrize("door", [0, 1], ids=["mount", "URLRouter"])
-async def test_every_server_of_the_setting_has_its_sockets(door: int, slash: str) -> None:
-    app = of_the_setting()[door]
-    first = Socket(app, f"/mcp/ws{slash}")
-    await first.accepted()
-    assert (await first.request("server/discover"))["result"]["_meta"][SERVER_INFO]["name"] == "first"
-    first.leave()
-    await first.end()
-    second = await seen(app, f"/mcp/socket_other/ws{slash}")
-    assert (second["server"], second["kwargs"], second["path"]) == ("another", {}, f"/mcp/socket_other/ws{slash}")
-    third = await seen(app, f"/mcp/of/acme/3/ws{slash}")
-    assert third["server"] == "socket_tenants"
-    assert third["kwargs"] == third["matched"] == {"tenant": "acme", "floor": 3}
+async def test_every_server_of_the_setting_has_its_sockets(subtests: pytest.Subtests) -> None:
+    for slash in ["", "/"]:
+        for door in [0, 1]:
+            with subtests.test(slash=slash, door=door):
+                app = of_the_setting()[door]
+                first = Socket(app, f"/mcp/ws{slash}")
+                await first.accepted()
+                assert (await first.request("server/discover"))["result"]["_meta"][SERVER_INFO]["name"] == "first"
+                first.leave()
+                await first.end()
+                second = await seen(app, f"/mcp/socket_other/ws{slash}")
+                assert (second["server"], second["kwargs"], second["path"]) == (
+                    "another",
+                    {},
+                    f"/mcp/socket_other/ws{slash}",
+                )
+                third = await seen(app, f"/mcp/of/acme/3/ws{slash}")
+                assert third["server"] == "socket_tenants"
+                assert third["kwargs"] == third["matched"] == {"tenant": "acme", "floor": 3}
 
 
-@pytest.mark.parametrize("door", [0, 1], ids=["mount", "URLRouter"])
-async def test_a_root_path_is_left_off(door: int) -> None:
-    app = of_the_setting()[door]
-    assert (await seen(app, "/api/mcp/socket_other/ws", root_path="/api"))["path"] == "/api/mcp/socket_other/ws"
-    assert (await seen(app, "/api/mcp/of/acme/3/ws", root_path="/api"))["kwargs"] == {"tenant": "acme", "floor": 3}
+async def test_a_root_path_is_left_off(subtests: pytest.Subtests) -> None:
+    for door in [0, 1]:
+        with subtests.test(door=door):
+            app = of_the_setting()[door]
+            assert (await seen(app, "/api/mcp/socket_other/ws", root_path="/api"))["path"] == "/api/mcp/socket_other/ws"
+            assert (await seen(app, "/api/mcp/of/acme/3/ws", root_path="/api"))["kwargs"] == {
+                "tenant": "acme",
+                "floor": 3,
+            }
 
 
 async def test_servers_of_one_s_own_have_sockets_at_their_paths() -> None:
@@ -110,16 +119,18 @@ async def test_servers_of_one_s_own_have_sockets_at_their_paths() -> None:
     assert await Socket(app, "/mcp/ws").accepted() == "inner /mcp/ws"
 
 
-@pytest.mark.parametrize("where", ["/", "/mcp", "/mcp/ws2", "/mcp/posts/ws", "/mcp/ws//", "/mcp/of/acme/three/ws"])
-async def test_every_other_path_is_the_application_s(where: str) -> None:
-    assert await Socket(mount(inner), where).accepted() == f"inner {where}"
+async def test_every_other_path_is_the_application_s(subtests: pytest.Subtests) -> None:
+    for where in ["/", "/mcp", "/mcp/ws2", "/mcp/posts/ws", "/mcp/ws//", "/mcp/of/acme/three/ws"]:
+        with subtests.test(where=where):
+            assert await Socket(mount(inner), where).accepted() == f"inner {where}"
 
 
-@pytest.mark.parametrize("extensions", [{"websocket.http.response": {}}, {}])
-async def test_where_the_application_is_django_itself_every_other_path_is_refused(extensions: Any) -> None:
-    for application in (get_asgi_application(), ASGIStaticFilesHandler(get_asgi_application())):
-        denial = await Socket(mount(application), "/elsewhere", extensions=extensions).denied()
-        assert denial.status == (404 if extensions else 403)
+async def test_where_the_application_is_django_itself_every_other_path_is_refused(subtests: pytest.Subtests) -> None:
+    for extensions in [{"websocket.http.response": {}}, {}]:
+        with subtests.test(extensions=extensions):
+            for application in (get_asgi_application(), ASGIStaticFilesHandler(get_asgi_application())):
+                denial = await Socket(mount(application), "/elsewhere", extensions=extensions).denied()
+                assert denial.status == (404 if extensions else 403)
 
 
 async def test_an_application_behind_the_handler_of_static_files_gets_its_sockets() -> None:
@@ -127,14 +138,15 @@ async def test_an_application_behind_the_handler_of_static_files_gets_its_socket
     assert await Socket(app, "/elsewhere").accepted() == "inner /elsewhere"
 
 
-@pytest.mark.parametrize(("example", "where"), [(0, "/mcp/ws"), (1, "/mcp/ws/"), (1, "/assistant/ws")])
-async def test_the_examples_of_the_page_serve_sockets(example: int, where: str) -> None:
-    found: dict[str, Any] = {}
-    exec(python_blocks(ROOT / "docs" / "topics" / "websocket.md")[example], found)
-    socket = Socket(found["application"], where)
-    await socket.accepted()
-    socket.leave()
-    await socket.end()
+async def test_the_examples_of_the_page_serve_sockets(subtests: pytest.Subtests) -> None:
+    for example, where in [(0, "/mcp/ws"), (1, "/mcp/ws/"), (1, "/assistant/ws")]:
+        with subtests.test(example=example, where=where):
+            found: dict[str, Any] = {}
+            exec(python_blocks(ROOT / "docs" / "topics" / "websocket.md")[example], found)
+            socket = Socket(found["application"], where)
+            await socket.accepted()
+            socket.leave()
+            await socket.end()
 
 
 async def test_a_route_of_one_s_own_serves_a_server() -> None:

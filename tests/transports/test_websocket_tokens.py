@@ -47,29 +47,33 @@ async def opened(token: str, form: str = "header") -> Socket:
     return socket
 
 
-@pytest.mark.parametrize("form", FORMS)
-async def test_a_token_that_is_made_for_one_server_opens_that_one(form: str) -> None:
-    _, token = await issued(audience="default")
-    socket = await opened(token, form)
-    socket.leave()
-    await socket.end()
-    denial = await knock(token, form, "/mcp/other/ws").denied()
-    assert denial.status == 401
-    assert 'error="invalid_token"' in denial.headers["www-authenticate"]
+async def test_a_token_that_is_made_for_one_server_opens_that_one(subtests: pytest.Subtests) -> None:
+    for form in FORMS:
+        with subtests.test(form=form):
+            _, token = await issued(audience="default")
+            socket = await opened(token, form)
+            socket.leave()
+            await socket.end()
+            denial = await knock(token, form, "/mcp/other/ws").denied()
+            assert denial.status == 401
+            assert 'error="invalid_token"' in denial.headers["www-authenticate"]
 
 
-@pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("why", ["revoked", "expired", "deactivated"])
-async def test_a_token_that_is_good_no_more_opens_nothing_and_is_not_told_why(form: str, why: str) -> None:
-    past = timezone.now() - timedelta(seconds=1)
-    row, token = await issued(expires=past if why == "expired" else None)
-    if why == "revoked":
-        await sync_to_async(row.revoke)()
-    if why == "deactivated":
-        await User.objects.aupdate(is_active=False)
-    denial, unknown = await knock(token, form).denied(), await knock(f"{token[:-1]}x", form).denied()
-    assert denial.status == unknown.status == 401
-    assert (denial.headers, denial.body) == (unknown.headers, unknown.body)
+async def test_a_token_that_is_good_no_more_opens_nothing_and_is_not_told_why(
+    subtests: pytest.Subtests, why: str
+) -> None:
+    for form in FORMS:
+        with subtests.test(form=form):
+            past = timezone.now() - timedelta(seconds=1)
+            row, token = await issued(expires=past if why == "expired" else None)
+            if why == "revoked":
+                await sync_to_async(row.revoke)()
+            if why == "deactivated":
+                await User.objects.aupdate(is_active=False)
+            denial, unknown = await knock(token, form).denied(), await knock(f"{token[:-1]}x", form).denied()
+            assert denial.status == unknown.status == 401
+            assert (denial.headers, denial.body) == (unknown.headers, unknown.body)
 
 
 async def test_a_message_with_a_revoked_token_closes_the_socket() -> None:
@@ -113,18 +117,20 @@ async def test_a_socket_is_closed_when_its_token_has_lost_a_scope() -> None:
     assert await socket.closed() == (4403, "The credential is not good for as much any more")
 
 
-@pytest.mark.parametrize("origin", ["https://evil.example", "null", "http://127.0.0.1.evil.example"])
-async def test_a_page_of_somebody_else_opens_nothing_whatever_token_it_has(origin: str) -> None:
-    _, token = await issued()
-    headers = {"authorization": f"Bearer {token}", "origin": origin}
-    denial = await Socket(mount(get_asgi_application()), "/mcp/ws", headers).denied()
-    assert denial.status == 403
-    assert "www-authenticate" not in denial.headers
+async def test_a_page_of_somebody_else_opens_nothing_whatever_token_it_has(subtests: pytest.Subtests) -> None:
+    for origin in ["https://evil.example", "null", "http://127.0.0.1.evil.example"]:
+        with subtests.test(origin=origin):
+            _, token = await issued()
+            headers = {"authorization": f"Bearer {token}", "origin": origin}
+            denial = await Socket(mount(get_asgi_application()), "/mcp/ws", headers).denied()
+            assert denial.status == 403
+            assert "www-authenticate" not in denial.headers
 
 
-@pytest.mark.parametrize("name", ["access_token", "token", "bearer", "ticket", "authorization"])
-async def test_a_token_in_the_query_opens_nothing(name: str) -> None:
-    _, token = await issued()
-    denial = await knock(None, query_string=f"{name}={token}".encode()).denied()
-    assert denial.status == 401
-    assert token.encode() not in denial.body
+async def test_a_token_in_the_query_opens_nothing(subtests: pytest.Subtests) -> None:
+    for name in ["access_token", "token", "bearer", "ticket", "authorization"]:
+        with subtests.test(name=name):
+            _, token = await issued()
+            denial = await knock(None, query_string=f"{name}={token}".encode()).denied()
+            assert denial.status == 401
+            assert token.encode() not in denial.body

@@ -55,7 +55,8 @@ def by_view(url: str, method: str = "GET", host: str = "testserver") -> SimpleNa
     return SimpleNamespace(status=reply.status_code, headers=headers, body=reply.content)
 
 
-DOORS = pytest.mark.parametrize("ask", [by_mount, by_view], ids=["asgi", "view"])
+DOORS = (by_mount, by_view)
+"""Each sends a request through one of the two ways into the project: ASGI mount, Django view."""
 
 
 @pytest.fixture
@@ -64,105 +65,121 @@ def one() -> Iterator[None]:
         yield
 
 
-@DOORS
 @pytest.mark.usefixtures("one")
-def test_the_document_says_whose_tokens_are_taken_and_which_scopes_to_begin_with(ask: Any) -> None:
-    reply = ask(f"{WELL_KNOWN}/mcp")
-    assert reply.status == 200
-    assert json.loads(reply.body) == {
-        "resource": f"{ORIGIN}/mcp",
-        "authorization_servers": [LOGIN],
-        "scopes_supported": ["mcp:read"],
-        "bearer_methods_supported": ["header"],
-        "resource_name": "The shop",
-    }
-    assert reply.headers["content-type"] == "application/json"
-    assert reply.headers["access-control-allow-origin"] == "*"
-    assert "access-control-allow-credentials" not in reply.headers
-    assert "max-age" in reply.headers["cache-control"]
+def test_the_document_says_whose_tokens_are_taken_and_which_scopes_to_begin_with(subtests: pytest.Subtests) -> None:
+    for ask in DOORS:
+        with subtests.test(ask=ask):
+            reply = ask(f"{WELL_KNOWN}/mcp")
+            assert reply.status == 200
+            assert json.loads(reply.body) == {
+                "resource": f"{ORIGIN}/mcp",
+                "authorization_servers": [LOGIN],
+                "scopes_supported": ["mcp:read"],
+                "bearer_methods_supported": ["header"],
+                "resource_name": "The shop",
+            }
+            assert reply.headers["content-type"] == "application/json"
+            assert reply.headers["access-control-allow-origin"] == "*"
+            assert "access-control-allow-credentials" not in reply.headers
+            assert "max-age" in reply.headers["cache-control"]
 
 
-@DOORS
 @pytest.mark.usefixtures("one")
-def test_the_slash_that_the_client_was_given_is_mirrored(ask: Any) -> None:
-    assert json.loads(ask(f"{WELL_KNOWN}/mcp/").body)["resource"] == f"{ORIGIN}/mcp/"
+def test_the_resource_mirrors_the_slash_of_the_client_and_the_path_may_be_left_off(subtests: pytest.Subtests) -> None:
+    for ask in DOORS:
+        for path, resource in [("/mcp/", "/mcp/"), ("", "/mcp"), ("/", "/mcp")]:
+            with subtests.test(ask=ask, path=path):
+                assert json.loads(ask(WELL_KNOWN + path).body)["resource"] == ORIGIN + resource
 
 
-@DOORS
 @pytest.mark.usefixtures("one")
-@pytest.mark.parametrize("url", [WELL_KNOWN, f"{WELL_KNOWN}/"])
-def test_the_only_endpoint_answers_without_its_path(ask: Any, url: str) -> None:
-    assert json.loads(ask(url).body)["resource"] == f"{ORIGIN}/mcp"
+def test_other_paths_have_no_document(subtests: pytest.Subtests) -> None:
+    for ask in DOORS:
+        for rest in [
+            "/other",
+            "/mcp/sub",
+            "/mc",
+            "/mcp//",
+            "//mcp",
+            "/mcp/../mcp",
+            "/m\x00cp",
+            "/MCP",
+            "/" + "a" * 3000,
+        ]:
+            with subtests.test(ask=ask, rest=rest):
+                assert ask(WELL_KNOWN + rest.replace("\x00", "%00" if ask is by_view else "\x00")).status == 404
 
 
-@DOORS
 @pytest.mark.usefixtures("one")
-@pytest.mark.parametrize(
-    "rest", ["/other", "/mcp/sub", "/mc", "/mcp//", "//mcp", "/mcp/../mcp", "/m\x00cp", "/MCP", "/" + "a" * 3000]
-)
-def test_other_paths_have_no_document(ask: Any, rest: str) -> None:
-    assert ask(WELL_KNOWN + rest.replace("\x00", "%00" if ask is by_view else "\x00")).status == 404
+def test_the_host_of_the_request_makes_no_difference(subtests: pytest.Subtests) -> None:
+    for ask in DOORS:
+        with subtests.test(ask=ask):
+            assert json.loads(ask(f"{WELL_KNOWN}/mcp", host="localhost").body)["resource"] == f"{ORIGIN}/mcp"
 
 
-@DOORS
 @pytest.mark.usefixtures("one")
-def test_the_host_of_the_request_makes_no_difference(ask: Any) -> None:
-    assert json.loads(ask(f"{WELL_KNOWN}/mcp", host="localhost").body)["resource"] == f"{ORIGIN}/mcp"
+def test_pages_of_any_site_may_ask_first(subtests: pytest.Subtests) -> None:
+    for ask in DOORS:
+        with subtests.test(ask=ask):
+            reply = ask(f"{WELL_KNOWN}/mcp", "OPTIONS")
+            assert reply.status == 204
+            assert reply.headers["access-control-allow-origin"] == "*"
+            assert "MCP-Protocol-Version" in reply.headers["access-control-allow-headers"]
 
 
-@DOORS
 @pytest.mark.usefixtures("one")
-def test_pages_of_any_site_may_ask_first(ask: Any) -> None:
-    reply = ask(f"{WELL_KNOWN}/mcp", "OPTIONS")
-    assert reply.status == 204
-    assert reply.headers["access-control-allow-origin"] == "*"
-    assert "MCP-Protocol-Version" in reply.headers["access-control-allow-headers"]
+def test_a_head_has_no_body_and_a_post_no_answer(subtests: pytest.Subtests) -> None:
+    for ask in DOORS:
+        with subtests.test(ask=ask):
+            head = ask(f"{WELL_KNOWN}/mcp", "HEAD")
+            assert (head.status, head.body) == (200, b"")
+            assert int(head.headers["content-length"]) > 0
+            assert ask(f"{WELL_KNOWN}/mcp", "POST").status == 405
 
 
-@DOORS
-@pytest.mark.usefixtures("one")
-def test_a_head_has_no_body_and_a_post_no_answer(ask: Any) -> None:
-    head = ask(f"{WELL_KNOWN}/mcp", "HEAD")
-    assert (head.status, head.body) == (200, b"")
-    assert int(head.headers["content-length"]) > 0
-    assert ask(f"{WELL_KNOWN}/mcp", "POST").status == 405
-
-
-@DOORS
 @override_settings(MCP={**AUTH, "SERVERS": {"default": ONE, "shop": {"AUTHORIZATION_SERVERS": ["https://b.example"]}}})
-def test_of_two_endpoints_each_has_its_own_and_none_the_root(ask: Any) -> None:
-    assert ask(WELL_KNOWN).status == 404
-    assert json.loads(ask(f"{WELL_KNOWN}/mcp").body)["resource"] == f"{ORIGIN}/mcp"
-    other = json.loads(ask(f"{WELL_KNOWN}/mcp/shop").body)
-    assert (other["resource"], other["authorization_servers"]) == (f"{ORIGIN}/mcp/shop", ["https://b.example"])
+def test_of_two_endpoints_each_has_its_own_and_none_the_root(subtests: pytest.Subtests) -> None:
+    for ask in DOORS:
+        with subtests.test(ask=ask):
+            assert ask(WELL_KNOWN).status == 404
+            assert json.loads(ask(f"{WELL_KNOWN}/mcp").body)["resource"] == f"{ORIGIN}/mcp"
+            other = json.loads(ask(f"{WELL_KNOWN}/mcp/shop").body)
+            assert (other["resource"], other["authorization_servers"]) == (f"{ORIGIN}/mcp/shop", ["https://b.example"])
 
 
-@DOORS
-def test_entries_may_be_added_but_the_resource_stays(ask: Any) -> None:
-    extra = {"resource_documentation": "https://docs.example", "resource": "https://evil.example", "jwks_uri": None}
-    with override_settings(MCP={**AUTH, "SERVERS": {"default": {**ONE, "RESOURCE_METADATA": extra}}}):
-        found = json.loads(ask(f"{WELL_KNOWN}/mcp").body)
-    assert found["resource_documentation"] == "https://docs.example"
-    assert found["resource"] == f"{ORIGIN}/mcp"
-    assert "jwks_uri" not in found
+def test_entries_may_be_added_but_the_resource_stays(subtests: pytest.Subtests) -> None:
+    for ask in DOORS:
+        with subtests.test(ask=ask):
+            extra = {
+                "resource_documentation": "https://docs.example",
+                "resource": "https://evil.example",
+                "jwks_uri": None,
+            }
+            with override_settings(MCP={**AUTH, "SERVERS": {"default": {**ONE, "RESOURCE_METADATA": extra}}}):
+                found = json.loads(ask(f"{WELL_KNOWN}/mcp").body)
+            assert found["resource_documentation"] == "https://docs.example"
+            assert found["resource"] == f"{ORIGIN}/mcp"
+            assert "jwks_uri" not in found
 
 
-@DOORS
-@pytest.mark.parametrize("options", [{"ORIGIN": None}, {"SERVERS": {"default": {}}}])
 @override_settings(OAUTH2_PROVIDER={})
-def test_without_an_origin_or_an_authorization_server_there_is_nothing_to_say(ask: Any, options: Any) -> None:
-    with override_settings(MCP={**AUTH, "SERVERS": {"default": ONE}, **options}):
-        assert ask(f"{WELL_KNOWN}/mcp").status == 404
+def test_without_an_origin_or_an_authorization_server_there_is_nothing_to_say(subtests: pytest.Subtests) -> None:
+    for ask in DOORS:
+        for options in [{"ORIGIN": None}, {"SERVERS": {"default": {}}}]:
+            mcp = {**AUTH, "SERVERS": {"default": ONE}, **options}
+            with subtests.test(ask=ask, options=options), override_settings(MCP=mcp):
+                assert ask(f"{WELL_KNOWN}/mcp").status == 404
 
 
-@DOORS
-def test_a_function_that_fails_is_the_servers_fault(ask: Any, caplog: Any) -> None:
-    server = {**ONE, "REQUIRED_SCOPES": "tests.transports.test_well_known.fails"}
-    with override_settings(MCP={**AUTH, "SERVERS": {"default": server}}):
-        reply = ask(f"{WELL_KNOWN}/mcp")
-    assert reply.status == 503
-    assert b"secret" not in reply.body
-    assert "cannot be found out" in caplog.text
+def test_a_function_that_fails_is_the_servers_fault(subtests: pytest.Subtests, caplog: Any) -> None:
+    for ask in DOORS:
+        with subtests.test(ask=ask):
+            server = {**ONE, "REQUIRED_SCOPES": "tests.transports.test_well_known.fails"}
+            with override_settings(MCP={**AUTH, "SERVERS": {"default": server}}):
+                reply = ask(f"{WELL_KNOWN}/mcp")
+            assert reply.status == 503
+            assert b"secret" not in reply.body
+            assert "cannot be found out" in caplog.text
 
 
 def fails(request: Any) -> Any:
@@ -186,11 +203,12 @@ def below_api(settings: Any) -> Iterator[None]:
     clear_url_caches()
 
 
-@DOORS
 @pytest.mark.usefixtures("one", "below_api")
-def test_an_include_below_a_path_has_its_document_at_the_root_of_the_origin(ask: Any) -> None:
-    assert json.loads(ask(f"{WELL_KNOWN}/api/mcp").body)["resource"] == f"{ORIGIN}/api/mcp"
-    assert ask(f"{WELL_KNOWN}/mcp").status == 404
+def test_an_include_below_a_path_has_its_document_at_the_root_of_the_origin(subtests: pytest.Subtests) -> None:
+    for ask in DOORS:
+        with subtests.test(ask=ask):
+            assert json.loads(ask(f"{WELL_KNOWN}/api/mcp").body)["resource"] == f"{ORIGIN}/api/mcp"
+            assert ask(f"{WELL_KNOWN}/mcp").status == 404
 
 
 @pytest.mark.usefixtures("one")

@@ -132,11 +132,12 @@ async def test_over_the_limit_of_calls_the_answer_comes_at_once(peer, stage, set
         assert {(await client.next())["id"], (await client.next())["id"]} == {1, 2}
 
 
-@pytest.mark.parametrize("message", [b"{", b"\xff", b"[]", b"3", b'{"jsonrpc": "2.0", "id": 1}', b"[[[[" * 100])
-async def test_garbage_is_answered_with_an_error(peer, message):
-    async with peer() as client:
-        await client.send(message)
-        assert (await client.next())["error"]["code"] in (-32700, -32600)
+async def test_garbage_is_answered_with_an_error(subtests: pytest.Subtests, peer) -> None:
+    for message in [b"{", b"\xff", b"[]", b"3", b'{"jsonrpc": "2.0", "id": 1}', b"[[[[" * 100]:
+        with subtests.test(message=message):
+            async with peer() as client:
+                await client.send(message)
+                assert (await client.next())["error"]["code"] in (-32700, -32600)
 
 
 async def test_a_message_over_the_limit_is_answered_with_an_error(peer, settings):
@@ -146,21 +147,19 @@ async def test_a_message_over_the_limit_is_answered_with_an_error(peer, settings
         assert "100 bytes" in (await client.next())["error"]["message"]
 
 
-@pytest.mark.parametrize(
-    "aside",
-    [
+async def test_what_is_no_request_gets_no_answer(subtests: pytest.Subtests, peer) -> None:
+    for aside in [
         {"jsonrpc": "2.0", "method": "notifications/initialized"},
         {"jsonrpc": "2.0", "method": "notifications/unheard-of", "params": {}},
         {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": [1]}},
         {"jsonrpc": "2.0", "id": "never-asked", "result": {}},
         {"jsonrpc": "2.0", "id": 4, "error": {"code": 1, "message": "no"}},
-    ],
-)
-async def test_what_is_no_request_gets_no_answer(peer, aside):
-    async with peer() as client:
-        await client.send(aside)
-        await client.modern("next", "server/discover")
-        assert (await client.next())["id"] == "next"
+    ]:
+        with subtests.test(aside=aside):
+            async with peer() as client:
+                await client.send(aside)
+                await client.modern("next", "server/discover")
+                assert (await client.next())["id"] == "next"
 
 
 async def test_a_handler_waits_for_a_client_that_reads_slowly_and_loses_nothing(peer, stage):
@@ -199,13 +198,16 @@ async def test_a_thousand_pings_in_one_go_are_answered_one_by_one(peer):
         await asking
 
 
-@pytest.mark.parametrize("message", [b"{", b"[]", b'{"jsonrpc": "2.0", "id": 1, "method": "ping"}'])
-async def test_a_client_that_does_not_read_is_not_answered_without_end(peer, settings, message):
-    settings.MCP = {"LIMITS": {"UNSENT": 5, "UNSENT_WAIT": 0.05}}
-    async with peer() as client:
-        for _ in range(20):
-            await client.send(message)
-        assert client.duplex.ending is Ending.BEHIND
+async def test_a_client_that_does_not_read_is_not_answered_without_end(
+    subtests: pytest.Subtests, peer, settings
+) -> None:
+    for message in [b"{", b"[]", b'{"jsonrpc": "2.0", "id": 1, "method": "ping"}']:
+        with subtests.test(message=message):
+            settings.MCP = {"LIMITS": {"UNSENT": 5, "UNSENT_WAIT": 0.05}}
+            async with peer() as client:
+                for _ in range(20):
+                    await client.send(message)
+                assert client.duplex.ending is Ending.BEHIND
 
 
 async def test_a_stream_of_changes_ends_with_the_result_and_a_cancellation_when_the_server_does(peer, server):
@@ -282,16 +284,19 @@ async def test_the_key_of_a_session_is_nobody_s(peer, server):
             assert await server.sessions.load(guess, ALICE.key) is None
 
 
-@pytest.mark.parametrize("turns", range(6))
-async def test_a_client_that_leaves_while_its_session_is_opened_leaves_no_session(peer, turns):
-    async with peer() as client:
-        info = {"name": "tests", "version": "1"}
-        await client.legacy(1, "initialize", protocolVersion=HANDSHAKE, capabilities={}, clientInfo=info)
-        for _ in range(turns):
-            await asyncio.sleep(0)
-    async with asyncio.timeout(PATIENCE):
-        while lifecycle().flights or await live_sessions():
-            await asyncio.sleep(0.01)
+async def test_a_client_that_leaves_while_its_session_is_opened_leaves_no_session(
+    subtests: pytest.Subtests, peer
+) -> None:
+    for turns in range(6):
+        with subtests.test(turns=turns):
+            async with peer() as client:
+                info = {"name": "tests", "version": "1"}
+                await client.legacy(1, "initialize", protocolVersion=HANDSHAKE, capabilities={}, clientInfo=info)
+                for _ in range(turns):
+                    await asyncio.sleep(0)
+            async with asyncio.timeout(PATIENCE):
+                while lifecycle().flights or await live_sessions():
+                    await asyncio.sleep(0.01)
 
 
 async def test_a_batch_that_has_not_begun_ends_with_the_channel(peer, stage):

@@ -35,23 +35,23 @@ def alice(**given: Any) -> Principal:
     return Principal(issuer="tests", subject="alice", **given)
 
 
-@pytest.mark.parametrize(
-    ("now", "ending"),
-    [
+async def test_a_credential_that_is_good_for_less_ends_the_channel_with_the_next_message(
+    subtests: pytest.Subtests, peer
+) -> None:
+    for now, ending in [
         (TransportRefusal(401), Ending.REVOKED),
         (alice(scopes=frozenset()), Ending.FORBIDDEN),
         (Principal(issuer="tests", subject="bob", scopes=frozenset({"read"})), Ending.REVOKED),
-    ],
-)
-async def test_a_credential_that_is_good_for_less_ends_the_channel_with_the_next_message(peer, now, ending):
-    credential = Credentials()
-    async with peer(credential=credential) as client:
-        await client.modern(1, "tools/call", **call("add", a=1, b=1))
-        assert (await client.next())["id"] == 1
-        credential.now = now
-        await client.modern(2, "tools/call", **call("add", a=1, b=1))
-        assert await client.rest() == []
-        assert client.duplex.ending is ending
+    ]:
+        with subtests.test(now=now, ending=ending):
+            credential = Credentials()
+            async with peer(credential=credential) as client:
+                await client.modern(1, "tools/call", **call("add", a=1, b=1))
+                assert (await client.next())["id"] == 1
+                credential.now = now
+                await client.modern(2, "tools/call", **call("add", a=1, b=1))
+                assert await client.rest() == []
+                assert client.duplex.ending is ending
 
 
 async def test_a_running_call_ends_with_the_credential(peer, stage):

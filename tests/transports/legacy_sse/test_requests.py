@@ -49,16 +49,18 @@ class TestTheStream:
     async def test_a_client_that_takes_no_events_is_told_so(self, client: Client) -> None:
         assert (await client.get(accept="application/json").reply()).status == 406
 
-    @pytest.mark.parametrize("accept", [None, "*/*", "text/event-stream, application/json"])
-    async def test_whoever_takes_events_gets_them(self, client: Client, accept: str | None) -> None:
-        stream = client.get(accept=accept)
-        assert (await stream.head())[0] == 200
-        await stream.leave()
+    async def test_whoever_takes_events_gets_them(self, subtests: pytest.Subtests, client: Client) -> None:
+        for accept in [None, "*/*", "text/event-stream, application/json"]:
+            with subtests.test(accept=accept):
+                stream = client.get(accept=accept)
+                assert (await stream.head())[0] == 200
+                await stream.leave()
 
-    @pytest.mark.parametrize("method", ["PUT", "DELETE", "HEAD"])
-    async def test_other_methods_are_named(self, client: Client, method: str) -> None:
-        reply = await client.post(b"", client.path, method=method)
-        assert (reply.status, reply.headers["allow"]) == (405, "GET, POST, OPTIONS")
+    async def test_other_methods_are_named(self, subtests: pytest.Subtests, client: Client) -> None:
+        for method in ["PUT", "DELETE", "HEAD"]:
+            with subtests.test(method=method):
+                reply = await client.post(b"", client.path, method=method)
+                assert (reply.status, reply.headers["allow"]) == (405, "GET, POST, OPTIONS")
 
     async def test_a_page_that_may_read_may_ask_first_and_read(self, client: Client, settings: Any) -> None:
         settings.MCP = {**settings.MCP, "CORS_ALLOWED_ORIGINS": ["https://app.example"]}
@@ -89,10 +91,11 @@ class TestMessages:
         assert (reply.status, reply.headers["allow"]) == (405, "GET, OPTIONS")
         assert b"GET" in reply.body
 
-    @pytest.mark.parametrize("name", ["", "x", "a.b.c", "%00", "x" * 5000, "ä"])
-    async def test_an_invented_name_names_nothing(self, client: Client, name: str) -> None:
-        reply = await client.post(PING, f"{client.path}?session_id={name}")
-        assert verdict(reply) == NO_STREAM or reply.status == 405
+    async def test_an_invented_name_names_nothing(self, subtests: pytest.Subtests, client: Client) -> None:
+        for name in ["", "x", "a.b.c", "%00", "x" * 5000, "ä"]:
+            with subtests.test(name=name):
+                reply = await client.post(PING, f"{client.path}?session_id={name}")
+                assert verdict(reply) == NO_STREAM or reply.status == 405
 
     async def test_a_changed_name_names_nothing(self, client: Client) -> None:
         uri = await client.open()
@@ -142,21 +145,27 @@ class TestMessages:
         assert (await client.post(PING, headers={"authorization": ""})).status == 401
         await client.leave()
 
-    @pytest.mark.parametrize("body", [b"", b"{", b"\xff\xfe", b'{"a": "\\ud800"}', b"[" * 10_000])
-    async def test_what_is_no_json_is_said_to_be_none_and_the_stream_goes_on(self, client: Client, body: bytes) -> None:
-        await client.open()
-        reply = await client.post(body)
-        assert (reply.status, reply.headers["content-type"]) == (400, "application/json")
-        assert reply.error["code"] in (-32700, -32600)
-        assert (await client.post(PING)).status == 202
-        await client.leave()
+    async def test_what_is_no_json_is_said_to_be_none_and_the_stream_goes_on(
+        self, subtests: pytest.Subtests, client: Client
+    ) -> None:
+        for body in [b"", b"{", b"\xff\xfe", b'{"a": "\\ud800"}', b"[" * 10_000]:
+            with subtests.test(body=body):
+                await client.open()
+                reply = await client.post(body)
+                assert (reply.status, reply.headers["content-type"]) == (400, "application/json")
+                assert reply.error["code"] in (-32700, -32600)
+                assert (await client.post(PING)).status == 202
+                await client.leave()
 
-    @pytest.mark.parametrize("body", [b"1", b"null", b"{}", b'"x"'])
-    async def test_what_is_json_but_no_message_is_answered_on_the_stream(self, client: Client, body: bytes) -> None:
-        await client.open()
-        assert (await client.post(body)).status == 202
-        assert (await client.message())["error"]["code"] == -32600
-        await client.leave()
+    async def test_what_is_json_but_no_message_is_answered_on_the_stream(
+        self, subtests: pytest.Subtests, client: Client
+    ) -> None:
+        for body in [b"1", b"null", b"{}", b'"x"']:
+            with subtests.test(body=body):
+                await client.open()
+                assert (await client.post(body)).status == 202
+                assert (await client.message())["error"]["code"] == -32600
+                await client.leave()
 
     async def test_a_body_beyond_the_limit_is_refused(self, client: Client, limits: Any) -> None:
         limits(BODY=1000)

@@ -59,16 +59,17 @@ async def test_a_stream_is_neither_kept_nor_buffered_nor_compressed_on_its_way(c
     await stream.leave()
 
 
-@pytest.mark.parametrize("revision", ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"])
-async def test_every_revision_of_the_handshake_era_may_be_spoken(client: Client, revision: str) -> None:
-    await client.open()
-    params = {"protocolVersion": revision, "capabilities": {}, "clientInfo": {"name": "tests", "version": "1"}}
-    await client.post({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params})
-    assert client.stream is not None
-    event = await client.stream.event()
-    assert event is not None
-    assert json.loads(event.data)["result"]["protocolVersion"] == revision
-    await client.leave()
+async def test_every_revision_of_the_handshake_era_may_be_spoken(subtests: pytest.Subtests, client: Client) -> None:
+    for revision in ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"]:
+        with subtests.test(revision=revision):
+            await client.open()
+            params = {"protocolVersion": revision, "capabilities": {}, "clientInfo": {"name": "tests", "version": "1"}}
+            await client.post({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params})
+            assert client.stream is not None
+            event = await client.stream.event()
+            assert event is not None
+            assert json.loads(event.data)["result"]["protocolVersion"] == revision
+            await client.leave()
 
 
 async def test_a_question_is_asked_on_the_stream_and_answered_by_a_post(client: Client) -> None:
@@ -170,10 +171,11 @@ async def test_with_a_slash_at_the_end_it_is_the_same(client: Client) -> None:
     await client.leave()
 
 
-@pytest.mark.parametrize("server", ["modern", "streamable"])
-async def test_where_it_is_no_way_in_there_is_nothing(app: App, prefix: str, server: str) -> None:
-    reply = await Client(app, f"{prefix}/mcp/{server}/sse").get().reply()
-    assert reply.status == 404
+async def test_where_it_is_no_way_in_there_is_nothing(subtests: pytest.Subtests, app: App, prefix: str) -> None:
+    for server in ["modern", "streamable"]:
+        with subtests.test(server=server):
+            reply = await Client(app, f"{prefix}/mcp/{server}/sse").get().reply()
+            assert reply.status == 404
 
 
 async def test_it_may_be_the_only_way_in(app: App, prefix: str) -> None:
