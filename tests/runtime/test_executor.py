@@ -24,7 +24,7 @@ from mcp_django.runtime.executor import LaneExecutor
 from mcp_django.runtime.lanes import Lane, LanePool
 from mcp_django.runtime.leases import Lease
 from mcp_django.server.ports import Overloaded
-from tests.runtime.serving import Gate, in_flight, real_threads, serve
+from tests.runtime.serving import WAIT_SECONDS, Gate, in_flight, real_threads, serve
 from tests.testapp.models import Book
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -129,7 +129,7 @@ class TestPlainFunctions:
                 await sync_to_async(threading.current_thread)()
 
             with pytest.raises(RuntimeError, match="async_to_sync"):
-                await executor.run(lambda: asyncio.run_coroutine_threadsafe(inner(), loop).result(20))
+                await executor.run(lambda: asyncio.run_coroutine_threadsafe(inner(), loop).result(WAIT_SECONDS))
 
         serve(main)
 
@@ -266,7 +266,7 @@ class TestLimits:
                 try:
                     return await executor.run(threading.current_thread)
                 except Overloaded:
-                    await asyncio.sleep(0.001)
+                    await asyncio.sleep(0)
 
         assert serve(main, lanes=1, queue=0) is gate.threads[0]
 
@@ -334,7 +334,7 @@ class TestLimits:
                 call.cancel()
             await asyncio.gather(*calls, return_exceptions=True)
             gate.opened.set()
-            barrier = threading.Barrier(4, timeout=10)
+            barrier = threading.Barrier(4, timeout=WAIT_SECONDS)
             await asyncio.gather(*[executor.run(barrier.wait) for _ in range(4)])
             return len(set(gate.threads))
 
@@ -344,13 +344,13 @@ class TestLimits:
         executor = LaneExecutor(lanes=2, queue=2)
         thread = asyncio.run(executor.run(threading.current_thread))
         gc.collect()
-        thread.join(10)
+        thread.join(WAIT_SECONDS)
         assert not thread.is_alive()
 
     def test_closing_ends_idle_lanes_and_the_next_use_starts_new_ones(self) -> None:
         async def main(executor: LaneExecutor) -> bool:
             first = await executor.run(threading.current_thread)
-            executor.close(wait=10)
+            executor.close(wait=WAIT_SECONDS)
             return not first.is_alive() and await executor.run(lambda: True)
 
         assert serve(main)
@@ -369,7 +369,9 @@ class TestLimits:
             "asyncio.run(main())\n"
             "print('done')\n"
         )
-        ran = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=30)
+        ran = subprocess.run(
+            [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=WAIT_SECONDS
+        )
         assert ran.stdout.strip() == "done", ran.stderr
 
     def test_a_call_leaves_no_reference_cycle(self) -> None:
@@ -400,21 +402,21 @@ class TestLimits:
         lease = Lease(lambda: pool)
 
         def fail() -> None:
-            assert isinstance(lease.submit(int, "seven").exception(20), ValueError)
+            assert isinstance(lease.submit(int, "seven").exception(WAIT_SECONDS), ValueError)
 
         fail()
         # The lane's thread is done with the failed work when it has done the next.
-        lease.submit(int).result(20)
+        lease.submit(int).result(WAIT_SECONDS)
         gc.collect()
         gc.disable()
         try:
             fail()
-            lease.submit(int).result(20)
+            lease.submit(int).result(WAIT_SECONDS)
             found = gc.collect()
         finally:
             gc.enable()
             lease.close()
-            pool.close(10)
+            pool.close(WAIT_SECONDS)
         assert found == 0
 
     def test_nothing_of_a_call_stays_behind_in_its_thread(self) -> None:
@@ -436,7 +438,7 @@ class TestLimits:
         thread = lane.thread
         del lane
         gc.collect()
-        thread.join(10)
+        thread.join(WAIT_SECONDS)
         assert not thread.is_alive()
 
 

@@ -11,13 +11,18 @@ from typing import Any
 
 import pytest
 
+from mcp_django import clock as package_clock
 from mcp_django.runtime import lifecycle as module
 from mcp_django.runtime.lifecycle import Lifecycle
+from tests.runtime.serving import advance_until
 from tests.server.engine import make_server
 from tests.server.test_lifespan import Log
+from tests.support.clock import Clock
+from tests.support.waiting import WAIT_SECONDS
 
 BOTH = (signal.SIGTERM, signal.SIGINT)
-LONG = 10.0
+LONG = 3600.0
+"""Seconds of grace that no test uses up."""
 
 
 class Call:
@@ -66,8 +71,10 @@ class Process:
         async def bounded() -> Any:
             for number in BOTH:
                 signal.signal(number, self.handle)
-            async with asyncio.timeout(LONG):
-                return await main()
+            clock = getattr(package_clock.source, "__self__", None)
+            if isinstance(clock, Clock):
+                clock.control(asyncio.get_running_loop())
+            return await main()
 
         return asyncio.run(bounded())
 
@@ -108,7 +115,7 @@ def test_the_server_is_told_when_the_calls_are_done() -> None:
     process.serve(main)
 
 
-@pytest.mark.parametrize(("beside", "said"), [(False, []), (True, ["Shutting down: 1 calls have 10 seconds to end"])])
+@pytest.mark.parametrize(("beside", "said"), [(False, []), (True, ["Shutting down: 1 calls have 3600 seconds to end"])])
 def test_streams_are_no_calls_in_the_log(beside: bool, said: list[str], caplog: pytest.LogCaptureFixture) -> None:
     process = Process()
 
@@ -271,7 +278,7 @@ def test_every_loop_of_the_process_drains() -> None:
     async def main() -> None:
         process.begin().gate.set()
         other = asyncio.create_task(asyncio.to_thread(asyncio.run, elsewhere()))
-        await asyncio.to_thread(ready.wait, LONG)
+        await asyncio.to_thread(ready.wait, WAIT_SECONDS)
         signal.raise_signal(signal.SIGTERM)
         await other
         await process.end.wait()
@@ -280,26 +287,27 @@ def test_every_loop_of_the_process_drains() -> None:
     assert heard.is_set()
 
 
-def test_what_outlasts_the_grace_is_ended_and_the_server_told() -> None:
-    process = Process(grace=0.01)
+def test_what_outlasts_the_grace_is_ended_and_the_server_told(clock: Clock) -> None:
+    process = Process(grace=30)
 
     async def main() -> None:
         call = process.begin()
         signal.raise_signal(signal.SIGTERM)
-        await process.end.wait()
+        await clock.advance(29)
+        assert call.ended == ""
+        await advance_until(clock, process.end.is_set)
         assert call.ended == "shut down"
 
     process.serve(main)
 
 
-def test_a_call_that_cannot_be_ended_does_not_stop_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "UNWIND", 0.02)
+def test_a_call_that_cannot_be_ended_does_not_stop_the_process(clock: Clock) -> None:
     process = Process(grace=0)
 
     async def main() -> None:
         call = process.begin(ends=False)
         signal.raise_signal(signal.SIGTERM)
-        await process.end.wait()
+        await advance_until(clock, process.end.is_set, module.UNWIND)
         assert call.ended == "shut down"
         assert not call.answered
         call.gate.set()
@@ -325,13 +333,16 @@ def test_lifespans_are_left_after_the_calls_and_before_the_server_is_told() -> N
     process.serve(main)
 
 
-def test_lifespan_shutdown_waits_for_calls_that_lost_their_client_and_ends_them_after_the_grace() -> None:
-    process = Process(grace=0.01)
+def test_lifespan_shutdown_waits_for_calls_that_lost_their_client_and_ends_them_after_the_grace(clock: Clock) -> None:
+    process = Process(grace=30)
 
     async def main() -> None:
         await process.lifecycle.open(())
         call = process.begin()
-        await process.lifecycle.close()
+        closing = asyncio.create_task(process.lifecycle.close())
+        await clock.advance(29)
+        assert call.ended == ""
+        await advance_until(clock, closing.done)
         assert call.ended == "shut down"
         assert process.lifecycle.is_draining()
         assert process.closed == [asyncio.get_running_loop()]

@@ -4,14 +4,14 @@ from typing import Any
 import pytest
 
 from mcp_django import Provider, Server
-from mcp_django.runtime import feed as feed_module
 from mcp_django.runtime import list_watch as module
 from mcp_django.runtime.events import Draft, Event
 from mcp_django.runtime.executor import LaneExecutor
 from mcp_django.runtime.feeds import Feeds
 from mcp_django.runtime.list_watch import ListWatch
+from tests.support.clock import Clock
 
-from .serving import eventually, real_threads, serve
+from .serving import advance_until, real_threads, serve
 
 pytestmark = real_threads
 TOPIC = "changes:default"
@@ -40,7 +40,8 @@ class Stock(Provider):
 class Process:
     """One of several, with a server and a feed of its own."""
 
-    def __init__(self, executor: LaneExecutor, *, settled_after: float = 0.05) -> None:
+    def __init__(self, executor: LaneExecutor, clock: Clock, *, settled_after: float = 60.0) -> None:
+        self.clock = clock
         self.stock = Stock()
         self.server = Server("tests", providers=[self.stock])
         self.forgotten = 0
@@ -78,68 +79,61 @@ class Process:
         return module._word(self.versions())
 
     async def until_looked(self) -> None:
-        """Until the versions were read that are so now."""
-        await eventually(lambda: "default" in self.watch._seen)
+        """Let time pass until the current versions were read."""
+        await advance_until(self.clock, lambda: "default" in self.watch._seen)
         seen = self.watch._seen["default"]
-        await eventually(lambda: seen.provided == self.versions())
+        await advance_until(self.clock, lambda: seen.provided == self.versions())
 
 
-@pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(feed_module, "POLL", 0.02)
-    monkeypatch.setattr(feed_module, "LINGER", 0.02)
-    monkeypatch.setattr(module, "SPREAD", 20)
-
-
-def test_what_is_registered_while_somebody_listens_is_told() -> None:
+def test_what_is_registered_while_somebody_listens_is_told(clock: Clock) -> None:
     async def main(executor: LaneExecutor) -> None:
-        process = Process(executor)
+        process = Process(executor, clock)
         await process.listen()
         await process.until_looked()
         process.server.tool(lambda: "", name="late")
-        await eventually(lambda: process.heard == [{"kind": "tools"}])
+        await advance_until(clock, lambda: process.heard == [{"kind": "tools"}])
         process.server.resource("a:{b}")(lambda b: b)
-        await eventually(lambda: process.heard[1:] == [{"kind": "resources"}])
+        await advance_until(clock, lambda: process.heard[1:] == [{"kind": "resources"}])
 
     serve(main)
 
 
-def test_a_provider_that_comes_while_somebody_listens_changes_the_lists_it_offers() -> None:
+def test_a_provider_that_comes_while_somebody_listens_changes_the_lists_it_offers(clock: Clock) -> None:
     async def main(executor: LaneExecutor) -> None:
-        process = Process(executor)
+        process = Process(executor, clock)
         await process.listen()
         await process.until_looked()
         process.server.providers += (Stock(),)
-        await eventually(lambda: {"kind": "tools", "version": process.word} in process.heard)
+        await advance_until(clock, lambda: {"kind": "tools", "version": process.word} in process.heard)
         await process.until_looked()
 
     serve(main)
 
 
-def test_a_provider_with_another_version_changes_the_lists_it_offers() -> None:
+def test_a_provider_with_another_version_changes_the_lists_it_offers(clock: Clock) -> None:
     async def main(executor: LaneExecutor) -> None:
-        process = Process(executor)
+        process = Process(executor, clock)
         await process.listen()
         await process.until_looked()
         process.stock.number = 2
-        await eventually(lambda: len(process.heard) == 2)
+        await advance_until(clock, lambda: len(process.heard) == 2)
         assert [said["kind"] for said in process.heard] == ["tools", "prompts"]
 
     serve(main)
 
 
-def test_what_one_process_has_told_of_a_provider_another_does_not_repeat() -> None:
+def test_what_one_process_has_told_of_a_provider_another_does_not_repeat(clock: Clock) -> None:
     async def main(executor: LaneExecutor) -> None:
-        one, other = Process(executor), Process(executor)
+        one, other = Process(executor, clock), Process(executor, clock)
         for process in (one, other):
             await process.listen()
             await process.until_looked()
         one.stock.number = 2
-        await eventually(lambda: len(other.heard) == 2)
+        await advance_until(clock, lambda: len(other.heard) == 2)
         other.stock.number = 2
         await other.until_looked()
         one.stock.number = other.stock.number = 3
-        await eventually(lambda: any(said["version"] == one.word for said in other.heard))
+        await advance_until(clock, lambda: any(said["version"] == one.word for said in other.heard))
         await one.until_looked()
         await other.until_looked()
         assert [said["kind"] for said in other.heard[:2]] == ["tools", "prompts"]
@@ -148,48 +142,48 @@ def test_what_one_process_has_told_of_a_provider_another_does_not_repeat() -> No
     serve(main)
 
 
-def test_a_version_that_is_not_known_is_no_change() -> None:
+def test_a_version_that_is_not_known_is_no_change(clock: Clock) -> None:
     async def main(executor: LaneExecutor) -> None:
-        process = Process(executor)
+        process = Process(executor, clock)
         process.stock.number = None
         await process.listen()
         watch = process.watch
-        await eventually(lambda: "default" in watch._seen and watch._seen["default"].provided is not None)
+        await advance_until(clock, lambda: "default" in watch._seen and watch._seen["default"].provided is not None)
         process.stock.number = 1
         await process.until_looked()
         process.stock.number = None
         looks = process.stock.looks
-        await eventually(lambda: process.stock.looks > looks + 2)
+        await advance_until(clock, lambda: process.stock.looks > looks + 2)
         process.stock.number = 1
         looks = process.stock.looks
-        await eventually(lambda: process.stock.looks > looks + 2)
+        await advance_until(clock, lambda: process.stock.looks > looks + 2)
         assert process.heard == []
         process.stock.number = 2
-        await eventually(lambda: len(process.heard) == 2)
+        await advance_until(clock, lambda: len(process.heard) == 2)
 
     serve(main)
 
 
-def test_a_version_that_cannot_be_read_is_read_again(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_version_that_cannot_be_read_is_read_again(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
     async def main(executor: LaneExecutor) -> None:
-        process = Process(executor)
+        process = Process(executor, clock)
         await process.listen()
         await process.until_looked()
         process.stock.broken = True
-        await eventually(lambda: "could not be noticed" in caplog.text)
+        await advance_until(clock, lambda: "could not be noticed" in caplog.text)
         process.stock.number, process.stock.broken = 2, False
-        await eventually(lambda: len(process.heard) == 2)
+        await advance_until(clock, lambda: len(process.heard) == 2)
 
     serve(main)
 
 
-def test_nothing_is_looked_at_while_nobody_listens() -> None:
+def test_nothing_is_looked_at_while_nobody_listens(clock: Clock) -> None:
     async def main(executor: LaneExecutor) -> None:
-        process = Process(executor)
+        process = Process(executor, clock)
         following = await process.listen()
         await process.until_looked()
         following.stop()
-        await eventually(lambda: not process.feeds.here().active)
+        await advance_until(clock, lambda: not process.feeds.here().active)
         process.stock.number = 2
         process.server.tool(lambda: "", name="late")
         await process.listen()
@@ -199,16 +193,16 @@ def test_nothing_is_looked_at_while_nobody_listens() -> None:
     serve(main)
 
 
-def test_rights_that_changed_are_told_again_once_when_all_processes_believe_it() -> None:
+def test_rights_that_changed_are_told_again_once_when_all_processes_believe_it(clock: Clock) -> None:
     async def main(executor: LaneExecutor) -> None:
-        processes = [Process(executor) for _ in range(3)]
+        processes = [Process(executor, clock) for _ in range(3)]
         for process in processes:
             await process.listen()
         changed = {"kind": "tools", "rights": "changed", "user": "7"}
         await processes[0].feeds.publish(Draft(TOPIC, "list_changed", changed))
         settled = {**changed, "rights": "settled"}
         for process in processes:
-            await eventually(lambda process=process: settled in process.heard)  # type: ignore[misc]
+            await advance_until(clock, lambda process=process: settled in process.heard)  # type: ignore[misc]
             assert process.heard[0] == changed
             assert process.forgotten == 1
             assert not process.watch._settling
@@ -216,9 +210,9 @@ def test_rights_that_changed_are_told_again_once_when_all_processes_believe_it()
     serve(main)
 
 
-def test_rights_that_change_again_are_settled_from_then_on() -> None:
+def test_rights_that_change_again_are_settled_from_then_on(clock: Clock) -> None:
     async def main(executor: LaneExecutor) -> None:
-        watch = Process(executor, settled_after=60).feeds.here()._watch
+        watch = Process(executor, clock).feeds.here()._watch
         assert isinstance(watch, ListWatch)
         alarms = []
         for seq in (1, 2):

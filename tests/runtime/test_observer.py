@@ -21,10 +21,12 @@ from mcp_django.runtime.observer import CallObserver
 from mcp_django.server.ports import Overloaded
 from mcp_django.server.server import Options
 from mcp_django.signals import call_finished, call_started
+from tests.runtime.serving import WAIT_SECONDS, advance_until
+from tests.runtime.serving import serve as serve_lanes
 from tests.server.engine import HANDSHAKE, STATELESS, Peer, ports
+from tests.support.clock import Clock
 from tests.testapp.models import Book
 
-both = pytest.mark.parametrize("version", [HANDSHAKE, STATELESS], ids=["handshake", "stateless"])
 real_threads = pytest.mark.django_db(transaction=True)
 
 
@@ -82,15 +84,15 @@ class Site:
         @server.tool
         def wait_in_a_thread() -> None:
             self.reached.set()
-            self.opened.wait(20)
+            self.opened.wait(WAIT_SECONDS)
 
-        @server.tool(timeout=0.05)
+        @server.tool(timeout=30)
         async def slow() -> None:
             await asyncio.Event().wait()
 
-        @server.tool(timeout=0.05)
+        @server.tool(timeout=30)
         def slow_in_a_thread() -> None:
-            self.opened.wait(20)
+            self.opened.wait(WAIT_SECONDS)
 
     def call(self, name: str, version: str = STATELESS, **arguments: Any) -> "asyncio.Task[Any]":
         """A call as the runtime starts it: a task in a clean context."""
@@ -98,23 +100,20 @@ class Site:
         return asyncio.Task(call, loop=asyncio.get_running_loop(), context=contextvars.Context())
 
     async def until_reached(self) -> None:
-        assert await asyncio.to_thread(self.reached.wait, 20)
+        assert await asyncio.to_thread(self.reached.wait, WAIT_SECONDS)
 
 
 def serve(main: Callable[[Site], Awaitable[None]], *, lanes: int = 2, queue: int = 4) -> None:
     """Run `main` on a loop of its own, as a server does: a test that is a coroutine has no lanes."""
-    executor = LaneExecutor(lanes=lanes, queue=queue)
-    site = Site(executor)
 
-    async def bounded() -> None:
+    async def with_site(executor: LaneExecutor) -> None:
+        site = Site(executor)
         try:
-            async with asyncio.timeout(30):
-                await main(site)
+            await main(site)
         finally:
             site.opened.set()
-            executor.close(wait=10)
 
-    asyncio.run(bounded())
+    serve_lanes(with_site, lanes=lanes, queue=queue)
 
 
 @contextlib.contextmanager
@@ -143,7 +142,7 @@ async def rows() -> list[str]:
 
 def _titles() -> list[str]:
     try:
-        return list(Book.objects.values_list("title", flat=True))
+        return list(Book.objects.order_by("pk").values_list("title", flat=True))
     finally:
         connection.close()
 
@@ -152,61 +151,54 @@ receivers = pytest.mark.parametrize("receiver", [audit, aaudit], ids=["plain", "
 
 
 @real_threads
-@both
 @receivers
-@pytest.mark.parametrize(
-    ("name", "arguments", "outcome"),
-    [
-        ("add", {"a": 1, "b": 2}, "ok"),
-        ("count", {}, "ok"),
-        ("fail", {"how": "tool"}, "tool_error"),
-        ("fail", {"how": "bug"}, "bug"),
-        ("fail", {"how": "protocol"}, "error"),
-        ("fail", {"how": "overloaded"}, "overloaded"),
-        ("slow", {}, "timeout"),
-        ("slow_in_a_thread", {}, "timeout"),
-    ],
-)
-def test_a_receiver_can_write_a_row_before_the_answer(
-    version: str, receiver: Any, name: str, arguments: Any, outcome: str
-) -> None:
+def test_a_receiver_can_write_a_row_before_the_answer(subtests: pytest.Subtests, receiver: Any, clock: Clock) -> None:
     async def main(site: Site) -> None:
-        with contextlib.suppress(MCPError, Overloaded):
-            await site.call(name, version, **arguments)
-        assert await rows() == [f"{name} {outcome}"]
+        for version in (HANDSHAKE, STATELESS):
+            for name, arguments, outcome in [
+                ("add", {"a": 1, "b": 2}, "ok"),
+                ("count", {}, "ok"),
+                ("fail", {"how": "tool"}, "tool_error"),
+                ("fail", {"how": "bug"}, "bug"),
+                ("fail", {"how": "protocol"}, "error"),
+                ("fail", {"how": "overloaded"}, "overloaded"),
+                ("slow", {}, "timeout"),
+                ("slow_in_a_thread", {}, "timeout"),
+                # What a receiver writes outlives the transaction of the call.
+                ("write_and_fail", {}, "bug"),
+                ("awrite_and_fail", {}, "bug"),
+            ]:
+                with subtests.test(version=version, name=name, arguments=arguments):
+                    before = len(await rows())
+                    calling = site.call(name, version, **arguments)
+                    if outcome == "timeout":
+                        await clock.advance(30)
+                    with contextlib.suppress(MCPError, Overloaded):
+                        await calling
+                    assert (await rows())[before:] == [f"{name} {outcome}"]
 
     with listening(call_finished, receiver):
-        serve(main)
+        serve(main, lanes=4)
 
 
 @real_threads
-@both
 @receivers
 @pytest.mark.parametrize("name", ["wait", "wait_in_a_thread"])
-def test_a_receiver_can_write_a_row_for_a_call_that_was_cancelled(version: str, receiver: Any, name: str) -> None:
+def test_a_receiver_can_write_a_row_for_a_call_that_was_cancelled(receiver: Any, name: str) -> None:
     async def main(site: Site) -> None:
-        task = site.call(name, version)
-        await site.until_reached()
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        assert await rows() == [f"{name} cancelled"]  # while a plain handler is still in its thread
+        for version in (HANDSHAKE, STATELESS):
+            site.reached.clear()
+            before = len(await rows())
+            task = site.call(name, version)
+            await site.until_reached()
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            # The row is there while a plain handler is still in its thread.
+            assert (await rows())[before:] == [f"{name} cancelled"]
 
     with listening(call_finished, receiver):
-        serve(main)
-
-
-@real_threads
-@both
-@receivers
-@pytest.mark.parametrize("name", ["write_and_fail", "awrite_and_fail"])
-def test_what_a_receiver_writes_outlives_the_transaction_of_the_call(version: str, receiver: Any, name: str) -> None:
-    async def main(site: Site) -> None:
-        await site.call(name, version)
-        assert await rows() == [f"{name} bug"]
-
-    with listening(call_finished, receiver):
-        serve(main)
+        serve(main, lanes=4)
 
 
 @real_threads
@@ -257,7 +249,7 @@ def test_what_receivers_are_told() -> None:
         assert first["sender"] is last["sender"] is site.server
         assert (last["outcome"], last["error"]) == ("bug", None)
         assert last["reference"] in text
-        assert 0 < last["duration"] < 20
+        assert last["duration"] > 0
         told.clear()
         with pytest.raises(Refused) as caught:
             await site.call("fail", how="protocol")
@@ -283,27 +275,15 @@ def test_calls_that_are_answered_at_once_are_told_too() -> None:
     assert told == ["ping started", "ping ok", "tools/list started", "tools/list ok"]
 
 
-@pytest.mark.parametrize("signal", [call_started, call_finished], ids=["started", "finished"])
-@pytest.mark.parametrize(
-    ("problem", "plain"),
-    [
-        (RuntimeError("swordfish"), True),
-        (RuntimeError("swordfish"), False),
-        (asyncio.CancelledError(), True),
-        (asyncio.CancelledError(), False),
-        (SystemExit(1), True),
-    ],
-)
-def test_a_receiver_that_fails_fails_nothing_else(
-    signal: Signal, problem: BaseException, plain: bool, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_receiver_that_fails_fails_nothing_else(subtests: pytest.Subtests, caplog: pytest.LogCaptureFixture) -> None:
     told: list[Any] = []
+    problems: list[BaseException] = []
 
     def fail(**kwargs: Any) -> None:
-        raise problem
+        raise problems[-1]
 
     async def afail(**kwargs: Any) -> None:
-        raise problem
+        raise problems[-1]
 
     async def note(**kwargs: Any) -> None:
         told.append(kwargs)
@@ -311,24 +291,36 @@ def test_a_receiver_that_fails_fails_nothing_else(
     async def main(site: Site) -> None:
         assert await Peer(site.server).text("add", a=1, b=2) == "3"
 
-    with listening(signal, fail if plain else afail), listening(signal, note):
-        serve(main)
-    if isinstance(problem, Exception) or django.VERSION < (6, 1):
-        # Newer ones pass over other async receivers after a plain one's, and swallow an async one's cancellation.
-        assert told
-        assert [record.levelname for record in caplog.records if record.exc_info] == ["ERROR"]
+    for signal in [call_started, call_finished]:
+        for problem, plain in [
+            (RuntimeError("swordfish"), True),
+            (RuntimeError("swordfish"), False),
+            (asyncio.CancelledError(), True),
+            (asyncio.CancelledError(), False),
+            (SystemExit(1), True),
+        ]:
+            with subtests.test(signal=signal, problem=problem, plain=plain):
+                problems.append(problem)
+                told.clear()
+                caplog.clear()
+                with listening(signal, fail if plain else afail), listening(signal, note):
+                    serve(main)
+                if isinstance(problem, Exception) or django.VERSION < (6, 1):
+                    # After a plain receiver's cancellation newer versions pass over other async receivers. They swallow
+                    # that of an async one.
+                    assert told
+                    assert [record.levelname for record in caplog.records if record.exc_info] == ["ERROR"]
 
 
 @pytest.mark.parametrize("plain", [True, False], ids=["plain", "async"])
 @pytest.mark.parametrize("signal", [call_started, call_finished], ids=["started", "finished"])
 def test_a_call_waits_for_its_receivers_in_bounded_time(
-    signal: Signal, plain: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    signal: Signal, plain: bool, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(module, "PATIENCE", 0.05)
     opened, given_up = threading.Event(), asyncio.Event()
 
     def hang(**kwargs: Any) -> None:
-        opened.wait(20)
+        opened.wait(WAIT_SECONDS)
 
     async def ahang(**kwargs: Any) -> None:
         try:
@@ -338,7 +330,9 @@ def test_a_call_waits_for_its_receivers_in_bounded_time(
 
     async def main(site: Site) -> None:
         try:
-            assert await Peer(site.server).text("add", a=1, b=2) == "3"
+            calling = asyncio.ensure_future(Peer(site.server).text("add", a=1, b=2))
+            await advance_until(clock, calling.done)
+            assert await calling == "3"
             if not plain:
                 await given_up.wait()
         finally:
@@ -346,7 +340,7 @@ def test_a_call_waits_for_its_receivers_in_bounded_time(
 
     with listening(signal, hang if plain else ahang):
         serve(main)
-    assert "took longer than 0.05 seconds" in caplog.text
+    assert f"took longer than {module.PATIENCE:g} seconds" in caplog.text
 
 
 def test_receivers_finish_although_the_call_does_not_wait_for_them() -> None:
@@ -470,35 +464,37 @@ def lines() -> Iterator[Lines]:
     logger.setLevel(logging.NOTSET)
 
 
-@both
-@pytest.mark.parametrize(
-    ("name", "arguments", "outcome", "level"),
-    [
-        ("add", {"a": 1, "b": 2}, "ok", "INFO"),
-        ("add", {"a": "x", "b": 2}, "tool_error", "INFO"),
-        ("fail", {"how": "tool"}, "tool_error", "INFO"),
-        ("fail", {"how": "protocol"}, "error", "INFO"),
-        ("unknown", {}, "error", "INFO"),
-        ("slow", {}, "timeout", "WARNING"),
-        ("fail", {"how": "overloaded"}, "overloaded", "WARNING"),
-        ("fail", {"how": "bug"}, "bug", "ERROR"),
-    ],
-)
-def test_a_call_is_one_line(version: str, name: str, arguments: Any, outcome: str, level: str, lines: Lines) -> None:
+def test_a_call_is_one_line(subtests: pytest.Subtests, lines: Lines, clock: Clock) -> None:
     async def main(site: Site) -> None:
-        with contextlib.suppress(MCPError, Overloaded):
-            await site.call(name, version, **arguments)
+        for version in (HANDSHAKE, STATELESS):
+            for name, arguments, outcome, level in [
+                ("add", {"a": 1, "b": 2}, "ok", "INFO"),
+                ("add", {"a": "x", "b": 2}, "tool_error", "INFO"),
+                ("fail", {"how": "tool"}, "tool_error", "INFO"),
+                ("fail", {"how": "protocol"}, "error", "INFO"),
+                ("unknown", {}, "error", "INFO"),
+                ("slow", {}, "timeout", "WARNING"),
+                ("fail", {"how": "overloaded"}, "overloaded", "WARNING"),
+                ("fail", {"how": "bug"}, "bug", "ERROR"),
+            ]:
+                with subtests.test(version=version, name=name, arguments=arguments):
+                    lines.records.clear()
+                    calling = site.call(name, version, **arguments)
+                    if outcome == "timeout":
+                        await clock.advance(30)
+                    with contextlib.suppress(MCPError, Overloaded):
+                        await calling
+                    record, line = lines.one()
+                    assert record.levelname == level
+                    assert record.name == "mcp_django.calls"
+                    assert line.startswith(f"tools/call {name}: {outcome} in ")
+                    assert "server=default principal=local call_id=1" in line
+                    assert f"revision={version}" in line
+                    assert ("session=" in line) is (version == HANDSHAKE)
+                    assert record.exc_info is None  # the traceback is in the line of mcp_django.server
+                    assert "swordfish" not in line
 
     serve(main)
-    record, line = lines.one()
-    assert record.levelname == level
-    assert record.name == "mcp_django.calls"
-    assert line.startswith(f"tools/call {name}: {outcome} in ")
-    assert "server=default principal=local call_id=1" in line
-    assert f"revision={version}" in line
-    assert ("session=" in line) is (version == HANDSHAKE)
-    assert record.exc_info is None  # the traceback is in the line of mcp_django.server
-    assert "swordfish" not in line
 
 
 def test_a_cancelled_call_is_one_line(lines: Lines) -> None:
@@ -534,7 +530,7 @@ def test_the_line_has_fields_for_machines(lines: Lines) -> None:
     fields = {name: value for name, value in vars(record).items() if name.startswith("mcp_")}
     duration = fields.pop("mcp_duration_ms")
     assert type(duration) is float
-    assert 0 < duration < 20_000
+    assert duration > 0
     assert fields == {
         "mcp_server": "default",
         "mcp_method": "tools/call",
@@ -566,32 +562,31 @@ def test_the_line_of_a_bug_has_its_reference(lines: Lines, caplog: pytest.LogCap
     assert f"Reference {reference}" in caplog.text
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
+def test_what_a_client_says_cannot_forge_a_line(subtests: pytest.Subtests, lines: Lines) -> None:
+    for name in [
         "add: ok in 1.0 ms, server=default\n2026-01-01 ERROR forged",
         "x\r\x1b[2J\x00",
         'say "when" = now',
         "100%s %(x)d",
         "x" * 100_000,
-    ],
-    ids=["forged", "control", "quotes", "percent", "long"],
-)
-def test_what_a_client_says_cannot_forge_a_line(name: str, lines: Lines) -> None:
-    async def main(site: Site) -> None:
-        peer = Peer(site.server, version=HANDSHAKE)
-        for method, params in (("tools/call", {"name": name}), (name, {"name": name})):
-            with pytest.raises(MCPError):
-                await peer.request(method, params)
+    ]:
+        with subtests.test(name=name):
 
-    serve(main)
-    assert len(lines.records) == 2
-    for record in lines.records:
-        line = record.getMessage()
-        assert line.isprintable()
-        assert len(line) < 700
-        assert line.count(": error in ") == 1
-        line.encode()
+            async def main(site: Site, name: str = name) -> None:
+                peer = Peer(site.server, version=HANDSHAKE)
+                for method, params in (("tools/call", {"name": name}), (name, {"name": name})):
+                    with pytest.raises(MCPError):
+                        await peer.request(method, params)
+
+            lines.records.clear()
+            serve(main)
+            assert len(lines.records) == 2
+            for record in lines.records:
+                line = record.getMessage()
+                assert line.isprintable()
+                assert len(line) < 700
+                assert line.count(": error in ") == 1
+                line.encode()
 
 
 def test_neither_arguments_nor_results_are_in_a_line(lines: Lines) -> None:

@@ -9,7 +9,8 @@ from mcp_django.models import SpentState
 from mcp_django.runtime.executor import LaneExecutor
 from mcp_django.runtime.feeds import Feeds
 from mcp_django.runtime.pages import SitePages, Visit
-from tests.runtime.serving import eventually, real_threads, serve
+from tests.runtime.serving import advance_until, eventually, real_threads, serve
+from tests.support.clock import Clock
 
 
 def worker(executor: LaneExecutor, *secrets: str) -> tuple[SitePages, Feeds]:
@@ -23,13 +24,14 @@ def visit(id: str) -> Visit:
 
 
 @real_threads
-def test_the_worker_that_waits_hears_of_it_from_another() -> None:
+def test_the_worker_that_waits_hears_of_it_from_another(clock: Clock) -> None:
     async def main(executor: LaneExecutor) -> None:
         (here, feeds), (there, _) = worker(executor), worker(executor)
-        waiting = asyncio.create_task(here.returned("a", within=15))
-        other = asyncio.create_task(here.returned("b", within=0.1))
+        waiting = asyncio.create_task(here.returned("a", within=1e9))
+        other = asyncio.create_task(here.returned("b", within=60))
         await eventually(lambda: feeds.here().active)
         assert await executor.run(there.finish, visit("a")) is True
+        await advance_until(clock, lambda: waiting.done() and other.done())
         assert await waiting is True
         assert await other is False
         assert await there.returned("a", within=0) is True

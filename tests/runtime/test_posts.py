@@ -60,7 +60,7 @@ def workers(main: Callable[[Process, Process], Awaitable[Any]], layer: Layer | N
     serve(both)
 
 
-async def post_in_vain(gets: Process, name: str, clock: Clock) -> Fate:
+async def post_in_vain(gets: Process, name: str, clock: Clock, is_reached: Callable[[], object] = lambda: True) -> Fate:
     """Post a message, and once it is in the log let the time pass in which it should be answered."""
     written, publish = asyncio.Event(), gets.feeds.publish
 
@@ -73,6 +73,7 @@ async def post_in_vain(gets: Process, name: str, clock: Clock) -> Fate:
         patched.setattr(gets.feeds, "publish", publish_and_note)
         posting = asyncio.create_task(gets.posts.post(name, b"{}", NOBODY))
         await written.wait()
+    await eventually(is_reached)
     await clock.advance(posts.ANSWER_WITHIN)
     return await posting
 
@@ -185,10 +186,7 @@ def test_a_worker_that_was_only_slow_does_not_act_on_a_message_that_was_given_up
         stream = Stream()
         stream.opened.clear()
         name = await holds.posts.add(stream)
-        posting = asyncio.create_task(gets.posts.post(name, b"{}", NOBODY))
-        await eventually(lambda: bool(holds.posts._taking))
-        await clock.advance(posts.ANSWER_WITHIN)
-        assert await posting is Fate.GONE
+        assert await post_in_vain(gets, name, clock, lambda: holds.posts._taking) is Fate.GONE
         await advance_until(clock, lambda: not holds.posts._taking)
         stream.opened.set()
         await asyncio.sleep(0)

@@ -12,6 +12,7 @@ from mcp_django.runtime.event_ids import EventId, EventIds
 from mcp_django.runtime.kept_rings import Rings
 from mcp_django.runtime.rings import Bounds, Reader, Ring
 from mcp_django.runtime.seal import Stamp
+from tests.support.clock import Clock
 
 LONG = 10.0
 
@@ -97,10 +98,14 @@ async def test_a_writer_waits_for_a_reader_and_for_nobody_who_left() -> None:
     assert ring.last == 2
 
 
-async def test_a_reader_that_takes_nothing_counts_as_gone() -> None:
-    ring, reader = opened(make(unsent=1, patience=0.01))
+async def test_a_reader_that_takes_nothing_counts_as_gone(clock: Clock) -> None:
+    ring, reader = opened(make(unsent=1, patience=20.0))
     ring.put_nowait(b"a")
-    await ring.put(b"b")
+    putting = asyncio.ensure_future(ring.put(b"b"))
+    await clock.advance(19)
+    assert not putting.done()
+    await clock.advance(1)
+    await putting
     assert ring.reader is None
     assert await reader.read(LONG) is None
     assert ring.attach(0) is not None
@@ -116,18 +121,14 @@ async def test_a_reader_is_sent_away_when_it_has_read_what_waits() -> None:
     assert not ring.release(2.0)
 
 
-async def test_what_was_not_heard_is_kept_until_its_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    now = 1000.0
-    monkeypatch.setattr(kept_rings, "monotonic", lambda: now)
+async def test_what_was_not_heard_is_kept_until_its_time_is_over(clock: Clock) -> None:
     rings = make(ttl=100.0)
     ring, reader = opened(rings)
     reader.leave()
     ring.finish(b"a")
-    now += 99
-    rings._sweep()
+    await clock.advance(99)
     assert rings.find(1, ring.token) is ring
-    now += 2
-    rings._sweep()
+    await clock.advance(2)
     assert len(rings) == 0
 
 
@@ -148,7 +149,7 @@ async def test_what_was_heard_to_its_end_goes_first(monkeypatch: pytest.MonkeyPa
     assert rings.find(1, heard.token) is None
 
 
-async def test_what_was_heard_is_kept_no_longer_because_something_else_was_not(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_was_heard_is_kept_no_longer_because_something_else_was_not(clock: Clock) -> None:
     rings = make()
     unheard, reader = opened(rings, 1)
     reader.leave()
@@ -156,12 +157,10 @@ async def test_what_was_heard_is_kept_no_longer_because_something_else_was_not(m
     heard, reader = opened(rings, 2)
     heard.finish(b"b")
     assert await texts(reader) == [b"b"]
-    monkeypatch.setattr(module, "HEARD_TTL", 0.5)
     assert await reader.read(LONG) is None
     assert rings.find(2, heard.token) is heard
-    async with asyncio.timeout(LONG):
-        while rings.find(2, heard.token) is not None:
-            await asyncio.sleep(0.01)
+    await clock.advance(module.HEARD_TTL + 2)
+    assert rings.find(2, heard.token) is None
     assert rings.find(1, unheard.token) is unheard
 
 

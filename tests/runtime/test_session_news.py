@@ -75,7 +75,7 @@ class Worker(DatabaseSessions):
 
 @pytest.fixture
 def layer(clock: Clock) -> Layer:
-    """What tells workers of each other's events. As the time stands still, they do not look at the log by themselves."""
+    """What tells workers of each other's events. Time stands still, so they do not look at the log by themselves."""
     return Layer()
 
 

@@ -1,6 +1,7 @@
 """OpenTelemetry: a span for each call, below the client's, around everything the call does; and nothing without it."""
 
 import asyncio
+import contextlib
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -24,7 +25,9 @@ from mcp_django.server.call import Connection
 from mcp_django.server.ports import Overloaded
 from mcp_django.server.streams import Outbox
 from mcp_django.server.work import Work
+from tests.runtime.serving import advance_until
 from tests.server.engine import HANDSHAKE, STATELESS, Peer, make_server, ports
+from tests.support.clock import Clock
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
@@ -45,6 +48,9 @@ class Recording:
     @property
     def spans(self) -> dict[str, ReadableSpan]:
         return {span.name: span for span in self._exporter.get_finished_spans()}
+
+    def clear(self) -> None:
+        self._exporter.clear()
 
     def one(self) -> ReadableSpan:
         (span,) = self._exporter.get_finished_spans()
@@ -101,7 +107,7 @@ def traced(recording: Recording, **given: Any) -> Server:
             "overloaded": Overloaded(),
         }[how]
 
-    @server.tool(timeout=0.01)
+    @server.tool(timeout=30)
     async def slow() -> None:
         await asyncio.Event().wait()
 
@@ -128,8 +134,10 @@ def meta_of(**meta: str) -> dict[str, Any]:
     return {"_meta": meta}
 
 
-@both
-@pytest.mark.parametrize("tool", ["work", "work_in_a_thread", "work_elsewhere"])
+@pytest.mark.parametrize(
+    ("version", "tool"),
+    [(HANDSHAKE, "work"), (STATELESS, "work"), (STATELESS, "work_in_a_thread"), (HANDSHAKE, "work_elsewhere")],
+)
 async def test_what_a_handler_records_is_below_the_call_and_that_below_the_client(
     version: str, tool: str, recording: Recording
 ) -> None:
@@ -276,36 +284,34 @@ async def test_a_span_says_what_was_called(version: str, recording: Recording) -
     }
 
 
-@both
-@pytest.mark.parametrize(
-    ("name", "arguments", "outcome", "error"),
-    [
-        ("work", {}, "ok", None),
-        ("fail", {"how": "tool"}, "tool_error", "tool_error"),
-        ("fail", {"how": "bug"}, "bug", "tool_error"),
-        ("fail", {"how": "protocol"}, "error", "-32603"),
-        ("fail", {"how": "overloaded"}, "overloaded", "-32603"),
-        ("slow", {}, "timeout", "tool_error"),
-        ("unknown", {}, "error", "-32602"),
-    ],
-)
-async def test_a_span_says_how_it_ended(
-    version: str, name: str, arguments: Any, outcome: str, error: str | None, recording: Recording
-) -> None:
-    peer = Peer(traced(recording), version=version)
-    try:
-        await peer.call(name, **arguments)
-    except (MCPError, Overloaded):
-        pass
-    span = next(span for span in recording.spans.values() if span.name != "inner")
-    attributes = dict(span.attributes or {})
-    assert attributes["mcp_django.outcome"] == outcome
-    assert attributes.get("error.type") == error
-    assert attributes.get("rpc.response.status_code") == (error if error and error.startswith("-") else None)
-    assert span.status.status_code is (trace.StatusCode.ERROR if error else trace.StatusCode.UNSET)
-    assert span.status.description is None
-    assert ("mcp_django.reference" in attributes) is (outcome == "bug")
-    assert "swordfish" not in span.to_json()
+async def test_a_span_says_how_it_ended(subtests: pytest.Subtests, recording: Recording, clock: Clock) -> None:
+    for version in (HANDSHAKE, STATELESS):
+        peer = Peer(traced(recording), version=version)
+        for name, arguments, outcome, error in [
+            ("plain", {}, "ok", None),
+            ("fail", {"how": "tool"}, "tool_error", "tool_error"),
+            ("fail", {"how": "bug"}, "bug", "tool_error"),
+            ("fail", {"how": "protocol"}, "error", "-32603"),
+            ("fail", {"how": "overloaded"}, "overloaded", "-32603"),
+            ("slow", {}, "timeout", "tool_error"),
+            ("unknown", {}, "error", "-32602"),
+        ]:
+            with subtests.test(version=version, name=name, arguments=arguments):
+                recording.clear()
+                calling = asyncio.ensure_future(peer.call(name, **arguments))
+                await advance_until(clock, calling.done)
+                with contextlib.suppress(MCPError, Overloaded):
+                    await calling
+                span = recording.one()
+                attributes = dict(span.attributes or {})
+                assert attributes["mcp_django.outcome"] == outcome
+                assert attributes.get("error.type") == error
+                status = error if error and error.startswith("-") else None
+                assert attributes.get("rpc.response.status_code") == status
+                assert span.status.status_code is (trace.StatusCode.ERROR if error else trace.StatusCode.UNSET)
+                assert span.status.description is None
+                assert ("mcp_django.reference" in attributes) is (outcome == "bug")
+                assert "swordfish" not in span.to_json()
 
 
 async def test_a_cancelled_call_has_a_span_that_is_no_error(recording: Recording) -> None:

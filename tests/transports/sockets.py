@@ -6,7 +6,7 @@
     socket.leave()
     await socket.end()
 
-Waiting is for events, never for time; `PATIENCE` only bounds how long a broken application can hold a test up.
+It waits for events, never for time.
 """
 
 import asyncio
@@ -17,7 +17,6 @@ from typing import Any, NamedTuple
 
 from tests.interaction.messages import judge_for
 
-PATIENCE = 10.0
 STATELESS, HANDSHAKE = "2026-07-28", "2025-11-25"
 META = "io.modelcontextprotocol/"
 DENIAL = "websocket.http.response"
@@ -163,8 +162,7 @@ class Socket:
 
     async def event(self) -> dict[str, Any] | None:
         """The next thing that the application sends; None when it has returned."""
-        async with asyncio.timeout(PATIENCE):
-            event = await self._sent.get()
+        event = await self._sent.get()
         if event is None:
             self._sent.put_nowait(None)
             await self.task
@@ -215,5 +213,4 @@ class Socket:
 
     async def end(self) -> None:
         """Wait until the application has returned; an exception of its own fails the test."""
-        async with asyncio.timeout(PATIENCE):
-            await self.task
+        await self.task

@@ -22,12 +22,14 @@ from mcp_django.transports.lines import LineReader, LineWriter
 from mcp_django.transports.standard_streams import Streams
 from mcp_django.transports.stdio import Stdio
 from mcp_django.wiring import ports
+from tests.runtime.serving import advance_until
+from tests.support.clock import Clock
+from tests.support.waiting import WAIT_SECONDS, eventually
 
 pytestmark = pytest.mark.django_db(transaction=True)
 STATELESS, HANDSHAKE = "2026-07-28", "2025-11-25"
 META = "io.modelcontextprotocol/"
 ALICE = Principal(issuer="tests", subject="alice")
-PATIENCE = 30.0
 
 
 class Client:
@@ -41,17 +43,15 @@ class Client:
         await self.writer.write([message if isinstance(message, bytes) else json.dumps(message).encode()])
 
     async def next(self) -> dict[str, Any]:
-        async with asyncio.timeout(PATIENCE):
-            while not self.waiting:
-                lines = await self.reader.read()
-                assert lines is not None, "the server has closed its side"
-                self.waiting += map(json.loads, lines)
+        while not self.waiting:
+            lines = await self.reader.read()
+            assert lines is not None, "the server has closed its side"
+            self.waiting += map(json.loads, lines)
         return self.waiting.pop(0)
 
     async def rest(self) -> list[dict[str, Any]]:
-        async with asyncio.timeout(PATIENCE):
-            while (lines := await self.reader.read()) is not None:
-                self.waiting += map(json.loads, lines)
+        while (lines := await self.reader.read()) is not None:
+            self.waiting += map(json.loads, lines)
         return self.waiting
 
     async def modern(self, id: Any, method: str, **params: Any) -> None:
@@ -127,7 +127,7 @@ def server(stage: Stage) -> Server:
 @pytest.fixture
 def _small() -> Iterator[None]:
     """Limits that are reached soon."""
-    with override_settings(MCP={"AUTH": "none", "LIMITS": {"BODY": 1024, "UNSENT": 2, "UNSENT_WAIT": 0.2}}):
+    with override_settings(MCP={"AUTH": "none", "LIMITS": {"BODY": 1024, "UNSENT": 2, "UNSENT_WAIT": 20}}):
         yield
 
 
@@ -138,8 +138,7 @@ async def connected(server: Server) -> AsyncIterator[Client]:
     serving = asyncio.create_task(stdio.serve(ALICE))
     client = Client(sink, source, serving)
     try:
-        async with asyncio.timeout(PATIENCE):
-            yield client
+        yield client
     finally:
         client.close()
         serving.cancel()
@@ -250,8 +249,7 @@ async def test_a_client_that_does_not_read_can_take_its_call_back(
     monkeypatch.setattr(Duplexes, "open", lambda *given: opened.append(opens(*given)) or opened[0])
     async with connected(server) as client:
         await client.flood()
-        while not opened or opened[0].has_room():
-            await asyncio.sleep(0.01)  # until the pipe is full, and then the queue
+        await eventually(lambda: opened and not opened[0].has_room())  # the pipe is full, and then the queue
         await client.modern(2, "tools/call", name="echo", arguments={"text": "later"})
         await client.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}})
         await stage.cancelled.wait()
@@ -261,10 +259,11 @@ async def test_a_client_that_does_not_read_can_take_its_call_back(
 
 
 @pytest.mark.usefixtures("_small")
-async def test_a_client_that_is_behind_for_too_long_is_given_up(server: Server, stage: Stage) -> None:
+async def test_a_client_that_is_behind_for_too_long_is_given_up(server: Server, stage: Stage, clock: Clock) -> None:
     async with connected(server) as client:
         await client.flood()
         await stage.begun.wait()
+        await advance_until(clock, client.serving.done)
         assert await client.serving is Ending.BEHIND
 
 
@@ -291,5 +290,5 @@ async def test_many_clients_leave_no_thread_behind(server: Server) -> None:
             assert (await client.next())["id"] == 1
     for thread in threading.enumerate():
         if thread.name.startswith("mcp-stdio") and thread not in before:
-            await asyncio.to_thread(thread.join, 10)
+            await asyncio.to_thread(thread.join, WAIT_SECONDS)
             assert not thread.is_alive()

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_django.transports.lines import LineReader, Lines, LineWriter
+from tests.support.waiting import WAIT_SECONDS
 
 MOST = 8
 
@@ -175,7 +176,7 @@ async def test_the_threads_end_with_what_they_serve(pipe: tuple[int, int]) -> No
     reader.close()
     writer.close()  # which ends the read that has begun
     for thread in threads:
-        await asyncio.to_thread(thread.join, 10)
+        await asyncio.to_thread(thread.join, WAIT_SECONDS)
         assert not thread.is_alive()
 
 
@@ -191,5 +192,5 @@ async def test_a_descriptor_is_closed_once(pipe: tuple[int, int], monkeypatch: p
         writer.close()
         reader.close()
     for thread in threads:
-        await asyncio.to_thread(thread.join, 10)
+        await asyncio.to_thread(thread.join, WAIT_SECONDS)
     assert sorted(closed) == sorted(pipe)

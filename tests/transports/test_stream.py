@@ -8,6 +8,7 @@ import pytest
 from mcp_django.protocol import sse
 from mcp_django.server.streams import Outbox
 from mcp_django.transports.http.stream import EventStream, Messages
+from tests.support.clock import Clock
 
 LONG = 10.0
 
@@ -45,9 +46,13 @@ async def test_messages_become_events_and_the_end_ends_the_stream() -> None:
     assert [event.data for event in found] == [b'{"a":1}', b'{"b":2}', b'{"c":3}']
 
 
-async def test_silence_is_a_comment() -> None:
-    _, events = stream(keep_alive=0.001)
-    assert await anext(events) == sse.KEEP_ALIVE
+async def test_silence_is_a_comment(clock: Clock) -> None:
+    _, events = stream(keep_alive=15)
+    reading = asyncio.ensure_future(anext(events))
+    await clock.advance(14)
+    assert not reading.done()
+    await clock.advance(1)
+    assert await reading == sse.KEEP_ALIVE
 
 
 async def test_a_reader_that_is_cancelled_has_left() -> None:

@@ -12,7 +12,7 @@ from django.test import AsyncClient, Client, override_settings
 from mcp_django.asgi import mount
 from mcp_django.auth import tickets
 from mcp_django.models import PersonalAccessToken
-from mcp_django.runtime import seal
+from tests.support.clock import Clock
 from tests.transports.sockets import Socket
 
 SECRET = "a" * 32
@@ -74,10 +74,9 @@ async def test_a_ticket_is_good_for_its_server_only() -> None:
     assert await status(socket(f"ticket={found}", "/mcp/shop/ws")) == 401
 
 
-async def test_a_ticket_is_good_for_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_ticket_is_good_for_seconds(clock: Clock) -> None:
     found = await ticket(await sync_to_async(issue)())
-    now = seal.time.time()
-    monkeypatch.setattr(seal.time, "time", lambda: now + tickets.LIFETIME + 1)
+    await clock.advance(tickets.LIFETIME + 1)
     assert await status(socket(f"ticket={found}")) == 401
 
 

@@ -10,8 +10,9 @@ from asgiref.sync import sync_to_async
 from mcp_django import Context, Server
 from mcp_django.asgi import mount
 from mcp_django.models import Session
-from mcp_django.transports import websocket
 from mcp_django.wiring import lifecycle, listens
+from tests.runtime.serving import advance_until
+from tests.support.clock import Clock
 from tests.transports.sockets import STATELESS, Socket
 
 PEOPLE = "tests.interaction.people.Tokens"
@@ -36,10 +37,9 @@ class Told:
         self._changed.set()
 
     async def until(self, what: str) -> None:
-        async with asyncio.timeout(30):
-            while what not in self.events:
-                self._changed.clear()
-                await self._changed.wait()
+        while what not in self.events:
+            self._changed.clear()
+            await self._changed.wait()
 
     async def add(self, a: int, b: int) -> int:
         return a + b
@@ -318,28 +318,28 @@ async def test_a_server_that_cancels_the_application_ends_calls_and_sessions() -
     assert not await Session.objects.filter(terminated_at=None).aexists()
 
 
-async def test_a_client_that_reads_nothing_is_closed(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    limit(settings, UNSENT=2, UNSENT_WAIT=0.05, KEEP_ALIVE=0.05)
-    monkeypatch.setattr(websocket, "LAST_WORDS", 0.05)
+async def test_a_client_that_reads_nothing_is_closed(settings: Any, clock: Clock) -> None:
+    limit(settings, UNSENT=2, UNSENT_WAIT=20, KEEP_ALIVE=15)
     told = Told()
     socket = await opened(told)
     await socket.handshake()
     socket.call("flood", times=1000)
     await told.until("flood runs")
     socket.stop_reading()
-    await told.until("flood ended")
+    await advance_until(clock, lambda: "flood ended" in told.events)
+    await advance_until(clock, socket.task.done)
     await socket.end()
 
 
-async def test_a_client_that_reads_again_is_told_that_it_was_too_slow(settings: Any) -> None:
-    limit(settings, UNSENT=2, UNSENT_WAIT=0.05, KEEP_ALIVE=0.05)
+async def test_a_client_that_reads_again_is_told_that_it_was_too_slow(settings: Any, clock: Clock) -> None:
+    limit(settings, UNSENT=2, UNSENT_WAIT=20, KEEP_ALIVE=15)
     told = Told()
     socket = await opened(told)
     await socket.handshake()
     socket.call("flood", times=1000)
     await told.until("flood runs")
     socket.stop_reading()
-    await told.until("flood ended")
+    await advance_until(clock, lambda: "flood ended" in told.events)
     socket.read_on()
     assert (await socket.closed())[0] == 1013
 
@@ -405,10 +405,14 @@ async def test_a_token_that_loses_scopes_closes_the_socket(settings: Any, monkey
     assert (await socket.closed())[0] == 4403
 
 
-async def test_a_client_that_answers_no_pings_is_closed(settings: Any) -> None:
-    limit(settings, PING=0.4, KEEP_ALIVE=0.1)
+async def test_a_client_that_answers_no_pings_is_closed(settings: Any, clock: Clock) -> None:
+    limit(settings, PING=40, KEEP_ALIVE=10)
     told = Told()
     socket = await opened(told)
     await socket.handshake()
-    assert (await socket.message())["method"] == "ping"
-    assert (await socket.closed())[0] == 1001
+    asked = asyncio.ensure_future(socket.message())
+    await advance_until(clock, asked.done)
+    assert (await asked)["method"] == "ping"
+    closed = asyncio.ensure_future(socket.closed())
+    await advance_until(clock, closed.done)
+    assert (await closed)[0] == 1001

@@ -11,6 +11,8 @@ from django.utils import timezone
 
 from mcp_django.asgi import mount
 from mcp_django.models import PersonalAccessToken
+from tests.runtime.serving import advance_until
+from tests.support.clock import Clock
 from tests.transports.sockets import Socket
 
 FORMS = ["header", "subprotocol"]
@@ -84,17 +86,20 @@ async def test_a_message_with_a_revoked_token_closes_the_socket() -> None:
     assert await socket.closed() == (4401, "The credential is not good any more")
 
 
-async def test_a_silent_socket_is_closed_soon_after_its_token_is_revoked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mcp_django.transports.watch.VERIFY_EVERY", 0.01)
+async def test_a_silent_socket_is_closed_soon_after_its_token_is_revoked(clock: Clock) -> None:
     row, token = await issued()
     socket = await opened(token)
     await sync_to_async(row.revoke)()
+    await advance_until(clock, socket.task.done)
     assert (await socket.closed())[0] == 4401
 
 
-async def test_a_silent_socket_is_closed_when_its_token_expires() -> None:
-    _, token = await issued(expires=timezone.now() + timedelta(seconds=0.5))
+async def test_a_silent_socket_is_closed_when_its_token_expires(clock: Clock) -> None:
+    _, token = await issued(expires=timezone.now() + timedelta(seconds=60))
     socket = await opened(token)
+    await clock.advance(59)
+    assert not socket.task.done()
+    await advance_until(clock, socket.task.done)
     assert (await socket.closed())[0] == 4401
 
 

@@ -87,9 +87,9 @@ def test_the_document_says_whose_tokens_are_taken_and_which_scopes_to_begin_with
 @pytest.mark.usefixtures("one")
 def test_the_resource_mirrors_the_slash_of_the_client_and_the_path_may_be_left_off(subtests: pytest.Subtests) -> None:
     for ask in DOORS:
-        for path, resource in [("/mcp/", "/mcp/"), ("", "/mcp"), ("/", "/mcp")]:
-            with subtests.test(ask=ask, path=path):
-                assert json.loads(ask(WELL_KNOWN + path).body)["resource"] == ORIGIN + resource
+        for rest, resource in [("/mcp/", "/mcp/"), ("", "/mcp"), ("/", "/mcp")]:
+            with subtests.test(ask=ask, rest=rest):
+                assert json.loads(ask(WELL_KNOWN + rest).body)["resource"] == ORIGIN + resource
 
 
 @pytest.mark.usefixtures("one")

@@ -9,8 +9,14 @@ from mcp_django.models import EndReason, Session, StreamEvent
 from mcp_django.protocol.revisions import Era
 from mcp_django.transports.duplex.terms import Ending
 from mcp_django.wiring import lifecycle
+from tests.runtime.serving import advance_until
 from tests.transports.duplex.conftest import ALICE
-from tests.transports.duplex.peer import HANDSHAKE, PATIENCE, call, live_sessions
+from tests.transports.duplex.peer import HANDSHAKE, call, live_sessions
+
+
+async def send_often(client, message):
+    for _ in range(20):
+        await client.send(message)
 
 
 async def test_a_request_of_the_stateless_era_is_answered(peer):
@@ -65,7 +71,7 @@ async def test_a_cancellation_overtakes_the_call_and_nothing_more_is_said_of_it(
         await send(7, "tools/call", **call("wait"))
         await stage.begun.wait()
         await client.notify("notifications/cancelled", requestId=7)
-        await asyncio.wait_for(stage.cancelled.wait(), PATIENCE)
+        await stage.cancelled.wait()
         await send(8, "tools/call", **call("add", a=0, b=0))
         assert (await client.next())["id"] == 8
 
@@ -75,7 +81,7 @@ async def test_a_stateless_call_can_be_taken_back_without_a_session(peer, stage)
         await client.modern(7, "tools/call", **call("wait"))
         await stage.begun.wait()
         await client.notify("notifications/cancelled", requestId=7)
-        await asyncio.wait_for(stage.cancelled.wait(), PATIENCE)
+        await stage.cancelled.wait()
 
 
 async def test_the_end_of_the_channel_cancels_its_calls(peer, stage):
@@ -83,7 +89,7 @@ async def test_the_end_of_the_channel_cancels_its_calls(peer, stage):
         await client.initialize()
         await client.legacy(7, "tools/call", **call("wait"))
         await stage.begun.wait()
-    await asyncio.wait_for(stage.cancelled.wait(), PATIENCE)
+    await stage.cancelled.wait()
 
 
 async def test_a_question_goes_out_and_its_answer_comes_in_on_the_channel(peer):
@@ -174,14 +180,14 @@ async def test_a_handler_waits_for_a_client_that_reads_slowly_and_loses_nothing(
         assert heard[-1]["id"] == 1
 
 
-async def test_a_client_that_reads_nothing_is_behind_in_the_end(peer, settings):
-    settings.MCP = {"LIMITS": {"UNSENT_WAIT": 0.05}}
+async def test_a_client_that_reads_nothing_is_behind_in_the_end(peer, settings, clock):
+    settings.MCP = {"LIMITS": {"UNSENT_WAIT": 20}}
     async with peer() as client:
         await client.initialize()
         await client.legacy(1, "tools/call", **call("flood", messages=500))
         over = asyncio.Event()
         client.duplex.on_end = over.set
-        await asyncio.wait_for(over.wait(), PATIENCE)
+        await advance_until(clock, over.is_set)
         assert client.duplex.ending is Ending.BEHIND
         assert await client.rest() == []
 
@@ -199,14 +205,14 @@ async def test_a_thousand_pings_in_one_go_are_answered_one_by_one(peer):
 
 
 async def test_a_client_that_does_not_read_is_not_answered_without_end(
-    subtests: pytest.Subtests, peer, settings
+    subtests: pytest.Subtests, peer, settings, clock
 ) -> None:
     for message in [b"{", b"[]", b'{"jsonrpc": "2.0", "id": 1, "method": "ping"}']:
         with subtests.test(message=message):
-            settings.MCP = {"LIMITS": {"UNSENT": 5, "UNSENT_WAIT": 0.05}}
+            settings.MCP = {"LIMITS": {"UNSENT": 5, "UNSENT_WAIT": 20}}
             async with peer() as client:
-                for _ in range(20):
-                    await client.send(message)
+                sending = asyncio.ensure_future(send_often(client, message))
+                await advance_until(clock, sending.done)
                 assert client.duplex.ending is Ending.BEHIND
 
 
@@ -242,15 +248,18 @@ async def test_what_runs_is_answered_before_the_server_leaves(peer, stage):
         assert last["id"] == 1
 
 
-async def test_a_call_that_outlasts_the_grace_is_told_so(peer, stage, settings):
-    settings.MCP = {"LIMITS": {"SHUTDOWN_GRACE": 0.05}}
+async def test_a_call_that_outlasts_the_grace_is_told_so(peer, stage, settings, clock):
+    settings.MCP = {"LIMITS": {"SHUTDOWN_GRACE": 30}}
     async with peer() as client:
         await client.modern(1, "tools/call", **call("wait"))
         await stage.begun.wait()
         closing = asyncio.ensure_future(lifecycle().close())
-        (last,) = await client.rest()
+        reading = asyncio.ensure_future(client.rest())
+        await advance_until(clock, reading.done)
+        (last,) = await reading
         assert (last["id"], last["error"]["message"]) == (1, "The server is shutting down")
         await client.duplex.close()
+        await advance_until(clock, closing.done)
         await closing
 
 
@@ -294,9 +303,8 @@ async def test_a_client_that_leaves_while_its_session_is_opened_leaves_no_sessio
                 await client.legacy(1, "initialize", protocolVersion=HANDSHAKE, capabilities={}, clientInfo=info)
                 for _ in range(turns):
                     await asyncio.sleep(0)
-            async with asyncio.timeout(PATIENCE):
-                while lifecycle().flights or await live_sessions():
-                    await asyncio.sleep(0.01)
+            while lifecycle().flights or await live_sessions():
+                await asyncio.sleep(0)
 
 
 async def test_a_batch_that_has_not_begun_ends_with_the_channel(peer, stage):

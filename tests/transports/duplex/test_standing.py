@@ -12,8 +12,9 @@ from mcp_django.protocol.errors import TransportRefusal
 from mcp_django.server.ports import Overloaded
 from mcp_django.transports.duplex.terms import Ending, Terms
 from mcp_django.transports.http.endpoint import build_duplexes
+from tests.runtime.serving import advance_until
 from tests.transports.duplex.conftest import ALICE
-from tests.transports.duplex.peer import PATIENCE, Peer, call
+from tests.transports.duplex.peer import Peer, call
 
 
 class Credentials:
@@ -62,7 +63,7 @@ async def test_a_running_call_ends_with_the_credential(peer, stage):
         credential.now = TransportRefusal(401)
         assert client.duplex.warrant is not None
         await client.duplex.is_good()
-        await asyncio.wait_for(stage.cancelled.wait(), PATIENCE)
+        await stage.cancelled.wait()
         assert client.duplex.ending is Ending.REVOKED
 
 
@@ -101,10 +102,13 @@ async def test_each_call_has_a_request_of_its_own_with_the_user_as_verified_last
             assert (await client.next())["result"]["structuredContent"] == {"result": [user]}
 
 
-async def test_a_channel_ends_in_the_moment_in_which_its_credential_expires(server):
-    duplex = build_duplexes(server).open(alice(expires_at=time() + 0.05), Terms(credential=Credentials()))
+async def test_a_channel_ends_in_the_moment_in_which_its_credential_expires(server, clock):
+    duplex = build_duplexes(server).open(alice(expires_at=time() + 60), Terms(credential=Credentials()))
     client = Peer(duplex)
     try:
+        await clock.advance(59)
+        assert duplex.ending is None
+        await clock.advance(1.1)
         assert await client.rest() == []
         assert duplex.ending is Ending.REVOKED
     finally:
@@ -121,29 +125,32 @@ async def test_an_owner_has_so_many_channels(server, settings):
     await duplexes.open(ALICE).close()
 
 
-async def test_a_silent_client_of_a_session_is_asked_whether_it_is_there(peer, settings):
-    settings.MCP = {"LIMITS": {"PING": 0.4, "KEEP_ALIVE": 0.1}}
+async def test_a_silent_client_of_a_session_is_asked_whether_it_is_there(peer, settings, clock):
+    settings.MCP = {"LIMITS": {"PING": 40, "KEEP_ALIVE": 10}}
     async with peer(pings=True) as client:
         await client.initialize()
         for _ in range(3):
-            ping = await client.next()
+            asking = asyncio.ensure_future(client.next())
+            await advance_until(clock, asking.done)
+            ping = await asking
             assert ping["method"] == "ping"
             await client.send({"jsonrpc": "2.0", "id": ping["id"], "result": {}})
         assert client.duplex.ending is None
 
 
-async def test_a_client_that_does_not_answer_a_ping_counts_as_gone(peer, settings, stage):
-    settings.MCP = {"LIMITS": {"PING": 0.4, "KEEP_ALIVE": 0.1}}
+async def test_a_client_that_does_not_answer_a_ping_counts_as_gone(peer, settings, stage, clock):
+    settings.MCP = {"LIMITS": {"PING": 40, "KEEP_ALIVE": 10}}
     async with peer(pings=True) as client:
         await client.initialize()
         await client.legacy(1, "tools/call", **call("wait"))
-        await client.rest()
+        reading = asyncio.ensure_future(client.rest())
+        await advance_until(clock, reading.done)
         assert client.duplex.ending is Ending.DEAD
-        await asyncio.wait_for(stage.cancelled.wait(), PATIENCE)
+        await stage.cancelled.wait()
 
 
-async def test_a_client_without_a_session_is_never_asked(peer, settings):
-    settings.MCP = {"LIMITS": {"PING": 0.01, "KEEP_ALIVE": 0.01}}
+async def test_a_client_without_a_session_is_never_asked(peer, settings, clock):
+    settings.MCP = {"LIMITS": {"PING": 40, "KEEP_ALIVE": 10}}
     async with peer(pings=True) as client:
         looked = asyncio.Event()
         look = client.duplex.look
@@ -153,6 +160,6 @@ async def test_a_client_without_a_session_is_never_asked(peer, settings):
             looked.set()
 
         client.duplex.look = counted
-        await asyncio.wait_for(looked.wait(), PATIENCE)
+        await advance_until(clock, looked.is_set)
         await client.modern(1, "server/discover")
         assert (await client.next())["id"] == 1

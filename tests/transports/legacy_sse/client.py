@@ -3,15 +3,17 @@
 import asyncio
 import itertools
 import json
-from collections.abc import Callable
 from typing import Any, NamedTuple
+
+import pytest
 
 from mcp_django.protocol.sse import Decoder, Event
 from tests.interaction.messages import judge_for
 from tests.interaction.wire import App, http_scope
 
-PATIENCE = 10.0
 REVISION = "2025-11-25"
+both_doors = pytest.mark.parametrize("door", ["asgi", "view"], indirect=True)
+"""Runs a test through the ASGI mount and through the Django view."""
 
 
 class Reply(NamedTuple):
@@ -28,8 +30,8 @@ class Reply(NamedTuple):
         return error
 
 
-class Open:
-    """A request in the air. What the application sends waits in `sent`; with `reading` cleared it cannot send."""
+class OpenRequest:
+    """A request that is not answered yet. While `reading` is cleared, the application cannot send."""
 
     def __init__(self, app: App, scope: dict[str, Any], body: bytes = b"") -> None:
         self._body, self._gone = [body], asyncio.Event()
@@ -59,8 +61,7 @@ class Open:
 
     async def next(self) -> dict[str, Any] | None:
         """What the application sends next; None when it has returned."""
-        async with asyncio.timeout(PATIENCE):
-            sent = await self._sent.get()
+        sent = await self._sent.get()
         if sent is None:
             await self.task
         return sent
@@ -93,8 +94,7 @@ class Open:
         """The client hangs up, and the application returns."""
         self._gone.set()
         self.reading.set()
-        async with asyncio.timeout(PATIENCE):
-            await asyncio.wait([self.task])
+        await asyncio.wait([self.task])
 
 
 class Client:
@@ -103,7 +103,7 @@ class Client:
     def __init__(self, app: App, path: str = "/mcp/interaction/sse", token: str | None = "alice") -> None:
         self.app, self.path, self.token = app, path, token
         self.uri = ""
-        self.stream: Open | None = None
+        self.stream: OpenRequest | None = None
         self.messages = list[dict[str, Any]]()
         self._ids, self._requests = itertools.count(1), list[dict[str, Any]]()
 
@@ -112,13 +112,13 @@ class Client:
         merged = {**base, **{name.replace("_", "-"): value for name, value in more.items()}}
         return {name: value for name, value in merged.items() if value is not None}
 
-    def get(self, path: str | None = None, *, accept: str | None = "text/event-stream", **scope: Any) -> Open:
+    def get(self, path: str | None = None, *, accept: str | None = "text/event-stream", **scope: Any) -> OpenRequest:
         """Begin a GET."""
         headers = {**self.headers(accept=accept), **scope.pop("headers", {})}
-        return Open(self.app, http_scope("GET", path or self.path, headers, **scope))
+        return OpenRequest(self.app, http_scope("GET", path or self.path, headers, **scope))
 
     async def open(self, **scope: Any) -> str:
-        """Open the stream; the URI that its first event gives."""
+        """OpenRequest the stream; the URI that its first event gives."""
         self.stream = self.get(**scope)
         status, _ = await self.stream.head()
         assert status == 200
@@ -128,12 +128,12 @@ class Client:
         self.uri = first.data.decode()
         return self.uri
 
-    def begin_post(self, body: Any, uri: str | None = None, *, method: str = "POST", **scope: Any) -> Open:
+    def begin_post(self, body: Any, uri: str | None = None, *, method: str = "POST", **scope: Any) -> OpenRequest:
         """Begin to POST a message, or bytes as they are."""
         path, _, query = (self.uri if uri is None else uri).partition("?")
         headers = {**self.headers(content_type="application/json"), **scope.pop("headers", {})}
         raw = body if isinstance(body, bytes) else json.dumps(body).encode()
-        return Open(self.app, http_scope(method, path, headers, query_string=query.encode(), **scope), raw)
+        return OpenRequest(self.app, http_scope(method, path, headers, query_string=query.encode(), **scope), raw)
 
     async def post(self, body: Any, uri: str | None = None, **scope: Any) -> Reply:
         """The answer to such a POST."""
@@ -173,7 +173,7 @@ class Client:
         return content.get("result", content)
 
     async def hello(self, capabilities: dict[str, Any] | None = None, **scope: Any) -> dict[str, Any]:
-        """Open the stream and shake hands; what the server says of itself."""
+        """OpenRequest the stream and shake hands; what the server says of itself."""
         await self.open(**scope)
         answer = await self.request(
             "initialize",
@@ -191,10 +191,3 @@ class Client:
         """Hang up."""
         assert self.stream is not None
         await self.stream.leave()
-
-
-async def eventually(condition: Callable[[], bool]) -> None:
-    """Let the loop turn until something is so."""
-    async with asyncio.timeout(PATIENCE):
-        while not condition():
-            await asyncio.sleep(0.001)

@@ -13,7 +13,8 @@ from mcp_django import Server, wiring
 from mcp_django.asgi import mount
 from mcp_django.server.ports import Overloaded
 from mcp_django.transports.legacy_sse import path_of
-from tests.transports.legacy_sse.client import Client, Reply, eventually
+from tests.support.waiting import eventually
+from tests.transports.legacy_sse.client import Client, Reply, both_doors
 
 PING = {"jsonrpc": "2.0", "id": 9, "method": "ping"}
 NO_STREAM = (404, b"No such stream; open another one with GET.")
@@ -36,16 +37,19 @@ def open_urls(settings: Any) -> Any:
 
 
 class TestTheStream:
+    @both_doors
     async def test_a_foreign_origin_is_refused_before_the_token_is_looked_at(self, client: Client) -> None:
         reply = await client.get(headers={"origin": "https://evil.example", "authorization": "Bearer nobody"}).reply()
         assert reply.status == 403
 
+    @both_doors
     async def test_without_a_good_token_there_is_a_challenge(self, client: Client) -> None:
         for headers in ({"authorization": "Bearer nobody"}, {"authorization": ""}):
             reply = await client.get(headers=headers).reply()
             assert reply.status == 401
             assert reply.headers["www-authenticate"].startswith("Bearer")
 
+    @both_doors
     async def test_a_client_that_takes_no_events_is_told_so(self, client: Client) -> None:
         assert (await client.get(accept="application/json").reply()).status == 406
 
@@ -56,12 +60,14 @@ class TestTheStream:
                 assert (await stream.head())[0] == 200
                 await stream.leave()
 
+    @both_doors
     async def test_other_methods_are_named(self, subtests: pytest.Subtests, client: Client) -> None:
         for method in ["PUT", "DELETE", "HEAD"]:
             with subtests.test(method=method):
                 reply = await client.post(b"", client.path, method=method)
                 assert (reply.status, reply.headers["allow"]) == (405, "GET, POST, OPTIONS")
 
+    @both_doors
     async def test_a_page_that_may_read_may_ask_first_and_read(self, client: Client, settings: Any) -> None:
         settings.MCP = {**settings.MCP, "CORS_ALLOWED_ORIGINS": ["https://app.example"]}
         origin = {"origin": "https://app.example", "access-control-request-method": "POST"}
@@ -73,6 +79,7 @@ class TestTheStream:
         assert (reply.status, reply.headers["access-control-allow-origin"]) == (202, "https://app.example")
         await client.leave()
 
+    @both_doors
     async def test_where_messages_cannot_be_heard_no_stream_is_opened(
         self, client: Client, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -86,6 +93,7 @@ class TestTheStream:
 
 
 class TestMessages:
+    @both_doors
     async def test_without_a_name_of_a_stream_a_client_learns_to_get_first(self, client: Client) -> None:
         reply = await client.post(PING, client.path)
         assert (reply.status, reply.headers["allow"]) == (405, "GET, OPTIONS")
@@ -97,6 +105,7 @@ class TestMessages:
                 reply = await client.post(PING, f"{client.path}?session_id={name}")
                 assert verdict(reply) == NO_STREAM or reply.status == 405
 
+    @both_doors
     async def test_a_changed_name_names_nothing(self, client: Client) -> None:
         uri = await client.open()
         for wrong in (uri[:-1], uri + "A", uri.replace("session_id=", "session_id=A"), uri.rpartition(".")[0]):
@@ -145,6 +154,7 @@ class TestMessages:
         assert (await client.post(PING, headers={"authorization": ""})).status == 401
         await client.leave()
 
+    @both_doors
     async def test_what_is_no_json_is_said_to_be_none_and_the_stream_goes_on(
         self, subtests: pytest.Subtests, client: Client
     ) -> None:
@@ -167,6 +177,7 @@ class TestMessages:
                 assert (await client.message())["error"]["code"] == -32600
                 await client.leave()
 
+    @both_doors
     async def test_a_body_beyond_the_limit_is_refused(self, client: Client, limits: Any) -> None:
         limits(BODY=1000)
         await client.open()
@@ -188,12 +199,14 @@ class TestMessages:
 
 
 class TestWhereMessagesGo:
+    @both_doors
     async def test_below_a_root_path_that_the_server_tells(self, client: Client) -> None:
         """As the ASGI specification has it, `path` has it too; some servers leave it off."""
         for at in (f"/app{client.path}", client.path):
             uri = await Client(client.app, at).open(root_path="/app")
             assert uri.startswith(f"/app{client.path}?")
 
+    @both_doors
     async def test_below_a_script_name_that_the_project_tells(self, client: Client, settings: Any) -> None:
         settings.FORCE_SCRIPT_NAME = "/script/"
         assert (await client.open()).startswith(f"/script{client.path}?")

@@ -11,10 +11,13 @@ from asgiref.sync import sync_to_async
 from mcp_django.models import Session, StreamEvent
 from mcp_django.runtime.posts import Fate, Posts
 from mcp_django.transports.duplex.terms import Ending
-from mcp_django.transports.legacy_sse import Channel
+from mcp_django.transports.legacy_sse import TAKE_WITHIN, Channel
 from mcp_django.wiring import listens, posts
 from tests.interaction.wire import App
-from tests.transports.legacy_sse.client import PATIENCE, Client, eventually
+from tests.runtime.serving import advance_until
+from tests.support.clock import Clock
+from tests.support.waiting import eventually
+from tests.transports.legacy_sse.client import Client, both_doors
 
 PING = {"jsonrpc": "2.0", "id": 9, "method": "ping"}
 TOOLS = {"jsonrpc": "2.0", "id": 9, "method": "tools/list"}
@@ -36,6 +39,7 @@ async def flood(client: Client) -> None:
     await eventually(lambda: duplex.ending is not None or (duplex._since is not None and not duplex.has_room()))
 
 
+@both_doors
 async def test_a_client_connects_shakes_hands_and_calls(client: Client) -> None:
     hello = await client.hello()
     assert (hello["protocolVersion"], hello["serverInfo"]["name"]) == ("2025-11-25", "posts")
@@ -43,6 +47,7 @@ async def test_a_client_connects_shakes_hands_and_calls(client: Client) -> None:
     await client.leave()
 
 
+@both_doors
 async def test_the_first_event_is_the_endpoint_below_the_path_that_was_asked_for(client: Client) -> None:
     uri = await client.open()
     assert uri.startswith(f"{client.path}?session_id=")
@@ -51,6 +56,7 @@ async def test_the_first_event_is_the_endpoint_below_the_path_that_was_asked_for
     await client.leave()
 
 
+@both_doors
 async def test_a_stream_is_neither_kept_nor_buffered_nor_compressed_on_its_way(client: Client) -> None:
     stream = client.get()
     status, headers = await stream.head()
@@ -72,6 +78,7 @@ async def test_every_revision_of_the_handshake_era_may_be_spoken(subtests: pytes
             await client.leave()
 
 
+@both_doors
 async def test_a_question_is_asked_on_the_stream_and_answered_by_a_post(client: Client) -> None:
     await client.hello({"elicitation": {}})
     id = await client.send("tools/call", {"name": "ask", "arguments": {}})
@@ -96,6 +103,7 @@ async def test_a_cancellation_overtakes_the_call(client: Client, stage: Any) -> 
     await client.leave()
 
 
+@both_doors
 async def test_the_end_of_the_stream_is_the_end_of_the_session_and_its_calls(client: Client, stage: Any) -> None:
     await client.hello()
     await client.send("tools/call", {"name": "wait", "arguments": {}})
@@ -109,6 +117,7 @@ async def test_the_end_of_the_stream_is_the_end_of_the_session_and_its_calls(cli
     assert (reply.status, reply.body) == (404, b"No such stream; open another one with GET.")
 
 
+@both_doors
 async def test_a_client_that_leaves_before_it_shakes_hands_leaves_nothing(client: Client) -> None:
     await client.open()
     await client.leave()
@@ -139,16 +148,21 @@ async def test_messages_of_the_stateless_era_are_told_where_they_belong(client: 
     await client.leave()
 
 
-async def test_a_silent_stream_is_kept_alive(client: Client, limits: Any) -> None:
-    limits(KEEP_ALIVE=0.01)
+async def test_a_silent_stream_is_kept_alive(client: Client, limits: Any, clock: Clock) -> None:
+    limits(KEEP_ALIVE=15)
     await client.open()
     assert client.stream is not None
-    sent = await client.stream.next()
+    waiting = asyncio.ensure_future(client.stream.next())
+    await clock.advance(14)
+    assert not waiting.done()
+    await clock.advance(1)
+    sent = await waiting
     assert sent is not None
     assert sent["body"] == b": keep-alive\n"
     await client.leave()
 
 
+@both_doors
 async def test_handlers_see_the_request_that_opened_the_stream(client: Client, prefix: str) -> None:
     client.path = f"{prefix}/mcp/main/rooms/sse"
     await client.hello(query_string=b"a=1")
@@ -163,6 +177,7 @@ async def test_handlers_see_the_request_that_opened_the_stream(client: Client, p
     await client.leave()
 
 
+@both_doors
 async def test_with_a_slash_at_the_end_it_is_the_same(client: Client) -> None:
     client.path += "/"
     await client.hello()
@@ -171,6 +186,7 @@ async def test_with_a_slash_at_the_end_it_is_the_same(client: Client) -> None:
     await client.leave()
 
 
+@both_doors
 async def test_where_it_is_no_way_in_there_is_nothing(subtests: pytest.Subtests, app: App, prefix: str) -> None:
     for server in ["modern", "streamable"]:
         with subtests.test(server=server):
@@ -178,6 +194,7 @@ async def test_where_it_is_no_way_in_there_is_nothing(subtests: pytest.Subtests,
             assert reply.status == 404
 
 
+@both_doors
 async def test_it_may_be_the_only_way_in(app: App, prefix: str) -> None:
     client = Client(app, f"{prefix}/mcp/only/sse")
     await client.hello()
@@ -186,18 +203,20 @@ async def test_it_may_be_the_only_way_in(app: App, prefix: str) -> None:
     assert (await client.post(TOOLS, uri=client.path)).status == 404
 
 
+@both_doors
 async def test_a_client_that_reads_too_slowly_is_ended_and_its_stream_given_back(
-    client: Client, limits: Any, stage: Any
+    client: Client, limits: Any, stage: Any, clock: Clock
 ) -> None:
-    limits(UNSENT=4, UNSENT_WAIT=0.1)
+    limits(UNSENT=4, UNSENT_WAIT=20)
     await client.hello()
     await flood(client)
-    await eventually(nothing_is_open)
+    await advance_until(clock, nothing_is_open)
     assert stage.counts["said"] < 50
     assert (await client.post(PING)).status == 404
     await client.leave()
 
 
+@both_doors
 async def test_a_session_that_is_ended_ends_the_stream(client: Client) -> None:
     await client.hello()
     await sync_to_async(Session.objects.all().end)("by hand")
@@ -208,16 +227,16 @@ async def test_a_session_that_is_ended_ends_the_stream(client: Client) -> None:
 
 
 async def test_a_stream_that_is_over_is_not_kept_for_a_client_that_does_not_read_its_rest(
-    client: Client, limits: Any
+    client: Client, limits: Any, clock: Clock
 ) -> None:
     limits(UNSENT=4)
     await client.hello()
     await flood(client)
     (channel,) = posts().here()._streams.values()
     assert isinstance(channel, Channel)
-    channel._patience = 0.05
     channel._duplex.end(Ending.REVOKED)
     assert len(listens()) == 1
+    await clock.advance(channel._patience)
     await eventually(nothing_is_open)
     await client.leave()
 
@@ -240,13 +259,14 @@ async def test_much_is_sent_in_pieces_each_of_which_shows_that_the_client_reads(
 
 
 async def test_a_post_that_waits_for_a_client_which_does_not_read_is_answered_in_bounded_time(
-    client: Client, limits: Any, monkeypatch: pytest.MonkeyPatch
+    client: Client, limits: Any, clock: Clock
 ) -> None:
-    monkeypatch.setattr("mcp_django.transports.legacy_sse.TAKE_WITHIN", 0.05)
     limits(UNSENT=4)
     await client.hello()
     await flood(client)
-    reply = await client.post(TOOLS)
+    posting = asyncio.ensure_future(client.post(TOOLS))
+    await advance_until(clock, posting.done, TAKE_WITHIN)
+    reply = await posting
     assert (reply.status, reply.headers["retry-after"]) == (503, "1")
     assert "read" in reply.error["message"]
     # It was not taken: when the client reads on there is no answer to it.
@@ -260,6 +280,7 @@ async def test_a_post_that_waits_for_a_client_which_does_not_read_is_answered_in
     await client.leave()
 
 
+@both_doors
 async def test_more_streams_than_allowed_are_refused_at_once(client: Client, limits: Any) -> None:
     limits(LISTENS_PER_OWNER=1)
     await client.open()
@@ -268,6 +289,7 @@ async def test_more_streams_than_allowed_are_refused_at_once(client: Client, lim
     await client.leave()
 
 
+@both_doors
 async def test_a_post_whose_client_has_left_counts_until_its_message_is_taken(
     client: Client, limits: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -287,19 +309,18 @@ async def test_a_post_whose_client_has_left_counts_until_its_message_is_taken(
     await asyncio.wait([leaving.task])
     assert (await client.post(TOOLS)).status == 429
     go.set()
-    async with asyncio.timeout(PATIENCE):
-        while (await client.post(TOOLS)).status != 202:
-            pass
+    while (await client.post(TOOLS)).status != 202:
+        pass
     await client.leave()
 
 
-async def test_more_posts_at_once_than_allowed_are_refused_at_once(
-    client: Client, limits: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("mcp_django.transports.legacy_sse.TAKE_WITHIN", 0.2)
+async def test_more_posts_at_once_than_allowed_are_refused_at_once(client: Client, limits: Any, clock: Clock) -> None:
     limits(UNSENT=4, IN_FLIGHT=3)
     await client.hello()
     await flood(client)
-    replies = await asyncio.gather(*(client.post(TOOLS) for _ in range(5)))
+    posting = [asyncio.ensure_future(client.post(TOOLS)) for _ in range(5)]
+    await eventually(lambda: sum(one.done() for one in posting) == 2)  # those beyond the limit
+    await advance_until(clock, lambda: all(one.done() for one in posting), TAKE_WITHIN)
+    replies = await asyncio.gather(*posting)
     assert sorted(reply.status for reply in replies) == [429, 429, 503, 503, 503]
     await client.leave()
