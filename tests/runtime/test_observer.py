@@ -86,11 +86,11 @@ class Site:
             self.reached.set()
             self.opened.wait(WAIT_SECONDS)
 
-        @server.tool(timeout=30)
+        @server.tool(timeout=5)
         async def slow() -> None:
             await asyncio.Event().wait()
 
-        @server.tool(timeout=30)
+        @server.tool(timeout=5)
         def slow_in_a_thread() -> None:
             self.opened.wait(WAIT_SECONDS)
 
@@ -140,6 +140,20 @@ async def rows() -> list[str]:
     return await asyncio.to_thread(_titles)
 
 
+async def take_rows() -> list[str]:
+    """Read the rows, and delete them."""
+    found = await rows()
+    await asyncio.to_thread(_delete)
+    return found
+
+
+def _delete() -> None:
+    try:
+        Book.objects.all().delete()
+    finally:
+        connection.close()
+
+
 def _titles() -> list[str]:
     try:
         return list(Book.objects.order_by("pk").values_list("title", flat=True))
@@ -169,13 +183,12 @@ def test_a_receiver_can_write_a_row_before_the_answer(subtests: pytest.Subtests,
                 ("awrite_and_fail", {}, "bug"),
             ]:
                 with subtests.test(version=version, name=name, arguments=arguments):
-                    before = len(await rows())
                     calling = site.call(name, version, **arguments)
                     if outcome == "timeout":
-                        await clock.advance(30)
+                        await clock.advance(5)
                     with contextlib.suppress(MCPError, Overloaded):
                         await calling
-                    assert (await rows())[before:] == [f"{name} {outcome}"]
+                    assert await take_rows() == [f"{name} {outcome}"]
 
     with listening(call_finished, receiver):
         serve(main, lanes=4)
@@ -188,14 +201,13 @@ def test_a_receiver_can_write_a_row_for_a_call_that_was_cancelled(receiver: Any,
     async def main(site: Site) -> None:
         for version in (HANDSHAKE, STATELESS):
             site.reached.clear()
-            before = len(await rows())
             task = site.call(name, version)
             await site.until_reached()
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
             # The row is there while a plain handler is still in its thread.
-            assert (await rows())[before:] == [f"{name} cancelled"]
+            assert await take_rows() == [f"{name} cancelled"]
 
     with listening(call_finished, receiver):
         serve(main, lanes=4)
@@ -481,7 +493,7 @@ def test_a_call_is_one_line(subtests: pytest.Subtests, lines: Lines, clock: Cloc
                     lines.records.clear()
                     calling = site.call(name, version, **arguments)
                     if outcome == "timeout":
-                        await clock.advance(30)
+                        await clock.advance(5)
                     with contextlib.suppress(MCPError, Overloaded):
                         await calling
                     record, line = lines.one()

@@ -103,7 +103,9 @@ async def test_each_call_has_a_request_of_its_own_with_the_user_as_verified_last
 
 
 async def test_a_channel_ends_in_the_moment_in_which_its_credential_expires(server, clock):
-    duplex = build_duplexes(server).open(alice(expires_at=time() + 60), Terms(credential=Credentials()))
+    credential = Credentials()
+    credential.now = alice(expires_at=time() + 60, scopes=ALICE.scopes)
+    duplex = build_duplexes(server).open(credential.now, Terms(credential=credential))
     client = Peer(duplex)
     try:
         await clock.advance(59)
