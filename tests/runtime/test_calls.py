@@ -29,7 +29,7 @@ OWNER = "owner"
 COLOUR: contextvars.ContextVar[str] = contextvars.ContextVar("colour", default="none")
 
 
-class Air:
+class CallServer:
     """A server with a gate, and flights to it."""
 
     def __init__(self, version: str = STATELESS) -> None:
@@ -128,7 +128,7 @@ async def said(flight: Flight) -> list[dict[str, Any]]:
 async def test_a_quick_call_lands_with_its_answer(subtests: pytest.Subtests) -> None:
     for version in ERAS:
         with subtests.test(version=version):
-            there = Air(version)
+            there = CallServer(version)
             flight = there.flight("quick")
             assert len(there.in_flight) == 1
             flight.launch()
@@ -143,7 +143,7 @@ async def test_a_quick_call_lands_with_its_answer(subtests: pytest.Subtests) -> 
 async def test_a_call_that_speaks_first_is_a_stream_that_ends_with_the_answer(subtests: pytest.Subtests) -> None:
     for version in ERAS:
         with subtests.test(version=version):
-            there = Air(version)
+            there = CallServer(version)
             flight = there.flight("talk")
             flight.launch()
             assert await flight.first(LONG) is None
@@ -157,7 +157,7 @@ async def test_a_call_that_speaks_first_is_a_stream_that_ends_with_the_answer(su
 async def test_a_call_that_takes_long_becomes_a_stream(subtests: pytest.Subtests, clock: Clock) -> None:
     for version in ERAS:
         with subtests.test(version=version):
-            there = Air(version)
+            there = CallServer(version)
             flight = there.flight("wait")
             flight.launch()
             first = asyncio.ensure_future(flight.first(LONG))
@@ -173,7 +173,7 @@ async def test_a_call_that_must_not_stream_lands_however_long_it_takes_and_whate
 ) -> None:
     for version in ERAS:
         with subtests.test(version=version):
-            there = Air(version)
+            there = CallServer(version)
             flight = there.flight("talk", may_stream=False)
             flight.launch()
             first = asyncio.ensure_future(flight.first(0))
@@ -187,7 +187,7 @@ async def test_a_call_that_must_not_stream_lands_however_long_it_takes_and_whate
 async def test_waiting_begins_only_for_a_call_that_is_still_in_the_air(subtests: pytest.Subtests) -> None:
     for version in ERAS:
         with subtests.test(version=version):
-            there, begun = Air(version), asyncio.Event()
+            there, begun = CallServer(version), asyncio.Event()
             quick = there.flight("quick")
             quick.launch()
             await quick.first(LONG, begun.set)
@@ -203,7 +203,7 @@ async def test_waiting_begins_only_for_a_call_that_is_still_in_the_air(subtests:
 async def test_a_call_cancelled_before_its_first_step_leaves_nothing_behind(subtests: pytest.Subtests) -> None:
     for version in ERAS:
         with subtests.test(version=version):
-            there = Air(version)
+            there = CallServer(version)
             flight = there.flight("wait")
             flight.launch()
             if flight._begun:
@@ -225,7 +225,7 @@ async def test_a_call_that_cannot_begin_leaves_nothing_behind(
 ) -> None:
     for version in ERAS:
         with subtests.test(version=version):
-            there = Air(version)
+            there = CallServer(version)
             flight = there.flight("wait")
 
             def fail(*_: Any, **__: Any) -> None:
@@ -242,7 +242,7 @@ async def test_a_call_that_cannot_begin_leaves_nothing_behind(
 async def test_a_cancelled_call_has_no_answer_and_its_handler_knows(subtests: pytest.Subtests) -> None:
     for version in ERAS:
         with subtests.test(version=version):
-            there = Air(version)
+            there = CallServer(version)
             flight = there.flight("wait")
             flight.launch()
             first = asyncio.ensure_future(flight.first(LONG))
@@ -259,7 +259,7 @@ async def test_a_cancelled_call_has_no_answer_and_its_handler_knows(subtests: py
 async def test_the_stream_of_a_cancelled_call_ends_without_an_answer(subtests: pytest.Subtests) -> None:
     for version in ERAS:
         with subtests.test(version=version):
-            there = Air(version)
+            there = CallServer(version)
             flight = there.flight("talk")
             flight.launch()
             assert await flight.first(LONG) is None
@@ -273,7 +273,7 @@ async def test_the_stream_of_a_cancelled_call_ends_without_an_answer(subtests: p
 async def test_what_goes_on_after_the_answer_speaks_to_nobody_and_waits_for_nobody(subtests: pytest.Subtests) -> None:
     for version in ERAS:
         with subtests.test(version=version):
-            there = Air(version)
+            there = CallServer(version)
             flight = there.flight("quick")
             flight.launch()
             assert await flight.first(LONG) is not None
@@ -286,7 +286,7 @@ async def test_what_goes_on_after_the_answer_speaks_to_nobody_and_waits_for_nobo
 async def test_cancelling_what_has_landed_changes_nothing(subtests: pytest.Subtests) -> None:
     for version in ERAS:
         with subtests.test(version=version):
-            flight = Air(version).flight("quick")
+            flight = CallServer(version).flight("quick")
             flight.launch()
             landing = await flight.first(LONG)
             flight.cancel()
@@ -297,7 +297,7 @@ async def test_cancelling_what_has_landed_changes_nothing(subtests: pytest.Subte
 async def test_a_client_that_leaves_ends_a_stateless_call_and_not_one_of_a_session(subtests: pytest.Subtests) -> None:
     for version in ERAS:
         with subtests.test(version=version):
-            there = Air(version)
+            there = CallServer(version)
             flight = there.flight("wait")
             flight.launch()
             first = asyncio.ensure_future(flight.first(LONG))
@@ -318,7 +318,7 @@ async def test_an_error_lands_as_what_it_is(subtests: pytest.Subtests) -> None:
     for problem in [InvalidParams("no"), Overloaded("full")]:
         for version in ERAS:
             with subtests.test(problem=problem, version=version):
-                flight = Air(version).failing(problem)
+                flight = CallServer(version).failing(problem)
                 flight.launch()
                 landing = await flight.first(LONG)
                 assert landing is not None
@@ -329,7 +329,7 @@ async def test_an_error_on_a_stream_is_its_last_message(subtests: pytest.Subtest
     for problem, code in [(InvalidParams("no"), -32602), (Overloaded("full"), -32603)]:
         for version in ERAS:
             with subtests.test(problem=problem, code=code, version=version):
-                flight = Air(version).failing(problem)
+                flight = CallServer(version).failing(problem)
                 flight.streaming = True
                 flight.launch()
                 (last,) = await said(flight)
@@ -342,7 +342,7 @@ async def test_whatever_ends_a_call_nobody_waits_for_ever(subtests: pytest.Subte
     for streaming in [False, True]:
         for version in ERAS:
             with subtests.test(streaming=streaming, version=version):
-                there = Air(version)
+                there = CallServer(version)
                 flight = there.failing(GeneratorExit())
                 flight.streaming = streaming
                 flight.launch()
@@ -362,7 +362,7 @@ async def test_an_error_that_comes_of_a_cancellation_is_not_sent(subtests: pytes
     for problem in [InvalidParams("no"), Overloaded("full")]:
         for version in ERAS:
             with subtests.test(problem=problem, version=version):
-                there = Air(version)
+                there = CallServer(version)
                 work = there.work("quick")
                 work.close()
                 flight = there.to(work._replace(run=there.fail_on_cancellation(problem), inner=()))
@@ -378,7 +378,7 @@ async def test_an_error_that_comes_of_a_cancellation_is_not_sent(subtests: pytes
 async def test_a_call_that_is_shut_down_answers_why(subtests: pytest.Subtests) -> None:
     for version in ERAS:
         with subtests.test(version=version):
-            there = Air(version)
+            there = CallServer(version)
             flight = there.flight("wait")
             flight.launch()
             first = asyncio.ensure_future(flight.first(LONG))
@@ -399,7 +399,7 @@ async def test_a_call_that_is_shut_down_answers_why(subtests: pytest.Subtests) -
 async def test_the_stream_of_a_call_that_is_shut_down_ends_with_the_reason(subtests: pytest.Subtests) -> None:
     for version in ERAS:
         with subtests.test(version=version):
-            there = Air(version)
+            there = CallServer(version)
             flight = there.flight("talk")
             flight.launch()
             assert await flight.first(LONG) is None
@@ -412,7 +412,7 @@ async def test_the_stream_of_a_call_that_is_shut_down_ends_with_the_reason(subte
 async def test_a_call_shut_down_before_its_first_step_leaves_nothing_behind(subtests: pytest.Subtests) -> None:
     for version in ERAS:
         with subtests.test(version=version):
-            there = Air(version)
+            there = CallServer(version)
             flight = there.flight("wait")
             flight.launch()
             if flight._begun:
@@ -430,7 +430,7 @@ async def test_a_call_shut_down_before_its_first_step_leaves_nothing_behind(subt
 async def test_shutting_down_what_has_landed_or_was_cancelled_changes_nothing(subtests: pytest.Subtests) -> None:
     for version in ERAS:
         with subtests.test(version=version):
-            there = Air(version)
+            there = CallServer(version)
             flight = there.flight("quick")
             flight.launch()
             landing = await flight.first(LONG)
@@ -448,7 +448,7 @@ async def test_shutting_down_what_has_landed_or_was_cancelled_changes_nothing(su
 async def test_an_answer_that_comes_after_the_shutdown_is_not_sent(subtests: pytest.Subtests) -> None:
     for version in ERAS:
         with subtests.test(version=version):
-            there = Air(version)
+            there = CallServer(version)
             flight = there.flight("stubborn")
             flight.launch()
             first = asyncio.ensure_future(flight.first(LONG))
@@ -464,7 +464,7 @@ async def test_an_answer_that_comes_after_the_shutdown_is_not_sent(subtests: pyt
 
 
 async def test_a_batch_that_is_shut_down_answers_for_each_of_its_calls() -> None:
-    there = Air("2025-03-26")
+    there = CallServer("2025-03-26")
     messages = [
         {"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": {"name": "talk", "arguments": {}}}
         for id in ("one", 2)
@@ -489,7 +489,7 @@ async def test_a_call_runs_in_a_clean_context(subtests: pytest.Subtests) -> None
     for version in ERAS:
         with subtests.test(version=version):
             COLOUR.set("red")
-            flight = Air(version).flight("colour")
+            flight = CallServer(version).flight("colour")
             flight.launch()
             landing = await flight.first(LONG)
             assert landing is not None
@@ -497,7 +497,7 @@ async def test_a_call_runs_in_a_clean_context(subtests: pytest.Subtests) -> None
 
 
 async def test_a_session_knows_its_flight_while_it_is_in_the_air() -> None:
-    there = Air(HANDSHAKE)
+    there = CallServer(HANDSHAKE)
     session = there.peer.session
     assert session is not None
     flight = there.flight("wait")
@@ -511,11 +511,11 @@ async def test_a_session_knows_its_flight_while_it_is_in_the_air() -> None:
 
 
 async def test_work_that_is_refused_can_be_closed_without_a_warning() -> None:
-    Air().work("wait").close()
+    CallServer().work("wait").close()
 
 
 async def test_a_pipeline_refuses_with_the_id_of_the_call() -> None:
-    there = Air()
+    there = CallServer()
     work = there.work("quick")
     pipeline: Pipeline = there.peer.pipeline
     refused = jsonrpc.loads(pipeline.refuse(work.call.era, MCPError("no"), work.call))
@@ -526,7 +526,7 @@ async def test_a_pipeline_refuses_with_the_id_of_the_call() -> None:
 async def test_a_call_runs_in_the_context_that_is_handed_in(subtests: pytest.Subtests) -> None:
     for version in ERAS:
         with subtests.test(version=version):
-            flight, context = Air(version).flight("colour"), contextvars.Context()
+            flight, context = CallServer(version).flight("colour"), contextvars.Context()
             context.run(COLOUR.set, "green")
             flight.launch(context)
             landing = await flight.first(LONG)
@@ -535,7 +535,7 @@ async def test_a_call_runs_in_the_context_that_is_handed_in(subtests: pytest.Sub
 
 
 async def test_a_pipeline_refuses_a_batch_that_holds_no_calls_without_an_id() -> None:
-    there = Air()
+    there = CallServer()
     work = there.work("quick")
     refused = jsonrpc.loads(there.peer.pipeline.decline(work._replace(calls=(), in_batch=True), MCPError("no")))
     assert (refused["error"]["message"], "id" in refused) == ("no", False)

@@ -31,6 +31,10 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 COLOUR: contextvars.ContextVar[str] = contextvars.ContextVar("colour", default="none")
 
 
+def fail_with(problem: BaseException) -> None:
+    raise problem
+
+
 class TestPlainFunctions:
     def test_they_run_beside_the_loop_and_return_their_value(self) -> None:
         async def main(executor: LaneExecutor) -> tuple[int, threading.Thread]:
@@ -63,21 +67,20 @@ class TestPlainFunctions:
         with pytest.raises(ValueError, match="seven"):
             serve(main)
 
-    @pytest.mark.parametrize("problem", [StopIteration(1), SystemExit(3), KeyboardInterrupt(), GeneratorExit()])
-    def test_what_asyncio_cannot_carry_arrives_as_a_runtime_error(self, problem: BaseException) -> None:
+    def test_what_asyncio_cannot_carry_arrives_as_a_runtime_error(self, subtests: pytest.Subtests) -> None:
         """StopIteration would leave the caller waiting for ever, SystemExit would end the worker."""
 
-        def fail() -> None:
-            raise problem
-
         async def main(executor: LaneExecutor) -> None:
-            with executor.context():
-                with pytest.raises(RuntimeError, match=type(problem).__name__):
-                    await executor.run(fail)
-                with pytest.raises(RuntimeError, match=type(problem).__name__):
-                    await sync_to_async(fail)()
-            with pytest.raises(RuntimeError, match=type(problem).__name__):
-                await executor.run(fail)
+            for problem in (StopIteration(1), SystemExit(3), KeyboardInterrupt(), GeneratorExit()):
+                name = type(problem).__name__
+                with subtests.test(problem=name):
+                    with executor.context():
+                        with pytest.raises(RuntimeError, match=name):
+                            await executor.run(fail_with, problem)
+                        with pytest.raises(RuntimeError, match=name):
+                            await sync_to_async(fail_with)(problem)
+                    with pytest.raises(RuntimeError, match=name):
+                        await executor.run(fail_with, problem)
 
         serve(main)
 
@@ -677,13 +680,11 @@ class TestInline:
         await LaneExecutor(lanes=1, queue=0).run(lambda: None)
         assert {thread for thread in threading.enumerate() if thread.name.startswith("mcp-lane")} == before
 
-    @pytest.mark.parametrize("problem", [StopIteration(1), SystemExit(3), GeneratorExit()])
-    async def test_what_asyncio_cannot_carry_arrives_as_a_runtime_error(self, problem: BaseException) -> None:
-        def fail() -> None:
-            raise problem
-
-        with pytest.raises(RuntimeError, match=type(problem).__name__):
-            await LaneExecutor().run(fail)
+    async def test_what_asyncio_cannot_carry_arrives_as_a_runtime_error(self, subtests: pytest.Subtests) -> None:
+        for problem in (StopIteration(1), SystemExit(3), GeneratorExit()):
+            name = type(problem).__name__
+            with subtests.test(problem=name), pytest.raises(RuntimeError, match=name):
+                await LaneExecutor().run(fail_with, problem)
 
     @pytest.mark.django_db
     async def test_the_transaction_of_the_test_does_not_count_as_the_handlers(self) -> None:

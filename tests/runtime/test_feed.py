@@ -21,14 +21,14 @@ from mcp_django.runtime.feeds import Feeds
 from mcp_django.server.ports import Overloaded
 from tests.support.clock import Clock
 
+from .channel_layer import FakeLayer
 from .serving import WAIT_SECONDS, advance_until, eventually, real_threads, serve, wait_until
-from .wakes import Layer
 
 pytestmark = real_threads
 LOG = EventLog()
 
 
-class Heard(list[Any]):
+class RecordingSink(list[Any]):
     """A sink: the payloads it was given."""
 
     def __call__(self, event: Event) -> None:
@@ -36,8 +36,8 @@ class Heard(list[Any]):
 
 
 @pytest.fixture
-def layer() -> Layer:
-    return Layer()
+def layer() -> FakeLayer:
+    return FakeLayer()
 
 
 def run(main: Callable[[Feeds], Awaitable[Any]], *, layer: Any = None) -> Any:
@@ -62,7 +62,7 @@ def two(main: Callable[[Feeds, Feeds], Awaitable[Any]], layer: Any) -> Any:
 
 def test_events_of_a_topic_are_heard_in_order_by_all_who_follow_it(clock: Clock) -> None:
     async def main(feeds: Feeds) -> None:
-        one, other, elsewhere = Heard(), Heard(), Heard()
+        one, other, elsewhere = RecordingSink(), RecordingSink(), RecordingSink()
         feed = feeds.here()
         await asyncio.gather(feed.follow("a", one), feed.follow("a", other), feed.follow("b", elsewhere))
         for n in range(5):
@@ -77,7 +77,7 @@ def test_events_of_a_topic_are_heard_in_order_by_all_who_follow_it(clock: Clock)
 def test_what_came_before_is_not_heard_unless_it_is_asked_for(clock: Clock) -> None:
     async def main(feeds: Feeds) -> None:
         first, second, _ = await feeds.publish(*(Draft("a", "message", n) for n in range(3)))
-        live, resumed, all_of_it = Heard(), Heard(), Heard()
+        live, resumed, all_of_it = RecordingSink(), RecordingSink(), RecordingSink()
         await feeds.here().follow("a", live)
         following = await feeds.here().follow("a", resumed, after=first.seq)
         assert resumed == [1, 2]
@@ -95,7 +95,7 @@ def test_a_page_is_not_all_of_the_past(clock: Clock, monkeypatch: pytest.MonkeyP
 
     async def main(feeds: Feeds) -> None:
         first, *_ = await feeds.publish(*(Draft("a" if n % 2 else "b", "message", n) for n in range(20)))
-        heard = Heard()
+        heard = RecordingSink()
         await feeds.here().follow("a", heard, after=first.seq - 1)
         assert heard == list(range(1, 20, 2))
         await asyncio.to_thread(append, *(Draft("a", "message", n) for n in range(20, 30)))
@@ -118,7 +118,7 @@ def test_a_resume_misses_nothing_and_repeats_nothing_while_events_pour_in(clock:
                 await feeds.publish(Draft("a", "message", last))
 
         pouring = asyncio.create_task(pour())
-        heard = [Heard() for _ in range(20)]
+        heard = [RecordingSink() for _ in range(20)]
         for sink in heard:
             await feeds.here().follow("a", sink, after=mark.seq)
         stop.set()
@@ -131,9 +131,9 @@ def test_a_resume_misses_nothing_and_repeats_nothing_while_events_pour_in(clock:
 
 def test_what_arrives_while_the_past_is_being_read_comes_after_it(clock: Clock) -> None:
     async def main(feeds: Feeds) -> None:
-        heard, feed = Heard(), feeds.here()
+        heard, feed = RecordingSink(), feeds.here()
         [mark, _] = await feeds.publish(Draft("a", "message", 0), Draft("a", "message", 1))
-        await feed.follow("b", Heard())
+        await feed.follow("b", RecordingSink())
         reading, over = threading.Event(), threading.Event()
 
         def read(*args: Any, **kwargs: Any) -> list[Event]:
@@ -164,7 +164,7 @@ def append(*drafts: Draft) -> list[Event]:
 
 def test_what_nobody_woke_for_is_found_by_looking(clock: Clock) -> None:
     async def main(feeds: Feeds) -> None:
-        heard = Heard()
+        heard = RecordingSink()
         await feeds.here().follow("a", heard)
         await asyncio.to_thread(append, Draft("a", "message", 1))
         await advance_until(clock, lambda: heard == [1])
@@ -174,7 +174,7 @@ def test_what_nobody_woke_for_is_found_by_looking(clock: Clock) -> None:
 
 def test_a_missing_number_is_read_from_the_log_before_what_follows_it_is_told(clock: Clock) -> None:
     async def main(feeds: Feeds) -> None:
-        heard = Heard()
+        heard = RecordingSink()
         await feeds.here().follow("a", heard)
         await asyncio.to_thread(append, Draft("a", "message", 1))
         await feeds.publish(Draft("a", "message", 2))
@@ -188,7 +188,7 @@ def test_a_missing_number_is_read_from_the_log_before_what_follows_it_is_told(cl
 
 def test_events_that_arrive_in_any_order_are_told_in_theirs_without_reading(clock: Clock) -> None:
     async def main(feeds: Feeds) -> None:
-        heard, feed = Heard(), feeds.here()
+        heard, feed = RecordingSink(), feeds.here()
         await feed.follow("a", heard)
         read = feed._log.read = Reads()  # type: ignore[method-assign]
         events = await asyncio.to_thread(append, *(Draft("a", "message", n) for n in range(4)))
@@ -213,7 +213,7 @@ class Reads:
 
 def test_many_gaps_at_once_are_read_once(clock: Clock) -> None:
     async def main(feeds: Feeds) -> None:
-        heard, feed = Heard(), feeds.here()
+        heard, feed = RecordingSink(), feeds.here()
         await feed.follow("a", heard)
         read = feed._log.read = Reads()  # type: ignore[method-assign]
         events = await asyncio.to_thread(append, *(Draft("a", "message", n) for n in range(40)))
@@ -229,7 +229,7 @@ def test_many_gaps_at_once_are_read_once(clock: Clock) -> None:
 
 def test_deleted_events_do_not_hold_up_the_rest(clock: Clock) -> None:
     async def main(feeds: Feeds) -> None:
-        heard, feed = Heard(), feeds.here()
+        heard, feed = RecordingSink(), feeds.here()
         following = await feed.follow("a", heard)
         events = await asyncio.to_thread(append_and_delete)
         await advance_until(clock, lambda: heard == [3])
@@ -250,7 +250,7 @@ def append_and_delete(count: int = 3) -> list[Event]:
 
 def test_a_sequence_that_went_back_is_followed_from_there(clock: Clock) -> None:
     async def main(feeds: Feeds) -> None:
-        heard, feed = Heard(), feeds.here()
+        heard, feed = RecordingSink(), feeds.here()
         following = await feed.follow("a", heard)
         await feeds.publish(*(Draft("a", "message", n) for n in range(5)))
         await eventually(lambda: len(heard) == 5)
@@ -267,7 +267,7 @@ def test_a_sequence_that_went_back_is_followed_from_there(clock: Clock) -> None:
 def test_a_resume_from_beyond_the_end_hears_what_comes_next(clock: Clock) -> None:
     async def main(feeds: Feeds) -> None:
         [event] = await feeds.publish(Draft("a", "message", 0))
-        heard, ahead = Heard(), Heard()
+        heard, ahead = RecordingSink(), RecordingSink()
         await feeds.here().follow("a", heard, after=event.seq + 1000)
         [later] = await asyncio.to_thread(append, Draft("a", "message", 1))
         # Of this one the client has heard on another worker.
@@ -289,7 +289,7 @@ def test_what_arrives_while_the_log_is_being_read_is_no_step_back(
     clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def main(feeds: Feeds) -> None:
-        heard, feed = Heard(), feeds.here()
+        heard, feed = RecordingSink(), feeds.here()
         await feed.follow("a", heard)
         reading, over = threading.Event(), threading.Event()
 
@@ -316,7 +316,7 @@ def test_what_arrives_while_the_log_is_being_read_is_no_step_back(
 
 def test_stopping_is_for_good_and_may_be_said_twice_and_by_the_sink(clock: Clock) -> None:
     async def main(feeds: Feeds) -> None:
-        heard = Heard()
+        heard = RecordingSink()
 
         def once(event: Event) -> None:
             heard(event)
@@ -337,7 +337,7 @@ def test_a_sink_that_stops_in_the_past_hears_no_more_of_it() -> None:
     async def main(feeds: Feeds) -> None:
         first, *_ = await feeds.publish(*(Draft("a", "message", n) for n in range(5)))
         events = await feeds._executor().run(LOG.read, first.seq - 1)
-        heard = Heard()
+        heard = RecordingSink()
         feed = feeds.here()
 
         def until_two(event: Event) -> None:
@@ -355,7 +355,7 @@ def test_a_sink_that_stops_in_the_past_hears_no_more_of_it() -> None:
 
 def test_a_sink_that_fails_does_not_silence_the_others(caplog: pytest.LogCaptureFixture) -> None:
     async def main(feeds: Feeds) -> None:
-        heard = Heard()
+        heard = RecordingSink()
 
         def fail(event: Event) -> None:
             raise ZeroDivisionError
@@ -373,7 +373,7 @@ def test_the_feed_ends_when_nobody_follows_and_begins_again(clock: Clock) -> Non
     async def main(feeds: Feeds) -> None:
         feed = feeds.here()
         for turn in range(3):
-            heard = Heard()
+            heard = RecordingSink()
             following = await feed.follow("a", heard)
             await feeds.publish(Draft("a", "message", turn))
             await eventually(lambda heard=heard, turn=turn: heard == [turn])  # type: ignore[misc]
@@ -385,7 +385,7 @@ def test_the_feed_ends_when_nobody_follows_and_begins_again(clock: Clock) -> Non
 
 
 def test_a_loop_that_ends_takes_its_feed_with_it_without_a_word(
-    layer: Layer, caplog: pytest.LogCaptureFixture, recwarn: pytest.WarningsRecorder
+    layer: FakeLayer, caplog: pytest.LogCaptureFixture, recwarn: pytest.WarningsRecorder
 ) -> None:
     loops: list[weakref.ref[Any]] = []
     kept: list[Feeds] = []
@@ -393,7 +393,7 @@ def test_a_loop_that_ends_takes_its_feed_with_it_without_a_word(
     async def main(feeds: Feeds) -> None:
         loops.append(weakref.ref(asyncio.get_running_loop()))
         kept.append(feeds)
-        await feeds.here().follow("a", Heard())
+        await feeds.here().follow("a", RecordingSink())
 
     run(main, layer=layer)
     wait_until(lambda: gc.collect() >= 0 and loops[0]() is None)  # a lane may be finishing a read
@@ -404,7 +404,7 @@ def test_a_loop_that_ends_takes_its_feed_with_it_without_a_word(
 
 def test_closing_ends_the_feed_at_once() -> None:
     async def main(feeds: Feeds) -> None:
-        await feeds.here().follow("a", Heard())
+        await feeds.here().follow("a", RecordingSink())
         await asyncio.to_thread(feeds.close, asyncio.get_running_loop())
         assert not feeds.here().active
 
@@ -415,7 +415,7 @@ def test_a_database_that_is_down_for_a_moment_delays_and_loses_nothing(
     clock: Clock, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def main(feeds: Feeds) -> None:
-        heard, feed = Heard(), feeds.here()
+        heard, feed = RecordingSink(), feeds.here()
         await feed.follow("a", heard)
         failing = threading.Event()
 
@@ -428,7 +428,11 @@ def test_a_database_that_is_down_for_a_moment_delays_and_loses_nothing(
             await asyncio.to_thread(append, Draft("a", "message", 1))
             await advance_until(clock, failing.is_set)
             with pytest.raises(OperationalError):
-                await Feeds(executor=feeds._executor, layer=lambda: None, keep=lambda: 600).here().follow("a", Heard())
+                await (
+                    Feeds(executor=feeds._executor, layer=lambda: None, keep=lambda: 600)
+                    .here()
+                    .follow("a", RecordingSink())
+                )
         await advance_until(clock, lambda: heard == [1])
 
     run(main)
@@ -437,7 +441,7 @@ def test_a_database_that_is_down_for_a_moment_delays_and_loses_nothing(
 
 def test_a_feed_whose_start_failed_can_be_followed_later(monkeypatch: pytest.MonkeyPatch) -> None:
     async def main(feeds: Feeds) -> None:
-        heard, feed = Heard(), feeds.here()
+        heard, feed = RecordingSink(), feeds.here()
         with monkeypatch.context() as broken:
             broken.setattr(EventLog, "head", lambda self: 1 // 0)
             with pytest.raises(ZeroDivisionError):
@@ -453,7 +457,7 @@ def test_lanes_that_are_taken_delay_the_feed_and_do_not_refuse_it(clock: Clock) 
     async def main(executor: LaneExecutor) -> None:
         feeds, heard, gate = (
             Feeds(executor=lambda: executor, layer=lambda: None, keep=lambda: 600),
-            Heard(),
+            RecordingSink(),
             threading.Event(),
         )
         await feeds.here().follow("a", heard)
@@ -478,10 +482,10 @@ def test_every_loop_of_a_process_is_told() -> None:
     executor = LaneExecutor(lanes=2)
     feeds = Feeds(executor=lambda: executor, layer=lambda: None, keep=lambda: 600)
     ready, over = threading.Barrier(3), threading.Event()
-    heard: list[Heard] = []
+    heard: list[RecordingSink] = []
 
     async def listen() -> None:
-        sink = Heard()
+        sink = RecordingSink()
         heard.append(sink)
         await feeds.here().follow("a", sink)
         await asyncio.to_thread(ready.wait, WAIT_SECONDS)
@@ -502,7 +506,7 @@ def test_every_loop_of_a_process_is_told() -> None:
 
 def test_what_is_published_on_commit_waits_for_it_and_is_not_published_after_a_rollback() -> None:
     async def main(feeds: Feeds) -> None:
-        heard = Heard()
+        heard = RecordingSink()
         await feeds.here().follow("a", heard)
 
         def work() -> None:
@@ -524,7 +528,7 @@ def test_what_is_published_on_commit_waits_for_it_and_is_not_published_after_a_r
 def test_publishing_inside_a_call_is_no_part_of_its_transaction() -> None:
     async def main(executor: LaneExecutor) -> None:
         feeds = Feeds(executor=lambda: executor, layer=lambda: None, keep=lambda: 600)
-        heard = Heard()
+        heard = RecordingSink()
         await feeds.here().follow("a", heard)
         with executor.context():
             async with executor.atomic(["default"]):
@@ -538,7 +542,7 @@ def test_publishing_inside_a_call_is_no_part_of_its_transaction() -> None:
 
 def test_a_publisher_that_is_cancelled_has_published() -> None:
     async def main(feeds: Feeds) -> None:
-        heard = Heard()
+        heard = RecordingSink()
         await feeds.here().follow("a", heard)
         publishing = asyncio.create_task(feeds.publish(Draft("a", "message", 1)))
         await asyncio.sleep(0)
@@ -550,9 +554,9 @@ def test_a_publisher_that_is_cancelled_has_published() -> None:
     run(main)
 
 
-def test_a_wake_carries_what_it_tells_of_to_another_process(layer: Layer, clock: Clock) -> None:
+def test_a_wake_carries_what_it_tells_of_to_another_process(layer: FakeLayer, clock: Clock) -> None:
     async def main(ours: Feeds, theirs: Feeds) -> None:
-        heard, feed = Heard(), ours.here()
+        heard, feed = RecordingSink(), ours.here()
         await feed.follow("a", heard)
         read = feed._log.read = Reads()  # type: ignore[method-assign]
         for n in range(3):
@@ -564,9 +568,9 @@ def test_a_wake_carries_what_it_tells_of_to_another_process(layer: Layer, clock:
     two(main, layer)
 
 
-def test_projects_that_share_a_channel_layer_hear_nothing_of_each_other(layer: Layer, clock: Clock) -> None:
+def test_projects_that_share_a_channel_layer_hear_nothing_of_each_other(layer: FakeLayer, clock: Clock) -> None:
     async def main(ours: Feeds, theirs: Feeds) -> None:
-        heard = Heard()
+        heard = RecordingSink()
         await ours.here().follow("a", heard)
         position = ours.here().position
         with override_settings(SECRET_KEY="another"):
@@ -581,9 +585,9 @@ def test_projects_that_share_a_channel_layer_hear_nothing_of_each_other(layer: L
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
-def test_the_child_of_a_fork_tells_others_by_itself(layer: Layer) -> None:
+def test_the_child_of_a_fork_tells_others_by_itself(layer: FakeLayer) -> None:
     async def main(feeds: Feeds) -> None:
-        await feeds.here().follow("a", Heard())
+        await feeds.here().follow("a", RecordingSink())
         pid = os.fork()
         if pid == 0:
             try:
@@ -597,16 +601,17 @@ def test_the_child_of_a_fork_tells_others_by_itself(layer: Layer) -> None:
     run(main, layer=layer)
 
 
-@pytest.mark.parametrize("entry", ["HOST", "PORT", "NAME"])
-def test_another_database_is_another_log(entry: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    ours = hub.group()
-    monkeypatch.setitem(connections.databases["default"], entry, "another")
-    assert hub.group() != ours
+def test_another_database_is_another_log(subtests: pytest.Subtests, monkeypatch: pytest.MonkeyPatch) -> None:
+    for entry in ["HOST", "PORT", "NAME"]:
+        with subtests.test(entry=entry):
+            ours = hub.group()
+            monkeypatch.setitem(connections.databases["default"], entry, "another")
+            assert hub.group() != ours
 
 
-def test_what_is_too_large_for_a_wake_is_read(layer: Layer, clock: Clock) -> None:
+def test_what_is_too_large_for_a_wake_is_read(layer: FakeLayer, clock: Clock) -> None:
     async def main(ours: Feeds, theirs: Feeds) -> None:
-        heard = Heard()
+        heard = RecordingSink()
         await ours.here().follow("a", heard)
         large = "x" * (hub.WAKE_BYTES + 1)
         await theirs.publish(Draft("a", "message", 1), Draft("a", "message", large), Draft("a", "message", 3))
@@ -617,9 +622,9 @@ def test_what_is_too_large_for_a_wake_is_read(layer: Layer, clock: Clock) -> Non
     two(main, layer)
 
 
-def test_many_events_are_sent_in_wakes_of_bounded_size(layer: Layer, clock: Clock) -> None:
+def test_many_events_are_sent_in_wakes_of_bounded_size(layer: FakeLayer, clock: Clock) -> None:
     async def main(ours: Feeds, theirs: Feeds) -> None:
-        heard, feed = Heard(), ours.here()
+        heard, feed = RecordingSink(), ours.here()
         await feed.follow("a", heard)
         read = feed._log.read = Reads()  # type: ignore[method-assign]
         text = "x" * 1000
@@ -632,9 +637,9 @@ def test_many_events_are_sent_in_wakes_of_bounded_size(layer: Layer, clock: Cloc
     two(main, layer)
 
 
-def test_lost_wakes_delay_and_lose_nothing(layer: Layer, clock: Clock) -> None:
+def test_lost_wakes_delay_and_lose_nothing(layer: FakeLayer, clock: Clock) -> None:
     async def main(ours: Feeds, theirs: Feeds) -> None:
-        heard = Heard()
+        heard = RecordingSink()
         await ours.here().follow("a", heard)
         for n in range(30):
             layer.deaf = n % 3 != 0
@@ -646,12 +651,12 @@ def test_lost_wakes_delay_and_lose_nothing(layer: Layer, clock: Clock) -> None:
 
 
 def test_a_layer_that_is_down_fails_nobody_and_is_said_once(
-    layer: Layer, clock: Clock, caplog: pytest.LogCaptureFixture
+    layer: FakeLayer, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def main(ours: Feeds, theirs: Feeds) -> None:
         hub._complaints._next = 0.0
         layer.broken = True
-        heard = Heard()
+        heard = RecordingSink()
         following = asyncio.create_task(ours.here().follow("a", heard))
         await advance_until(clock, following.done)  # it waits for the layer, in vain
         for n in range(5):
@@ -667,9 +672,9 @@ def test_a_layer_that_is_down_fails_nobody_and_is_said_once(
     assert caplog.text.count("The channel layer failed") == 1
 
 
-def test_a_group_that_was_forgotten_is_joined_again(layer: Layer, clock: Clock) -> None:
+def test_a_group_that_was_forgotten_is_joined_again(layer: FakeLayer, clock: Clock) -> None:
     async def main(ours: Feeds, theirs: Feeds) -> None:
-        heard = Heard()
+        heard = RecordingSink()
         await ours.here().follow("a", heard)
         layer.groups.clear()
         joins = layer.joins
@@ -683,9 +688,9 @@ def test_a_group_that_was_forgotten_is_joined_again(layer: Layer, clock: Clock) 
     two(main, layer)
 
 
-def test_what_is_not_ours_in_the_group_is_ignored(layer: Layer, clock: Clock) -> None:
+def test_what_is_not_ours_in_the_group_is_ignored(layer: FakeLayer, clock: Clock) -> None:
     async def main(ours: Feeds, theirs: Feeds) -> None:
-        heard = Heard()
+        heard = RecordingSink()
         await ours.here().follow("a", heard)
         for odd in (None, 1, {}, {"head": 3}, {"head": "x", "events": []}, {"head": 1, "events": [[1]]}, ValueError()):
             for loop, queue in layer.channels.values():
@@ -696,9 +701,9 @@ def test_what_is_not_ours_in_the_group_is_ignored(layer: Layer, clock: Clock) ->
     two(main, layer)
 
 
-def test_a_thread_without_a_loop_wakes_other_processes(layer: Layer, clock: Clock) -> None:
+def test_a_thread_without_a_loop_wakes_other_processes(layer: FakeLayer, clock: Clock) -> None:
     async def main(ours: Feeds, theirs: Feeds) -> None:
-        heard = Heard()
+        heard = RecordingSink()
         await ours.here().follow("a", heard)
 
         def work() -> None:
@@ -712,9 +717,9 @@ def test_a_thread_without_a_loop_wakes_other_processes(layer: Layer, clock: Cloc
     two(main, layer)
 
 
-def test_a_request_whose_loop_ends_with_it_reaches_everybody(layer: Layer, clock: Clock) -> None:
+def test_a_request_whose_loop_ends_with_it_reaches_everybody(layer: FakeLayer, clock: Clock) -> None:
     async def main(ours: Feeds, theirs: Feeds) -> None:
-        here, there = Heard(), Heard()
+        here, there = RecordingSink(), RecordingSink()
         await ours.here().follow("a", here)
         await theirs.here().follow("a", there)
 
@@ -728,9 +733,9 @@ def test_a_request_whose_loop_ends_with_it_reaches_everybody(layer: Layer, clock
     two(main, layer)
 
 
-def test_inside_a_transaction_of_its_thread_publishing_waits_for_the_commit(layer: Layer, clock: Clock) -> None:
+def test_inside_a_transaction_of_its_thread_publishing_waits_for_the_commit(layer: FakeLayer, clock: Clock) -> None:
     async def main(ours: Feeds, theirs: Feeds) -> None:
-        heard = Heard()
+        heard = RecordingSink()
         await ours.here().follow("a", heard)
 
         def command() -> None:
@@ -748,12 +753,12 @@ def test_inside_a_transaction_of_its_thread_publishing_waits_for_the_commit(laye
     two(main, layer)
 
 
-def test_a_loop_that_ends_while_it_sends_leaves_the_rest_to_the_process(layer: Layer) -> None:
+def test_a_loop_that_ends_while_it_sends_leaves_the_rest_to_the_process(layer: FakeLayer) -> None:
     executor = LaneExecutor(lanes=2)
     feeds = Feeds(executor=lambda: executor, layer=lambda: layer, keep=lambda: 600)
 
     async def main() -> None:
-        await feeds.here().follow("a", Heard())
+        await feeds.here().follow("a", RecordingSink())
         sending = asyncio.Event()
 
         async def stuck(group: str, message: Any) -> None:
@@ -790,7 +795,7 @@ def test_publishing_deletes_what_is_too_old_now_and_then(monkeypatch: pytest.Mon
 @pytest.mark.django_db(transaction=False)
 async def test_a_test_case_follows_and_publishes_on_its_own_connection() -> None:
     executor = LaneExecutor(lanes=2)
-    feeds, heard = Feeds(executor=lambda: executor, layer=lambda: None, keep=lambda: 600), Heard()
+    feeds, heard = Feeds(executor=lambda: executor, layer=lambda: None, keep=lambda: 600), RecordingSink()
     await feeds.here().follow("a", heard)
     await feeds.publish(Draft("a", "message", 1))
     await eventually(lambda: heard == [1])

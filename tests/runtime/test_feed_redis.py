@@ -113,7 +113,7 @@ def layers(redis: OwnRedis, backend: str = PUBSUB) -> dict[str, Any]:
     return {"default": {"BACKEND": backend, "CONFIG": {"hosts": [redis.url]}}}
 
 
-class Heard(list[int]):
+class RecordingSink(list[int]):
     """The numbers that arrived."""
 
     def __call__(self, event: Event) -> None:
@@ -133,7 +133,7 @@ def test_what_a_process_without_a_loop_says_arrives_in_order(
     channel_layers.backends = {}
 
     async def main(executor: LaneExecutor) -> None:
-        heard = Heard()
+        heard = RecordingSink()
         await feeds_on(executor).here().follow("changes:default", heard)
         with publisher(settings.CHANNEL_LAYERS) as other:
             for first in range(0, 100, 10):
@@ -149,7 +149,7 @@ def test_what_is_said_last_before_a_process_ends_is_heard(redis: OwnRedis, setti
     channel_layers.backends = {}
 
     async def main(executor: LaneExecutor) -> None:
-        heard = Heard()
+        heard = RecordingSink()
         await feeds_on(executor).here().follow("changes:default", heard)
         other = Publisher(settings.CHANNEL_LAYERS)
         await asyncio.to_thread(other.publish, 1)
@@ -167,7 +167,7 @@ def test_a_restart_of_redis_delays_and_loses_nothing(
     channel_layers.backends = {}
 
     async def main(executor: LaneExecutor) -> None:
-        heard = Heard()
+        heard = RecordingSink()
         await feeds_on(executor).here().follow("changes:default", heard)
         with publisher(settings.CHANNEL_LAYERS) as other:
             await asyncio.to_thread(other.publish, 0)

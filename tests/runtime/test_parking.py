@@ -16,7 +16,7 @@ from tests.testapp.models import Book
 MANY = 40
 
 
-class Crowd:
+class WaitingFunctions:
     """Plain functions that wait for the test in the middle, and how many of them run at once."""
 
     def __init__(self, executor: LaneExecutor) -> None:
@@ -59,16 +59,16 @@ class Crowd:
 @real_threads
 def test_forty_functions_wait_on_four_lanes_and_others_go_on() -> None:
     async def main(executor: LaneExecutor) -> None:
-        crowd = Crowd(executor)
-        calls = [in_flight(crowd.call()) for _ in range(MANY)]
-        await eventually(lambda: crowd.waiting == MANY)
+        functions = WaitingFunctions(executor)
+        calls = [in_flight(functions.call()) for _ in range(MANY)]
+        await eventually(lambda: functions.waiting == MANY)
         for _ in range(10):
             assert await executor.run(Book.objects.count) == 0
-        assert crowd.done == 0
-        crowd.answered.set()
+        assert functions.done == 0
+        functions.answered.set()
         assert await asyncio.gather(*calls) == [0] * MANY
-        assert crowd.most <= 4
-        pool = crowd.pool()
+        assert functions.most <= 4
+        pool = functions.pool()
         assert (len(pool.busy) + len(pool.free), pool.parked, len(pool.returning)) == (4, set(), 0)
 
     serve(main, lanes=4, queue=MANY)
@@ -77,13 +77,13 @@ def test_forty_functions_wait_on_four_lanes_and_others_go_on() -> None:
 @real_threads
 def test_who_waits_holds_no_connection() -> None:
     async def main(executor: LaneExecutor) -> None:
-        crowd = Crowd(executor)
-        calls = [in_flight(crowd.call()) for _ in range(3)]
-        await eventually(lambda: crowd.waiting == 3)
-        opened = [c for lane in crowd.pool().parked for c in lane.gate.connections.values()]
+        functions = WaitingFunctions(executor)
+        calls = [in_flight(functions.call()) for _ in range(3)]
+        await eventually(lambda: functions.waiting == 3)
+        opened = [c for lane in functions.pool().parked for c in lane.gate.connections.values()]
         assert len(opened) == 3
         assert all(connection.connection is None for connection in opened)
-        crowd.answered.set()
+        functions.answered.set()
         await asyncio.gather(*calls)
 
     serve(main, lanes=1)
@@ -92,13 +92,13 @@ def test_who_waits_holds_no_connection() -> None:
 @real_threads
 def test_one_too_many_is_refused_at_once_and_the_others_are_left_alone() -> None:
     async def main(executor: LaneExecutor) -> None:
-        crowd = Crowd(executor)
-        calls = [in_flight(crowd.call()) for _ in range(2)]
-        await eventually(lambda: crowd.waiting == 2)
+        functions = WaitingFunctions(executor)
+        calls = [in_flight(functions.call()) for _ in range(2)]
+        await eventually(lambda: functions.waiting == 2)
         with pytest.raises(Overloaded, match="Too many threads wait"):
-            await in_flight(crowd.call())
+            await in_flight(functions.call())
         assert await executor.run(Book.objects.count) == 0
-        crowd.answered.set()
+        functions.answered.set()
         assert await asyncio.gather(*calls) == [0, 0]
 
     serve(main, lanes=1, parked=2)
@@ -107,16 +107,16 @@ def test_one_too_many_is_refused_at_once_and_the_others_are_left_alone() -> None
 @real_threads
 def test_a_call_that_is_cancelled_while_it_waits_leaves_its_place_to_others() -> None:
     async def main(executor: LaneExecutor) -> None:
-        crowd = Crowd(executor)
-        call = in_flight(crowd.call())
-        await eventually(lambda: crowd.waiting == 1)
+        functions = WaitingFunctions(executor)
+        call = in_flight(functions.call())
+        await eventually(lambda: functions.waiting == 1)
         call.cancel()
         with pytest.raises(asyncio.CancelledError):
             await call
-        await eventually(lambda: not crowd.pool().parked)
+        await eventually(lambda: not functions.pool().parked)
         for _ in range(3):
             assert await executor.run(Book.objects.count) == 0
-        pool = crowd.pool()
+        pool = functions.pool()
         assert len(pool.busy) + len(pool.free) == 1
 
     serve(main, lanes=1)
@@ -125,16 +125,16 @@ def test_a_call_that_is_cancelled_while_it_waits_leaves_its_place_to_others() ->
 @real_threads
 def test_what_is_done_in_the_middle_of_a_wait_takes_a_place() -> None:
     async def main(executor: LaneExecutor) -> None:
-        crowd = Crowd(executor)
+        functions = WaitingFunctions(executor)
         seen: list[Any] = []
 
         def look() -> threading.Thread:
-            seen.append((len(crowd.pool().busy), Book.objects.count()))
+            seen.append((len(functions.pool().busy), Book.objects.count()))
             return threading.current_thread()
 
         async def wait_and_look() -> threading.Thread:
-            crowd.waiting += 1
-            await crowd.answered.wait()
+            functions.waiting += 1
+            await functions.answered.wait()
             return await executor.attend(look)
 
         def handler() -> bool:
@@ -146,12 +146,12 @@ def test_what_is_done_in_the_middle_of_a_wait_takes_a_place() -> None:
                 return await executor.run(handler)
 
         waiting = in_flight(call())
-        await eventually(lambda: crowd.waiting == 1)
-        assert not crowd.pool().busy
-        crowd.answered.set()
+        await eventually(lambda: functions.waiting == 1)
+        assert not functions.pool().busy
+        functions.answered.set()
         assert await waiting
         assert seen == [(1, 0)]
-        assert crowd.pool().parked == set()
+        assert functions.pool().parked == set()
 
     serve(main, lanes=1)
 
@@ -170,18 +170,18 @@ def test_elsewhere_than_on_a_lane_there_is_nothing_to_give_up() -> None:
 
 def test_who_wants_to_go_on_when_the_lanes_end_may_do_so() -> None:
     async def main(executor: LaneExecutor) -> None:
-        crowd = Crowd(executor)
+        functions = WaitingFunctions(executor)
 
         def wait() -> int:
             with executor.parking():
-                async_to_sync(crowd.answer)()
+                async_to_sync(functions.answer)()
             return 1
 
-        crowd.handler = wait  # type: ignore[method-assign]
-        call = in_flight(crowd.call())
-        await eventually(lambda: crowd.waiting == 1)
+        functions.handler = wait  # type: ignore[method-assign]
+        call = in_flight(functions.call())
+        await eventually(lambda: functions.waiting == 1)
         executor.close(wait=0)
-        crowd.answered.set()
+        functions.answered.set()
         assert await call == 1
 
     serve(main, lanes=1)

@@ -15,8 +15,8 @@ from mcp_django.runtime.posts import Fate, Posts
 from mcp_django.server.ports import Overloaded
 from tests.support.clock import Clock
 
+from .channel_layer import FakeLayer
 from .serving import advance_until, eventually, real_threads, serve
-from .wakes import Layer
 
 NOBODY = frozenset[str]()
 
@@ -40,12 +40,12 @@ class Stream:
 class Process:
     """One worker, as far as POSTs need it."""
 
-    def __init__(self, executor: LaneExecutor, layer: Layer | None) -> None:
+    def __init__(self, executor: LaneExecutor, layer: FakeLayer | None) -> None:
         self.feeds = Feeds(executor=lambda: executor, layer=lambda: layer, keep=lambda: 600.0)
         self.posts = Posts(self.feeds, executor)
 
 
-def workers(main: Callable[[Process, Process], Awaitable[Any]], layer: Layer | None = None) -> None:
+def workers(main: Callable[[Process, Process], Awaitable[Any]], layer: FakeLayer | None = None) -> None:
     """Run `main` with the worker that has the streams and another one."""
 
     async def both(executor: LaneExecutor) -> None:
@@ -86,7 +86,7 @@ def test_a_message_comes_to_the_worker_that_has_the_stream(clock: Clock) -> None
         assert await gets.posts.post(name, '{"ä": 1}'.encode(), frozenset({"b", "a"})) is Fate.TAKEN
         assert (stream.taken, stream.scopes) == (['{"ä": 1}'.encode()], [frozenset({"a", "b"})])
 
-    workers(main, Layer())
+    workers(main, FakeLayer())
 
 
 @real_threads
@@ -126,7 +126,7 @@ def test_what_the_stream_says_of_a_message_is_passed_back_and_not_remembered(clo
         stream.fate = Fate.TAKEN
         assert await gets.posts.post(name, b"{}", NOBODY) is Fate.TAKEN
 
-    workers(main, Layer())
+    workers(main, FakeLayer())
 
 
 @real_threads
@@ -137,7 +137,7 @@ def test_a_stream_that_is_gone_is_asked_for_once(clock: Clock) -> None:
         for _ in range(3):
             assert await gets.posts.post(name, b"{}", NOBODY) is Fate.GONE
 
-    workers(main, Layer())
+    workers(main, FakeLayer())
     assert StreamEvent.objects.filter(kind="post").count() == 1
 
 
@@ -150,7 +150,7 @@ def test_messages_of_one_client_arrive_in_the_order_in_which_it_waited_for_them(
             await (holds if n % 3 else gets).posts.post(name, b"%d" % n, NOBODY)
         assert stream.taken == [b"%d" % n for n in range(50)]
 
-    workers(main, Layer())
+    workers(main, FakeLayer())
 
 
 @real_threads
@@ -162,7 +162,7 @@ def test_many_at_once_are_taken_once_each(clock: Clock) -> None:
         assert set(await asyncio.gather(*sent)) == {Fate.TAKEN}
         assert sorted(stream.taken, key=int) == [b"%d" % n for n in range(100)]
 
-    workers(main, Layer())
+    workers(main, FakeLayer())
     assert StreamEvent.objects.filter(kind="post").count() == 100
 
 
@@ -192,7 +192,7 @@ def test_a_worker_that_was_only_slow_does_not_act_on_a_message_that_was_given_up
         await asyncio.sleep(0)
         assert stream.taken == []
 
-    workers(main, Layer())
+    workers(main, FakeLayer())
 
 
 @real_threads
@@ -230,7 +230,7 @@ def test_a_log_that_is_down_is_said_to_be(monkeypatch: pytest.MonkeyPatch, caplo
             with pytest.raises(Overloaded, match="try again later"):
                 await gets.posts.post(name, b"{}", NOBODY)
 
-    workers(main, Layer())
+    workers(main, FakeLayer())
     assert "could not be passed on" in caplog.text
 
 
@@ -260,7 +260,7 @@ def test_a_log_that_hangs_is_said_to_be_down_and_its_message_is_taken_back(
         await advance_until(clock, lambda: not holds.posts._taking and not holds.posts._tasks)
         assert stream.taken == []
 
-    workers(main, Layer())
+    workers(main, FakeLayer())
 
 
 @real_threads
@@ -292,7 +292,7 @@ def test_what_was_heard_does_not_stay_in_the_log_by_the_megabyte(clock: Clock, m
         await eventually(lambda: not gets.posts._tasks)
         assert stream.taken == [body] * 6
 
-    workers(main, Layer())
+    workers(main, FakeLayer())
     rows = list(StreamEvent.objects.order_by("seq").values_list("seq", "payload"))
     assert sum(len(payload) for _, payload in rows) < 3 * 110_000
     assert [seq for seq, _ in rows] == list(range(rows[0][0], rows[0][0] + len(rows)))
@@ -313,7 +313,7 @@ def test_a_client_that_hangs_up_while_its_message_is_on_its_way_leaves_nothing_b
         assert not gets.posts._asked
         assert stream.taken == [b"{}"]
 
-    workers(main, Layer())
+    workers(main, FakeLayer())
 
 
 @real_threads

@@ -22,8 +22,8 @@ from mcp_django.server.session import Session
 from mcp_django.server.streams import Outbox
 from tests.support.clock import Clock
 
+from .channel_layer import FakeLayer
 from .serving import advance_until, real_threads, serve
-from .wakes import Layer
 
 WAIT = 600.0
 NEVER = 1e9
@@ -33,7 +33,7 @@ NEVER = 1e9
 class Process:
     """One worker, as far as questions need it."""
 
-    def __init__(self, executor: LaneExecutor, layer: Layer | None, secrets: tuple[str, ...] = ("key",)) -> None:
+    def __init__(self, executor: LaneExecutor, layer: FakeLayer | None, secrets: tuple[str, ...] = ("key",)) -> None:
         self.feeds = Feeds(executor=lambda: executor, layer=lambda: layer, keep=lambda: 600.0)
         self.replies = LoggedReplies(lambda: self.feeds, Stamp(secrets, purpose="question"), wait=WAIT)
 
@@ -42,7 +42,7 @@ class Process:
         return Session(key="k", owner="o", revision=LATEST_HANDSHAKE, client_info={}, client_capabilities={}, pk=pk)
 
 
-def workers(main: Callable[[Process, Process], Awaitable[Any]], layer: Layer | None = None) -> None:
+def workers(main: Callable[[Process, Process], Awaitable[Any]], layer: FakeLayer | None = None) -> None:
     async def both(executor: LaneExecutor) -> None:
         ours, theirs = Process(executor, layer), Process(executor, layer)
         try:
@@ -76,7 +76,7 @@ def test_an_answer_that_reaches_another_worker_comes_to_the_one_that_asked(clock
         await hears.replies.forward(elsewhere, response)
         assert await task == {"roots": []}
 
-    workers(main, Layer())
+    workers(main, FakeLayer())
 
 
 @real_threads
@@ -99,7 +99,7 @@ def test_of_two_answers_the_first_counts(clock: Clock) -> None:
         await hears.replies.forward(hears.session(), jsonrpc.Response(id, "there", None))
         assert await task == "here"
 
-    workers(main, Layer())
+    workers(main, FakeLayer())
 
 
 @real_threads
@@ -113,7 +113,7 @@ def test_an_answer_of_another_session_is_not_heard(clock: Clock) -> None:
         await hears.replies.forward(hears.session(pk=1), jsonrpc.Response(id, "owner", None))
         assert await task == "owner"
 
-    workers(main, Layer())
+    workers(main, FakeLayer())
 
 
 @real_threads
@@ -141,7 +141,7 @@ def test_an_answer_is_passed_on_once(clock: Clock) -> None:
                 await hears.replies.forward(elsewhere, jsonrpc.Response(id, {}, None))
         await task
 
-    workers(main, Layer())
+    workers(main, FakeLayer())
     assert StreamEvent.objects.count() == 1
 
 

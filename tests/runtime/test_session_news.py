@@ -24,8 +24,8 @@ from mcp_django.server.session import Session
 from mcp_django.signals import session_closed
 from tests.support.clock import Clock
 
+from .channel_layer import FakeLayer
 from .serving import WAIT_SECONDS, advance_until, eventually, real_threads, serve
-from .wakes import Layer
 
 pytestmark = real_threads
 
@@ -46,7 +46,7 @@ class Flight:
 class Worker(DatabaseSessions):
     """A store that hears of others through the log alone, as in a process of its own."""
 
-    def __init__(self, executor: LaneExecutor, layer: Layer) -> None:
+    def __init__(self, executor: LaneExecutor, layer: FakeLayer) -> None:
         self.feeds = Feeds(executor=lambda: executor, layer=lambda: layer, keep=lambda: 600.0)
         super().__init__(executor, feeds=lambda: self.feeds)
         session_closed.disconnect(self._on_closed, sender=Row)
@@ -74,12 +74,12 @@ class Worker(DatabaseSessions):
 
 
 @pytest.fixture
-def layer(clock: Clock) -> Layer:
+def layer(clock: Clock) -> FakeLayer:
     """What tells workers of each other's events. Time stands still, so they do not look at the log by themselves."""
-    return Layer()
+    return FakeLayer()
 
 
-def workers(main: Callable[[Worker, Worker], Awaitable[Any]], layer: Layer | None = None) -> None:
+def workers(main: Callable[[Worker, Worker], Awaitable[Any]], layer: FakeLayer | None = None) -> None:
     async def both(executor: LaneExecutor) -> None:
         ours, theirs = Worker(executor, layer), Worker(executor, layer)
 
@@ -109,7 +109,9 @@ def end_in_the_admin(session: Session) -> int:
 
 
 @pytest.mark.parametrize("wakes", [True, False])
-def test_a_session_that_ends_elsewhere_is_unknown_and_its_calls_end(layer: Layer, clock: Clock, wakes: bool) -> None:
+def test_a_session_that_ends_elsewhere_is_unknown_and_its_calls_end(
+    layer: FakeLayer, clock: Clock, wakes: bool
+) -> None:
     async def main(ours: Worker, theirs: Worker) -> None:
         session = await ours.opened()
         there = await theirs.found(session)
@@ -124,7 +126,7 @@ def test_a_session_that_ends_elsewhere_is_unknown_and_its_calls_end(layer: Layer
     workers(main, layer if wakes else None)
 
 
-def test_every_worker_hears_of_an_end_whatever_its_reason(layer: Layer) -> None:
+def test_every_worker_hears_of_an_end_whatever_its_reason(layer: FakeLayer) -> None:
     reasons = [EndReason.ADMIN, EndReason.LIFETIME, EndReason.QUOTA]
 
     async def main(ours: Worker, theirs: Worker) -> None:
@@ -148,7 +150,7 @@ def test_one_that_nobody_has_used_for_long_is_ended_in_silence() -> None:
     assert not StreamEvent.objects.filter(kind="ended").exists()
 
 
-def test_a_call_is_cancelled_wherever_it_runs(layer: Layer) -> None:
+def test_a_call_is_cancelled_wherever_it_runs(layer: FakeLayer) -> None:
     async def main(ours: Worker, theirs: Worker) -> None:
         session = await ours.opened()
         there = await theirs.found(session)
@@ -195,7 +197,7 @@ def test_a_cancellation_of_an_id_of_any_length_is_no_row_of_any_length() -> None
     assert not StreamEvent.objects.exists()
 
 
-def test_a_level_that_is_set_elsewhere_holds_at_the_next_request(layer: Layer) -> None:
+def test_a_level_that_is_set_elsewhere_holds_at_the_next_request(layer: FakeLayer) -> None:
     async def main(ours: Worker, theirs: Worker) -> None:
         session = await ours.opened()
         there = await theirs.found(session)
@@ -208,7 +210,7 @@ def test_a_level_that_is_set_elsewhere_holds_at_the_next_request(layer: Layer) -
     workers(main, layer)
 
 
-def test_while_something_is_open_a_level_holds_without_a_request(layer: Layer) -> None:
+def test_while_something_is_open_a_level_holds_without_a_request(layer: FakeLayer) -> None:
     async def main(ours: Worker, theirs: Worker) -> None:
         session = await ours.opened()
         there = await theirs.found(session)
@@ -221,7 +223,7 @@ def test_while_something_is_open_a_level_holds_without_a_request(layer: Layer) -
 
 
 def test_a_busy_session_that_cannot_be_read_again_now_is_read_by_its_next_request(
-    layer: Layer, monkeypatch: pytest.MonkeyPatch
+    layer: FakeLayer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     problems: list[Any] = []
 
@@ -245,7 +247,7 @@ def test_a_busy_session_that_cannot_be_read_again_now_is_read_by_its_next_reques
     assert problems == []
 
 
-def test_initialized_that_is_said_elsewhere_is_heard(layer: Layer) -> None:
+def test_initialized_that_is_said_elsewhere_is_heard(layer: FakeLayer) -> None:
     async def main(ours: Worker, theirs: Worker) -> None:
         session = await ours.open(
             owner="ada", revision=LATEST_HANDSHAKE, client_info={}, capabilities={}, server="default"

@@ -18,7 +18,7 @@ from tests.transports.sockets import STATELESS, Socket
 PEOPLE = "tests.interaction.people.Tokens"
 
 
-class Told:
+class RecordingServer:
     """A server, and what its handlers did."""
 
     def __init__(self) -> None:
@@ -89,8 +89,8 @@ def _nothing_is_left() -> Any:
     assert not lifecycle().flights
 
 
-async def opened(told: Told, *args: Any, **scope: Any) -> Socket:
-    socket = Socket(told.app, "/mcp/ws", *args, **scope)
+async def opened(recorder: RecordingServer, *args: Any, **scope: Any) -> Socket:
+    socket = Socket(recorder.app, "/mcp/ws", *args, **scope)
     await socket.accepted()
     return socket
 
@@ -116,7 +116,7 @@ def limit(settings: Any, **limits: Any) -> None:
 
 
 async def test_both_eras_are_spoken_on_one_socket() -> None:
-    socket = await opened(Told())
+    socket = await opened(RecordingServer())
     assert await socket.value("add", a=1, b=2) == 3
     hello = await socket.handshake()
     assert hello["protocolVersion"] == "2025-11-25"
@@ -127,7 +127,7 @@ async def test_both_eras_are_spoken_on_one_socket() -> None:
 
 
 async def test_a_frame_that_is_no_json_gets_an_error_and_the_socket_goes_on() -> None:
-    socket = await opened(Told())
+    socket = await opened(RecordingServer())
     for text in ("", "nonsense", "{", '{"id": 1}}', '"\ud800"', "\ufeff{}", "null", "1"):
         socket.put(text=text)
         assert (await socket.message())["error"]["code"] in (-32700, -32600), text
@@ -136,14 +136,14 @@ async def test_a_frame_that_is_no_json_gets_an_error_and_the_socket_goes_on() ->
 
 
 async def test_an_array_is_no_message() -> None:
-    socket = await opened(Told())
+    socket = await opened(RecordingServer())
     socket.put(text="[]")
     assert (await socket.message())["error"]["code"] == -32600
     await left(socket)
 
 
 async def test_a_frame_with_both_keys_is_text() -> None:
-    socket = await opened(Told())
+    socket = await opened(RecordingServer())
     socket.put(text="", bytes=None)
     assert (await socket.message())["error"]["code"] == -32700
     await left(socket)
@@ -152,28 +152,28 @@ async def test_a_frame_with_both_keys_is_text() -> None:
 async def test_a_binary_frame_closes_the_socket(subtests: pytest.Subtests) -> None:
     for frame in [{"bytes": b"{}"}, {"bytes": b"", "text": None}]:
         with subtests.test(frame=frame):
-            told = Told()
-            socket = await opened(told)
+            recorder = RecordingServer()
+            socket = await opened(recorder)
             socket.call("wait")
-            await told.until("call runs")
+            await recorder.until("call runs")
             socket.put(**frame)
             assert (await socket.closed())[0] == 1003
-            await told.until("call cancelled")
+            await recorder.until("call cancelled")
 
 
 async def test_a_frame_over_the_limit_closes_the_socket(subtests: pytest.Subtests, settings: Any) -> None:
     for text in ["x" * 1025, "ü" * 513]:
         with subtests.test(text=text):
             limit(settings, BODY=1024)
-            socket = await opened(Told())
+            socket = await opened(RecordingServer())
             socket.put(text=text)
             socket.call("add", a=1, b=2)
             assert (await socket.closed())[0] == 1009
 
 
 async def test_frames_that_came_with_the_handshake_are_served() -> None:
-    told = Told()
-    socket = Socket(told.app)
+    recorder = RecordingServer()
+    socket = Socket(recorder.app)
     socket.call("add", a=1, b=2)
     await socket.accepted()
     assert (await socket.message())["result"]["structuredContent"] == {"result": 3}
@@ -181,8 +181,8 @@ async def test_frames_that_came_with_the_handshake_are_served() -> None:
 
 
 async def test_thousands_of_frames_at_once_leave_room_for_others() -> None:
-    told = Told()
-    busy, other = await opened(told), await opened(told)
+    recorder = RecordingServer()
+    busy, other = await opened(recorder), await opened(recorder)
     for _ in range(3000):
         busy.put(text='{"jsonrpc": "2.0", "id": 1, "method": "ping"}')
     assert await other.value("add", a=1, b=2) == 3
@@ -192,7 +192,7 @@ async def test_thousands_of_frames_at_once_leave_room_for_others() -> None:
 
 
 async def test_calls_in_one_instant_are_not_too_many_when_they_are_quick() -> None:
-    socket = await opened(Told())
+    socket = await opened(RecordingServer())
     for _ in range(200):
         socket.call("add", a=1, b=2)
     for _ in range(200):
@@ -201,40 +201,40 @@ async def test_calls_in_one_instant_are_not_too_many_when_they_are_quick() -> No
 
 
 async def test_calls_do_not_wait_for_one_another() -> None:
-    told = Told()
-    socket = await opened(told)
+    recorder = RecordingServer()
+    socket = await opened(recorder)
     slow = socket.call("wait")
-    await told.until("call runs")
+    await recorder.until("call runs")
     quick = socket.call("add", a=1, b=2)
     assert (await socket.message())["id"] == quick
-    told.gate.set()
+    recorder.gate.set()
     assert (await socket.message())["id"] == slow
     await left(socket)
 
 
 async def test_a_cancellation_overtakes_its_call() -> None:
-    told = Told()
-    socket = await opened(told)
+    recorder = RecordingServer()
+    socket = await opened(recorder)
     slow = socket.call("wait")
-    await told.until("call runs")
+    await recorder.until("call runs")
     socket.notify("notifications/cancelled", requestId=slow)
-    await told.until("call cancelled")
+    await recorder.until("call cancelled")
     assert await socket.value("add", a=1, b=2) == 3  # nothing was said of the other
     await left(socket)
 
 
 async def test_a_cancellation_overtakes_requests_that_wait_for_a_slow_reader(settings: Any) -> None:
     limit(settings, UNSENT=2)
-    told = Told()
-    socket = await opened(told)
+    recorder = RecordingServer()
+    socket = await opened(recorder)
     slow = socket.call("wait")
-    await told.until("call runs")
+    await recorder.until("call runs")
     socket.stop_reading()
     for number in range(10):
         socket.call("add", a=number, b=0)
     await socket.stuck.wait()
     socket.notify("notifications/cancelled", requestId=slow)
-    await told.until("call cancelled")
+    await recorder.until("call cancelled")
     socket.read_on()
     assert [(await socket.message())["result"]["structuredContent"]["result"] for _ in range(10)] == list(range(10))
     await left(socket)
@@ -242,11 +242,11 @@ async def test_a_cancellation_overtakes_requests_that_wait_for_a_slow_reader(set
 
 async def test_one_call_too_many_gets_an_error_at_once(settings: Any) -> None:
     limit(settings, IN_FLIGHT=2)
-    told = Told()
-    socket = await opened(told)
+    recorder = RecordingServer()
+    socket = await opened(recorder)
     for name in "ab":
         socket.call("wait", name=name)
-        await told.until(f"{name} runs")
+        await recorder.until(f"{name} runs")
     refused = socket.call("add", a=1, b=2)
     error = await socket.message()
     assert (error["id"], error["error"]["code"]) == (refused, -32603)
@@ -259,101 +259,101 @@ async def test_one_call_too_many_gets_an_error_at_once(settings: Any) -> None:
 async def test_a_client_that_leaves_ends_its_calls_and_its_session(subtests: pytest.Subtests) -> None:
     for code in [1000, 1005, 1006]:
         with subtests.test(code=code):
-            told = Told()
-            socket = await opened(told)
+            recorder = RecordingServer()
+            socket = await opened(recorder)
             await socket.handshake()
             session = await Session.objects.aget(terminated_at=None)
             socket.call("wait")
-            await told.until("call runs")
+            await recorder.until("call runs")
             socket.leave(code)
             await socket.end()
-            await told.until("call cancelled")
+            await recorder.until("call cancelled")
             await session.arefresh_from_db()
             assert session.terminated_at is not None
 
 
 async def test_a_disconnect_is_noticed_while_send_is_stuck(settings: Any) -> None:
     limit(settings, UNSENT=2)
-    told = Told()
-    socket = await opened(told)
+    recorder = RecordingServer()
+    socket = await opened(recorder)
     await socket.handshake()
     socket.call("flood", times=100)
-    await told.until("flood runs")
+    await recorder.until("flood runs")
     socket.stop_reading()
     await socket.stuck.wait()
     for number in range(5):
         socket.call("add", a=number, b=0)  # they wait as well
     socket.say_gone()  # and `send` stays where it is
     await socket.end()
-    await told.until("flood ended")
+    await recorder.until("flood ended")
 
 
 async def test_a_send_that_raises_ends_calls(subtests: pytest.Subtests, caplog: pytest.LogCaptureFixture) -> None:
     for problem in [ConnectionResetError(), RuntimeError("after sending 'websocket.close'"), OSError()]:
         with subtests.test(problem=problem):
-            told = Told()
-            socket = await opened(told)
+            recorder = RecordingServer()
+            socket = await opened(recorder)
             socket.call("wait")
-            await told.until("call runs")
+            await recorder.until("call runs")
             socket.failure = problem
             socket.call("add", a=1, b=2)
             await socket.end()
-            await told.until("call cancelled")
+            await recorder.until("call cancelled")
             assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
 
 
 async def test_a_server_that_cancels_the_application_ends_calls_and_sessions() -> None:
-    told = Told()
-    socket = await opened(told)
+    recorder = RecordingServer()
+    socket = await opened(recorder)
     await socket.handshake()
     socket.call("wait")
-    await told.until("call runs")
+    await recorder.until("call runs")
     socket.task.cancel()
     said = await socket.event()
     assert said is not None
     assert (said["type"], said["code"]) == ("websocket.close", 1001)
     with pytest.raises(asyncio.CancelledError):
         await socket.task
-    await told.until("call cancelled")
+    await recorder.until("call cancelled")
     assert not await Session.objects.filter(terminated_at=None).aexists()
 
 
 async def test_a_client_that_reads_nothing_is_closed(settings: Any, clock: Clock) -> None:
     limit(settings, UNSENT=2, UNSENT_WAIT=20, KEEP_ALIVE=15)
-    told = Told()
-    socket = await opened(told)
+    recorder = RecordingServer()
+    socket = await opened(recorder)
     await socket.handshake()
     socket.call("flood", times=1000)
-    await told.until("flood runs")
+    await recorder.until("flood runs")
     socket.stop_reading()
-    await advance_until(clock, lambda: "flood ended" in told.events)
+    await advance_until(clock, lambda: "flood ended" in recorder.events)
     await advance_until(clock, socket.task.done)
     await socket.end()
 
 
 async def test_a_client_that_reads_again_is_told_that_it_was_too_slow(settings: Any, clock: Clock) -> None:
     limit(settings, UNSENT=2, UNSENT_WAIT=20, KEEP_ALIVE=15)
-    told = Told()
-    socket = await opened(told)
+    recorder = RecordingServer()
+    socket = await opened(recorder)
     await socket.handshake()
     socket.call("flood", times=1000)
-    await told.until("flood runs")
+    await recorder.until("flood runs")
     socket.stop_reading()
-    await advance_until(clock, lambda: "flood ended" in told.events)
+    await advance_until(clock, lambda: "flood ended" in recorder.events)
     socket.read_on()
     assert (await socket.closed())[0] == 1013
 
 
 async def test_a_shutdown_lets_calls_end_and_says_going_away() -> None:
-    told = Told()
-    socket = await opened(told)
+    recorder = RecordingServer()
+    socket = await opened(recorder)
     slow = socket.call("wait")
-    await told.until("call runs")
+    await recorder.until("call runs")
     closing = await begun_shutdown()
     try:
         socket.call("add", a=1, b=2)
         assert (await socket.message())["error"]["code"] == -32603
-        told.gate.set()
+        recorder.gate.set()
         assert (await socket.message())["id"] == slow
         assert (await socket.closed())[0] == 1001
         await closing
@@ -362,8 +362,8 @@ async def test_a_shutdown_lets_calls_end_and_says_going_away() -> None:
 
 
 async def test_a_shutdown_ends_listens_with_their_result() -> None:
-    told = Told()
-    socket = await opened(told)
+    recorder = RecordingServer()
+    socket = await opened(recorder)
     listen = socket.begin("subscriptions/listen", {"notifications": {"toolsListChanged": True}})
     assert (await socket.message())["method"] == "notifications/subscriptions/acknowledged"
     closing = await begun_shutdown()
@@ -376,8 +376,8 @@ async def test_a_shutdown_ends_listens_with_their_result() -> None:
 
 
 async def test_a_session_that_an_operator_ends_closes_the_socket() -> None:
-    told = Told()
-    socket = await opened(told)
+    recorder = RecordingServer()
+    socket = await opened(recorder)
     await socket.handshake()
     await sync_to_async(Session.objects.all().end)("by an operator")
     assert (await socket.closed())[0] == 4404
@@ -385,21 +385,21 @@ async def test_a_session_that_an_operator_ends_closes_the_socket() -> None:
 
 async def test_a_token_that_is_taken_back_closes_the_socket(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     settings.MCP = {"AUTH": PEOPLE, "TOKEN_CACHE_SECONDS": 0}
-    told = Told()
-    socket = await opened(told, {"authorization": "Bearer alice"})
+    recorder = RecordingServer()
+    socket = await opened(recorder, {"authorization": "Bearer alice"})
     assert await socket.value("add", a=1, b=2) == 3
     socket.call("wait")
-    await told.until("call runs")
+    await recorder.until("call runs")
     monkeypatch.setattr("tests.interaction.people.KNOWN", ())
     socket.call("add", a=1, b=2)
     assert (await socket.closed())[0] == 4401
-    await told.until("call cancelled")
+    await recorder.until("call cancelled")
 
 
 async def test_a_token_that_loses_scopes_closes_the_socket(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     settings.MCP = {"AUTH": PEOPLE, "TOKEN_CACHE_SECONDS": 0}
-    told = Told()
-    socket = await opened(told, {"authorization": "Bearer writer"})
+    recorder = RecordingServer()
+    socket = await opened(recorder, {"authorization": "Bearer writer"})
     monkeypatch.setattr("tests.interaction.people.SCOPES", {})
     socket.call("add", a=1, b=2)
     assert (await socket.closed())[0] == 4403
@@ -407,8 +407,8 @@ async def test_a_token_that_loses_scopes_closes_the_socket(settings: Any, monkey
 
 async def test_a_client_that_answers_no_pings_is_closed(settings: Any, clock: Clock) -> None:
     limit(settings, PING=40, KEEP_ALIVE=10)
-    told = Told()
-    socket = await opened(told)
+    recorder = RecordingServer()
+    socket = await opened(recorder)
     await socket.handshake()
     asked = asyncio.ensure_future(socket.message())
     await advance_until(clock, asked.done)

@@ -12,7 +12,7 @@ from mcp_django.auth.principal import Principal
 from mcp_django.transports.duplex.terms import Terms
 from mcp_django.transports.http.endpoint import build_duplexes
 from mcp_django.wiring import ports
-from tests.transports.duplex.peer import Peer, Stage
+from tests.transports.duplex.client import FakeClient, Stage
 
 ALICE = Principal(issuer="tests", subject="alice", scopes=frozenset({"read"}))
 
@@ -67,10 +67,10 @@ def server(stage: Stage, db: None) -> Server:
 @pytest.fixture
 def peer(server: Server) -> Callable[..., Any]:
     @asynccontextmanager
-    async def opened(**terms: Any) -> AsyncIterator[Peer]:
+    async def opened(**terms: Any) -> AsyncIterator[FakeClient]:
         duplex = build_duplexes(server).open(ALICE, Terms(**terms))
         try:
-            yield Peer(duplex)
+            yield FakeClient(duplex)
         finally:
             await duplex.close()
 

@@ -7,8 +7,8 @@ from django.db import transaction
 from mcp_django import broadcast
 from mcp_django.transports.duplex.terms import Ending, Terms
 from mcp_django.transports.http.endpoint import get_duplexes
+from tests.transports.duplex.client import FakeClient
 from tests.transports.duplex.conftest import ALICE
-from tests.transports.duplex.peer import Peer
 
 METHOD = "notifications/acme/row"
 
@@ -23,7 +23,7 @@ def say(count: int) -> None:
 @pytest.mark.parametrize("events", [3, 1000])
 async def test_a_client_that_reads_hears_all_of_it_once_and_in_order(settings, events):
     settings.MCP = {**settings.MCP, "LIMITS": {"EVENTS": events}}
-    client = Peer(get_duplexes("default").open(ALICE, Terms()))
+    client = FakeClient(get_duplexes("default").open(ALICE, Terms()))
     try:
         await client.initialize()
         count = 2 * events + 1

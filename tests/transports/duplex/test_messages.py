@@ -10,8 +10,8 @@ from mcp_django.protocol.revisions import Era
 from mcp_django.transports.duplex.terms import Ending
 from mcp_django.wiring import lifecycle
 from tests.runtime.serving import advance_until
+from tests.transports.duplex.client import HANDSHAKE, call, live_sessions
 from tests.transports.duplex.conftest import ALICE
-from tests.transports.duplex.peer import HANDSHAKE, call, live_sessions
 
 
 async def send_often(client, message):

@@ -13,8 +13,8 @@ from mcp_django.server.ports import Overloaded
 from mcp_django.transports.duplex.terms import Ending, Terms
 from mcp_django.transports.http.endpoint import build_duplexes
 from tests.runtime.serving import advance_until
+from tests.transports.duplex.client import FakeClient, call
 from tests.transports.duplex.conftest import ALICE
-from tests.transports.duplex.peer import Peer, call
 
 
 class Credentials:
@@ -106,7 +106,7 @@ async def test_a_channel_ends_in_the_moment_in_which_its_credential_expires(serv
     credential = Credentials()
     credential.now = alice(expires_at=time() + 60, scopes=ALICE.scopes)
     duplex = build_duplexes(server).open(credential.now, Terms(credential=credential))
-    client = Peer(duplex)
+    client = FakeClient(duplex)
     try:
         await clock.advance(59)
         assert duplex.ending is None

@@ -13,8 +13,8 @@ from mcp_django.transports.duplex.read_ahead import ReadAhead
 from mcp_django.transports.duplex.terms import Ending
 from mcp_django.transports.http.endpoint import build_duplexes
 from mcp_django.wiring import ports
+from tests.transports.duplex.client import HANDSHAKE, FakeClient, call, live_sessions
 from tests.transports.duplex.conftest import ALICE
-from tests.transports.duplex.peer import HANDSHAKE, Peer, call, live_sessions
 
 HELLO = {"protocolVersion": HANDSHAKE, "capabilities": {}, "clientInfo": {"name": "tests", "version": "1"}}
 
@@ -24,7 +24,7 @@ def _room_for_two(settings: Any) -> None:
     settings.MCP = {"LIMITS": {"UNSENT": 2}}
 
 
-async def fill(client: Peer) -> None:
+async def fill(client: FakeClient) -> None:
     """Have as much unread as the channel takes."""
     for id in ("a", "b"):
         await client.legacy(id, "ping")
@@ -36,7 +36,7 @@ def begin(*sending: Coroutine[Any, Any, None]) -> list["asyncio.Task[None]"]:
     return [asyncio.ensure_future(one) for one in sending]
 
 
-async def answers(client: Peer, *ids: Any) -> dict[Any, Any]:
+async def answers(client: FakeClient, *ids: Any) -> dict[Any, Any]:
     """The answers to these requests, which are all that is sent."""
     found = [await client.next() for _ in range(len(ids) + 2)]
     assert {answer["id"] for answer in found} == {"a", "b", *ids}
@@ -148,7 +148,7 @@ async def test_notifications_that_take_time_are_not_acted_on_all_at_once(db, set
         return await call_next(call)
 
     server = Server("slow", "1", alias="slow", middleware=[slow]).bind(ports("slow"))
-    client = Peer(build_duplexes(server).open(ALICE))
+    client = FakeClient(build_duplexes(server).open(ALICE))
     sending = begin(*(client.notify("notifications/progress", progressToken=1, progress=n) for n in range(10)))
     for _ in range(20):
         await asyncio.sleep(0)

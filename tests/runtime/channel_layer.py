@@ -6,7 +6,7 @@ from collections import defaultdict
 from typing import Any
 
 
-class Layer:
+class FakeLayer:
     """What a layer over Redis does, as far as the hub uses it; each loop has a queue for each of its channels."""
 
     def __init__(self) -> None:

@@ -15,7 +15,7 @@ NEVER = 1e9
 """Seconds that no test lets pass."""
 
 
-class Peer:
+class FakeClient:
     """The client's end of a channel."""
 
     def __init__(self, duplex: Duplex) -> None:
