@@ -276,7 +276,7 @@ class TestCommitting:
 
 
 class TestWhatIsDeclared:
-    def test_it_is_inherited_from_the_server_and_may_be_refused(self, run: Run) -> None:
+    def test_it_is_inherited_from_the_server_and_may_be_refused(self, transactional_db: None) -> None:
         server = make_server(options={"atomic": ("default",)})
         within = lambda: connection.in_atomic_block  # noqa: E731
         server.tool(within, name="inherits")
@@ -288,14 +288,14 @@ class TestWhatIsDeclared:
         async def main() -> list[str]:
             return [await Peer(server).text(name) for name in ("inherits", "wants", "names", "refuses", "lists_none")]
 
-        assert run(main) == ["true", "true", "true", "false", "false"]
+        assert on_lanes(main) == ["true", "true", "true", "false", "false"]
 
-    def test_without_word_there_is_none(self, run: Run) -> None:
+    def test_without_word_there_is_none(self, transactional_db: None) -> None:
         server = make_server()
         server.tool(lambda: connection.in_atomic_block, name="plain")
-        assert run(lambda: Peer(server).text("plain")) == "false"
+        assert on_lanes(lambda: Peer(server).text("plain")) == "false"
 
-    def test_resources_prompts_and_completions_too(self, run: Run) -> None:
+    def test_resources_prompts_and_completions_too(self, transactional_db: None) -> None:
         server = make_server()
         within = lambda: str(connection.in_atomic_block)  # noqa: E731
         server.resource("r://one", atomic=True)(within)
@@ -315,7 +315,7 @@ class TestWhatIsDeclared:
                 ]["values"][0],
             ]
 
-        assert run(main) == ["True"] * 4
+        assert on_lanes(main) == ["True"] * 4
 
     def test_a_handler_without_one_takes_no_lane(self) -> None:
         server = make_server()

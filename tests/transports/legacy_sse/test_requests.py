@@ -49,7 +49,6 @@ class TestTheStream:
             assert reply.status == 401
             assert reply.headers["www-authenticate"].startswith("Bearer")
 
-    @both_doors
     async def test_a_client_that_takes_no_events_is_told_so(self, client: Client) -> None:
         assert (await client.get(accept="application/json").reply()).status == 406
 
@@ -105,7 +104,6 @@ class TestMessages:
                 reply = await client.post(PING, f"{client.path}?session_id={name}")
                 assert verdict(reply) == NO_STREAM or reply.status == 405
 
-    @both_doors
     async def test_a_changed_name_names_nothing(self, client: Client) -> None:
         uri = await client.open()
         for wrong in (uri[:-1], uri + "A", uri.replace("session_id=", "session_id=A"), uri.rpartition(".")[0]):

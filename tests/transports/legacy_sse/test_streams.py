@@ -78,7 +78,6 @@ async def test_every_revision_of_the_handshake_era_may_be_spoken(subtests: pytes
             await client.leave()
 
 
-@both_doors
 async def test_a_question_is_asked_on_the_stream_and_answered_by_a_post(client: Client) -> None:
     await client.hello({"elicitation": {}})
     id = await client.send("tools/call", {"name": "ask", "arguments": {}})
@@ -117,7 +116,6 @@ async def test_the_end_of_the_stream_is_the_end_of_the_session_and_its_calls(cli
     assert (reply.status, reply.body) == (404, b"No such stream; open another one with GET.")
 
 
-@both_doors
 async def test_a_client_that_leaves_before_it_shakes_hands_leaves_nothing(client: Client) -> None:
     await client.open()
     await client.leave()
@@ -194,7 +192,6 @@ async def test_where_it_is_no_way_in_there_is_nothing(subtests: pytest.Subtests,
             assert reply.status == 404
 
 
-@both_doors
 async def test_it_may_be_the_only_way_in(app: App, prefix: str) -> None:
     client = Client(app, f"{prefix}/mcp/only/sse")
     await client.hello()
@@ -203,7 +200,6 @@ async def test_it_may_be_the_only_way_in(app: App, prefix: str) -> None:
     assert (await client.post(TOOLS, uri=client.path)).status == 404
 
 
-@both_doors
 async def test_a_client_that_reads_too_slowly_is_ended_and_its_stream_given_back(
     client: Client, limits: Any, stage: Any, clock: Clock
 ) -> None:
