@@ -83,59 +83,72 @@ async def test_questions_are_answered_by_the_functions_of_the_project(era: str) 
     ]
 
 
-async def test_an_answerer_may_decide_all_of_the_answer(era: str) -> None:
-    async def elicit(params: types.ElicitRequestParams) -> types.ElicitResult:
-        return types.ElicitResult(action="cancel")
+async def test_an_answerer_may_decide_all_of_the_answer(subtests: pytest.Subtests) -> None:
+    for era in ERAS:
+        with subtests.test(era=era):
 
-    async def roots() -> list[str]:
-        return ["file:///now"]
+            async def elicit(params: types.ElicitRequestParams) -> types.ElicitResult:
+                return types.ElicitResult(action="cancel")
 
-    script, answers = asking(era, FORM, ROOTS)
-    async with Client(script, elicitation=elicit, roots=roots) as client:
-        await client.call_tool("ask")
-    assert answers == [{"action": "cancel"}, {"roots": [{"uri": "file:///now"}]}]
+            async def roots() -> list[str]:
+                return ["file:///now"]
 
-
-@pytest.mark.parametrize("question", [SAMPLE, FORM, ROOTS], ids=["sampling", "elicitation", "roots"])
-async def test_what_nobody_here_answers_is_refused(era: str, question: dict[str, Any]) -> None:
-    script, answers = asking(era, question)
-    async with Client(script) as client:
-        if era == "stateless":
-            with pytest.raises(CallError, match="This client has no"):
+            script, answers = asking(era, FORM, ROOTS)
+            async with Client(script, elicitation=elicit, roots=roots) as client:
                 await client.call_tool("ask")
-            assert script.methods() == ["tools/call"]
-        else:
-            await client.call_tool("ask")
-            assert answers[0].code == -32600
+            assert answers == [{"action": "cancel"}, {"roots": [{"uri": "file:///now"}]}]
 
 
-@pytest.mark.parametrize("question", [SAMPLE, FORM, ROOTS], ids=["sampling", "elicitation", "roots"])
-async def test_the_words_of_an_answerer_that_fails_stay_here(era: str, question: dict[str, Any], caplog: Any) -> None:
-    def fail(*_: Any) -> Any:
-        raise RuntimeError("hunter2")
-
-    script, answers = asking(era, question)
-    async with Client(script, sampling=fail, elicitation=fail, roots=fail) as client:
-        if era == "stateless":
-            with pytest.raises(CallError, match="could not answer") as caught:
-                await client.call_tool("ask")
-            told = str(caught.value)
-        else:
-            await client.call_tool("ask")
-            told = answers[0].message
-    assert told == "The client could not answer"
-    assert "hunter2" in caplog.text
+async def test_what_nobody_here_answers_is_refused(subtests: pytest.Subtests) -> None:
+    for era in ERAS:
+        with subtests.test(era=era):
+            for question in [SAMPLE, FORM, ROOTS]:
+                with subtests.test(question=question):
+                    script, answers = asking(era, question)
+                    async with Client(script) as client:
+                        if era == "stateless":
+                            with pytest.raises(CallError, match="This client has no"):
+                                await client.call_tool("ask")
+                            assert script.methods() == ["tools/call"]
+                        else:
+                            await client.call_tool("ask")
+                            assert answers[0].code == -32600
 
 
-async def test_roots_that_are_no_file_uris_are_not_sent(era: str) -> None:
-    script, answers = asking(era, ROOTS)
-    async with Client(script, roots=["https://example.com"]) as client:
-        if era == "stateless":
-            with pytest.raises(CallError):
-                await client.call_tool("ask")
-        else:
-            await client.call_tool("ask")
-            assert answers[0].code == -32603
+async def test_the_words_of_an_answerer_that_fails_stay_here(caplog: Any, subtests: pytest.Subtests) -> None:
+    for era in ERAS:
+        with subtests.test(era=era):
+            for question in [SAMPLE, FORM, ROOTS]:
+                with subtests.test(question=question):
+
+                    def fail(*_: Any) -> Any:
+                        raise RuntimeError("hunter2")
+
+                    script, answers = asking(era, question)
+                    async with Client(script, sampling=fail, elicitation=fail, roots=fail) as client:
+                        if era == "stateless":
+                            with pytest.raises(CallError, match="could not answer") as caught:
+                                await client.call_tool("ask")
+                            told = str(caught.value)
+                        else:
+                            await client.call_tool("ask")
+                            told = answers[0].message
+                    assert told == "The client could not answer"
+                    assert "hunter2" in caplog.text
+                    caplog.clear()
+
+
+async def test_roots_that_are_no_file_uris_are_not_sent(subtests: pytest.Subtests) -> None:
+    for era in ERAS:
+        with subtests.test(era=era):
+            script, answers = asking(era, ROOTS)
+            async with Client(script, roots=["https://example.com"]) as client:
+                if era == "stateless":
+                    with pytest.raises(CallError):
+                        await client.call_tool("ask")
+                else:
+                    await client.call_tool("ask")
+                    assert answers[0].code == -32603
 
 
 def declared(script: Script) -> dict[str, Any]:
@@ -148,53 +161,62 @@ def declared(script: Script) -> dict[str, Any]:
     raise AssertionError("nothing was declared")
 
 
-async def test_what_can_be_answered_is_declared(era: str) -> None:
-    script = Script(era)
-    async with Client(script):
-        assert declared(script) == {}
-    everything: Any = {"sampling": lambda _: SAID, "elicitation": lambda _: None, "roots": []}
-    async with Client(script, **everything, sampling_tools=True, extensions={"com.example/x": {"a": 1}}):
-        assert declared(script) == {
-            "sampling": {"tools": {}},
-            "elicitation": {"form": {}, "url": {}},
-            "roots": {"listChanged": True},
-            "extensions": {"com.example/x": {"a": 1}},
-        }
+async def test_what_can_be_answered_is_declared(subtests: pytest.Subtests) -> None:
+    for era in ERAS:
+        with subtests.test(era=era):
+            script = Script(era)
+            async with Client(script):
+                assert declared(script) == {}
+            everything: Any = {"sampling": lambda _: SAID, "elicitation": lambda _: None, "roots": []}
+            async with Client(script, **everything, sampling_tools=True, extensions={"com.example/x": {"a": 1}}):
+                assert declared(script) == {
+                    "sampling": {"tools": {}},
+                    "elicitation": {"form": {}, "url": {}},
+                    "roots": {"listChanged": True},
+                    "extensions": {"com.example/x": {"a": 1}},
+                }
 
 
-async def test_answerers_may_come_and_go(era: str) -> None:
-    script, answers = asking(era, ROOTS)
-    client = Client(script)
-    client.on_sampling(lambda _: SAID)
-    client.on_elicitation(lambda _: None)
-    forget = client.on_roots(["file:///a"])
-    async with client:
-        assert set(declared(script)) == {"sampling", "elicitation", "roots"}
-        await client.call_tool("ask")
-        client.on_roots(["file:///b"])
-        forget()  # of an answerer that is replaced: nothing
-        await client.call_tool("ask")
-        assert [answer["roots"][0]["uri"] for answer in answers] == ["file:///a", "file:///b"]
+async def test_answerers_may_come_and_go(subtests: pytest.Subtests) -> None:
+    for era in ERAS:
+        with subtests.test(era=era):
+            script, answers = asking(era, ROOTS)
+            client = Client(script)
+            client.on_sampling(lambda _: SAID)
+            client.on_elicitation(lambda _: None)
+            forget = client.on_roots(["file:///a"])
+            async with client:
+                assert set(declared(script)) == {"sampling", "elicitation", "roots"}
+                await client.call_tool("ask")
+                client.on_roots(["file:///b"])
+                forget()  # of an answerer that is replaced: nothing
+                await client.call_tool("ask")
+                assert [answer["roots"][0]["uri"] for answer in answers] == ["file:///a", "file:///b"]
 
 
-async def test_a_change_of_roots_is_told_where_the_era_has_that(era: str) -> None:
-    script = Script(era)
-    async with Client(script, roots=[]) as client:
-        await client.notify_roots_changed()
-        await client.ping()
-    told = "notifications/roots/list_changed" in script.methods()
-    assert told is (era == "handshake")
+async def test_a_change_of_roots_is_told_where_the_era_has_that(subtests: pytest.Subtests) -> None:
+    for era in ERAS:
+        with subtests.test(era=era):
+            script = Script(era)
+            async with Client(script, roots=[]) as client:
+                await client.notify_roots_changed()
+                await client.ping()
+            told = "notifications/roots/list_changed" in script.methods()
+            assert told is (era == "handshake")
 
 
-async def test_the_time_of_an_answer_is_not_the_time_of_the_call(era: str) -> None:
-    async def think(params: types.ElicitRequestParams) -> dict[str, str]:
-        await asyncio.sleep(1.6)
-        return {"name": "Ada"}
+async def test_the_time_of_an_answer_is_not_the_time_of_the_call(subtests: pytest.Subtests) -> None:
+    for era in ERAS:
+        with subtests.test(era=era):
 
-    script, answers = asking(era, FORM)
-    async with Client(script, elicitation=think, timeout=1.5) as client:
-        await client.call_tool("ask")
-        assert answers
+            async def think(params: types.ElicitRequestParams) -> dict[str, str]:
+                await asyncio.sleep(1.6)
+                return {"name": "Ada"}
+
+            script, answers = asking(era, FORM)
+            async with Client(script, elicitation=think, timeout=1.5) as client:
+                await client.call_tool("ask")
+                assert answers
 
 
 async def test_time_counts_again_after_the_answer() -> None:

@@ -23,21 +23,22 @@ ON_THE_LOOP = {"loop", "watch"}
 PUBLIC = [name for name in vars(Operations) if not name.startswith("_") and name not in ON_THE_LOOP]
 
 
-@pytest.mark.parametrize("era", ERAS)
-def test_calls_without_an_event_loop(era: str) -> None:
-    script, heard = Script(era, tools_list=TOOLS, tools_call={"content": TEXT}), list[Any]()
-    with Client(script).blocking() as client:
-        forget = client.on_log(heard.append)
-        assert client.is_connected
-        assert [tool.name for tool in client.list_tools()] == ["add"]
-        assert client.call_tool("add", {"a": 1}).content[0].model_dump()["text"] == "3"
-        assert client.exchange("tools/call", {"name": "add"})["content"] == TEXT
-        client.ping()
-        assert client.server_info is not None
-        assert (client.server_info.name, client.alias) == ("script", None)
-        forget()
-    assert not client.is_connected
-    assert script.opened == 1
+def test_calls_without_an_event_loop(subtests: pytest.Subtests) -> None:
+    for era in ERAS:
+        with subtests.test(era=era):
+            script, heard = Script(era, tools_list=TOOLS, tools_call={"content": TEXT}), list[Any]()
+            with Client(script).blocking() as client:
+                forget = client.on_log(heard.append)
+                assert client.is_connected
+                assert [tool.name for tool in client.list_tools()] == ["add"]
+                assert client.call_tool("add", {"a": 1}).content[0].model_dump()["text"] == "3"
+                assert client.exchange("tools/call", {"name": "add"})["content"] == TEXT
+                client.ping()
+                assert client.server_info is not None
+                assert (client.server_info.name, client.alias) == ("script", None)
+                forget()
+            assert not client.is_connected
+            assert script.opened == 1
 
 
 def test_many_threads_share_the_client_and_its_connection() -> None:
@@ -72,14 +73,15 @@ async def test_a_thread_may_use_a_client_that_is_connected_on_the_loop_of_others
     assert script.opened == 1
 
 
-@pytest.mark.parametrize("name", PUBLIC)
-def test_it_has_all_that_a_client_has(name: str) -> None:
-    theirs, ours = getattr(Operations, name), inspect.getattr_static(BlockingClient, name, None)
-    assert ours is not None
-    if callable(theirs):
-        assert inspect.signature(theirs) == inspect.signature(ours)
-        assert ours.__doc__ == theirs.__doc__
-        assert not inspect.iscoroutinefunction(ours)
+def test_it_has_all_that_a_client_has(subtests: pytest.Subtests) -> None:
+    for name in PUBLIC:
+        with subtests.test(name=name):
+            theirs, ours = getattr(Operations, name), inspect.getattr_static(BlockingClient, name, None)
+            assert ours is not None
+            if callable(theirs):
+                assert inspect.signature(theirs) == inspect.signature(ours)
+                assert ours.__doc__ == theirs.__doc__
+                assert not inspect.iscoroutinefunction(ours)
 
 
 def test_there_is_one_loop_thread_however_many_clients_there_are() -> None:

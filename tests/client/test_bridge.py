@@ -109,29 +109,30 @@ async def test_targets_will_do_as_well_as_clients() -> None:
         assert bridge.client("weather").alias == "weather"
 
 
-@pytest.mark.parametrize("name", ["a__b", "__b", "_b", "a__", "a___b", "__"])
-async def test_tools_may_have_separators_in_their_names(name: str) -> None:
-    async with Bridge({"x": server(name), "x-y": server(name)}) as bridge:
-        result: Any = await bridge.call(f"x__{name}")
-        assert result.content[0].text == f"{name} {{}}"
-        assert alias_of(f"x-y__{name}") == "x-y"
+async def test_tools_may_have_separators_in_their_names(subtests: pytest.Subtests) -> None:
+    for name in ["a__b", "__b", "_b", "a__", "a___b", "__"]:
+        with subtests.test(name=name):
+            async with Bridge({"x": server(name), "x-y": server(name)}) as bridge:
+                result: Any = await bridge.call(f"x__{name}")
+                assert result.content[0].text == f"{name} {{}}"
+                assert alias_of(f"x-y__{name}") == "x-y"
 
 
-@pytest.mark.parametrize(
-    "name", ["now", "weather", "weather_now", "weather__", "weather__other", "maps__now", "__now", ""]
-)
-async def test_a_name_that_leads_nowhere_is_no_tool(name: str) -> None:
-    async with Bridge({"weather": server("now")}) as bridge:
-        with pytest.raises(ToolNotFound, match="There is no tool"):
-            await bridge.call(name)
+async def test_a_name_that_leads_nowhere_is_no_tool(subtests: pytest.Subtests) -> None:
+    for name in ["now", "weather", "weather_now", "weather__", "weather__other", "maps__now", "__now", ""]:
+        with subtests.test(name=name):
+            async with Bridge({"weather": server("now")}) as bridge:
+                with pytest.raises(ToolNotFound, match="There is no tool"):
+                    await bridge.call(name)
 
 
-@pytest.mark.parametrize("alias", ["Big", "a__b", "a_", "", "a b", "a" * 33])
-def test_an_alias_that_is_no_prefix_is_refused(alias: str) -> None:
-    with pytest.raises(ValueError, match="is no alias"):
-        Bridge({alias: server()})
-    with pytest.raises(ValueError, match="is no alias"):
-        check_alias(alias)
+def test_an_alias_that_is_no_prefix_is_refused(subtests: pytest.Subtests) -> None:
+    for alias in ["Big", "a__b", "a_", "", "a b", "a" * 33]:
+        with subtests.test(alias=alias):
+            with pytest.raises(ValueError, match="is no alias"):
+                Bridge({alias: server()})
+            with pytest.raises(ValueError, match="is no alias"):
+                check_alias(alias)
 
 
 async def test_names_that_models_would_not_take_are_changed_and_stay_their_own() -> None:
@@ -268,25 +269,23 @@ async def test_functions_that_fail_hurt_nobody() -> None:
 NAMES = ["get_a", "get_b", "set_a"]
 
 
-@pytest.mark.parametrize(
-    ("tools", "expected"),
-    [
+async def test_only_the_tools_that_are_wanted_are_taken(subtests: pytest.Subtests) -> None:
+    for tools, expected in [
         (None, ["one__get_a", "one__get_b", "one__set_a", "two__get_a", "two__get_b", "two__set_a"]),
         (["get_*"], ["one__get_a", "one__get_b", "two__get_a", "two__get_b"]),
         (lambda tool: tool.name == "set_a", ["one__set_a", "two__set_a"]),
         ({"one": ["set_a"]}, ["one__set_a", "two__get_a", "two__get_b", "two__set_a"]),
         ({"one": [], "two": lambda tool: False}, []),
         ({"two": ["GET_A", "get_[b]"]}, ["one__get_a", "one__get_b", "one__set_a", "two__get_b"]),
-    ],
-)
-async def test_only_the_tools_that_are_wanted_are_taken(tools: Any, expected: list[str]) -> None:
-    async with Bridge({"one": server(*NAMES), "two": server(*NAMES)}, tools=tools) as bridge:
-        assert bridge.tool_names() == expected
-        for alias in ("one", "two"):
-            for name in NAMES:
-                if f"{alias}__{name}" not in expected:
-                    with pytest.raises(ToolNotFound):
-                        await bridge.call(f"{alias}__{name}")
+    ]:
+        with subtests.test(tools=tools, expected=expected):
+            async with Bridge({"one": server(*NAMES), "two": server(*NAMES)}, tools=tools) as bridge:
+                assert bridge.tool_names() == expected
+                for alias in ("one", "two"):
+                    for name in NAMES:
+                        if f"{alias}__{name}" not in expected:
+                            with pytest.raises(ToolNotFound):
+                                await bridge.call(f"{alias}__{name}")
 
 
 def test_a_filter_of_no_server_and_a_bare_name_are_refused() -> None:

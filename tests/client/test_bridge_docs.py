@@ -92,14 +92,13 @@ def test_what_the_howto_shows_for_plain_views_runs() -> None:
     assert json.loads(names["plain_forecast"](None, "Oslo").content) == {"city": "Oslo"}
 
 
-@pytest.mark.parametrize(
-    "block", [*python_blocks(REFERENCE)[:1], *python_blocks(HOWTO)[:1]], ids=["reference", "howto"]
-)
-def test_the_settings_that_are_shown_are_taken(block: str) -> None:
-    names: dict[str, Any] = {}
-    exec(block, names)
-    with override_settings(MCP=names["MCP"]):
-        assert conf.get_settings().clients.keys() == names["MCP"]["CLIENTS"].keys()
+def test_the_settings_that_are_shown_are_taken(subtests: pytest.Subtests) -> None:
+    for block in [*python_blocks(REFERENCE)[:1], *python_blocks(HOWTO)[:1]]:
+        with subtests.test(block=block):
+            names: dict[str, Any] = {}
+            exec(block, names)
+            with override_settings(MCP=names["MCP"]):
+                assert conf.get_settings().clients.keys() == names["MCP"]["CLIENTS"].keys()
 
 
 def test_every_key_is_on_the_page_with_its_default() -> None:

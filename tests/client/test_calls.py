@@ -97,60 +97,73 @@ async def test_a_tool_that_fails_says_so_in_its_result(client: Client) -> None:
         assert (await client.call_tool("fail")).is_error
 
 
-@pytest.mark.parametrize("says", ["result", "error", "method"])
-async def test_a_tool_that_is_not_there_is_not_found(era: str, says: str) -> None:
-    answers = {
-        "result": {"isError": True, "content": [{"type": "text", "text": "Unknown tool: nope"}]},
-        "error": MCPError(-32602, "Unknown tool: nope"),
-        "method": MCPError(-32601, "Tool nope not found"),
-    }
-    tools = {"tools": [{"name": "add", "inputSchema": SCHEMA}]}
-    async with Client(Script(era, tools_call=answers[says], tools_list=tools)) as client:
-        with pytest.raises(ToolNotFound, match="nope"):
-            await client.call_tool("nope")
+async def test_a_tool_that_is_not_there_is_not_found(subtests: pytest.Subtests) -> None:
+    for era in ERAS:
+        with subtests.test(era=era):
+            for says in ["result", "error", "method"]:
+                with subtests.test(says=says):
+                    answers = {
+                        "result": {"isError": True, "content": [{"type": "text", "text": "Unknown tool: nope"}]},
+                        "error": MCPError(-32602, "Unknown tool: nope"),
+                        "method": MCPError(-32601, "Tool nope not found"),
+                    }
+                    tools = {"tools": [{"name": "add", "inputSchema": SCHEMA}]}
+                    async with Client(Script(era, tools_call=answers[says], tools_list=tools)) as client:
+                        with pytest.raises(ToolNotFound, match="nope"):
+                            await client.call_tool("nope")
 
 
-async def test_wrong_arguments_of_a_tool_that_is_there_are_an_error_of_the_call(era: str) -> None:
-    tools = {"tools": [{"name": "add", "inputSchema": SCHEMA}]}
-    script = Script(era, tools_call=MCPError(-32602, "a is missing", {"a": 1}), tools_list=tools)
-    async with Client(script) as client:
-        with pytest.raises(CallError, match="a is missing") as caught:
-            await client.call_tool("add")
-        assert (type(caught.value), caught.value.code, caught.value.data) == (CallError, -32602, {"a": 1})
+async def test_wrong_arguments_of_a_tool_that_is_there_are_an_error_of_the_call(subtests: pytest.Subtests) -> None:
+    for era in ERAS:
+        with subtests.test(era=era):
+            tools = {"tools": [{"name": "add", "inputSchema": SCHEMA}]}
+            script = Script(era, tools_call=MCPError(-32602, "a is missing", {"a": 1}), tools_list=tools)
+            async with Client(script) as client:
+                with pytest.raises(CallError, match="a is missing") as caught:
+                    await client.call_tool("add")
+                assert (type(caught.value), caught.value.code, caught.value.data) == (CallError, -32602, {"a": 1})
 
 
-async def test_arguments_may_be_what_has_a_json_form(era: str) -> None:
-    script = Script(era, tools_call={"content": TEXT})
-    async with Client(script) as client:
-        await client.call_tool("at", {"day": datetime.date(2020, 1, 2)})
-        assert script.received[-1][1]["arguments"] == {"day": "2020-01-02"}
-        with pytest.raises(TypeError, match="no JSON form"):
-            await client.call_tool("at", {"day": object()})
-        assert script.methods() == ["tools/call"]
+async def test_arguments_may_be_what_has_a_json_form(subtests: pytest.Subtests) -> None:
+    for era in ERAS:
+        with subtests.test(era=era):
+            script = Script(era, tools_call={"content": TEXT})
+            async with Client(script) as client:
+                await client.call_tool("at", {"day": datetime.date(2020, 1, 2)})
+                assert script.received[-1][1]["arguments"] == {"day": "2020-01-02"}
+                with pytest.raises(TypeError, match="no JSON form"):
+                    await client.call_tool("at", {"day": object()})
+                assert script.methods() == ["tools/call"]
 
 
 # Lists
 
 
-async def test_pages_are_followed(era: str) -> None:
-    def page(params: dict[str, Any]) -> dict[str, Any]:
-        number = int(params.get("cursor", "0"))
-        following = {"nextCursor": str(number + 1)} if number < 3 else {}
-        return {"prompts": [{"name": f"p{number}"}], **following}
+async def test_pages_are_followed(subtests: pytest.Subtests) -> None:
+    for era in ERAS:
+        with subtests.test(era=era):
 
-    async with Client(Script(era, prompts_list=page)) as client:
-        assert [prompt.name for prompt in await client.list_prompts()] == ["p0", "p1", "p2", "p3"]
+            def page(params: dict[str, Any]) -> dict[str, Any]:
+                number = int(params.get("cursor", "0"))
+                following = {"nextCursor": str(number + 1)} if number < 3 else {}
+                return {"prompts": [{"name": f"p{number}"}], **following}
+
+            async with Client(Script(era, prompts_list=page)) as client:
+                assert [prompt.name for prompt in await client.list_prompts()] == ["p0", "p1", "p2", "p3"]
 
 
-async def test_pages_that_lead_in_a_circle_are_refused(era: str) -> None:
-    def page(params: dict[str, Any]) -> dict[str, Any]:
-        return {"prompts": [], "nextCursor": {"": "a", "a": "b", "b": "a"}[params.get("cursor", "")]}
+async def test_pages_that_lead_in_a_circle_are_refused(subtests: pytest.Subtests) -> None:
+    for era in ERAS:
+        with subtests.test(era=era):
 
-    script = Script(era, prompts_list=page)
-    async with Client(script) as client:
-        with pytest.raises(InvalidAnswer, match="repeats a page"):
-            await client.list_prompts()
-        assert len(script.methods()) == 3
+            def page(params: dict[str, Any]) -> dict[str, Any]:
+                return {"prompts": [], "nextCursor": {"": "a", "a": "b", "b": "a"}[params.get("cursor", "")]}
+
+            script = Script(era, prompts_list=page)
+            async with Client(script) as client:
+                with pytest.raises(InvalidAnswer, match="repeats a page"):
+                    await client.list_prompts()
+                assert len(script.methods()) == 3
 
 
 async def test_pages_and_entries_are_bounded(era: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -173,19 +186,23 @@ async def test_pages_and_entries_are_bounded(era: str, monkeypatch: pytest.Monke
 # What is not what the protocol says
 
 
-@pytest.mark.parametrize("nonsense", [{"content": 3}, {"content": [{"type": "text"}]}, {"isError": "no"}])
-async def test_an_answer_that_makes_no_sense_is_an_error_of_the_call_alone(era: str, nonsense: dict[str, Any]) -> None:
-    script = Script(era, tools_call=nonsense, prompts_list={"prompts": []})
-    async with Client(script) as client:
-        with pytest.raises(InvalidAnswer, match="does not allow"):
-            await client.call_tool("add")
-        assert await client.list_prompts() == []
-        assert script.opened == 1
+async def test_an_answer_that_makes_no_sense_is_an_error_of_the_call_alone(subtests: pytest.Subtests) -> None:
+    for era in ERAS:
+        with subtests.test(era=era):
+            for nonsense in [{"content": 3}, {"content": [{"type": "text"}]}, {"isError": "no"}]:
+                with subtests.test(nonsense=nonsense):
+                    script = Script(era, tools_call=nonsense, prompts_list={"prompts": []})
+                    async with Client(script) as client:
+                        with pytest.raises(InvalidAnswer, match="does not allow"):
+                            await client.call_tool("add")
+                        assert await client.list_prompts() == []
+                        assert script.opened == 1
 
 
-@pytest.mark.parametrize(
-    ("method", "member", "good", "listed"),
-    [
+async def test_entries_that_are_none_are_left_out_and_warned_of_once(
+    caplog: pytest.LogCaptureFixture, subtests: pytest.Subtests
+) -> None:
+    for method, member, good, listed in [
         ("tools_list", "tools", {"name": "a", "inputSchema": {"type": "object"}}, Client.list_tools),
         ("resources_list", "resources", {"name": "a", "uri": "a:b"}, Client.list_resources),
         (
@@ -195,17 +212,15 @@ async def test_an_answer_that_makes_no_sense_is_an_error_of_the_call_alone(era: 
             Client.list_resource_templates,
         ),
         ("prompts_list", "prompts", {"name": "a"}, Client.list_prompts),
-    ],
-)
-async def test_entries_that_are_none_are_left_out_and_warned_of_once(
-    method: str, member: str, good: Any, listed: Any, caplog: pytest.LogCaptureFixture
-) -> None:
-    script = Script(**{method: {member: [None, {**good, "name": 1}, good]}})
-    async with Client(script) as client:
-        for _ in range(2):
-            assert [entry.name for entry in await listed(client)] == ["a"]
-    (record,) = [record for record in caplog.records if "left out" in record.getMessage()]
-    assert "2 of 3" in record.getMessage()
+    ]:
+        with subtests.test(method=method, member=member, good=good, listed=listed):
+            script = Script(**{method: {member: [None, {**good, "name": 1}, good]}})
+            async with Client(script) as client:
+                for _ in range(2):
+                    assert [entry.name for entry in await listed(client)] == ["a"]
+            (record,) = [record for record in caplog.records if "left out" in record.getMessage()]
+            caplog.clear()
+            assert "2 of 3" in record.getMessage()
 
 
 async def test_structured_content_is_checked_by_the_schema_that_was_listed(era: str) -> None:
@@ -228,14 +243,18 @@ async def test_structured_content_is_checked_by_the_schema_that_was_listed(era: 
         assert (await client.call_tool("add")).structured_content == {"result": 3}
 
 
-async def test_a_schema_that_is_no_schema_spoils_nothing(era: str) -> None:
-    tools = {
-        "tools": [{"name": "add", "inputSchema": SCHEMA, "outputSchema": {"type": "object", "not": {"type": "void"}}}]
-    }
-    script = Script(era, tools_list=tools, tools_call={"content": TEXT, "structuredContent": {}})
-    async with Client(script) as client:
-        await client.list_tools()
-        assert (await client.call_tool("add")).structured_content == {}
+async def test_a_schema_that_is_no_schema_spoils_nothing(subtests: pytest.Subtests) -> None:
+    for era in ERAS:
+        with subtests.test(era=era):
+            tools = {
+                "tools": [
+                    {"name": "add", "inputSchema": SCHEMA, "outputSchema": {"type": "object", "not": {"type": "void"}}}
+                ]
+            }
+            script = Script(era, tools_list=tools, tools_call={"content": TEXT, "structuredContent": {}})
+            async with Client(script) as client:
+                await client.list_tools()
+                assert (await client.call_tool("add")).structured_content == {}
 
 
 async def test_the_text_of_an_error_is_cut_and_printable() -> None:
@@ -305,18 +324,20 @@ async def test_a_server_that_asks_too_much_at_once_is_given_up() -> None:
 # One raw round
 
 
-async def test_an_exchange_returns_what_was_on_the_wire(era: str) -> None:
-    answer = {"content": TEXT, "structuredContent": {"aB": None}, "_meta": {"x.y/z": 1}, "unknown": {"k": [1]}}
-    script = Script(era, tools_call=answer)
-    async with Client(script) as client:
-        params = {"name": "add", "arguments": {"a": None}, "_meta": {"x.y/a": 1, "progressToken": "theirs"}}
-        result = await client.exchange("tools/call", params, meta={"x.y/b": 2})
-        assert {key: result[key] for key in answer} == answer
-    sent = script.received[-1][1]
-    assert (sent["name"], sent["arguments"]) == ("add", {"a": None})
-    assert sent["_meta"].items() >= {"x.y/a": 1, "x.y/b": 2}.items()
-    assert "progressToken" not in sent["_meta"], "nobody here wants to know"
-    assert params["_meta"] == {"x.y/a": 1, "progressToken": "theirs"}, "what is given is not changed"
+async def test_an_exchange_returns_what_was_on_the_wire(subtests: pytest.Subtests) -> None:
+    for era in ERAS:
+        with subtests.test(era=era):
+            answer = {"content": TEXT, "structuredContent": {"aB": None}, "_meta": {"x.y/z": 1}, "unknown": {"k": [1]}}
+            script = Script(era, tools_call=answer)
+            async with Client(script) as client:
+                params = {"name": "add", "arguments": {"a": None}, "_meta": {"x.y/a": 1, "progressToken": "theirs"}}
+                result = await client.exchange("tools/call", params, meta={"x.y/b": 2})
+                assert {key: result[key] for key in answer} == answer
+            sent = script.received[-1][1]
+            assert (sent["name"], sent["arguments"]) == ("add", {"a": None})
+            assert sent["_meta"].items() >= {"x.y/a": 1, "x.y/b": 2}.items()
+            assert "progressToken" not in sent["_meta"], "nobody here wants to know"
+            assert params["_meta"] == {"x.y/a": 1, "progressToken": "theirs"}, "what is given is not changed"
 
 
 async def test_an_exchange_answers_no_question() -> None:
@@ -328,13 +349,15 @@ async def test_an_exchange_answers_no_question() -> None:
     assert script.methods() == ["tools/call"]
 
 
-async def test_an_exchange_passes_errors_and_unknown_methods_on(era: str) -> None:
-    script = Script(era, custom_thing={"a": 1})
-    async with Client(script) as client:
-        assert (await client.exchange("custom/thing", {"b": 2}))["a"] == 1
-        with pytest.raises(CallError) as caught:
-            await client.exchange("custom/other")
-        assert caught.value.code == -32601
+async def test_an_exchange_passes_errors_and_unknown_methods_on(subtests: pytest.Subtests) -> None:
+    for era in ERAS:
+        with subtests.test(era=era):
+            script = Script(era, custom_thing={"a": 1})
+            async with Client(script) as client:
+                assert (await client.exchange("custom/thing", {"b": 2}))["a"] == 1
+                with pytest.raises(CallError) as caught:
+                    await client.exchange("custom/other")
+                assert caught.value.code == -32601
 
 
 # Arguments in headers (stateless era)

@@ -88,20 +88,23 @@ def text(browser: Client, path: str = SERVICES) -> str:
     return answer.content.decode()
 
 
-@pytest.mark.parametrize(
-    ("path", "after"),
-    [(SERVICES, SERVICES), (f"{CONNECT}?next=/a/", f"{CONNECT}%3Fnext%3D/a/"), (f"{CALLBACK}?code=s3cret", CONNECT)],
-)
-def test_nobody_sees_a_page_without_logging_in(path: str, after: str) -> None:
-    answer = Client().get(path, secure=True)
-    assert (answer.status_code, answer["Location"]) == (302, f"/accounts/login/?next={after}")
+def test_nobody_sees_a_page_without_logging_in(subtests: pytest.Subtests) -> None:
+    for path, after in [
+        (SERVICES, SERVICES),
+        (f"{CONNECT}?next=/a/", f"{CONNECT}%3Fnext%3D/a/"),
+        (f"{CALLBACK}?code=s3cret", CONNECT),
+    ]:
+        with subtests.test(path=path, after=after):
+            answer = Client().get(path, secure=True)
+            assert (answer.status_code, answer["Location"]) == (302, f"/accounts/login/?next={after}")
 
 
-@pytest.mark.parametrize("alias", ["two", "keyed", "ours"])
-def test_only_what_the_user_may_connect_has_a_page(browser: Client, alias: str) -> None:
-    for path in (f"/mcp/clients/{alias}/connect/", f"/mcp/clients/{alias}/callback/"):
-        assert browser.get(path, secure=True).status_code == 404
-    assert browser.post(f"/mcp/clients/{alias}/connect/", secure=True).status_code == 404
+def test_only_what_the_user_may_connect_has_a_page(browser: Client, subtests: pytest.Subtests) -> None:
+    for alias in ["two", "keyed", "ours"]:
+        with subtests.test(alias=alias):
+            for path in (f"/mcp/clients/{alias}/connect/", f"/mcp/clients/{alias}/callback/"):
+                assert browser.get(path, secure=True).status_code == 404
+            assert browser.post(f"/mcp/clients/{alias}/connect/", secure=True).status_code == 404
 
 
 def test_getting_the_page_begins_nothing(browser: Client, authority: Authority) -> None:
@@ -132,9 +135,8 @@ def test_a_user_connects(browser: Client, ada: User) -> None:
     assert held.grant.issuer == ISSUER
 
 
-@pytest.mark.parametrize(
-    ("wanted", "back"),
-    [
+def test_the_way_leads_back_within_the_site(browser: Client, subtests: pytest.Subtests) -> None:
+    for wanted, back in [
         ("/shop/?a=1", "/shop/?a=1"),
         ("https://testserver/shop/", "https://testserver/shop/"),
         ("https://evil.example/", f"{SERVICES}?connected=one"),
@@ -142,10 +144,9 @@ def test_a_user_connects(browser: Client, ada: User) -> None:
         ("http://testserver/", f"{SERVICES}?connected=one"),
         ("javascript:alert(1)", f"{SERVICES}?connected=one"),
         ("/" + "x" * 3000, f"{SERVICES}?connected=one"),
-    ],
-)
-def test_the_way_leads_back_within_the_site(browser: Client, wanted: str, back: str) -> None:
-    assert come_back(browser, begin(browser, wanted))["Location"] == back
+    ]:
+        with subtests.test(wanted=wanted, back=back):
+            assert come_back(browser, begin(browser, wanted))["Location"] == back
 
 
 def test_the_row_of_the_way_tells_nothing(browser: Client) -> None:
@@ -216,10 +217,11 @@ def test_a_server_that_moved_meanwhile_gets_nothing(browser: Client, project: Se
     assert authority.forms == []
 
 
-@pytest.mark.parametrize("state", [None, "", "x", "\x00", "é" * 3000])
-def test_an_answer_that_nobody_asked_for_is_refused(browser: Client, state: str | None) -> None:
-    begin(browser)
-    assert come_back(browser, {"state": ""}, state=state).status_code == 400
+def test_an_answer_that_nobody_asked_for_is_refused(browser: Client, subtests: pytest.Subtests) -> None:
+    for state in [None, "", "x", "\x00", "é" * 3000]:
+        with subtests.test(state=state):
+            begin(browser)
+            assert come_back(browser, {"state": ""}, state=state).status_code == 400
 
 
 def test_an_answer_says_nothing_twice(browser: Client) -> None:
@@ -317,15 +319,16 @@ def test_the_projects_connection_is_for_those_who_may(browser: Client, ada: User
     assert "everybody on this site" in text(browser)
 
 
-@pytest.mark.parametrize("path", [SERVICES, CONNECT])
-def test_pages_are_kept_out_of_caches_and_frames(browser: Client, path: str) -> None:
-    answer = browser.get(path, secure=True)
-    assert (answer["Cache-Control"], answer["X-Frame-Options"]) == ("no-store", "DENY")
-    assert answer["Referrer-Policy"] == "same-origin"
-    policy = answer["Content-Security-Policy"]
-    assert "default-src 'none'" in policy
-    assert "script-src" not in policy
-    assert f"form-action 'self'{' https:' if path == CONNECT else ''};" in policy
+def test_pages_are_kept_out_of_caches_and_frames(browser: Client, subtests: pytest.Subtests) -> None:
+    for path in [SERVICES, CONNECT]:
+        with subtests.test(path=path):
+            answer = browser.get(path, secure=True)
+            assert (answer["Cache-Control"], answer["X-Frame-Options"]) == ("no-store", "DENY")
+            assert answer["Referrer-Policy"] == "same-origin"
+            policy = answer["Content-Security-Policy"]
+            assert "default-src 'none'" in policy
+            assert "script-src" not in policy
+            assert f"form-action 'self'{' https:' if path == CONNECT else ''};" in policy
 
 
 def test_pages_are_complete(browser: Client, ada: User) -> None:

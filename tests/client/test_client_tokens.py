@@ -159,10 +159,11 @@ def test_with_a_user_go_their_rows(ada: User) -> None:
     assert not ClientFlow.objects.exists()
 
 
-@pytest.mark.parametrize(("left", "fresh", "expired"), [(600, True, False), (10, False, False), (-1, False, True)])
-def test_a_token_is_renewed_before_its_time_is_over(left: float, fresh: bool, expired: bool) -> None:
-    grant = dataclasses.replace(GRANT, expires_at=time.time() + left)
-    assert (grant.is_fresh(), grant.is_expired()) == (fresh, expired)
+def test_a_token_is_renewed_before_its_time_is_over(subtests: pytest.Subtests) -> None:
+    for left, fresh, expired in [(600, True, False), (10, False, False), (-1, False, True)]:
+        with subtests.test(left=left, fresh=fresh, expired=expired):
+            grant = dataclasses.replace(GRANT, expires_at=time.time() + left)
+            assert (grant.is_fresh(), grant.is_expired()) == (fresh, expired)
 
 
 def test_a_short_token_is_not_old_from_the_beginning() -> None:

@@ -35,38 +35,45 @@ def era(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-async def test_the_era_is_found_out(era: str) -> None:
-    script = Script(era)
-    async with Client(script) as client:
-        assert client.protocol_version == {"handshake": HANDSHAKE, "stateless": STATELESS}[era]
-        assert client.server_info is not None
-        assert (client.server_info.name, client.is_connected) == ("script", True)
-        assert client.capabilities.tools is not None
-    assert not client.is_connected
+async def test_the_era_is_found_out(subtests: pytest.Subtests) -> None:
+    for era in ERAS:
+        with subtests.test(era=era):
+            script = Script(era)
+            async with Client(script) as client:
+                assert client.protocol_version == {"handshake": HANDSHAKE, "stateless": STATELESS}[era]
+                assert client.server_info is not None
+                assert (client.server_info.name, client.is_connected) == ("script", True)
+                assert client.capabilities.tools is not None
+            assert not client.is_connected
 
 
-async def test_a_client_connects_at_its_first_call(era: str) -> None:
-    script = Script(era, tools_list=TOOLS)
-    client = Client(script)
-    assert [tool.name for tool in await client.list_tools()] == ["add"]
-    await client.close()
-    assert script.opened == 1
+async def test_a_client_connects_at_its_first_call(subtests: pytest.Subtests) -> None:
+    for era in ERAS:
+        with subtests.test(era=era):
+            script = Script(era, tools_list=TOOLS)
+            client = Client(script)
+            assert [tool.name for tool in await client.list_tools()] == ["add"]
+            await client.close()
+            assert script.opened == 1
 
 
-async def test_many_tasks_share_the_first_connection(era: str) -> None:
-    script = Script(era, tools_list=TOOLS)
-    client = Client(script)
-    await asyncio.gather(*(client.list_tools() for _ in range(20)))
-    assert script.opened == 1
-    await client.close()
+async def test_many_tasks_share_the_first_connection(subtests: pytest.Subtests) -> None:
+    for era in ERAS:
+        with subtests.test(era=era):
+            script = Script(era, tools_list=TOOLS)
+            client = Client(script)
+            await asyncio.gather(*(client.list_tools() for _ in range(20)))
+            assert script.opened == 1
+            await client.close()
 
 
-@pytest.mark.parametrize("pinned", ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"])
-async def test_a_revision_of_the_handshake_is_proposed_as_pinned(pinned: str) -> None:
-    script = Script("handshake")
-    async with Client(script, protocol_version=pinned) as client:
-        assert client.protocol_version == pinned
-    assert [method for method, _ in script.received if method == "server/discover"] == []
+async def test_a_revision_of_the_handshake_is_proposed_as_pinned(subtests: pytest.Subtests) -> None:
+    for pinned in ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"]:
+        with subtests.test(pinned=pinned):
+            script = Script("handshake")
+            async with Client(script, protocol_version=pinned) as client:
+                assert client.protocol_version == pinned
+            assert [method for method, _ in script.received if method == "server/discover"] == []
 
 
 async def test_a_server_that_answers_with_another_revision_than_the_pinned_one_is_refused() -> None:
@@ -75,12 +82,13 @@ async def test_a_server_that_answers_with_another_revision_than_the_pinned_one_i
         await Client(Script(initialize=answer), protocol_version="2024-11-05").connect()
 
 
-@pytest.mark.parametrize(("pinned", "spoken"), [("handshake", "stateless"), (STATELESS, "handshake")])
-async def test_a_server_of_the_other_era_than_the_pinned_one_is_refused(pinned: str, spoken: str) -> None:
-    script = Script(spoken)
-    with pytest.raises(HandshakeError, match="Method not found"):
-        await Client(script, protocol_version=pinned).connect()
-    assert script.opened == 1, "asking again changes nothing"
+async def test_a_server_of_the_other_era_than_the_pinned_one_is_refused(subtests: pytest.Subtests) -> None:
+    for pinned, spoken in [("handshake", "stateless"), (STATELESS, "handshake")]:
+        with subtests.test(pinned=pinned, spoken=spoken):
+            script = Script(spoken)
+            with pytest.raises(HandshakeError, match="Method not found"):
+                await Client(script, protocol_version=pinned).connect()
+            assert script.opened == 1, "asking again changes nothing"
 
 
 async def test_a_server_that_speaks_no_known_revision_is_refused() -> None:
@@ -97,10 +105,10 @@ async def test_a_server_that_names_only_unknown_revisions_is_not_asked_for_a_han
     assert "initialize" not in [method for method, _ in script.received]
 
 
-@pytest.mark.parametrize("wrong", [{"protocol_version": "1999-01-01"}, {"max_retries": -1}, {"timeout": 0}])
-def test_an_option_that_makes_no_sense_is_refused(wrong: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=r"is one of|is 0 or more|more than 0"):
-        Client(Script(), **wrong)
+def test_an_option_that_makes_no_sense_is_refused(subtests: pytest.Subtests) -> None:
+    for wrong in [{"protocol_version": "1999-01-01"}, {"max_retries": -1}, {"timeout": 0}]:
+        with subtests.test(wrong=wrong), pytest.raises(ValueError, match=r"is one of|is 0 or more|more than 0"):
+            Client(Script(), **wrong)
 
 
 def test_what_is_no_target_is_refused() -> None:
@@ -108,11 +116,13 @@ def test_what_is_no_target_is_refused() -> None:
         Client("https://example.com/mcp")  # type: ignore[arg-type]
 
 
-async def test_a_server_that_does_not_answer_is_given_up(era: str) -> None:
-    script = Script(era, server_discover=lambda _: anyio.sleep_forever())
-    with pytest.raises(ClientConnectionError, match=r"'slow' did not answer within 0\.05 s"):
-        await Client(script, startup_timeout=0.05, max_retries=1, alias="slow").connect()
-    assert script.opened == 2
+async def test_a_server_that_does_not_answer_is_given_up(subtests: pytest.Subtests) -> None:
+    for era in ERAS:
+        with subtests.test(era=era):
+            script = Script(era, server_discover=lambda _: anyio.sleep_forever())
+            with pytest.raises(ClientConnectionError, match=r"'slow' did not answer within 0\.05 s"):
+                await Client(script, startup_timeout=0.05, max_retries=1, alias="slow").connect()
+            assert script.opened == 2
 
 
 async def test_an_attempt_that_fails_is_repeated_a_bounded_number_of_times() -> None:
@@ -186,15 +196,17 @@ async def test_what_is_safe_is_not_sent_again_for_ever(era: str) -> None:
     assert script.methods() == ["tools/list"] * 3
 
 
-async def test_the_next_call_makes_a_connection_that_nobody_waited_for(era: str) -> None:
-    script = Script(era, tools_list=TOOLS)
-    async with Client(script) as client:
-        script.hang_up()
-        while client.is_connected:
-            await asyncio.sleep(0)
-        assert script.opened == 1
-        assert await client.list_tools()
-        assert script.opened == 2
+async def test_the_next_call_makes_a_connection_that_nobody_waited_for(subtests: pytest.Subtests) -> None:
+    for era in ERAS:
+        with subtests.test(era=era):
+            script = Script(era, tools_list=TOOLS)
+            async with Client(script) as client:
+                script.hang_up()
+                while client.is_connected:
+                    await asyncio.sleep(0)
+                assert script.opened == 1
+                assert await client.list_tools()
+                assert script.opened == 2
 
 
 async def test_a_session_that_the_server_has_forgotten_is_made_anew() -> None:
@@ -207,17 +219,19 @@ async def test_a_session_that_the_server_has_forgotten_is_made_anew() -> None:
         assert script.opened == 2
 
 
-async def test_a_closed_client_says_so_until_it_is_connected_again(era: str) -> None:
-    script = Script(era, tools_list=TOOLS)
-    client = Client(script)
-    await client.connect()
-    await client.close()
-    await client.close()
-    with pytest.raises(ClientConnectionError, match="closed; call connect"):
-        await client.list_tools()
-    await client.connect()
-    assert await client.list_tools()
-    await client.close()
+async def test_a_closed_client_says_so_until_it_is_connected_again(subtests: pytest.Subtests) -> None:
+    for era in ERAS:
+        with subtests.test(era=era):
+            script = Script(era, tools_list=TOOLS)
+            client = Client(script)
+            await client.connect()
+            await client.close()
+            await client.close()
+            with pytest.raises(ClientConnectionError, match="closed; call connect"):
+                await client.list_tools()
+            await client.connect()
+            assert await client.list_tools()
+            await client.close()
 
 
 async def test_closing_fails_the_calls_under_way(era: str) -> None:
@@ -250,24 +264,28 @@ async def test_a_handler_may_close_the_client() -> None:
     assert not client.is_connected
 
 
-async def test_nothing_is_left_of_a_client_that_is_closed(era: str, caplog: pytest.LogCaptureFixture) -> None:
-    before = asyncio.all_tasks()
-    script = Script(era, tools_list=TOOLS, tools_call=lambda _: anyio.sleep_forever())
-    async with Client(script) as client:
-        client.on_list_changed(lambda kind: None)
-        await client.list_tools()
-        with pytest.raises(asyncio.TimeoutError):
-            await asyncio.wait_for(client.call_tool("add"), 0.1)
-        script.hang_up()
-    failing = Client(script, max_retries=0)
-    script.refusals = [OSError(111, "refused")]
-    with pytest.raises(ClientConnectionError):
-        await failing.connect()
-    del client, failing
-    gc.collect()
-    await asyncio.sleep(0)
-    assert asyncio.all_tasks() == before
-    assert "never retrieved" not in caplog.text
+async def test_nothing_is_left_of_a_client_that_is_closed(
+    caplog: pytest.LogCaptureFixture, subtests: pytest.Subtests
+) -> None:
+    for era in ERAS:
+        with subtests.test(era=era):
+            before = asyncio.all_tasks()
+            script = Script(era, tools_list=TOOLS, tools_call=lambda _: anyio.sleep_forever())
+            async with Client(script) as client:
+                client.on_list_changed(lambda kind: None)
+                await client.list_tools()
+                with pytest.raises(asyncio.TimeoutError):
+                    await asyncio.wait_for(client.call_tool("add"), 0.1)
+                script.hang_up()
+            failing = Client(script, max_retries=0)
+            script.refusals = [OSError(111, "refused")]
+            with pytest.raises(ClientConnectionError):
+                await failing.connect()
+            del client, failing
+            gc.collect()
+            await asyncio.sleep(0)
+            assert asyncio.all_tasks() == before
+            assert "never retrieved" not in caplog.text
 
 
 async def test_cancelling_who_connects_first_does_not_harm_the_others() -> None:

@@ -88,22 +88,24 @@ def progressing(script_of: list[Script]) -> Any:
     return call
 
 
-async def test_progress_reaches_the_call_and_the_client(era: str) -> None:
-    script_of: list[Script] = []
-    script = Script(era, tools_call=progressing(script_of), resources_read={"contents": []})
-    script_of.append(script)
-    own, of_all = Ear(), Ear()
-    async with Client(script) as client:
-        forget = client.on_progress(of_all)
-        await client.call_tool("add", on_progress=own)
-        await own.until(lambda heard: len(heard) == 2)
-        await of_all.until(lambda heard: len(heard) == 2)
-        assert own.heard == [(1.0, 2.0, "step 1"), (2.0, 2.0, "step 2")]
-        first = Progress(method="tools/call", name="add", progress=1.0, total=2.0, message="step 1")
-        assert of_all.heard[0] == first
-        forget()
-        await client.call_tool("add")
-        assert "progressToken" not in script.received[-1][1].get("_meta", {}), "nobody wants to know"
+async def test_progress_reaches_the_call_and_the_client(subtests: pytest.Subtests) -> None:
+    for era in ERAS:
+        with subtests.test(era=era):
+            script_of: list[Script] = []
+            script = Script(era, tools_call=progressing(script_of), resources_read={"contents": []})
+            script_of.append(script)
+            own, of_all = Ear(), Ear()
+            async with Client(script) as client:
+                forget = client.on_progress(of_all)
+                await client.call_tool("add", on_progress=own)
+                await own.until(lambda heard: len(heard) == 2)
+                await of_all.until(lambda heard: len(heard) == 2)
+                assert own.heard == [(1.0, 2.0, "step 1"), (2.0, 2.0, "step 2")]
+                first = Progress(method="tools/call", name="add", progress=1.0, total=2.0, message="step 1")
+                assert of_all.heard[0] == first
+                forget()
+                await client.call_tool("add")
+                assert "progressToken" not in script.received[-1][1].get("_meta", {}), "nobody wants to know"
 
 
 async def test_a_flood_of_progress_is_told_as_far_as_the_handler_can_take_it() -> None:
@@ -257,15 +259,17 @@ async def test_one_stream_has_all_that_is_wanted_and_follows_it() -> None:
         await script.until(lambda: script.streams[-1]["filter"]["resourceSubscriptions"] == ["shop://b"])
 
 
-async def test_a_subscription_that_is_refused_is_an_error(era: str) -> None:
-    script = Script(era)
-    refusal = MCPError(-32602, "No such resource")
-    script.answers |= {"resources/subscribe": refusal, "subscriptions/listen": refusal}
-    async with Client(script) as client:
-        with pytest.raises(CallError, match="No such resource"):
-            await client.subscribe(URI)
-        with pytest.raises(CallError, match="No such resource"):
-            await client.subscribe(URI)
+async def test_a_subscription_that_is_refused_is_an_error(subtests: pytest.Subtests) -> None:
+    for era in ERAS:
+        with subtests.test(era=era):
+            script = Script(era)
+            refusal = MCPError(-32602, "No such resource")
+            script.answers |= {"resources/subscribe": refusal, "subscriptions/listen": refusal}
+            async with Client(script) as client:
+                with pytest.raises(CallError, match="No such resource"):
+                    await client.subscribe(URI)
+                with pytest.raises(CallError, match="No such resource"):
+                    await client.subscribe(URI)
 
 
 async def test_a_subscription_that_the_stream_leaves_out_is_an_error() -> None:
@@ -334,24 +338,28 @@ async def test_waiting_for_a_subscription_ends_with_the_connection() -> None:
             await asyncio.wait_for(client.subscribe(URI), 5)
 
 
-async def test_the_level_of_the_log_is_told_once_or_with_each_call(era: str) -> None:
-    script = Script(era, tools_call={"content": TEXT})
-    async with Client(script, log_level="warning") as client:
-        await client.call_tool("add")
-        meta = script.received[-1][1].get("_meta", {})
-        if era == "handshake":
-            assert ("logging/setLevel", "warning") in [(m, p.get("level")) for m, p in script.received]
-            assert "io.modelcontextprotocol/logLevel" not in meta
-        else:
-            assert meta["io.modelcontextprotocol/logLevel"] == "warning"
-        await client.set_logging_level("error")
-        await client.call_tool("add")
-        if era == "handshake":
-            assert script.methods()[-2] == "logging/setLevel"
-        else:
-            assert script.received[-1][1]["_meta"]["io.modelcontextprotocol/logLevel"] == "error"
-            await client.exchange("tools/call", {"name": "add"}, meta={"io.modelcontextprotocol/logLevel": "debug"})
-            assert script.received[-1][1]["_meta"]["io.modelcontextprotocol/logLevel"] == "debug"
+async def test_the_level_of_the_log_is_told_once_or_with_each_call(subtests: pytest.Subtests) -> None:
+    for era in ERAS:
+        with subtests.test(era=era):
+            script = Script(era, tools_call={"content": TEXT})
+            async with Client(script, log_level="warning") as client:
+                await client.call_tool("add")
+                meta = script.received[-1][1].get("_meta", {})
+                if era == "handshake":
+                    assert ("logging/setLevel", "warning") in [(m, p.get("level")) for m, p in script.received]
+                    assert "io.modelcontextprotocol/logLevel" not in meta
+                else:
+                    assert meta["io.modelcontextprotocol/logLevel"] == "warning"
+                await client.set_logging_level("error")
+                await client.call_tool("add")
+                if era == "handshake":
+                    assert script.methods()[-2] == "logging/setLevel"
+                else:
+                    assert script.received[-1][1]["_meta"]["io.modelcontextprotocol/logLevel"] == "error"
+                    await client.exchange(
+                        "tools/call", {"name": "add"}, meta={"io.modelcontextprotocol/logLevel": "debug"}
+                    )
+                    assert script.received[-1][1]["_meta"]["io.modelcontextprotocol/logLevel"] == "debug"
 
 
 async def test_a_handler_may_call_the_server(era: str) -> None:

@@ -92,24 +92,23 @@ SECRETIVE = ClientSettings(
 )
 
 
-@pytest.mark.parametrize("part", ["query", "header", "variable", "argument", "word", "token", "client"])
-def test_nothing_that_the_setting_keeps_secret_is_said(part: str) -> None:
-    said = described(ClientConnectionError(f"It refused s3cret-{part} of\nyours"), SECRETIVE)
-    assert said == "It refused … of yours"
+def test_nothing_that_the_setting_keeps_secret_is_said(subtests: pytest.Subtests) -> None:
+    for part in ["query", "header", "variable", "argument", "word", "token", "client"]:
+        with subtests.test(part=part):
+            said = described(ClientConnectionError(f"It refused s3cret-{part} of\nyours"), SECRETIVE)
+            assert said == "It refused … of yours"
 
 
-@pytest.mark.parametrize(
-    ("error", "said"),
-    [
+def test_an_error_is_one_line(subtests: pytest.Subtests) -> None:
+    for error, said in [
         (CallError(-32603, "s3cret of theirs"), "The server answered with error -32603"),
         (RuntimeError("s3cret of ours"), "Unexpected; the log has more"),
         (AuthorizationNeeded("Allow it", "one", "https://s3cret"), "Allow it"),
         (ClientConnectionError("x" * 1000), "x" * 299 + "…"),
-    ],
-)
-def test_an_error_is_one_line(error: Exception, said: str) -> None:
-    assert described(error, ONE) == said
-    assert described(error, None) == said
+    ]:
+        with subtests.test(error=error, said=said):
+            assert described(error, ONE) == said
+            assert described(error, None) == said
 
 
 @pytest.fixture

@@ -172,30 +172,34 @@ async def test_an_answer_that_does_not_come_is_an_error_of_its_call() -> None:
         await still_fine(wire)
 
 
-@pytest.mark.parametrize("status", [400, 401, 403, 418, 429, 500, 599])
-async def test_a_refusal_is_told_of_by_its_status_and_not_in_the_words_of_the_page(status: int) -> None:
-    async def refuse(exchange: Exchange) -> None:
-        await exchange.answer(status, "<h1>secret words</h1>", content_type="text/html", retry_after="7")
+async def test_a_refusal_is_told_of_by_its_status_and_not_in_the_words_of_the_page(subtests: pytest.Subtests) -> None:
+    for status in [400, 401, 403, 418, 429, 500, 599]:
+        with subtests.test(status=status):
 
-    async with connected({"refuse": refuse}) as wire:
-        error = await wire.ask("refuse")
-        assert error.code == INTERNAL_ERROR
-        assert error.message.startswith(f"The server answered HTTP {status}")
-        assert error.data == {"status": status, "retryAfter": 7}
-        assert "secret words" not in str(error)
-        await still_fine(wire)
+            async def refuse(exchange: Exchange, status: int = status) -> None:
+                await exchange.answer(status, "<h1>secret words</h1>", content_type="text/html", retry_after="7")
+
+            async with connected({"refuse": refuse}) as wire:
+                error = await wire.ask("refuse")
+                assert error.code == INTERNAL_ERROR
+                assert error.message.startswith(f"The server answered HTTP {status}")
+                assert error.data == {"status": status, "retryAfter": 7}
+                assert "secret words" not in str(error)
+                await still_fine(wire)
 
 
-@pytest.mark.parametrize("status", [502, 503, 504])
-async def test_a_proxy_that_cannot_reach_the_server_says_that_there_is_no_connection(status: int) -> None:
-    async def refuse(exchange: Exchange) -> None:
-        await exchange.answer(status, "<h1>secret words</h1>", content_type="text/html")
+async def test_a_proxy_that_cannot_reach_the_server_says_that_there_is_no_connection(subtests: pytest.Subtests) -> None:
+    for status in [502, 503, 504]:
+        with subtests.test(status=status):
 
-    async with connected({"refuse": refuse}) as wire:
-        error = await wire.ask("refuse")
-        assert error.message.startswith(f"Connection closed: the server answered HTTP {status} ")
-        assert is_lost(MCPError.from_error_data(error))
-        await still_fine(wire)
+            async def refuse(exchange: Exchange, status: int = status) -> None:
+                await exchange.answer(status, "<h1>secret words</h1>", content_type="text/html")
+
+            async with connected({"refuse": refuse}) as wire:
+                error = await wire.ask("refuse")
+                assert error.message.startswith(f"Connection closed: the server answered HTTP {status} ")
+                assert is_lost(MCPError.from_error_data(error))
+                await still_fine(wire)
 
 
 async def test_an_error_of_json_rpc_says_more_than_its_status() -> None:
@@ -208,29 +212,32 @@ async def test_an_error_of_json_rpc_says_more_than_its_status() -> None:
         assert (error.code, error.message, error.data) == (-32602, "no", {"a": 1})
 
 
-@pytest.mark.parametrize(
-    ("status", "said"),
-    [
+async def test_a_session_that_the_server_knows_no_more_is_over(subtests: pytest.Subtests) -> None:
+    for status, said in [
         (404, "Not found"),
         # What an example of the TypeScript SDK says, with an id or without.
         (400, json.dumps({"jsonrpc": "2.0", "error": {"code": -32000, "message": "Bad Request: No valid session ID"}})),
         (400, json.dumps({"jsonrpc": "2.0", "id": None, "error": {"code": -32000, "message": "Session not found"}})),
-    ],
-)
-async def test_a_session_that_the_server_knows_no_more_is_over(status: int, said: str) -> None:
-    async def greet(exchange: Exchange) -> None:
-        result = {"protocolVersion": "2025-06-18", "capabilities": {}, "serverInfo": {"name": "x", "version": "1"}}
-        body = json.dumps({"jsonrpc": "2.0", "id": exchange.message["id"], "result": result})
-        await exchange.answer(200, body, content_type="application/json", mcp_session_id="one")
+    ]:
+        with subtests.test(status=status, said=said):
 
-    async def refuse(exchange: Exchange) -> None:
-        await exchange.answer(status, said, content_type="application/json")
+            async def greet(exchange: Exchange) -> None:
+                result = {
+                    "protocolVersion": "2025-06-18",
+                    "capabilities": {},
+                    "serverInfo": {"name": "x", "version": "1"},
+                }
+                body = json.dumps({"jsonrpc": "2.0", "id": exchange.message["id"], "result": result})
+                await exchange.answer(200, body, content_type="application/json", mcp_session_id="one")
 
-    async with connected({"initialize": greet, "refuse": refuse, "DELETE": refuse}) as wire:
-        assert (await wire.ask("refuse")).message != "Session terminated"  # there is none yet
-        await wire.ask("initialize", 2)
-        error = await wire.ask("refuse", 3)
-        assert is_terminated(MCPError.from_error_data(error))
+            async def refuse(exchange: Exchange, status: int = status, said: str = said) -> None:
+                await exchange.answer(status, said, content_type="application/json")
+
+            async with connected({"initialize": greet, "refuse": refuse, "DELETE": refuse}) as wire:
+                assert (await wire.ask("refuse")).message != "Session terminated"  # there is none yet
+                await wire.ask("initialize", 2)
+                error = await wire.ask("refuse", 3)
+                assert is_terminated(MCPError.from_error_data(error))
 
 
 async def test_a_page_that_is_no_message_is_an_error_of_its_call() -> None:

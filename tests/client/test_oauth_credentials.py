@@ -99,24 +99,24 @@ def test_a_key_that_is_none_is_said_without_it() -> None:
     assert "s3cret" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
+def test_a_secret_goes_nowhere_else(subtests: pytest.Subtests) -> None:
+    for change in [
         {"resource": {"authorization_servers": ["https://evil.example"]}},
         {"metadata": {"issuer": "https://evil.example"}},
         {"metadata": {"token_endpoint": "http://id.example/token"}},
-    ],
-)
-def test_a_secret_goes_nowhere_else(change: dict[str, Any]) -> None:
-    authority = Authority()
-    authority.resource |= change.get("resource", {})
-    authority.metadata |= change.get("metadata", {})
-    authority.other["https://evil.example/.well-known/oauth-authorization-server"] = lambda request: httpx2.Response(
-        200, json=authority.metadata | {"issuer": "https://evil.example"}
-    )
-    with pytest.raises(AuthorizationFailed):
-        async_to_sync(call)(credential(authority, **SECRET), Server())
-    assert authority.forms == []
+    ]:
+        with subtests.test(change=change):
+            authority = Authority()
+            authority.resource |= change.get("resource", {})
+            authority.metadata |= change.get("metadata", {})
+            authority.other["https://evil.example/.well-known/oauth-authorization-server"] = (
+                lambda request, authority=authority: httpx2.Response(
+                    200, json=authority.metadata | {"issuer": "https://evil.example"}
+                )
+            )
+            with pytest.raises(AuthorizationFailed):
+                async_to_sync(call)(credential(authority, **SECRET), Server())
+            assert authority.forms == []
 
 
 def test_credentials_that_are_refused_are_the_operators_to_mend(caplog: pytest.LogCaptureFixture) -> None:

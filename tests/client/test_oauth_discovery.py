@@ -47,13 +47,17 @@ async def test_the_way_there_and_back() -> None:
     assert (form["client_id"], form["client_secret"], form["redirect_uri"]) == ("c1", "client-s3cret", REDIRECT)
 
 
-@pytest.mark.parametrize(("supported", "basic"), [(None, True), (["client_secret_post", "none"], False)])
-async def test_a_secret_is_shown_as_is_usual_where_nothing_is_said(supported: list[str] | None, basic: bool) -> None:
-    authority = Authority()
-    authority.registered = {}
-    authority.metadata["token_endpoint_auth_methods_supported"] = supported
-    await ended(authority, (await begun(authority))[1])
-    assert ("authorization" in authority.headers[0], "client_secret" in authority.forms[0]) == (basic, not basic)
+async def test_a_secret_is_shown_as_is_usual_where_nothing_is_said(subtests: pytest.Subtests) -> None:
+    for supported, basic in [(None, True), (["client_secret_post", "none"], False)]:
+        with subtests.test(supported=supported, basic=basic):
+            authority = Authority()
+            authority.registered = {}
+            authority.metadata["token_endpoint_auth_methods_supported"] = supported
+            await ended(authority, (await begun(authority))[1])
+            assert ("authorization" in authority.headers[0], "client_secret" in authority.forms[0]) == (
+                basic,
+                not basic,
+            )
 
 
 async def test_a_registration_is_used_again_for_the_same_address_only() -> None:
@@ -103,9 +107,8 @@ async def test_parameters_of_the_endpoint_stay_and_change_none_of_ours() -> None
     assert asked["state"] != "theirs"
 
 
-@pytest.mark.parametrize(
-    ("change", "asked"),
-    [
+async def test_metadata_that_cannot_be_trusted_ends_it(subtests: pytest.Subtests) -> None:
+    for change, asked in [
         ({"issuer": EVIL}, 0),
         ({"issuer": f"{ISSUER}/"}, 0),
         ({"authorization_endpoint": "javascript:alert(1)"}, 0),
@@ -114,33 +117,30 @@ async def test_parameters_of_the_endpoint_stay_and_change_none_of_ours() -> None
         ({"code_challenge_methods_supported": ["plain"]}, 1),
         ({"code_challenge_methods_supported": None}, 1),
         ({"registration_endpoint": "http://127.0.0.1/register"}, 0),
-    ],
-)
-async def test_metadata_that_cannot_be_trusted_ends_it(change: dict[str, Any], asked: int) -> None:
-    authority = Authority()
-    authority.metadata |= change
-    with pytest.raises(AuthorizationFailed):
-        await begun(authority)
-    assert authority.registrations <= asked
-    assert authority.forms == []
+    ]:
+        with subtests.test(change=change, asked=asked):
+            authority = Authority()
+            authority.metadata |= change
+            with pytest.raises(AuthorizationFailed):
+                await begun(authority)
+            assert authority.registrations <= asked
+            assert authority.forms == []
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
+async def test_a_server_that_leads_elsewhere_is_not_followed(subtests: pytest.Subtests) -> None:
+    for change in [
         {"resource": "https://other.example/mcp"},
         {"resource": f"{SERVER}/deeper"},
         {"authorization_servers": ["http://127.0.0.1:8500"]},
         {"authorization_servers": ["https://inside.example"]},
-    ],
-)
-async def test_a_server_that_leads_elsewhere_is_not_followed(change: dict[str, Any]) -> None:
-    authority = Authority()
-    authority.addresses["inside.example"] = ["10.0.0.1"]
-    authority.resource |= change
-    with pytest.raises(AuthorizationFailed):
-        await begun(authority)
-    assert not any("inside" in url or "127.0.0.1" in url for _method, url in authority.asked)
+    ]:
+        with subtests.test(change=change):
+            authority = Authority()
+            authority.addresses["inside.example"] = ["10.0.0.1"]
+            authority.resource |= change
+            with pytest.raises(AuthorizationFailed):
+                await begun(authority)
+            assert not any("inside" in url or "127.0.0.1" in url for _method, url in authority.asked)
 
 
 async def test_metadata_that_moves_inside_is_not_followed() -> None:
@@ -153,34 +153,33 @@ async def test_metadata_that_moves_inside_is_not_followed() -> None:
     assert not any("inside" in url for _method, url in authority.asked)
 
 
-@pytest.mark.parametrize("body", [b"", b"{", b"[]", b"null", b'"x"', b"[" * 20_000, b"{}" * 200_000, b"\xff"])
-async def test_metadata_that_is_none_ends_it(body: bytes) -> None:
-    authority = Authority()
-    authority.other["https://id.example/.well-known/oauth-authorization-server"] = lambda request: httpx2.Response(
-        200, content=body
-    )
-    with pytest.raises(AuthorizationFailed):
-        await begun(authority)
+async def test_metadata_that_is_none_ends_it(subtests: pytest.Subtests) -> None:
+    for body in [b"", b"{", b"[]", b"null", b'"x"', b"[" * 20_000, b"{}" * 200_000, b"\xff"]:
+        with subtests.test(body=body):
+            authority = Authority()
+            authority.other["https://id.example/.well-known/oauth-authorization-server"] = lambda request, body=body: (
+                httpx2.Response(200, content=body)
+            )
+            with pytest.raises(AuthorizationFailed):
+                await begun(authority)
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [
+async def test_a_registration_that_cannot_be_used_ends_it(
+    caplog: pytest.LogCaptureFixture, subtests: pytest.Subtests
+) -> None:
+    for answer in [
         httpx2.Response(400, json={"error": "invalid_redirect_uri", "error_description": "s3cret"}),
         httpx2.Response(201, json={"client_secret": "s3cret"}),
         httpx2.Response(201, json={"client_id": "c", "token_endpoint_auth_method": "private_key_jwt"}),
         httpx2.Response(201, json={"client_id": ["s3cret"]}),
         httpx2.Response(302, headers={"Location": "https://evil.example/?s3cret"}),
-    ],
-)
-async def test_a_registration_that_cannot_be_used_ends_it(
-    answer: httpx2.Response, caplog: pytest.LogCaptureFixture
-) -> None:
-    authority = Authority()
-    authority.other["https://id.example/register"] = lambda request: answer
-    with caplog.at_level(logging.DEBUG), pytest.raises(AuthorizationFailed) as caught:
-        await begun(authority)
-    assert "s3cret" not in str(caught.value) + caplog.text
+    ]:
+        with subtests.test(answer=answer):
+            authority = Authority()
+            authority.other["https://id.example/register"] = lambda request, answer=answer: answer
+            with caplog.at_level(logging.DEBUG), pytest.raises(AuthorizationFailed) as caught:
+                await begun(authority)
+            assert "s3cret" not in str(caught.value) + caplog.text
 
 
 async def test_a_secret_goes_to_its_issuer_only() -> None:
@@ -190,13 +189,14 @@ async def test_a_secret_goes_to_its_issuer_only() -> None:
     assert (authority.registrations, authority.forms) == (0, [])
 
 
-@pytest.mark.parametrize("iss", [EVIL, f"{ISSUER}/", "", "HTTPS://ID.EXAMPLE"])
-async def test_a_code_of_another_issuer_is_shown_to_nobody(iss: str) -> None:
-    authority = Authority()
-    _url, pending = await begun(authority)
-    with pytest.raises(AuthorizationFailed, match="not from the authorization server"):
-        await ended(authority, pending, iss=iss)
-    assert authority.forms == []
+async def test_a_code_of_another_issuer_is_shown_to_nobody(subtests: pytest.Subtests) -> None:
+    for iss in [EVIL, f"{ISSUER}/", "", "HTTPS://ID.EXAMPLE"]:
+        with subtests.test(iss=iss):
+            authority = Authority()
+            _url, pending = await begun(authority)
+            with pytest.raises(AuthorizationFailed, match="not from the authorization server"):
+                await ended(authority, pending, iss=iss)
+            assert authority.forms == []
 
 
 async def test_an_error_of_another_issuer_is_not_believed() -> None:
@@ -214,21 +214,19 @@ async def test_who_says_no_is_understood() -> None:
         await ended(authority, pending, error="access_denied", error_description="<b>")
 
 
-@pytest.mark.parametrize(
-    "answer", [{"code": ""}, {"code": "x" * 5000}, {"error": "<script>", "error_description": "<script>"}]
-)
-async def test_an_answer_that_is_none_ends_it(answer: dict[str, str]) -> None:
-    authority = Authority()
-    _url, pending = await begun(authority)
-    with pytest.raises(AuthorizationFailed) as caught:
-        await ended(authority, pending, **answer)
-    assert "<" not in str(caught.value)
-    assert authority.forms == []
+async def test_an_answer_that_is_none_ends_it(subtests: pytest.Subtests) -> None:
+    for answer in [{"code": ""}, {"code": "x" * 5000}, {"error": "<script>", "error_description": "<script>"}]:
+        with subtests.test(answer=answer):
+            authority = Authority()
+            _url, pending = await begun(authority)
+            with pytest.raises(AuthorizationFailed) as caught:
+                await ended(authority, pending, **answer)
+            assert "<" not in str(caught.value)
+            assert authority.forms == []
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [
+async def test_a_token_that_cannot_be_used_ends_it(caplog: pytest.LogCaptureFixture, subtests: pytest.Subtests) -> None:
+    for answer in [
         httpx2.Response(200, content=b"s3cret"),
         httpx2.Response(200, json={"access_token": "s3cret", "token_type": "DPoP"}),
         httpx2.Response(200, json={"access_token": "s3cret\r\nX: y", "token_type": "Bearer"}),
@@ -239,15 +237,14 @@ async def test_an_answer_that_is_none_ends_it(answer: dict[str, str]) -> None:
         httpx2.Response(400, json={"error": "invalid_grant", "error_description": "s3cret"}),
         httpx2.Response(500, text="s3cret"),
         httpx2.Response(302, headers={"Location": "https://evil.example/s3cret"}),
-    ],
-)
-async def test_a_token_that_cannot_be_used_ends_it(answer: httpx2.Response, caplog: pytest.LogCaptureFixture) -> None:
-    authority = Authority()
-    _url, pending = await begun(authority)
-    authority.other["https://id.example/token"] = lambda request: answer
-    with caplog.at_level(logging.DEBUG), pytest.raises(AuthorizationFailed) as caught:
-        await ended(authority, pending)
-    assert "s3cret" not in str(caught.value) + caplog.text
+    ]:
+        with subtests.test(answer=answer):
+            authority = Authority()
+            _url, pending = await begun(authority)
+            authority.other["https://id.example/token"] = lambda request, answer=answer: answer
+            with caplog.at_level(logging.DEBUG), pytest.raises(AuthorizationFailed) as caught:
+                await ended(authority, pending)
+            assert "s3cret" not in str(caught.value) + caplog.text
 
 
 async def test_a_server_without_metadata_is_its_own_authorization_server() -> None:
@@ -265,17 +262,16 @@ async def test_a_server_without_metadata_is_its_own_authorization_server() -> No
     assert (grant.expires_at, grant.refresh_token) == (None, None)
 
 
-@pytest.mark.parametrize(
-    "challenge", ["", "Basic", 'Bearer scope="<b>"', 'Bearer resource_metadata="http://127.0.0.1"']
-)
-async def test_a_challenge_is_not_needed(challenge: str) -> None:
-    authority = Authority()
-    authority.challenge = challenge
-    authority.other["https://mcp.example/.well-known/oauth-protected-resource/mcp"] = lambda request: httpx2.Response(
-        200, json=authority.resource
-    )
-    if "127.0.0.1" in challenge:
-        with pytest.raises(AuthorizationFailed):
-            await begun(authority)
-    else:
-        assert (await begun(authority))[0].startswith(ISSUER)
+async def test_a_challenge_is_not_needed(subtests: pytest.Subtests) -> None:
+    for challenge in ["", "Basic", 'Bearer scope="<b>"', 'Bearer resource_metadata="http://127.0.0.1"']:
+        with subtests.test(challenge=challenge):
+            authority = Authority()
+            authority.challenge = challenge
+            authority.other["https://mcp.example/.well-known/oauth-protected-resource/mcp"] = (
+                lambda request, authority=authority: httpx2.Response(200, json=authority.resource)
+            )
+            if "127.0.0.1" in challenge:
+                with pytest.raises(AuthorizationFailed):
+                    await begun(authority)
+            else:
+                assert (await begun(authority))[0].startswith(ISSUER)

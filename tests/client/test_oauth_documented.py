@@ -55,19 +55,17 @@ def test_every_key_is_told() -> None:
     assert told == {name.upper() for name in ClientAuth.__dataclass_fields__}
 
 
-@pytest.mark.parametrize(
-    ("place", "name"),
-    [
+def test_the_pages_are_there(settings: Settings, subtests: pytest.Subtests) -> None:
+    for place, name in [
         ("mcp/clients/", "services"),
         ("mcp/clients/notes/connect/", "connect"),
         ("mcp/clients/notes/callback/", "callback"),
         ("mcp/clients/client-metadata.json", "metadata"),
-    ],
-)
-def test_the_pages_are_there(settings: Settings, place: str, name: str) -> None:
-    assert place.replace("notes", "<alias>") in PAGE
-    settings.ROOT_URLCONF = module(URLS)
-    assert resolve(f"/{place}").view_name == f"mcp_clients:{name}"
+    ]:
+        with subtests.test(place=place, name=name):
+            assert place.replace("notes", "<alias>") in PAGE
+            settings.ROOT_URLCONF = module(URLS)
+            assert resolve(f"/{place}").view_name == f"mcp_clients:{name}"
 
 
 def test_a_call_that_needs_a_person_leads_to_the_page(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -154,18 +154,19 @@ def test_what_the_authorization_server_ended_is_forgotten(ada: User, caplog: pyt
     assert "s3cret" not in caplog.text
 
 
-@pytest.mark.parametrize("status", [429, 500, 503])
-def test_an_authorization_server_that_is_down_ends_nothing(ada: User, status: int) -> None:
-    grant(ada)
-    authority = Authority()
-    authority.other[f"{ISSUER}/token"] = lambda request: httpx2.Response(status)
-    auth = credential(authority, ada)
-    with pytest.raises(ClientConnectionError) as caught:
-        async_to_sync(call)(auth, Server())
-    assert not isinstance(caught.value, AuthorizationNeeded)
-    assert kept(ada) == OLD
-    authority.other.clear()
-    assert async_to_sync(call)(auth, Server("a1-s3cret")) == 200
+def test_an_authorization_server_that_is_down_ends_nothing(ada: User, subtests: pytest.Subtests) -> None:
+    for status in [429, 500, 503]:
+        with subtests.test(status=status):
+            grant(ada)
+            authority = Authority()
+            authority.other[f"{ISSUER}/token"] = lambda request, status=status: httpx2.Response(status)
+            auth = credential(authority, ada)
+            with pytest.raises(ClientConnectionError) as caught:
+                async_to_sync(call)(auth, Server())
+            assert not isinstance(caught.value, AuthorizationNeeded)
+            assert kept(ada) == OLD
+            authority.other.clear()
+            assert async_to_sync(call)(auth, Server("a1-s3cret")) == 200
 
 
 def test_a_token_that_is_nearly_over_is_used_while_there_is_no_other(ada: User) -> None:

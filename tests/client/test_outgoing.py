@@ -29,9 +29,8 @@ async def test_an_answer_comes_back() -> None:
     assert (found.status_code, found.json(), str(found.request.url)) == (200, {"a": 1}, WHERE)
 
 
-@pytest.mark.parametrize(
-    "url",
-    [
+async def test_urls_that_lead_elsewhere_are_refused_unasked(subtests: pytest.Subtests) -> None:
+    for url in [
         "http://id.example/",
         "http://127.0.0.1/",
         "ftp://id.example/",
@@ -40,37 +39,43 @@ async def test_an_answer_comes_back() -> None:
         "https://user:pw@id.example/",
         "https://id.example/#part",
         "https://id.example/" + "x" * 2000,
-    ],
-)
-async def test_urls_that_lead_elsewhere_are_refused_unasked(url: str) -> None:
-    authority = Authority()
-    with pytest.raises(AuthorizationFailed):
-        await ask(authority, url)
-    assert authority.asked == []
+    ]:
+        with subtests.test(url=url):
+            authority = Authority()
+            with pytest.raises(AuthorizationFailed):
+                await ask(authority, url)
+            assert authority.asked == []
 
 
-@pytest.mark.parametrize(
-    "addresses",
-    [["127.0.0.1"], ["10.0.0.1"], ["169.254.169.254"], ["::1"], ["::ffff:10.0.0.1"], [PUBLIC, "192.168.0.1"], []],
-)
-async def test_hosts_inside_the_network_are_refused(addresses: Sequence[str]) -> None:
-    authority = Authority()
-    authority.addresses = {"id.example": addresses}
-    with pytest.raises(AuthorizationFailed) as caught:
-        await ask(authority)
-    assert authority.asked == []
-    assert not any(address in str(caught.value) for address in addresses)
+async def test_hosts_inside_the_network_are_refused(subtests: pytest.Subtests) -> None:
+    for addresses in [
+        ["127.0.0.1"],
+        ["10.0.0.1"],
+        ["169.254.169.254"],
+        ["::1"],
+        ["::ffff:10.0.0.1"],
+        [PUBLIC, "192.168.0.1"],
+        [],
+    ]:
+        with subtests.test(addresses=addresses):
+            authority = Authority()
+            authority.addresses = {"id.example": addresses}
+            with pytest.raises(AuthorizationFailed) as caught:
+                await ask(authority)
+            assert authority.asked == []
+            assert not any(address in str(caught.value) for address in addresses)
 
 
-@pytest.mark.parametrize(("own", "allowed"), [(["10.0.0.1"], True), ([PUBLIC], False), (["169.254.169.254"], False)])
-async def test_they_are_asked_where_the_server_is_inside_too(own: Sequence[str], allowed: bool) -> None:
-    authority = answering(httpx2.Response(200))
-    authority.addresses = {"mcp.example": own, "id.example": ["10.0.0.2"]}
-    if allowed:
-        assert (await ask(authority)).status_code == 200
-    else:
-        with pytest.raises(AuthorizationFailed):
-            await ask(authority)
+async def test_they_are_asked_where_the_server_is_inside_too(subtests: pytest.Subtests) -> None:
+    for own, allowed in [(["10.0.0.1"], True), ([PUBLIC], False), (["169.254.169.254"], False)]:
+        with subtests.test(own=own, allowed=allowed):
+            authority = answering(httpx2.Response(200))
+            authority.addresses = {"mcp.example": own, "id.example": ["10.0.0.2"]}
+            if allowed:
+                assert (await ask(authority)).status_code == 200
+            else:
+                with pytest.raises(AuthorizationFailed):
+                    await ask(authority)
 
 
 async def test_a_metadata_service_is_never_asked() -> None:
@@ -87,16 +92,17 @@ async def test_the_server_itself_may_be_anywhere() -> None:
     assert (await ask(authority, "https://mcp.example/x")).status_code == 200
 
 
-@pytest.mark.parametrize(("server", "allowed"), [("http://127.0.0.1:8000/mcp", True), (SERVER, False)])
-async def test_http_is_for_this_machine_where_the_server_is_here(server: str, allowed: bool) -> None:
-    authority = Authority()
-    authority.addresses = {"localhost": ["127.0.0.1"], "127.0.0.1": ["127.0.0.1"], "mcp.example": ["127.0.0.1"]}
-    authority.other["http://localhost:9000/x"] = lambda request: httpx2.Response(200)
-    if allowed:
-        assert (await ask(authority, "http://localhost:9000/x", server=server)).status_code == 200
-    else:
-        with pytest.raises(AuthorizationFailed):
-            await ask(authority, "http://localhost:9000/x", server=server)
+async def test_http_is_for_this_machine_where_the_server_is_here(subtests: pytest.Subtests) -> None:
+    for server, allowed in [("http://127.0.0.1:8000/mcp", True), (SERVER, False)]:
+        with subtests.test(server=server, allowed=allowed):
+            authority = Authority()
+            authority.addresses = {"localhost": ["127.0.0.1"], "127.0.0.1": ["127.0.0.1"], "mcp.example": ["127.0.0.1"]}
+            authority.other["http://localhost:9000/x"] = lambda request: httpx2.Response(200)
+            if allowed:
+                assert (await ask(authority, "http://localhost:9000/x", server=server)).status_code == 200
+            else:
+                with pytest.raises(AuthorizationFailed):
+                    await ask(authority, "http://localhost:9000/x", server=server)
 
 
 async def test_redirects_are_followed_within_the_origin() -> None:
@@ -104,11 +110,12 @@ async def test_redirects_are_followed_within_the_origin() -> None:
     assert (await ask(answering(moved, httpx2.Response(200)))).status_code == 200
 
 
-@pytest.mark.parametrize("location", ["https://other.example/", "http://id.example/next", "https://id.example:444/"])
-async def test_and_not_out_of_it(location: str) -> None:
-    authority = answering(httpx2.Response(302, headers={"Location": location}), httpx2.Response(200))
-    assert (await ask(authority)).status_code == 302
-    assert len(authority.asked) == 1
+async def test_and_not_out_of_it(subtests: pytest.Subtests) -> None:
+    for location in ["https://other.example/", "http://id.example/next", "https://id.example:444/"]:
+        with subtests.test(location=location):
+            authority = answering(httpx2.Response(302, headers={"Location": location}), httpx2.Response(200))
+            assert (await ask(authority)).status_code == 302
+            assert len(authority.asked) == 1
 
 
 async def test_a_post_is_not_redirected() -> None:

@@ -159,21 +159,19 @@ def answer(params: Any) -> None:
     """Never asked."""
 
 
-@pytest.mark.parametrize(
-    ("entry", "kind"),
-    [
+def test_each_transport_has_its_target_which_shows_no_secret(subtests: pytest.Subtests) -> None:
+    for entry, kind in [
         ({"URL": URL}, "StreamableHTTP"),
         ({"URL": URL, "TRANSPORT": "sse"}, "SSE"),
         ({"URL": "wss://one.example/ws"}, "WebSocket"),
         ({"URL": "wss://one.example/ws", "AUTH": {"TYPE": "bearer", "TOKEN": "s3cret"}}, "TokenSocket"),
         ({"URL": None, "COMMAND": ["run", "s3cret"], "CWD": "/", "ENV": {"A": "s3cret"}}, "Stdio"),
-    ],
-)
-def test_each_transport_has_its_target_which_shows_no_secret(entry: Any, kind: str) -> None:
-    with clients(one=entry):
-        target = get_client("one").target
-    assert type(target).__name__ == kind
-    assert "s3cret" not in repr(target)
+    ]:
+        with subtests.test(entry=entry, kind=kind):
+            with clients(one=entry):
+                target = get_client("one").target
+            assert type(target).__name__ == kind
+            assert "s3cret" not in repr(target)
 
 
 async def test_a_token_goes_into_the_handshake_of_a_socket(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,12 +17,13 @@ def test_it_opens_where_it_was_sealed() -> None:
     assert seal(b"s3cret", PLACE, purpose="grant") != sealed
 
 
-@pytest.mark.parametrize("number", range(len(PLACE)))
-def test_it_opens_nowhere_else(number: int) -> None:
-    sealed = seal(b"s3cret", PLACE, purpose="grant")
-    elsewhere = (*PLACE[:number], PLACE[number] + "2", *PLACE[number + 1 :])
-    with pytest.raises(Unreadable):
-        open_sealed(sealed, elsewhere, purpose="grant")
+def test_it_opens_nowhere_else(subtests: pytest.Subtests) -> None:
+    for number in range(len(PLACE)):
+        with subtests.test(number=number):
+            sealed = seal(b"s3cret", PLACE, purpose="grant")
+            elsewhere = (*PLACE[:number], PLACE[number] + "2", *PLACE[number + 1 :])
+            with pytest.raises(Unreadable):
+                open_sealed(sealed, elsewhere, purpose="grant")
 
 
 def test_parts_of_a_place_are_not_run_together() -> None:
@@ -55,7 +56,7 @@ def test_every_byte_counts() -> None:
             open_sealed(base64.urlsafe_b64encode(changed).decode(), PLACE, purpose="grant")
 
 
-@pytest.mark.parametrize("text", ["", "x", "é", "A" * 8, "AQ" * LONGEST, "=" * 40, "A" * 60])
-def test_what_is_no_seal_is_refused(text: str) -> None:
-    with pytest.raises(Unreadable):
-        open_sealed(text, PLACE, purpose="grant")
+def test_what_is_no_seal_is_refused(subtests: pytest.Subtests) -> None:
+    for text in ["", "x", "é", "A" * 8, "AQ" * LONGEST, "=" * 40, "A" * 60]:
+        with subtests.test(text=text), pytest.raises(Unreadable):
+            open_sealed(text, PLACE, purpose="grant")

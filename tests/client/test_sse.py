@@ -92,25 +92,25 @@ async def test_calls_do_not_wait_for_each_other_to_be_posted() -> None:
         first.set()
 
 
-@pytest.mark.parametrize("endpoint", ["https://elsewhere.example/messages", "//elsewhere.example/", "http://[::1/"])
-async def test_another_origin_is_never_posted_to(endpoint: str) -> None:
-    peer = Peer(endpoint)
-    with pytest.raises(ClientConnectionError, match=r"another origin|no URL"):
-        async with connected(peer, headers=SECRET):
-            pass
-    assert len(peer.requests) == 1
+async def test_another_origin_is_never_posted_to(subtests: pytest.Subtests) -> None:
+    for endpoint in ["https://elsewhere.example/messages", "//elsewhere.example/", "http://[::1/"]:
+        with subtests.test(endpoint=endpoint):
+            peer = Peer(endpoint)
+            with pytest.raises(ClientConnectionError, match=r"another origin|no URL"):
+                async with connected(peer, headers=SECRET):
+                    pass
+            assert len(peer.requests) == 1
 
 
-@pytest.mark.parametrize(
-    ("method", "said"), [("refused", "The server answered HTTP 413"), ("cut", "The message could not be sent")]
-)
-async def test_a_message_that_is_not_taken_is_an_error_of_its_call(method: str, said: str) -> None:
-    async with connected(Peer()) as wire:
-        error = await wire.ask(method)
-        assert error.message.startswith(said)
-        assert "secret words" not in error.message
-        await wire.tell(method)
-        assert await wire.ask("fine", 2) == {"fine": True}
+async def test_a_message_that_is_not_taken_is_an_error_of_its_call(subtests: pytest.Subtests) -> None:
+    for method, said in [("refused", "The server answered HTTP 413"), ("cut", "The message could not be sent")]:
+        with subtests.test(method=method, said=said):
+            async with connected(Peer()) as wire:
+                error = await wire.ask(method)
+                assert error.message.startswith(said)
+                assert "secret words" not in error.message
+                await wire.tell(method)
+                assert await wire.ask("fine", 2) == {"fine": True}
 
 
 async def test_events_that_are_no_messages_are_left_out() -> None:
@@ -123,19 +123,17 @@ async def test_events_that_are_no_messages_are_left_out() -> None:
     assert isinstance(item.message, JSONRPCNotification)
 
 
-@pytest.mark.parametrize(
-    ("last", "said"),
-    [
+async def test_the_end_of_the_stream_is_the_end_of_the_connection(subtests: pytest.Subtests) -> None:
+    for last, said in [
         ([None], "ended the stream of events"),
         (["data: " + "x" * 3000 + "\r\n\r\n"], "broke the stream of events off: SSEError"),
-    ],
-)
-async def test_the_end_of_the_stream_is_the_end_of_the_connection(last: list[str | None], said: str) -> None:
-    peer = Peer()
-    async with connected(peer, max_message_size=2000) as wire:
-        for event in last:
-            peer.say(event)
-        assert said in await end(wire)
+    ]:
+        with subtests.test(last=last, said=said):
+            peer = Peer()
+            async with connected(peer, max_message_size=2000) as wire:
+                for event in last:
+                    peer.say(event)
+                assert said in await end(wire)
 
 
 async def test_a_stream_that_is_refused_is_told_of_by_its_status() -> None:
@@ -181,22 +179,24 @@ async def test_answers_that_nobody_takes_make_the_server_wait() -> None:
         assert isinstance(item, ClientConnectionError)
 
 
-@pytest.mark.parametrize("refused", ["GET", "POST"])
-async def test_what_auth_says_ends_the_connection(refused: str) -> None:
-    class Asking(httpx2.Auth):
-        def auth_flow(self, request: httpx2.Request) -> Any:
-            if request.method == refused:
-                raise AuthorizationNeeded(url="https://example.com/allow")
-            yield request
+async def test_what_auth_says_ends_the_connection(subtests: pytest.Subtests) -> None:
+    for refused in ["GET", "POST"]:
+        with subtests.test(refused=refused):
 
-    async def use() -> None:
-        async with connected(Peer(), auth=Asking()) as wire:
-            with pytest.raises(anyio.BrokenResourceError):
-                await wire.tell("anything")
-            raise await wire.reader.receive()
+            class Asking(httpx2.Auth):
+                def auth_flow(self, request: httpx2.Request, refused: str = refused) -> Any:
+                    if request.method == refused:
+                        raise AuthorizationNeeded(url="https://example.com/allow")
+                    yield request
 
-    with pytest.raises(AuthorizationNeeded):
-        await use()
+            async def use() -> None:
+                async with connected(Peer(), auth=Asking()) as wire:
+                    with pytest.raises(anyio.BrokenResourceError):
+                        await wire.tell("anything")
+                    raise await wire.reader.receive()
+
+            with pytest.raises(AuthorizationNeeded):
+                await use()
 
 
 async def test_a_bug_of_auth_ends_the_connection() -> None:

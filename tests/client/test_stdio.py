@@ -119,19 +119,17 @@ async def test_the_process_leads_a_group_and_a_session_of_its_own() -> None:
         assert await told(reader) == "True"
 
 
-@pytest.mark.parametrize(
-    ("target", "said"),
-    [
+async def test_a_command_that_cannot_be_started_is_named(subtests: pytest.Subtests) -> None:
+    for target, said in [
         (Stdio("no-such-command-here"), "no-such-command-here was not started: no such command"),
         (Stdio(sys.executable, cwd="/no/such/place"), "there is no directory of the name of its cwd"),
         (Stdio("/etc"), "etc was not started: Permission denied"),
-    ],
-)
-async def test_a_command_that_cannot_be_started_is_named(target: Stdio, said: str) -> None:
-    with pytest.raises(ServerEnded, match=said) as failed:
-        async with target.open():
-            pass
-    assert failed.value.exit_code is None
+    ]:
+        with subtests.test(target=target, said=said):
+            with pytest.raises(ServerEnded, match=said) as failed:
+                async with target.open():
+                    pass
+            assert failed.value.exit_code is None
 
 
 async def test_a_process_that_ends_at_once_is_told_of_with_its_last_words() -> None:
@@ -241,23 +239,24 @@ async def test_a_process_that_stays_is_told_to_end_and_then_killed(deaf_to: list
     assert (tmp_path / "note").exists() is not bool(deaf_to)
 
 
-@pytest.mark.parametrize("leader", ["leaves", "stays"])
-@pytest.mark.parametrize("child", ["listens", "deaf"])
-async def test_what_the_process_started_ends_with_it(leader: str, child: str) -> None:
-    code = """
+async def test_what_the_process_started_ends_with_it(subtests: pytest.Subtests) -> None:
+    for leader in ["leaves", "stays"]:
+        for child in ["listens", "deaf"]:
+            with subtests.test(leader=leader, child=child):
+                code = """
         if (child := os.fork()) == 0:
             if "deaf" in sys.argv: signal.signal(signal.SIGTERM, signal.SIG_IGN)
             tell(os.getpid())
             while True: signal.pause()
         sys.stdin.read() if "leaves" in sys.argv else signal.pause()
     """
-    async with script(code, leader, child).open() as (reader, _):
-        pid = int(await told(reader))
-        assert is_alive(pid)
-    give_up = time.monotonic() + PATIENCE
-    while is_alive(pid):
-        assert time.monotonic() < give_up, "it is still there"
-        await asyncio.sleep(0.01)
+                async with script(code, leader, child).open() as (reader, _):
+                    pid = int(await told(reader))
+                    assert is_alive(pid)
+                give_up = time.monotonic() + PATIENCE
+                while is_alive(pid):
+                    assert time.monotonic() < give_up, "it is still there"
+                    await asyncio.sleep(0.01)
 
 
 @pytest.mark.parametrize("times", [1, 2])

@@ -3,9 +3,7 @@
 import datetime
 import ipaddress
 import ssl
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from cryptography import x509
@@ -48,21 +46,24 @@ async def answer(exchange: Exchange) -> None:
         await exchange.answer(404)
 
 
-@pytest.mark.parametrize("kind", [StreamableHTTP, SSE, WebSocket])
-async def test_a_certificate_of_nobody_we_know_ends_the_connection(certificate: Path, kind: Callable[..., Any]) -> None:
-    server = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    server.load_cert_chain(certificate)
-    scheme = "wss" if kind is WebSocket else "https"
-    trusting = ssl.create_default_context(cafile=str(certificate))
-    async with listening(exchanges(answer), server) as port:
-        url = f"{scheme}://127.0.0.1:{port}/mcp"
-        with pytest.raises(ClientConnectionError, match=r"could not be reached: .*certificate verify failed"):
-            async with kind(url, environment_proxies=False).open() as streams:
-                await Wire(*streams).ask("fine")
-        if kind is StreamableHTTP:
-            async with kind(url, environment_proxies=False, ssl_context=trusting).open() as streams:
-                assert await Wire(*streams).ask("fine") == {"safe": True}
-        else:  # the door opens, and nothing is behind it
-            with pytest.raises(ClientConnectionError, match="answered HTTP 404"):
-                async with kind(url, environment_proxies=False, ssl_context=trusting).open():
-                    pass
+async def test_a_certificate_of_nobody_we_know_ends_the_connection(
+    certificate: Path, subtests: pytest.Subtests
+) -> None:
+    for kind in [StreamableHTTP, SSE, WebSocket]:
+        with subtests.test():
+            server = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+            server.load_cert_chain(certificate)
+            scheme = "wss" if kind is WebSocket else "https"
+            trusting = ssl.create_default_context(cafile=str(certificate))
+            async with listening(exchanges(answer), server) as port:
+                url = f"{scheme}://127.0.0.1:{port}/mcp"
+                with pytest.raises(ClientConnectionError, match=r"could not be reached: .*certificate verify failed"):
+                    async with kind(url, environment_proxies=False).open() as streams:
+                        await Wire(*streams).ask("fine")
+                if kind is StreamableHTTP:
+                    async with kind(url, environment_proxies=False, ssl_context=trusting).open() as streams:
+                        assert await Wire(*streams).ask("fine") == {"safe": True}
+                else:  # the door opens, and nothing is behind it
+                    with pytest.raises(ClientConnectionError, match="answered HTTP 404"):
+                        async with kind(url, environment_proxies=False, ssl_context=trusting).open():
+                            pass

@@ -124,19 +124,19 @@ async def test_a_server_that_does_not_speak_the_subprotocol_is_left() -> None:
         assert "selected another subprotocol" in str(await refusal(WebSocket(url)))
 
 
-@pytest.mark.parametrize(
-    ("status", "said"), [(401, "wants a credential"), (403, "does not let this client in"), (503, "no socket")]
-)
-async def test_a_refused_handshake_is_told_of_by_its_status(status: int, said: str) -> None:
-    def refuse(connection: ServerConnection, _: Request) -> Response:
-        return connection.respond(HTTPStatus(status), "secret words of the server")
+async def test_a_refused_handshake_is_told_of_by_its_status(subtests: pytest.Subtests) -> None:
+    for status, said in [(401, "wants a credential"), (403, "does not let this client in"), (503, "no socket")]:
+        with subtests.test(status=status, said=said):
 
-    async with peer(echo, process_request=refuse) as url:
-        refused = await refusal(WebSocket(url))
-    assert refused.status == status
-    assert f"answered HTTP {status}" in str(refused)
-    assert said in str(refused)
-    assert "secret words" not in str(refused)
+            def refuse(connection: ServerConnection, _: Request, status: int = status) -> Response:
+                return connection.respond(HTTPStatus(status), "secret words of the server")
+
+            async with peer(echo, process_request=refuse) as url:
+                refused = await refusal(WebSocket(url))
+            assert refused.status == status
+            assert f"answered HTTP {status}" in str(refused)
+            assert said in str(refused)
+            assert "secret words" not in str(refused)
 
 
 async def test_a_redirect_is_not_followed() -> None:
@@ -155,9 +155,8 @@ async def test_a_redirect_is_not_followed() -> None:
     assert not opened
 
 
-@pytest.mark.parametrize(
-    ("code", "said"),
-    [
+async def test_close_codes_become_words(subtests: pytest.Subtests) -> None:
+    for code, said in [
         (1000, "it was done"),
         (1001, "it shuts down"),
         (4001, "it shuts down"),
@@ -169,19 +168,19 @@ async def test_a_redirect_is_not_followed() -> None:
         (4403, "not good for enough"),
         (4404, "the session is over"),
         (4999, "it did not say why"),
-    ],
-)
-async def test_close_codes_become_words(code: int, said: str) -> None:
-    async def close(socket: ServerConnection) -> None:
-        await socket.close(code, "private words")
+    ]:
+        with subtests.test(code=code, said=said):
 
-    async with peer(close) as url, WebSocket(url).open() as (reader, writer):
-        ended = await end(reader)
-        assert ended.code == code
-        assert said in str(ended)
-        assert "private words" not in str(ended)
-        with pytest.raises(anyio.BrokenResourceError):
-            await writer.send(request())
+            async def close(socket: ServerConnection, code: int = code) -> None:
+                await socket.close(code, "private words")
+
+            async with peer(close) as url, WebSocket(url).open() as (reader, writer):
+                ended = await end(reader)
+                assert ended.code == code
+                assert said in str(ended)
+                assert "private words" not in str(ended)
+                with pytest.raises(anyio.BrokenResourceError):
+                    await writer.send(request())
 
 
 async def test_a_connection_that_is_cut_has_ended() -> None:

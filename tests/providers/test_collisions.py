@@ -81,15 +81,16 @@ def test_two_ways_to_one_name_are_refused() -> None:
         make_server(mounts=[Mount(inner, prefix="a"), Mount(renamed, prefix="a")])
 
 
-@pytest.mark.parametrize("what", ["thing://{name}", "thing:all"])
-def test_resources_and_templates_collide_by_their_uris(what: str) -> None:
-    own = Server("own")
+def test_resources_and_templates_collide_by_their_uris(subtests: pytest.Subtests) -> None:
+    for what in ["thing://{name}", "thing:all"]:
+        with subtests.test(what=what):
+            own = Server("own")
 
-    @own.resource(what)
-    async def things(**name: str) -> str: ...  # type: ignore[empty-body]
+            @own.resource(what)
+            async def things(**name: str) -> str: ...  # type: ignore[empty-body]
 
-    with pytest.raises(DeclarationError, match="already registered"):
-        make_server(registry=own.registry, mounts=[Mount(One, prefix="one")])
+            with pytest.raises(DeclarationError, match="already registered"):
+                make_server(registry=own.registry, mounts=[Mount(One, prefix="one")])
 
 
 def test_a_uri_prefix_keeps_two_instances_apart() -> None:
@@ -213,23 +214,21 @@ def test_a_collision_is_an_error_that_names_both() -> None:
     assert "One.look" in found.msg
 
 
-@pytest.mark.parametrize(
-    ("mounts", "text"),
-    [
+def test_what_cannot_be_mounted_is_an_error_that_says_why(subtests: pytest.Subtests) -> None:
+    for mounts, text in [
         ({"x": "othr"}, 'did you mean "other"?'),
         ({"x": f"{__name__}.Nothing"}, "Nothing"),
         ({"x": "tests.nowhere.Weather"}, "No module named"),
         ({"x": f"{__name__}.PATH"}, "a server or a toolset"),
         ({"__": PATH}, "the prefix '__'"),
         ({"x": "default"}, "in a circle: default → default"),
-    ],
-)
-def test_what_cannot_be_mounted_is_an_error_that_says_why(mounts: dict[str, str], text: str) -> None:
-    with mounting(**mounts):
-        (found,) = reported()
-    assert found.id == "mcp_django.E060"
-    assert text in found.msg
-    assert "MOUNTS" in found.msg
+    ]:
+        with subtests.test(mounts=mounts, text=text):
+            with mounting(**mounts):
+                (found,) = reported()
+            assert found.id == "mcp_django.E060"
+            assert text in found.msg
+            assert "MOUNTS" in found.msg
 
 
 def test_mounts_that_go_round_in_a_circle_are_refused_with_the_chain_named() -> None:
@@ -244,18 +243,16 @@ def test_mounts_that_go_round_in_a_circle_are_refused_with_the_chain_named() -> 
     assert "first → second → first" in found[0].msg
 
 
-@pytest.mark.parametrize(
-    ("theirs", "text"),
-    [
+def test_what_an_endpoint_asks_by_a_function_cannot_be_gone_round(subtests: pytest.Subtests) -> None:
+    for theirs, text in [
         ({"AUTHORIZER": f"{__name__}.reported"}, "AUTHORIZER"),
         ({"REQUIRED_SCOPES": f"{__name__}.reported"}, "REQUIRED_SCOPES"),
-    ],
-)
-def test_what_an_endpoint_asks_by_a_function_cannot_be_gone_round(theirs: dict[str, Any], text: str) -> None:
-    servers = {"default": {"MOUNTS": {"x": "inner"}}, "inner": theirs}
-    with override_settings(MCP={"AUTH": "token", "SERVERS": servers}):
-        (found,) = reported()
-    assert text in found.msg
-    servers = {"default": {"MOUNTS": {"x": "inner"}, **theirs}, "inner": theirs}
-    with override_settings(MCP={"AUTH": "token", "SERVERS": servers}):
-        assert reported() == []
+    ]:
+        with subtests.test(theirs=theirs, text=text):
+            servers = {"default": {"MOUNTS": {"x": "inner"}}, "inner": theirs}
+            with override_settings(MCP={"AUTH": "token", "SERVERS": servers}):
+                (found,) = reported()
+            assert text in found.msg
+            servers = {"default": {"MOUNTS": {"x": "inner"}, **theirs}, "inner": theirs}
+            with override_settings(MCP={"AUTH": "token", "SERVERS": servers}):
+                assert reported() == []

@@ -66,15 +66,17 @@ INTERNAL = [
 ]
 
 
-@pytest.mark.parametrize("address", INTERNAL)
-def test_an_address_of_the_own_network_is_not_public(address: str) -> None:
-    assert not is_public(address)
+def test_an_address_of_the_own_network_is_not_public(subtests: pytest.Subtests) -> None:
+    for address in INTERNAL:
+        with subtests.test(address=address):
+            assert not is_public(address)
 
 
-@pytest.mark.parametrize("address", [PUBLIC, "2606:4700::6810:84e5", "64:ff9b::5db8:d70e", "::ffff:93.184.215.14"])
-def test_an_address_of_the_internet_is_public(address: str) -> None:
-    assert is_public(address)
-    assert not is_private(address)
+def test_an_address_of_the_internet_is_public(subtests: pytest.Subtests) -> None:
+    for address in [PUBLIC, "2606:4700::6810:84e5", "64:ff9b::5db8:d70e", "::ffff:93.184.215.14"]:
+        with subtests.test(address=address):
+            assert is_public(address)
+            assert not is_private(address)
 
 
 def test_private_means_own_and_chosen_by_people() -> None:
@@ -129,18 +131,18 @@ async def test_the_connection_goes_to_the_address_that_was_checked_under_the_nam
     assert web.resolved == ["user-content.example"], "a second question could have another answer"
 
 
-@pytest.mark.parametrize("addresses", [["127.0.0.1"], ["169.254.169.254"], [PUBLIC, "10.0.0.1"], ["::ffff:7f00:1"]])
-async def test_a_name_that_leads_into_the_network_is_refused_before_anything_is_sent(addresses: list[str]) -> None:
-    web = Web(page(), addresses=addresses)
-    with pytest.raises(Refused, match="not on the public internet") as told:
-        await web.fetcher().fetch("https://evil.example/")
-    assert not web.asked
-    assert "127" not in str(told.value)
+async def test_a_name_that_leads_into_the_network_is_refused_before_anything_is_sent(subtests: pytest.Subtests) -> None:
+    for addresses in [["127.0.0.1"], ["169.254.169.254"], [PUBLIC, "10.0.0.1"], ["::ffff:7f00:1"]]:
+        with subtests.test(addresses=addresses):
+            web = Web(page(), addresses=addresses)
+            with pytest.raises(Refused, match="not on the public internet") as told:
+                await web.fetcher().fetch("https://evil.example/")
+            assert not web.asked
+            assert "127" not in str(told.value)
 
 
-@pytest.mark.parametrize(
-    "url",
-    [
+async def test_a_url_that_is_no_plain_https_is_refused(subtests: pytest.Subtests) -> None:
+    for url in [
         "http://evil.example/",
         "file:///etc/passwd",
         "gopher://evil.example/",
@@ -155,20 +157,19 @@ async def test_a_name_that_leads_into_the_network_is_refused_before_anything_is_
         "https://evil.example:99999/",
         "",
         "https://evil .example/",
-    ],
-)
-async def test_a_url_that_is_no_plain_https_is_refused(url: str) -> None:
-    web = Web(page())
-    with pytest.raises(Refused):
-        await web.fetcher().fetch(url)
-    assert not web.asked
-    assert not web.resolved
+    ]:
+        with subtests.test(url=url):
+            web = Web(page())
+            with pytest.raises(Refused):
+                await web.fetcher().fetch(url)
+            assert not web.asked
+            assert not web.resolved
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1", "[::1]", "2130706433", "0x7f.1", "127.1", "localhost"])
-async def test_a_spelling_of_loopback_is_refused_by_where_it_leads(host: str) -> None:
-    with pytest.raises((Refused, Failed)):
-        await Fetcher(timeout=5).fetch(f"https://{host}/")
+async def test_a_spelling_of_loopback_is_refused_by_where_it_leads(subtests: pytest.Subtests) -> None:
+    for host in ["127.0.0.1", "[::1]", "2130706433", "0x7f.1", "127.1", "localhost"]:
+        with subtests.test(host=host), pytest.raises((Refused, Failed)):
+            await Fetcher(timeout=5).fetch(f"https://{host}/")
 
 
 async def test_only_allowed_hosts_are_asked_for() -> None:
@@ -200,14 +201,13 @@ async def test_redirects_are_off() -> None:
     assert len(web.asked) == 1
 
 
-@pytest.mark.parametrize(
-    "target", ["http://docs.example/", "https://evil.example/", "file:///etc/passwd", "//evil.example"]
-)
-async def test_each_redirect_is_checked_like_the_first_url(target: str) -> None:
-    web = Web(moved(target), page())
-    with pytest.raises(Refused):
-        await web.fetcher(redirects=3, allowed_hosts=["docs.example"]).fetch("https://docs.example/")
-    assert len(web.asked) == 1
+async def test_each_redirect_is_checked_like_the_first_url(subtests: pytest.Subtests) -> None:
+    for target in ["http://docs.example/", "https://evil.example/", "file:///etc/passwd", "//evil.example"]:
+        with subtests.test(target=target):
+            web = Web(moved(target), page())
+            with pytest.raises(Refused):
+                await web.fetcher(redirects=3, allowed_hosts=["docs.example"]).fetch("https://docs.example/")
+            assert len(web.asked) == 1
 
 
 async def test_a_redirect_into_the_network_is_refused() -> None:
@@ -267,23 +267,27 @@ class Counted:
         return piece
 
 
-@pytest.mark.parametrize("encoding", ["gzip", "deflate"])
-async def test_what_is_compressed_is_bounded_by_what_it_becomes(encoding: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mcp_django.providers.fetching._unpacker", Counted)
-    pack = gzip.compress if encoding == "gzip" else zlib.compress
-    response, _ = streamed(pack(b"hello"), content_encoding=encoding)
-    assert (await Web(response).fetcher().fetch("https://docs.example/")).body == b"hello"
-    bomb, _ = streamed(pack(b"\0" * 50_000_000), content_encoding=encoding)
-    with pytest.raises(TooLarge):
-        await Web(bomb).fetcher(max_size=1000).fetch("https://docs.example/")
-    assert Counted.longest <= 1001
+async def test_what_is_compressed_is_bounded_by_what_it_becomes(
+    monkeypatch: pytest.MonkeyPatch, subtests: pytest.Subtests
+) -> None:
+    for encoding in ["gzip", "deflate"]:
+        with subtests.test(encoding=encoding):
+            monkeypatch.setattr("mcp_django.providers.fetching._unpacker", Counted)
+            pack = gzip.compress if encoding == "gzip" else zlib.compress
+            response, _ = streamed(pack(b"hello"), content_encoding=encoding)
+            assert (await Web(response).fetcher().fetch("https://docs.example/")).body == b"hello"
+            bomb, _ = streamed(pack(b"\0" * 50_000_000), content_encoding=encoding)
+            with pytest.raises(TooLarge):
+                await Web(bomb).fetcher(max_size=1000).fetch("https://docs.example/")
+            assert Counted.longest <= 1001
 
 
-@pytest.mark.parametrize(("body", "encoding"), [(b"x", "br"), (b"not gzip", "gzip"), (b"x", "gzip, gzip")])
-async def test_an_encoding_that_cannot_be_bounded_is_refused(body: bytes, encoding: str) -> None:
-    response, _ = streamed(body, content_encoding=encoding)
-    with pytest.raises(Failed):
-        await Web(response).fetcher().fetch("https://docs.example/")
+async def test_an_encoding_that_cannot_be_bounded_is_refused(subtests: pytest.Subtests) -> None:
+    for body, encoding in [(b"x", "br"), (b"not gzip", "gzip"), (b"x", "gzip, gzip")]:
+        with subtests.test(body=body, encoding=encoding):
+            response, _ = streamed(body, content_encoding=encoding)
+            with pytest.raises(Failed):
+                await Web(response).fetcher().fetch("https://docs.example/")
 
 
 async def test_all_of_it_has_one_limit_of_time() -> None:
@@ -393,13 +397,14 @@ async def test_one_page_is_a_resource(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "s3cret" not in repr(provider)
 
 
-@pytest.mark.parametrize("charset", ["punycode", "idna", "undefined", "zlib", "rot13", "unicode_escape", "no-such"])
 async def test_a_page_does_not_choose_codecs_that_are_none_of_pages(
-    charset: str, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch, subtests: pytest.Subtests
 ) -> None:
-    web = Web(page("\\x41-é", content_type=f"text/plain; charset={charset}"))
-    client = served(monkeypatch, web, HTTPResource("https://docs.example/a", "web://a"))
-    assert (await read(client, "web://a"))["text"] == "\\x41-é"
+    for charset in ["punycode", "idna", "undefined", "zlib", "rot13", "unicode_escape", "no-such"]:
+        with subtests.test(charset=charset):
+            web = Web(page("\\x41-é", content_type=f"text/plain; charset={charset}"))
+            client = served(monkeypatch, web, HTTPResource("https://docs.example/a", "web://a"))
+            assert (await read(client, "web://a"))["text"] == "\\x41-é"
 
 
 async def test_pages_below_a_url_are_resources(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -433,15 +438,12 @@ async def test_a_page_that_leads_into_the_network_is_an_error_without_a_place(mo
     assert "10.1" not in str(told.value)
 
 
-@pytest.mark.parametrize(
-    ("url", "given"),
-    [
+def test_what_is_wrong_is_said_where_it_is_declared(subtests: pytest.Subtests) -> None:
+    for url, given in [
         ("http://docs.example/", {}),
         ("file:///etc/passwd", {}),
         ("https://docs.example/", {"allowed_hosts": "docs.example"}),
         ("https://docs.example/", {"permision": "x"}),
-    ],
-)
-def test_what_is_wrong_is_said_where_it_is_declared(url: str, given: dict[str, Any]) -> None:
-    with pytest.raises(DeclarationError):
-        HTTPResource(url, "web://a", **given)
+    ]:
+        with subtests.test(url=url, given=given), pytest.raises(DeclarationError):
+            HTTPResource(url, "web://a", **given)

@@ -87,15 +87,15 @@ async def test_every_listed_uri_can_be_read(docs: Path) -> None:
     assert found["logo.png"]["mimeType"] == "image/png"
 
 
-@pytest.mark.parametrize("version", [HANDSHAKE, "2024-11-05"])
-async def test_sessions_read_the_same(docs: Path, version: str) -> None:
-    client = peer(DirectoryProvider(docs, uri_prefix="docs://manual/"), version=version)
-    assert (await read(client, "docs://manual/readme.md"))["text"] == "# Hello\n"
+async def test_sessions_read_the_same(docs: Path, subtests: pytest.Subtests) -> None:
+    for version in [HANDSHAKE, "2024-11-05"]:
+        with subtests.test(version=version):
+            client = peer(DirectoryProvider(docs, uri_prefix="docs://manual/"), version=version)
+            assert (await read(client, "docs://manual/readme.md"))["text"] == "# Hello\n"
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
+async def test_what_leads_elsewhere_or_is_hidden_is_not_there(docs: Path, subtests: pytest.Subtests) -> None:
+    for path in [
         "../secret.txt",
         "guide/../../secret.txt",
         "..%2Fsecret.txt",
@@ -117,11 +117,10 @@ async def test_sessions_read_the_same(docs: Path, version: str) -> None:
         ".env",
         ".git/config",
         "guide/.hidden",
-    ],
-)
-async def test_what_leads_elsewhere_or_is_hidden_is_not_there(docs: Path, path: str) -> None:
-    (docs / "guide" / ".hidden").write_text("x")
-    await absent(serving(docs), f"docs://{path}")
+    ]:
+        with subtests.test(path=path):
+            (docs / "guide" / ".hidden").write_text("x")
+            await absent(serving(docs), f"docs://{path}")
 
 
 async def test_symbolic_links_are_not_there_wherever_they_stand(docs: Path, tmp_path: Path) -> None:
@@ -346,9 +345,8 @@ async def test_one_file_at_one_uri(docs: Path, tmp_path: Path) -> None:
         await read(client, "info://readme")
 
 
-@pytest.mark.parametrize(
-    "given",
-    [
+def test_what_is_wrong_is_said_where_it_is_declared(docs: Path, subtests: pytest.Subtests) -> None:
+    for given in [
         {"uri_prefix": "docs"},
         {"uri_prefix": "docs://x"},
         {"uri_prefix": "docs://{x}/"},
@@ -358,11 +356,9 @@ async def test_one_file_at_one_uri(docs: Path, tmp_path: Path) -> None:
         {"uri_prefix": "docs://", "scopes": "docs"},
         {"uri_prefix": "docs://", "max_size": 0},
         {"uri_prefix": "docs://", "timeout": -1},
-    ],
-)
-def test_what_is_wrong_is_said_where_it_is_declared(docs: Path, given: dict[str, Any]) -> None:
-    with pytest.raises(DeclarationError):
-        DirectoryProvider(docs, **given)
+    ]:
+        with subtests.test(given=given), pytest.raises(DeclarationError):
+            DirectoryProvider(docs, **given)
 
 
 def matches() -> Iterator[tuple[str, str, bool]]:
@@ -373,9 +369,10 @@ def matches() -> Iterator[tuple[str, str, bool]]:
     yield from [("[^a].md", "^.md", True), ("a.md", "aXmd", False), ("[", "[", True), ("a[]]b", "a]b", True)]
 
 
-@pytest.mark.parametrize(("pattern", "path", "fits"), list(matches()))
-def test_patterns_mean_what_globs_mean(pattern: str, path: str, fits: bool) -> None:
-    assert Selection(pattern).fits(path) is fits
+def test_patterns_mean_what_globs_mean(subtests: pytest.Subtests) -> None:
+    for pattern, path, fits in list(matches()):
+        with subtests.test(pattern=pattern, path=path, fits=fits):
+            assert Selection(pattern).fits(path) is fits
 
 
 def test_a_list_that_is_made_on_another_thread_meanwhile_takes_nothing_from_this_one(

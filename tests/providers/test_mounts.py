@@ -121,16 +121,17 @@ async def test_tools_and_prompts_have_the_prefix_and_resources_keep_their_uris()
     assert await peer.names("resources/templates/list", "resourceTemplates", "uriTemplate") == ["city://{name}"]
 
 
-@pytest.mark.parametrize("version", [STATELESS, HANDSHAKE])
-async def test_what_is_listed_can_be_used(version: str) -> None:
-    peer = host(Mount(weather(), prefix="w"))
-    peer = Peer(peer.server, version=version)
-    assert await peer.text("w__forecast", city="Bern") == "Bern: rain"
-    assert await peer.text("w__blocking", city="Bern") == "blocking of Bern"
-    found = await peer.request("prompts/get", {"name": "w__report", "arguments": {"city": "Bern"}})
-    assert found["messages"][0]["content"]["text"] == "report: report on Bern"
-    found = await peer.request("resources/read", {"uri": "city://bern"})
-    assert found["contents"] == [{"uri": "city://bern", "mimeType": "text/plain", "text": "bern it is"}]
+async def test_what_is_listed_can_be_used(subtests: pytest.Subtests) -> None:
+    for version in [STATELESS, HANDSHAKE]:
+        with subtests.test(version=version):
+            peer = host(Mount(weather(), prefix="w"))
+            peer = Peer(peer.server, version=version)
+            assert await peer.text("w__forecast", city="Bern") == "Bern: rain"
+            assert await peer.text("w__blocking", city="Bern") == "blocking of Bern"
+            found = await peer.request("prompts/get", {"name": "w__report", "arguments": {"city": "Bern"}})
+            assert found["messages"][0]["content"]["text"] == "report: report on Bern"
+            found = await peer.request("resources/read", {"uri": "city://bern"})
+            assert found["contents"] == [{"uri": "city://bern", "mimeType": "text/plain", "text": "bern it is"}]
 
 
 async def test_by_its_own_name_nothing_of_it_is_known() -> None:
@@ -173,11 +174,12 @@ async def test_completions_are_asked_for_by_the_names_of_the_host() -> None:
         await completed(peer, {"type": "ref/prompt", "name": "report"}, "city", "z")
 
 
-@pytest.mark.parametrize("version", [STATELESS, HANDSHAKE])
-async def test_a_mounted_tool_asks_as_any_other(version: str) -> None:
-    server = make_server(mounts=[Mount(weather(), prefix="w")])
-    peer = Peer(server, version=version, answer=lambda method, params: accept(value="Bern"))
-    assert await peer.text("w__ask") == "Bern"
+async def test_a_mounted_tool_asks_as_any_other(subtests: pytest.Subtests) -> None:
+    for version in [STATELESS, HANDSHAKE]:
+        with subtests.test(version=version):
+            server = make_server(mounts=[Mount(weather(), prefix="w")])
+            peer = Peer(server, version=version, answer=lambda method, params: accept(value="Bern"))
+            assert await peer.text("w__ask") == "Bern"
 
 
 async def test_the_state_of_a_question_is_good_for_the_tool_that_asked_alone() -> None:
@@ -230,10 +232,10 @@ async def test_a_toolset_class_or_instance_is_mounted_with_its_own_prefix_behind
     assert found["messages"][0]["content"]["text"] == "Report on Bern"
 
 
-@pytest.mark.parametrize("what", [object(), "weather", 3, object])
-def test_what_is_neither_is_refused(what: Any) -> None:
-    with pytest.raises(DeclarationError, match="a server or a toolset"):
-        Mount(what, prefix="w")
+def test_what_is_neither_is_refused(subtests: pytest.Subtests) -> None:
+    for what in [object(), "weather", 3, object]:
+        with subtests.test(what=what), pytest.raises(DeclarationError, match="a server or a toolset"):
+            Mount(what, prefix="w")
 
 
 # The same server twice, and servers in servers

@@ -143,22 +143,26 @@ def test_the_scopes_that_its_endpoint_asks_for_are_asked_for_here() -> None:
 # Rules of the admin
 
 
-@pytest.mark.parametrize(("server", "pattern"), [("default", "in__look"), ("internal", "look"), ("", "*look")])
-def test_a_policy_for_either_name_holds(server: str, pattern: str) -> None:
-    ToolPolicy.objects.create(server=server, tool=pattern, disabled=True)
-    RULEBOOK.forget()
-    with served({"in": "internal"}):
-        assert names(principal=somebody()) == ["in__rated"]
-        with pytest.raises(InvalidParams, match="Unknown tool"):
-            text("in__look", principal=somebody())
+def test_a_policy_for_either_name_holds(subtests: pytest.Subtests) -> None:
+    for server, pattern in [("default", "in__look"), ("internal", "look"), ("", "*look")]:
+        with subtests.test(server=server, pattern=pattern):
+            ToolPolicy.objects.all().delete()
+            ToolPolicy.objects.create(server=server, tool=pattern, disabled=True)
+            RULEBOOK.forget()
+            with served({"in": "internal"}):
+                assert names(principal=somebody()) == ["in__rated"]
+                with pytest.raises(InvalidParams, match="Unknown tool"):
+                    text("in__look", principal=somebody())
 
 
-@pytest.mark.parametrize(("server", "pattern"), [("default", "look"), ("internal", "in__look"), ("other", "look")])
-def test_a_policy_for_another_name_does_not(server: str, pattern: str) -> None:
-    ToolPolicy.objects.create(server=server, tool=pattern, disabled=True)
-    RULEBOOK.forget()
-    with served({"in": "internal"}):
-        assert names(principal=somebody()) == ["in__look", "in__rated"]
+def test_a_policy_for_another_name_does_not(subtests: pytest.Subtests) -> None:
+    for server, pattern in [("default", "look"), ("internal", "in__look"), ("other", "look")]:
+        with subtests.test(server=server, pattern=pattern):
+            ToolPolicy.objects.all().delete()
+            ToolPolicy.objects.create(server=server, tool=pattern, disabled=True)
+            RULEBOOK.forget()
+            with served({"in": "internal"}):
+                assert names(principal=somebody()) == ["in__look", "in__rated"]
 
 
 def test_policies_for_both_names_hold_together() -> None:
@@ -309,9 +313,8 @@ def test_how_far_news_reach() -> None:
 # Settings
 
 
-@pytest.mark.parametrize(
-    ("mounts", "text"),
-    [
+def test_an_entry_that_cannot_be_read_is_refused(subtests: pytest.Subtests) -> None:
+    for mounts, text in [
         (["internal"], "must be a dict from prefixes"),
         ({"in": 3}, "must name an alias"),
         ({"in": {"URI_PREFIX": "in"}}, "needs a WHAT"),
@@ -319,11 +322,13 @@ def test_how_far_news_reach() -> None:
         ({"in": {"WHAT": "internal", "URI_PREFIX": "a b"}}, "URI_PREFIX"),
         ({"in": {"WHAT": "internal", "SCOPES": "x"}}, "must be a list"),
         ({"in": {"WHAT": "internal", "PERMISSION": 3}}, "must be a list"),
-    ],
-)
-def test_an_entry_that_cannot_be_read_is_refused(mounts: Any, text: str) -> None:
-    with served(mounts), pytest.raises(ImproperlyConfigured, match=text):
-        conf.get_settings()
+    ]:
+        with (
+            subtests.test(mounts=mounts, text=text),
+            served(mounts),
+            pytest.raises(ImproperlyConfigured, match=text),
+        ):
+            conf.get_settings()
 
 
 # docs/topics/composition.md

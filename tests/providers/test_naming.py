@@ -13,9 +13,10 @@ def test_a_name_gets_the_prefix_and_leads_back() -> None:
     assert naming.own_name("weather__forecast") == "forecast"
 
 
-@pytest.mark.parametrize("name", ["forecast", "weather_forecast", "weather__", "other__forecast", "weather"])
-def test_a_name_without_the_prefix_is_of_another_source(name: str) -> None:
-    assert Naming("weather").own_name(name) is None
+def test_a_name_without_the_prefix_is_of_another_source(subtests: pytest.Subtests) -> None:
+    for name in ["forecast", "weather_forecast", "weather__", "other__forecast", "weather"]:
+        with subtests.test(name=name):
+            assert Naming("weather").own_name(name) is None
 
 
 def test_without_a_prefix_names_stay_as_they_are() -> None:
@@ -36,10 +37,10 @@ def test_a_foreign_name_has_as_many_characters_as_the_specification_allows() -> 
         naming.name("b" * 117, foreign=True)
 
 
-@pytest.mark.parametrize("name", ["", "a b", "ä", "a/b", "a\nb", "a\0b"])
-def test_what_no_client_takes_is_refused(name: str) -> None:
-    with pytest.raises(Unfit):
-        Naming().name(name, foreign=True)
+def test_what_no_client_takes_is_refused(subtests: pytest.Subtests) -> None:
+    for name in ["", "a b", "ä", "a/b", "a\nb", "a\0b"]:
+        with subtests.test(name=name), pytest.raises(Unfit):
+            Naming().name(name, foreign=True)
 
 
 def test_what_is_refused_is_cut_short_in_the_message() -> None:
@@ -48,10 +49,10 @@ def test_what_is_refused_is_cut_short_in_the_message() -> None:
     assert len(str(problem.value)) < 300
 
 
-@pytest.mark.parametrize("prefix", ["_a", "a_", "a__b", "a b", "ä", "a/b", "__", "a\n"])
-def test_a_prefix_that_is_none_is_refused(prefix: str) -> None:
-    with pytest.raises(DeclarationError, match="prefix"):
-        Naming(prefix)
+def test_a_prefix_that_is_none_is_refused(subtests: pytest.Subtests) -> None:
+    for prefix in ["_a", "a_", "a__b", "a b", "ä", "a/b", "__", "a\n"]:
+        with subtests.test(prefix=prefix), pytest.raises(DeclarationError, match="prefix"):
+            Naming(prefix)
 
 
 def test_uris_stay_as_they_are_unless_a_prefix_is_asked_for() -> None:
@@ -79,16 +80,16 @@ def test_a_template_without_a_prefix_is_the_same_one() -> None:
     assert Naming("w").template(template) is template
 
 
-@pytest.mark.parametrize("prefix", ["", "1a", "a+b", "a:b", "a/b", "ä"])
-def test_a_uri_prefix_that_begins_no_scheme_is_refused(prefix: str) -> None:
-    with pytest.raises(DeclarationError, match="URI prefix"):
-        Naming("w", prefix)
+def test_a_uri_prefix_that_begins_no_scheme_is_refused(subtests: pytest.Subtests) -> None:
+    for prefix in ["", "1a", "a+b", "a:b", "a/b", "ä"]:
+        with subtests.test(prefix=prefix), pytest.raises(DeclarationError, match="URI prefix"):
+            Naming("w", prefix)
 
 
-@pytest.mark.parametrize("uri", ["", "zurich", "//zurich", "a" * MAX_LENGTH])
-def test_a_uri_without_a_scheme_is_refused(uri: str) -> None:
-    with pytest.raises(Unfit):
-        Naming("w", "w").uri(uri)
+def test_a_uri_without_a_scheme_is_refused(subtests: pytest.Subtests) -> None:
+    for uri in ["", "zurich", "//zurich", "a" * MAX_LENGTH]:
+        with subtests.test(uri=uri), pytest.raises(Unfit):
+            Naming("w", "w").uri(uri)
 
 
 def test_a_uri_that_becomes_too_long_is_refused() -> None:

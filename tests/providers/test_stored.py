@@ -225,18 +225,15 @@ def test_what_is_left_out_is_the_default_or_nothing(peer: Peer) -> None:
     assert get(peer, tone="", to="x") == ["[][x]"]
 
 
-@pytest.mark.parametrize(
-    ("given", "complaint"),
-    [
+def test_wrong_arguments_are_told(peer: Peer, subtests: pytest.Subtests) -> None:
+    prompt("$who", arguments=["who", {"name": "tone", "required": False, "choices": ["kind", "curt"]}])
+    for given, complaint in [
         ({}, "missing argument 'who'"),
         ({"who": "x", "whom": "x"}, "unknown argument 'whom'; did you mean 'who'"),
         ({"who": "x", "tone": "rude"}, 'tone: "rude" must be one of "kind", "curt"'),
-    ],
-)
-def test_wrong_arguments_are_told(peer: Peer, given: dict[str, str], complaint: str) -> None:
-    prompt("$who", arguments=["who", {"name": "tone", "required": False, "choices": ["kind", "curt"]}])
-    with pytest.raises(InvalidParams, match=complaint):
-        get(peer, **given)
+    ]:
+        with subtests.test(given=given, complaint=complaint), pytest.raises(InvalidParams, match=complaint):
+            get(peer, **given)
 
 
 def test_choices_are_completed(peer: Peer) -> None:
@@ -259,11 +256,12 @@ ATTACKS = [
 ]
 
 
-@pytest.mark.parametrize("value", ATTACKS)
-def test_what_a_caller_says_is_put_in_as_it_is_and_never_looked_at_again(peer: Peer, value: str) -> None:
+def test_what_a_caller_says_is_put_in_as_it_is_and_never_looked_at_again(peer: Peer, subtests: pytest.Subtests) -> None:
     hidden = {"name": "secret", "required": False, "default": "top secret"}
     prompt("<$who|$secret|$who>", arguments=["who", hidden])
-    assert get(peer, who=value) == [f"<{value}|top secret|{value}>"]
+    for value in ATTACKS:
+        with subtests.test(value=value):
+            assert get(peer, who=value) == [f"<{value}|top secret|{value}>"]
 
 
 def test_placeholders_that_no_form_has_checked_stay_as_they_are(peer: Peer) -> None:

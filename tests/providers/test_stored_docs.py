@@ -31,9 +31,8 @@ def test_the_example_switches_it_off() -> None:
         assert not wiring.get_server("internal").providers
 
 
-@pytest.mark.parametrize(
-    ("what", "limit"),
-    [
+def test_the_limits_are_those_of_the_page(subtests: pytest.Subtests) -> None:
+    for what, limit in [
         ("A URI |", stored_resource.URI),
         ("A description |", stored.DESCRIPTION),
         ("Arguments of a prompt |", stored_prompt.ARGUMENTS),
@@ -44,7 +43,6 @@ def test_the_example_switches_it_off() -> None:
         ("A resource's text |", stored_resource.TEXT),
         ("A resource's file |", stored_resource.DATA // 1024**2),
         ("Versions of a row |", stored.VERSIONS),
-    ],
-)
-def test_the_limits_are_those_of_the_page(what: str, limit: int) -> None:
-    assert f"{what} {limit:,}" in PAGE.read_text().replace(" 1048576", " 1,048,576")
+    ]:
+        with subtests.test(what=what, limit=limit):
+            assert f"{what} {limit:,}" in PAGE.read_text().replace(" 1048576", " 1,048,576")

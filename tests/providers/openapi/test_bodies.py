@@ -41,19 +41,17 @@ async def test_members_of_a_json_body_are_arguments() -> None:
     assert api.last.headers["content-type"] == "application/merge-patch+json"
 
 
-@pytest.mark.parametrize(
-    "schema",
-    [
+async def test_any_other_body_is_one_argument(subtests: pytest.Subtests) -> None:
+    for schema in [
         {"type": "array", "items": {"type": "integer"}},
         {"type": "object", "properties": {"a": {}}, "additionalProperties": True},
         {"type": "object", "additionalProperties": {"type": "integer"}},
         {"oneOf": [{"type": "integer"}, OBJECT]},
         {"type": "object", "nullable": True, "properties": {"a": {}}},
-    ],
-)
-async def test_any_other_body_is_one_argument(schema: Any) -> None:
-    listed = (await tools(of(schema)))["post"]["inputSchema"]
-    assert (list(listed["properties"]), listed["required"]) == (["body"], ["body"])
+    ]:
+        with subtests.test(schema=schema):
+            listed = (await tools(of(schema)))["post"]["inputSchema"]
+            assert (list(listed["properties"]), listed["required"]) == (["body"], ["body"])
 
 
 async def test_a_body_that_is_a_list() -> None:
@@ -147,20 +145,18 @@ async def test_a_file_of_3_1_is_known_by_its_media_type() -> None:
     assert parts(api) == [("file", "file.png", "image/png", b"\x00\x01")]
 
 
-@pytest.mark.parametrize(
-    ("media_type", "given", "content", "header"),
-    [
+async def test_other_media_types(subtests: pytest.Subtests) -> None:
+    for media_type, given, content, header in [
         ("text/plain", "hällo", "hällo".encode(), "text/plain; charset=utf-8"),
         ("application/xml", "<a/>", b"<a/>", "application/xml; charset=utf-8"),
         ("application/octet-stream", FILE, b"\x00\x01", "application/octet-stream"),
         ("image/*", FILE, b"\x00\x01", "application/octet-stream"),
         ("image/png", FILE, b"\x00\x01", "image/png"),
         ("*/*", {"a": 1}, b'{"a":1}', "application/json"),
-    ],
-)
-async def test_other_media_types(media_type: str, given: Any, content: bytes, header: str) -> None:
-    api = await sent(of({}, media_type), body=given)
-    assert (api.last.content, api.last.headers["content-type"]) == (content, header)
+    ]:
+        with subtests.test(media_type=media_type, given=given, content=content, header=header):
+            api = await sent(of({}, media_type), body=given)
+            assert (api.last.content, api.last.headers["content-type"]) == (content, header)
 
 
 async def test_json_is_chosen_among_several() -> None:

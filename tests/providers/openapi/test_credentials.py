@@ -29,9 +29,8 @@ def secured(*security: dict[str, list[str]], **more: Any) -> dict[str, Any]:
     return document({"/x": {"get": entry}}, components={"securitySchemes": SCHEMES, "schemas": {"Pet": {}}})
 
 
-@pytest.mark.parametrize(
-    ("scheme", "secret", "header", "value"),
-    [
+async def test_a_secret_goes_where_its_scheme_says(subtests: pytest.Subtests) -> None:
+    for scheme, secret, header, value in [
         ("key", SECRET, "x-api-key", SECRET),
         ("cookie", "a;b", "cookie", "sid=a%3Bb"),
         ("basic", ("ada", SECRET), "authorization", "Basic YWRhOnMzY3IzdC12YWx1ZQ=="),
@@ -39,12 +38,11 @@ def secured(*security: dict[str, list[str]], **more: Any) -> dict[str, Any]:
         ("bearer", SECRET, "authorization", f"Bearer {SECRET}"),
         ("oauth", SECRET, "authorization", f"Bearer {SECRET}"),
         ("oidc", SECRET, "authorization", f"Bearer {SECRET}"),
-    ],
-)
-async def test_a_secret_goes_where_its_scheme_says(scheme: str, secret: Any, header: str, value: str) -> None:
-    api = Api()
-    await peer(secured({scheme: []}), api, credentials={scheme: secret}).call("get")
-    assert api.last.headers[header] == value
+    ]:
+        with subtests.test(scheme=scheme, secret=secret, header=header, value=value):
+            api = Api()
+            await peer(secured({scheme: []}), api, credentials={scheme: secret}).call("get")
+            assert api.last.headers[header] == value
 
 
 async def test_a_key_in_the_query() -> None:
@@ -135,27 +133,33 @@ async def test_a_header_of_the_projects_is_not_the_callers_to_change() -> None:
     assert api.last.headers.get_list("x-tenant") == ["north"]
 
 
-@pytest.mark.parametrize("scheme", ["key", "query", "cookie", "basic", "bearer"])
-async def test_a_secret_is_in_no_list_no_error_and_no_log(scheme: str, caplog: pytest.LogCaptureFixture) -> None:
-    def repeat(request: httpx.Request) -> httpx.Response:
-        return httpx.Response(400, text=f"{request.url} {request.headers.raw!r}")
+async def test_a_secret_is_in_no_list_no_error_and_no_log(
+    caplog: pytest.LogCaptureFixture, subtests: pytest.Subtests
+) -> None:
+    for scheme in ["key", "query", "cookie", "basic", "bearer"]:
+        with subtests.test(scheme=scheme):
 
-    secret: Any = ("ada", SECRET) if scheme == "basic" else SECRET
-    client = peer(secured({scheme: []}), Api(repeat), credentials={scheme: secret})
-    with caplog.at_level(logging.DEBUG):
-        told = await client.error("get") + str(await client.request("tools/list", {}))
-    assert SECRET not in told + caplog.text
-    assert "czNjcjN0LXZhbHVl" not in told + caplog.text
-    assert "api.example.com" in caplog.text  # httpx has logged the request
+            def repeat(request: httpx.Request) -> httpx.Response:
+                return httpx.Response(400, text=f"{request.url} {request.headers.raw!r}")
+
+            secret: Any = ("ada", SECRET) if scheme == "basic" else SECRET
+            client = peer(secured({scheme: []}), Api(repeat), credentials={scheme: secret})
+            caplog.clear()
+            with caplog.at_level(logging.DEBUG):
+                told = await client.error("get") + str(await client.request("tools/list", {}))
+            assert SECRET not in told + caplog.text
+            assert "czNjcjN0LXZhbHVl" not in told + caplog.text
+            assert "api.example.com" in caplog.text  # httpx has logged the request
 
 
-@pytest.mark.parametrize(
-    ("credentials", "told"),
-    [({"kye": SECRET}, "did you mean 'key'"), (lambda: SECRET, "a function of ctx"), (7, "a mapping, a function")],
-)
-def test_wrong_credentials_are_refused(credentials: Any, told: str) -> None:
-    with pytest.raises(DeclarationError, match=told):
-        peer(secured({"key": []}), credentials=credentials)
+def test_wrong_credentials_are_refused(subtests: pytest.Subtests) -> None:
+    for credentials, told in [
+        ({"kye": SECRET}, "did you mean 'key'"),
+        (lambda: SECRET, "a function of ctx"),
+        (7, "a mapping, a function"),
+    ]:
+        with subtests.test(credentials=credentials, told=told), pytest.raises(DeclarationError, match=told):
+            peer(secured({"key": []}), credentials=credentials)
 
 
 async def test_a_secret_that_would_end_its_line_is_not_sent() -> None:

@@ -65,9 +65,8 @@ async def test_numbers_that_json_does_not_have_do_no_harm() -> None:
     assert found["maximum"] == 1e23
 
 
-@pytest.mark.parametrize(
-    ("source", "told"),
-    [
+def test_what_is_no_document_is_refused(subtests: pytest.Subtests) -> None:
+    for source, told in [
         ("https://example.com/openapi.json", "download"),
         ("nowhere.json", "cannot be read"),
         ('{"openapi": ', "is not JSON"),
@@ -79,10 +78,9 @@ async def test_numbers_that_json_does_not_have_do_no_harm() -> None:
         ({"openapi": "3.0.0", "paths": []}, "no object"),
         (7, "a dict, a text or a path"),
         ("a: !!python/object/apply:os.system [ls]\nb: 1", "neither JSON nor YAML"),
-    ],
-)
-def test_what_is_no_document_is_refused(source: Any, told: str) -> None:
-    assert told in refusal(source)
+    ]:
+        with subtests.test(source=source, told=told):
+            assert told in refusal(source)
 
 
 def test_yaml_without_pyyaml_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,20 +94,17 @@ def bomb(line: str) -> str:
     return "\n".join([*lines, *(line.format(n=n, refs=", ".join([f"*x{n - 1}"] * 9)) for n in range(1, 12))])
 
 
-@pytest.mark.parametrize(
-    "source",
-    [
+def test_a_bomb_is_refused(monkeypatch: pytest.MonkeyPatch, subtests: pytest.Subtests) -> None:
+    for source in [
         bomb("x{n}: &x{n} [{refs}]"),
         bomb("x{n}: &x{n} {{<<: [{refs}], k{n}: 1}}"),
         "openapi: 3.0.0\nx: &x [*x]",
         "openapi: 3.0.0\nx: " + "[" * 200_000 + "]" * 200_000,
         json.dumps({"openapi": "3.0.0", "x": json.loads("[" * 200 + "]" * 200)}),
-    ],
-    ids=["aliases", "merges", "circle", "deep yaml", "deep json"],
-)
-def test_a_bomb_is_refused(source: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "MAX_VALUES", 20_000)
-    assert refusal(source)
+    ]:
+        with subtests.test(source=source):
+            monkeypatch.setattr(reading, "MAX_VALUES", 20_000)
+            assert refusal(source)
 
 
 def test_what_all_merges_bring_together_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,24 +126,22 @@ def test_too_large_a_text_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     assert "larger than" in refusal(json.dumps(ONE))
 
 
-@pytest.mark.parametrize(
-    ("reference", "told"),
-    [
+def test_a_wrong_reference_leaves_out_the_operation_that_needs_it(subtests: pytest.Subtests) -> None:
+    for reference, told in [
         ("other.yaml#/Pet", "another document"),
         ("https://example.com/x.json", "another document"),
         ("file:///etc/passwd", "another document"),
         ("#/components/schemas/Nobody", "refers to nothing"),
         ("#Pet", "no JSON pointer"),
         (7, "another document"),
-    ],
-)
-def test_a_wrong_reference_leaves_out_the_operation_that_needs_it(reference: Any, told: str) -> None:
-    body = {"content": {"application/json": {"schema": {"$ref": reference}}}}
-    source = document({"/bad": {"post": operation(requestBody=body)}, "/good": {"get": operation()}})
-    found = registered(source)
-    assert [tool.name for tool in found.tools] == ["get_good"]
-    assert told in found.problems[0].text
-    assert "POST /bad" in found.problems[0].text
+    ]:
+        with subtests.test(reference=reference, told=told):
+            body = {"content": {"application/json": {"schema": {"$ref": reference}}}}
+            source = document({"/bad": {"post": operation(requestBody=body)}, "/good": {"get": operation()}})
+            found = registered(source)
+            assert [tool.name for tool in found.tools] == ["get_good"]
+            assert told in found.problems[0].text
+            assert "POST /bad" in found.problems[0].text
 
 
 async def test_a_pointer_may_be_escaped() -> None:
@@ -169,19 +162,17 @@ def test_the_number_of_operations_is_bounded(monkeypatch: pytest.MonkeyPatch) ->
     assert "leave some out" in refusal(source)
 
 
-@pytest.mark.parametrize(
-    ("servers", "options", "told"),
-    [
+def test_a_server_that_cannot_be_used_is_refused(subtests: pytest.Subtests) -> None:
+    for servers, options, told in [
         ([], {}, "base_url="),
         ([{"url": "/v1"}], {}, "base_url="),
         ([{"url": "http://169.254.169.254/"}], {}, "https"),
         ([{"url": "https://{region}.example.com"}], {}, "cannot be None"),
         ([{"url": "https://{r}.x.org", "variables": {"r": {"default": "eu", "enum": ["eu"]}}}], {"r": "us"}, "'us'"),
         ([{"url": "https://x.org"}], {"r": "us"}, "no variable 'r'"),
-    ],
-)
-def test_a_server_that_cannot_be_used_is_refused(servers: Any, options: dict[str, str], told: str) -> None:
-    assert told in refusal({**ONE, "servers": servers}, base_url=None, variables=options)
+    ]:
+        with subtests.test(servers=servers, options=options, told=told):
+            assert told in refusal({**ONE, "servers": servers}, base_url=None, variables=options)
 
 
 def test_an_operation_of_another_server_does_not_get_the_credentials_of_this_one() -> None:
@@ -191,10 +182,10 @@ def test_an_operation_of_another_server_does_not_get_the_credentials_of_this_one
     assert not registered(source).problems  # base_url wins
 
 
-@pytest.mark.parametrize("url", ["ftp://x.org", "https://", "https://a:b@x.org", "https://x.org/?q=1", "nonsense"])
-def test_a_wrong_base_url_is_refused_at_once(url: str) -> None:
-    with pytest.raises(DeclarationError):
-        OpenAPIToolset(ONE, base_url=url)
+def test_a_wrong_base_url_is_refused_at_once(subtests: pytest.Subtests) -> None:
+    for url in ["ftp://x.org", "https://", "https://a:b@x.org", "https://x.org/?q=1", "nonsense"]:
+        with subtests.test(url=url), pytest.raises(DeclarationError):
+            OpenAPIToolset(ONE, base_url=url)
 
 
 def test_a_misspelt_option_is_refused() -> None:

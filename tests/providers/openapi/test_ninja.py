@@ -192,7 +192,8 @@ async def test_routes_hold_here_too() -> None:
     assert names == ["shop_keyed", "shop_later", "shop_latest", "shop_note", "shop_stream"]
 
 
-@pytest.mark.parametrize("kind", ["async", "plain"])
-async def test_a_stream_is_read_to_its_end_and_bounded(kind: str) -> None:
-    assert await peer().text("stream", kind=kind) == "one,two"
-    assert "larger than 5 bytes" in await peer(max_size=5).error("stream", kind=kind)
+async def test_a_stream_is_read_to_its_end_and_bounded(subtests: pytest.Subtests) -> None:
+    for kind in ["async", "plain"]:
+        with subtests.test(kind=kind):
+            assert await peer().text("stream", kind=kind) == "one,two"
+            assert "larger than 5 bytes" in await peer(max_size=5).error("stream", kind=kind)

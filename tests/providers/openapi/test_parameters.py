@@ -26,9 +26,8 @@ def written(style: str, explode: bool, value: Any) -> str:
     return "&".join(f"{name}={text}" for name, text in pairs)
 
 
-@pytest.mark.parametrize(
-    ("style", "explode", "value", "expected"),
-    [
+def test_a_query_is_written_as_openapi_says(subtests: pytest.Subtests) -> None:
+    for style, explode, value, expected in [
         ("form", True, "blue", "color=blue"),
         ("form", True, "", "color="),
         ("form", True, LIST, "color=blue&color=black"),
@@ -45,15 +44,13 @@ def written(style: str, explode: bool, value: Any) -> str:
         ("form", True, 1.0, "color=1"),
         ("form", True, "a&b=c#d", "color=a%26b%3Dc%23d"),
         ("form", False, ["a,b", "c"], "color=a%2Cb,c"),
-    ],
-)
-def test_a_query_is_written_as_openapi_says(style: str, explode: bool, value: Any, expected: str) -> None:
-    assert written(style, explode, value) == expected
+    ]:
+        with subtests.test(style=style, explode=explode, value=value, expected=expected):
+            assert written(style, explode, value) == expected
 
 
-@pytest.mark.parametrize(
-    ("style", "explode", "value", "expected"),
-    [
+def test_a_path_is_written_as_openapi_says(subtests: pytest.Subtests) -> None:
+    for style, explode, value, expected in [
         ("simple", False, "blue", "blue"),
         ("simple", False, LIST, "blue,black"),
         ("simple", False, OBJECT, "R,100,G,200"),
@@ -67,10 +64,9 @@ def test_a_query_is_written_as_openapi_says(style: str, explode: bool, value: An
         ("matrix", True, LIST, ";color=blue;color=black"),
         ("matrix", False, OBJECT, ";color=R,100,G,200"),
         ("matrix", True, OBJECT, ";R=100;G=200"),
-    ],
-)
-def test_a_path_is_written_as_openapi_says(style: str, explode: bool, value: Any, expected: str) -> None:
-    assert Parameter("color", "path", {}, style=style, explode=explode).segment(value) == expected
+    ]:
+        with subtests.test(style=style, explode=explode, value=value, expected=expected):
+            assert Parameter("color", "path", {}, style=style, explode=explode).segment(value) == expected
 
 
 def test_reserved_characters_stay_where_they_may_and_never_end_the_value() -> None:
@@ -117,18 +113,18 @@ def test_a_path_value_never_leaves_its_segment(value: Any, style: str, explode: 
     assert not {".", ".."} & set(unquote(segments[2]).replace("\\", "/").split("/"))
 
 
-@pytest.mark.parametrize(
-    "value",
-    [
+async def test_a_value_that_would_walk_is_refused_before_anything_is_sent(subtests: pytest.Subtests) -> None:
+    for value in [
         *("", "..", ".", "x/../../admin", "..\\..\\admin", "../"),
         *("..;", "..;a=b/admin", "x/..;/admin", "%2e%2e", "..%2fadmin", "%252e%252e%255cadmin", "..%3b/admin"),
-    ],
-)
-async def test_a_value_that_would_walk_is_refused_before_anything_is_sent(value: str) -> None:
-    api = Api()
-    source = document({"/pets/{id}": {"delete": operation(operationId="drop", parameters=[parameter("id", "path")])}})
-    assert await peer(source, api).error("drop", id=value)
-    assert api.requests == []
+    ]:
+        with subtests.test(value=value):
+            api = Api()
+            source = document(
+                {"/pets/{id}": {"delete": operation(operationId="drop", parameters=[parameter("id", "path")])}}
+            )
+            assert await peer(source, api).error("drop", id=value)
+            assert api.requests == []
 
 
 async def test_a_value_that_makes_another_operations_path_is_refused() -> None:
@@ -161,16 +157,14 @@ async def test_a_header_with_a_line_end_is_refused() -> None:
     assert api.last.headers["x-tag"] == "Käse"
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
+async def test_a_header_of_the_senders_own_is_no_argument(subtests: pytest.Subtests) -> None:
+    for name in [
         *("Host", "Authorization", "Content-Length", "X-Forwarded-For", "Accept", "Cookie", "X_Real_IP"),
         *("X-Forwarded-User", "X_Remote_User", "Remote-User", "X-Auth-Request-Email", "True-Client-IP"),
-    ],
-)
-async def test_a_header_of_the_senders_own_is_no_argument(name: str) -> None:
-    source = document({"/pets": {"get": operation(operationId="pets", parameters=[parameter(name, "header")])}})
-    assert (await tools(source))["pets"]["inputSchema"]["properties"] == {}
+    ]:
+        with subtests.test(name=name):
+            source = document({"/pets": {"get": operation(operationId="pets", parameters=[parameter(name, "header")])}})
+            assert (await tools(source))["pets"]["inputSchema"]["properties"] == {}
 
 
 async def test_parameters_go_to_their_places() -> None:
@@ -217,10 +211,10 @@ async def test_a_path_of_the_document_is_written_as_urls_have_it() -> None:
     assert api.path == "/k%C3%BCche/a%20b/1%3Fy"
 
 
-@pytest.mark.parametrize("path", ["/../admin", "/a/./b", "/%2e%2e/admin"])
-def test_a_path_of_the_document_does_not_lead_above_the_base_url(path: str) -> None:
-    with pytest.raises(DeclarationError, match="no path of an operation"):
-        peer(document({path: {"get": operation()}}))
+def test_a_path_of_the_document_does_not_lead_above_the_base_url(subtests: pytest.Subtests) -> None:
+    for path in ["/../admin", "/a/./b", "/%2e%2e/admin"]:
+        with subtests.test(path=path), pytest.raises(DeclarationError, match="no path of an operation"):
+            peer(document({path: {"get": operation()}}))
 
 
 async def test_examples_of_a_parameter_are_told() -> None:

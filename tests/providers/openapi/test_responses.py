@@ -21,7 +21,7 @@ def answering(status: int = 200, schema: Any = None, media_type: str = "applicat
 
 
 async def result(source: Any, response: httpx.Response) -> dict[str, Any]:
-    return await peer(source, Api(lambda request: response)).call("get")
+    return await peer(source, Api(lambda request, response=response: response)).call("get")
 
 
 PET = {"type": "object", "required": ["id"], "properties": {"id": {"type": "integer"}, "tags": {"type": "array"}}}
@@ -43,28 +43,27 @@ async def test_a_list_is_wrapped() -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("value", "kept"),
-    [
+async def test_what_does_not_fit_is_in_the_text_and_what_fits_is_structured(
+    caplog: pytest.LogCaptureFixture, subtests: pytest.Subtests
+) -> None:
+    for value, kept in [
         ({"id": "seven", "tags": ["a"]}, {"tags": ["a"]}),
         ({"id": 1, "tags": None}, {"id": 1}),
         ({"tags": []}, {"tags": []}),
         ("sorry", {}),
         ([1], {}),
         (None, {}),
-    ],
-)
-async def test_what_does_not_fit_is_in_the_text_and_what_fits_is_structured(
-    value: Any, kept: Any, caplog: pytest.LogCaptureFixture
-) -> None:
-    with caplog.at_level(logging.WARNING, logger="mcp_django.providers"):
-        body = json.dumps(value)
-        found = await result(
-            answering(schema=PET), httpx.Response(200, text=body, headers={"content-type": "a/b+json"})
-        )
-    assert found["structuredContent"] == kept
-    assert json.loads(found["content"][0]["text"]) == value
-    assert ("does not allow" in caplog.text) == (value != {"tags": []})
+    ]:
+        with subtests.test(value=value, kept=kept):
+            caplog.clear()
+            with caplog.at_level(logging.WARNING, logger="mcp_django.providers"):
+                body = json.dumps(value)
+                found = await result(
+                    answering(schema=PET), httpx.Response(200, text=body, headers={"content-type": "a/b+json"})
+                )
+            assert found["structuredContent"] == kept
+            assert json.loads(found["content"][0]["text"]) == value
+            assert ("does not allow" in caplog.text) == (value != {"tags": []})
 
 
 async def test_it_is_noted_once(caplog: pytest.LogCaptureFixture) -> None:
@@ -108,9 +107,8 @@ async def test_no_content() -> None:
     assert found["_meta"]["mcp-django/status"] == 204
 
 
-@pytest.mark.parametrize(
-    ("media_type", "body", "block"),
-    [
+async def test_other_media_types(subtests: pytest.Subtests) -> None:
+    for media_type, body, block in [
         ("text/plain; charset=latin-1", "hällo".encode("latin-1"), {"type": "text", "text": "hällo"}),
         ("application/json", b"{broken", {"type": "text", "text": "{broken"}),
         ("image/png", PNG, {"type": "image", "data": base64.b64encode(PNG).decode(), "mimeType": "image/png"}),
@@ -123,16 +121,14 @@ async def test_no_content() -> None:
                 "resource": {"uri": "data:application/pdf", "mimeType": "application/pdf", "blob": "JVBERg=="},
             },
         ),
-    ],
-)
-async def test_other_media_types(media_type: str, body: bytes, block: dict[str, Any]) -> None:
-    found = await result(answering(), httpx.Response(200, content=body, headers={"content-type": media_type}))
-    assert found["content"] == [block]
+    ]:
+        with subtests.test(media_type=media_type, body=body, block=block):
+            found = await result(answering(), httpx.Response(200, content=body, headers={"content-type": media_type}))
+            assert found["content"] == [block]
 
 
-@pytest.mark.parametrize(
-    ("response", "told"),
-    [
+async def test_an_error_is_told_in_words(subtests: pytest.Subtests) -> None:
+    for response, told in [
         (
             httpx.Response(
                 409,
@@ -157,10 +153,9 @@ async def test_other_media_types(media_type: str, body: bytes, block: dict[str, 
         (httpx.Response(429, headers={"retry-after": "7"}), "429 Too Many Requests\nTry again in 7 seconds."),
         (httpx.Response(302, headers={"location": "https://x"}), "302 Found: the server sends the request elsewhere."),
         (httpx.Response(599, content=b"\xff\x00"), "599 Status unknown"),
-    ],
-)
-async def test_an_error_is_told_in_words(response: httpx.Response, told: str) -> None:
-    assert await peer(answering(), Api(lambda request: response)).error("get") == told
+    ]:
+        with subtests.test(response=response, told=told):
+            assert await peer(answering(), Api(lambda request, response=response: response)).error("get") == told
 
 
 async def test_an_error_is_told_in_short() -> None:

@@ -38,9 +38,8 @@ async def test_everything_is_a_tool_but_what_is_deprecated() -> None:
     assert await names(deprecated=True) == ["adminReset", "createPet", "deletePet", "getPet", "listPets"]
 
 
-@pytest.mark.parametrize(
-    ("routes", "expected"),
-    [
+async def test_the_first_that_fits_decides(subtests: pytest.Subtests) -> None:
+    for routes, expected in [
         ([Route("* /admin/*", expose=None)], ["createPet", "getPet", "listPets"]),
         ([Route("GET *"), Route(expose=None)], ["getPet", "listPets"]),
         ([Route("/pets"), Route(expose=None)], ["createPet", "listPets"]),
@@ -48,10 +47,9 @@ async def test_everything_is_a_tool_but_what_is_deprecated() -> None:
         ([Route(operation_id="*Pet", deprecated=True), Route(expose=None)], ["createPet", "deletePet", "getPet"]),
         ([Route("post,get /pets"), Route(expose=None)], ["createPet", "listPets"]),
         ([Route("GET /pets/{id}", name="pet"), Route("GET *", expose=None)], ["adminReset", "createPet", "pet"]),
-    ],
-)
-async def test_the_first_that_fits_decides(routes: list[Route], expected: list[str]) -> None:
-    assert await names(*routes) == expected
+    ]:
+        with subtests.test(routes=routes, expected=expected):
+            assert await names(*routes) == expected
 
 
 async def test_a_route_says_what_a_tool_says_of_itself() -> None:
@@ -77,9 +75,8 @@ async def test_permissions_of_the_toolset_and_of_a_route_are_both_asked_for() ->
     assert await Peer(server, somebody()).names() == []
 
 
-@pytest.mark.parametrize(
-    ("make", "told"),
-    [
+def test_a_wrong_rule_is_refused(subtests: pytest.Subtests) -> None:
+    for make, told in [
         (lambda: Route("FETCH /pets"), "none of GET"),
         (lambda: Route("pets"), "a method and a path"),
         (lambda: Route(tags="write"), "tags is a list"),
@@ -92,11 +89,9 @@ async def test_permissions_of_the_toolset_and_of_a_route_are_both_asked_for() ->
         (lambda: peer(PETS, routes=[Route("POST /pets", expose="resource")]), "only a GET"),
         (lambda: peer(PETS, routes=[Route("GET /pets/{id}", expose="resource", uri="pet://x")]), "needs id"),
         (lambda: peer(PETS, routes=[Route("GET /pets", expose="resource", uri="pet://{nobody}")]), "has no nobody"),
-    ],
-)
-def test_a_wrong_rule_is_refused(make: Any, told: str) -> None:
-    with pytest.raises(DeclarationError, match=told):
-        make()
+    ]:
+        with subtests.test(make=make, told=told), pytest.raises(DeclarationError, match=told):
+            make()
 
 
 async def test_names_that_are_the_same_are_told_apart_and_both_are_named(caplog: pytest.LogCaptureFixture) -> None:
@@ -135,12 +130,13 @@ async def test_a_resource_may_have_another_uri() -> None:
     assert api.path == "/pets/7"
 
 
-@pytest.mark.parametrize("uri", ["pets://pets/..", "pets://pets/a%2Fb", "pets://pets/%2E%2E", "pets://pets/"])
-async def test_a_uri_does_not_lead_out_of_its_path(uri: str) -> None:
-    api = Api()
-    with pytest.raises(ResourceNotFound):
-        await peer(PETS, api, prefix="pets", routes=RESOURCES).request("resources/read", {"uri": uri})
-    assert api.requests == []
+async def test_a_uri_does_not_lead_out_of_its_path(subtests: pytest.Subtests) -> None:
+    for uri in ["pets://pets/..", "pets://pets/a%2Fb", "pets://pets/%2E%2E", "pets://pets/"]:
+        with subtests.test(uri=uri):
+            api = Api()
+            with pytest.raises(ResourceNotFound):
+                await peer(PETS, api, prefix="pets", routes=RESOURCES).request("resources/read", {"uri": uri})
+            assert api.requests == []
 
 
 async def test_what_is_not_there_is_not_found_and_other_errors_are_told() -> None:

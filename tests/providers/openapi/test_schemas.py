@@ -18,9 +18,8 @@ async def given(schema: Any, version: str = "3.0.3", **schemas: Any) -> dict[str
     return {**found["properties"]["x"], **({"$defs": found["$defs"]} if "$defs" in found else {})}
 
 
-@pytest.mark.parametrize(
-    ("schema", "expected"),
-    [
+async def test_a_schema_is_translated(subtests: pytest.Subtests) -> None:
+    for schema, expected in [
         ({"type": "string", "nullable": True}, {"type": ["string", "null"]}),
         ({"type": "string", "nullable": True, "enum": ["a"]}, {"type": ["string", "null"], "enum": ["a", None]}),
         ({"type": "integer", "minimum": 0, "exclusiveMinimum": True}, {"type": "integer", "exclusiveMinimum": 0}),
@@ -38,10 +37,9 @@ async def given(schema: Any, version: str = "3.0.3", **schemas: Any) -> dict[str
         ({"type": "string", "pattern": "^a+$"}, {"type": "string", "pattern": "^a+$"}),
         (True, {}),
         ("nonsense", {}),
-    ],
-)
-async def test_a_schema_is_translated(schema: Any, expected: dict[str, Any]) -> None:
-    assert await given(schema) == expected
+    ]:
+        with subtests.test(schema=schema, expected=expected):
+            assert await given(schema) == expected
 
 
 async def test_a_nullable_reference() -> None:

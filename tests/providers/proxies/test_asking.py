@@ -26,22 +26,26 @@ def answers(method: str, params: dict[str, Any]) -> dict[str, Any]:
     return accept(name={"Who are you?": "Ada", "One?": "1", "Two?": "2"}[params["message"]])
 
 
-@BOTH
-@UPSTREAM
-@pytest.mark.parametrize(
-    ("tool", "said"), [("greet", "Hello Ada"), ("poem", "Roses are red"), ("places", "file:///home/ada")]
-)
-async def test_a_question_is_passed_on_and_its_answer_back(version: str, upstream: str, tool: str, said: str) -> None:
-    peer = peer_of(Remote(era=upstream), version=version, answer=answers)
-    assert await peer.text(f"r__{tool}") == said
+async def test_a_question_is_passed_on_and_its_answer_back(subtests: pytest.Subtests) -> None:
+    for version in [STATELESS, HANDSHAKE]:
+        for upstream in ["stateless", "handshake"]:
+            for tool, said in [("greet", "Hello Ada"), ("poem", "Roses are red"), ("places", "file:///home/ada")]:
+                with subtests.test(version=version, upstream=upstream, tool=tool, said=said):
+                    peer = peer_of(Remote(era=upstream), version=version, answer=answers)
+                    assert await peer.text(f"r__{tool}") == said
 
 
-@BOTH
-@UPSTREAM
-@pytest.mark.parametrize("action", ["decline", "cancel"])
-async def test_who_does_not_want_to_answer_need_not(version: str, upstream: str, action: str) -> None:
-    peer = peer_of(Remote(era=upstream), version=version, answer=lambda method, params: {"action": action})
-    assert await peer.text("r__greet") == action
+async def test_who_does_not_want_to_answer_need_not(subtests: pytest.Subtests) -> None:
+    for version in [STATELESS, HANDSHAKE]:
+        for upstream in ["stateless", "handshake"]:
+            for action in ["decline", "cancel"]:
+                with subtests.test(version=version, upstream=upstream, action=action):
+                    peer = peer_of(
+                        Remote(era=upstream),
+                        version=version,
+                        answer=lambda method, params, action=action: {"action": action},
+                    )
+                    assert await peer.text("r__greet") == action
 
 
 class Shy(TargetSource):

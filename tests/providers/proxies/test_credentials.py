@@ -91,20 +91,21 @@ def people(proxy: Proxy, version: str = STATELESS) -> dict[str, Peer]:
     }
 
 
-@pytest.mark.parametrize("version", [STATELESS, HANDSHAKE])
-async def test_two_people_calling_at_the_same_time_never_get_what_is_the_other_s(version: str) -> None:
-    proxy = vault()
-    peers = people(proxy, version)
+async def test_two_people_calling_at_the_same_time_never_get_what_is_the_other_s(subtests: pytest.Subtests) -> None:
+    for version in [STATELESS, HANDSHAKE]:
+        with subtests.test(version=version):
+            proxy = vault()
+            peers = people(proxy, version)
 
-    async def calls(name: str) -> None:
-        peer = peers[name]
-        for number in range(15):
-            assert await peer.text("vault__whose", number=number) == f"{KEYS[name]} {number}"
-            assert await peer.text("vault__ask") == f"{KEYS[name]}: {name}?"
-            assert f"vault__only-{KEYS[name]}" in await peer.names()
-            assert await peer.names("resources/list", "resources", "uri") == [f"vault://{KEYS[name]}"]
+            async def calls(name: str, peers: Any = peers) -> None:
+                peer = peers[name]
+                for number in range(15):
+                    assert await peer.text("vault__whose", number=number) == f"{KEYS[name]} {number}"
+                    assert await peer.text("vault__ask") == f"{KEYS[name]}: {name}?"
+                    assert f"vault__only-{KEYS[name]}" in await peer.names()
+                    assert await peer.names("resources/list", "resources", "uri") == [f"vault://{KEYS[name]}"]
 
-    await asyncio.gather(*(calls(name) for name in NAMES for _ in range(3)))
+            await asyncio.gather(*(calls(name) for name in NAMES for _ in range(3)))
 
 
 async def test_what_one_may_use_is_unknown_to_the_other() -> None:

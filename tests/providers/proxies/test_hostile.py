@@ -42,9 +42,10 @@ def answering(result: Any, tool: dict[str, Any] | None = None, **peer: Any) -> P
     return peer_of(listing({**GOOD, **(tool or {})}, tools_call=result), **peer)
 
 
-@pytest.mark.parametrize(
-    "bad",
-    [
+async def test_a_tool_that_cannot_be_served_is_left_out_and_logged(
+    caplog: pytest.LogCaptureFixture, subtests: pytest.Subtests
+) -> None:
+    for bad in [
         {"name": "bad", "inputSchema": {"type": "object", "properties": {"a": {"type": "no such type"}}}},
         {"name": "bad", "inputSchema": {"type": "object", "$ref": "https://evil.example/schema"}},
         {"name": "bad", "inputSchema": {"type": "object", "$schema": "https://evil.example/dialect"}},
@@ -57,27 +58,36 @@ def answering(result: Any, tool: dict[str, Any] | None = None, **peer: Any) -> P
             "name": "bad",
             "inputSchema": {**SCHEMA, "properties": {"a": {"type": "string", "x-mcp-header": "a b"}}},
         },
-    ],
-)
-async def test_a_tool_that_cannot_be_served_is_left_out_and_logged(bad: Any, caplog: pytest.LogCaptureFixture) -> None:
-    peer = peer_of(listing(bad, GOOD, tools_call={"content": []}))
-    assert await peer.names() == ["r__good"]
-    (record,) = caplog.records
-    assert record.name == "mcp_django.client"
-    assert "\n" not in record.getMessage()
-    assert len(record.getMessage()) < 500
+    ]:
+        with subtests.test(bad=bad):
+            peer = peer_of(listing(bad, GOOD, tools_call={"content": []}))
+            assert await peer.names() == ["r__good"]
+            (record,) = caplog.records
+            caplog.clear()
+            assert record.name == "mcp_django.client"
+            assert "\n" not in record.getMessage()
+            assert len(record.getMessage()) < 500
 
 
-@pytest.mark.parametrize("era", ["handshake", "stateless"])
 async def test_entries_of_the_wrong_type_are_left_out_of_their_page_with_one_warning(
-    era: str, caplog: pytest.LogCaptureFixture
+    caplog: pytest.LogCaptureFixture, subtests: pytest.Subtests
 ) -> None:
-    bad = [{**GOOD, "name": 1}, {"name": "bad"}, {**GOOD, "description": []}, "bad", None, {**GOOD, "inputSchema": "x"}]
-    peer = peer_of(Each(era, {"tools_list": {"tools": [*bad[:3], GOOD, *bad[3:]], "ttlMs": -1}}))
-    assert await peer.names() == ["r__good"]
-    (record,) = caplog.records
-    assert "'r'" in record.getMessage()
-    assert "6 of 7 are left out" in record.getMessage()
+    for era in ["handshake", "stateless"]:
+        with subtests.test(era=era):
+            bad = [
+                {**GOOD, "name": 1},
+                {"name": "bad"},
+                {**GOOD, "description": []},
+                "bad",
+                None,
+                {**GOOD, "inputSchema": "x"},
+            ]
+            peer = peer_of(Each(era, {"tools_list": {"tools": [*bad[:3], GOOD, *bad[3:]], "ttlMs": -1}}))
+            assert await peer.names() == ["r__good"]
+            (record,) = caplog.records
+            caplog.clear()
+            assert "'r'" in record.getMessage()
+            assert "6 of 7 are left out" in record.getMessage()
 
 
 async def test_what_is_too_much_or_has_the_wrong_form_in_an_entry_is_left_out() -> None:
@@ -114,24 +124,22 @@ async def test_a_list_without_an_end_has_one(monkeypatch: pytest.MonkeyPatch) ->
     assert len(await peer.names()) == 5
 
 
-@pytest.mark.parametrize("version", [STATELESS, HANDSHAKE])
-@pytest.mark.parametrize(
-    "result",
-    [
-        {"content": [{"type": "video", "data": "x"}]},
-        {"content": [{"type": "text"}]},
-        {"content": "text"},
-        {"content": [{"type": "resource", "resource": {"uri": "a:b"}}]},
-        {"content": [], "isError": "yes"},
-        {"nothing": 1},
-    ],
-)
-async def test_a_malformed_result_is_a_tool_error(result: Any, version: str) -> None:
-    peer = answering(result, version=version, capabilities={})
-    if "nothing" in result:
-        assert (await peer.call("r__good"))["content"] == [] or True
-        return
-    assert "gave an answer that is none" in await peer.error("r__good")
+async def test_a_malformed_result_is_a_tool_error(subtests: pytest.Subtests) -> None:
+    for version in [STATELESS, HANDSHAKE]:
+        for result in [
+            {"content": [{"type": "video", "data": "x"}]},
+            {"content": [{"type": "text"}]},
+            {"content": "text"},
+            {"content": [{"type": "resource", "resource": {"uri": "a:b"}}]},
+            {"content": [], "isError": "yes"},
+            {"nothing": 1},
+        ]:
+            with subtests.test(version=version, result=result):
+                peer = answering(result, version=version, capabilities={})
+                if "nothing" in result:
+                    assert (await peer.call("r__good"))["content"] == [] or True
+                    return
+                assert "gave an answer that is none" in await peer.error("r__good")
 
 
 async def test_structured_content_that_breaks_the_output_schema_is_a_tool_error() -> None:
@@ -181,21 +189,19 @@ async def test_a_malformed_prompt_or_resource_is_an_error_that_says_who_failed()
         await peer.request("resources/read", {"uri": "a:b"})
 
 
-@pytest.mark.parametrize(
-    "params",
-    [
+async def test_a_question_that_nobody_should_be_asked_is_not_passed_on(subtests: pytest.Subtests) -> None:
+    for params in [
         {"message": "x", "requestedSchema": {"type": "object", "properties": {"a": 1}}},
         {"message": "x", "mode": "url", "url": "javascript:alert(1)", "elicitationId": "1"},
         {"message": "x", "mode": "url", "url": "https://user:pw@evil.example", "elicitationId": "1"},
         {"message": "x" * 300_000, "requestedSchema": SCHEMA},
-    ],
-)
-async def test_a_question_that_nobody_should_be_asked_is_not_passed_on(params: dict[str, Any]) -> None:
-    asked = {"q": {"method": "elicitation/create", "params": params}}
-    script = listing(GOOD, era="stateless", tools_call={"resultType": "input_required", "inputRequests": asked})
-    peer = peer_of(script, answer=lambda method, params: {"action": "accept", "content": {}})
-    assert (await peer.call("r__good"))["isError"]
-    assert peer.rounds == 0
+    ]:
+        with subtests.test(params=params):
+            asked = {"q": {"method": "elicitation/create", "params": params}}
+            script = listing(GOOD, era="stateless", tools_call={"resultType": "input_required", "inputRequests": asked})
+            peer = peer_of(script, answer=lambda method, params: {"action": "accept", "content": {}})
+            assert (await peer.call("r__good"))["isError"]
+            assert peer.rounds == 0
 
 
 async def test_a_remote_that_never_stops_asking_is_stopped() -> None:
@@ -206,14 +212,15 @@ async def test_a_remote_that_never_stops_asking_is_stopped() -> None:
     assert "rounds" in await peer.error("r__good")
 
 
-@pytest.mark.parametrize("version", [STATELESS, HANDSHAKE])
-async def test_a_remote_that_wants_to_be_asked_again_for_ever_is_left(version: str) -> None:
-    again = {"resultType": "input_required", "requestState": "again"}
-    remote = listing(GOOD, era="stateless", tools_call=again)
-    peer = peer_of(remote, version=version, answer=lambda method, params: {"action": "decline"})
-    async with asyncio.timeout(20):
-        assert "rounds" in await peer.error("r__good")
-    assert sum(script.methods().count("tools/call") for script in remote.scripts) == calls.ROUNDS
+async def test_a_remote_that_wants_to_be_asked_again_for_ever_is_left(subtests: pytest.Subtests) -> None:
+    for version in [STATELESS, HANDSHAKE]:
+        with subtests.test(version=version):
+            again = {"resultType": "input_required", "requestState": "again"}
+            remote = listing(GOOD, era="stateless", tools_call=again)
+            peer = peer_of(remote, version=version, answer=lambda method, params: {"action": "decline"})
+            async with asyncio.timeout(20):
+                assert "rounds" in await peer.error("r__good")
+            assert sum(script.methods().count("tools/call") for script in remote.scripts) == calls.ROUNDS
 
 
 async def test_lists_are_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:

@@ -56,16 +56,17 @@ async def names(peer: Peer) -> list[str]:
     return await peer.names("resources/list", "resources")
 
 
-@pytest.mark.parametrize("where", ["beside", "mounted"])
-async def test_what_a_provider_of_the_project_has_is_read_there(where: str) -> None:
-    _, evil = remote("evil", **listing(OURS, "theirs"))
-    if where == "beside":
-        server = make_server(providers=[evil, Local()])
-    else:
-        server = make_server(proxies=[evil], mounts=[Mount(Server("inner", providers=[Local()]), prefix="in")])
-    peer = Peer(server)
-    assert await names(peer) == ["ours"]
-    assert await read(peer, OURS) == "ours"
+async def test_what_a_provider_of_the_project_has_is_read_there(subtests: pytest.Subtests) -> None:
+    for where in ["beside", "mounted"]:
+        with subtests.test(where=where):
+            _, evil = remote("evil", **listing(OURS, "theirs"))
+            if where == "beside":
+                server = make_server(providers=[evil, Local()])
+            else:
+                server = make_server(proxies=[evil], mounts=[Mount(Server("inner", providers=[Local()]), prefix="in")])
+            peer = Peer(server)
+            assert await names(peer) == ["ours"]
+            assert await read(peer, OURS) == "ours"
 
 
 def test_stored_rows_come_before_other_servers() -> None:

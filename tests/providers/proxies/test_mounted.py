@@ -20,24 +20,26 @@ def mounted(remote: Any, **peer: Any) -> Peer:
     return Peer(make_server(mounts=[Mount(inner, prefix="in", uri_prefix="in")]), **peer)
 
 
-@pytest.mark.parametrize("version", [STATELESS, HANDSHAKE])
-async def test_it_has_both_prefixes(version: str) -> None:
-    peer = mounted(Remote(), version=version)
-    assert "in__r__add" in await peer.names()
-    assert (await peer.call("in__r__add", a=2, b=3))["structuredContent"] == {"total": 5}
-    assert await peer.names("prompts/list", "prompts") == ["in__r__plan"]
-    assert await peer.names("resources/list", "resources", "uri") == ["in+thing://one"]
-    found = await peer.request("resources/read", {"uri": "in+thing://one"})
-    assert found["contents"][0]["uri"] == "in+thing://one"
-    found = await peer.request("prompts/get", {"name": "in__r__plan", "arguments": {"city": "Bern"}})
-    assert found["messages"][0]["content"]["text"] == "Go to Bern"
+async def test_it_has_both_prefixes(subtests: pytest.Subtests) -> None:
+    for version in [STATELESS, HANDSHAKE]:
+        with subtests.test(version=version):
+            peer = mounted(Remote(), version=version)
+            assert "in__r__add" in await peer.names()
+            assert (await peer.call("in__r__add", a=2, b=3))["structuredContent"] == {"total": 5}
+            assert await peer.names("prompts/list", "prompts") == ["in__r__plan"]
+            assert await peer.names("resources/list", "resources", "uri") == ["in+thing://one"]
+            found = await peer.request("resources/read", {"uri": "in+thing://one"})
+            assert found["contents"][0]["uri"] == "in+thing://one"
+            found = await peer.request("prompts/get", {"name": "in__r__plan", "arguments": {"city": "Bern"}})
+            assert found["messages"][0]["content"]["text"] == "Go to Bern"
 
 
-@pytest.mark.parametrize("version", [STATELESS, HANDSHAKE])
-@pytest.mark.parametrize("upstream", ["stateless", "handshake"])
-async def test_its_questions_come_through(version: str, upstream: str) -> None:
-    peer = mounted(Remote(era=upstream), version=version, answer=lambda method, params: accept(name="Ada"))
-    assert await peer.text("in__r__greet") == "Hello Ada"
+async def test_its_questions_come_through(subtests: pytest.Subtests) -> None:
+    for version in [STATELESS, HANDSHAKE]:
+        for upstream in ["stateless", "handshake"]:
+            with subtests.test(version=version, upstream=upstream):
+                peer = mounted(Remote(era=upstream), version=version, answer=lambda method, params: accept(name="Ada"))
+                assert await peer.text("in__r__greet") == "Hello Ada"
 
 
 async def test_its_completions_come_through() -> None:

@@ -57,20 +57,21 @@ async def test_an_entry_is_as_the_remote_has_it() -> None:
     }
 
 
-@BOTH
-@pytest.mark.parametrize("upstream", ["stateless", "handshake"])
-async def test_what_is_listed_can_be_used(version: str, upstream: str) -> None:
-    peer = peer_of(Remote(era=upstream), version=version)
-    found = await peer.call("r__add", a=1, b=2)
-    assert found["structuredContent"] == {"total": 3}
-    assert not found["isError"]
-    found = await peer.request("prompts/get", {"name": "r__plan", "arguments": {"city": "Bern"}})
-    assert found["messages"] == [{"role": "user", "content": {"type": "text", "text": "Go to Bern"}}]
-    for uri, text in (("thing://one", "the first"), ("thing://by/me", "called me")):
-        (contents,) = (await peer.request("resources/read", {"uri": uri}))["contents"]
-        assert contents == {"uri": uri, "mimeType": "text/plain", "text": text}
-    params = {"ref": {"type": "ref/prompt", "name": "r__plan"}, "argument": {"name": "city", "value": "Z"}}
-    assert (await peer.request("completion/complete", params))["completion"]["values"] == ["Zurich", "Zug"]
+async def test_what_is_listed_can_be_used(subtests: pytest.Subtests) -> None:
+    for version in [STATELESS, HANDSHAKE]:
+        for upstream in ["stateless", "handshake"]:
+            with subtests.test(version=version, upstream=upstream):
+                peer = peer_of(Remote(era=upstream), version=version)
+                found = await peer.call("r__add", a=1, b=2)
+                assert found["structuredContent"] == {"total": 3}
+                assert not found["isError"]
+                found = await peer.request("prompts/get", {"name": "r__plan", "arguments": {"city": "Bern"}})
+                assert found["messages"] == [{"role": "user", "content": {"type": "text", "text": "Go to Bern"}}]
+                for uri, text in (("thing://one", "the first"), ("thing://by/me", "called me")):
+                    (contents,) = (await peer.request("resources/read", {"uri": uri}))["contents"]
+                    assert contents == {"uri": uri, "mimeType": "text/plain", "text": text}
+                params = {"ref": {"type": "ref/prompt", "name": "r__plan"}, "argument": {"name": "city", "value": "Z"}}
+                assert (await peer.request("completion/complete", params))["completion"]["values"] == ["Zurich", "Zug"]
 
 
 async def test_results_do_not_say_who_the_remote_is() -> None:
@@ -109,56 +110,61 @@ async def test_unknown_names_are_unknown_and_without_the_prefix_too() -> None:
         await peer.request("resources/read", {"uri": "thing://nothing"})
 
 
-@BOTH
-@pytest.mark.parametrize("upstream", ["stateless", "handshake"])
-async def test_progress_is_passed_on(version: str, upstream: str) -> None:
-    peer = peer_of(Remote(era=upstream), version=version)
-    await peer.request("tools/call", {"name": "r__steps", "arguments": {}, "_meta": {"progressToken": "t"}})
-    assert [said["params"] for said in peer.said] == [
-        {"progressToken": "t", "progress": number, "total": 3, "message": message}
-        for number, message in ((1, "one"), (2, "two"))
-    ]
+async def test_progress_is_passed_on(subtests: pytest.Subtests) -> None:
+    for version in [STATELESS, HANDSHAKE]:
+        for upstream in ["stateless", "handshake"]:
+            with subtests.test(version=version, upstream=upstream):
+                peer = peer_of(Remote(era=upstream), version=version)
+                await peer.request("tools/call", {"name": "r__steps", "arguments": {}, "_meta": {"progressToken": "t"}})
+                assert [said["params"] for said in peer.said] == [
+                    {"progressToken": "t", "progress": number, "total": 3, "message": message}
+                    for number, message in ((1, "one"), (2, "two"))
+                ]
 
 
-@pytest.mark.parametrize("upstream", ["stateless", "handshake"])
-async def test_the_log_is_passed_on_to_who_wants_it(upstream: str) -> None:
-    peer = peer_of(Remote(era=upstream), log_level="info")
-    assert await peer.text("r__chatty") == "done"
-    (said,) = peer.said
-    assert said["params"] == {"level": "info", "data": "half way", "logger": "works"}
-    quiet = Peer(peer.server)
-    assert await quiet.text("r__chatty") == "done"
-    assert quiet.said == []
+async def test_the_log_is_passed_on_to_who_wants_it(subtests: pytest.Subtests) -> None:
+    for upstream in ["stateless", "handshake"]:
+        with subtests.test(upstream=upstream):
+            peer = peer_of(Remote(era=upstream), log_level="info")
+            assert await peer.text("r__chatty") == "done"
+            (said,) = peer.said
+            assert said["params"] == {"level": "info", "data": "half way", "logger": "works"}
+            quiet = Peer(peer.server)
+            assert await quiet.text("r__chatty") == "done"
+            assert quiet.said == []
 
 
-@pytest.mark.parametrize("taken", [True, False])
-async def test_nobody_hears_the_log_where_the_server_takes_logging_away(taken: bool) -> None:
-    proxy = proxy_of(Remote(), asks=())
-    server = served(proxy).with_options(capabilities={"logging": None} if taken else {})
-    assert await Peer(server, log_level="info").text("r__chatty") == "done"
-    # A call that hears the log has a connection of its own.
-    assert len(proxy._here().sessions) == (0 if taken else 1)
+async def test_nobody_hears_the_log_where_the_server_takes_logging_away(subtests: pytest.Subtests) -> None:
+    for taken in [True, False]:
+        with subtests.test(taken=taken):
+            proxy = proxy_of(Remote(), asks=())
+            server = served(proxy).with_options(capabilities={"logging": None} if taken else {})
+            assert await Peer(server, log_level="info").text("r__chatty") == "done"
+            # A call that hears the log has a connection of its own.
+            assert len(proxy._here().sessions) == (0 if taken else 1)
 
 
-@pytest.mark.parametrize("upstream", ["stateless", "handshake"])
-@pytest.mark.parametrize("capabilities", [{}, {"elicitation": {}}])
-async def test_a_call_that_is_cancelled_is_cancelled_at_the_remote(upstream: str, capabilities: dict[str, Any]) -> None:
-    remote = Remote(era=upstream)
-    peer = peer_of(remote, capabilities=capabilities)
-    call = asyncio.ensure_future(peer.call("r__slow"))
-    async with asyncio.timeout(10):
-        await remote.reached.wait()
-        call.cancel()
-        await remote.cancelled.wait()
+async def test_a_call_that_is_cancelled_is_cancelled_at_the_remote(subtests: pytest.Subtests) -> None:
+    for upstream in ["stateless", "handshake"]:
+        for capabilities in [{}, {"elicitation": {}}]:
+            with subtests.test(upstream=upstream, capabilities=capabilities):
+                remote = Remote(era=upstream)
+                peer = peer_of(remote, capabilities=capabilities)
+                call = asyncio.ensure_future(peer.call("r__slow"))
+                async with asyncio.timeout(10):
+                    await remote.reached.wait()
+                    call.cancel()
+                    await remote.cancelled.wait()
 
 
-@pytest.mark.parametrize("capabilities", [{}, {"elicitation": {}}])
-async def test_a_remote_that_takes_too_long_is_told_to_stop(capabilities: dict[str, Any]) -> None:
-    remote = Remote()
-    peer = peer_of(remote, options={"timeout": 0.2}, capabilities=capabilities)
-    assert await peer.error("r__slow") == "The server 'r' gave no answer in time"
-    async with asyncio.timeout(10):
-        await remote.cancelled.wait()
+async def test_a_remote_that_takes_too_long_is_told_to_stop(subtests: pytest.Subtests) -> None:
+    for capabilities in [{}, {"elicitation": {}}]:
+        with subtests.test(capabilities=capabilities):
+            remote = Remote()
+            peer = peer_of(remote, options={"timeout": 0.2}, capabilities=capabilities)
+            assert await peer.error("r__slow") == "The server 'r' gave no answer in time"
+            async with asyncio.timeout(10):
+                await remote.cancelled.wait()
 
 
 async def test_nobody_but_the_local_principal_may_use_what_has_no_permission() -> None:

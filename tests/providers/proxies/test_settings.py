@@ -59,9 +59,8 @@ def test_the_setting_and_the_proxy_have_the_same_options_and_defaults() -> None:
     assert ProxyOptions(**ProxySettings().options()) == ProxyOptions()
 
 
-@pytest.mark.parametrize(
-    ("proxies", "said"),
-    [
+def test_what_cannot_be_used_is_refused_by_name(subtests: pytest.Subtests) -> None:
+    for proxies, said in [
         ({"wether": {}}, 'names no entry of MCP["CLIENTS"]'),
         ({"weather": {"PREFIX": "a__b"}}, '["PREFIX"] must have letters'),
         ({"weather": {"PERMISSION": "everybody"}}, '["PERMISSION"] must be a permission'),
@@ -69,10 +68,9 @@ def test_the_setting_and_the_proxy_have_the_same_options_and_defaults() -> None:
         ({"weather": {"ASKS": "sampling"}}, '["ASKS"] must be a list'),
         ({"weather": {}, "github": {"PREFIX": "weather"}}, "is that of 'weather' already"),
         ("weather", "must be a dict"),
-    ],
-)
-def test_what_cannot_be_used_is_refused_by_name(proxies: Any, said: str) -> None:
-    assert said in complaint(proxies)
+    ]:
+        with subtests.test(proxies=proxies, said=said):
+            assert said in complaint(proxies)
 
 
 def test_an_unknown_option_is_reported() -> None:
@@ -124,13 +122,13 @@ def test_the_examples_of_the_page_work() -> None:
     assert said["headers"](Caller()) == {"X-Api-Key": "k"}
 
 
-@pytest.mark.parametrize("name", ["scopes", "allow", "deny", "offers", "asks"])
-def test_a_text_is_no_list_of_its_letters(name: str) -> None:
-    with pytest.raises(DeclarationError, match=rf"write {name}=\['get_\*'\]"):
-        Proxy("weather", **{name: "get_*"})
+def test_a_text_is_no_list_of_its_letters(subtests: pytest.Subtests) -> None:
+    for name in ["scopes", "allow", "deny", "offers", "asks"]:
+        with subtests.test(name=name), pytest.raises(DeclarationError, match=rf"write {name}=\['get_\*'\]"):
+            Proxy("weather", **{name: "get_*"})
 
 
-@pytest.mark.parametrize("name", ["offers", "asks"])
-def test_what_cannot_be_offered_or_asked_is_refused(name: str) -> None:
-    with pytest.raises(DeclarationError, match=f"{name} has 'tool'; there are"):
-        Proxy("weather", **{name: ["tool"]})
+def test_what_cannot_be_offered_or_asked_is_refused(subtests: pytest.Subtests) -> None:
+    for name in ["offers", "asks"]:
+        with subtests.test(name=name), pytest.raises(DeclarationError, match=f"{name} has 'tool'; there are"):
+            Proxy("weather", **{name: ["tool"]})
