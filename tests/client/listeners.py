@@ -55,14 +55,14 @@ class Exchange:
         """A whole answer; `_` in names of headers stands for `-`."""
         body = body.encode() if isinstance(body, str) else body
         await self.begin(status, content_length=str(len(body)), **headers)
-        await self.say(body)
+        await self.write(body)
 
     async def begin(self, status: int = 200, **headers: str) -> None:
         lines = [f"HTTP/1.1 {status} Whatever", "Connection: close"]
         lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
-        await self.say("\r\n".join([*lines, "", ""]))
+        await self.write("\r\n".join([*lines, "", ""]))
 
-    async def say(self, data: bytes | str) -> None:
+    async def write(self, data: bytes | str) -> None:
         self._writer.write(data.encode() if isinstance(data, str) else data)
         await self._writer.drain()
 

@@ -14,6 +14,7 @@ from mcp.server.mcpserver import MCPServer
 from mcp.shared.message import SessionMessage
 
 from mcp_django.protocol.revisions import LATEST, LATEST_HANDSHAKE
+from tests.support.waiting import WAIT_SECONDS
 
 HANDSHAKE, STATELESS = LATEST_HANDSHAKE.version, LATEST.version
 ERAS = ["handshake", "stateless"]
@@ -49,7 +50,7 @@ class Script:
         self.cancelled: list[Any] = []
         self.streams: list[dict[str, Any]] = []
         """Streams of changes that were opened: `id`, `filter`, and the event `over` that ends it."""
-        self.heard = anyio.Event()
+        self._news = anyio.Event()
         self._out: Any = None
         self._scope: anyio.CancelScope | None = None
         self._failure: BaseException | None = None
@@ -81,11 +82,11 @@ class Script:
         """End the wire, as a process does that ends."""
         self._out.close()
 
-    async def say(self, method: str, params: dict[str, Any] | None = None) -> None:
+    async def notify(self, method: str, params: dict[str, Any] | None = None) -> None:
         """Send a notification."""
         await self._send(types.JSONRPCNotification(jsonrpc="2.0", method=method, params=params or {}))
 
-    async def ask(self, method: str, params: dict[str, Any] | None = None) -> Any:
+    async def request(self, method: str, params: dict[str, Any] | None = None) -> Any:
         """Send a request; its result, or its error."""
         id = f"ask-{len(self._asked)}"
         self._asked[id] = anyio.Event()
@@ -113,14 +114,14 @@ class Script:
 
     def wake(self) -> None:
         """Have those who wait look again."""
-        self.heard.set()
-        self.heard = anyio.Event()
+        self._news.set()
+        self._news = anyio.Event()
 
     async def until(self, condition: Callable[[], Any]) -> None:
         """Wait until what was received fits."""
-        with anyio.fail_after(5):
+        with anyio.fail_after(WAIT_SECONDS):
             while not condition():
-                await self.heard.wait()
+                await self._news.wait()
 
     async def _answer(self, request: types.JSONRPCRequest) -> None:
         try:

@@ -10,6 +10,7 @@ import pytest
 
 from mcp_django.client import CallError, CallTimeout, Client, answering
 from tests.client.script import ERAS, Script
+from tests.support.clock import Clock
 
 TEXT = [{"type": "text", "text": "done"}]
 FORM = {
@@ -42,7 +43,7 @@ def asking(era: str, *questions: dict[str, Any]) -> tuple[Script, list[Any]]:
     answers: list[Any] = []
 
     async def in_the_handshake_era(params: dict[str, Any]) -> dict[str, Any]:
-        answers.extend([await script.ask(question["method"], question["params"]) for question in questions])
+        answers.extend([await script.request(question["method"], question["params"]) for question in questions])
         return {"content": TEXT}
 
     def in_the_stateless_era(params: dict[str, Any]) -> dict[str, Any]:
@@ -205,29 +206,33 @@ async def test_a_change_of_roots_is_told_where_the_era_has_that(subtests: pytest
             assert told is (era == "handshake")
 
 
-async def test_the_time_of_an_answer_is_not_the_time_of_the_call(subtests: pytest.Subtests) -> None:
+async def test_the_time_of_an_answer_is_not_the_time_of_the_call(clock: Clock, subtests: pytest.Subtests) -> None:
     for era in ERAS:
         with subtests.test(era=era):
 
             async def think(params: types.ElicitRequestParams) -> dict[str, str]:
-                await asyncio.sleep(1.6)
+                await asyncio.sleep(16)
                 return {"name": "Ada"}
 
             script, answers = asking(era, FORM)
-            async with Client(script, elicitation=think, timeout=1.5) as client:
-                await client.call_tool("ask")
+            async with Client(script, elicitation=think, timeout=15) as client:
+                call = asyncio.create_task(client.call_tool("ask"))
+                await clock.advance(16)
+                await call
                 assert answers
 
 
-async def test_time_counts_again_after_the_answer() -> None:
+async def test_time_counts_again_after_the_answer(clock: Clock) -> None:
     async def ask_and_hang(params: dict[str, Any]) -> None:
-        await script.ask(FORM["method"], FORM["params"])
+        await script.request(FORM["method"], FORM["params"])
         await anyio.sleep_forever()
 
     script = Script(tools_call=ask_and_hang)
-    async with Client(script, elicitation=lambda _: None, timeout=0.2) as client:
+    async with Client(script, elicitation=lambda _: None, timeout=10) as client:
+        call = asyncio.create_task(client.call_tool("ask"))
+        await clock.advance(10)
         with pytest.raises(CallTimeout):
-            await asyncio.wait_for(client.call_tool("ask"), 30)
+            await call
 
 
 async def test_a_flood_of_questions_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -242,7 +247,7 @@ async def test_a_flood_of_questions_is_refused(monkeypatch: pytest.MonkeyPatch) 
 
     script = Script()
     async with Client(script, elicitation=think):
-        questions = [asyncio.create_task(script.ask(FORM["method"], FORM["params"])) for _ in range(5)]
+        questions = [asyncio.create_task(script.request(FORM["method"], FORM["params"])) for _ in range(5)]
         await asyncio.wait(questions, return_when=asyncio.FIRST_COMPLETED)
         await script.until(lambda: len(asked) == 3)
         go_on.set()

@@ -12,10 +12,12 @@ from typing import Any
 import anyio
 import pytest
 from asgiref.sync import ThreadSensitiveContext, sync_to_async
+from mcp import MCPError
 
-from mcp_django.client import BlockingClient, CallTimeout, Client, ClientConnectionError
+from mcp_django.client import BlockingClient, CallError, Client, ClientConnectionError
 from mcp_django.client.operations import Operations
 from tests.client.script import ERAS, Script
+from tests.support.waiting import WAIT_SECONDS
 
 TOOLS = {"tools": [{"name": "add", "inputSchema": {"type": "object"}}]}
 TEXT = [{"type": "text", "text": "3"}]
@@ -51,9 +53,9 @@ def test_many_threads_share_the_client_and_its_connection() -> None:
 
 
 def test_errors_are_those_of_the_client() -> None:
-    script = Script(tools_call=lambda _: anyio.sleep_forever())
-    with Client(script).blocking() as client, pytest.raises(CallTimeout):
-        client.call_tool("add", timeout=0.01)
+    script = Script(tools_call=MCPError(-32000, "No"))
+    with Client(script).blocking() as client, pytest.raises(CallError):
+        client.call_tool("add")
     with pytest.raises(ClientConnectionError, match="closed"):
         client.call_tool("add")
 
@@ -102,7 +104,7 @@ def test_an_interrupted_caller_cancels_its_call(monkeypatch: pytest.MonkeyPatch)
     called.clear()
 
     def interrupted(self: Any, timeout: float | None = None) -> Any:
-        called.wait(30)
+        called.wait(WAIT_SECONDS)
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
@@ -187,7 +189,7 @@ def test_an_answerer_may_use_the_thread_of_requests_while_a_view_waits() -> None
     """As the ORM does, in code that awaits it."""
 
     async def elicit(params: Any) -> dict[str, str]:
-        return {"name": await asyncio.wait_for(sync_to_async(lambda: "Ada")(), 1)}
+        return {"name": await asyncio.wait_for(sync_to_async(lambda: "Ada")(), WAIT_SECONDS)}
 
     def ask(params: dict[str, Any]) -> dict[str, Any]:
         if "inputResponses" in params:
@@ -205,4 +207,4 @@ def test_an_answerer_may_use_the_thread_of_requests_while_a_view_waits() -> None
             finally:
                 await sync_to_async(client.close)()
 
-    assert not asyncio.run(asyncio.wait_for(serve(), 5)).is_error
+    assert not asyncio.run(asyncio.wait_for(serve(), 2 * WAIT_SECONDS)).is_error

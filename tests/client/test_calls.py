@@ -12,6 +12,7 @@ from mcp.server.mcpserver import Context, MCPServer
 
 from mcp_django.client import CallError, CallTimeout, Client, InvalidAnswer, ToolNotFound, calls, retrying
 from tests.client.script import ERAS, Memory, Script
+from tests.support.clock import Clock
 
 SCHEMA = {"type": "object"}
 TEXT = [{"type": "text", "text": "3"}]
@@ -268,11 +269,14 @@ async def test_the_text_of_an_error_is_cut_and_printable() -> None:
 # Time
 
 
-async def test_a_call_that_takes_too_long_is_cancelled_at_the_server(era: str) -> None:
+async def test_a_call_that_takes_too_long_is_cancelled_at_the_server(era: str, clock: Clock) -> None:
     script = Script(era, tools_call=lambda _: anyio.sleep_forever())
     async with Client(script, alias="slow") as client:
-        with pytest.raises(CallTimeout, match=r"'slow' did not answer within 0\.1 s"):
-            await client.call_tool("add", timeout=0.1)
+        call = asyncio.create_task(client.call_tool("add", timeout=10))
+        await script.until(lambda: "tools/call" in script.methods())
+        await clock.advance(10)
+        with pytest.raises(CallTimeout, match=r"'slow' did not answer within 10 s"):
+            await call
         await script.until(lambda: script.cancelled)
         assert client.is_connected
 
@@ -288,16 +292,18 @@ async def test_a_call_whose_task_is_cancelled_is_cancelled_at_the_server(era: st
         await script.until(lambda: script.cancelled)
 
 
-async def test_a_call_may_have_more_time_than_others_or_all_there_is() -> None:
+async def test_a_call_may_have_more_time_than_others_or_all_there_is(clock: Clock) -> None:
     async def slowly(params: dict[str, Any]) -> Any:
-        await asyncio.sleep(0.05)
+        await asyncio.sleep(100)
         return {"content": TEXT}
 
-    async with Client(Script(tools_call=slowly), timeout=0.01) as client:
-        with pytest.raises(CallTimeout):
-            await client.call_tool("add")
-        await client.call_tool("add", timeout=30)
-        await client.call_tool("add", timeout=float("inf"))
+    async with Client(Script(tools_call=slowly), timeout=50) as client:
+        calls = [asyncio.create_task(client.call_tool("add", timeout=limit)) for limit in (None, 200, float("inf"))]
+        await clock.advance(100)
+        given_up, longer, unlimited = await asyncio.gather(*calls, return_exceptions=True)
+    assert isinstance(given_up, CallTimeout)
+    assert not isinstance(longer, BaseException)
+    assert not isinstance(unlimited, BaseException)
 
 
 # Rounds

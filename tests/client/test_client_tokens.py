@@ -117,6 +117,7 @@ def test_one_of_several_claims_the_row(ada: User) -> None:
     assert row.claim(2)
 
 
+@pytest.mark.usefixtures("clock")
 def test_who_dies_with_a_claim_leaves_it_to_others(ada: User) -> None:
     row = TokenRow(settings(), ada)
     row.write(GRANT)
@@ -159,6 +160,7 @@ def test_with_a_user_go_their_rows(ada: User) -> None:
     assert not ClientFlow.objects.exists()
 
 
+@pytest.mark.usefixtures("clock")
 def test_a_token_is_renewed_before_its_time_is_over(subtests: pytest.Subtests) -> None:
     for left, fresh, expired in [(600, True, False), (10, False, False), (-1, False, True)]:
         with subtests.test(left=left, fresh=fresh, expired=expired):
@@ -166,6 +168,7 @@ def test_a_token_is_renewed_before_its_time_is_over(subtests: pytest.Subtests) -
             assert (grant.is_fresh(), grant.is_expired()) == (fresh, expired)
 
 
+@pytest.mark.usefixtures("clock")
 def test_a_short_token_is_not_old_from_the_beginning() -> None:
     assert dataclasses.replace(GRANT, expires_at=time.time() + 9.5, lifetime=10).is_fresh()
     assert dataclasses.replace(GRANT, expires_at=None).is_fresh()

@@ -12,6 +12,8 @@ from mcp import MCPError
 
 from mcp_django.client import CallError, Client, ClientConnectionError, Progress, handlers, retrying
 from tests.client.script import ERAS, Script
+from tests.support.clock import Clock
+from tests.support.waiting import WAIT_SECONDS
 
 TEXT = [{"type": "text", "text": "3"}]
 URI = "shop://hours"
@@ -27,20 +29,20 @@ def era(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-class Ear:
-    """A handler that notes what it is told."""
+class RecordingHandler:
+    """A handler that records its arguments."""
 
     def __init__(self) -> None:
-        self.heard: list[Any] = []
+        self.values: list[Any] = []
         self._news = asyncio.Event()
 
     def __call__(self, *values: Any) -> None:
-        self.heard.append(values[0] if len(values) == 1 else values)
+        self.values.append(values[0] if len(values) == 1 else values)
         self._news.set()
 
     async def until(self, condition: Callable[[list[Any]], Any]) -> None:
-        async with asyncio.timeout(30):
-            while not condition(self.heard):
+        async with asyncio.timeout(WAIT_SECONDS):
+            while not condition(self.values):
                 self._news.clear()
                 await self._news.wait()
 
@@ -54,7 +56,7 @@ def listening(script: Script) -> Script:
         over = anyio.Event()
         stream = {"id": id, "filter": wanted, "over": over}
         script.streams.append(stream)
-        await script.say(
+        await script.notify(
             "notifications/subscriptions/acknowledged",
             {"notifications": wanted, "_meta": {"io.modelcontextprotocol/subscriptionId": id}},
         )
@@ -66,12 +68,12 @@ def listening(script: Script) -> Script:
     return script
 
 
-async def tell(script: Script, method: str, params: dict[str, Any] | None = None) -> None:
-    """Say it as the era does."""
+async def notify_subscriber(script: Script, method: str, params: dict[str, Any] | None = None) -> None:
+    """Send a notification as the era does."""
     meta = {}
     if script.era == "stateless":
         meta = {"_meta": {"io.modelcontextprotocol/subscriptionId": script.streams[-1]["id"]}}
-    await script.say(method, {**(params or {}), **meta})
+    await script.notify(method, {**(params or {}), **meta})
 
 
 def progressing(script_of: list[Script]) -> Any:
@@ -82,7 +84,7 @@ def progressing(script_of: list[Script]) -> Any:
         if token is not None:
             for step in (1, 2):
                 said = {"progressToken": token, "progress": step, "total": 2, "message": f"step {step}"}
-                await script_of[0].say("notifications/progress", said)
+                await script_of[0].notify("notifications/progress", said)
         return {"content": TEXT}
 
     return call
@@ -94,15 +96,15 @@ async def test_progress_reaches_the_call_and_the_client(subtests: pytest.Subtest
             script_of: list[Script] = []
             script = Script(era, tools_call=progressing(script_of), resources_read={"contents": []})
             script_of.append(script)
-            own, of_all = Ear(), Ear()
+            own, of_all = RecordingHandler(), RecordingHandler()
             async with Client(script) as client:
                 forget = client.on_progress(of_all)
                 await client.call_tool("add", on_progress=own)
                 await own.until(lambda heard: len(heard) == 2)
                 await of_all.until(lambda heard: len(heard) == 2)
-                assert own.heard == [(1.0, 2.0, "step 1"), (2.0, 2.0, "step 2")]
+                assert own.values == [(1.0, 2.0, "step 1"), (2.0, 2.0, "step 2")]
                 first = Progress(method="tools/call", name="add", progress=1.0, total=2.0, message="step 1")
-                assert of_all.heard[0] == first
+                assert of_all.values[0] == first
                 forget()
                 await client.call_tool("add")
                 assert "progressToken" not in script.received[-1][1].get("_meta", {}), "nobody wants to know"
@@ -112,18 +114,18 @@ async def test_a_flood_of_progress_is_told_as_far_as_the_handler_can_take_it() -
     async def call(params: dict[str, Any]) -> dict[str, Any]:
         for step in range(500):
             said = {"progressToken": params["_meta"]["progressToken"], "progress": step}
-            await script.say("notifications/progress", said)
-        await script.until(lambda: go_on.is_set())
+            await script.notify("notifications/progress", said)
+        all_sent.set()
+        await last_heard.wait()
         return {"content": TEXT}
 
-    heard, go_on = list[float](), asyncio.Event()
+    heard, all_sent, last_heard = list[float](), asyncio.Event(), asyncio.Event()
 
     async def slowly(progress: float, total: float | None, message: str | None) -> None:
         heard.append(progress)
+        await all_sent.wait()
         if progress == 499:
-            go_on.set()
-            script.wake()
-        await asyncio.sleep(0.01)
+            last_heard.set()
 
     script = Script(tools_call=call)
     async with Client(script) as client:
@@ -134,7 +136,7 @@ async def test_a_flood_of_progress_is_told_as_far_as_the_handler_can_take_it() -
 
 
 async def test_logs_are_told_in_order_to_handlers_of_both_kinds(era: str) -> None:
-    script, plain, waited = Script(era), Ear(), list[Any]()
+    script, plain, waited = Script(era), RecordingHandler(), list[Any]()
 
     async def wait(message: types.LoggingMessageNotificationParams) -> None:
         await asyncio.sleep(0)
@@ -144,30 +146,30 @@ async def test_logs_are_told_in_order_to_handlers_of_both_kinds(era: str) -> Non
         client.on_log(wait)
         forget = client.on_log(plain)
         for number in range(20):
-            await script.say("notifications/message", {"level": "info", "logger": "shop", "data": number})
+            await script.notify("notifications/message", {"level": "info", "logger": "shop", "data": number})
         await plain.until(lambda heard: len(heard) == 20)
-        assert [message.data for message in plain.heard] == waited == list(range(20))
-        assert (plain.heard[0].level, plain.heard[0].logger) == ("info", "shop")
+        assert [message.data for message in plain.values] == waited == list(range(20))
+        assert (plain.values[0].level, plain.values[0].logger) == ("info", "shop")
         forget()
         forget()
-        await script.say("notifications/message", {"level": "info", "data": "last"})
+        await script.notify("notifications/message", {"level": "info", "data": "last"})
         while waited[-1] != "last":
             await asyncio.sleep(0)
-        assert len(plain.heard) == 20
+        assert len(plain.values) == 20
 
 
 async def test_a_handler_that_fails_is_logged_and_stops_nothing(caplog: pytest.LogCaptureFixture) -> None:
-    script, ear = Script(tools_call={"content": TEXT}), Ear()
+    script, handler = Script(tools_call={"content": TEXT}), RecordingHandler()
 
     def fail(*_: Any) -> None:
         raise RuntimeError("broken handler")
 
     async with Client(script) as client:
         client.on_log(fail)
-        client.on_log(ear)
+        client.on_log(handler)
         for _ in range(2):
-            await script.say("notifications/message", {"level": "info", "data": "x"})
-        await ear.until(lambda heard: len(heard) == 2)
+            await script.notify("notifications/message", {"level": "info", "data": "x"})
+        await handler.until(lambda heard: len(heard) == 2)
         await client.call_tool("add", on_progress=fail)
     assert [record.message.split(":")[0] for record in caplog.records].count(
         "A handler of what an MCP server says failed"
@@ -186,11 +188,11 @@ async def test_messages_that_handlers_are_too_slow_for_are_dropped(
 
     async with Client(script) as client:
         client.on_log(slowly)
-        await script.say("notifications/message", {"level": "info", "data": 0})
+        await script.notify("notifications/message", {"level": "info", "data": 0})
         while not heard:
             await asyncio.sleep(0)
         for number in range(1, 10):
-            await script.say("notifications/message", {"level": "info", "data": number})
+            await script.notify("notifications/message", {"level": "info", "data": number})
         await client.ping()
         go_on.set()
         while len(heard) < 4:
@@ -201,15 +203,15 @@ async def test_messages_that_handlers_are_too_slow_for_are_dropped(
 
 
 async def test_changes_of_lists_are_told(era: str) -> None:
-    script, ear = listening(Script(era)), Ear()
+    script, handler = listening(Script(era)), RecordingHandler()
     async with Client(script) as client:
-        forget = client.on_list_changed(ear)
+        forget = client.on_list_changed(handler)
         if era == "stateless":
             await script.until(lambda: script.streams)
         for kind in ("tools", "resources", "prompts"):
-            await tell(script, f"notifications/{kind}/list_changed")
-        await ear.until(lambda heard: len(heard) == 3)
-        assert ear.heard == ["tools", "resources", "prompts"]
+            await notify_subscriber(script, f"notifications/{kind}/list_changed")
+        await handler.until(lambda heard: len(heard) == 3)
+        assert handler.values == ["tools", "resources", "prompts"]
         forget()
         if era == "stateless":
             await script.until(lambda: script.cancelled)
@@ -225,13 +227,13 @@ async def test_no_stream_is_opened_that_nobody_wants() -> None:
 
 
 async def test_updates_of_resources_are_told(era: str) -> None:
-    script, ear = listening(Script(era)), Ear()
+    script, handler = listening(Script(era)), RecordingHandler()
     async with Client(script) as client:
-        client.on_resource_updated(ear)
+        client.on_resource_updated(handler)
         await client.subscribe(URI)
-        await tell(script, "notifications/resources/updated", {"uri": URI})
-        await ear.until(lambda heard: heard)
-        assert ear.heard == [URI]
+        await notify_subscriber(script, "notifications/resources/updated", {"uri": URI})
+        await handler.until(lambda heard: heard)
+        assert handler.values == [URI]
         await client.unsubscribe(URI)
         await client.unsubscribe(URI)
         if era == "stateless":
@@ -275,7 +277,7 @@ async def test_a_subscription_that_is_refused_is_an_error(subtests: pytest.Subte
 async def test_a_subscription_that_the_stream_leaves_out_is_an_error() -> None:
     async def listen(params: dict[str, Any], id: Any) -> Any:
         meta = {"io.modelcontextprotocol/subscriptionId": id}
-        await script.say("notifications/subscriptions/acknowledged", {"notifications": {}, "_meta": meta})
+        await script.notify("notifications/subscriptions/acknowledged", {"notifications": {}, "_meta": meta})
         await anyio.sleep_forever()
 
     script = Script("stateless", subscriptions_listen=listen)
@@ -285,7 +287,11 @@ async def test_a_subscription_that_the_stream_leaves_out_is_an_error() -> None:
 
 
 async def test_a_stream_that_is_lost_is_opened_again_and_what_may_have_changed_is_told() -> None:
-    script, lists, uris = listening(Script("stateless", {"tools": {"listChanged": True}})), Ear(), Ear()
+    script, lists, uris = (
+        listening(Script("stateless", {"tools": {"listChanged": True}})),
+        RecordingHandler(),
+        RecordingHandler(),
+    )
     async with Client(script) as client:
         client.on_list_changed(lists)
         client.on_resource_updated(uris)
@@ -294,7 +300,7 @@ async def test_a_stream_that_is_lost_is_opened_again_and_what_may_have_changed_i
         script.streams[-1]["over"].set()
         await lists.until(lambda heard: heard)
         await uris.until(lambda heard: heard)
-        assert (lists.heard, uris.heard) == (["tools"], [URI])
+        assert (lists.values, uris.values) == (["tools"], [URI])
         assert len(script.streams) == before + 1
 
 
@@ -309,7 +315,7 @@ async def test_a_stream_that_is_refused_for_good_is_not_asked_for_again() -> Non
 
 
 async def test_a_new_connection_has_what_the_last_one_had(era: str) -> None:
-    script, lists, uris = listening(Script(era)), Ear(), Ear()
+    script, lists, uris = listening(Script(era)), RecordingHandler(), RecordingHandler()
     async with Client(script, log_level="warning") as client:
         client.on_list_changed(lists)
         client.on_resource_updated(uris)
@@ -318,7 +324,7 @@ async def test_a_new_connection_has_what_the_last_one_had(era: str) -> None:
         script.hang_up()
         await lists.until(lambda heard: len(heard) == 3)
         await uris.until(lambda heard: heard)
-        assert (sorted(lists.heard), uris.heard) == (["prompts", "resources", "tools"], [URI])
+        assert (sorted(lists.values), uris.values) == (["prompts", "resources", "tools"], [URI])
         assert script.opened == 2, "nobody called, and it was made anew all the same"
         if era == "handshake":
             assert script.methods() == ["logging/setLevel", "resources/subscribe"]
@@ -335,7 +341,7 @@ async def test_waiting_for_a_subscription_ends_with_the_connection() -> None:
     script = Script("stateless", subscriptions_listen=hang_up)
     async with Client(script, max_retries=0) as client:
         with pytest.raises(ClientConnectionError):
-            await asyncio.wait_for(client.subscribe(URI), 5)
+            await client.subscribe(URI)
 
 
 async def test_the_level_of_the_log_is_told_once_or_with_each_call(subtests: pytest.Subtests) -> None:
@@ -373,8 +379,8 @@ async def test_a_handler_may_call_the_server(era: str) -> None:
         client.on_list_changed(refresh)
         if era == "stateless":
             await script.until(lambda: script.streams)
-        await tell(script, "notifications/tools/list_changed")
-        await asyncio.wait_for(listed.wait(), 5)
+        await notify_subscriber(script, "notifications/tools/list_changed")
+        await listed.wait()
 
 
 async def test_what_the_transport_cannot_read_is_not_told(caplog: pytest.LogCaptureFixture) -> None:
@@ -387,11 +393,13 @@ async def test_what_the_transport_cannot_read_is_not_told(caplog: pytest.LogCapt
     assert "hunter2" not in caplog.text
 
 
-async def test_a_stream_that_is_never_acknowledged_is_given_up() -> None:
+async def test_a_stream_that_is_never_acknowledged_is_given_up(clock: Clock) -> None:
     script = Script("stateless", subscriptions_listen=lambda params, id: anyio.sleep_forever())
-    async with Client(script, startup_timeout=0.5) as client:
+    async with Client(script, startup_timeout=10) as client:
+        subscribing = asyncio.create_task(client.subscribe(URI))
+        await clock.advance(10)
         with pytest.raises(ClientConnectionError, match="stream of changes"):
-            await client.subscribe(URI)
+            await subscribing
         await script.until(lambda: script.cancelled)
 
 

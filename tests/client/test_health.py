@@ -27,6 +27,7 @@ from mcp_django.client.health import BOARD, Board, Reports, described, process_n
 from mcp_django.conf.clients import ClientAuth, ClientSettings
 from mcp_django.models import ClientHealth
 from tests.client.script import Script
+from tests.support.clock import Clock
 
 ONE = ClientSettings(alias="one", url="https://one.example/mcp")
 TOOLS = {"tools": [{"name": "add", "inputSchema": {"type": "object"}}]}
@@ -252,11 +253,9 @@ async def test_what_happens_to_a_client_is_counted_and_written(script: Script) -
 
 async def _row() -> ClientHealth:
     """Once it is written."""
-    for _ in range(200):
-        if (row := await sync_to_async(ClientHealth.objects.first)()) is not None:
-            return row
-        await asyncio.sleep(0.01)
-    raise AssertionError("nothing was written")
+    while (row := await sync_to_async(ClientHealth.objects.first)()) is None:
+        await asyncio.sleep(0)
+    return row
 
 
 async def test_a_check_finds_out_by_a_connection_of_its_own(script: Script) -> None:
@@ -288,10 +287,12 @@ async def test_a_check_says_where_it_may_be_allowed(script: Script) -> None:
     assert (found.error, found.url) == ("AuthorizationNeeded", "https://here.example/connect")
 
 
-async def test_a_check_takes_no_longer_than_it_may(script: Script) -> None:
+async def test_a_check_takes_no_longer_than_it_may(script: Script, clock: Clock) -> None:
     async def never(params: Any) -> None:
         await asyncio.Event().wait()
 
     script.answers["server/discover"] = never
-    found = await check_client("one", limit=0.05)
-    assert found.error_text == "The server 'one' did not answer within 0.05 s"
+    checking = asyncio.create_task(check_client("one", limit=5))
+    await script.until(lambda: script.received)
+    await clock.advance(5)
+    assert (await checking).error_text == "The server 'one' did not answer within 5 s"

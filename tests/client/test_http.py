@@ -18,8 +18,9 @@ from mcp_django.client.errors import ClientConnectionError
 from mcp_django.client.failures import is_lost, is_terminated
 from mcp_django.client.targets import StreamableHTTP
 from tests.client.listeners import Exchange, Served, exchanges, listening
+from tests.support.clock import Clock
+from tests.support.waiting import eventually
 
-PATIENCE = 20.0
 SECRET = {"Authorization": "Bearer s3cret"}
 
 
@@ -29,16 +30,15 @@ class Wire:
     def __init__(self, reader: Any, writer: Any) -> None:
         self.reader, self.writer = reader, writer
 
-    async def ask(self, method: str, number: int = 1) -> Any:
+    async def request(self, method: str, number: int = 1) -> Any:
         """The answer: a result, or an error's data."""
         await self.writer.send(SessionMessage(JSONRPCRequest(jsonrpc="2.0", id=number, method=method)))
-        async with asyncio.timeout(PATIENCE):
-            item = await self.reader.receive()
+        item = await self.reader.receive()
         assert isinstance(item, SessionMessage), item
         assert item.message.id == number
         return item.message.error if isinstance(item.message, JSONRPCError) else item.message.result
 
-    async def tell(self, method: str) -> None:
+    async def notify(self, method: str) -> None:
         await self.writer.send(SessionMessage(JSONRPCNotification(jsonrpc="2.0", method=method)))
 
 
@@ -57,7 +57,7 @@ async def connected(served: Served | Mapping[str, Served], **options: Any) -> As
 
 
 async def still_fine(wire: Wire) -> None:
-    assert await wire.ask("fine", 99) == {"fine": True}
+    assert await wire.request("fine", 99) == {"fine": True}
 
 
 async def test_headers_go_with_every_request() -> None:
@@ -73,11 +73,10 @@ async def test_headers_go_with_every_request() -> None:
         await exchange.answer(200, body, content_type="application/json", mcp_session_id="s1")
 
     async with connected(note, headers={**SECRET, "X-Tenant": "a"}) as wire:
-        await wire.ask("initialize")
-        await wire.tell("notifications/initialized")
-        await wire.ask("ping", 2)
-        while len(seen) < 4:  # the stream of the session is opened beside
-            await asyncio.sleep(0.005)
+        await wire.request("initialize")
+        await wire.notify("notifications/initialized")
+        await wire.request("ping", 2)
+        await eventually(lambda: len(seen) == 4)  # the stream of the session is opened beside
     assert {sent[1:] for sent in seen} == {("Bearer s3cret", "a")}
     assert [sent[0] for sent in seen].count("DELETE") == 1
 
@@ -95,7 +94,7 @@ async def test_auth_is_asked_for_each_request() -> None:
         await exchange.result(sent=exchange.headers["authorization"])
 
     async with connected(tell, auth=Counting()) as wire:
-        assert [await wire.ask("fine", number) for number in (1, 2)] == [{"sent": "Bearer 1"}, {"sent": "Bearer 2"}]
+        assert [await wire.request("fine", number) for number in (1, 2)] == [{"sent": "Bearer 1"}, {"sent": "Bearer 2"}]
 
 
 async def test_an_answer_larger_than_allowed_is_an_error_of_its_call() -> None:
@@ -105,17 +104,17 @@ async def test_an_answer_larger_than_allowed_is_an_error_of_its_call() -> None:
     async def endless(exchange: Exchange) -> None:
         await exchange.begin(200, content_type="application/json")
         while True:
-            await exchange.say(b"x" * 65536)
+            await exchange.write(b"x" * 65536)
 
     async def event(exchange: Exchange) -> None:
         await exchange.begin(200, content_type="text/event-stream")
-        await exchange.say(exchange.event(result={"text": "x" * 5000}))
+        await exchange.write(exchange.event(result={"text": "x" * 5000}))
 
     async with connected({"much": much, "endless": endless, "event": event}, max_message_size=2000) as wire:
         for method in ("much", "endless"):
-            error = await wire.ask(method)
+            error = await wire.request(method)
             assert (error.code, error.message) == (INTERNAL_ERROR, "The server's answer is larger than 2000 bytes")
-        assert (await wire.ask("event")).code == CONNECTION_CLOSED
+        assert (await wire.request("event")).code == CONNECTION_CLOSED
         await still_fine(wire)
 
 
@@ -133,10 +132,10 @@ async def test_the_size_of_a_packed_answer_is_that_of_what_is_in_it() -> None:
 
     served = {"bomb": bomb, "good": good, "application/json": other, "text/event-stream": other}
     async with connected(served, max_message_size=1_000_000) as wire:
-        assert "larger than 1000000 bytes" in (await wire.ask("bomb")).message
-        assert await wire.ask("good") == {"packed": True}
+        assert "larger than 1000000 bytes" in (await wire.request("bomb")).message
+        assert await wire.request("good") == {"packed": True}
         for media_type in ("application/json", "text/event-stream"):
-            assert "packed in a way that was not offered" in (await wire.ask(media_type)).message
+            assert "packed in a way that was not offered" in (await wire.request(media_type)).message
         await still_fine(wire)
 
 
@@ -146,25 +145,31 @@ async def test_an_answer_that_is_cut_is_an_error_of_its_call() -> None:
 
     async def amid(exchange: Exchange) -> None:
         await exchange.begin(200, content_type="application/json", content_length="100")
-        await exchange.say(b'{"jsonrpc"')
+        await exchange.write(b'{"jsonrpc"')
 
     async def streamed(exchange: Exchange) -> None:
         await exchange.begin(200, content_type="text/event-stream")
-        await exchange.say("data: {")
+        await exchange.write("data: {")
 
     async with connected({"before": before, "amid": amid, "streamed": streamed}) as wire:
         for method in ("before", "amid", "streamed"):
-            error = await wire.ask(method)
+            error = await wire.request(method)
             assert (error.code, is_lost(MCPError.from_error_data(error))) == (CONNECTION_CLOSED, True)
         await still_fine(wire)
 
 
-async def test_an_answer_that_does_not_come_is_an_error_of_its_call() -> None:
-    async def never(exchange: Exchange) -> None:
-        await asyncio.sleep(PATIENCE)
+async def test_an_answer_that_does_not_come_is_an_error_of_its_call(clock: Clock) -> None:
+    asked = asyncio.Event()
 
-    async with connected({"never": never}, read_timeout=0.05) as wire:
-        error = await wire.ask("never")
+    async def never(exchange: Exchange) -> None:
+        asked.set()
+        await asyncio.Event().wait()
+
+    async with connected({"never": never}, read_timeout=10) as wire:
+        asking = asyncio.create_task(wire.request("never"))
+        await asked.wait()
+        await clock.advance(10)
+        error = await asking
         assert (error.code, error.message) == (
             CONNECTION_CLOSED,
             "Connection closed: the server did not answer in time",
@@ -180,7 +185,7 @@ async def test_a_refusal_is_told_of_by_its_status_and_not_in_the_words_of_the_pa
                 await exchange.answer(status, "<h1>secret words</h1>", content_type="text/html", retry_after="7")
 
             async with connected({"refuse": refuse}) as wire:
-                error = await wire.ask("refuse")
+                error = await wire.request("refuse")
                 assert error.code == INTERNAL_ERROR
                 assert error.message.startswith(f"The server answered HTTP {status}")
                 assert error.data == {"status": status, "retryAfter": 7}
@@ -196,7 +201,7 @@ async def test_a_proxy_that_cannot_reach_the_server_says_that_there_is_no_connec
                 await exchange.answer(status, "<h1>secret words</h1>", content_type="text/html")
 
             async with connected({"refuse": refuse}) as wire:
-                error = await wire.ask("refuse")
+                error = await wire.request("refuse")
                 assert error.message.startswith(f"Connection closed: the server answered HTTP {status} ")
                 assert is_lost(MCPError.from_error_data(error))
                 await still_fine(wire)
@@ -208,7 +213,7 @@ async def test_an_error_of_json_rpc_says_more_than_its_status() -> None:
         await exchange.answer(400, json.dumps(error), content_type="application/json")
 
     async with connected({"refuse": refuse}) as wire:
-        error = await wire.ask("refuse")
+        error = await wire.request("refuse")
         assert (error.code, error.message, error.data) == (-32602, "no", {"a": 1})
 
 
@@ -234,9 +239,9 @@ async def test_a_session_that_the_server_knows_no_more_is_over(subtests: pytest.
                 await exchange.answer(status, said, content_type="application/json")
 
             async with connected({"initialize": greet, "refuse": refuse, "DELETE": refuse}) as wire:
-                assert (await wire.ask("refuse")).message != "Session terminated"  # there is none yet
-                await wire.ask("initialize", 2)
-                error = await wire.ask("refuse", 3)
+                assert (await wire.request("refuse")).message != "Session terminated"  # there is none yet
+                await wire.request("initialize", 2)
+                error = await wire.request("refuse", 3)
                 assert is_terminated(MCPError.from_error_data(error))
 
 
@@ -248,8 +253,8 @@ async def test_a_page_that_is_no_message_is_an_error_of_its_call() -> None:
         await exchange.answer(200, '{"detail": "no"}', content_type="application/json")
 
     async with connected({"page": page, "rubbish": rubbish}) as wire:
-        assert "content type" in (await wire.ask("page")).message
-        assert (await wire.ask("rubbish")).code == -32700
+        assert "content type" in (await wire.request("page")).message
+        assert (await wire.request("rubbish")).code == -32700
         await still_fine(wire)
 
 
@@ -261,8 +266,8 @@ async def test_a_notification_that_is_refused_or_lost_ends_nothing() -> None:
         pass
 
     async with connected({"refuse": refuse, "cut": cut}) as wire:
-        await wire.tell("refuse")
-        await wire.tell("cut")
+        await wire.notify("refuse")
+        await wire.notify("cut")
         await still_fine(wire)
 
 
@@ -270,7 +275,7 @@ async def test_a_server_that_is_not_there_is_told_of_without_what_is_secret() ->
     target = StreamableHTTP("http://user:pw@127.0.0.1:9/mcp?key=k", headers=SECRET, environment_proxies=False)
     with pytest.raises(ClientConnectionError) as failed:
         async with target.open() as streams:
-            await Wire(*streams).ask("fine")
+            await Wire(*streams).request("fine")
     assert str(failed.value) == "The server could not be reached: All connection attempts failed"
 
 
@@ -283,7 +288,7 @@ async def test_a_server_that_goes_away_ends_the_connection() -> None:
             await still_fine(Wire(*streams))
             up.set()
             await gone.wait()
-            await Wire(*streams).ask("fine")
+            await Wire(*streams).request("fine")
 
     async with listening(exchanges({"fine": fine})) as port:
         up = asyncio.Event()
@@ -318,24 +323,31 @@ async def test_a_redirect_is_followed_within_the_origin_and_nowhere_else() -> No
                 await exchange.answer(307, location=f"http://127.0.0.1:{other}/mcp?state=x")
 
         async with connected(serve, headers=SECRET) as wire:
-            assert await wire.ask("within") == {"sent": "Bearer s3cret"}
-            error = await wire.ask("away")
+            assert await wire.request("within") == {"sent": "Bearer s3cret"}
+            error = await wire.request("away")
             assert "not followed" in error.message
             assert "state=x" not in error.message
     assert not leaked
 
 
-async def test_a_server_that_does_not_let_go_is_left_in_bounded_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http, "CLOSE_TIMEOUT", 0.05)
+async def test_a_server_that_does_not_let_go_is_left_in_bounded_time(clock: Clock) -> None:
+    asked = asyncio.Event()
 
     async def serve(exchange: Exchange) -> None:
         if exchange.method == "DELETE":
-            await asyncio.sleep(PATIENCE)
+            asked.set()
+            await asyncio.Event().wait()
         body = json.dumps({"jsonrpc": "2.0", "id": 1, "result": {}})
         await exchange.answer(200, body, content_type="application/json", mcp_session_id="s1")
 
-    async with asyncio.timeout(PATIENCE / 2), connected(serve) as wire:
-        await wire.ask("initialize")
+    async def use() -> None:
+        async with connected(serve) as wire:
+            await wire.request("initialize")
+
+    using = asyncio.create_task(use())
+    await asked.wait()
+    await clock.advance(http.CLOSE_TIMEOUT)
+    await using
 
 
 async def test_proxies_of_the_environment_count_only_where_they_are_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -352,9 +364,9 @@ async def test_proxies_of_the_environment_count_only_where_they_are_wanted(monke
             monkeypatch.setenv(name, f"http://127.0.0.1:{port}")
         url = f"http://127.0.0.1:{direct}/mcp"
         async with StreamableHTTP(url).open() as streams:
-            assert await Wire(*streams).ask("fine") == {"by": "proxy"}
+            assert await Wire(*streams).request("fine") == {"by": "proxy"}
         async with StreamableHTTP(url, environment_proxies=False).open() as streams:
-            assert await Wire(*streams).ask("fine") == {"fine": True}
+            assert await Wire(*streams).request("fine") == {"fine": True}
     assert asked == [url]
 
 

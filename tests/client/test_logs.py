@@ -10,6 +10,7 @@ from mcp_django.client import Client
 from mcp_django.client.errors import ClientError
 from mcp_django.client.targets import SSE, StreamableHTTP, WebSocket
 from tests.client.listeners import Exchange, exchanges, listening
+from tests.support.waiting import WAIT_SECONDS
 
 HEADERS = {"Authorization": "Bearer hush-header"}
 
@@ -43,7 +44,9 @@ async def test_over_http(kind: type[StreamableHTTP | SSE], caplog: pytest.LogCap
         url = f"http://someone:hush-password@127.0.0.1:{port}/mcp?key=hush-query"
         target = kind(url, headers=HEADERS, environment_proxies=False)
         try:
-            async with Client(target, protocol_version="handshake", max_retries=0, startup_timeout=5) as client:
+            async with Client(
+                target, protocol_version="handshake", max_retries=0, startup_timeout=WAIT_SECONDS
+            ) as client:
                 await client.ping()
         except ClientError:
             assert kind is SSE

@@ -9,6 +9,7 @@ import pytest
 from mcp_django.client.authorizing import Denied, Pending, finish, prepare
 from mcp_django.client.outgoing import AuthorizationFailed
 from mcp_django.client.tokens import Grant, TokenRow, in_thread
+from mcp_django.models import ClientToken
 from tests.client.authority import ISSUER, REDIRECT, SERVER, Authority, challenge_of, query, settings
 
 pytestmark = pytest.mark.django_db
@@ -50,6 +51,7 @@ async def test_the_way_there_and_back() -> None:
 async def test_a_secret_is_shown_as_is_usual_where_nothing_is_said(subtests: pytest.Subtests) -> None:
     for supported, basic in [(None, True), (["client_secret_post", "none"], False)]:
         with subtests.test(supported=supported, basic=basic):
+            await ClientToken.objects.all().adelete()  # and the registration with it
             authority = Authority()
             authority.registered = {}
             authority.metadata["token_endpoint_auth_methods_supported"] = supported
@@ -119,6 +121,7 @@ async def test_metadata_that_cannot_be_trusted_ends_it(subtests: pytest.Subtests
         ({"registration_endpoint": "http://127.0.0.1/register"}, 0),
     ]:
         with subtests.test(change=change, asked=asked):
+            await ClientToken.objects.all().adelete()  # and the registration with it
             authority = Authority()
             authority.metadata |= change
             with pytest.raises(AuthorizationFailed):
@@ -135,6 +138,7 @@ async def test_a_server_that_leads_elsewhere_is_not_followed(subtests: pytest.Su
         {"authorization_servers": ["https://inside.example"]},
     ]:
         with subtests.test(change=change):
+            await ClientToken.objects.all().adelete()  # and the registration with it
             authority = Authority()
             authority.addresses["inside.example"] = ["10.0.0.1"]
             authority.resource |= change
@@ -156,6 +160,7 @@ async def test_metadata_that_moves_inside_is_not_followed() -> None:
 async def test_metadata_that_is_none_ends_it(subtests: pytest.Subtests) -> None:
     for body in [b"", b"{", b"[]", b"null", b'"x"', b"[" * 20_000, b"{}" * 200_000, b"\xff"]:
         with subtests.test(body=body):
+            await ClientToken.objects.all().adelete()  # and the registration with it
             authority = Authority()
             authority.other["https://id.example/.well-known/oauth-authorization-server"] = lambda request, body=body: (
                 httpx2.Response(200, content=body)
@@ -175,6 +180,7 @@ async def test_a_registration_that_cannot_be_used_ends_it(
         httpx2.Response(302, headers={"Location": "https://evil.example/?s3cret"}),
     ]:
         with subtests.test(answer=answer):
+            await ClientToken.objects.all().adelete()  # and the registration with it
             authority = Authority()
             authority.other["https://id.example/register"] = lambda request, answer=answer: answer
             with caplog.at_level(logging.DEBUG), pytest.raises(AuthorizationFailed) as caught:
@@ -192,6 +198,7 @@ async def test_a_secret_goes_to_its_issuer_only() -> None:
 async def test_a_code_of_another_issuer_is_shown_to_nobody(subtests: pytest.Subtests) -> None:
     for iss in [EVIL, f"{ISSUER}/", "", "HTTPS://ID.EXAMPLE"]:
         with subtests.test(iss=iss):
+            await ClientToken.objects.all().adelete()  # and the registration with it
             authority = Authority()
             _url, pending = await begun(authority)
             with pytest.raises(AuthorizationFailed, match="not from the authorization server"):
@@ -217,6 +224,7 @@ async def test_who_says_no_is_understood() -> None:
 async def test_an_answer_that_is_none_ends_it(subtests: pytest.Subtests) -> None:
     for answer in [{"code": ""}, {"code": "x" * 5000}, {"error": "<script>", "error_description": "<script>"}]:
         with subtests.test(answer=answer):
+            await ClientToken.objects.all().adelete()  # and the registration with it
             authority = Authority()
             _url, pending = await begun(authority)
             with pytest.raises(AuthorizationFailed) as caught:
@@ -239,6 +247,7 @@ async def test_a_token_that_cannot_be_used_ends_it(caplog: pytest.LogCaptureFixt
         httpx2.Response(302, headers={"Location": "https://evil.example/s3cret"}),
     ]:
         with subtests.test(answer=answer):
+            await ClientToken.objects.all().adelete()  # and the registration with it
             authority = Authority()
             _url, pending = await begun(authority)
             authority.other["https://id.example/token"] = lambda request, answer=answer: answer
@@ -265,6 +274,7 @@ async def test_a_server_without_metadata_is_its_own_authorization_server() -> No
 async def test_a_challenge_is_not_needed(subtests: pytest.Subtests) -> None:
     for challenge in ["", "Basic", 'Bearer scope="<b>"', 'Bearer resource_metadata="http://127.0.0.1"']:
         with subtests.test(challenge=challenge):
+            await ClientToken.objects.all().adelete()  # and the registration with it
             authority = Authority()
             authority.challenge = challenge
             authority.other["https://mcp.example/.well-known/oauth-protected-resource/mcp"] = (

@@ -169,6 +169,7 @@ def test_an_authorization_server_that_is_down_ends_nothing(ada: User, subtests: 
             assert async_to_sync(call)(auth, Server("a1-s3cret")) == 200
 
 
+@pytest.mark.usefixtures("clock")
 def test_a_token_that_is_nearly_over_is_used_while_there_is_no_other(ada: User) -> None:
     grant(ada, expires_at=time.time() + 10)
     authority, server = Authority(), Server("old")
@@ -176,7 +177,7 @@ def test_a_token_that_is_nearly_over_is_used_while_there_is_no_other(ada: User) 
     assert async_to_sync(call)(credential(authority, ada), server) == 200
 
 
-def test_a_client_that_is_known_no_more_is_registered_anew(ada: User) -> None:
+def test_the_registration_of_an_unknown_client_is_forgotten(ada: User) -> None:
     grant(ada)
     TokenRow(settings()).register({"client_id": "c1"})
     authority = Authority()
@@ -350,6 +351,7 @@ def together() -> Together:
     return run
 
 
+@pytest.mark.usefixtures("clock")  # so that the time to wait for another worker never runs out
 @pytest.mark.django_db(transaction=True)
 def test_of_several_workers_one_shows_the_refresh_token(together: Together, monkeypatch: pytest.MonkeyPatch) -> None:
     """The authorization server ends the grant when a refresh token comes twice."""
@@ -366,6 +368,7 @@ def test_of_several_workers_one_shows_the_refresh_token(together: Together, monk
     assert found.refresh_token == "r1"
 
 
+@pytest.mark.usefixtures("clock")  # so that the time to wait for another worker never runs out
 @pytest.mark.django_db(transaction=True)
 def test_workers_whose_token_was_refused_renew_once(together: Together, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(oauth, "LOOK", 0.01)

@@ -2,6 +2,8 @@
 
 import asyncio
 import contextvars
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -12,8 +14,9 @@ import pytest
 
 from mcp_django.client import SSE, Client, ClientConnectionError, StreamableHTTP, WebSocket
 from tests.client.script import ERAS
-from tests.conformance.__main__ import fixtures_server
+from tests.conformance.__main__ import listens
 from tests.interaction.live import free_port
+from tests.support.waiting import WAIT_SECONDS, eventually, wait_until
 
 WATCHED = "test://watched-resource"
 CALLER: contextvars.ContextVar[str] = contextvars.ContextVar("caller")
@@ -22,16 +25,21 @@ CALLER: contextvars.ContextVar[str] = contextvars.ContextVar("caller")
 @pytest.fixture(scope="module")
 def port() -> Iterator[int]:
     port = free_port()
-    with fixtures_server(port):
-        yield port
+    with subprocess.Popen([sys.executable, "-m", "tests.conformance.server", "--port", str(port)]) as process:
+        try:
+            wait_until(lambda: listens(port) or process.poll() is not None)
+            assert process.poll() is None
+            yield port
+        finally:
+            process.terminate()
 
 
 WAYS = [*(f"http {era}" for era in ERAS), *(f"websocket {era}" for era in ERAS), "sse handshake"]
 
 
-@pytest.fixture(params=WAYS)
-def client(request: pytest.FixtureRequest, port: int) -> Client:
-    way, era = request.param.split()
+def client_of(port: int, way_and_era: str) -> Client:
+    """A client that reaches the server in one way, in one era."""
+    way, era = way_and_era.split()
     targets = {
         "http": StreamableHTTP(f"http://127.0.0.1:{port}/mcp"),
         "websocket": WebSocket(f"ws://127.0.0.1:{port}/mcp/ws"),
@@ -63,77 +71,100 @@ def text_of(result: types.CallToolResult) -> str:
     return block.text
 
 
-async def test_a_tool_asks_in_rounds_and_several_at_once(client: Client) -> None:
-    async with client:
-        multi = await client.call_tool("test_input_required_result_multi_round")
-        assert text_of(multi) == "Multi-round complete for Al who likes blue"
-        several = await client.call_tool("test_input_required_result_multiple_inputs")
-        assert text_of(several) == "Name: Al; Greeting: Paris; Roots: 1"
+async def test_a_tool_asks_in_rounds_and_several_at_once(port: int, subtests: pytest.Subtests) -> None:
+    for way in WAYS:
+        with subtests.test(way=way):
+            client = client_of(port, way)
+            async with client:
+                multi = await client.call_tool("test_input_required_result_multi_round")
+                assert text_of(multi) == "Multi-round complete for Al who likes blue"
+                several = await client.call_tool("test_input_required_result_multiple_inputs")
+                assert text_of(several) == "Name: Al; Greeting: Paris; Roots: 1"
 
 
-async def test_progress_and_logs_arrive(client: Client) -> None:
-    progress, logs = list[float](), list[Any]()
-    async with client:
-        client.on_log(lambda message: logs.append(message.data))
-        await client.call_tool("test_tool_with_progress", on_progress=lambda done, *_: progress.append(done))
-        assert progress == [0, 50, 100]
-        await client.call_tool("test_tool_with_logging")
-        async with asyncio.timeout(30):
-            while len(logs) < 3:
-                await asyncio.sleep(0.01)
+async def test_progress_and_logs_arrive(port: int, subtests: pytest.Subtests) -> None:
+    for way in WAYS:
+        with subtests.test(way=way):
+            client = client_of(port, way)
+            progress, logs = list[float](), list[Any]()
+            async with client:
+                client.on_log(lambda message, logs=logs: logs.append(message.data))
+                await client.call_tool(
+                    "test_tool_with_progress", on_progress=lambda done, *_, progress=progress: progress.append(done)
+                )
+                assert progress == [0, 50, 100]
+                await client.call_tool("test_tool_with_logging")
+                await eventually(lambda logs=logs: len(logs) == 3)
 
 
-async def test_an_argument_is_mirrored_into_a_header_without_having_listed_the_tool(client: Client) -> None:
-    async with client:
-        assert text_of(await client.call_tool("test_x_mcp_header", {"region": "Köln "})) == "Region: Köln "
-        listed = await client.exchange("tools/call", {"name": "test_x_mcp_header", "arguments": {"region": "eu"}})
-        assert listed["content"][0]["text"] == "Region: eu"
+async def test_an_argument_is_mirrored_into_a_header_without_having_listed_the_tool(
+    port: int, subtests: pytest.Subtests
+) -> None:
+    for way in WAYS:
+        with subtests.test(way=way):
+            client = client_of(port, way)
+            async with client:
+                assert text_of(await client.call_tool("test_x_mcp_header", {"region": "Köln "})) == "Region: Köln "
+                listed = await client.exchange(
+                    "tools/call", {"name": "test_x_mcp_header", "arguments": {"region": "eu"}}
+                )
+                assert listed["content"][0]["text"] == "Region: eu"
 
 
-async def test_changes_are_told(client: Client) -> None:
-    kinds, uris = asyncio.Queue[str](), asyncio.Queue[str]()
-    async with client:
-        client.on_list_changed(kinds.put_nowait)
-        client.on_resource_updated(uris.put_nowait)
-        await client.subscribe(WATCHED)
-        async with asyncio.timeout(30):
-            # The stream of a session opens beside the calls, so the first change may come before it.
-            while kinds.empty():
-                await client.call_tool("test_trigger_tool_change")
-                await asyncio.sleep(0.02)
-            assert await kinds.get() == "tools"
-            await client.call_tool("change_watched_resource")
-            assert await uris.get() == WATCHED
+async def test_changes_are_told(port: int, subtests: pytest.Subtests) -> None:
+    for way in WAYS:
+        with subtests.test(way=way):
+            client = client_of(port, way)
+            kinds, uris = asyncio.Queue[str](), asyncio.Queue[str]()
+            async with client:
+                client.on_list_changed(kinds.put_nowait)
+                client.on_resource_updated(uris.put_nowait)
+                await client.subscribe(WATCHED)
+                async with asyncio.timeout(WAIT_SECONDS):
+                    # The stream of a session opens beside the calls, so the first change may come before it.
+                    while kinds.empty():
+                        await client.call_tool("test_trigger_tool_change")
+                        await asyncio.sleep(0)
+                    assert await kinds.get() == "tools"
+                    await client.call_tool("change_watched_resource")
+                    assert await uris.get() == WATCHED
 
 
-async def test_a_call_that_is_cancelled_leaves_the_connection_as_it_was(client: Client) -> None:
-    async with client:
-        calls = [asyncio.create_task(client.call_tool("slow_compute", {"seconds": 60})) for _ in range(3)]
-        await asyncio.sleep(0.1)
-        for call in calls:
-            call.cancel()
-        assert all(isinstance(r, asyncio.CancelledError) for r in await asyncio.gather(*calls, return_exceptions=True))
-        assert text_of(await client.call_tool("add_numbers", {"a": 2, "b": 3})) == "5"
+async def test_a_call_that_is_cancelled_leaves_the_connection_as_it_was(port: int, subtests: pytest.Subtests) -> None:
+    for way in WAYS:
+        with subtests.test(way=way):
+            client = client_of(port, way)
+            async with client:
+                calls = [asyncio.create_task(client.call_tool("slow_compute", {"seconds": 60})) for _ in range(3)]
+                await client.ping()  # the server has the calls, which came before
+                for call in calls:
+                    call.cancel()
+                assert all(
+                    isinstance(r, asyncio.CancelledError) for r in await asyncio.gather(*calls, return_exceptions=True)
+                )
+                assert text_of(await client.call_tool("add_numbers", {"a": 2, "b": 3})) == "5"
 
 
-@pytest.mark.parametrize("client", WAYS[:2], indirect=True)
-async def test_a_question_is_answered_in_the_context_of_its_call(client: Client) -> None:
+async def test_a_question_is_answered_in_the_context_of_its_call(port: int, subtests: pytest.Subtests) -> None:
     """So that an answerer that serves several callers knows whose call it is."""
-    seen: list[tuple[str, str]] = []
+    for way in WAYS[:2]:
+        with subtests.test(way=way):
+            client = client_of(port, way)
+            seen: list[tuple[str, str]] = []
 
-    async def elicit(params: types.ElicitRequestParams) -> dict[str, Any] | None:
-        await asyncio.sleep(0.01)
-        seen.append((CALLER.get("nobody"), params.message))
-        return fill_in(params)
+            async def elicit(params: types.ElicitRequestParams, seen: Any = seen) -> dict[str, Any] | None:
+                await asyncio.sleep(0)
+                seen.append((CALLER.get("nobody"), params.message))
+                return fill_in(params)
 
-    async def call(caller: str) -> None:
-        CALLER.set(caller)
-        await client.call_tool("test_input_required_result_multi_round")
+            async def call(caller: str, client: Client = client) -> None:
+                CALLER.set(caller)
+                await client.call_tool("test_input_required_result_multi_round")
 
-    client.on_elicitation(elicit)
-    async with client:
-        await asyncio.gather(call("ada"), call("grace"))
-    assert sorted({caller for caller, _ in seen}) == ["ada", "grace"]
+            client.on_elicitation(elicit)
+            async with client:
+                await asyncio.gather(call("ada"), call("grace"))
+            assert sorted({caller for caller, _ in seen}) == ["ada", "grace"]
 
 
 async def test_a_session_that_the_server_lost_is_made_anew(port: int) -> None:

@@ -15,10 +15,11 @@ from mcp_types import JSONRPCNotification, JSONRPCRequest
 from mcp_django.client.errors import AuthorizationNeeded, ClientConnectionError
 from mcp_django.client.targets import SSE
 from tests.client.listeners import Exchange, exchanges, listening
-from tests.client.test_http import PATIENCE, SECRET, Wire
+from tests.client.test_http import SECRET, Wire
+from tests.support.clock import Clock
 
 
-class Peer:
+class FakeServer:
     """A server: what is posted is answered on the stream, unless it is told otherwise."""
 
     def __init__(self, endpoint: str = "/messages?id=1", status: int = 202) -> None:
@@ -31,9 +32,9 @@ class Peer:
         if exchange.method == "GET":
             await exchange.begin(200, content_type="text/event-stream")
             if self.endpoint:
-                await exchange.say(f"event: endpoint\r\ndata: {self.endpoint}\r\n\r\n")
+                await exchange.write(f"event: endpoint\r\ndata: {self.endpoint}\r\n\r\n")
             while (text := await self.stream.get()) is not None:
-                await exchange.say(text)
+                await exchange.write(text)
             return
         if exchange.message["method"] == "refused":
             await exchange.answer(413, "secret words")
@@ -42,83 +43,82 @@ class Peer:
             return
         await exchange.answer(self.status)
         if "id" in exchange.message:
-            self.say(exchange.event(result={"fine": True}))
+            self.send(exchange.event(result={"fine": True}))
 
-    def say(self, event: str | None) -> None:
+    def send(self, event: str | None) -> None:
         self.stream.put_nowait(event)
 
 
 @asynccontextmanager
-async def connected(peer: Peer, **options: Any) -> AsyncIterator[Wire]:
-    async with listening(exchanges(peer.serve)) as port:
+async def connected(server: FakeServer, **options: Any) -> AsyncIterator[Wire]:
+    async with listening(exchanges(server.serve)) as port:
         target = SSE(f"http://127.0.0.1:{port}/sse?room=a", environment_proxies=False, **options)
-        async with asyncio.timeout(PATIENCE), target.open() as (reader, writer):
+        async with target.open() as (reader, writer):
             yield Wire(reader, writer)
 
 
 async def end(wire: Wire) -> str:
-    async with asyncio.timeout(PATIENCE):
-        item = await wire.reader.receive()
-        with pytest.raises(anyio.EndOfStream):
-            await wire.reader.receive()
+    item = await wire.reader.receive()
+    with pytest.raises(anyio.EndOfStream):
+        await wire.reader.receive()
     assert isinstance(item, ClientConnectionError), item
     with pytest.raises(anyio.BrokenResourceError):
-        await wire.tell("late")
+        await wire.notify("late")
     return str(item)
 
 
 async def test_messages_are_posted_where_the_server_says_and_answered_on_the_stream() -> None:
-    peer = Peer()
-    async with connected(peer, headers=SECRET) as wire:
-        assert [await wire.ask("fine", number) for number in (1, 2)] == [{"fine": True}] * 2
-    assert [request.path for request in peer.requests] == ["/sse?room=a", "/messages?id=1", "/messages?id=1"]
-    assert {request.headers["authorization"] for request in peer.requests} == {"Bearer s3cret"}
+    server = FakeServer()
+    async with connected(server, headers=SECRET) as wire:
+        assert [await wire.request("fine", number) for number in (1, 2)] == [{"fine": True}] * 2
+    assert [request.path for request in server.requests] == ["/sse?room=a", "/messages?id=1", "/messages?id=1"]
+    assert {request.headers["authorization"] for request in server.requests} == {"Bearer s3cret"}
 
 
 async def test_calls_do_not_wait_for_each_other_to_be_posted() -> None:
-    peer, first = Peer(), asyncio.Event()
-    serve = peer.serve
+    server, first = FakeServer(), asyncio.Event()
+    serve = server.serve
 
     async def slow(exchange: Exchange) -> None:
         if exchange.method == "POST" and exchange.message["id"] == 1:
             await first.wait()
         await serve(exchange)
 
-    peer.serve = slow
-    async with connected(peer) as wire, asyncio.TaskGroup() as tasks:
+    server.serve = slow
+    async with connected(server) as wire, asyncio.TaskGroup() as tasks:
         waiting = SessionMessage(JSONRPCRequest(jsonrpc="2.0", id=1, method="slow"))
         tasks.create_task(wire.writer.send(waiting))
-        assert await wire.ask("fine", 2) == {"fine": True}
+        assert await wire.request("fine", 2) == {"fine": True}
         first.set()
 
 
 async def test_another_origin_is_never_posted_to(subtests: pytest.Subtests) -> None:
     for endpoint in ["https://elsewhere.example/messages", "//elsewhere.example/", "http://[::1/"]:
         with subtests.test(endpoint=endpoint):
-            peer = Peer(endpoint)
+            server = FakeServer(endpoint)
             with pytest.raises(ClientConnectionError, match=r"another origin|no URL"):
-                async with connected(peer, headers=SECRET):
+                async with connected(server, headers=SECRET):
                     pass
-            assert len(peer.requests) == 1
+            assert len(server.requests) == 1
 
 
 async def test_a_message_that_is_not_taken_is_an_error_of_its_call(subtests: pytest.Subtests) -> None:
     for method, said in [("refused", "The server answered HTTP 413"), ("cut", "The message could not be sent")]:
         with subtests.test(method=method, said=said):
-            async with connected(Peer()) as wire:
-                error = await wire.ask(method)
+            async with connected(FakeServer()) as wire:
+                error = await wire.request(method)
                 assert error.message.startswith(said)
                 assert "secret words" not in error.message
-                await wire.tell(method)
-                assert await wire.ask("fine", 2) == {"fine": True}
+                await wire.notify(method)
+                assert await wire.request("fine", 2) == {"fine": True}
 
 
 async def test_events_that_are_no_messages_are_left_out() -> None:
-    peer = Peer()
-    async with connected(peer) as wire:
+    server = FakeServer()
+    async with connected(server) as wire:
         for event in ("data: hello", "data: {}", "data:", ": ping", "event: other\r\ndata: {}", "retry: 1"):
-            peer.say(f"{event}\r\n\r\n")
-        peer.say(f"data: {json.dumps({'jsonrpc': '2.0', 'method': 'told'})}\r\n\r\n")
+            server.send(f"{event}\r\n\r\n")
+        server.send(f"data: {json.dumps({'jsonrpc': '2.0', 'method': 'told'})}\r\n\r\n")
         item = await wire.reader.receive()
     assert isinstance(item.message, JSONRPCNotification)
 
@@ -129,10 +129,10 @@ async def test_the_end_of_the_stream_is_the_end_of_the_connection(subtests: pyte
         (["data: " + "x" * 3000 + "\r\n\r\n"], "broke the stream of events off: SSEError"),
     ]:
         with subtests.test(last=last, said=said):
-            peer = Peer()
-            async with connected(peer, max_message_size=2000) as wire:
+            server = FakeServer()
+            async with connected(server, max_message_size=2000) as wire:
                 for event in last:
-                    peer.say(event)
+                    server.send(event)
                 assert said in await end(wire)
 
 
@@ -140,10 +140,10 @@ async def test_a_stream_that_is_refused_is_told_of_by_its_status() -> None:
     async def refuse(exchange: Exchange) -> None:
         await exchange.answer(401, "secret words")
 
-    peer = Peer()
-    peer.serve = refuse
+    server = FakeServer()
+    server.serve = refuse
     with pytest.raises(ClientConnectionError, match=r"^The server answered HTTP 401$"):
-        async with connected(peer):
+        async with connected(server):
             pass
 
 
@@ -152,25 +152,31 @@ async def test_events_that_are_packed_in_a_way_that_was_not_offered_are_refused(
         assert exchange.headers["accept-encoding"] == "gzip, deflate"
         await exchange.begin(200, content_type="text/event-stream", content_encoding="br")
 
-    peer = Peer()
-    peer.serve = pack
+    server = FakeServer()
+    server.serve = pack
     with pytest.raises(ClientConnectionError, match="not offered"):
-        async with connected(peer):
+        async with connected(server):
             pass
 
 
-async def test_a_stream_that_does_not_say_where_to_post_is_given_up() -> None:
+async def test_a_stream_that_does_not_say_where_to_post_is_given_up(clock: Clock) -> None:
+    async def use() -> None:
+        async with connected(FakeServer(endpoint=""), read_timeout=10):
+            pass
+
+    using = asyncio.create_task(use())
+    while not using.done():
+        await clock.advance(10)
     with pytest.raises(ClientConnectionError, match=r"did not (answer|say)"):
-        async with connected(Peer(endpoint=""), read_timeout=0.05):
-            pass
+        await using
 
 
 async def test_answers_that_nobody_takes_make_the_server_wait() -> None:
-    peer = Peer()
-    async with connected(peer) as wire:
+    server = FakeServer()
+    async with connected(server) as wire:
         for number in range(200):
-            peer.say(f"data: {json.dumps({'jsonrpc': '2.0', 'method': 'told', 'params': {'n': number}})}\r\n\r\n")
-        peer.say(None)
+            server.send(f"data: {json.dumps({'jsonrpc': '2.0', 'method': 'told', 'params': {'n': number}})}\r\n\r\n")
+        server.send(None)
         numbers = []
         while isinstance(item := await wire.reader.receive(), SessionMessage):
             assert isinstance(item.message, JSONRPCNotification)
@@ -190,9 +196,9 @@ async def test_what_auth_says_ends_the_connection(subtests: pytest.Subtests) -> 
                     yield request
 
             async def use() -> None:
-                async with connected(Peer(), auth=Asking()) as wire:
+                async with connected(FakeServer(), auth=Asking()) as wire:
                     with pytest.raises(anyio.BrokenResourceError):
-                        await wire.tell("anything")
+                        await wire.notify("anything")
                     raise await wire.reader.receive()
 
             with pytest.raises(AuthorizationNeeded):
@@ -206,5 +212,5 @@ async def test_a_bug_of_auth_ends_the_connection() -> None:
             yield request
 
     with pytest.raises(ClientConnectionError, match=r"could not be reached: KeyError$"):
-        async with connected(Peer(), auth=Broken()):
+        async with connected(FakeServer(), auth=Broken()):
             pass

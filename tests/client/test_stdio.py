@@ -6,7 +6,6 @@ import os
 import signal
 import sys
 import textwrap
-import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -24,11 +23,12 @@ from mcp_django.client.errors import ClientConnectionError
 from mcp_django.client.output import LOGGED, Lines, LineTooLong, Tail
 from mcp_django.client.stdio import ServerEnded
 from mcp_django.client.targets import Stdio
+from tests.support.clock import Clock
+from tests.support.waiting import WAIT_SECONDS, eventually, turns
 
-PATIENCE = 20.0
 PYTHON = Path(sys.executable).name
 ECHO = "for line in sys.stdin: say(line.strip())"
-"""Says what it is told."""
+"""Writes back each line."""
 
 
 def script(code: str, *args: str, **options: Any) -> Stdio:
@@ -39,7 +39,7 @@ def script(code: str, *args: str, **options: Any) -> Stdio:
         def tell(text): say(json.dumps({"jsonrpc": "2.0", "method": "told", "params": {"text": str(text)}}))
     """
     source = textwrap.dedent(head) + textwrap.dedent(code)
-    return Stdio(sys.executable, ["-I", "-S", "-c", source, *args], **{"stop_timeout": 0.3, **options})
+    return Stdio(sys.executable, ["-I", "-S", "-c", source, *args], **{"stop_timeout": WAIT_SECONDS, **options})
 
 
 def request(number: int = 1, **params: Any) -> SessionMessage:
@@ -48,8 +48,7 @@ def request(number: int = 1, **params: Any) -> SessionMessage:
 
 async def told(reader: Any) -> str:
     """The text of the next message, which is a notification."""
-    async with asyncio.timeout(PATIENCE):
-        item = await reader.receive()
+    item = await reader.receive()
     assert isinstance(item, SessionMessage), item
     assert isinstance(item.message, JSONRPCNotification)
     return str((item.message.params or {})["text"])
@@ -57,12 +56,31 @@ async def told(reader: Any) -> str:
 
 async def end(reader: Any) -> ServerEnded:
     """Why the connection ended; nothing may come before."""
-    async with asyncio.timeout(PATIENCE):
-        item = await reader.receive()
-        with pytest.raises(anyio.EndOfStream):
-            await reader.receive()
+    item = await reader.receive()
+    with pytest.raises(anyio.EndOfStream):
+        await reader.receive()
     assert isinstance(item, ServerEnded), item
     return item
+
+
+class Use:
+    """The use of a process by a task of its own, which ends when `leave` is set."""
+
+    def __init__(self, target: Stdio) -> None:
+        self.texts: asyncio.Queue[str] = asyncio.Queue()
+        self.leave = asyncio.Event()
+        self.task = asyncio.create_task(self._run(target))
+
+    async def _run(self, target: Stdio) -> None:
+        async with target.open() as (reader, _):
+            self.texts.put_nowait(await told(reader))
+            await self.leave.wait()
+
+
+async def finish(clock: Clock, task: "asyncio.Task[Any]", step: float = stdio.GLANCE) -> None:
+    """Let time pass until a task is done."""
+    while not task.done():
+        await clock.advance(step)
 
 
 def is_alive(pid: int) -> bool:
@@ -77,8 +95,7 @@ async def test_messages_go_both_ways_whatever_is_in_them() -> None:
     async with script(ECHO).open() as (reader, writer):
         for text in ("plain", "two\nlines\r\n", "\u2028 é 漢 🦉", "x" * 300_000):
             await writer.send(request(text=text))
-            async with asyncio.timeout(PATIENCE):
-                item = await reader.receive()
+            item = await reader.receive()
             assert item.message == request(text=text).message
 
 
@@ -153,22 +170,32 @@ async def test_a_process_that_is_killed_is_told_of_by_its_signal() -> None:
             await writer.send(request())
 
 
-async def test_a_process_that_ends_is_gone_although_what_it_started_holds_the_pipes() -> None:
+async def test_a_process_that_ends_is_gone_although_what_it_started_holds_the_pipes(clock: Clock) -> None:
     code = """
         if os.fork() == 0: signal.pause()
         tell("started"); os._exit(4)
     """
-    async with script(code).open() as (reader, _):
-        await told(reader)
-        assert (await end(reader)).exit_code == 4
+
+    async def use() -> int | None:
+        async with script(code).open() as (reader, _):
+            await told(reader)
+            return (await end(reader)).exit_code
+
+    using = asyncio.create_task(use())
+    await finish(clock, using)
+    assert await using == 4
 
 
-async def test_a_process_that_closes_its_output_has_ended_the_connection() -> None:
+async def test_a_process_that_closes_its_output_has_ended_the_connection(clock: Clock) -> None:
     async with script("os.close(1); sys.stdin.read()").open() as (reader, _):
-        assert "closed its standard output" in str(await end(reader))
+        ending = asyncio.create_task(end(reader))
+        await finish(clock, ending, stdio.LAST_WORDS)
+        assert "closed its standard output" in str(await ending)
 
 
-async def test_a_process_that_closes_its_input_is_told_of_to_who_writes() -> None:
+async def test_a_process_that_closes_its_input_is_an_error_of_the_next_message(clock: Clock) -> None:
+    closed = asyncio.Event()
+
     async def use() -> None:
         async with script("os.close(0); tell(1); signal.pause()").open() as (reader, writer):
             await told(reader)
@@ -176,10 +203,14 @@ async def test_a_process_that_closes_its_input_is_told_of_to_who_writes() -> Non
                 while True:
                     await writer.send(request())
                     await asyncio.sleep(0)
+            closed.set()
             raise MCPError(CONNECTION_CLOSED, "Connection closed")
 
+    using = asyncio.create_task(use())
+    await closed.wait()
+    await clock.advance(stdio.LAST_WORDS + WAIT_SECONDS)
     with pytest.raises(ServerEnded, match="closed its standard input"):
-        await use()
+        await using
 
 
 async def test_a_line_longer_than_a_message_may_be_ends_the_connection() -> None:
@@ -212,72 +243,75 @@ async def test_a_process_that_leaves_when_its_input_closes_is_not_signalled(tmp_
         tell("up"); sys.stdin.read()
         open(sys.argv[1], "w").write("left by itself")
     """
-    async with script(code, str(tmp_path / "note"), stop_timeout=PATIENCE).open() as (reader, _):
+    async with script(code, str(tmp_path / "note")).open() as (reader, _):
         await told(reader)
     assert (tmp_path / "note").read_text() == "left by itself"
 
 
 async def test_what_was_sent_last_arrives_before_the_input_closes(tmp_path: Path) -> None:
     code = 'open(sys.argv[1], "w").write(str(len(sys.stdin.read())))'
-    async with script(code, str(tmp_path / "note"), stop_timeout=PATIENCE).open() as (_, writer):
-        async with asyncio.timeout(PATIENCE):
-            await writer.send(request(text="x" * 20_000))
+    async with script(code, str(tmp_path / "note")).open() as (_, writer):
+        await writer.send(request(text="x" * 20_000))
     assert int((tmp_path / "note").read_text()) > 20_000
 
 
 @pytest.mark.parametrize("deaf_to", [[], ["SIGTERM"]], ids=["input", "signals"])
-async def test_a_process_that_stays_is_told_to_end_and_then_killed(deaf_to: list[str], tmp_path: Path) -> None:
+async def test_a_process_that_stays_is_told_to_end_and_then_killed(
+    deaf_to: list[str], tmp_path: Path, clock: Clock
+) -> None:
     code = """
         def leave(*_): open(sys.argv[1], "w").write("told"); os._exit(0)
         signal.signal(signal.SIGTERM, signal.SIG_IGN if "SIGTERM" in sys.argv else leave)
         tell(os.getpid())
         while True: signal.pause()
     """
-    async with script(code, str(tmp_path / "note"), *deaf_to).open() as (reader, _):
-        pid = int(await told(reader))
+    use = Use(script(code, str(tmp_path / "note"), *deaf_to))
+    pid = int(await use.texts.get())
+    use.leave.set()
+    await clock.advance(WAIT_SECONDS)
+    if deaf_to:
+        await clock.advance(WAIT_SECONDS)
+    await use.task
     assert not Path(f"/proc/{pid}").exists(), "nobody waited for it"
     assert (tmp_path / "note").exists() is not bool(deaf_to)
 
 
-async def test_what_the_process_started_ends_with_it(subtests: pytest.Subtests) -> None:
-    for leader in ["leaves", "stays"]:
-        for child in ["listens", "deaf"]:
-            with subtests.test(leader=leader, child=child):
-                code = """
+async def test_what_the_process_started_ends_with_it(clock: Clock, subtests: pytest.Subtests) -> None:
+    code = """
         if (child := os.fork()) == 0:
             if "deaf" in sys.argv: signal.signal(signal.SIGTERM, signal.SIG_IGN)
-            tell(os.getpid())
+            tell(f"{os.getppid()} {os.getpid()}")
             while True: signal.pause()
         sys.stdin.read() if "leaves" in sys.argv else signal.pause()
     """
-                async with script(code, leader, child).open() as (reader, _):
-                    pid = int(await told(reader))
-                    assert is_alive(pid)
-                give_up = time.monotonic() + PATIENCE
-                while is_alive(pid):
-                    assert time.monotonic() < give_up, "it is still there"
-                    await asyncio.sleep(0.01)
+    for leader in ["leaves", "stays"]:
+        for child in ["listens", "deaf"]:
+            with subtests.test(leader=leader, child=child):
+                use = Use(script(code, leader, child))
+                first, second = map(int, (await use.texts.get()).split())
+                assert is_alive(second)
+                use.leave.set()
+                if leader == "stays":
+                    await clock.advance(WAIT_SECONDS)
+                await eventually(lambda pid=first: not is_alive(pid), "the process is still there")
+                if child == "listens":
+                    await eventually(lambda pid=second: not is_alive(pid), "what it started is still there")
+                await finish(clock, use.task, WAIT_SECONDS)
+                await eventually(lambda pid=second: not is_alive(pid), "what it started is still there")
 
 
 @pytest.mark.parametrize("times", [1, 2])
-async def test_a_cancelled_caller_leaves_no_process(times: int) -> None:
-    up: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-
-    async def use() -> None:
-        code = "signal.signal(signal.SIGTERM, signal.SIG_IGN); tell(os.getpid())\nwhile True: signal.pause()"
-        async with script(code).open() as (reader, _):
-            up.set_result(int(await told(reader)))
-            await reader.receive()
-
-    task = asyncio.create_task(use())
-    pid = await up
-    task.cancel()
+async def test_a_cancelled_caller_leaves_no_process(times: int, clock: Clock) -> None:
+    use = Use(script("signal.signal(signal.SIGTERM, signal.SIG_IGN); tell(os.getpid())\nwhile True: signal.pause()"))
+    pid = int(await use.texts.get())
+    use.task.cancel()
     if times == 2:
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
-        task.cancel()
+        await turns(2)
+        use.task.cancel()
+    for _ in range(2):
+        await clock.advance(WAIT_SECONDS)
     with pytest.raises(asyncio.CancelledError):
-        await task
+        await use.task
     assert not Path(f"/proc/{pid}").exists()
 
 
@@ -302,7 +336,7 @@ def test_a_loop_that_ends_while_a_process_is_told_to_leaves_none() -> None:
 
 
 async def test_a_scope_that_runs_out_of_time_leaves_no_process() -> None:
-    with anyio.move_on_after(PATIENCE) as scope:
+    with anyio.move_on_after(WAIT_SECONDS) as scope:
         async with script("tell(os.getpid()); sys.stdin.read()").open() as (reader, _):
             pid = int(await told(reader))
             scope.cancel()
@@ -311,29 +345,46 @@ async def test_a_scope_that_runs_out_of_time_leaves_no_process() -> None:
     assert not Path(f"/proc/{pid}").exists()
 
 
-async def test_a_process_that_does_not_read_makes_senders_wait_and_not_the_loop() -> None:
-    async with script("tell(1)\nwhile True: signal.pause()").open() as (reader, writer):
-        await told(reader)
+async def test_a_process_that_does_not_read_makes_senders_wait_and_not_the_loop(clock: Clock) -> None:
+    sent = 0
 
-        async def flood() -> None:
+    async def flood() -> None:
+        nonlocal sent
+        async with script("tell(1)\nwhile True: signal.pause()").open() as (reader, writer):
+            await told(reader)
             while True:
                 await writer.send(request(text="x" * 65536))
+                sent += 1
+                await asyncio.sleep(0)
 
-        flooding = asyncio.create_task(flood())
-        done, _ = await asyncio.wait([flooding], timeout=0.1)
-        assert not done
-        flooding.cancel()
-        await asyncio.wait([flooding])
+    flooding = asyncio.create_task(flood())
+    await eventually(lambda: sent)
+    await turns(2000)
+    assert sent < 100
+    flooding.cancel()
+    await clock.advance(WAIT_SECONDS)
+    await asyncio.wait({flooding})
 
 
-async def test_a_process_that_writes_more_than_is_read_has_to_wait(tmp_path: Path) -> None:
+async def test_a_process_that_writes_more_than_is_read_has_to_wait(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paused = asyncio.Event()
+    flow = stdio.Child._flow
+
+    def note(child: stdio.Child, way: Any) -> None:
+        flow(child, way)
+        if way == "pause":
+            paused.set()
+
+    monkeypatch.setattr(stdio.Child, "_flow", note)
     code = """
         for number in range(40): tell("x" * 100_000); open(sys.argv[1], "w").write(str(number))
     """
     target = script(code, str(tmp_path / "count"))
     async with target.open() as (reader, _):
         await told(reader)
-        await asyncio.sleep(0.2)  # long enough for all of it, if nothing held it
+        await paused.wait()  # from here on, no more fits than the pipe holds
         assert int((tmp_path / "count").read_text()) < 20
         for _ in range(39):
             await told(reader)
@@ -346,7 +397,7 @@ def test_processes_run_on_the_loop_of_any_thread() -> None:
             return await told(reader)
 
     with ThreadPoolExecutor(1) as pool:
-        assert pool.submit(asyncio.run, use()).result(PATIENCE) == "hello"
+        assert pool.submit(asyncio.run, use()).result(WAIT_SECONDS) == "hello"
 
 
 async def test_lines_pause_and_resume_their_source() -> None:

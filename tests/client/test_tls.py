@@ -59,10 +59,10 @@ async def test_a_certificate_of_nobody_we_know_ends_the_connection(
                 url = f"{scheme}://127.0.0.1:{port}/mcp"
                 with pytest.raises(ClientConnectionError, match=r"could not be reached: .*certificate verify failed"):
                     async with kind(url, environment_proxies=False).open() as streams:
-                        await Wire(*streams).ask("fine")
+                        await Wire(*streams).request("fine")
                 if kind is StreamableHTTP:
                     async with kind(url, environment_proxies=False, ssl_context=trusting).open() as streams:
-                        assert await Wire(*streams).ask("fine") == {"safe": True}
+                        assert await Wire(*streams).request("fine") == {"safe": True}
                 else:  # the door opens, and nothing is behind it
                     with pytest.raises(ClientConnectionError, match="answered HTTP 404"):
                         async with kind(url, environment_proxies=False, ssl_context=trusting).open():

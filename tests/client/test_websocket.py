@@ -22,8 +22,9 @@ from mcp_django.client.errors import ClientConnectionError
 from mcp_django.client.targets import WebSocket
 from mcp_django.client.websocket import SocketClosed
 from tests.client.listeners import listening
+from tests.support.clock import Clock
+from tests.support.waiting import WAIT_SECONDS
 
-PATIENCE = 20.0
 Handler = Callable[[ServerConnection], Awaitable[None]]
 
 
@@ -46,24 +47,17 @@ def request(**params: Any) -> SessionMessage:
 
 async def end(reader: Any) -> SocketClosed:
     """Why the connection ended; nothing may come before."""
-    async with asyncio.timeout(PATIENCE):
-        item = await reader.receive()
-        with pytest.raises(anyio.EndOfStream):
-            await reader.receive()
+    item = await reader.receive()
+    with pytest.raises(anyio.EndOfStream):
+        await reader.receive()
     assert isinstance(item, SocketClosed), item
     return item
-
-
-async def ended_with(target: WebSocket) -> SocketClosed:
-    """Why a socket ended on which nothing came."""
-    async with target.open() as (reader, _):
-        return await end(reader)
 
 
 async def refusal(target: WebSocket) -> SocketClosed:
     """Why a socket did not open."""
     with pytest.raises(SocketClosed) as refused:
-        async with asyncio.timeout(PATIENCE), target.open():
+        async with target.open():
             pass
     return refused.value
 
@@ -79,7 +73,7 @@ async def test_messages_go_both_ways_in_text_frames() -> None:
     async with peer(noting) as url, WebSocket(url).open() as (reader, writer):
         for text in ("plain", "two\nlines", "é 漢 🦉", "x" * 300_000):
             await writer.send(request(text=text))
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(WAIT_SECONDS):
                 assert (await reader.receive()).message == request(text=text).message
     assert all(isinstance(frame, str) for frame in frames)
 
@@ -92,7 +86,7 @@ async def test_frames_that_are_no_messages_are_left_out() -> None:
 
     async with peer(rubbish) as url, WebSocket(url).open() as (reader, writer):
         await writer.send(request())
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(WAIT_SECONDS):
             assert (await reader.receive()).message == request().message
 
 
@@ -203,7 +197,7 @@ async def test_a_message_larger_than_allowed_ends_the_connection() -> None:
     assert "a message of more than 1000 bytes" in str(ended)
 
 
-async def test_a_server_that_answers_no_pings_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_server_that_answers_no_pings_is_given_up(clock: Clock) -> None:
     async def deaf(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = (await reader.readuntil(b"\r\n\r\n")).decode()
         key = next(line.split(": ")[1] for line in head.split("\r\n") if line.lower().startswith("sec-websocket-key"))
@@ -214,20 +208,29 @@ async def test_a_server_that_answers_no_pings_is_given_up(monkeypatch: pytest.Mo
         while await reader.read(1000):
             pass
 
-    monkeypatch.setattr(websocket, "CLOSE_TIMEOUT", 0.05)
     async with listening(deaf) as port:
-        target = WebSocket(f"ws://127.0.0.1:{port}/", ping_interval=0.02, ping_timeout=0.02)
-        ended = await ended_with(target)
+        target = WebSocket(f"ws://127.0.0.1:{port}/", ping_interval=20, ping_timeout=20)
+        async with target.open() as (reader, _):
+            ending = asyncio.create_task(end(reader))
+            await clock.advance(40 + websocket.CLOSE_TIMEOUT)
+            ended = await ending
     assert "did not answer pings" in str(ended)
 
 
-async def test_a_server_that_does_not_answer_the_handshake_is_given_up() -> None:
+async def test_a_server_that_does_not_answer_the_handshake_is_given_up(clock: Clock) -> None:
+    reached = asyncio.Event()
+
     async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        reached.set()
         await reader.read()
 
     async with listening(silent) as port:
-        refused = await refusal(WebSocket(f"ws://127.0.0.1:{port}/", open_timeout=0.05))
-    assert "did not open a socket within 0.05 seconds" in str(refused)
+        opening = asyncio.create_task(refusal(WebSocket(f"ws://127.0.0.1:{port}/", open_timeout=10)))
+        await reached.wait()
+        await clock.advance(10)
+        refused = await opening
+    assert "did not open a socket within 10 seconds" in str(refused)
 
 
 async def test_a_server_that_is_not_there_is_told_of_without_what_is_secret_in_its_url() -> None:
@@ -259,5 +262,5 @@ async def test_leaving_closes_the_socket_also_when_cancelled() -> None:
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(WAIT_SECONDS):
             assert [await closed.get(), await closed.get()] == [1000, 1000]
