@@ -209,15 +209,18 @@ async def test_a_change_of_roots_is_told_where_the_era_has_that(subtests: pytest
 async def test_the_time_of_an_answer_is_not_the_time_of_the_call(clock: Clock, subtests: pytest.Subtests) -> None:
     for era in ERAS:
         with subtests.test(era=era):
+            gate = asyncio.Event()
 
-            async def think(params: types.ElicitRequestParams) -> dict[str, str]:
-                await asyncio.sleep(16)
+            async def think(params: types.ElicitRequestParams, gate: asyncio.Event = gate) -> dict[str, str]:
+                await gate.wait()
                 return {"name": "Ada"}
 
             script, answers = asking(era, FORM)
             async with Client(script, elicitation=think, timeout=15) as client:
                 call = asyncio.create_task(client.call_tool("ask"))
                 await clock.advance(16)
+                assert not call.done()
+                gate.set()
                 await call
                 assert answers
 

@@ -293,13 +293,16 @@ async def test_a_call_whose_task_is_cancelled_is_cancelled_at_the_server(era: st
 
 
 async def test_a_call_may_have_more_time_than_others_or_all_there_is(clock: Clock) -> None:
+    gate = asyncio.Event()
+
     async def slowly(params: dict[str, Any]) -> Any:
-        await asyncio.sleep(100)
+        await gate.wait()
         return {"content": TEXT}
 
     async with Client(Script(tools_call=slowly), timeout=50) as client:
         calls = [asyncio.create_task(client.call_tool("add", timeout=limit)) for limit in (None, 200, float("inf"))]
         await clock.advance(100)
+        gate.set()
         given_up, longer, unlimited = await asyncio.gather(*calls, return_exceptions=True)
     assert isinstance(given_up, CallTimeout)
     assert not isinstance(longer, BaseException)

@@ -19,7 +19,7 @@ from mcp_django.client import SSE, Client, Stdio, StreamableHTTP, WebSocket
 from tests.clients.modern_client import JOURNEY, TRAVELLER
 
 STATELESS = "2026-07-28"
-PATIENCE = 20.0
+PATIENCE = 60.0
 WAITS = 0.5
 """Seconds until a change is made again: nobody says when a stream of changes is open."""
 

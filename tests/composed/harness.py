@@ -6,17 +6,16 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.conformance.__main__ import free_port, listens
+from tests.support.waiting import WAIT_SECONDS, wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENT = Path(__file__).parent / "document.json"
-SECONDS = 60
 
 
 @dataclass
@@ -50,17 +49,17 @@ class Process:
         assert self.running is not None
         if self.running.stdout is not None:
             self.first_line = self.running.stdout.readline()
-        give_up = time.monotonic() + SECONDS
-        while not listens(self.port):
-            assert self.running.poll() is None, f"{self.command} ended with {self.running.returncode}"
-            assert time.monotonic() < give_up, f"{self.command} did not come up"
-            time.sleep(0.02)
+        wait_until(lambda: self._has_ended() or listens(self.port), f"{self.command} did not come up")
+        assert not self._has_ended(), f"{self.command} ended"
+
+    def _has_ended(self) -> bool:
+        return self.running is None or self.running.poll() is not None
 
     def end(self, number: int = signal.SIGTERM) -> None:
         """End it by a signal, and wait until it has gone."""
         if self.running is not None:
             self.running.send_signal(number)
-            self.running.communicate(timeout=20)
+            self.running.communicate(timeout=WAIT_SECONDS)
             self.running = None
 
 

@@ -11,6 +11,7 @@ import httpx
 
 from mcp_django.client import Client, StreamableHTTP
 from tests.composed.harness import Site
+from tests.support.waiting import WAIT_SECONDS
 
 Step = Callable[[Site], Coroutine[Any, Any, None]]
 AT_ONCE = 8
@@ -19,7 +20,7 @@ AT_ONCE = 8
 
 def client_of(site: Site, user: str) -> Client:
     """A client of the endpoint, as a user."""
-    return Client(StreamableHTTP(site.url, headers=site.headers(user)), timeout=30)
+    return Client(StreamableHTTP(site.url, headers=site.headers(user)), timeout=WAIT_SECONDS)
 
 
 def text(result: Any) -> str:
@@ -87,7 +88,7 @@ async def the_remote_may_be_killed_and_come_back(site: Site) -> None:
         assert text(await client.call_tool("remote__echo", {"message": "before"})) == "Echo: before"
         site.remote.end(signal.SIGKILL)
         try:
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(WAIT_SECONDS):
                 gone = await client.call_tool("remote__echo", {"message": "gone"})
             assert gone.is_error
             assert text(await client.call_tool("weather__forecast", {"city": "Bern"})) == "Bern: rain, ada"
@@ -96,12 +97,11 @@ async def the_remote_may_be_killed_and_come_back(site: Site) -> None:
             assert {"whoami", "weather__forecast", "figma_me"} <= tools
         finally:
             site.remote.start()
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(WAIT_SECONDS):
             while True:
                 back = await client.call_tool("remote__echo", {"message": "back"})
                 if not back.is_error:
                     break
-                await asyncio.sleep(0.1)
         assert text(back) == "Echo: back"
         assert "remote__echo" in {tool.name for tool in await client.list_tools()}
 

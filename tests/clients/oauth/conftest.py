@@ -17,6 +17,8 @@ HOST = "client.example"
 """Where clients publish what they are; the servers find it on this machine."""
 VENDORS = {"uvicorn": "sqlite", "daphne": "postgresql", "gunicorn-gthread": "sqlite"}
 """The database that each server works on."""
+PAIRS = dict(zip(("uvicorn", "daphne"), MODES, strict=True))
+"""The era in which each ASGI server is used."""
 
 
 class Site(NamedTuple):
@@ -71,16 +73,15 @@ def sites(authority: Authority, documents: Documents) -> Iterator[Sites]:
         yield Sites(stack, environ)
 
 
-@pytest.fixture(params=["uvicorn", "daphne"])
+@pytest.fixture(params=PAIRS)
 def site(request: pytest.FixtureRequest, sites: Sites) -> Iterator[Site]:
-    """The ASGI servers that differ most; nobody may complain in their logs."""
+    """The site on each of the ASGI servers that differ most. Their logs may hold no complaint."""
     found = sites.get(request.param)
     yield found
     found.server.settle()
 
 
-@pytest.fixture(params=MODES)
-def mode(request: pytest.FixtureRequest) -> str:
-    """Both eras."""
-    found: str = request.param
-    return found
+@pytest.fixture
+def mode(site: Site) -> str:
+    """One era for each server, so that both are there."""
+    return PAIRS[site.server.kind]

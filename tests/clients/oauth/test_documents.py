@@ -83,14 +83,17 @@ async def test_a_document_stands_for_registration(site: Site, documents: Documen
     assert HOST in connection.browser.pages[0]
 
 
-@pytest.mark.parametrize("path", REAL)
-async def test_the_documents_of_the_vendors_are_taken(sites: Sites, documents: Documents, path: str) -> None:
-    special, redirect = REAL[path]
-    documents.pages[path] = document(path, **special)
-    url = f"https://{HOST}{path}"
-    async with connected(sites.get("uvicorn").url, document=url, redirect=redirect) as connection:
-        assert await connection.call("look") == "alice looks"
-    assert special["client_name"] in connection.browser.pages[0]
+async def test_the_documents_of_the_vendors_are_taken(
+    sites: Sites, documents: Documents, subtests: pytest.Subtests
+) -> None:
+    for path in REAL:
+        with subtests.test(path=path):
+            special, redirect = REAL[path]
+            documents.pages[path] = document(path, **special)
+            url = f"https://{HOST}{path}"
+            async with connected(sites.get("uvicorn").url, document=url, redirect=redirect) as connection:
+                assert await connection.call("look") == "alice looks"
+            assert special["client_name"] in connection.browser.pages[0]
 
 
 WRONG: dict[str, Any] = {
@@ -106,18 +109,24 @@ WRONG: dict[str, Any] = {
 """Path to a page that describes no client, or none with the redirect URI that is asked for."""
 
 
-@pytest.mark.parametrize("path", WRONG)
-async def test_what_is_no_document_of_the_client_is_refused(sites: Sites, documents: Documents, path: str) -> None:
-    if WRONG[path] is not None:
-        documents.pages[path] = WRONG[path]
-    await refused(sites.get("uvicorn"), f"https://{HOST}{path}")
+async def test_what_is_no_document_of_the_client_is_refused(
+    sites: Sites, documents: Documents, subtests: pytest.Subtests
+) -> None:
+    for path in WRONG:
+        with subtests.test(path=path):
+            if WRONG[path] is not None:
+                documents.pages[path] = WRONG[path]
+            await refused(sites.get("uvicorn"), f"https://{HOST}{path}")
 
 
-@pytest.mark.parametrize("host", [INSIDE, "unknown.example", "127.0.0.1"])
-async def test_a_host_that_is_not_public_is_not_asked(sites: Sites, documents: Documents, host: str) -> None:
-    before = len(documents.asked)
-    await refused(sites.get("uvicorn"), f"https://{host}/document")
-    assert len(documents.asked) == before
+async def test_a_host_that_is_not_public_is_not_asked(
+    sites: Sites, documents: Documents, subtests: pytest.Subtests
+) -> None:
+    for host in [INSIDE, "unknown.example", "127.0.0.1"]:
+        with subtests.test(host=host):
+            before = len(documents.asked)
+            await refused(sites.get("uvicorn"), f"https://{host}/document")
+            assert len(documents.asked) == before
 
 
 async def refused(site: Site, url: str) -> None:

@@ -60,11 +60,13 @@ async def test_a_client_with_nothing_but_the_url_gets_in(site: Site, mode: str) 
     ]
 
 
-async def test_under_wsgi_as_well(sites: Sites, mode: str) -> None:
-    site = sites.get("gunicorn-gthread")
-    async with connected(site.url, mode=mode) as connection:
-        assert await connection.call("change") == "alice changes"
-    site.server.settle()
+async def test_under_wsgi_as_well(sites: Sites, subtests: pytest.Subtests) -> None:
+    for mode in MODES:
+        with subtests.test(mode=mode):
+            site = sites.get("gunicorn-gthread")
+            async with connected(site.url, mode=mode) as connection:
+                assert await connection.call("change") == "alice changes"
+            site.server.settle()
 
 
 async def test_what_a_client_is_shown_depends_on_its_user(site: Site, mode: str) -> None:
@@ -73,22 +75,28 @@ async def test_what_a_client_is_shown_depends_on_its_user(site: Site, mode: str)
         assert await connection.call("hire") == "3"
 
 
-@pytest.mark.parametrize("method", ["none", "client_secret_post", "client_secret_basic"])
-async def test_a_client_registers_with_any_way_to_prove_itself(sites: Sites, method: str) -> None:
-    metadata = OAuthClientMetadata(redirect_uris=[REDIRECT], client_name="Any", token_endpoint_auth_method=method)
-    async with connected(sites.get("uvicorn").url, metadata=metadata) as connection:
-        assert await connection.call("look") == "alice looks"
-    assert connection.memory.client is not None
-    assert connection.memory.client.token_endpoint_auth_method == method
-    assert bool(connection.memory.client.client_secret) is (method != "none")
+async def test_a_client_registers_with_any_way_to_prove_itself(sites: Sites, subtests: pytest.Subtests) -> None:
+    for method in ["none", "client_secret_post", "client_secret_basic"]:
+        with subtests.test(method=method):
+            metadata = OAuthClientMetadata(
+                redirect_uris=[REDIRECT], client_name="Any", token_endpoint_auth_method=method
+            )
+            async with connected(sites.get("uvicorn").url, metadata=metadata) as connection:
+                assert await connection.call("look") == "alice looks"
+            assert connection.memory.client is not None
+            assert connection.memory.client.token_endpoint_auth_method == method
+            assert bool(connection.memory.client.client_secret) is (method != "none")
 
 
-@pytest.mark.parametrize("change", ["slash", "capitals"])
-async def test_the_url_may_be_written_in_another_way(sites: Sites, change: str, mode: str) -> None:
-    url = sites.get("uvicorn").url
-    url = f"{url}/" if change == "slash" else url.replace("http://", "HTTP://")
-    async with connected(url, mode=mode) as connection:
-        assert await connection.call("look") == "alice looks"
+async def test_the_url_may_be_written_in_another_way(sites: Sites, subtests: pytest.Subtests) -> None:
+    for mode in MODES:
+        with subtests.test(mode=mode):
+            for change in ["slash", "capitals"]:
+                with subtests.test(change=change):
+                    url = sites.get("uvicorn").url
+                    url = f"{url}/" if change == "slash" else url.replace("http://", "HTTP://")
+                    async with connected(url, mode=mode) as connection:
+                        assert await connection.call("look") == "alice looks"
 
 
 async def test_a_client_steps_up_when_a_tool_takes_more(site: Site, mode: str) -> None:

@@ -15,7 +15,7 @@ from mcp.shared.auth import OAuthClientInformationFull, OAuthClientMetadata
 
 from tests.clients.oauth.browser import Browser
 from tests.clients.oauth.conftest import SITE, Site, Sites
-from tests.clients.oauth.connection import REDIRECT, Memory, connected
+from tests.clients.oauth.connection import MODES, REDIRECT, Memory, connected
 from tests.servers.databases import ROOT, environment
 
 GRANTS = ["authorization_code", "refresh_token"]
@@ -45,17 +45,18 @@ SHAPES: dict[str, dict[str, Any]] = {
 """What clients of the vendors register with; they are redirected to the first."""
 
 
-@pytest.mark.parametrize("name", SHAPES)
-async def test_the_registrations_of_the_vendors_are_taken(sites: Sites, name: str) -> None:
-    shape = {"client_name": name, "token_endpoint_auth_method": "none", **SHAPES[name]}
-    redirect = shape["redirect_uris"][0]
-    metadata = OAuthClientMetadata.model_validate(shape)
-    async with connected(sites.get("uvicorn").url, metadata=metadata, redirect=redirect) as connection:
-        assert await connection.call("look") == "alice looks"
-        connection.expire()
-        assert await connection.call("look") == "alice looks"
-    assert connection.statuses("/o/register/") == [201]
-    assert name in connection.browser.pages[0]
+async def test_the_registrations_of_the_vendors_are_taken(sites: Sites, subtests: pytest.Subtests) -> None:
+    for name in SHAPES:
+        with subtests.test(name=name):
+            shape = {"client_name": name, "token_endpoint_auth_method": "none", **SHAPES[name]}
+            redirect = shape["redirect_uris"][0]
+            metadata = OAuthClientMetadata.model_validate(shape)
+            async with connected(sites.get("uvicorn").url, metadata=metadata, redirect=redirect) as connection:
+                assert await connection.call("look") == "alice looks"
+                connection.expire()
+                assert await connection.call("look") == "alice looks"
+            assert connection.statuses("/o/register/") == [201]
+            assert name in connection.browser.pages[0]
 
 
 @pytest.fixture(scope="module")
@@ -82,12 +83,14 @@ def known(sites: Sites) -> OAuthClientInformationFull:
 
 
 async def test_a_client_that_is_known_beforehand_does_not_register(
-    sites: Sites, known: OAuthClientInformationFull, mode: str
+    sites: Sites, known: OAuthClientInformationFull, subtests: pytest.Subtests
 ) -> None:
-    async with connected(sites.get("uvicorn").url, mode=mode, memory=Memory(known)) as connection:
-        assert await connection.call("look") == "alice looks"
-        assert await connection.call("change") == "alice changes"
-    assert connection.statuses("/o/register/") == []
+    for mode in MODES:
+        with subtests.test(mode=mode):
+            async with connected(sites.get("uvicorn").url, mode=mode, memory=Memory(known)) as connection:
+                assert await connection.call("look") == "alice looks"
+                assert await connection.call("change") == "alice changes"
+            assert connection.statuses("/o/register/") == []
 
 
 class FirstRevision(httpx2.AsyncBaseTransport):

@@ -8,12 +8,11 @@ import pytest
 from mcp_django.providers.proxies import Proxy, calls, sessions
 from mcp_django.providers.proxies.sources import TargetSource
 from tests.server.engine import HANDSHAKE, STATELESS, Peer, accept, somebody
+from tests.support.clock import Clock
 
 from .remote import Remote, peer_of, proxy_of, served
 
 pytestmark = pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprecationWarning")
-BOTH = pytest.mark.parametrize("version", [STATELESS, HANDSHAKE])
-UPSTREAM = pytest.mark.parametrize("upstream", ["stateless", "handshake"])
 
 
 def answers(method: str, params: dict[str, Any]) -> dict[str, Any]:
@@ -58,18 +57,19 @@ class Shy(TargetSource):
         return super().own(user, headers, answering, tools)
 
 
-@BOTH
-@UPSTREAM
-async def test_who_can_be_asked_sees_the_tools_that_are_shown_only_to_them(version: str, upstream: str) -> None:
-    server = served(Proxy(Shy("r", None, protocol_version=upstream, max_retries=0), permission="any"))
-    silent = Peer(server, version=version, capabilities={})
-    sampler = Peer(server, version=version, capabilities={"sampling": {}})
-    asked = Peer(server, version=version, answer=answers)
-    assert "r__greet" in await asked.names()
-    assert "r__greet" not in await silent.names()
-    assert "r__greet" not in await sampler.names()
-    assert "r__greet" in await asked.names()
-    assert await asked.text("r__greet") == "Hello Ada"
+async def test_who_can_be_asked_sees_the_tools_that_are_shown_only_to_them(subtests: pytest.Subtests) -> None:
+    for version in [STATELESS, HANDSHAKE]:
+        for upstream in ["stateless", "handshake"]:
+            with subtests.test(version=version, upstream=upstream):
+                server = served(Proxy(Shy("r", None, protocol_version=upstream, max_retries=0), permission="any"))
+                silent = Peer(server, version=version, capabilities={})
+                sampler = Peer(server, version=version, capabilities={"sampling": {}})
+                asked = Peer(server, version=version, answer=answers)
+                assert "r__greet" in await asked.names()
+                assert "r__greet" not in await silent.names()
+                assert "r__greet" not in await sampler.names()
+                assert "r__greet" in await asked.names()
+                assert await asked.text("r__greet") == "Hello Ada"
 
 
 async def test_lists_for_those_who_can_be_asked_need_no_session_that_calls_have() -> None:
@@ -77,16 +77,16 @@ async def test_lists_for_those_who_can_be_asked_need_no_session_that_calls_have(
     peer = Peer(served(proxy))
     await peer.call("r__greet")
     assert proxy._here().sessions.are_taken
-    async with asyncio.timeout(4):
-        assert "r__greet" in await Peer(peer.server, principal=somebody(name="bob")).names()
+    assert "r__greet" in await Peer(peer.server, principal=somebody(name="bob")).names()
 
 
-@BOTH
-async def test_two_questions_one_after_the_other(version: str) -> None:
-    remote = Remote(era="handshake")
-    peer = peer_of(remote, version=version, answer=answers)
-    assert await peer.text("r__twice") == "1 2"
-    assert remote.counts["twice"] == 1
+async def test_two_questions_one_after_the_other(subtests: pytest.Subtests) -> None:
+    for version in [STATELESS, HANDSHAKE]:
+        with subtests.test(version=version):
+            remote = Remote(era="handshake")
+            peer = peer_of(remote, version=version, answer=answers)
+            assert await peer.text("r__twice") == "1 2"
+            assert remote.counts["twice"] == 1
 
 
 async def test_what_a_remote_remembers_is_sealed() -> None:
@@ -140,13 +140,13 @@ async def test_nobody_else_can_go_on_with_a_parked_call() -> None:
     assert desk.take(id, "tests|ada") is not None
 
 
-async def test_a_call_that_is_parked_for_too_long_is_given_up_at_the_remote() -> None:
+async def test_a_call_that_is_parked_for_too_long_is_given_up_at_the_remote(clock: Clock) -> None:
     remote = Remote(era="handshake")
-    proxy = proxy_of(remote, parked_seconds=0.05)
+    proxy = proxy_of(remote, parked_seconds=60)
     peer = Peer(served(proxy))
     asked = await peer.call("r__greet")
-    async with asyncio.timeout(10):
-        await remote.cancelled.wait()
+    await clock.advance(60)
+    await remote.cancelled.wait()
     assert len(proxy._here().desk) == 0
     found = await peer.request("tools/call", {"name": "r__greet", "arguments": {}, **_answered(asked)})
     assert found["content"][0]["text"] == calls.LOST
@@ -183,8 +183,7 @@ async def test_a_parked_call_gives_its_session_to_a_call_that_needs_one() -> Non
     for _ in range(2):
         await bob.call("r__greet")
     ada = Peer(server, principal=somebody(name="ada"), answer=answers)
-    async with asyncio.timeout(4):
-        assert await ada.text("r__greet") == "Hello Ada"
+    assert await ada.text("r__greet") == "Hello Ada"
 
 
 async def test_a_question_is_asked_only_where_the_proxy_lets_it() -> None:
@@ -194,10 +193,11 @@ async def test_a_question_is_asked_only_where_the_proxy_lets_it() -> None:
     assert peer.rounds == 0
 
 
-@UPSTREAM
-async def test_who_cannot_be_asked_is_told_so(upstream: str) -> None:
-    peer = peer_of(Remote(era=upstream), capabilities={})
-    assert (await peer.call("r__greet"))["isError"]
+async def test_who_cannot_be_asked_is_told_so(subtests: pytest.Subtests) -> None:
+    for upstream in ["stateless", "handshake"]:
+        with subtests.test(upstream=upstream):
+            peer = peer_of(Remote(era=upstream), capabilities={})
+            assert (await peer.call("r__greet"))["isError"]
 
 
 async def test_a_session_serves_one_call_at_a_time_and_the_next_of_the_same_caller() -> None:
@@ -215,8 +215,7 @@ async def test_a_session_serves_one_call_at_a_time_and_the_next_of_the_same_call
     assert remote.opened == opened + 3
 
 
-async def test_more_calls_than_there_may_be_sessions_wait_their_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sessions, "PATIENCE", 60.0)  # the turns of others take as long as this machine does
+async def test_more_calls_than_there_may_be_sessions_wait_their_turn(clock: Clock) -> None:
     remote = Remote(era="handshake")
     proxy = proxy_of(remote, sessions=1)
     peer = Peer(served(proxy), answer=answers, version=HANDSHAKE)
@@ -224,14 +223,14 @@ async def test_more_calls_than_there_may_be_sessions_wait_their_turn(monkeypatch
     assert len(proxy._here().sessions) == 1
 
 
-async def test_a_call_that_waits_for_a_session_for_too_long_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sessions, "PATIENCE", 0.0)
+async def test_a_call_that_waits_for_a_session_for_too_long_is_told_so(clock: Clock) -> None:
     remote = Remote(era="handshake")
     server = served(proxy_of(remote, sessions=1))
     slow = asyncio.ensure_future(Peer(server, version=HANDSHAKE).call("r__slow"))
-    async with asyncio.timeout(10):
-        await remote.reached.wait()
-    assert "Too many calls use the server 'r'" in await Peer(server, version=HANDSHAKE).error("r__greet")
+    await remote.reached.wait()
+    late = asyncio.create_task(Peer(server, version=HANDSHAKE).error("r__greet"))
+    await clock.advance(sessions.PATIENCE)
+    assert "Too many calls use the server 'r'" in await late
     remote.gate.set()
     assert not (await slow)["isError"]
 
@@ -241,8 +240,7 @@ async def test_a_call_that_would_only_hear_the_log_waits_for_nobody() -> None:
     proxy = proxy_of(remote, sessions=1)
     server = served(proxy)
     slow = asyncio.ensure_future(Peer(server, capabilities={}, log_level="info").call("r__slow"))
-    async with asyncio.timeout(10):
-        await remote.reached.wait()
+    await remote.reached.wait()
     other = Peer(server, capabilities={}, log_level="info")
     assert await other.text("r__chatty") == "done"
     assert other.said == []

@@ -22,11 +22,13 @@ from mcp_django.server.streams import Outbox
 from mcp_django.server.subscriptions import Subscription
 from mcp_django.server.work import Work
 from mcp_django.signals import clients_used
-from tests.runtime.serving import eventually, real_threads
+from tests.runtime.serving import real_threads
 from tests.runtime.test_subscriptions import Stage
 from tests.runtime.test_subscriptions import run as run_stage
 from tests.server.engine import STATELESS, ports, somebody
 from tests.server.test_subscriptions import Log, taken
+from tests.support.clock import Clock
+from tests.support.waiting import eventually
 
 from .remote import Remote, proxy_of
 
@@ -88,8 +90,7 @@ class Watched(Remote):
             await session.send_resource_updated(uri)
 
     async def is_subscribed_to(self, *uris: str) -> None:
-        async with asyncio.timeout(10):
-            await eventually(lambda: set(self.subscribed) == set(uris))
+        await eventually(lambda: set(self.subscribed) == set(uris))
 
 
 class Deaf(Watched):
@@ -122,12 +123,11 @@ class Listener:
 
 async def heard(stream: Subscription) -> list[str]:
     """The URIs that a stream tells of next."""
-    async with asyncio.timeout(10):
-        awake = asyncio.Event()
-        stream.wake = awake.set
-        while not (messages := await taken(stream)):
-            await awake.wait()
-            awake.clear()
+    awake = asyncio.Event()
+    stream.wake = awake.set
+    while not (messages := await taken(stream)):
+        await awake.wait()
+        awake.clear()
     return [message["params"]["uri"] for message in messages]
 
 
@@ -189,12 +189,9 @@ async def test_uris_are_those_that_the_resources_have_here() -> None:
     assert await heard(stream) == ["in+far+thing://one"]
 
 
-async def test_a_part_of_a_resource_is_told_by_the_resource_and_floods_are_told_at_intervals(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_part_of_a_resource_is_told_by_the_resource_and_floods_are_told_at_intervals(clock: Clock) -> None:
     remote = Watched(era="handshake")
     stream = await Listener(server_of(proxy_of(remote))).listen("thing://by/me", ONE)
-    monkeypatch.setattr(following, "REST", 3600)
     await remote.update("thing://by/me/page/2")
     assert await heard(stream) == ["thing://by/me"]
     for _ in range(3):
@@ -203,14 +200,17 @@ async def test_a_part_of_a_resource_is_told_by_the_resource_and_floods_are_told_
     assert await heard(stream) == [ONE]
 
 
-async def test_what_changes_in_an_interval_is_told_at_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_changes_in_an_interval_is_told_at_its_end(clock: Clock) -> None:
     remote = Watched(era="handshake")
     stream = await Listener(server_of(proxy_of(remote))).listen(ONE)
-    monkeypatch.setattr(following, "REST", 0.05)
     await remote.update(ONE)
     assert await heard(stream) == [ONE]
     await remote.update(ONE)
-    assert await heard(stream) == [ONE]
+    hearing = asyncio.create_task(heard(stream))
+    await clock.settle()
+    assert not hearing.done()
+    await clock.advance(following.REST)
+    assert await hearing == [ONE]
 
 
 @UPSTREAM
@@ -254,17 +254,16 @@ async def test_one_caller_leaves_room_for_others(monkeypatch: pytest.MonkeyPatch
 
 
 @UPSTREAM
-async def test_after_an_outage_it_is_followed_again_and_counts_as_changed(
-    upstream: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(following, "LOOK", 0.02)
-    monkeypatch.setattr(following, "SELDOM", 0.02)
+async def test_after_an_outage_it_is_followed_again_and_counts_as_changed(upstream: str, clock: Clock) -> None:
     remote = Watched(era=upstream)
     stream = await Listener(server_of(proxy_of(remote))).listen(ONE)
     await remote.go_down()
     before = remote.begun[ONE]
     remote.down = False
-    assert await heard(stream) == [ONE]
+    hearing = asyncio.create_task(heard(stream))
+    while not hearing.done():
+        await clock.advance(following.LOOK)
+    assert await hearing == [ONE]
     assert remote.begun[ONE] > before
     await remote.update(ONE)
     assert await heard(stream) == [ONE]

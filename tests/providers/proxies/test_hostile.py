@@ -10,6 +10,8 @@ from mcp_django.providers.proxies import Proxy, calls, entries, results, shelves
 from mcp_django.providers.proxies.sources import TargetSource
 from tests.client.script import Script
 from tests.server.engine import HANDSHAKE, STATELESS, Peer, make_server
+from tests.support.clock import Clock
+from tests.support.waiting import WAIT_SECONDS, turns
 
 SCHEMA: dict[str, Any] = {"type": "object", "properties": {}}
 GOOD: dict[str, Any] = {"name": "good", "inputSchema": SCHEMA}
@@ -136,9 +138,6 @@ async def test_a_malformed_result_is_a_tool_error(subtests: pytest.Subtests) -> 
         ]:
             with subtests.test(version=version, result=result):
                 peer = answering(result, version=version, capabilities={})
-                if "nothing" in result:
-                    assert (await peer.call("r__good"))["content"] == [] or True
-                    return
                 assert "gave an answer that is none" in await peer.error("r__good")
 
 
@@ -218,8 +217,7 @@ async def test_a_remote_that_wants_to_be_asked_again_for_ever_is_left(subtests: 
             again = {"resultType": "input_required", "requestState": "again"}
             remote = listing(GOOD, era="stateless", tools_call=again)
             peer = peer_of(remote, version=version, answer=lambda method, params: {"action": "decline"})
-            async with asyncio.timeout(20):
-                assert "rounds" in await peer.error("r__good")
+            assert "rounds" in await peer.error("r__good")
             assert sum(script.methods().count("tools/call") for script in remote.scripts) == calls.ROUNDS
 
 
@@ -241,27 +239,25 @@ async def test_several_slow_remotes_are_waited_for_at_once() -> None:
     proxies = []
     for name in ("a", "b", "c"):
         source = TargetSource(name, Each("handshake", {"tools_list": page}), protocol_version="handshake")
-        proxies.append(Proxy(source, permission="any", list_timeout=2))
+        proxies.append(Proxy(source, permission="any", list_timeout=WAIT_SECONDS))
     peer = Peer(make_server(proxies=proxies))
     assert await peer.names() == ["a__good", "b__good", "c__good"]
 
 
-async def test_a_remote_whose_lists_change_whenever_they_are_read_is_not_followed_at_once() -> None:
+async def test_a_remote_whose_lists_change_whenever_they_are_read_is_not_followed_at_once(clock: Clock) -> None:
     read = 0
 
     async def page(params: dict[str, Any]) -> dict[str, Any]:
         nonlocal read
         read += 1
-        await remote.scripts[0].say("notifications/tools/list_changed")
+        await remote.scripts[0].notify("notifications/tools/list_changed")
         return {"tools": [{**GOOD, "description": str(read)}]}
 
     peer = peer_of(remote := Each("handshake", {"tools_list": page}))
     await peer.names()
-    async with asyncio.timeout(20):
-        while read <= shelves.HASTE:
-            await asyncio.sleep(0)
-    for _ in range(2000):
+    while read <= shelves.HASTE:
         await asyncio.sleep(0)
+    await turns(2000)
     assert read == shelves.HASTE + 1
 
 
@@ -277,17 +273,17 @@ async def test_lists_change_when_the_remote_says_so(monkeypatch: pytest.MonkeyPa
     assert before is not None
     (script,) = remote.scripts
     script.answers["tools/list"] = {"tools": [GOOD, {**GOOD, "name": "late"}]}
-    await script.say("notifications/tools/list_changed")
+    await script.notify("notifications/tools/list_changed")
     await script.until(lambda: script.methods().count("tools/list") > 1)
     assert await peer.names() == ["r__good", "r__late"]
     assert proxy.version != before
 
 
-async def test_lists_are_kept_as_long_as_the_remote_says(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shelves, "LEAST", 0.0)
+async def test_lists_are_kept_as_long_as_the_remote_says(clock: Clock) -> None:
     for ttl, times in ((60_000, 1), (0, 3)):
         remote = Each("stateless", {"tools_list": {"tools": [GOOD], "ttlMs": ttl}})
         peer = peer_of(remote, capabilities={})
         for _ in range(3):
             await peer.names()
+            await clock.advance(shelves.LEAST)
         assert remote.scripts[0].methods().count("tools/list") == times

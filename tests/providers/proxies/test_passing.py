@@ -13,6 +13,7 @@ from mcp_django.providers.mounts import Mount
 from mcp_django.providers.proxies import shelves
 from mcp_django.server.rates import Rate
 from tests.server.engine import HANDSHAKE, STATELESS, Peer, make_server, ports, somebody
+from tests.support.clock import Clock
 
 from .remote import Remote, peer_of, proxy_of, served
 
@@ -151,20 +152,21 @@ async def test_a_call_that_is_cancelled_is_cancelled_at_the_remote(subtests: pyt
                 remote = Remote(era=upstream)
                 peer = peer_of(remote, capabilities=capabilities)
                 call = asyncio.ensure_future(peer.call("r__slow"))
-                async with asyncio.timeout(10):
-                    await remote.reached.wait()
-                    call.cancel()
-                    await remote.cancelled.wait()
+                await remote.reached.wait()
+                call.cancel()
+                await remote.cancelled.wait()
 
 
-async def test_a_remote_that_takes_too_long_is_told_to_stop(subtests: pytest.Subtests) -> None:
+async def test_a_remote_that_takes_too_long_is_told_to_stop(clock: Clock, subtests: pytest.Subtests) -> None:
     for capabilities in [{}, {"elicitation": {}}]:
         with subtests.test(capabilities=capabilities):
             remote = Remote()
-            peer = peer_of(remote, options={"timeout": 0.2}, capabilities=capabilities)
-            assert await peer.error("r__slow") == "The server 'r' gave no answer in time"
-            async with asyncio.timeout(10):
-                await remote.cancelled.wait()
+            peer = peer_of(remote, options={"timeout": 20}, capabilities=capabilities)
+            call = asyncio.create_task(peer.error("r__slow"))
+            await remote.reached.wait()
+            await clock.advance(20)
+            assert await call == "The server 'r' gave no answer in time"
+            await remote.cancelled.wait()
 
 
 async def test_nobody_but_the_local_principal_may_use_what_has_no_permission() -> None:
@@ -199,10 +201,7 @@ async def test_what_is_not_offered_is_not_asked_for() -> None:
         await peer.request("resources/read", {"uri": "thing://one"})
 
 
-async def test_a_remote_that_is_down_is_an_error_at_once_and_hides_nothing_else(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(shelves, "RETRY", 0.0)
+async def test_a_remote_that_is_down_is_an_error_at_once_and_hides_nothing_else(clock: Clock) -> None:
     remote = Remote(down=True)
     server = served(remote)
     server.tool(lambda: "here", name="mine")
@@ -211,19 +210,17 @@ async def test_a_remote_that_is_down_is_an_error_at_once_and_hides_nothing_else(
     assert await peer.error("r__add", a=1) == "The server 'r' cannot be reached now; try again later"
     assert await peer.text("mine") == "here"
     remote.down = False
+    await clock.advance(shelves.RETRY)
     assert (await peer.call("r__add", a=1))["structuredContent"] == {"total": 2}
 
 
-async def test_lists_that_are_known_stand_in_for_those_of_a_remote_that_went_down(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(shelves, "HOLDS", 0.0)
-    monkeypatch.setattr(shelves, "LEAST", 0.0)
+async def test_lists_that_are_known_stand_in_for_those_of_a_remote_that_went_down(clock: Clock) -> None:
     remote = Remote(era="handshake")
     peer = peer_of(remote, capabilities={})
     assert "r__add" in await peer.names()
     assert await peer.names("resources/list", "resources", "uri")
     await remote.go_down()
+    await clock.advance(shelves.HOLDS)
     assert "r__add" in await peer.names()
     assert await peer.error("r__add", a=1) == "The server 'r' cannot be reached now; try again later"
     with pytest.raises(InternalError, match="cannot be reached now"):
@@ -232,25 +229,27 @@ async def test_lists_that_are_known_stand_in_for_those_of_a_remote_that_went_dow
     assert (await peer.call("r__add", a=1))["structuredContent"] == {"total": 2}
 
 
-async def test_after_a_while_a_remote_that_is_down_lists_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shelves, "HOLDS", 0.0)
-    monkeypatch.setattr(shelves, "LEAST", 0.0)
+async def test_after_a_while_a_remote_that_is_down_lists_nothing(clock: Clock) -> None:
     remote = Remote(era="handshake")
-    peer = peer_of(remote, options={"stale": 0.0})
+    peer = peer_of(remote, options={"stale": 600})
     assert "r__add" in await peer.names()
     await remote.go_down()
+    await clock.advance(shelves.HOLDS)
+    assert "r__add" in await peer.names()
+    await clock.advance(600)
     assert await peer.names() == []
 
 
-async def test_a_list_waits_no_longer_than_it_may_for_a_remote_and_only_once() -> None:
+async def test_a_list_waits_no_longer_than_it_may_for_a_remote_and_only_once(clock: Clock) -> None:
     remote = Remote(silent=True)
-    server = served(remote, list_timeout=0.1)
+    server = served(remote, list_timeout=10)
     server.tool(lambda: "here", name="mine")
     peer = Peer(server)
-    async with asyncio.timeout(30):
-        assert await peer.names() == ["mine"]
-        assert await peer.names() == ["mine"]
-        remote.gate.set()
+    first = asyncio.create_task(peer.names())
+    await clock.advance(10)
+    assert await first == ["mine"]
+    assert await peer.names() == ["mine"]
+    remote.gate.set()
 
 
 async def test_policies_and_rates_hold_for_proxied_tools_by_their_names_here() -> None:

@@ -19,6 +19,7 @@ from mcp_django.wiring import get_server
 from tests.interaction.live import free_port
 from tests.management.stdio_project import ROOT
 from tests.server.engine import HANDSHAKE, STATELESS, Peer, Person, accept
+from tests.support.waiting import WAIT_SECONDS
 
 PROGRAM = str(Path(__file__).with_name("stdio_remote.py"))
 TERSE = str(Path(__file__).with_name("terse_remote.py"))
@@ -28,10 +29,10 @@ pytestmark = pytest.mark.django_db(transaction=True)
 @contextmanager
 def proxied(client: dict[str, Any], **options: Any) -> Iterator[None]:
     """A project that passes one server on as `far`."""
-    proxies = {"far": {"PERMISSION": "any", **options}}
+    proxies = {"far": {"PERMISSION": "any", "LIST_TIMEOUT": WAIT_SECONDS, **options}}
     setting = {
         "AUTH": "none",
-        "CLIENTS": {"far": client},
+        "CLIENTS": {"far": {"STARTUP_TIMEOUT": WAIT_SECONDS, "TIMEOUT": WAIT_SECONDS, **client}},
         "SERVERS": {"default": {"PROXIES": proxies, "STORED": False}},
     }
     with override_settings(MCP=setting):
@@ -77,7 +78,7 @@ async def test_a_server_that_is_killed_and_started_again_is_used_again(monkeypat
     monkeypatch.setattr(shelves, "RETRY", 0.0)
     port = free_port()
     url = f"http://127.0.0.1:{port}/mcp"
-    with proxied({"URL": url, "MAX_RETRIES": 0, "BACKOFF": 0, "STARTUP_TIMEOUT": 20}, LIST_TIMEOUT=20):
+    with proxied({"URL": url, "MAX_RETRIES": 0, "BACKOFF": 0}):
         peer = Peer(get_server(), capabilities={})
         assert "cannot be reached now" in await peer.error("far__pid")
         with listening(port):
