@@ -265,6 +265,7 @@ async def test_after_an_outage_it_is_followed_again_and_counts_as_changed(upstre
         await clock.advance(following.LOOK)
     assert await hearing == [ONE]
     assert remote.begun[ONE] > before
+    await clock.advance(following.REST)
     await remote.update(ONE)
     assert await heard(stream) == [ONE]
 

@@ -161,10 +161,10 @@ async def test_a_remote_that_takes_too_long_is_told_to_stop(clock: Clock, subtes
     for capabilities in [{}, {"elicitation": {}}]:
         with subtests.test(capabilities=capabilities):
             remote = Remote()
-            peer = peer_of(remote, options={"timeout": 20}, capabilities=capabilities)
+            peer = peer_of(remote, options={"timeout": 2}, capabilities=capabilities)
             call = asyncio.create_task(peer.error("r__slow"))
             await remote.reached.wait()
-            await clock.advance(20)
+            await clock.advance(2)
             assert await call == "The server 'r' gave no answer in time"
             await remote.cancelled.wait()
 
@@ -242,11 +242,11 @@ async def test_after_a_while_a_remote_that_is_down_lists_nothing(clock: Clock) -
 
 async def test_a_list_waits_no_longer_than_it_may_for_a_remote_and_only_once(clock: Clock) -> None:
     remote = Remote(silent=True)
-    server = served(remote, list_timeout=10)
+    server = served(remote, list_timeout=2)
     server.tool(lambda: "here", name="mine")
     peer = Peer(server)
     first = asyncio.create_task(peer.names())
-    await clock.advance(10)
+    await clock.advance(2)
     assert await first == ["mine"]
     assert await peer.names() == ["mine"]
     remote.gate.set()
