@@ -1,7 +1,7 @@
-"""A client of any revision through any door.
+"""A client of any revision through any transport.
 
 `Client` speaks as the revision demands: it opens a session in the handshake era and repeats version, capabilities and
-routing headers in the stateless era. Over HTTP each message is a request of its own; through the other doors all share
+routing headers in the stateless era. Over HTTP each message is a request of its own; on the other transports all share
 a channel. Everything it receives is checked against the official schema of its revision.
 """
 
@@ -13,8 +13,8 @@ from typing import Any
 
 from mcp_django.models import Session
 from tests.interaction.channel import CANCELLED, ChannelExchange, Ear, Line
-from tests.interaction.doors import ChannelDoor, Door
 from tests.interaction.messages import judge_for
+from tests.interaction.transports import ChannelTransport, Transport
 from tests.interaction.wire import Exchange, Reply, http_scope
 
 STATELESS = "2026-07-28"
@@ -34,7 +34,7 @@ class Client:
 
     def __init__(
         self,
-        door: Door,
+        transport: Transport,
         revision: str,
         *,
         server: str = "interaction",
@@ -43,7 +43,7 @@ class Client:
         headers: Mapping[str, str | None] | None = None,
     ) -> None:
         """`headers` go with every request, and with the opening of a channel."""
-        self.door, self.revision, self.server, self.token = door, revision, server, token
+        self.transport, self.revision, self.server, self.token = transport, revision, server, token
         self.always = dict(headers or {})
         self.capabilities = dict(EVERYTHING if capabilities is None else capabilities)
         self.session: str | None = None
@@ -58,7 +58,7 @@ class Client:
 
     def path(self) -> str:
         """The path of the server's endpoint."""
-        return self.door.path(self.server)
+        return self.transport.path(self.server)
 
     @property
     def stateless(self) -> bool:
@@ -71,7 +71,7 @@ class Client:
             return self
         reply = await self.post({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": self.introduction()})
         self.hello = reply.result
-        if self.door.http:
+        if self.transport.http:
             self.session = reply.headers["mcp-session-id"]
         assert self.hello["protocolVersion"] == self.revision
         assert (await self.notify("notifications/initialized")).accepted
@@ -81,13 +81,13 @@ class Client:
     def line(self) -> Line:
         """The client's channel; it opens with the first message."""
         if self._line is None or self._line.stale:
-            assert isinstance(self.door, ChannelDoor), "over HTTP a client has no channel"
-            self._line = self.door.line(self)
+            assert isinstance(self.transport, ChannelTransport), "over HTTP a client has no channel"
+            self._line = self.transport.line(self)
         return self._line
 
     def beside(self, revision: str) -> "Client":
         """Another client of any era, on the same channel."""
-        other = Client(self.door, revision, server=self.server, token=self.token, capabilities=self.capabilities)
+        other = Client(self.transport, revision, server=self.server, token=self.token, capabilities=self.capabilities)
         other._line, other._ids = self.line, self._ids
         return other
 
@@ -138,7 +138,7 @@ class Client:
         """
         chunks = [json.dumps(message).encode()] if body is None else [body] if isinstance(body, bytes) else body
         assert all(name.startswith("mcp-") for name in routing or ()), routing
-        if self.door.http:
+        if self.transport.http:
             http["headers"] = {**(routing or {}), **(http.get("headers") or {})}
             return self._request(message, chunks, **http)
         assert not any(http.values()), f"a channel has no {', '.join(http)}: this test is about HTTP, mark it"
@@ -161,7 +161,7 @@ class Client:
         pairs = [*((name, value) for name, value in merged.items() if value is not None), *extra]
         judge = judge_for(self.revision, self._sent if method == "GET" else message)
         target = http_scope(method, path or self.path(), pairs, **scope)
-        return Exchange(self.door.app, target, chunks, judge)
+        return Exchange(self.transport.app, target, chunks, judge)
 
     def _say(self, message: Any, body: bytes) -> ChannelExchange:
         exchange = ChannelExchange(self.line, self.revision, message, body)
@@ -179,7 +179,7 @@ class Client:
 
     async def hear(self) -> Exchange | Ear:
         """What the server says to the session of its own accord: on its own stream, or on the channel."""
-        if not self.door.http:
+        if not self.transport.http:
             return Ear(self.line)
         exchange = self.listen()
         assert (await exchange.started())[0] == 200

@@ -1,4 +1,4 @@
-"""Doors, revisions and clients as fixtures. Tests that take several of them run for every combination."""
+"""Cases by transport and revision, and clients as fixtures."""
 
 import inspect
 from collections.abc import Awaitable, Callable, Iterator
@@ -10,10 +10,10 @@ from django.core.asgi import get_asgi_application
 from mcp_django.asgi import mount
 from tests.interaction import handlers, lasting, odd, places, questions, samples, shelf, singly
 from tests.interaction.clients import HANDSHAKE, REVISIONS, STATELESS, Client
-from tests.interaction.doors import CHANNELS, DOORS, ChannelDoor, Door
 from tests.interaction.lines import LINES
 from tests.interaction.live import live_server
 from tests.interaction.surroundings import _the_test_s_connection_stays_open, serve, stage
+from tests.interaction.transports import ChannelTransport, Transport
 
 __all__ = [
     "_the_test_s_connection_stays_open",
@@ -76,101 +76,86 @@ def port() -> Iterator[int]:
         yield port
 
 
-ERAS = ("revision", "handshake", "either", "version", "victim")
-"""Parameters that say which revision a test speaks."""
-
-
-SPEAKING = (DOORS[0], CHANNELS[0])
-"""The doors that speak for the others: over these a test is run with all of its values, and for all revisions."""
+USUAL_REVISION = {"view": STATELESS, "websocket": STATELESS, "sse": HANDSHAKE[-1], "stdio": HANDSHAKE[-1]}
+"""The revision in which a transport is tested that is not the first of a test: each era on two of them."""
+REVISION_FIXTURES = {"revision": REVISIONS, "handshake": HANDSHAKE, "newest": (HANDSHAKE[-1], STATELESS)}
+"""Fixtures that stand for one revision after the other."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "over(*doors, reason): the doors that a test is about, when it is not all")
+    config.addinivalue_line("markers", "transports(*names): the transports of a test; asgi alone without it")
+    config.addinivalue_line("markers", "revisions(*names): the revisions of a test; all without it")
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out the doors that a test is not about, by its mark and by what all tests have in common."""
-    out = {item for item in items if not _is_for_its_door(item)}
-    out |= _spoken_for([item for item in items if item not in out])
-    if out:
-        config.hook.pytest_deselected(items=list(out))
-        items[:] = [item for item in items if item not in out]
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Make the cases of a test: its first transport in each revision, the others in one."""
+    if "transport" not in metafunc.fixturenames:
+        return
+    transports = _names(metafunc, "transports") or ("asgi",)
+    fixture = next((name for name in REVISION_FIXTURES if name in metafunc.fixturenames), None)
+    wanted = _names(metafunc, "revisions")
+    if "modern" in metafunc.fixturenames:
+        transports = tuple(name for name in transports if name != "sse")
+    if fixture is None:
+        metafunc.parametrize("transport", transports, indirect=True)
+        return
+    revisions = [revision for revision in REVISION_FIXTURES[fixture] if not wanted or revision in wanted]
+    cases = [(transports[0], revision) for revision in revisions]
+    for transport in transports[1:]:
+        usual = USUAL_REVISION[transport]
+        cases.append((transport, usual if usual in revisions else revisions[-1]))
+    metafunc.parametrize(
+        ("transport", fixture),
+        [(transport, revision) for transport, revision in cases if transport != "sse" or revision != STATELESS],
+        indirect=True,
+    )
 
 
-def _is_for_its_door(item: pytest.Item) -> bool:
-    params = item.callspec.params if hasattr(item, "callspec") else {}
-    door, mark = params.get("door"), item.get_closest_marker("over")
-    if door is None:
-        return True
-    if mark is not None and door not in mark.args:
-        return False
-    revisions = {value for name in ERAS if isinstance(value := params.get(name), str)}
-    if "modern" in getattr(item, "fixturenames", ()):
-        revisions.add(STATELESS)
-    if door == "sse" and STATELESS in revisions:
-        return False  # the transport is older than the era
-    # What revisions have in common on a channel is seen on the first of the channels.
-    return door not in CHANNELS[1:] or not revisions & set(HANDSHAKE[1:-1])
-
-
-def _spoken_for(items: list[pytest.Item]) -> set[pytest.Item]:
-    """Those that another door speaks for: on most doors a test that is not about its doors is run once for each
-    revision, with the first of its values, and not for the revisions in the middle if there are others.
-    """
-    found: set[pytest.Item] = set()
-    runs: dict[tuple[str, str], dict[str | None, pytest.Item]] = {}
-    for item in items:
-        params = item.callspec.params if hasattr(item, "callspec") else {}
-        door = params.get("door")
-        if door is None or door in SPEAKING or item.get_closest_marker("over") or "test_garbage" in item.nodeid:
-            continue
-        revision = next((value for name in ERAS if isinstance(value := params.get(name), str)), None)
-        first = runs.setdefault((item.nodeid.partition("[")[0], door), {}).setdefault(revision, item)
-        if first is not item:
-            found.add(item)
-    for by_revision in runs.values():
-        middle = [item for revision, item in by_revision.items() if revision in HANDSHAKE[1:-1]]
-        found.update(middle if len(middle) < len(by_revision) else ())
-    return found
+def _names(metafunc: pytest.Metafunc, marker: str) -> tuple[str, ...]:
+    mark = metafunc.definition.get_closest_marker(marker)
+    return mark.args if mark else ()
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Iterator[None]:
     """Clients hang up on the loop of their test."""
-    door, test = pyfuncitem.funcargs.get("door"), pyfuncitem.obj
-    if isinstance(door, ChannelDoor) and inspect.iscoroutinefunction(test):
+    transport, test = pyfuncitem.funcargs.get("transport"), pyfuncitem.obj
+    if isinstance(transport, ChannelTransport) and inspect.iscoroutinefunction(test):
 
         async def to_the_end(**values: Any) -> None:
             try:
                 await test(**values)
             except BaseException:
-                await door.hang_up()
+                await transport.hang_up()
                 raise
-            await door.close()
+            await transport.close()
 
         pyfuncitem.obj = to_the_end
     return (yield)
 
 
-@pytest.fixture(params=DOORS)
-def door(request: pytest.FixtureRequest) -> Door:
-    """Every door: the ASGI door beside Django, the view behind it, and the channels."""
-    if request.param == "asgi":
-        return Door(lambda: mount(get_asgi_application()))
-    if request.param == "view":
-        return Door(get_asgi_application, "/view")
-    line, has_headers = LINES[request.param], request.param != "stdio"
-    return ChannelDoor(line, lambda: mount(get_asgi_application()), has_headers=has_headers)
+@pytest.fixture
+def transport(request: pytest.FixtureRequest) -> Transport:
+    """The transport of the case."""
+    name = request.param
+    if name == "view":
+        found = Transport(get_asgi_application, "/view")
+    elif name == "asgi":
+        found = Transport(lambda: mount(get_asgi_application()))
+    else:
+        found = ChannelTransport(LINES[name], lambda: mount(get_asgi_application()), has_headers=name != "stdio")
+    found.name = name
+    return found
 
 
-@pytest.fixture(params=REVISIONS)
+@pytest.fixture
 def revision(request: pytest.FixtureRequest) -> str:
     """Every revision."""
     version: str = request.param
     return version
 
 
-@pytest.fixture(params=HANDSHAKE)
+@pytest.fixture
 def handshake(request: pytest.FixtureRequest) -> str:
     """Every revision of the handshake era."""
     version: str = request.param
@@ -178,48 +163,55 @@ def handshake(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def connect(door: Door, revision: str) -> Connect:
-    """`await connect()`: a client of every revision, connected, through both doors."""
-    return _connector(door, revision)
+def newest(request: pytest.FixtureRequest) -> str:
+    """The newest revision of each era, where the era may matter but no revision does."""
+    version: str = request.param
+    return version
 
 
 @pytest.fixture
-def modern(door: Door) -> Callable[..., Client]:
-    """`modern()`: a client of the stateless era, through both doors. It has nothing to connect."""
-    return lambda **options: Client(door, STATELESS, **options)
+def connect(transport: Transport, revision: str) -> Connect:
+    """`await connect()`: a client of every revision, connected."""
+    return _connector(transport, revision)
 
 
 @pytest.fixture
-def legacy(door: Door, handshake: str) -> Connect:
-    """`await legacy()`: a client of every revision of the handshake era, with a session, through both doors."""
-    return _connector(door, handshake)
+def modern(transport: Transport) -> Callable[..., Client]:
+    """`modern()`: a client of the stateless era. It has nothing to connect."""
+    return lambda **options: Client(transport, STATELESS, **options)
 
 
 @pytest.fixture
-def latest_legacy(door: Door) -> Connect:
+def legacy(transport: Transport, handshake: str) -> Connect:
+    """`await legacy()`: a client of every revision of the handshake era, with a session."""
+    return _connector(transport, handshake)
+
+
+@pytest.fixture
+def latest_legacy(transport: Transport) -> Connect:
     """`await latest_legacy()`: a client of the newest revision of the handshake era, where one revision is enough."""
-    return _connector(door, HANDSHAKE[-1])
+    return _connector(transport, HANDSHAKE[-1])
 
 
 @pytest.fixture
-def restart(settings: Any, door: Door) -> Callable[[], None]:
+def restart(settings: Any, transport: Transport) -> Callable[[], None]:
     """`restart()`: from now on another process serves, with the same database and the same keys."""
 
     def again() -> None:
         settings.MCP = {**settings.MCP}
-        door.restart()
+        transport.restart()
 
     return again
 
 
-@pytest.fixture(params=[HANDSHAKE[-1], STATELESS], ids=["handshake", "stateless"])
-def either(request: pytest.FixtureRequest, door: Door) -> Connect:
-    """`await either()`: a client of the newest revision of each era, where the era may matter but no revision does."""
-    return _connector(door, request.param)
+@pytest.fixture
+def either(transport: Transport, newest: str) -> Connect:
+    """`await either()`: a client of the newest revision of each era."""
+    return _connector(transport, newest)
 
 
-def _connector(door: Door, version: str) -> Connect:
+def _connector(transport: Transport, version: str) -> Connect:
     async def connect(**options: Any) -> Client:
-        return await Client(door, version, **options).open()
+        return await Client(transport, version, **options).open()
 
     return connect

@@ -18,7 +18,7 @@ from tests.interaction.wire import PATIENCE, Exchange, http_scope
 
 if TYPE_CHECKING:
     from tests.interaction.clients import Client
-    from tests.interaction.doors import Door
+    from tests.interaction.transports import Transport
 
 CHUNK = 1 << 16
 HEADERS = ("content-type", "accept")
@@ -28,9 +28,9 @@ HEADERS = ("content-type", "accept")
 class WebSocketLine(Line):
     """A socket, of which the test plays the server."""
 
-    def __init__(self, door: "Door", client: "Client") -> None:
+    def __init__(self, transport: "Transport", client: "Client") -> None:
         super().__init__(client.revision)
-        self._app = door.app
+        self._app = transport.app
         pairs = [(n, v) for n, v in client.headers({}).items() if v is not None and n not in HEADERS]
         self._scope = http_scope("GET", f"{client.path()}/ws", pairs, type="websocket", scheme="ws")
         self._scope |= {"subprotocols": [], "extensions": {"websocket.http.response": {}}}
@@ -93,9 +93,9 @@ class WebSocketLine(Line):
 class SSELine(Line):
     """An event stream, and a POST for each message."""
 
-    def __init__(self, door: "Door", client: "Client") -> None:
+    def __init__(self, transport: "Transport", client: "Client") -> None:
         super().__init__(client.revision)
-        self._app = door.app
+        self._app = transport.app
         self._pairs = {name: value for name, value in client.headers({}).items() if value is not None}
         self._path = f"{client.path()}/sse"
 
@@ -139,7 +139,7 @@ class SSELine(Line):
 class StdioLine(Line):
     """Two pipes, as a process has them for its standard streams."""
 
-    def __init__(self, door: "Door", client: "Client") -> None:
+    def __init__(self, transport: "Transport", client: "Client") -> None:
         super().__init__(client.revision)
         self._client = client
         self._come = b""
@@ -213,7 +213,7 @@ async def _ready(descriptor: int, add: Callable[..., None], remove: Callable[[in
         remove(descriptor)
 
 
-LINES: "dict[str, Callable[[Door, Client], Line]]" = {
+LINES: "dict[str, Callable[[Transport, Client], Line]]" = {
     "websocket": WebSocketLine,
     "sse": SSELine,
     "stdio": StdioLine,

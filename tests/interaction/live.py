@@ -9,7 +9,7 @@ from tests.conformance.__main__ import fixtures_server
 
 @contextmanager
 def live_server() -> Iterator[int]:
-    """The port that it listens on: the ASGI door at /mcp, the Django view at /view/mcp."""
+    """The port that it listens on: the ASGI transport at /mcp, the Django view at /view/mcp."""
     port = free_port()
     with fixtures_server(port):
         yield port

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.interaction.clients import Client
-from tests.interaction.doors import over_http
+from tests.interaction.transports import contract
 
 
 def ping(id):
@@ -15,9 +15,9 @@ def note(method="notifications/cancelled"):
 
 
 @pytest.fixture
-def batching(door):
+def batching(transport):
     """A client of the one revision with batches."""
-    return Client(door, "2025-03-26").open
+    return Client(transport, "2025-03-26").open
 
 
 def responses(reply):
@@ -26,6 +26,7 @@ def responses(reply):
     return {m["id"]: m for m in flat if "id" in m}
 
 
+@contract
 async def test_every_request_of_a_batch_is_answered(batching):
     client = await batching()
     call = {
@@ -61,6 +62,7 @@ async def test_notifications_of_a_batch_get_no_answer(batching):
     assert set(responses(await (await batching()).post([note(), ping(1), note()]))) == {1}
 
 
+@contract
 async def test_one_bad_element_does_not_spoil_the_others(batching):
     reply = await (await batching()).post([ping(1), {"jsonrpc": "2.0", "id": 2, "method": 7}, ping(3)])
     found = responses(reply)
@@ -92,6 +94,7 @@ async def test_requests_and_answers_do_not_mix(batching):
     assert reply.refused(400, -32600)
 
 
+@contract
 async def test_what_the_requests_of_a_batch_say_reaches_the_client(batching):
     call = {"jsonrpc": "2.0", "id": "c", "method": "tools/call", "params": {"name": "chatter", "arguments": {}}}
     reply = await (await batching()).post([ping(1), call])
@@ -104,15 +107,15 @@ async def test_what_the_requests_of_a_batch_say_reaches_the_client(batching):
     assert set(responses(reply)) == {1, "c"}
 
 
-@pytest.mark.parametrize("version", ["2024-11-05", "2025-06-18", "2025-11-25"])
-async def test_other_revisions_take_one_message(door, version):
-    client = await Client(door, version).open()
-    assert (await client.post([ping(1)])).refused(400, -32600)
+async def test_other_revisions_take_one_message(transport, subtests):
+    for version in ["2024-11-05", "2025-06-18", "2025-11-25"]:
+        with subtests.test(version=version):
+            client = await Client(transport, version).open()
+            assert (await client.post([ping(1)])).refused(400, -32600)
 
 
-@over_http("the session is in a header")
-async def test_a_batch_without_a_session_wants_a_session(door):
-    assert (await Client(door, "2025-03-26").post([ping(1), note()])).status in (200, 400)
+async def test_a_batch_without_a_session_wants_a_session(transport):
+    assert (await Client(transport, "2025-03-26").post([ping(1), note()])).status in (200, 400)
 
 
 async def test_a_huge_batch_is_no_crash(batching):
@@ -171,6 +174,7 @@ async def test_an_id_is_used_once_in_a_batch_and_not_while_it_is_in_flight(batch
     assert (await running.reply()).served
 
 
+@contract
 async def test_a_call_of_a_batch_can_be_taken_back_alone(batching, stage):
     client = await batching()
     exchange = client.send(waits(1, 2))
@@ -194,7 +198,6 @@ async def test_a_batch_that_is_taken_back_whole_has_no_answer_and_makes_room(lim
     assert set(responses(await client.post(waits(3, 4)))) == {"w3", "w4"}
 
 
-@over_http("a DELETE ends a session")
 async def test_the_end_of_a_session_ends_its_batch(limits, batching, stage):
     client = await batching()
     exchange = client.send([note("notifications/initialized"), *waits(1, 2)])

@@ -11,11 +11,11 @@ from mcp_django.transports.duplex.duplex import PATIENCE
 from mcp_django.wiring import executor, feeds, lifecycle, listens
 from tests.interaction.channel import Refused
 from tests.interaction.clients import HANDSHAKE, STATELESS, Client, accept, answers
-from tests.interaction.doors import ChannelDoor, over, over_channels
 from tests.interaction.lines import LINES
 from tests.interaction.people import SCOPES
+from tests.interaction.transports import CHANNELS, ChannelTransport
 
-pytestmark = over_channels("a channel, which HTTP has not")
+pytestmark = pytest.mark.transports(*CHANNELS)
 CALL = "tools/call"
 WAIT = {"name": "wait"}
 LISTEN = {"notifications": {"toolsListChanged": True}}
@@ -41,7 +41,7 @@ async def nothing_is_open():
             await asyncio.sleep(0)
 
 
-@pytest.mark.usefixtures("modern")
+@pytest.mark.transports("websocket", "stdio")
 async def test_each_message_names_its_era(latest_legacy):
     session = await latest_legacy()
     stateless = session.beside(STATELESS)
@@ -52,7 +52,7 @@ async def test_each_message_names_its_era(latest_legacy):
         assert (await stateless.tool("remember")).result["structuredContent"] == {"result": 1}
 
 
-@pytest.mark.usefixtures("modern")
+@pytest.mark.transports("websocket", "stdio")
 async def test_calls_of_both_eras_run_side_by_side(latest_legacy, stage):
     session = await latest_legacy()
     stateless = session.beside(STATELESS)
@@ -63,7 +63,7 @@ async def test_calls_of_both_eras_run_side_by_side(latest_legacy, stage):
     assert [text(await exchange.reply()) for exchange in running] == ["waited", "waited"]
 
 
-@pytest.mark.usefixtures("modern")
+@pytest.mark.transports("websocket", "stdio")
 async def test_an_id_that_one_era_uses_is_taken_for_the_other(latest_legacy, stage):
     session = await latest_legacy()
     stateless = session.beside(STATELESS)
@@ -89,7 +89,7 @@ async def test_a_request_is_taken_back_by_a_notification_in_both_eras(either, st
     assert text(await client.request(CALL, WAIT, id=5)) == "waited"
 
 
-@pytest.mark.usefixtures("modern")
+@pytest.mark.transports("websocket", "stdio")
 async def test_a_stateless_request_is_taken_back_beside_a_session(latest_legacy, stage):
     session = await latest_legacy()
     exchange = session.beside(STATELESS).begin(CALL, WAIT, id=5)
@@ -234,7 +234,7 @@ async def test_each_channel_has_its_own_limit_of_calls(limits, either, stage):
     assert [text(await exchange.reply()) for exchange in running] == ["waited", "waited"]
 
 
-@over("websocket", "sse", reason="stdio has one client, which it serves or not")
+@pytest.mark.transports("websocket", "sse")
 @pytest.mark.parametrize(("limit", "status"), [("LISTENS", 503), ("LISTENS_PER_OWNER", 429)])
 async def test_channels_count_as_streams(limits, latest_legacy, limit, status):
     limits(**{limit: 1})
@@ -287,7 +287,7 @@ async def test_a_process_that_ends_lets_calls_come_to_their_end_and_takes_no_oth
     await over_with(client, 1001)
 
 
-@over("websocket", "stdio", reason="a POST is refused with a status of its own")
+@pytest.mark.transports("websocket", "stdio")
 async def test_a_credential_that_is_no_good_any_more_ends_the_channel(settings, either, monkeypatch, stage):
     settings.MCP = {**settings.MCP, "TOKEN_CACHE_SECONDS": 0}
     known = ["alice", "bob"]
@@ -302,7 +302,7 @@ async def test_a_credential_that_is_no_good_any_more_ends_the_channel(settings, 
     assert (await other.request("tools/list")).served
 
 
-@over("websocket", "stdio", reason="a POST is refused with a status of its own")
+@pytest.mark.transports("websocket", "stdio")
 async def test_a_credential_that_is_good_for_less_ends_the_channel(settings, either, monkeypatch):
     settings.MCP = {**settings.MCP, "TOKEN_CACHE_SECONDS": 0}
     less, more = await either(token="writer"), await either(token="carol")
@@ -329,7 +329,7 @@ async def test_while_credentials_cannot_be_verified_messages_are_put_off(setting
     assert (await client.request("tools/list")).served
 
 
-@over("sse", reason="the transport of one era")
+@pytest.mark.transports("sse")
 async def test_the_other_era_is_refused_by_its_versions(latest_legacy):
     client = await latest_legacy()
     reply = await client.beside(STATELESS).request("tools/list")
@@ -338,9 +338,9 @@ async def test_the_other_era_is_refused_by_its_versions(latest_legacy):
     assert (await client.request("ping")).served
 
 
-@over("sse", reason="the other channels pass no view")
-async def test_the_view_serves_what_the_asgi_door_serves(door, handshake, stage):
-    view = ChannelDoor(LINES["sse"], get_asgi_application, prefix="/view")
+@pytest.mark.transports("sse")
+async def test_the_view_serves_what_the_asgi_transport_serves(transport, handshake, stage):
+    view = ChannelTransport(LINES["sse"], get_asgi_application, prefix="/view")
     client = await Client(view, handshake).open()
     assert text(await client.tool("add", {"a": 1, "b": 2})) == "3"
     told = await client.tool("steps", {"count": 3}, meta={"progressToken": 1})

@@ -5,21 +5,20 @@ import asyncio
 import pytest
 
 from tests.interaction.clients import accept, answers
+from tests.interaction.transports import contract
 from tests.testapp.models import Book
 
 ELICITING = ["2025-06-18", "2025-11-25", "2026-07-28"]
 
 
-@pytest.fixture(params=ELICITING)
-def revision(request):
-    """The revisions that have elicitation."""
-    return request.param
+pytestmark = pytest.mark.revisions(*ELICITING)
 
 
 def text(reply):
     return reply.result["content"][0]["text"]
 
 
+@contract
 async def test_a_django_form_is_asked_as_the_revision_writes_forms(connect, revision):
     asked = []
 
@@ -57,20 +56,22 @@ async def test_what_the_form_finds_wrong_is_told_when_it_is_asked_again(connect)
     assert any(reason.startswith("Nights: ") for reason in reasons)
 
 
-@pytest.mark.parametrize("action", ["decline", "cancel"])
-async def test_declining_a_django_form_is_an_answer(connect, action):
-    assert text(await (await connect()).ask_tool("ask_stay", {}, answers([{"action": action}]))) == action
+async def test_declining_a_django_form_is_an_answer(connect, subtests):
+    for action in ["decline", "cancel"]:
+        with subtests.test(action=action):
+            assert text(await (await connect()).ask_tool("ask_stay", {}, answers([{"action": action}]))) == action
 
 
 @pytest.mark.django_db(transaction=True)
-@pytest.mark.parametrize("name", ["ask_stay_from_a_thread", "ask_stay"])
-def test_a_django_form_is_asked_and_read_on_lanes(connect, name):
+def test_a_django_form_is_asked_and_read_on_lanes(connect, subtests):
     """On a loop of its own, so that the call has a lane."""
 
     async def run():
-        answer = answers([accept(nights=0), accept(guest="bob", nights=4)])
-        reply = await (await connect()).ask_tool(name, {}, answer)
-        assert text(reply).startswith("Bob 4")
+        for name in ["ask_stay_from_a_thread", "ask_stay"]:
+            with subtests.test(name=name):
+                answer = answers([accept(nights=0), accept(guest="bob", nights=4)])
+                reply = await (await connect()).ask_tool(name, {}, answer)
+                assert text(reply).startswith("Bob 4")
 
     asyncio.run(run())
 

@@ -8,6 +8,7 @@ import string
 import pytest
 
 from tests.interaction.clients import HANDSHAKE, STATELESS, Client
+from tests.interaction.transports import contract
 from tests.interaction.wire import Exchange, http_scope
 
 ROUNDS = 60
@@ -102,40 +103,46 @@ def judge(message):
     assert "Internal error" not in json.dumps(message), "a bug of the server, which the client is only told about"
 
 
-@pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize("version", [STATELESS, "2025-11-25", "2025-03-26"])
-async def test_spoiled_requests_are_answered_and_forgotten(door, version, seed):
-    chance = random.Random(f"{version} {seed}")
-    client = await Client(door, version).open()
-    if not door.http:
-        client.line.judge = judge
-    for _ in range(ROUNDS):
-        method, params = chance.choice(REQUESTS)
-        message = client.request_message(method, copy.deepcopy(params))
-        headers = client.headers(message)
-        for _ in range(chance.randrange(3)):
-            message = spoil(message, chance)
-        if chance.random() < 0.1:
-            message = [message, message]
-        pairs = spoil_headers(headers, chance) if chance.random() < 0.3 else list(headers.items())
-        body = json.dumps(message).encode()
-        body = spoil_bytes(body, chance) if chance.random() < 0.2 else body
-        if not door.http:
-            # What is no text cannot be sent in a text frame.
-            client.line.send(body.decode(errors="replace").encode())
-            await client.line.settle()
-            continue
-        verb = "POST" if chance.random() < 0.95 else chance.choice(["GET", "DELETE", "PUT", "OPTIONS", "HEAD", "BREW"])
-        if verb == "DELETE":
-            pairs = [(name, value) for name, value in pairs if name != "mcp-session-id"]
-        exchange = Exchange(door.app, http_scope(verb, client.path(), pairs), [body], judge)
-        status, sent = await exchange.started()
-        if sent.get("content-type", "").startswith("text/event-stream"):
-            exchange.leave()  # it may ask, and nobody answers
-            await exchange.end()
-        else:
-            status = (await exchange.reply()).status
-        assert status < 500 or status == 503, (verb, pairs, body)
-    if not door.http:
-        client.line.take_all(None, common=True)
-    assert (await client.tool("add", {"a": 1, "b": 2})).result["content"][0]["text"] == "3"
+@contract
+@pytest.mark.revisions(STATELESS, "2025-11-25", "2025-03-26")
+async def test_spoiled_requests_are_answered_and_forgotten(transport, revision, subtests):
+    for seed in range(4):
+        with subtests.test(seed=seed):
+            chance = random.Random(f"{revision} {seed}")
+            client = await Client(transport, revision).open()
+            if not transport.http:
+                client.line.judge = judge
+            for _ in range(ROUNDS):
+                method, params = chance.choice(REQUESTS)
+                message = client.request_message(method, copy.deepcopy(params))
+                headers = client.headers(message)
+                for _ in range(chance.randrange(3)):
+                    message = spoil(message, chance)
+                if chance.random() < 0.1:
+                    message = [message, message]
+                pairs = spoil_headers(headers, chance) if chance.random() < 0.3 else list(headers.items())
+                body = json.dumps(message).encode()
+                body = spoil_bytes(body, chance) if chance.random() < 0.2 else body
+                if not transport.http:
+                    # What is no text cannot be sent in a text frame.
+                    client.line.send(body.decode(errors="replace").encode())
+                    await client.line.settle()
+                    continue
+                verb = (
+                    "POST"
+                    if chance.random() < 0.95
+                    else chance.choice(["GET", "DELETE", "PUT", "OPTIONS", "HEAD", "BREW"])
+                )
+                if verb == "DELETE":
+                    pairs = [(name, value) for name, value in pairs if name != "mcp-session-id"]
+                exchange = Exchange(transport.app, http_scope(verb, client.path(), pairs), [body], judge)
+                status, sent = await exchange.started()
+                if sent.get("content-type", "").startswith("text/event-stream"):
+                    exchange.leave()  # it may ask, and nobody answers
+                    await exchange.end()
+                else:
+                    status = (await exchange.reply()).status
+                assert status < 500 or status == 503, (verb, pairs, body)
+            if not transport.http:
+                client.line.take_all(None, common=True)
+            assert (await client.tool("add", {"a": 1, "b": 2})).result["content"][0]["text"] == "3"

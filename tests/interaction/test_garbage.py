@@ -4,24 +4,11 @@ import json
 
 import pytest
 
-from tests.interaction.clients import STATELESS, Client
-from tests.interaction.doors import DOORS, not_over_stdio, over, over_http
+from tests.interaction.clients import STATELESS
+from tests.interaction.transports import contract, on_http
 from tests.interaction.wire import http_scope
 
-NO_TEXT = over(*(door for door in DOORS if door != "websocket"), reason="a text frame is UTF-8; others end the socket")
-BLANK = not_over_stdio("a blank line is no message")
 VERSION = {"mcp-protocol-version": STATELESS}
-
-
-@pytest.fixture(params=[STATELESS, "2025-11-25"], ids=["stateless", "handshake"])
-def victim(request, door):
-    """`await victim()`: a client of either era, connected."""
-
-    async def connect(**options):
-        client = Client(door, request.param, **options)
-        return client if client.stateless else await client.open()
-
-    return connect
 
 
 async def still_served(client):
@@ -29,100 +16,118 @@ async def still_served(client):
     assert reply.result["content"][0]["text"] == "3"
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
-        pytest.param(b"", marks=BLANK),
-        pytest.param(b" ", marks=BLANK),
-        b"{",
-        b"}{",
-        b"nonsense",
-        b'{"jsonrpc":"2.0","id":1,"method":"tools/list"',
-        b'{"jsonrpc":"2.0",}',
-        b"{'jsonrpc':'2.0'}",
-        pytest.param(b"\xff\xfe\x00\x00", marks=NO_TEXT),
-        pytest.param(b'{"jsonrpc":"2.0","id":1,"method":"\xc3\x28"}', marks=NO_TEXT),
-        pytest.param(b'{"jsonrpc":"2.0","id":1,"method":"\xed\xa0\x80"}', marks=NO_TEXT),
-        b"\xef\xbb\xbf{}x",
-        b"\x00" * 100,
-        b"NaN",
-        b'{"id": Infinity}',
-        b'{"a":1}{"a":2}',
-        b'{"jsonrpc":"2.0","id":1,"method":"\\ud800"}',
-    ],
+NOT_UTF8 = (
+    b"\xff\xfe\x00\x00",
+    b'{"jsonrpc":"2.0","id":1,"method":"\xc3\x28"}',
+    b'{"jsonrpc":"2.0","id":1,"method":"\xed\xa0\x80"}',
 )
-async def test_what_is_no_json_is_a_parse_error(victim, body):
-    client = await victim()
-    reply = await client.post(body=body, routing=VERSION if client.stateless else {})
-    assert reply.refused(400, -32700)
-    assert "id" not in reply.message
-    await still_served(client)
+BLANK = (b"", b" ")
+NOT_JSON = (
+    *BLANK,
+    b"{",
+    b"}{",
+    b"nonsense",
+    b'{"jsonrpc":"2.0","id":1,"method":"tools/list"',
+    b'{"jsonrpc":"2.0",}',
+    b"{'jsonrpc':'2.0'}",
+    *NOT_UTF8,
+    b"\xef\xbb\xbf{}x",
+    b"\x00" * 100,
+    b"NaN",
+    b'{"id": Infinity}',
+    b'{"a":1}{"a":2}',
+    b'{"jsonrpc":"2.0","id":1,"method":"\\ud800"}',
+)
+NOT_SENT = {"websocket": NOT_UTF8, "stdio": BLANK}
+"""A text frame is UTF-8, and a blank line is no message."""
 
 
-@pytest.mark.parametrize("depth", [65, 1_000, 100_000])
-@pytest.mark.parametrize(("opening", "closing"), [("[", "]"), ('{"a":', "}")])
-async def test_what_is_nested_too_deep_is_refused(victim, depth, opening, closing):
-    client = await victim()
-    inner = opening * depth + ("1" if opening != "[" else "") + closing * depth
-    body = b'{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"x":%s}}' % inner.encode()
-    reply = await client.post(body=body)
-    assert reply.refused(400, -32600) or reply.refused(400, -32700)
-    await still_served(client)
+@contract
+async def test_what_is_no_json_is_a_parse_error(either, transport, subtests):
+    client = await either()
+    for body in NOT_JSON:
+        if body in NOT_SENT.get(transport.name, ()):
+            continue
+        with subtests.test(body=body):
+            reply = await client.post(body=body, routing=VERSION if client.stateless else {})
+            assert reply.refused(400, -32700)
+            assert "id" not in reply.message
+            await still_served(client)
 
 
-async def test_what_is_nested_as_deep_as_allowed_is_read(victim):
-    client = await victim()
+@contract
+async def test_what_is_nested_too_deep_is_refused(either, subtests):
+    for depth in [65, 1_000, 100_000]:
+        for opening, closing in [("[", "]"), ('{"a":', "}")]:
+            with subtests.test(depth=depth, opening=opening, closing=closing):
+                client = await either()
+                inner = opening * depth + ("1" if opening != "[" else "") + closing * depth
+                body = b'{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"x":%s}}' % inner.encode()
+                reply = await client.post(body=body)
+                assert reply.refused(400, -32600) or reply.refused(400, -32700)
+                await still_served(client)
+
+
+async def test_what_is_nested_as_deep_as_allowed_is_read(either):
+    client = await either()
     deep = json.loads("[" * 60 + "]" * 60)
     assert (await client.request("tools/list", {"x": deep})).served
 
 
-@pytest.mark.parametrize("id", [10**30, -(10**30), 2**64, "x" * 10_000, "\x00", "\U0001f600", "</script>"])
-async def test_a_huge_or_strange_id_comes_back_or_is_refused(victim, id):
-    client = await victim()
-    reply = await client.request("tools/list", id=id)
-    if reply.served:
-        assert reply.message["id"] == id
-    else:
-        assert reply.refused(400, -32600)
-    await still_served(client)
+@contract
+async def test_a_huge_or_strange_id_comes_back_or_is_refused(either, subtests):
+    for id in [10**30, -(10**30), 2**64, "x" * 10_000, "\x00", "\U0001f600", "</script>"]:
+        with subtests.test(id=id):
+            client = await either()
+            reply = await client.request("tools/list", id=id)
+            if reply.served:
+                assert reply.message["id"] == id
+            else:
+                assert reply.refused(400, -32600)
+            await still_served(client)
 
 
-@pytest.mark.parametrize("id", [None, True, False, 1.5, [], {}, [1], {"a": 1}])
-async def test_an_id_of_another_type_is_an_invalid_request(victim, id):
-    client = await victim()
-    message = client.request_message("tools/list")
-    message["id"] = id
-    reply = await client.post(message)
-    assert reply.refused(400, -32600)
-    assert "id" not in reply.message
-    await still_served(client)
+@contract
+async def test_an_id_of_another_type_is_an_invalid_request(either, subtests):
+    for id in [None, True, False, 1.5, [], {}, [1], {"a": 1}]:
+        with subtests.test(id=id):
+            client = await either()
+            message = client.request_message("tools/list")
+            message["id"] = id
+            reply = await client.post(message)
+            assert reply.refused(400, -32600)
+            assert "id" not in reply.message
+            await still_served(client)
 
 
-@pytest.mark.parametrize("method", [None, True, 7, [], {}, {"a": []}, ["tools/list"]])
-async def test_a_method_of_another_type_is_an_invalid_request(victim, method):
-    client = await victim()
-    message = client.request_message("tools/list")
-    message["method"] = method
-    reply = await client.post(message, routing={"mcp-method": None})
-    assert reply.refused(400, -32600)
-    assert reply.message["id"] == message["id"]
-    await still_served(client)
+async def test_a_method_of_another_type_is_an_invalid_request(either, subtests):
+    for method in [None, True, 7, [], {}, {"a": []}, ["tools/list"]]:
+        with subtests.test(method=method):
+            client = await either()
+            message = client.request_message("tools/list")
+            message["method"] = method
+            reply = await client.post(message, routing={"mcp-method": None})
+            assert reply.refused(400, -32600)
+            assert reply.message["id"] == message["id"]
+            await still_served(client)
 
 
-@pytest.mark.parametrize("version", [None, "1.0", 2.0, 2, "2.0 ", []])
-async def test_another_json_rpc_is_an_invalid_request(victim, version):
-    client = await victim()
-    reply = await client.post({**client.request_message("tools/list"), "jsonrpc": version})
-    assert reply.refused(400, -32600)
+async def test_another_json_rpc_is_an_invalid_request(either, subtests):
+    for version in [None, "1.0", 2.0, 2, "2.0 ", []]:
+        with subtests.test(version=version):
+            client = await either()
+            reply = await client.post({**client.request_message("tools/list"), "jsonrpc": version})
+            assert reply.refused(400, -32600)
 
 
-async def test_members_nobody_knows_are_ignored(victim):
-    client = await victim()
+async def test_members_nobody_knows_are_ignored(either):
+    client = await either()
     assert (await client.post({**client.request_message("tools/list"), "extra": [1, {"deep": None}]})).served
 
 
-async def test_a_member_given_twice_is_no_crash(victim):
-    client = await victim()
+@contract
+async def test_a_member_given_twice_is_no_crash(either):
+    client = await either()
     message = client.request_message("tools/list")
     body = json.dumps(message).replace('"jsonrpc": ', '"jsonrpc": "1.0", "jsonrpc": ').encode()
     reply = await client.post(message, body=body)
@@ -130,53 +135,55 @@ async def test_a_member_given_twice_is_no_crash(victim):
     await still_served(client)
 
 
-@over_http("Content-Length")
-async def test_a_declared_body_beyond_the_limit_is_refused_unread(limits, victim):
+@on_http
+async def test_a_declared_body_beyond_the_limit_is_refused_unread(limits, either):
     limits(BODY=2000)
-    client = await victim()
+    client = await either()
     reply = await client.post(body=[b"{}"], headers={"content-length": "3000"})
     assert reply.status == 413
     await still_served(client)
 
 
-@over("asgi", "view", "stdio", reason="it ends a socket, and a POST gets a status: test_channels")
-async def test_a_body_that_grows_beyond_the_limit_is_refused(limits, victim):
+@pytest.mark.transports("asgi", "view", "stdio")
+async def test_a_body_that_grows_beyond_the_limit_is_refused(limits, either):
     limits(BODY=2000)
-    client = await victim()
+    client = await either()
     reply = await client.post(body=[b" " * 500] * 10)
-    assert reply.status == 413 if client.door.http else reply.refused(413, -32600)
+    assert reply.status == 413 if client.transport.http else reply.refused(413, -32600)
     await still_served(client)
 
 
-async def test_a_body_as_large_as_allowed_is_read(limits, victim):
+@contract
+async def test_a_body_as_large_as_allowed_is_read(limits, either):
     limits(BODY=5000)
-    client = await victim()
+    client = await either()
     message = client.request_message("tools/list")
     body = json.dumps(message).encode().ljust(5000)
     assert (await client.post(message, body=body)).served
 
 
-@pytest.mark.parametrize("length", ["-1", "many", "", "1e3", "99999999999999999999999"])
-@over_http("Content-Length")
-async def test_a_content_length_of_any_shape_is_no_crash(victim, length):
-    client = await victim()
-    message = client.request_message("tools/list")
-    reply = await client.post(message, headers={"content-length": length})
-    assert reply.status in (200, 400, 413)
-    await still_served(client)
+@on_http
+async def test_a_content_length_of_any_shape_is_no_crash(either, subtests):
+    for length in ["-1", "many", "", "1e3", "99999999999999999999999"]:
+        with subtests.test(length=length):
+            client = await either()
+            message = client.request_message("tools/list")
+            reply = await client.post(message, headers={"content-length": length})
+            assert reply.status in (200, 400, 413)
+            await still_served(client)
 
 
-@over_http("the body of a request")
-async def test_a_body_in_many_pieces_is_read_whole(victim):
-    client = await victim()
+@on_http
+async def test_a_body_in_many_pieces_is_read_whole(either):
+    client = await either()
     message = client.request_message("tools/list")
     pieces = [bytes([byte]) for byte in json.dumps(message).encode()]
     assert (await client.post(message, body=pieces)).served
 
 
-@over_http("the body of a request")
-async def test_a_client_that_leaves_within_its_body_is_no_error(victim):
-    client = await victim()
+@on_http
+async def test_a_client_that_leaves_within_its_body_is_no_error(either):
+    client = await either()
     events = iter([{"type": "http.request", "body": b'{"jsonrpc"', "more_body": True}, {"type": "http.disconnect"}])
     sent = []
 
@@ -186,55 +193,63 @@ async def test_a_client_that_leaves_within_its_body_is_no_error(victim):
     async def send(event):
         sent.append(event)
 
-    scope = http_scope("POST", client.door.path("interaction"), client.headers({}))
-    await client.door.app(scope, receive, send)
+    scope = http_scope("POST", client.transport.path("interaction"), client.headers({}))
+    await client.transport.app(scope, receive, send)
     assert sent == []
     await still_served(client)
 
 
-@pytest.mark.parametrize("name", ["authorization", "content-type", "host", "mcp-session-id", "origin", "accept"])
-@over_http("a message on a channel has no headers")
-async def test_a_header_given_twice_is_no_crash(victim, name):
-    client = await victim()
-    message = client.request_message("tools/list")
-    value = client.headers(message).get(name, "http://127.0.0.1:8000")
-    reply = await client.post(message, extra=[(name, value), (name, "something else")])
-    assert reply.status < 500
-    await still_served(client)
+@on_http
+async def test_a_header_given_twice_is_no_crash(either, subtests):
+    for name in ["authorization", "content-type", "host", "mcp-session-id", "origin", "accept"]:
+        with subtests.test(name=name):
+            client = await either()
+            message = client.request_message("tools/list")
+            value = client.headers(message).get(name, "http://127.0.0.1:8000")
+            reply = await client.post(message, extra=[(name, value), (name, "something else")])
+            assert reply.status < 500
+            await still_served(client)
 
 
-@pytest.mark.parametrize(
-    "value", ["Bearer", "Bearer ", "Basic YTpi", "Bearer a b", "bearer\x00", "\xff", "Bearer " + "x" * 20_000]
-)
-@over_http("a message on a channel has no headers")
-async def test_credentials_of_any_shape_are_unauthorized(victim, value):
-    client = await victim()
-    reply = await client.post({"jsonrpc": "2.0", "id": 1, "method": "tools/list"}, headers={"authorization": value})
-    assert reply.status in (400, 401)
-    await still_served(client)
+@on_http
+async def test_credentials_of_any_shape_are_unauthorized(either, subtests):
+    for value in ["Bearer", "Bearer ", "Basic YTpi", "Bearer a b", "bearer\x00", "\xff", "Bearer " + "x" * 20_000]:
+        with subtests.test(value=value):
+            client = await either()
+            reply = await client.post(
+                {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}, headers={"authorization": value}
+            )
+            assert reply.status in (400, 401)
+            await still_served(client)
 
 
-@over_http("a message on a channel has no headers")
-async def test_the_scheme_of_credentials_may_be_spelled_in_any_case(victim):
-    client = await victim()
+async def test_the_scheme_of_credentials_may_be_spelled_in_any_case(either):
+    client = await either()
     assert (await client.request("tools/list", headers={"authorization": "bEARER alice"})).served
 
 
-@pytest.mark.parametrize("value", ["\x00", "\xff\xfe", "x" * 9_000])
-@pytest.mark.parametrize(
-    "name", ["mcp-session-id", "mcp-protocol-version", "mcp-method", "mcp-name", "accept", "content-type", "origin"]
-)
-@over_http("a message on a channel has no headers")
-async def test_header_values_of_any_shape_are_no_crash(victim, name, value):
-    client = await victim()
-    reply = await client.tool("add", {"a": 1, "b": 2}, headers={name: value})
-    assert reply.status < 500
-    await still_served(client)
+@on_http
+async def test_header_values_of_any_shape_are_no_crash(either, subtests):
+    for value in ["\x00", "\xff\xfe", "x" * 9_000]:
+        for name in [
+            "mcp-session-id",
+            "mcp-protocol-version",
+            "mcp-method",
+            "mcp-name",
+            "accept",
+            "content-type",
+            "origin",
+        ]:
+            with subtests.test(value=value, name=name):
+                client = await either()
+                reply = await client.tool("add", {"a": 1, "b": 2}, headers={name: value})
+                assert reply.status < 500
+                await still_served(client)
 
 
-@pytest.mark.parametrize(
-    "params",
-    [
+@contract
+async def test_calls_of_any_shape_are_no_crash(either, subtests):
+    for params in [
         {"name": "add", "arguments": {"a": {"$ref": "#"}, "b": []}},
         {"name": "add", "arguments": {"": 1}},
         {"name": "add\x00", "arguments": {}},
@@ -243,17 +258,16 @@ async def test_header_values_of_any_shape_are_no_crash(victim, name, value):
         {"name": "add", "arguments": {"self": 1, "a": 1, "b": 2}},
         {"name": "add", "arguments": {"a": 1e400 if False else 1e308, "b": 1}},
         {"name": "steps", "arguments": {"count": 1, "ctx": {}}},
-    ],
-)
-async def test_calls_of_any_shape_are_no_crash(victim, params):
-    client = await victim()
-    reply = await client.request("tools/call", params)
-    assert reply.status in (200, 400, None)
-    assert "error" in reply.message or reply.result["isError"]
-    await still_served(client)
+    ]:
+        with subtests.test(params=params):
+            client = await either()
+            reply = await client.request("tools/call", params)
+            assert reply.status in (200, 400, None)
+            assert "error" in reply.message or reply.result["isError"]
+            await still_served(client)
 
 
-async def test_nothing_that_was_sent_is_repeated_in_an_error_page(victim):
-    client = await victim()
+async def test_nothing_that_was_sent_is_repeated_in_an_error_page(either):
+    client = await either()
     reply = await client.post(body=b"<script>alert(1)</script>")
     assert b"<script>" not in reply.body

@@ -16,10 +16,8 @@ from pathlib import Path
 import pytest
 
 from tests.interaction.clients import HANDSHAKE, STATELESS, Client
-from tests.interaction.doors import Door, over_http
 from tests.interaction.live import free_port
-
-pytestmark = over_http("WSGI is HTTP")
+from tests.interaction.transports import Transport
 
 THREADS = 8
 PATH = "/view/mcp"
@@ -59,7 +57,7 @@ class Peer:
     """A client that blocks; each of its requests has a connection of its own."""
 
     def __init__(self, port, revision):
-        self.port, self.speaker = port, Client(Door(None, "/view"), revision, token=None)
+        self.port, self.speaker = port, Client(Transport(None, "/view"), revision, token=None)
 
     def send(self, message, **headers):
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)

@@ -2,9 +2,7 @@
 
 import pytest
 
-from tests.interaction.doors import over_http
-
-pytestmark = over_http("Origin and Host of each request; those of a channel are checked when it is opened")
+from tests.interaction.transports import on_http
 
 OWN = ["http://127.0.0.1:8000", "http://localhost:3000", "http://[::1]:6274", "http://localhost"]
 FOREIGN = [
@@ -20,16 +18,19 @@ FOREIGN = [
 ]
 
 
-@pytest.mark.parametrize("origin", OWN)
-async def test_pages_from_loopback_may_ask(either, origin):
-    client = await either()
-    assert (await client.request("tools/list", headers={"origin": origin})).status == 200
+async def test_pages_from_loopback_may_ask(either, subtests):
+    for origin in OWN:
+        with subtests.test(origin=origin):
+            client = await either()
+            assert (await client.request("tools/list", headers={"origin": origin})).status == 200
 
 
-@pytest.mark.parametrize("origin", FOREIGN)
-async def test_pages_from_elsewhere_may_not(either, origin):
-    client = await either()
-    assert (await client.request("tools/list", headers={"origin": origin})).status == 403
+@on_http
+async def test_pages_from_elsewhere_may_not(either, subtests):
+    for origin in FOREIGN:
+        with subtests.test(origin=origin):
+            client = await either()
+            assert (await client.request("tools/list", headers={"origin": origin})).status == 403
 
 
 async def test_a_client_without_an_origin_may_ask(either):
@@ -52,19 +53,21 @@ async def test_trusted_origins_of_django_may_ask(settings, modern):
     assert (await client.request("tools/list", headers={"origin": "https://wide.example.evil"})).status == 403
 
 
-@pytest.mark.parametrize(
-    "host", ["evil.example", "127.0.0.1.evil.example", "evil.example:8000", "", "a b", "127.0.0.1:port"]
-)
-async def test_another_host_is_refused(modern, host):
-    reply = await modern().request("tools/list", headers={"host": host})
-    assert 400 <= reply.status < 500
+@on_http
+async def test_another_host_is_refused(modern, subtests):
+    for host in ["evil.example", "127.0.0.1.evil.example", "evil.example:8000", "", "a b", "127.0.0.1:port"]:
+        with subtests.test(host=host):
+            reply = await modern().request("tools/list", headers={"host": host})
+            assert 400 <= reply.status < 500
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1", "localhost:8000", "LOCALHOST:1"])
-async def test_an_allowed_host_is_served_on_any_port(modern, host):
-    assert (await modern().request("tools/list", headers={"host": host})).status == 200
+async def test_an_allowed_host_is_served_on_any_port(modern, subtests):
+    for host in ["127.0.0.1", "localhost:8000", "LOCALHOST:1"]:
+        with subtests.test(host=host):
+            assert (await modern().request("tools/list", headers={"host": host})).status == 200
 
 
+@on_http
 async def test_a_missing_host_is_no_crash(modern):
     assert (await modern().request("tools/list", headers={"host": None})).status < 500
 
@@ -82,6 +85,7 @@ PREFLIGHT = {
 }
 
 
+@on_http
 async def test_a_preflight_of_an_allowed_page_is_granted_without_credentials(settings, modern):
     settings.MCP = {**settings.MCP, "CORS_ALLOWED_ORIGINS": ["https://app.example"]}
     reply = await modern(token=None).post(method="OPTIONS", body=b"", headers=PREFLIGHT)
@@ -99,6 +103,7 @@ async def test_a_preflight_of_another_page_is_not_granted(settings, modern):
     assert "access-control-allow-origin" not in reply.headers
 
 
+@on_http
 async def test_an_answer_to_an_allowed_page_may_be_read_with_its_headers(settings, latest_legacy):
     settings.MCP = {**settings.MCP, "CORS_ALLOWED_ORIGINS": ["https://app.example"]}
     client = await latest_legacy()

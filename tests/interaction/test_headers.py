@@ -2,11 +2,7 @@
 
 import base64
 
-import pytest
-
-from tests.interaction.doors import over_http
-
-pytestmark = over_http("a message on a channel has no headers")
+from tests.interaction.transports import on_http
 
 ADD = {"a": 1, "b": 2}
 
@@ -19,37 +15,38 @@ def allowed(reply):
     return "error" not in reply.message and not reply.result.get("isError")
 
 
-@pytest.mark.parametrize("method", ["TOOLS/LIST", "Tools/list", "prompts/list", "", "tools/list x"])
-async def test_the_method_header_must_equal_the_method_letter_for_letter(modern, method):
-    assert (await modern().request("tools/list", headers={"mcp-method": method})).verdict == (400, -32020)
+async def test_the_method_header_must_equal_the_method_letter_for_letter(modern, subtests):
+    for method in ["TOOLS/LIST", "Tools/list", "prompts/list", "", "tools/list x"]:
+        with subtests.test(method=method):
+            assert (await modern().request("tools/list", headers={"mcp-method": method})).verdict == (400, -32020)
 
 
-@pytest.mark.parametrize("spaced", [" tools/list", "tools/list ", "\ttools/list\t", "   tools/list   "])
-async def test_white_space_around_a_header_does_not_count(modern, spaced):
-    assert (await modern().request("tools/list", headers={"mcp-method": spaced})).status == 200
+async def test_white_space_around_a_header_does_not_count(modern, subtests):
+    for spaced in [" tools/list", "tools/list ", "\ttools/list\t", "   tools/list   "]:
+        with subtests.test(spaced=spaced):
+            assert (await modern().request("tools/list", headers={"mcp-method": spaced})).status == 200
 
 
-@pytest.mark.parametrize("name", ["ADD", "add ing", "", "steps"])
-async def test_the_name_header_must_equal_the_name(modern, name):
-    assert (await modern().tool("add", ADD, headers={"mcp-name": name})).verdict == (400, -32020)
+async def test_the_name_header_must_equal_the_name(modern, subtests):
+    for name in ["ADD", "add ing", "", "steps"]:
+        with subtests.test(name=name):
+            assert (await modern().tool("add", ADD, headers={"mcp-name": name})).verdict == (400, -32020)
 
 
 async def test_white_space_around_the_name_header_does_not_count(modern):
     assert allowed(await modern().tool("add", ADD, headers={"mcp-name": "  add \t"}))
 
 
-@pytest.mark.parametrize(
-    ("method", "params"),
-    [
+async def test_methods_with_a_name_need_the_name_header(modern, subtests):
+    for method, params in [
         ("tools/call", {"name": "add", "arguments": ADD}),
         ("prompts/get", {"name": "scripted"}),
         ("resources/read", {"uri": "note://static"}),
-    ],
-)
-async def test_methods_with_a_name_need_the_name_header(modern, method, params):
-    client = modern()
-    assert (await client.request(method, params, headers={"mcp-name": None})).verdict == (400, -32020)
-    assert (await client.request(method, params)).status == 200
+    ]:
+        with subtests.test(method=method, params=params):
+            client = modern()
+            assert (await client.request(method, params, headers={"mcp-name": None})).verdict == (400, -32020)
+            assert (await client.request(method, params)).status == 200
 
 
 async def test_the_name_header_of_a_read_is_the_uri(modern):
@@ -61,6 +58,7 @@ async def test_other_methods_take_no_notice_of_a_name_header(modern):
     assert (await modern().request("tools/list", headers={"mcp-name": "whatever"})).status == 200
 
 
+@on_http
 async def test_the_name_header_may_be_encoded(modern):
     assert allowed(await modern().tool("add", ADD, headers={"mcp-name": encoded("add")}))
 
@@ -75,16 +73,18 @@ async def test_a_uri_beyond_ascii_is_named_encoded(modern):
     assert reply.error["data"] == {"uri": uri}
 
 
+@on_http
 async def test_raw_bytes_beyond_ascii_in_the_name_header_are_a_mismatch(modern):
     uri = "note://by/é"
     assert (await modern().request("resources/read", {"uri": uri}, headers={"mcp-name": uri})).verdict == (400, -32020)
 
 
-@pytest.mark.parametrize("name", ["mcp-method", "mcp-protocol-version"])
-async def test_the_other_routing_headers_are_never_encoded(modern, name):
-    client = modern()
-    value = client.headers(client.request_message("tools/list"))[name]
-    assert (await client.request("tools/list", headers={name: encoded(value)})).verdict == (400, -32020)
+async def test_the_other_routing_headers_are_never_encoded(modern, subtests):
+    for name in ["mcp-method", "mcp-protocol-version"]:
+        with subtests.test(name=name):
+            client = modern()
+            value = client.headers(client.request_message("tools/list"))[name]
+            assert (await client.request("tools/list", headers={name: encoded(value)})).verdict == (400, -32020)
 
 
 async def test_a_body_without_a_name_is_a_params_error_and_no_header_error(modern):
@@ -127,10 +127,11 @@ def mirrored(headers):
     return {f"mcp-param-{name}": value for name, value in headers.items()}
 
 
-@pytest.mark.parametrize(("arguments", "headers"), PARAMETERS)
-async def test_a_parameter_header_that_says_what_the_body_says_is_accepted(modern, arguments, headers):
-    reply = await modern().tool("routed", arguments, headers=mirrored(headers))
-    assert "error" not in reply.message, reply.message
+async def test_a_parameter_header_that_says_what_the_body_says_is_accepted(modern, subtests):
+    for arguments, headers in PARAMETERS:
+        with subtests.test(arguments=arguments, headers=headers):
+            reply = await modern().tool("routed", arguments, headers=mirrored(headers))
+            assert "error" not in reply.message, reply.message
 
 
 MISMATCHES = [
@@ -156,10 +157,11 @@ MISMATCHES = [
 ]
 
 
-@pytest.mark.parametrize(("arguments", "headers"), MISMATCHES)
-async def test_a_parameter_header_that_says_something_else_is_a_mismatch(modern, arguments, headers):
-    reply = await modern().tool("routed", arguments, headers=mirrored(headers))
-    assert reply.verdict == (400, -32020), reply.message
+async def test_a_parameter_header_that_says_something_else_is_a_mismatch(modern, subtests):
+    for arguments, headers in MISMATCHES:
+        with subtests.test(arguments=arguments, headers=headers):
+            reply = await modern().tool("routed", arguments, headers=mirrored(headers))
+            assert reply.verdict == (400, -32020), reply.message
 
 
 async def test_parameter_headers_of_other_names_are_ignored(modern):

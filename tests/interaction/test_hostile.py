@@ -1,13 +1,10 @@
 """Requests made to be dear: long names, countless members, odd nesting. Each is answered soon and in few bytes."""
 
-import json
 import time
-
-import pytest
 
 from mcp_django.schema import wording
 from tests.interaction.clients import META
-from tests.interaction.doors import over_http
+from tests.interaction.transports import contract
 
 MEGABYTE = 1_000_000
 LONG = "n" * 100_000
@@ -28,9 +25,8 @@ def numbered(pattern):
     return b",".join(pattern % number for number in range(MEGABYTE // (len(pattern) + 5)))
 
 
-@pytest.mark.parametrize(
-    "params",
-    [
+async def test_json_that_is_dear_to_read_is_answered_soon(modern, subtests):
+    for params in [
         repeated(b'"a":1'),
         numbered(b'"%d":1'),
         b'"a":' + b"9" * MEGABYTE,
@@ -44,21 +40,19 @@ def numbered(pattern):
         b'"a":' + b"[" * MEGABYTE,
         b'"a":' + repeated(b'"[', b""),
         b'"cursor":"' + b"A" * MEGABYTE + b'"',
-    ],
-    ids=lambda params: params[:12].decode(),
-)
-async def test_json_that_is_dear_to_read_is_answered_soon(modern, params):
-    client, begun = modern(), time.perf_counter()
-    reply = await client.post(body=envelope(params), routing={"mcp-method": "no/such"})
-    assert time.perf_counter() - begun < SOON
-    assert any(reply.refused(*error) for error in ((400, -32700), (400, -32600), (404, -32601)))
-    assert len(reply.body) < 50_000
-    assert (await client.tool("add", {"a": 1, "b": 2})).served
+    ]:
+        with subtests.test(params=params):
+            client, begun = modern(), time.perf_counter()
+            reply = await client.post(body=envelope(params), routing={"mcp-method": "no/such"})
+            assert time.perf_counter() - begun < SOON
+            assert any(reply.refused(*error) for error in ((400, -32700), (400, -32600), (404, -32601)))
+            assert len(reply.body) < 50_000
+            assert (await client.tool("add", {"a": 1, "b": 2})).served
 
 
-@pytest.mark.parametrize(
-    ("method", "params"),
-    [
+@contract
+async def test_what_is_long_is_not_repeated_in_the_refusal(either, subtests):
+    for method, params in [
         ("tools/call", {"name": LONG}),
         ("tools/call", {"name": "add", "arguments": {LONG: 1}}),
         ("tools/call", {"name": "add", "arguments": {"a": LONG}}),
@@ -71,25 +65,22 @@ async def test_json_that_is_dear_to_read_is_answered_soon(modern, params):
         ("completion/complete", {"ref": {"type": "ref/prompt", "name": LONG}, "argument": {"name": "a", "value": ""}}),
         ("completion/complete", {"ref": {"type": "ref/resource", "uri": LONG}, "argument": {"name": "a", "value": ""}}),
         (LONG, {}),
-    ],
-    ids=lambda value: value[:20] if isinstance(value, str) else json.dumps(value)[:50],
-)
-async def test_what_is_long_is_not_repeated_in_the_refusal(either, method, params):
-    client, begun = await either(), time.perf_counter()
-    reply = await client.request(method, params)
-    assert time.perf_counter() - begun < SOON
-    assert reply.status is None or reply.status < 500
-    assert "error" in reply.message or reply.result.get("isError") or "inputRequests" in reply.result
-    assert len(reply.body) < 5000
+    ]:
+        with subtests.test(method=method, params=params):
+            client, begun = await either(), time.perf_counter()
+            reply = await client.request(method, params)
+            assert time.perf_counter() - begun < SOON
+            assert reply.status is None or reply.status < 500
+            assert "error" in reply.message or reply.result.get("isError") or "inputRequests" in reply.result
+            assert len(reply.body) < 5000
 
 
-@pytest.mark.parametrize(
-    "surplus", [{"requestState": LONG}, {"inputResponses": {f"k{number}": {} for number in range(50_000)}}]
-)
-async def test_a_retry_that_brings_too_much_is_refused(modern, surplus):
-    reply = await modern().tool("ask_name", **surplus)
-    assert reply.refused(400, -32602)
-    assert len(reply.body) < 1000
+async def test_a_retry_that_brings_too_much_is_refused(modern, subtests):
+    for surplus in [{"requestState": LONG}, {"inputResponses": {f"k{number}": {} for number in range(50_000)}}]:
+        with subtests.test(surplus=surplus):
+            reply = await modern().tool("ask_name", **surplus)
+            assert reply.refused(400, -32602)
+            assert len(reply.body) < 1000
 
 
 async def test_the_version_that_a_client_wants_is_not_repeated_at_length(modern):
@@ -101,22 +92,24 @@ async def test_the_version_that_a_client_wants_is_not_repeated_at_length(modern)
     assert len(reply.body) < 1000
 
 
-@pytest.mark.parametrize(("length", "fits"), [(1024, True), (1025, False)])
-async def test_a_progress_token_is_short(either, length, fits):
-    client = await either()
-    reply = await client.tool("steps", {"count": 1}, meta={"progressToken": "t" * length})
-    if fits:
-        assert [params["progress"] for params in reply.notifications("notifications/progress")] == [1]
-    else:
-        assert reply.error["code"] == -32602
-        assert "1024" in reply.error["message"]
+async def test_a_progress_token_is_short(either, subtests):
+    for length, fits in [(1024, True), (1025, False)]:
+        with subtests.test(length=length, fits=fits):
+            client = await either()
+            reply = await client.tool("steps", {"count": 1}, meta={"progressToken": "t" * length})
+            if fits:
+                assert [params["progress"] for params in reply.notifications("notifications/progress")] == [1]
+            else:
+                assert reply.error["code"] == -32602
+                assert "1024" in reply.error["message"]
 
 
-@pytest.mark.parametrize(("length", "repeated"), [(8192, True), (8193, False)])
-async def test_a_uri_is_of_a_length_that_is_matched(either, length, repeated):
-    reply = await (await either()).request("resources/read", {"uri": "x://" + "u" * (length - 4)})
-    assert ("data" in reply.error) is repeated
-    assert repeated or (reply.error["code"] == -32602 and "8192" in reply.error["message"])
+async def test_a_uri_is_of_a_length_that_is_matched(either, subtests):
+    for length, repeated in [(8192, True), (8193, False)]:
+        with subtests.test(length=length, repeated=repeated):
+            reply = await (await either()).request("resources/read", {"uri": "x://" + "u" * (length - 4)})
+            assert ("data" in reply.error) is repeated
+            assert repeated or (reply.error["code"] == -32602 and "8192" in reply.error["message"])
 
 
 async def test_of_many_unknown_arguments_of_a_prompt_only_those_that_are_shown_are_worded(modern, monkeypatch):
@@ -128,11 +121,11 @@ async def test_of_many_unknown_arguments_of_a_prompt_only_those_that_are_shown_a
     assert worded == ["k0", "k1", "k2", "k3", "k4"]
 
 
-@pytest.mark.parametrize("count", [100_000])
-@over_http("a message on a channel has no headers")
-async def test_countless_parameter_headers_are_looked_at_once(modern, count):
-    surplus = [(f"mcp-param-{number}", "x") for number in range(count)]
-    begun = time.perf_counter()
-    assert (await modern().tool("routed", {}, extra=surplus)).served
-    assert (await modern().tool("routed", {}, extra=[("mcp-param-region", "x")] * count)).refused(400, -32020)
-    assert time.perf_counter() - begun < SOON
+async def test_countless_parameter_headers_are_looked_at_once(modern, subtests):
+    for count in [100_000]:
+        with subtests.test(count=count):
+            surplus = [(f"mcp-param-{number}", "x") for number in range(count)]
+            begun = time.perf_counter()
+            assert (await modern().tool("routed", {}, extra=surplus)).served
+            assert (await modern().tool("routed", {}, extra=[("mcp-param-region", "x")] * count)).refused(400, -32020)
+            assert time.perf_counter() - begun < SOON

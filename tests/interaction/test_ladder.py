@@ -16,15 +16,12 @@ Step 7, the era, is decided by then: see test_eras. Tests break two rules at onc
 
 import json
 
-import pytest
-
 from tests.interaction.clients import META, STATELESS
-from tests.interaction.doors import over_http
+from tests.interaction.transports import on_http
 
 VERSION = META + "protocolVersion"
 CAPABILITIES = META + "clientCapabilities"
 ADD = {"name": "add", "arguments": {"a": 1, "b": 2}}
-NO_ERA = over_http("what names no version is of the handshake era on a channel")
 
 
 def without(message, *path):
@@ -37,79 +34,76 @@ def without(message, *path):
     return copy
 
 
-@over_http("a message on a channel has no headers")
 async def test_step_1_a_foreign_origin_is_forbidden_before_the_token_is_looked_at(modern):
     client = modern(token="nobody")
     assert (await client.request("tools/list", headers={"origin": "https://evil.example"})).status == 403
 
 
-@over_http("a message on a channel has no headers")
 async def test_step_1_a_foreign_host_is_refused_before_the_token_is_looked_at(modern):
     reply = await modern(token="nobody").request("tools/list", headers={"host": "evil.example"})
     assert reply.status in (400, 403, 421)
 
 
-@over_http("a message on a channel has no headers")
+@on_http
 async def test_step_2_an_unknown_token_is_unauthorized_before_the_body_is_read(modern):
     reply = await modern(token="nobody").post(body=b"{")
     assert reply.status == 401
     assert reply.headers["www-authenticate"].startswith("Bearer")
 
 
-@over_http("a message on a channel has no headers")
+@on_http
 async def test_step_2_a_missing_token_is_unauthorized(modern):
     assert (await modern(token=None).request("tools/list")).status == 401
 
 
-@pytest.mark.parametrize("method", ["PUT", "PATCH", "HEAD", "GET", "DELETE"])
-@over_http("methods of HTTP")
-async def test_step_3_other_methods_are_not_allowed(modern, method):
-    reply = await modern().post(method=method, body=b"")
-    assert reply.status == 405
-    assert "POST" in reply.headers["allow"]
+@on_http
+async def test_step_3_other_methods_are_not_allowed(modern, subtests):
+    for method in ["PUT", "PATCH", "HEAD", "GET", "DELETE"]:
+        with subtests.test(method=method):
+            reply = await modern().post(method=method, body=b"")
+            assert reply.status == 405
+            assert "POST" in reply.headers["allow"]
 
 
-@pytest.mark.parametrize(
-    "media_type", ["text/plain", "application/xml", "application/jsonx", None, "multipart/form-data"]
-)
-@over_http("a message on a channel has no headers")
-async def test_step_3_another_media_type_is_unsupported_before_the_body_is_parsed(modern, media_type):
-    reply = await modern().post(body=b"{", headers={"content-type": media_type})
-    assert reply.status == 415
+@on_http
+async def test_step_3_another_media_type_is_unsupported_before_the_body_is_parsed(modern, subtests):
+    for media_type in ["text/plain", "application/xml", "application/jsonx", None, "multipart/form-data"]:
+        with subtests.test(media_type=media_type):
+            reply = await modern().post(body=b"{", headers={"content-type": media_type})
+            assert reply.status == 415
 
 
-@pytest.mark.parametrize(
-    "media_type", ["application/json; charset=utf-8", "Application/JSON", "application/json;charset=UTF-8"]
-)
-@over_http("a message on a channel has no headers")
-async def test_step_3_json_may_be_spelled_with_parameters_and_in_any_case(modern, media_type):
-    assert (await modern().request("tools/list", headers={"content-type": media_type})).served
+async def test_step_3_json_may_be_spelled_with_parameters_and_in_any_case(modern, subtests):
+    for media_type in ["application/json; charset=utf-8", "Application/JSON", "application/json;charset=UTF-8"]:
+        with subtests.test(media_type=media_type):
+            assert (await modern().request("tools/list", headers={"content-type": media_type})).served
 
 
-@pytest.mark.parametrize(
-    "accept",
-    ["*/*", "application/json, text/event-stream;q=0.5", "text/event-stream,application/json", "application/*, text/*"],
-)
-@over_http("a message on a channel has no headers")
-async def test_step_3_an_accept_header_may_be_wider_than_needed(modern, accept):
-    assert (await modern().request("tools/list", headers={"accept": accept})).served
+async def test_step_3_an_accept_header_may_be_wider_than_needed(modern, subtests):
+    for accept in [
+        "*/*",
+        "application/json, text/event-stream;q=0.5",
+        "text/event-stream,application/json",
+        "application/*, text/*",
+    ]:
+        with subtests.test(accept=accept):
+            assert (await modern().request("tools/list", headers={"accept": accept})).served
 
 
-@over_http("a message on a channel has no headers")
 async def test_step_3_an_accept_header_that_takes_neither_is_not_acceptable(modern):
     assert (await modern().request("tools/list", headers={"accept": "text/html"})).status == 406
 
 
-@pytest.mark.parametrize("body", [b"{", b"nonsense", b'{"a":1}}', b'{"jsonrpc": NaN}'])
-async def test_step_4_what_is_no_json_is_a_parse_error_without_an_id(modern, body):
-    reply = await modern().post(body=body)
-    assert reply.refused(400, -32700)
-    assert "id" not in reply.message
+async def test_step_4_what_is_no_json_is_a_parse_error_without_an_id(modern, subtests):
+    for body in [b"{", b"nonsense", b'{"a":1}}', b'{"jsonrpc": NaN}']:
+        with subtests.test(body=body):
+            reply = await modern().post(body=body)
+            assert reply.refused(400, -32700)
+            assert "id" not in reply.message
 
 
-@pytest.mark.parametrize(
-    "message",
-    [
+async def test_step_5_what_is_no_single_request_is_an_invalid_request(modern, subtests):
+    for message in [
         7,
         "text",
         None,
@@ -125,14 +119,13 @@ async def test_step_4_what_is_no_json_is_a_parse_error_without_an_id(modern, bod
         {"jsonrpc": "2.0", "id": {}, "method": "tools/list"},
         {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": []},
         {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": "x"},
-        pytest.param({"jsonrpc": "2.0", "id": 1, "result": {}}, marks=NO_ERA),
-        pytest.param({"jsonrpc": "2.0", "id": 1, "error": {"code": 1, "message": "no"}}, marks=NO_ERA),
-        pytest.param([{"jsonrpc": "2.0", "id": 1, "method": "tools/list"}], marks=NO_ERA),
-    ],
-)
-async def test_step_5_what_is_no_single_request_is_an_invalid_request(modern, message):
-    reply = await modern().post(message, routing={"mcp-protocol-version": STATELESS})
-    assert reply.refused(400, -32600)
+        {"jsonrpc": "2.0", "id": 1, "result": {}},
+        {"jsonrpc": "2.0", "id": 1, "error": {"code": 1, "message": "no"}},
+        [{"jsonrpc": "2.0", "id": 1, "method": "tools/list"}],
+    ]:
+        with subtests.test(message=message):
+            reply = await modern().post(message, routing={"mcp-protocol-version": STATELESS})
+            assert reply.refused(400, -32600)
 
 
 async def test_step_5_a_readable_id_comes_back_even_so(modern):
@@ -140,60 +133,57 @@ async def test_step_5_a_readable_id_comes_back_even_so(modern):
     assert reply.message["id"] == 5
 
 
-@pytest.mark.parametrize("method", ["notifications/cancelled", "notifications/initialized", "notifications/made_up"])
-async def test_step_6_a_notification_is_accepted_with_an_empty_body(modern, method):
-    reply = await modern().notify(method, routing={"mcp-method": None})
-    assert reply.accepted
+async def test_step_6_a_notification_is_accepted_with_an_empty_body(modern, subtests):
+    for method in ["notifications/cancelled", "notifications/initialized", "notifications/made_up"]:
+        with subtests.test(method=method):
+            reply = await modern().notify(method, routing={"mcp-method": None})
+            assert reply.accepted
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        pytest.param(("params",), marks=NO_ERA),
-        pytest.param(("params", "_meta"), marks=NO_ERA),
-        pytest.param(("params", "_meta", VERSION), marks=NO_ERA),
+async def test_step_8_a_request_without_its_meta_is_invalid_params_whatever_the_headers(modern, subtests):
+    for path in [
+        ("params",),
+        ("params", "_meta"),
+        ("params", "_meta", VERSION),
         ("params", "_meta", CAPABILITIES),
-    ],
-)
-async def test_step_8_a_request_without_its_meta_is_invalid_params_whatever_the_headers(modern, path):
-    client = modern()
-    message = without(client.request_message("tools/list", {}), *path)
-    reply = await client.post(message, routing={"mcp-method": "wrong"})
-    assert reply.refused(400, -32602)
-    assert reply.message["id"] == message["id"]
+    ]:
+        with subtests.test(path=path):
+            client = modern()
+            message = without(client.request_message("tools/list", {}), *path)
+            reply = await client.post(message, routing={"mcp-method": "wrong"})
+            assert reply.refused(400, -32602)
+            assert reply.message["id"] == message["id"]
 
 
-@over_http("a message on a channel has no headers")
 async def test_step_9_a_header_that_differs_wins_over_a_version_nobody_knows(modern):
     client = modern()
     message = client.request_message("tools/list", meta={VERSION: "v999"})
     assert (await client.post(message)).refused(400, -32020)
 
 
-@pytest.mark.parametrize("name", ["mcp-protocol-version", "mcp-method"])
-@over_http("a message on a channel has no headers")
-async def test_step_9_a_missing_header_is_a_mismatch(modern, name):
-    assert (await modern().request("tools/list", headers={name: None})).refused(400, -32020)
+async def test_step_9_a_missing_header_is_a_mismatch(modern, subtests):
+    for name in ["mcp-protocol-version", "mcp-method"]:
+        with subtests.test(name=name):
+            assert (await modern().request("tools/list", headers={name: None})).refused(400, -32020)
 
 
-@over_http("a message on a channel has no headers")
 async def test_step_9_a_wrong_method_header_wins_over_an_unknown_method(modern):
     reply = await modern().request("nothing/like/this", headers={"mcp-method": "tools/list"})
     assert reply.refused(400, -32020)
 
 
-@pytest.mark.parametrize("version", ["v999", "2027-01-01", ""])
-async def test_step_10_a_version_that_is_not_served_is_unsupported(modern, version):
-    client = modern()
-    message = client.request_message("nothing/like/this", meta={VERSION: version})
-    reply = await client.post(message, routing={"mcp-protocol-version": version})
-    assert reply.refused(400, -32022)
-    assert reply.error["data"] == {"supported": [STATELESS], "requested": version}
+async def test_step_10_a_version_that_is_not_served_is_unsupported(modern, subtests):
+    for version in ["v999", "2027-01-01", ""]:
+        with subtests.test(version=version):
+            client = modern()
+            message = client.request_message("nothing/like/this", meta={VERSION: version})
+            reply = await client.post(message, routing={"mcp-protocol-version": version})
+            assert reply.refused(400, -32022)
+            assert reply.error["data"] == {"supported": [STATELESS], "requested": version}
 
 
-@pytest.mark.parametrize(
-    "method",
-    [
+async def test_step_11_a_method_that_is_not_served_is_not_found(modern, subtests):
+    for method in [
         "initialize",
         "ping",
         "logging/setLevel",
@@ -204,11 +194,10 @@ async def test_step_10_a_version_that_is_not_served_is_unsupported(modern, versi
         "tasks/list",
         "nothing/like/this",
         "",
-    ],
-)
-async def test_step_11_a_method_that_is_not_served_is_not_found(modern, method):
-    reply = await modern().request(method)
-    assert reply.refused(404, -32601)
+    ]:
+        with subtests.test(method=method):
+            reply = await modern().request(method)
+            assert reply.refused(404, -32601)
 
 
 async def test_step_11_an_unknown_method_wins_over_a_bad_meta_value(modern):
@@ -216,19 +205,17 @@ async def test_step_11_an_unknown_method_wins_over_a_bad_meta_value(modern):
     assert reply.refused(404, -32601)
 
 
-@pytest.mark.parametrize(
-    "meta",
-    [
+async def test_step_12_a_meta_value_of_the_wrong_shape_is_invalid_params(modern, subtests):
+    for meta in [
         {CAPABILITIES: []},
         {CAPABILITIES: "all"},
         {META + "clientInfo": "me"},
         {META + "logLevel": "loud"},
         {"progressToken": []},
-    ],
-)
-async def test_step_12_a_meta_value_of_the_wrong_shape_is_invalid_params(modern, meta):
-    client = modern()
-    assert (await client.tool("no_such_tool", meta=meta)).refused(400, -32602)
+    ]:
+        with subtests.test(meta=meta):
+            client = modern()
+            assert (await client.tool("no_such_tool", meta=meta)).refused(400, -32602)
 
 
 async def test_step_12_a_version_that_is_no_string_is_invalid_params(modern):
@@ -236,11 +223,11 @@ async def test_step_12_a_version_that_is_no_string_is_invalid_params(modern):
     assert (await client.post(client.request_message("tools/list", meta={VERSION: 7}))).refused(400, -32602)
 
 
-@pytest.mark.parametrize("meta", [7, [], "meta", None])
-@over_http("what names no version is of the handshake era on a channel")
-async def test_step_12_a_meta_that_is_no_object_is_invalid_params(modern, meta):
-    message = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"_meta": meta}}
-    assert (await modern().post(message)).refused(400, -32602)
+async def test_step_12_a_meta_that_is_no_object_is_invalid_params(modern, subtests):
+    for meta in [7, [], "meta", None]:
+        with subtests.test(meta=meta):
+            message = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"_meta": meta}}
+            assert (await modern().post(message)).refused(400, -32602)
 
 
 async def test_step_13_an_unknown_tool_wins_over_its_parameter_headers(modern):
@@ -248,7 +235,6 @@ async def test_step_13_an_unknown_tool_wins_over_its_parameter_headers(modern):
     assert reply.refused(400, -32602)
 
 
-@over_http("a message on a channel has no headers")
 async def test_step_14_a_parameter_header_that_differs_wins_over_bad_arguments(modern):
     reply = await modern().tool("routed", {"region": "north", "shard": "x"}, headers={"mcp-param-region": "south"})
     assert reply.refused(400, -32020)
@@ -265,10 +251,11 @@ async def test_step_15_a_missing_sub_capability_is_named(modern):
     assert reply.error["data"] == {"requiredCapabilities": {"elicitation": {"url": {}}}}
 
 
-@pytest.mark.parametrize("state", ["made up", "", 7, None, {}])
-async def test_step_16_a_state_that_does_not_verify_is_invalid_params(modern, state):
-    reply = await modern().tool("ask_name", requestState=state)
-    assert reply.refused(400, -32602)
+async def test_step_16_a_state_that_does_not_verify_is_invalid_params(modern, subtests):
+    for state in ["made up", "", 7, None, {}]:
+        with subtests.test(state=state):
+            reply = await modern().tool("ask_name", requestState=state)
+            assert reply.refused(400, -32602)
 
 
 async def test_step_16_a_bad_state_wins_over_bad_arguments(modern):

@@ -18,7 +18,7 @@ from mcp_django.protocol.types import ToolAnnotations
 from mcp_django.schema import form_of
 from mcp_django.transports.http.surroundings import Surroundings
 from tests.interaction.clients import HANDSHAKE, META, STATELESS, Client
-from tests.interaction.doors import Door, not_over_stdio, over_http
+from tests.interaction.transports import Transport, contract_with_headers, on_http
 
 LOCALE = "django.middleware.locale.LocaleMiddleware"
 GERMAN = {"accept-language": "de-AT, de;q=0.8, en;q=0.5"}
@@ -34,15 +34,15 @@ def translated(settings):
 
 
 @pytest.fixture
-def speaker(door, revision):
+def speaker(transport, revision):
     """`await speaker(headers)`: a client of every revision that sends these headers."""
-    return lambda headers=None: Client(door, revision, server="places", headers=headers).open()
+    return lambda headers=None: Client(transport, revision, server="places", headers=headers).open()
 
 
 @pytest.fixture
-def modern(door):
+def modern(transport):
     """`modern(headers)`: a client of the stateless era that sends these headers."""
-    return lambda headers=None: Client(door, STATELESS, server="places", headers=headers)
+    return lambda headers=None: Client(transport, STATELESS, server="places", headers=headers)
 
 
 async def say(client, name, **how):
@@ -51,17 +51,17 @@ async def say(client, name, **how):
 
 
 @pytest.mark.usefixtures("translated")
-@pytest.mark.parametrize("name", AROUND)
-@not_over_stdio("the language is that of the headers, and stdio has none")
-async def test_handlers_speak_the_language_that_the_client_accepts(modern, name):
-    seen = await say(modern(GERMAN), name)
-    assert (seen["language"], seen["monday"], seen["decimal"]) == ("de", "Montag", ",")
-    seen = await say(modern({"accept-language": "xx, fr;q=0.9"}), name)
-    assert (seen["language"], seen["monday"]) == ("fr", "lundi")
+async def test_handlers_speak_the_language_that_the_client_accepts(modern, subtests):
+    for name in AROUND:
+        with subtests.test(name=name):
+            seen = await say(modern(GERMAN), name)
+            assert (seen["language"], seen["monday"], seen["decimal"]) == ("de", "Montag", ",")
+            seen = await say(modern({"accept-language": "xx, fr;q=0.9"}), name)
+            assert (seen["language"], seen["monday"]) == ("fr", "lundi")
 
 
+@contract_with_headers
 @pytest.mark.usefixtures("translated")
-@not_over_stdio("the language is that of the headers, and stdio has none")
 async def test_every_revision_and_method_speaks_it(speaker):
     client = await speaker(GERMAN)
     assert (await client.tool("around_a_thread")).result["content"][0]["text"].count("Montag") == 1
@@ -75,7 +75,6 @@ async def test_every_revision_and_method_speaks_it(speaker):
 
 
 @pytest.mark.usefixtures("translated")
-@not_over_stdio("the language is that of the headers, and stdio has none")
 async def test_lazy_texts_of_errors_and_questions_speak_it(modern):
     failed = await modern(GERMAN).tool("fail_in_words")
     assert failed.result["content"][0]["text"] == "Montag"
@@ -86,7 +85,6 @@ async def test_lazy_texts_of_errors_and_questions_speak_it(modern):
 
 
 @pytest.mark.usefixtures("translated")
-@not_over_stdio("the language is that of the headers, and stdio has none")
 async def test_lazy_texts_told_on_the_way_speak_it(modern):
     meta = {"progressToken": 1, META + "logLevel": "info"}
     reply = await modern(GERMAN).tool("lazily", meta=meta)
@@ -96,14 +94,14 @@ async def test_lazy_texts_told_on_the_way_speak_it(modern):
 
 
 @pytest.mark.usefixtures("translated")
-@pytest.mark.parametrize("said", [None, "", "xx", "*", "de;q=broken", "de" * 400, "\xff"])
-async def test_what_no_language_can_be_read_from_is_the_project_s_language(modern, said):
-    seen = await say(modern({"accept-language": said}), "around")
-    assert (seen["language"], seen["monday"]) == ("en", "Monday")
+async def test_what_no_language_can_be_read_from_is_the_project_s_language(modern, subtests):
+    for said in [None, "", "xx", "*", "de;q=broken", "de" * 400, "\xff"]:
+        with subtests.test(said=said):
+            seen = await say(modern({"accept-language": said}), "around")
+            assert (seen["language"], seen["monday"]) == ("en", "Monday")
 
 
 @pytest.mark.usefixtures("translated")
-@not_over_stdio("the language is that of the headers, and stdio has none")
 async def test_a_long_header_is_read_as_far_as_django_reads_it(modern):
     seen = await say(modern({"accept-language": "de," + "x" * 600}), "around")
     assert seen["language"] == "de"
@@ -124,8 +122,8 @@ class URLs:
     ]
 
 
+@on_http
 @pytest.mark.usefixtures("translated")
-@over_http("the URL of a request")
 async def test_a_url_without_a_language_is_in_the_project_s_own(settings, modern):
     settings.ROOT_URLCONF = URLs
     assert (await say(modern(GERMAN), "around"))["language"] == "en"
@@ -134,7 +132,7 @@ async def test_a_url_without_a_language_is_in_the_project_s_own(settings, modern
 @pytest.mark.usefixtures("translated")
 async def test_the_view_speaks_the_language_of_its_url_or_cookie(settings):
     settings.ROOT_URLCONF = URLs
-    client = Client(Door(get_asgi_application, ""), STATELESS, server="places")
+    client = Client(Transport(get_asgi_application, ""), STATELESS, server="places")
     seen = await say(client, "around", path="/fr/pages/mcp/places", headers=GERMAN)
     assert seen["monday"] == "lundi"
     settings.ROOT_URLCONF = "tests.interaction.urls"
@@ -145,30 +143,30 @@ async def test_the_view_speaks_the_language_of_its_url_or_cookie(settings):
 @pytest.mark.parametrize("name", AROUND)
 async def test_the_view_is_in_the_time_zone_that_middleware_activated(settings, name):
     settings.MIDDLEWARE = ["tests.interaction.layers.in_samoa"]
-    client = Client(Door(get_asgi_application, "/view"), STATELESS, server="places")
+    client = Client(Transport(get_asgi_application, "/view"), STATELESS, server="places")
     assert (await say(client, name))["zone"] == "Pacific/Apia"
 
 
-async def test_the_asgi_door_is_in_the_time_zone_of_the_project(settings):
+async def test_the_asgi_transport_is_in_the_time_zone_of_the_project(settings):
     settings.MIDDLEWARE, settings.TIME_ZONE = ["tests.interaction.layers.in_samoa"], "Europe/Vienna"
-    client = Client(Door(lambda: mount(get_asgi_application()), ""), STATELESS, server="places")
+    client = Client(Transport(lambda: mount(get_asgi_application()), ""), STATELESS, server="places")
     assert (await say(client, "around"))["zone"] == "Europe/Vienna"
 
 
+@contract_with_headers
 @pytest.mark.usefixtures("translated")
-@pytest.mark.parametrize("meddler", MEDDLE)
-@pytest.mark.parametrize("name", AROUND)
-@not_over_stdio("the language is that of the headers, and stdio has none")
-async def test_a_call_leaves_nothing_behind(modern, meddler, name):
-    assert (await say(modern(), meddler))["monday"] == "lundi"
-    seen = await say(modern(), name)
-    assert (seen["language"], seen["monday"], seen["zone"]) == ("en", "Monday", "UTC")
-    assert (await say(modern(GERMAN), name))["monday"] == "Montag"
-    assert (await say(modern(), name))["monday"] == "Monday"
+async def test_a_call_leaves_nothing_behind(modern, subtests):
+    for meddler in MEDDLE:
+        for name in AROUND:
+            with subtests.test(meddler=meddler, name=name):
+                assert (await say(modern(), meddler))["monday"] == "lundi"
+                seen = await say(modern(), name)
+                assert (seen["language"], seen["monday"], seen["zone"]) == ("en", "Monday", "UTC")
+                assert (await say(modern(GERMAN), name))["monday"] == "Montag"
+                assert (await say(modern(), name))["monday"] == "Monday"
 
 
 @pytest.mark.usefixtures("translated")
-@not_over_stdio("the language is that of the headers, and stdio has none")
 async def test_calls_at_once_do_not_hear_each_other(modern):
     languages = {"de": "Montag", "fr": "lundi", "es": "lunes", "en": "Monday"}
     asked = [(name, language) for name in (*AROUND, *AROUND) for language in languages]
@@ -189,10 +187,9 @@ async def test_declarations_are_in_the_project_s_language_whoever_asks_first(spe
 
 
 @pytest.mark.usefixtures("translated")
-@pytest.mark.usefixtures("modern")
-async def test_what_a_server_says_of_itself_is_in_the_project_s_language(door, settings):
+async def test_what_a_server_says_of_itself_is_in_the_project_s_language(transport, settings):
     for headers in (GERMAN, {}):
-        client = Client(door, STATELESS, server="places", headers=headers)
+        client = Client(transport, STATELESS, server="places", headers=headers)
         assert (await client.request("server/discover")).result["instructions"] == "Ask where you are"
 
 
@@ -200,7 +197,7 @@ async def test_what_a_server_says_of_itself_is_in_the_project_s_language(door, s
 @pytest.mark.parametrize("revision", [HANDSHAKE[-1], STATELESS])
 async def test_lazy_instructions_are_read_in_the_project_s_language(revision):
     server = Server("own", instructions=translation.gettext_lazy("Monday"))
-    client = Client(Door(lambda: mount(get_asgi_application(), servers={"mcp/own": server}), ""), revision)
+    client = Client(Transport(lambda: mount(get_asgi_application(), servers={"mcp/own": server}), ""), revision)
     client.server = "own"
     opening = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": client.introduction()}
     message = client.request_message("server/discover") if client.stateless else opening

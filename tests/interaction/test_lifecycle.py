@@ -1,9 +1,7 @@
 """Handshake, discovery and version negotiation (basic/lifecycle, basic/versioning, server/discover)."""
 
-import pytest
-
 from tests.interaction.clients import HANDSHAKE, META, STATELESS, Client
-from tests.interaction.doors import over_http
+from tests.interaction.transports import contract
 
 LATEST = HANDSHAKE[-1]
 
@@ -13,25 +11,25 @@ def hello(version, **extra):
     return {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params}
 
 
+@contract
 async def test_the_requested_revision_is_agreed_on(legacy, handshake):
     client = await legacy()
     assert client.hello["protocolVersion"] == handshake
 
 
-@pytest.mark.parametrize("wanted", ["2026-07-28", "2023-01-01", "2099-12-31", "draft", ""])
-async def test_an_unknown_revision_is_answered_with_the_newest_of_the_handshake_era(door, wanted):
-    reply = await Client(door, LATEST).post(hello(wanted))
-    assert (reply.served, reply.result["protocolVersion"]) == (True, LATEST)
+async def test_an_unknown_revision_is_answered_with_the_newest_of_the_handshake_era(transport, subtests):
+    for wanted in ["2026-07-28", "2023-01-01", "2099-12-31", "draft", ""]:
+        with subtests.test(wanted=wanted):
+            reply = await Client(transport, LATEST).post(hello(wanted))
+            assert (reply.served, reply.result["protocolVersion"]) == (True, LATEST)
 
 
-@over_http("the session of a channel has no name")
 async def test_initialize_names_a_session_in_visible_ascii(legacy):
     client = await legacy()
     assert client.session
     assert all(0x21 <= ord(character) <= 0x7E for character in client.session)
 
 
-@over_http("the session of a channel has no name")
 async def test_sessions_have_names_of_their_own(latest_legacy):
     first, second = await latest_legacy(), await latest_legacy()
     assert first.session != second.session
@@ -51,6 +49,7 @@ async def test_instructions_are_given_in_every_revision(connect):
     assert (await connect()).hello["instructions"] == "Call the tools"
 
 
+@contract
 async def test_capabilities_are_those_of_the_revision(connect, revision):
     capabilities = (await connect()).hello["capabilities"]
     expected = {"tools", "resources", "prompts", "logging", "completions"}
@@ -83,8 +82,8 @@ async def test_initialized_is_accepted_with_an_empty_body(latest_legacy):
     assert reply.accepted
 
 
-async def test_requests_before_initialized_are_served(door, handshake):
-    client = Client(door, handshake)
+async def test_requests_before_initialized_are_served(transport, handshake):
+    client = Client(transport, handshake)
     reply = await client.post(hello(handshake))
     client.session = reply.headers.get("mcp-session-id")
     assert (await client.request("tools/list")).served
@@ -96,12 +95,11 @@ async def test_ping_is_answered_with_an_empty_object(legacy):
     assert (reply.served, reply.result) == (True, {})
 
 
-async def test_ping_before_initialize_is_answered(door, handshake):
-    reply = await Client(door, handshake).post({"jsonrpc": "2.0", "id": 1, "method": "ping"})
+async def test_ping_before_initialize_is_answered(transport, handshake):
+    reply = await Client(transport, handshake).post({"jsonrpc": "2.0", "id": 1, "method": "ping"})
     assert (reply.served, reply.result) == (True, {})
 
 
-@over_http("a channel has one session: test_channels")
 async def test_a_second_initialize_opens_another_session(latest_legacy):
     client = await latest_legacy()
     reply = await client.post(hello(LATEST), headers={"mcp-session-id": None})
@@ -109,43 +107,48 @@ async def test_a_second_initialize_opens_another_session(latest_legacy):
     assert (await client.request("ping")).served
 
 
-@over_http("a message on a channel has no headers")
-async def test_initialize_may_carry_the_version_header(door, handshake):
-    reply = await Client(door, handshake).post(hello(handshake), headers={"mcp-protocol-version": handshake})
+async def test_initialize_may_carry_the_version_header(transport, handshake):
+    reply = await Client(transport, handshake).post(hello(handshake), headers={"mcp-protocol-version": handshake})
     assert (reply.served, reply.result["protocolVersion"]) == (True, handshake)
 
 
-@pytest.mark.parametrize("missing", ["protocolVersion", "capabilities", "clientInfo"])
-async def test_initialize_without_a_required_member_is_invalid_params(door, missing):
-    message = hello(LATEST)
-    del message["params"][missing]
-    reply = await Client(door, LATEST).post(message)
-    assert reply.error["code"] == -32602
+@contract
+async def test_initialize_without_a_required_member_is_invalid_params(transport, subtests):
+    for missing in ["protocolVersion", "capabilities", "clientInfo"]:
+        with subtests.test(missing=missing):
+            message = hello(LATEST)
+            del message["params"][missing]
+            reply = await Client(transport, LATEST).post(message)
+            assert reply.error["code"] == -32602
 
 
-@pytest.mark.parametrize("bad", [{"protocolVersion": 7}, {"capabilities": []}, {"clientInfo": "me"}])
-async def test_initialize_with_a_member_of_the_wrong_type_is_invalid_params(door, bad):
-    reply = await Client(door, LATEST).post(hello(LATEST, **bad))
-    assert reply.error["code"] == -32602
+async def test_initialize_with_a_member_of_the_wrong_type_is_invalid_params(transport, subtests):
+    for bad in [{"protocolVersion": 7}, {"capabilities": []}, {"clientInfo": "me"}]:
+        with subtests.test(bad=bad):
+            reply = await Client(transport, LATEST).post(hello(LATEST, **bad))
+            assert reply.error["code"] == -32602
 
 
-async def test_unknown_capabilities_of_a_client_are_tolerated(door):
+async def test_unknown_capabilities_of_a_client_are_tolerated(transport):
     capabilities = {"roots": {"listChanged": True}, "novelty": {"deep": [1]}, "extensions": {"a.example/x": {}}}
-    reply = await Client(door, LATEST).post(hello(LATEST, capabilities=capabilities))
+    reply = await Client(transport, LATEST).post(hello(LATEST, capabilities=capabilities))
     assert reply.served
 
 
+@contract
 async def test_an_unknown_method_is_not_found_in_the_handshake_era(legacy):
     client = await legacy()
     assert (await client.request("nothing/like/this")).refused(200, -32601)
 
 
-@pytest.mark.parametrize("method", ["server/discover", "subscriptions/listen", "tasks/get"])
-async def test_methods_of_the_stateless_era_are_not_found_in_the_handshake_era(legacy, method):
-    client = await legacy()
-    assert (await client.request(method)).error["code"] == -32601
+async def test_methods_of_the_stateless_era_are_not_found_in_the_handshake_era(legacy, subtests):
+    for method in ["server/discover", "subscriptions/listen", "tasks/get"]:
+        with subtests.test(method=method):
+            client = await legacy()
+            assert (await client.request(method)).error["code"] == -32601
 
 
+@contract
 async def test_discovery_lists_the_stateless_revisions_only(modern):
     client = await modern().open()
     assert client.hello["supportedVersions"] == [STATELESS]
@@ -180,19 +183,20 @@ async def test_client_info_of_the_handshake_reaches_the_handler(legacy, handshak
     assert '"client":"tests"' in reply.result["content"][0]["text"]
 
 
-@over_http("a message on a channel has no headers")
 async def test_no_session_is_named_to_a_stateless_client(modern):
     reply = await modern().request("tools/list", headers={"mcp-session-id": "made-up"})
     assert reply.served
     assert "mcp-session-id" not in reply.headers
 
 
+@contract
 async def test_a_server_limited_to_the_stateless_era_refuses_the_handshake_and_names_its_versions(modern):
     client = modern(server="modern")
     reply = await client.post(hello(LATEST), routing={"mcp-protocol-version": None, "mcp-method": None})
     assert reply.error["data"]["supported"] == [STATELESS]
 
 
+@contract
 async def test_a_server_limited_to_the_handshake_era_refuses_stateless_requests_and_names_its_versions(modern):
     reply = await modern(server="legacy").request("tools/list")
     assert reply.error["data"] == {"supported": list(HANDSHAKE), "requested": STATELESS}
@@ -200,8 +204,8 @@ async def test_a_server_limited_to_the_handshake_era_refuses_stateless_requests_
     assert "error" in reply.message
 
 
-@pytest.mark.parametrize("method", ["GET", "DELETE"])
-@over_http("methods of HTTP")
-async def test_a_server_limited_to_the_stateless_era_takes_post_only(door, method):
-    reply = await Client(door, STATELESS, server="modern").post(method=method, body=b"")
-    assert (reply.status, reply.headers["allow"]) == (405, "POST, OPTIONS")
+async def test_a_server_limited_to_the_stateless_era_takes_post_only(transport, subtests):
+    for method in ["GET", "DELETE"]:
+        with subtests.test(method=method):
+            reply = await Client(transport, STATELESS, server="modern").post(method=method, body=b"")
+            assert (reply.status, reply.headers["allow"]) == (405, "POST, OPTIONS")

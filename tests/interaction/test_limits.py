@@ -1,4 +1,4 @@
-"""The limits that no other module of these tests is about, at their value and one beyond it, through both doors."""
+"""The limits that no other module of these tests is about, at their value and one beyond it."""
 
 import asyncio
 import json
@@ -16,15 +16,15 @@ from mcp_django.transports.http.endpoint import build_exchange, get_exchange
 from mcp_django.transports.http.view import as_view
 from mcp_django.wiring import ports
 from tests.interaction.clients import STATELESS, Client, accept, together
-from tests.interaction.doors import Door, not_over_stdio, over_http
+from tests.interaction.transports import Transport, contract, contract_with_headers, on_http
 
 
 def text(reply):
     return reply.result["content"][0]["text"]
 
 
-async def test_what_a_client_says_about_itself_is_limited(limits, door, handshake):
-    client = Client(door, handshake)
+async def test_what_a_client_says_about_itself_is_limited(limits, transport, handshake):
+    client = Client(transport, handshake)
     about = client.introduction()
     bare = len(json.dumps([about["clientInfo"], about["capabilities"]], separators=(",", ":")))
     limits(CLIENT_BYTES=bare + 300)
@@ -35,7 +35,7 @@ async def test_what_a_client_says_about_itself_is_limited(limits, door, handshak
         assert fits or str(bare + 300) in reply.error["message"]
 
 
-@not_over_stdio("a pipe holds many more by itself")
+@contract_with_headers
 async def test_a_handler_waits_when_as_many_of_its_messages_are_unsent_as_may_be(limits, latest_legacy, stage):
     limits(UNSENT=5)
     client = await latest_legacy()
@@ -49,8 +49,8 @@ async def test_a_handler_waits_when_as_many_of_its_messages_are_unsent_as_may_be
     assert text(await exchange.reply()) == "done"
 
 
+@on_http
 @pytest.mark.parametrize("plain", [False, True], ids=["async", "plain"])
-@over_http("of a channel that is not read nothing goes on: test_channels")
 async def test_a_client_that_stops_reading_holds_up_nothing(limits, either, stage, plain):
     limits(UNSENT=5, UNSENT_WAIT=0.05, IN_FLIGHT=1)
     client = await either()
@@ -63,6 +63,7 @@ async def test_a_client_that_stops_reading_holds_up_nothing(limits, either, stag
     await exchange.end()
 
 
+@contract
 async def test_a_refused_call_is_named_in_the_refusal(limits, either, stage):
     limits(IN_FLIGHT=1)
     client = await either()
@@ -99,19 +100,20 @@ async def test_a_message_is_nested_as_deep_as_allowed(limits, modern, nesting, f
     assert reply.served if fits else reply.refused(400, -32600)
 
 
-async def test_a_full_server_says_when_to_come_back(limits, latest_legacy, door):
+async def test_a_full_server_says_when_to_come_back(limits, latest_legacy, transport):
     limits(SESSIONS=1)
     client = await latest_legacy(token="alice")
-    other = Client(door, "2025-11-25", token="bob")
+    other = Client(transport, "2025-11-25", token="bob")
     reply = await other.request("initialize", other.introduction())
     assert reply.busy(503)
-    if door.http:
+    if transport.http:
         await client.post(method="DELETE", body=b"")
     else:
         await client.line.hang_up()
     assert (await other.request("initialize", other.introduction())).served
 
 
+@contract
 async def test_a_process_without_a_free_thread_says_when_to_come_back(either, monkeypatch):
     client = await either()
 
@@ -125,38 +127,41 @@ async def test_a_process_without_a_free_thread_says_when_to_come_back(either, mo
     assert (await client.tool("add", {"a": 1, "b": 2})).served
 
 
-@pytest.mark.parametrize("seed", range(5))
-@pytest.mark.parametrize("version", [STATELESS, "2025-11-25", "2025-03-26"])
-async def test_whatever_way_calls_end_nothing_stays_counted(limits, door, stage, version, seed):
+@contract
+@pytest.mark.revisions(STATELESS, "2025-11-25", "2025-03-26")
+async def test_whatever_way_calls_end_nothing_stays_counted(limits, transport, stage, revision, subtests):
     limits(IN_FLIGHT=6)
-    chance = random.Random(f"{version} {seed}")
-    client = await Client(door, version).open()
-    counts, running = get_exchange("interaction")._in_flight, []
-    for number in range(60):
-        match chance.randrange(6):
-            case 0 | 1:
-                name = chance.choice(["wait", "speak_then_wait", "buggy", "too_slow", "add", "nobody"])
-                running.append((f"c{number}", client.begin("tools/call", {"name": name}, id=f"c{number}")))
-            case 2 if version == "2025-03-26":
-                ids = [f"b{number} {part}" for part in range(chance.randrange(1, 9))]
-                calls = [client.request_message("tools/call", {"name": "wait"}, id=id) for id in ids]
-                running.append(
-                    (ids[0], client.send([*calls, {"jsonrpc": "2.0", "method": "notifications/initialized"}]))
-                )
-            case 3 if running:
-                running.pop(chance.randrange(len(running)))[1].leave()
-            case 4 if running and not client.stateless:
-                await client.notify("notifications/cancelled", {"requestId": chance.choice(running)[0]})
-            case _:
-                await asyncio.sleep(0)
-        assert len(counts) <= 6
-    stage.gate("wait").set()
-    await together(*(exchange.reply() for _, exchange in running))
-    if client.session is not None:
-        await client.post(method="DELETE", body=b"")
-    async with asyncio.timeout(10):
-        while len(counts):
-            await asyncio.sleep(0)
+    for seed in range(4):
+        with subtests.test(seed=seed):
+            stage.reset()
+            chance = random.Random(f"{revision} {seed}")
+            client = await Client(transport, revision).open()
+            counts, running = get_exchange("interaction")._in_flight, []
+            for number in range(60):
+                match chance.randrange(6):
+                    case 0 | 1:
+                        name = chance.choice(["wait", "speak_then_wait", "buggy", "too_slow", "add", "nobody"])
+                        running.append((f"c{number}", client.begin("tools/call", {"name": name}, id=f"c{number}")))
+                    case 2 if revision == "2025-03-26":
+                        ids = [f"b{number} {part}" for part in range(chance.randrange(1, 9))]
+                        calls = [client.request_message("tools/call", {"name": "wait"}, id=id) for id in ids]
+                        running.append(
+                            (ids[0], client.send([*calls, {"jsonrpc": "2.0", "method": "notifications/initialized"}]))
+                        )
+                    case 3 if running:
+                        running.pop(chance.randrange(len(running)))[1].leave()
+                    case 4 if running and not client.stateless:
+                        await client.notify("notifications/cancelled", {"requestId": chance.choice(running)[0]})
+                    case _:
+                        await asyncio.sleep(0)
+                assert len(counts) <= 6
+            stage.gate("wait").set()
+            await together(*(exchange.reply() for _, exchange in running))
+            if client.session is not None:
+                await client.post(method="DELETE", body=b"")
+            async with asyncio.timeout(10):
+                while len(counts):
+                    await asyncio.sleep(0)
 
 
 def test_threads_under_wsgi_share_one_count(limits):
@@ -171,7 +176,7 @@ def test_threads_under_wsgi_share_one_count(limits):
         return "waited"
 
     exchange = build_exchange(server.bind(ports("crowded")))
-    view, speaker = as_view(lambda: exchange), Client(Door(None, ""), STATELESS)
+    view, speaker = as_view(lambda: exchange), Client(Transport(None, ""), STATELESS)
     statuses = []
 
     def call(number):

@@ -10,8 +10,8 @@ from mcp_django.runtime.events import Draft
 from mcp_django.server.subscriptions import Subscription
 from mcp_django.wiring import feeds, lifecycle, listens
 from tests.interaction.channel import ChannelExchange
-from tests.interaction.doors import not_over_stdio, over_http
 from tests.interaction.people import SCOPES
+from tests.interaction.transports import contract, contract_with_headers, on_http
 from tests.interaction.wire import Exchange
 
 ID = "io.modelcontextprotocol/subscriptionId"
@@ -53,6 +53,7 @@ def _nothing_stays_open():
     assert len(listens()) == 0
 
 
+@contract
 async def test_the_first_message_acknowledges_what_was_asked_for(modern):
     exchange = listen(modern(), id=7, **ALL, resourceSubscriptions=["note://static"])
     assert await exchange.speaks()
@@ -64,24 +65,26 @@ async def test_the_first_message_acknowledges_what_was_asked_for(modern):
     await left(exchange)
 
 
-@pytest.mark.parametrize("id", [0, "", "0", -1, "a\nb"])
-async def test_everything_on_a_stream_carries_the_id_of_its_request_in_the_same_type(modern, id):
-    exchange = listen(modern(), id=id, toolsListChanged=True, resourceSubscriptions=["note://static"])
-    first = await exchange.message()
-    await change("list_changed", {"kind": "tools"})
-    second = await exchange.message()
-    await updated("note://static")
-    third = await exchange.message()
-    ids = [message["params"]["_meta"][ID] for message in (first, second, third)]
-    assert ids == [id, id, id]
-    assert {type(one) for one in ids} == {type(id)}
-    assert [second["method"], third["method"]] == [
-        "notifications/tools/list_changed",
-        "notifications/resources/updated",
-    ]
-    await left(exchange)
+async def test_everything_on_a_stream_carries_the_id_of_its_request_in_the_same_type(modern, subtests):
+    for id in [0, "", "0", -1, "a\nb"]:
+        with subtests.test(id=id):
+            exchange = listen(modern(), id=id, toolsListChanged=True, resourceSubscriptions=["note://static"])
+            first = await exchange.message()
+            await change("list_changed", {"kind": "tools"})
+            second = await exchange.message()
+            await updated("note://static")
+            third = await exchange.message()
+            ids = [message["params"]["_meta"][ID] for message in (first, second, third)]
+            assert ids == [id, id, id]
+            assert {type(one) for one in ids} == {type(id)}
+            assert [second["method"], third["method"]] == [
+                "notifications/tools/list_changed",
+                "notifications/resources/updated",
+            ]
+            await left(exchange)
 
 
+@contract
 async def test_only_what_was_asked_for_is_told(modern):
     exchange = listen(modern(), promptsListChanged=True, toolsListChanged=False, resourceSubscriptions=["note://both"])
     assert await acknowledged(exchange) == {"promptsListChanged": True, "resourceSubscriptions": ["note://both"]}
@@ -142,6 +145,7 @@ async def test_permission_is_asked_for_again_before_an_update_is_told(modern, mo
     await left(exchange)
 
 
+@contract
 async def test_streams_of_one_client_are_told_apart_by_their_ids(modern):
     client = modern()
     one, other = listen(client, id=1, toolsListChanged=True), listen(client, id="1", toolsListChanged=True)
@@ -170,19 +174,18 @@ async def test_two_clients_may_use_the_same_id_and_are_told_only_what_is_theirs(
         await exchange.end()
 
 
-@pytest.mark.parametrize("accept", ["application/json", "application/json, text/event-stream;q=0.1", "*/*"])
-@over_http("a message on a channel has no headers")
-async def test_the_answer_is_a_stream_whatever_the_client_prefers(modern, accept):
-    exchange = listen(modern(), headers={"accept": accept}, toolsListChanged=True)
-    _, headers = await exchange.started()
-    assert headers["content-type"] == "text/event-stream"
-    await acknowledged(exchange)
-    await left(exchange)
+async def test_the_answer_is_a_stream_whatever_the_client_prefers(modern, subtests):
+    for accept in ["application/json", "application/json, text/event-stream;q=0.1", "*/*"]:
+        with subtests.test(accept=accept):
+            exchange = listen(modern(), headers={"accept": accept}, toolsListChanged=True)
+            _, headers = await exchange.started()
+            assert headers["content-type"] == "text/event-stream"
+            await acknowledged(exchange)
+            await left(exchange)
 
 
-@pytest.mark.parametrize(
-    "params",
-    [
+async def test_a_filter_that_is_none_is_refused(modern, subtests):
+    for params in [
         {},
         {"notifications": None},
         {"notifications": []},
@@ -191,10 +194,9 @@ async def test_the_answer_is_a_stream_whatever_the_client_prefers(modern, accept
         {"notifications": {"resourceSubscriptions": "note://static"}},
         {"notifications": {"resourceSubscriptions": [1]}},
         {"notifications": {"resourceSubscriptions": None}},
-    ],
-)
-async def test_a_filter_that_is_none_is_refused(modern, params):
-    assert (await modern().request("subscriptions/listen", params)).refused(400, -32602)
+    ]:
+        with subtests.test(params=params):
+            assert (await modern().request("subscriptions/listen", params)).refused(400, -32602)
 
 
 async def test_a_filter_names_so_many_resources_and_no_more(limits, modern):
@@ -205,8 +207,8 @@ async def test_a_filter_names_so_many_resources_and_no_more(limits, modern):
     assert "2 resources at most" in reply.error["message"]
 
 
-@not_over_stdio("a pipe holds more than all of it")
-async def test_a_slow_reader_is_told_once_what_happened_often(limits, modern, door):
+@contract_with_headers
+async def test_a_slow_reader_is_told_once_what_happened_often(limits, modern, transport):
     limits(UNSENT=2)
     exchange = listen(modern(), toolsListChanged=True, resourceSubscriptions=["note://static", "note://both"])
     await acknowledged(exchange)
@@ -220,16 +222,16 @@ async def test_a_slow_reader_is_told_once_what_happened_often(limits, modern, do
     while not told or told[-1] != "note://both":
         message = await exchange.message()
         told.append(message["params"].get("uri", message["method"]))
-    most = 2 if door.http else 2 + 2  # and what waits for all of the channel
+    most = 2 if transport.http else 2 + 2  # and what waits for all of the channel
     assert told.count("notifications/tools/list_changed") <= most
     assert told.count("note://static") <= most
     await left(exchange)
 
 
+@on_http
 @pytest.mark.parametrize("when", ["before the acknowledgement", "later"])
-@over_http("the stream of one request; a channel is left as a whole: test_channels")
-async def test_a_client_that_stops_reading_counts_as_gone(limits, modern, door, when):
-    if door.prefix:
+async def test_a_client_that_stops_reading_counts_as_gone(limits, modern, transport, when):
+    if transport.prefix:
         pytest.skip("behind the view the server's own patience counts")
     limits(KEEP_ALIVE=0.01, UNSENT_WAIT=0.01)
     exchange = listen(modern(), toolsListChanged=True)
@@ -253,7 +255,7 @@ async def test_a_stream_does_not_count_as_a_call_in_flight(limits, modern):
         await exchange.end()
 
 
-@over_http("a channel counts as a stream itself: test_channels")
+@on_http
 async def test_more_streams_than_a_process_has_room_for_are_refused_at_once(limits, modern):
     limits(LISTENS=1)
     exchange = listen(modern(token="alice"), toolsListChanged=True)
@@ -266,7 +268,6 @@ async def test_more_streams_than_a_process_has_room_for_are_refused_at_once(limi
     await left(exchange)
 
 
-@over_http("a channel counts as a stream itself: test_channels")
 async def test_one_principal_may_have_so_many_streams_and_no_more(limits, modern):
     limits(LISTENS_PER_OWNER=1)
     exchange = listen(modern(token="alice"), toolsListChanged=True)
@@ -279,7 +280,7 @@ async def test_one_principal_may_have_so_many_streams_and_no_more(limits, modern
     await left(exchange)
 
 
-@over_http("comments of event streams")
+@on_http
 async def test_a_silent_stream_is_kept_alive_with_comments(limits, modern):
     limits(KEEP_ALIVE=0.01)
     exchange = listen(modern(), toolsListChanged=True)
@@ -298,7 +299,6 @@ async def test_a_stream_outlasts_the_time_a_handler_may_take(limits, modern):
     await left(exchange)
 
 
-@over_http("a stream of its own; on a channel everything shares one")
 async def test_progress_and_log_messages_are_not_for_this_stream(modern):
     client = modern()
     meta = {"progressToken": 1, "io.modelcontextprotocol/logLevel": "debug"}
@@ -311,7 +311,8 @@ async def test_progress_and_log_messages_are_not_for_this_stream(modern):
     await left(exchange)
 
 
-async def test_the_end_of_the_process_ends_a_stream_with_its_result(modern, door):
+@contract
+async def test_the_end_of_the_process_ends_a_stream_with_its_result(modern, transport):
     exchange = listen(modern(), id="last", toolsListChanged=True)
     await acknowledged(exchange)
     await change("list_changed", {"kind": "tools"})
@@ -322,7 +323,7 @@ async def test_the_end_of_the_process_ends_a_stream_with_its_result(modern, door
     assert reply.result["resultType"] == "complete"
     assert reply.result["_meta"][ID] == "last"
     assert reply.result["_meta"]["io.modelcontextprotocol/serverInfo"]["name"] == "interaction"
-    if door.http:
+    if transport.http:
         assert (await listen(modern(), toolsListChanged=True).reply()).status == 503
 
 
@@ -339,7 +340,6 @@ async def test_a_stream_is_one_line_in_the_log_when_it_is_over(modern, caplog):
     assert record.mcp_principal == "tests|alice|"
 
 
-@over_http("a channel counts as a stream itself: test_channels")
 async def test_a_refused_stream_is_one_line_in_the_log(limits, modern, caplog):
     limits(LISTENS=1)
     exchange = listen(modern(), toolsListChanged=True)
@@ -381,7 +381,8 @@ async def test_a_change_between_request_and_acknowledgement_is_told_after_it(mod
     await left(exchange)
 
 
-async def test_a_failing_log_is_an_error_and_not_a_stream(modern, door, monkeypatch):
+@contract
+async def test_a_failing_log_is_an_error_and_not_a_stream(modern, transport, monkeypatch):
     async def fails(self, tell):
         raise RuntimeError("no database")
 
@@ -389,10 +390,10 @@ async def test_a_failing_log_is_an_error_and_not_a_stream(modern, door, monkeypa
     reply = await listen(modern(), toolsListChanged=True).reply()
     assert reply.error["code"] == -32603
     assert "no database" not in reply.error["message"]
-    assert len(listens()) == (0 if door.http else 1), "but for the channel"
+    assert len(listens()) == (0 if transport.http else 1), "but for the channel"
 
 
-@over_http("a stream ends with its credential; on a channel the channel does: test_channels")
+@on_http
 async def test_a_stream_ends_when_its_credential_is_no_good_any_more(limits, modern, settings, monkeypatch):
     limits(KEEP_ALIVE=0.01)
     settings.MCP = {**settings.MCP, "TOKEN_CACHE_SECONDS": 0}
@@ -409,7 +410,6 @@ async def test_a_stream_ends_when_its_credential_is_no_good_any_more(limits, mod
     await left(good)
 
 
-@over_http("a stream ends with its credential; on a channel the channel does: test_channels")
 async def test_a_stream_ends_when_its_credential_has_lost_a_scope_and_not_when_it_has_won_one(
     limits, modern, settings, monkeypatch
 ):
@@ -430,7 +430,6 @@ async def test_a_stream_ends_when_its_credential_has_lost_a_scope_and_not_when_i
     await left(more)
 
 
-@over_http("a stream of its own; on a channel every message is verified: test_channels")
 async def test_a_stream_goes_on_while_credentials_cannot_be_verified(limits, modern, settings, monkeypatch):
     limits(KEEP_ALIVE=0.01)
     settings.MCP = {**settings.MCP, "TOKEN_CACHE_SECONDS": 0}
@@ -452,7 +451,6 @@ async def test_a_stream_goes_on_while_credentials_cannot_be_verified(limits, mod
     await left(exchange)
 
 
-@over_http("a stream ends with its credential; on a channel the channel does: test_channels")
 async def test_a_stream_ends_when_its_credential_expires(limits, modern, monkeypatch):
     limits(KEEP_ALIVE=0.01)
     exchange = listen(modern(), toolsListChanged=True)

@@ -18,9 +18,10 @@ def error(code, **more):
     return {"jsonrpc": "2.0", "id": 1, "error": {"code": code, "message": "no", **more}}
 
 
-@pytest.mark.parametrize("revision", REVISIONS)
-def test_a_plain_result_passes(revision):
-    validate_message(revision, response(MODERN if revision == "2026-07-28" else OK), "tools/call")
+def test_a_plain_result_passes(subtests):
+    for revision in REVISIONS:
+        with subtests.test(revision=revision):
+            validate_message(revision, response(MODERN if revision == "2026-07-28" else OK), "tools/call")
 
 
 REFUSED = [
@@ -53,12 +54,13 @@ REFUSED += [
 ]
 
 
-@pytest.mark.parametrize(("revision", "message", "method"), REFUSED)
-def test_what_a_revision_does_not_define_is_refused(revision, message, method):
-    with pytest.raises((AssertionError, KeyError)):
-        validate_message(revision, message, method)
+def test_what_a_revision_does_not_define_is_refused(subtests):
+    for revision, message, method in REFUSED:
+        with subtests.test(revision=revision, message=message), pytest.raises((AssertionError, KeyError)):
+            validate_message(revision, message, method)
 
 
-@pytest.mark.parametrize("revision", HANDSHAKE)
-def test_requests_of_the_server_pass_in_the_handshake_era(revision):
-    validate_message(revision, PING, None)
+def test_requests_of_the_server_pass_in_the_handshake_era(subtests):
+    for revision in HANDSHAKE:
+        with subtests.test(revision=revision):
+            validate_message(revision, PING, None)

@@ -18,9 +18,7 @@ from django.urls import include, path
 
 from mcp_django.auth.verifiers import AuthError
 from tests.interaction.clients import HANDSHAKE, STATELESS, Client
-from tests.interaction.doors import Door, over_http
-
-pytestmark = over_http("Django's MIDDLEWARE runs for requests to views")
+from tests.interaction.transports import Transport
 
 LAYERS = "tests.interaction.layers."
 SESSIONS = "django.contrib.sessions.middleware.SessionMiddleware"
@@ -29,8 +27,8 @@ LOGIN = "django.contrib.auth.middleware.AuthenticationMiddleware"
 
 @pytest.fixture
 def view():
-    """The view's door."""
-    return Door(get_asgi_application, "/view")
+    """The view's transport."""
+    return Transport(get_asgi_application, "/view")
 
 
 @pytest.fixture(params=[HANDSHAKE[-1], STATELESS], ids=["handshake", "stateless"])
@@ -114,7 +112,7 @@ async def test_json_may_be_compressed_and_is_what_it_was(settings, modern):
     client = modern()
     plain = (await client.request("tools/list", id=7)).body
     settings.MIDDLEWARE = ["django.middleware.gzip.GZipMiddleware"]
-    client.door.restart()
+    client.transport.restart()
     call = client.begin("tools/list", id=7, headers={"accept-encoding": "gzip"})
     status, headers = await call.started()
     body = b""
@@ -214,7 +212,7 @@ async def test_login_is_not_required(settings, connect):
     settings.MIDDLEWARE = [SESSIONS, LOGIN, "django.contrib.auth.middleware.LoginRequiredMiddleware"]
     client = await connect()
     assert (await client.request("tools/list")).status == 200
-    anonymous = await Client(client.door, client.revision, token=None).request("tools/list")
+    anonymous = await Client(client.transport, client.revision, token=None).request("tools/list")
     assert anonymous.status == 401
     assert "location" not in anonymous.headers
 

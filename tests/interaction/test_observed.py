@@ -1,4 +1,4 @@
-"""What operators see of calls over the wire: one line each, signals, traces; through both doors, in both eras."""
+"""What operators see of calls over the wire: one line each, signals, traces; through both transports, in both eras."""
 
 import contextlib
 import json
@@ -17,13 +17,15 @@ import mcp_django
 from mcp_django import Call, Context
 from mcp_django.signals import call_finished, call_started
 from tests.interaction.clients import HANDSHAKE, STATELESS, Client
-from tests.interaction.doors import over_http
+from tests.interaction.transports import contract, on_http
 from tests.testapp.models import Book
 
 TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 PARENT = f"00-{TRACE}-{SPAN}-01"
 OTHER = f"00-{'a' * 32}-{'b' * 16}-00"
 NAME = "mcp_django.calls"
+
+pytestmark = pytest.mark.revisions(HANDSHAKE[-1], STATELESS)
 
 
 @mcp_django.tool(server="interaction")
@@ -88,6 +90,7 @@ def beginnings(found: list[str]) -> list[str]:
     return [line.partition(",")[0] for line in found]
 
 
+@contract
 async def test_every_request_of_a_client_is_one_line(connect, lines) -> None:
     client = await connect()
     opened = ["server/discover: ok"] if client.stateless else ["initialize: ok"]
@@ -133,7 +136,7 @@ async def test_no_secret_and_no_argument_is_in_a_line(either, lines) -> None:
     assert "swordfish" not in "".join(lines())
 
 
-@over_http("headers and tokens of a request")
+@on_http
 async def test_a_request_that_is_no_call_has_no_line(modern, lines) -> None:
     client = modern()
     assert (await client.post(body=b"{")).status == 400
@@ -142,8 +145,9 @@ async def test_a_request_that_is_no_call_has_no_line(modern, lines) -> None:
     assert lines() == []
 
 
-async def test_each_element_of_a_batch_has_a_line(door, lines) -> None:
-    client = await Client(door, "2025-03-26").open()
+@contract
+async def test_each_element_of_a_batch_has_a_line(transport, lines) -> None:
+    client = await Client(transport, "2025-03-26").open()
     lines()
     add = {"name": "add", "arguments": {"a": 1, "b": 2}}
     await client.post(
@@ -213,15 +217,17 @@ async def test_signals_are_sent_around_every_request(connect, told) -> None:
     ]
 
 
-@pytest.mark.parametrize("receiver", [plainly, asynchronously])
-async def test_a_receiver_can_keep_an_audit(receiver, either) -> None:
-    with auditing(receiver):
-        client = await either()
-        await client.tool("add", {"a": 1, "b": 2})
-        await client.tool("add_in_a_thread", {"a": 1, "b": 2})
-        await client.tool("too_slow")
-    titles = {title async for title in Book.objects.values_list("title", flat=True)}
-    assert {"alice add ok", "alice add_in_a_thread ok", "alice too_slow timeout"} <= titles
+async def test_a_receiver_can_keep_an_audit(either, subtests: pytest.Subtests) -> None:
+    for receiver in [plainly, asynchronously]:
+        with subtests.test(receiver=receiver.__name__):
+            await Book.objects.all().adelete()
+            with auditing(receiver):
+                client = await either()
+                await client.tool("add", {"a": 1, "b": 2})
+                await client.tool("add_in_a_thread", {"a": 1, "b": 2})
+                await client.tool("too_slow")
+            titles = {title async for title in Book.objects.values_list("title", flat=True)}
+            assert {"alice add ok", "alice add_in_a_thread ok", "alice too_slow timeout"} <= titles
 
 
 async def test_a_handler_knows_the_trace_of_meta(connect) -> None:
@@ -231,7 +237,6 @@ async def test_a_handler_knows_the_trace_of_meta(connect) -> None:
     assert text_of(reply) == {**meta, "sampled": True, "entries": {"userId": "alice"}}
 
 
-@over_http("a message on a channel has no headers")
 async def test_a_handler_knows_the_trace_of_the_headers(connect) -> None:
     client = await connect()
     headers = {"traceparent": OTHER, "tracestate": "other=1"}
@@ -256,12 +261,11 @@ async def test_a_line_names_the_trace(either, lines) -> None:
     assert f"trace_id={TRACE}" in lines()[0]
 
 
-@pytest.mark.parametrize("version", [HANDSHAKE[-1], STATELESS], ids=["handshake", "stateless"])
-async def test_a_call_is_a_span_below_the_client_s(version, door, monkeypatch) -> None:
+async def test_a_call_is_a_span_below_the_client_s(either, transport, monkeypatch) -> None:
     exporter, provider = InMemorySpanExporter(), TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     monkeypatch.setattr(trace, "get_tracer_provider", lambda: provider)
-    client = await Client(door, version).open()
+    client = await either()
     exporter.clear()
     await client.tool("add_in_a_thread", {"a": 1, "b": 2}, meta={"traceparent": PARENT})
     (span,) = exporter.get_finished_spans()
@@ -270,5 +274,5 @@ async def test_a_call_is_a_span_below_the_client_s(version, door, monkeypatch) -
     assert trace.format_trace_id(span.context.trace_id) == TRACE
     assert trace.format_span_id(span.parent.span_id) == SPAN
     assert span.attributes is not None
-    assert span.attributes.get("network.protocol.name") == ("http" if door.has_headers else None)
+    assert span.attributes.get("network.protocol.name") == ("http" if transport.has_headers else None)
     assert span.attributes["mcp_django.principal"] == "tests|alice|"

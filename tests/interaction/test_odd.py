@@ -2,9 +2,8 @@
 
 import json
 
-import pytest
-
 from tests.interaction.odd import ODD
+from tests.interaction.transports import contract
 
 
 def no_constants(text):
@@ -28,28 +27,32 @@ def proper(reply):
     assert "result" in reply.message or reply.error["code"] == -32603
 
 
-@pytest.mark.parametrize("kind", ODD)
-@pytest.mark.parametrize("name", ["odd", "odd_structured"])
-async def test_an_odd_value_is_a_proper_answer(either, name, kind):
-    client = await either()
-    proper(await client.tool(name, {"kind": kind}))
-    await still_served(client)
+@contract
+async def test_an_odd_value_is_a_proper_answer(either, subtests):
+    for kind in ODD:
+        for name in ["odd", "odd_structured"]:
+            with subtests.test(kind=kind, name=name):
+                client = await either()
+                proper(await client.tool(name, {"kind": kind}))
+                await still_served(client)
 
 
-@pytest.mark.parametrize("kind", ["surrogate", "cycle", "deep", "object", "huge"])
-@pytest.mark.parametrize("name", ["odd", "odd_structured"])
-async def test_a_value_that_json_cannot_say_is_a_bug_of_the_tool(either, name, kind):
-    reply = await (await either()).tool(name, {"kind": kind})
-    if "result" in reply.message and not reply.result["isError"]:
-        assert kind in ("huge", "object")  # said as text
-        return
-    assert reply.result["content"][0]["text"].startswith("Internal error")
+async def test_a_value_that_json_cannot_say_is_a_bug_of_the_tool(either, subtests):
+    for kind in ["surrogate", "cycle", "deep", "object", "huge"]:
+        for name in ["odd", "odd_structured"]:
+            with subtests.test(kind=kind, name=name):
+                reply = await (await either()).tool(name, {"kind": kind})
+                if "result" in reply.message and not reply.result["isError"]:
+                    assert kind in ("huge", "object")  # said as text
+                    return
+                assert reply.result["content"][0]["text"].startswith("Internal error")
 
 
-@pytest.mark.parametrize("kind", ["nan", "infinity"])
-async def test_a_number_that_json_cannot_say_is_a_bug_of_a_tool_that_promised_a_number(modern, kind):
-    reply = await modern().tool("odd_number", {"kind": kind})
-    assert reply.result["isError"] is True
+async def test_a_number_that_json_cannot_say_is_a_bug_of_a_tool_that_promised_a_number(modern, subtests):
+    for kind in ["nan", "infinity"]:
+        with subtests.test(kind=kind):
+            reply = await modern().tool("odd_number", {"kind": kind})
+            assert reply.result["isError"] is True
 
 
 async def test_a_value_other_than_promised_is_a_bug_of_the_tool(either):
@@ -59,16 +62,17 @@ async def test_a_value_other_than_promised_is_a_bug_of_the_tool(either):
     assert b"five" not in reply.body
 
 
-@pytest.mark.parametrize("kind", ["surrogate", "cycle", "object", "nan"])
-async def test_an_odd_log_message_is_a_proper_answer(latest_legacy, kind):
-    client = await latest_legacy()
-    proper(await client.tool("odd_log", {"kind": kind}))
-    await still_served(client)
+async def test_an_odd_log_message_is_a_proper_answer(latest_legacy, subtests):
+    for kind in ["surrogate", "cycle", "object", "nan"]:
+        with subtests.test(kind=kind):
+            client = await latest_legacy()
+            proper(await client.tool("odd_log", {"kind": kind}))
+            await still_served(client)
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
+@contract
+async def test_an_odd_exception_is_a_bug_of_the_tool(either, subtests):
+    for name in [
         "cancel_itself",
         "wait_for_the_cancelled",
         "run_out",
@@ -76,15 +80,14 @@ async def test_an_odd_log_message_is_a_proper_answer(latest_legacy, kind):
         "exit_from_a_thread",
         "exit_from_the_loop",
         "group_of_errors",
-    ],
-)
-async def test_an_odd_exception_is_a_bug_of_the_tool(either, name):
-    client = await either()
-    reply = await client.tool(name)
-    assert (reply.served, reply.result["isError"]) == (True, True)
-    assert reply.result["content"][0]["text"].startswith("Internal error")
-    assert b"swordfish" not in reply.body
-    await still_served(client)
+    ]:
+        with subtests.test(name=name):
+            client = await either()
+            reply = await client.tool(name)
+            assert (reply.served, reply.result["isError"]) == (True, True)
+            assert reply.result["content"][0]["text"].startswith("Internal error")
+            assert b"swordfish" not in reply.body
+            await still_served(client)
 
 
 async def test_an_exit_ends_the_request_and_not_the_server(either):
@@ -99,9 +102,10 @@ async def test_an_exit_ends_the_request_and_not_the_server(either):
     await still_served(client)
 
 
-@pytest.mark.parametrize("kind", ["surrogate", "cycle", "object", "nan"])
-async def test_odd_resources_and_prompts_are_proper_answers(either, kind):
-    client = await either()
-    proper(await client.request("resources/read", {"uri": f"note://odd/{kind}"}))
-    proper(await client.request("prompts/get", {"name": "odd_prompt", "arguments": {"kind": kind}}))
-    await still_served(client)
+async def test_odd_resources_and_prompts_are_proper_answers(either, subtests):
+    for kind in ["surrogate", "cycle", "object", "nan"]:
+        with subtests.test(kind=kind):
+            client = await either()
+            proper(await client.request("resources/read", {"uri": f"note://odd/{kind}"}))
+            proper(await client.request("prompts/get", {"name": "odd_prompt", "arguments": {"kind": kind}}))
+            await still_served(client)

@@ -9,6 +9,7 @@ from django.utils import timezone
 from mcp_django.models import OnceResult
 from mcp_django.server import once as module
 from tests.interaction.clients import accept, answers
+from tests.interaction.transports import contract
 
 BAD_STATE = (400, -32602)
 STATE_ONLY = {"resultType", "requestState", "_meta"}
@@ -18,6 +19,7 @@ def text(reply):
     return reply.result["content"][0]["text"]
 
 
+@contract
 async def test_it_is_done_once_and_the_call_goes_on(either, stage):
     client = await either()
     reply = await client.ask_tool("charge_and_ask", {}, answers([accept(), accept(value=True)]))
@@ -106,6 +108,7 @@ async def test_inside_a_transaction_it_is_refused(either, stage):
     assert stage.counts["charged"] == 0
 
 
+@contract
 @pytest.mark.django_db(transaction=True)
 def test_a_plain_function_does_it_from_its_thread(either, stage):
     """On a loop of its own, so that the function has a thread to wait in."""

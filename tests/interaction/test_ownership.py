@@ -8,9 +8,7 @@ import pytest
 
 from mcp_django.models import ResourceSubscription
 from tests.interaction.clients import STATELESS, Client, accept
-from tests.interaction.doors import HTTP, over
-
-pytestmark = over(*HTTP, reason="what is named in a request of its own; a channel has one owner")
+from tests.interaction.transports import on_http
 
 OWNER = "ann.app.1"
 REFRESHED = "ann.app.2"
@@ -32,7 +30,7 @@ def owner(latest_legacy):
 
 def other(client, token, session=None):
     """Somebody else, who says the same session, or `session`."""
-    found = Client(client.door, client.revision, token=token)
+    found = Client(client.transport, client.revision, token=token)
     found.session = session or client.session
     return found
 
@@ -60,17 +58,20 @@ async def begun(client, stage, tool="speak_then_wait", times=1):
     return exchange
 
 
-@pytest.mark.parametrize("token", STRANGERS)
-async def test_the_session_of_somebody_else_answers_as_one_that_nobody_has(owner, token, stage):
-    client = await owner()
-    exchange = await begun(client, stage)
-    stranger, nobody = other(client, token), other(client, token, session=INVENTED)
-    found = await answers(sent(stranger, exchange.last_id))
-    assert found == await answers(sent(nobody, exchange.last_id))
-    assert {status for status, _, _ in found} == {404}
-    assert stage.counts["wait cancelled"] == 0
-    stage.gate("wait").set()
-    assert (await exchange.reply()).served, "nothing of it has reached the session"
+@on_http
+async def test_the_session_of_somebody_else_answers_as_one_that_nobody_has(owner, stage, subtests):
+    for token in STRANGERS:
+        with subtests.test(token=token):
+            stage.reset()
+            client = await owner()
+            exchange = await begun(client, stage)
+            stranger, nobody = other(client, token), other(client, token, session=INVENTED)
+            found = await answers(sent(stranger, exchange.last_id))
+            assert found == await answers(sent(nobody, exchange.last_id))
+            assert {status for status, _, _ in found} == {404}
+            assert stage.counts["wait cancelled"] == 0
+            stage.gate("wait").set()
+            assert (await exchange.reply()).served, "nothing of it has reached the session"
 
 
 async def test_a_refreshed_token_goes_on_with_its_session(owner, stage):
@@ -90,55 +91,63 @@ async def test_a_refreshed_token_goes_on_with_its_session(owner, stage):
     assert (await client.request("ping")).status == 404
 
 
-@pytest.mark.parametrize("token", STRANGERS)
-async def test_an_event_of_somebody_else_s_stream_is_none_of_one_s_own_session(owner, latest_legacy, token, stage):
-    client, stranger = await owner(), await latest_legacy(token=token)
-    exchange = await begun(client, stage)
-    own = await begun(stranger, stage, times=2)
-    invented = exchange.last_id[:-1] + ("A" if exchange.last_id[-1] != "A" else "B")
-    replies = await answers([stranger.listen(exchange.last_id), stranger.listen(invented)])
-    assert replies[0] == replies[1]
-    assert replies[0][0] == 400
-    stage.gate("wait").set()
-    for one in (exchange, own):
-        assert (await one.reply()).served
+async def test_an_event_of_somebody_else_s_stream_is_none_of_one_s_own_session(owner, latest_legacy, stage, subtests):
+    for token in STRANGERS:
+        with subtests.test(token=token):
+            stage.reset()
+            client, stranger = await owner(), await latest_legacy(token=token)
+            exchange = await begun(client, stage)
+            own = await begun(stranger, stage, times=2)
+            invented = exchange.last_id[:-1] + ("A" if exchange.last_id[-1] != "A" else "B")
+            replies = await answers([stranger.listen(exchange.last_id), stranger.listen(invented)])
+            assert replies[0] == replies[1]
+            assert replies[0][0] == 400
+            stage.gate("wait").set()
+            for one in (exchange, own):
+                assert (await one.reply()).served
 
 
-@pytest.mark.parametrize("token", STRANGERS)
-async def test_a_call_of_somebody_else_is_not_taken_back(owner, latest_legacy, token, stage):
-    client, stranger = await owner(), await latest_legacy(token=token)
-    exchange = await begun(client, stage)
-    assert (await stranger.notify("notifications/cancelled", {"requestId": 77})).accepted
-    stage.gate("wait").set()
-    assert (await exchange.reply()).served
+async def test_a_call_of_somebody_else_is_not_taken_back(owner, latest_legacy, stage, subtests):
+    for token in STRANGERS:
+        with subtests.test(token=token):
+            stage.reset()
+            client, stranger = await owner(), await latest_legacy(token=token)
+            exchange = await begun(client, stage)
+            assert (await stranger.notify("notifications/cancelled", {"requestId": 77})).accepted
+            stage.gate("wait").set()
+            assert (await exchange.reply()).served
 
 
-@pytest.mark.parametrize("token", [OWNER, *STRANGERS])
-async def test_a_stateless_call_is_taken_back_by_nobody_s_notification(modern, token, stage):
-    exchange = await begun(modern(token=OWNER), stage)
-    await modern(token=token).notify("notifications/cancelled", {"requestId": 77})
-    stage.gate("wait").set()
-    assert (await exchange.reply()).served
+async def test_a_stateless_call_is_taken_back_by_nobody_s_notification(modern, stage, subtests):
+    for token in [OWNER, *STRANGERS]:
+        with subtests.test(token=token):
+            stage.reset()
+            exchange = await begun(modern(token=OWNER), stage)
+            await modern(token=token).notify("notifications/cancelled", {"requestId": 77})
+            stage.gate("wait").set()
+            assert (await exchange.reply()).served
 
 
-@pytest.mark.parametrize("token", STRANGERS)
-async def test_a_question_is_answered_by_nobody_else(owner, latest_legacy, token):
-    client, stranger = await owner(), await latest_legacy(token=token)
-    exchange = client.begin(CALL, {"name": "ask_name"})
-    question = await exchange.message()
-    await stranger.answer(question["id"], accept(value="Eve"))
-    await client.answer(question["id"], accept(value="Ann"))
-    assert (await exchange.reply()).result["content"][0]["text"] == "Hello Ann"
+async def test_a_question_is_answered_by_nobody_else(owner, latest_legacy, subtests):
+    for token in STRANGERS:
+        with subtests.test(token=token):
+            client, stranger = await owner(), await latest_legacy(token=token)
+            exchange = client.begin(CALL, {"name": "ask_name"})
+            question = await exchange.message()
+            await stranger.answer(question["id"], accept(value="Eve"))
+            await client.answer(question["id"], accept(value="Ann"))
+            assert (await exchange.reply()).result["content"][0]["text"] == "Hello Ann"
 
 
-@pytest.mark.parametrize("token", STRANGERS)
-async def test_subscriptions_are_each_session_s_own(owner, latest_legacy, token):
-    client, stranger = await owner(), await latest_legacy(token=token)
-    uri = {"uri": "note://static"}
-    assert (await client.request("resources/subscribe", uri)).served
-    assert (await stranger.request("resources/unsubscribe", uri)).served, "as if nothing were subscribed to"
-    row = await client.row()
-    assert await ResourceSubscription.objects.filter(session=row.pk).acount() == 1
+async def test_subscriptions_are_each_session_s_own(owner, latest_legacy, subtests):
+    for token in STRANGERS:
+        with subtests.test(token=token):
+            client, stranger = await owner(), await latest_legacy(token=token)
+            uri = {"uri": "note://static"}
+            assert (await client.request("resources/subscribe", uri)).served
+            assert (await stranger.request("resources/unsubscribe", uri)).served, "as if nothing were subscribed to"
+            row = await client.row()
+            assert await ResourceSubscription.objects.filter(session=row.pk).acount() == 1
 
 
 async def test_streams_of_changes_are_told_apart_by_who_opened_them(modern):
@@ -159,21 +168,24 @@ async def test_streams_of_changes_are_told_apart_by_who_opened_them(modern):
     await streams[0].end()
 
 
-@pytest.mark.parametrize("token", STRANGERS)
-async def test_a_state_of_somebody_else_answers_as_an_invented_one(modern, token):
-    result = (await modern(token=OWNER).tool("ask_name")).result
-    state = result["requestState"]
-    invented = state[:-4] + ("AAAA" if state[-4:] != "AAAA" else "BBBB")
-    given = {key: accept(value="Eve") for key in result["inputRequests"]}
+@on_http
+async def test_a_state_of_somebody_else_answers_as_an_invented_one(modern, subtests):
+    for token in STRANGERS:
+        with subtests.test(token=token):
+            result = (await modern(token=OWNER).tool("ask_name")).result
+            state = result["requestState"]
+            invented = state[:-4] + ("AAAA" if state[-4:] != "AAAA" else "BBBB")
+            given = {key: accept(value="Eve") for key in result["inputRequests"]}
 
-    async def bring(who, what):
-        params = {"name": "ask_name", "arguments": {}, "inputResponses": given, "requestState": what}
-        return await modern(token=who).request(CALL, params, id=5)
-
-    foreign, made_up = await bring(token, state), await bring(token, invented)
-    assert (foreign.status, foreign.headers, foreign.body) == (made_up.status, made_up.headers, made_up.body)
-    assert foreign.refused(400, -32602)
-    assert (await bring(REFRESHED, state)).result["content"][0]["text"] == "Hello Eve"
+            given = {"name": "ask_name", "arguments": {}, "inputResponses": given}
+            foreign, made_up = [
+                await modern(token=token).request(CALL, {**given, "requestState": what}, id=5)
+                for what in (state, invented)
+            ]
+            assert (foreign.status, foreign.headers, foreign.body) == (made_up.status, made_up.headers, made_up.body)
+            assert foreign.refused(400, -32602)
+            own = await modern(token=REFRESHED).request(CALL, {**given, "requestState": state}, id=5)
+            assert own.result["content"][0]["text"] == "Hello Eve"
 
 
 async def test_sessions_and_states_open_nothing_without_a_token(owner, modern):
@@ -184,4 +196,4 @@ async def test_sessions_and_states_open_nothing_without_a_token(owner, modern):
         assert headers["www-authenticate"].startswith("Bearer")
     state = (await modern(token=OWNER).tool("ask_name")).result["requestState"]
     params = {"name": "ask_name", "arguments": {}, "requestState": state}
-    assert (await Client(client.door, STATELESS, token=None).request(CALL, params)).status == 401
+    assert (await Client(client.transport, STATELESS, token=None).request(CALL, params)).status == 401

@@ -13,10 +13,8 @@ from django.test import AsyncClient
 
 from mcp_django.models import SpentState
 from mcp_django.wiring import pages
-from tests.interaction.clients import Client
-from tests.interaction.doors import not_over_stdio
-
-pytestmark = not_over_stdio("a page of the site has no address for a client on stdio")
+from tests.interaction.clients import Client, answers
+from tests.interaction.transports import contract_with_headers
 
 ACCEPT = {"action": "accept"}
 COMMITTED = pytest.mark.django_db(transaction=True)
@@ -84,6 +82,7 @@ async def opened(latest_legacy, tool="connect_calendar", **how):
     return exchange, question["params"]
 
 
+@contract_with_headers
 @COMMITTED
 async def test_the_call_goes_on_when_the_user_has_come_back_and_the_client_is_told(latest_legacy, stage):
     exchange, asked = await opened(latest_legacy)
@@ -110,12 +109,13 @@ async def test_a_user_who_was_faster_than_the_client_is_not_waited_for(latest_le
     assert text(await exchange.reply()) == "accept"
 
 
-@pytest.mark.parametrize("action", ["decline", "cancel"])
-async def test_declining_to_open_the_page_is_an_answer(either, action):
-    client = await either()
-    reply = await client.ask_tool("connect_calendar", {}, lambda method, params: {"action": action})
-    assert text(reply) == action
-    assert not reply.notifications("notifications/elicitation/complete")
+async def test_declining_to_open_the_page_is_an_answer(either, subtests):
+    for action in ["decline", "cancel"]:
+        with subtests.test(action=action):
+            client = await either()
+            reply = await client.ask_tool("connect_calendar", {}, answers([{"action": action}]))
+            assert text(reply) == action
+            assert not reply.notifications("notifications/elicitation/complete")
 
 
 async def test_a_page_that_nobody_finishes_is_waited_for_no_longer_than_any_question(limits, latest_legacy):
@@ -139,6 +139,7 @@ async def rounds(modern, **how):
     return first, question["params"]["url"], again
 
 
+@contract_with_headers
 async def test_the_round_after_the_user_has_come_back_ends_the_call(modern):
     first, url, again = await rounds(modern)
     assert (await come_back(await browser("alice"), url)).status_code == 200
@@ -181,9 +182,9 @@ async def test_a_page_elsewhere_is_reached_through_the_gate_each_time_anew(moder
 
 @COMMITTED
 @pytest.mark.parametrize("version", ["2025-11-25", "2026-07-28"])
-def test_a_plain_function_waits_for_the_user_too(door, version):
+def test_a_plain_function_waits_for_the_user_too(transport, version):
     async def run():
-        client, alice = await Client(door, version).open(), await browser("alice")
+        client, alice = await Client(transport, version).open(), await browser("alice")
         visits = []
 
         def answer(method, params):

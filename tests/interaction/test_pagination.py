@@ -1,6 +1,6 @@
 """Pages and their cursors (server/utilities/pagination)."""
 
-import pytest
+from tests.interaction.transports import contract
 
 
 async def pages(client, method="tools/list"):
@@ -14,6 +14,7 @@ async def pages(client, method="tools/list"):
             return found
 
 
+@contract
 async def test_pages_hold_everything_once_and_in_order(connect):
     client = await connect(server="pages")
     found = await pages(client)
@@ -45,10 +46,11 @@ async def test_a_cursor_is_opaque(modern):
     assert "tool_1" not in cursor
 
 
-@pytest.mark.parametrize("cursor", ["", "made up", 7, [], "AAAA" * 100])
-async def test_a_cursor_that_was_not_given_out_is_invalid_params(either, cursor):
-    reply = await (await either(server="pages")).request("tools/list", {"cursor": cursor})
-    assert reply.error["code"] == -32602
+async def test_a_cursor_that_was_not_given_out_is_invalid_params(either, subtests):
+    for cursor in ["", "made up", 7, [], "AAAA" * 100]:
+        with subtests.test(cursor=cursor):
+            reply = await (await either(server="pages")).request("tools/list", {"cursor": cursor})
+            assert reply.error["code"] == -32602
 
 
 async def test_a_changed_cursor_is_invalid_params(modern):

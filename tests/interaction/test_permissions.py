@@ -1,8 +1,6 @@
 """What a principal may not do: hidden, or one step up away."""
 
-import pytest
-
-from tests.interaction.doors import over_http
+from tests.interaction.transports import contract
 
 
 async def names(client, method, kind, key="name"):
@@ -16,10 +14,11 @@ LISTS = [
 ]
 
 
-@pytest.mark.parametrize(("method", "kind", "key", "name"), LISTS)
-async def test_what_somebody_may_not_see_is_not_listed(either, method, kind, key, name):
-    assert name not in await names(await either(token="alice"), method, kind, key)
-    assert name in await names(await either(token="root"), method, kind, key)
+async def test_what_somebody_may_not_see_is_not_listed(either, subtests):
+    for method, kind, key, name in LISTS:
+        with subtests.test(method=method, kind=kind, key=key, name=name):
+            assert name not in await names(await either(token="alice"), method, kind, key)
+            assert name in await names(await either(token="root"), method, kind, key)
 
 
 REQUESTS = [
@@ -34,41 +33,45 @@ REQUESTS = [
 ]
 
 
-@pytest.mark.parametrize(("method", "hidden", "unknown"), REQUESTS)
-async def test_what_somebody_may_not_see_answers_as_if_it_were_not_there(either, method, hidden, unknown):
-    client = await either(token="alice")
-    first, second = await client.request(method, hidden, id=1), await client.request(method, unknown, id=1)
-    assert first.verdict == second.verdict
-    name, other = (str(p.get("name") or p.get("uri") or p["ref"]["name"]) for p in (hidden, unknown))
-    assert first.body.decode().replace(name, other) == second.body.decode()
+@contract
+async def test_what_somebody_may_not_see_answers_as_if_it_were_not_there(either, subtests):
+    for method, hidden, unknown in REQUESTS:
+        with subtests.test(method=method, hidden=hidden, unknown=unknown):
+            client = await either(token="alice")
+            first, second = await client.request(method, hidden, id=1), await client.request(method, unknown, id=1)
+            assert first.verdict == second.verdict
+            name, other = (str(p.get("name") or p.get("uri") or p["ref"]["name"]) for p in (hidden, unknown))
+            assert first.body.decode().replace(name, other) == second.body.decode()
 
 
-@pytest.mark.parametrize(("method", "hidden", "unknown"), REQUESTS)
-async def test_who_may_see_it_may_use_it(either, method, hidden, unknown):
-    assert (await (await either(token="root")).request(method, hidden)).served
+async def test_who_may_see_it_may_use_it(either, subtests):
+    for method, hidden, unknown in REQUESTS:
+        with subtests.test(method=method, hidden=hidden, unknown=unknown):
+            assert (await (await either(token="root")).request(method, hidden)).served
 
 
 async def test_a_tool_that_takes_more_scopes_is_listed(either):
     assert "scoped" in await names(await either(token="alice"), "tools/list", "tools")
 
 
-@pytest.mark.parametrize("token", ["alice", "carol", "root"])
-async def test_a_call_without_the_scopes_is_forbidden_and_says_all_that_it_takes(either, token):
-    reply = await (await either(token=token)).tool("scoped")
-    if reply.status is None:
-        assert sorted(reply.error["data"]["requiredScopes"]) == ["notes:read", "notes:write"]
-        return
-    assert reply.status == 403
-    challenge = reply.headers["www-authenticate"]
-    assert 'error="insufficient_scope"' in challenge
-    assert 'scope="notes:read notes:write"' in challenge
+@contract
+async def test_a_call_without_the_scopes_is_forbidden_and_says_all_that_it_takes(either, subtests):
+    for token in ["alice", "carol", "root"]:
+        with subtests.test(token=token):
+            reply = await (await either(token=token)).tool("scoped")
+            if reply.status is None:
+                assert sorted(reply.error["data"]["requiredScopes"]) == ["notes:read", "notes:write"]
+                return
+            assert reply.status == 403
+            challenge = reply.headers["www-authenticate"]
+            assert 'error="insufficient_scope"' in challenge
+            assert 'scope="notes:read notes:write"' in challenge
 
 
 async def test_a_call_with_the_scopes_is_served(either):
     assert (await (await either(token="writer")).tool("scoped")).result["content"][0]["text"] == "written"
 
 
-@over_http("a message on a channel has no headers")
 async def test_a_missing_scope_comes_before_the_parameter_headers(modern):
     reply = await modern(token="alice").tool("scoped", {"region": "north"}, headers={"mcp-param-region": "south"})
     assert reply.status == 403

@@ -6,9 +6,9 @@ import pytest
 from asgiref.sync import sync_to_async
 
 from mcp_django.models import ScopeGrant, ToolPolicy
-from tests.interaction.doors import over
 from tests.interaction.test_listening import acknowledged, listen
 from tests.interaction.test_permissions import names
+from tests.interaction.transports import contract
 
 
 @sync_to_async
@@ -29,14 +29,16 @@ async def answers(client: Any, hidden: str, unknown: str, arguments: dict[str, A
     assert first.body.decode().replace(hidden, unknown) == second.body.decode()
 
 
-@pytest.mark.parametrize("token", ["alice", "root"])
-async def test_a_disabled_tool_answers_like_one_that_does_not_exist(either, token):
-    client = await either(token=token)
-    assert (await client.tool("add", {"a": 1, "b": 2})).served
-    await policy("add", disabled=True)
-    assert "add" not in await names(client, "tools/list", "tools")
-    await answers(client, "add", "adx", {"a": 1, "b": 2})
-    await answers(client, "add", "adx", {"a": "no number"})
+@contract
+async def test_a_disabled_tool_answers_like_one_that_does_not_exist(either, subtests):
+    for token in ["alice", "root"]:
+        with subtests.test(token=token):
+            client = await either(token=token)
+            assert (await client.tool("add", {"a": 1, "b": 2})).served
+            await policy("add", disabled=True)
+            assert "add" not in await names(client, "tools/list", "tools")
+            await answers(client, "add", "adx", {"a": 1, "b": 2})
+            await answers(client, "add", "adx", {"a": "no number"})
 
 
 async def test_a_policy_is_over_when_it_is_deleted(either):
@@ -89,11 +91,12 @@ async def test_a_scope_that_may_not_be_held_hides_what_takes_it_and_asks_for_no_
     await answers(client, "scoped", "scopex", {})
 
 
-@pytest.mark.parametrize(("clients", "held"), [(["*"], True), (["https://*.example.com/*"], False)])
-async def test_a_scope_may_be_held_by_the_clients_of_its_grant(either, clients, held):
-    await grant("notes:write", clients=clients)
-    client = await either(token="writer")  # whose client has no name
-    assert (await client.tool("scoped")).served is held
+async def test_a_scope_may_be_held_by_the_clients_of_its_grant(either, subtests):
+    for clients, held in [(["*"], True), (["https://*.example.com/*"], False)]:
+        with subtests.test(clients=clients, held=held):
+            await grant("notes:write", clients=clients)
+            client = await either(token="writer")  # whose client has no name
+            assert (await client.tool("scoped")).served is held
 
 
 async def test_more_calls_than_the_rate_are_errors_that_say_how_long_to_wait(either):
@@ -108,7 +111,7 @@ async def test_more_calls_than_the_rate_are_errors_that_say_how_long_to_wait(eit
     assert not (await other.tool("add", {"a": 1, "b": 2})).result.get("isError")
 
 
-@over("asgi", "websocket", reason="lists change for whoever listens, as tests of listening show")
+@pytest.mark.transports("asgi", "websocket")
 async def test_who_listens_hears_that_the_list_of_tools_is_another(modern, django_capture_on_commit_callbacks):
     @sync_to_async
     def save() -> None:

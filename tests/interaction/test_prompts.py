@@ -2,7 +2,7 @@
 
 import json
 
-import pytest
+from tests.interaction.transports import contract
 
 
 async def complete(client, ref, name, value, **more):
@@ -41,6 +41,7 @@ async def test_a_text_is_one_message_of_the_user(connect):
     assert reply.result["description"] == "Welcome somebody."
 
 
+@contract
 async def test_messages_have_the_content_the_revision_can_say(connect, revision):
     messages = (await (await connect()).request("prompts/get", {"name": "scripted"})).result["messages"]
     assert [m["role"] for m in messages] == ["user", "user", "user", "user", "assistant"]
@@ -51,9 +52,8 @@ async def test_messages_have_the_content_the_revision_can_say(connect, revision)
     assert "note://static" in json.dumps(messages[3])
 
 
-@pytest.mark.parametrize(
-    "params",
-    [
+async def test_what_a_prompt_does_not_take_is_invalid_params(either, subtests):
+    for params in [
         {"name": "no_such_prompt"},
         {"name": "welcome"},
         {"name": "welcome", "arguments": {"tone": "cold"}},
@@ -62,13 +62,13 @@ async def test_messages_have_the_content_the_revision_can_say(connect, revision)
         {"name": "welcome", "arguments": []},
         {"name": 7},
         {},
-    ],
-)
-async def test_what_a_prompt_does_not_take_is_invalid_params(either, params):
-    reply = await (await either()).request("prompts/get", params)
-    assert reply.error["code"] == -32602
+    ]:
+        with subtests.test(params=params):
+            reply = await (await either()).request("prompts/get", params)
+            assert reply.error["code"] == -32602
 
 
+@contract
 async def test_completion_offers_what_fits(connect):
     reply = await complete(await connect(), prompt_ref("welcome"), "tone", "w")
     assert reply.result["completion"]["values"] == ["warm", "wild", "weary"]
@@ -86,10 +86,11 @@ async def test_completion_is_cut_at_a_hundred(connect):
     assert (completion["total"], completion["hasMore"]) == (250, True)
 
 
-@pytest.mark.parametrize("uri", ["note://by/{author}", "note://by/al"])
-async def test_completion_of_a_template_takes_the_template_or_a_uri(either, uri):
-    reply = await complete(await either(), {"type": "ref/resource", "uri": uri}, "author", "al")
-    assert reply.result["completion"]["values"] == ["alice", "albert"]
+async def test_completion_of_a_template_takes_the_template_or_a_uri(either, subtests):
+    for uri in ["note://by/{author}", "note://by/al"]:
+        with subtests.test(uri=uri):
+            reply = await complete(await either(), {"type": "ref/resource", "uri": uri}, "author", "al")
+            assert reply.result["completion"]["values"] == ["alice", "albert"]
 
 
 async def test_an_argument_that_nothing_completes_has_no_suggestions(either):
@@ -97,22 +98,23 @@ async def test_an_argument_that_nothing_completes_has_no_suggestions(either):
     assert reply.result["completion"]["values"] == []
 
 
-@pytest.mark.parametrize(
-    "ref",
-    [
+async def test_completion_of_an_unknown_reference_is_invalid_params(either, subtests):
+    for ref in [
         prompt_ref("no_such_prompt"),
         {"type": "ref/resource", "uri": "note://{no}/such/{template}"},
         {"type": "ref/what"},
         {},
         7,
-    ],
-)
-async def test_completion_of_an_unknown_reference_is_invalid_params(either, ref):
-    reply = await complete(await either(), ref, "name", "a")
-    assert reply.error["code"] == -32602
+    ]:
+        with subtests.test(ref=ref):
+            reply = await complete(await either(), ref, "name", "a")
+            assert reply.error["code"] == -32602
 
 
-@pytest.mark.parametrize("argument", [None, {}, {"name": "tone"}, {"name": 1, "value": "a"}, "tone"])
-async def test_completion_without_a_proper_argument_is_invalid_params(either, argument):
-    reply = await (await either()).request("completion/complete", {"ref": prompt_ref("welcome"), "argument": argument})
-    assert reply.error["code"] == -32602
+async def test_completion_without_a_proper_argument_is_invalid_params(either, subtests):
+    for argument in [None, {}, {"name": "tone"}, {"name": 1, "value": "a"}, "tone"]:
+        with subtests.test(argument=argument):
+            reply = await (await either()).request(
+                "completion/complete", {"ref": prompt_ref("welcome"), "argument": argument}
+            )
+            assert reply.error["code"] == -32602

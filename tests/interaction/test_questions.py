@@ -8,15 +8,12 @@ import asyncio
 import pytest
 
 from tests.interaction.clients import Client, accept, answers
-from tests.interaction.doors import over_http
+from tests.interaction.transports import contract
 
 ELICITING = ["2025-06-18", "2025-11-25", "2026-07-28"]
 
 
-@pytest.fixture(params=ELICITING)
-def revision(request):
-    """The revisions that have elicitation."""
-    return request.param
+pytestmark = pytest.mark.revisions(*ELICITING)
 
 
 def value(content):
@@ -34,12 +31,14 @@ def raised(reply):
     return text(reply)
 
 
+@contract
 async def test_a_tool_asks_twice(connect):
     asked = []
     reply = await (await connect()).ask_tool("ask_twice", {}, answers([value(1), value(2)], asked))
     assert (text(reply), asked) == ("1 2", ["First?", "Second?"])
 
 
+@contract
 @pytest.mark.django_db(transaction=True)
 def test_a_plain_function_asks_twice_from_its_thread(connect):
     """On a loop of its own, so that the function has a thread to wait in."""
@@ -52,11 +51,11 @@ def test_a_plain_function_asks_twice_from_its_thread(connect):
 
 
 @pytest.mark.django_db(transaction=True)
-def test_plain_functions_that_ask_leave_their_lanes_to_others(door, limits):
+def test_plain_functions_that_ask_leave_their_lanes_to_others(transport, limits):
     limits(LANES=4, IN_FLIGHT=64)
 
     async def run():
-        client = await Client(door, "2025-11-25").open()
+        client = await Client(transport, "2025-11-25").open()
         asking = [client.begin("tools/call", {"name": "ask_from_a_thread"}) for _ in range(40)]
         firsts = [await exchange.message() for exchange in asking]
         assert text(await client.tool("add_from_a_thread", {"a": 1, "b": 2})) == "3"
@@ -71,11 +70,11 @@ def test_plain_functions_that_ask_leave_their_lanes_to_others(door, limits):
 
 
 @pytest.mark.django_db(transaction=True)
-def test_one_plain_function_too_many_that_asks_is_refused_at_once(door, limits):
+def test_one_plain_function_too_many_that_asks_is_refused_at_once(transport, limits):
     limits(LANES=4, WAITING_THREADS=1)
 
     async def run():
-        client = await Client(door, "2025-11-25").open()
+        client = await Client(transport, "2025-11-25").open()
         first = client.begin("tools/call", {"name": "ask_from_a_thread"})
         question = await first.message()
         refused = await client.tool("ask_from_a_thread")
@@ -87,12 +86,14 @@ def test_one_plain_function_too_many_that_asks_is_refused_at_once(door, limits):
     asyncio.run(run())
 
 
-@pytest.mark.parametrize("name", ["ask_pair", "ask_group"])
-async def test_two_questions_at_once_are_both_answered(connect, name):
-    def answer(method, params):
-        return value(1 if params["message"] == "A?" else 2)
+async def test_two_questions_at_once_are_both_answered(connect, subtests):
+    for name in ["ask_pair", "ask_group"]:
+        with subtests.test(name=name):
 
-    assert text(await (await connect()).ask_tool(name, {}, answer)) == "1 2"
+            def answer(method, params):
+                return value(1 if params["message"] == "A?" else 2)
+
+            assert text(await (await connect()).ask_tool(name, {}, answer)) == "1 2"
 
 
 async def test_a_loop_asks_as_long_as_the_user_likes(connect):
@@ -106,10 +107,11 @@ async def test_once_runs_once_in_an_ordinary_conversation(connect, stage):
     assert stage.counts["booking"] == 1
 
 
-@pytest.mark.parametrize("action", ["decline", "cancel"])
-async def test_declining_is_an_answer(connect, action):
-    reply = await (await connect()).ask_tool("ask_name", {}, answers([{"action": action}]))
-    assert text(reply) == action
+async def test_declining_is_an_answer(connect, subtests):
+    for action in ["decline", "cancel"]:
+        with subtests.test(action=action):
+            reply = await (await connect()).ask_tool("ask_name", {}, answers([{"action": action}]))
+            assert text(reply) == action
 
 
 async def test_a_form_is_asked_with_its_rules_and_read_with_its_types(connect):
@@ -167,28 +169,32 @@ async def test_the_mode_is_left_to_the_default_or_named_where_it_exists(connect,
     assert seen[0] in ((None,) if revision == "2025-06-18" else (None, "form"))
 
 
-@pytest.mark.parametrize(
-    ("bad", "reason"),
-    [
+@contract
+async def test_a_bad_answer_is_asked_for_again_with_what_was_wrong(connect, subtests):
+    for bad, reason in [
         (accept(city="Oslo", nights=99), "nights: 99 is greater than the maximum of 30"),
         (accept(city="Oslo"), "missing field 'nights'"),
         (accept(), "missing field"),
         ({"action": "accept", "content": 7}, "the content of a form must be an object"),
-    ],
-)
-async def test_a_bad_answer_is_asked_for_again_with_what_was_wrong(connect, bad, reason):
-    asked = []
-    reply = await (await connect()).ask_tool("ask_trip", {}, answers([bad, accept(city="Oslo", nights=3)], asked))
-    assert text(reply) == "Oslo for 3"
-    assert asked[0] == "Where to?"
-    assert asked[1].startswith(f"Where to?\n\n{reason}")
+    ]:
+        with subtests.test(bad=bad, reason=reason):
+            asked = []
+            reply = await (await connect()).ask_tool(
+                "ask_trip", {}, answers([bad, accept(city="Oslo", nights=3)], asked)
+            )
+            assert text(reply) == "Oslo for 3"
+            assert asked[0] == "Where to?"
+            assert asked[1].startswith(f"Where to?\n\n{reason}")
 
 
-@pytest.mark.parametrize("bad", [{"action": "maybe"}, {}])
-async def test_an_answer_that_is_the_client_s_mistake_is_asked_for_again_as_it_was(connect, bad):
-    asked = []
-    reply = await (await connect()).ask_tool("ask_trip", {}, answers([bad, accept(city="Oslo", nights=3)], asked))
-    assert (text(reply), asked) == ("Oslo for 3", ["Where to?", "Where to?"])
+async def test_an_answer_that_is_the_client_s_mistake_is_asked_for_again_as_it_was(connect, subtests):
+    for bad in [{"action": "maybe"}, {}]:
+        with subtests.test(bad=bad):
+            asked = []
+            reply = await (await connect()).ask_tool(
+                "ask_trip", {}, answers([bad, accept(city="Oslo", nights=3)], asked)
+            )
+            assert (text(reply), asked) == ("Oslo for 3", ["Where to?", "Where to?"])
 
 
 async def test_what_was_wrong_is_told_in_few_words_however_much_was_sent(connect):
@@ -198,6 +204,7 @@ async def test_what_was_wrong_is_told_in_few_words_however_much_was_sent(connect
     assert len(asked[1]) < 1200
 
 
+@contract
 async def test_a_sample_carries_its_options_and_comes_back_as_text(connect):
     asked = []
 
@@ -212,37 +219,43 @@ async def test_a_sample_carries_its_options_and_comes_back_as_text(connect):
     assert params["messages"] == [{"role": "user", "content": {"type": "text", "text": "Say hello"}}]
 
 
-@pytest.mark.parametrize("version", ["2024-11-05", "2025-03-26"])
-async def test_the_older_revisions_have_samples_and_roots_but_no_forms(door, version):
-    client = await Client(door, version).open()
-    sample = {"role": "assistant", "content": {"type": "text", "text": "hello"}, "model": "m1"}
-    assert text(await client.ask_tool("ask_model", {}, answers([sample]))) == "hello by m1"
-    assert text(await client.ask_tool("ask_roots", {}, answers([{"roots": [{"uri": "file:///a"}]}]))) == "file:///a"
-    reply = await client.tool("ask_name")
-    assert len(reply.messages) == 1
-    assert "Internal error" not in reply.body.decode()
-    assert "error" in reply.message or reply.result["isError"]
+async def test_the_older_revisions_have_samples_and_roots_but_no_forms(transport, subtests):
+    for version in ["2024-11-05", "2025-03-26"]:
+        with subtests.test(version=version):
+            client = await Client(transport, version).open()
+            sample = {"role": "assistant", "content": {"type": "text", "text": "hello"}, "model": "m1"}
+            assert text(await client.ask_tool("ask_model", {}, answers([sample]))) == "hello by m1"
+            assert (
+                text(await client.ask_tool("ask_roots", {}, answers([{"roots": [{"uri": "file:///a"}]}])))
+                == "file:///a"
+            )
+            reply = await client.tool("ask_name")
+            assert len(reply.messages) == 1
+            assert "Internal error" not in reply.body.decode()
+            assert "error" in reply.message or reply.result["isError"]
 
 
-@pytest.mark.parametrize("bad", [7, None, [], "text", {}, {"content": 7}])
-async def test_an_answer_of_the_wrong_shape_is_refused_or_asked_for_again(latest_legacy, bad):
-    client = await latest_legacy()
-    exchange = client.begin("tools/call", {"name": "ask_model"})
-    question = await exchange.message()
-    if (await client.post({"jsonrpc": "2.0", "id": question["id"], "result": bad})).accepted:
-        question = await exchange.message()
-    sample = {"role": "assistant", "content": {"type": "text", "text": "hello"}, "model": "m1"}
-    await client.answer(question["id"], sample)
-    assert text(await exchange.reply()) == "hello by m1"
+async def test_an_answer_of_the_wrong_shape_is_refused_or_asked_for_again(latest_legacy, subtests):
+    for bad in [7, None, [], "text", {}, {"content": 7}]:
+        with subtests.test(bad=bad):
+            client = await latest_legacy()
+            exchange = client.begin("tools/call", {"name": "ask_model"})
+            question = await exchange.message()
+            if (await client.post({"jsonrpc": "2.0", "id": question["id"], "result": bad})).accepted:
+                question = await exchange.message()
+            sample = {"role": "assistant", "content": {"type": "text", "text": "hello"}, "model": "m1"}
+            await client.answer(question["id"], sample)
+            assert text(await exchange.reply()) == "hello by m1"
 
 
-@pytest.mark.parametrize("more", [{}, {"result": {}, "error": {"code": 1, "message": "no"}}, {"error": 7}])
-async def test_an_answer_needs_either_a_result_or_an_error(latest_legacy, more):
-    client = await latest_legacy()
-    reply = await client.post({"jsonrpc": "2.0", "id": "s1", **more})
-    # On a channel an answer is not answered, whatever is wrong with it.
-    assert reply.refused(400, -32600) if client.door.http or not more else reply.accepted
-    assert (await client.request("ping")).served
+async def test_an_answer_needs_either_a_result_or_an_error(latest_legacy, subtests):
+    for more in [{}, {"result": {}, "error": {"code": 1, "message": "no"}}, {"error": 7}]:
+        with subtests.test(more=more):
+            client = await latest_legacy()
+            reply = await client.post({"jsonrpc": "2.0", "id": "s1", **more})
+            # On a channel an answer is not answered, whatever is wrong with it.
+            assert reply.refused(400, -32600) if client.transport.http or not more else reply.accepted
+            assert (await client.request("ping")).served
 
 
 async def test_a_second_answer_to_a_question_is_dropped(latest_legacy):
@@ -260,11 +273,13 @@ async def test_a_sample_may_come_back_in_several_blocks(connect):
     assert text(await (await connect()).ask_tool("ask_model", {}, answer)) == "hello by m1"
 
 
+@contract
 async def test_roots_are_asked_for(connect):
     roots = [{"uri": "file:///a", "name": "A"}, {"uri": "file:///b"}]
     assert text(await (await connect()).ask_tool("ask_roots", {}, answers([{"roots": roots}]))) == "file:///a file:///b"
 
 
+@contract
 async def test_a_page_is_asked_to_be_opened_where_the_revision_has_that(connect, revision):
     asked = []
 
@@ -298,14 +313,16 @@ async def test_a_prompt_may_ask_on_its_stream(latest_legacy):
     assert reply.result["messages"][0]["content"]["text"] == "About cats"
 
 
-@pytest.mark.parametrize("capabilities", [{}, {"sampling": {}}, {"elicitation": {"url": {}}}])
-async def test_a_client_that_cannot_be_asked_is_not_asked(connect, revision, capabilities):
-    reply = await (await connect(capabilities=capabilities)).tool("ask_name")
-    if revision == "2026-07-28":
-        assert reply.refused(400, -32021)
-    else:
-        assert len(reply.messages) == 1
-        assert "error" in reply.message or reply.result["isError"]
+@contract
+async def test_a_client_that_cannot_be_asked_is_not_asked(connect, revision, subtests):
+    for capabilities in [{}, {"sampling": {}}, {"elicitation": {"url": {}}}]:
+        with subtests.test(capabilities=capabilities):
+            reply = await (await connect(capabilities=capabilities)).tool("ask_name")
+            if revision == "2026-07-28":
+                assert reply.refused(400, -32021)
+            else:
+                assert len(reply.messages) == 1
+                assert "error" in reply.message or reply.result["isError"]
 
 
 async def test_handlers_can_offer_less_to_a_client_that_can_less(connect):
@@ -323,6 +340,7 @@ async def test_a_question_on_a_stream_is_answered_in_a_request_of_its_own(latest
     assert text(await exchange.reply()) == "Hello Al"
 
 
+@contract
 async def test_an_answer_from_somebody_else_does_not_count(latest_legacy):
     client, other = await latest_legacy(token="alice"), await latest_legacy(token="bob")
     exchange = client.begin("tools/call", {"name": "ask_name"})
@@ -358,6 +376,7 @@ async def test_three_bad_answers_on_a_stream_are_enough(latest_legacy):
     assert raised(reply)
 
 
+@contract
 async def test_a_question_waits_no_longer_than_its_limit(limits, latest_legacy):
     limits(QUESTION_WAIT=0.05)
     exchange = (await latest_legacy()).begin("tools/call", {"name": "ask_name"})
@@ -369,7 +388,6 @@ async def test_a_question_waits_no_longer_than_its_limit(limits, latest_legacy):
     }
 
 
-@over_http("a DELETE ends a session")
 async def test_a_session_that_ends_takes_its_questions_along(latest_legacy):
     client = await latest_legacy()
     exchange = client.begin("tools/call", {"name": "ask_name"})
@@ -378,6 +396,7 @@ async def test_a_session_that_ends_takes_its_questions_along(latest_legacy):
     await exchange.reply()
 
 
+@contract
 async def test_cancelling_a_call_takes_its_question_back(latest_legacy):
     client = await latest_legacy()
     exchange = client.begin("tools/call", {"name": "ask_name"}, id=5)

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.interaction.doors import over_http
+from tests.interaction.transports import contract, on_http
 
 
 @pytest.fixture
@@ -20,6 +20,7 @@ def rates(settings: Any) -> Any:
 CALL = {"a": 1, "b": 2}
 
 
+@contract
 async def test_messages_over_the_rate_of_a_principal_are_refused_before_they_run(either, rates, stage):
     rates(PRINCIPAL="5/h")
     client = await either(token="alice")
@@ -43,14 +44,13 @@ async def test_each_principal_has_a_rate_of_its_own(either, rates):
     assert (await (await either(token="bob")).tool("add", CALL)).served
 
 
-@over_http("an address is counted where a request comes in")
+@on_http
 async def test_requests_over_the_rate_of_an_address_are_refused_whoever_sends_them(modern, rates):
     rates(ADDRESS="3/h")
     statuses = [(await modern(token=token).tool("add", CALL)).status for token in ("alice", "bob", "nobody", "alice")]
     assert statuses == [200, 200, 401, 429]
 
 
-@over_http("an address is counted where a request comes in")
 async def test_what_a_client_says_of_its_address_does_not_make_it_another(modern, rates):
     rates(ADDRESS="2/h", NUM_PROXIES=1)
     client = modern(token="alice")
@@ -62,7 +62,7 @@ async def test_what_a_client_says_of_its_address_does_not_make_it_another(modern
     assert (await client.tool("add", CALL, headers={"x-forwarded-for": "203.0.113.9, 192.0.2.7"})).status == 200
 
 
-@over_http("what shows a credential is a request")
+@on_http
 async def test_after_too_many_bad_tokens_an_address_is_not_listened_to_unless_it_is_known(modern, rates):
     rates(TOKEN_FAILURES="3/h")
     known = modern(token="alice")

@@ -1,4 +1,4 @@
-"""`ctx.request` is a Django request with the same content through both doors."""
+"""`ctx.request` is a Django request with the same content through both transports."""
 
 import json
 
@@ -8,16 +8,16 @@ from django.urls import include, path, re_path
 
 from mcp_django.asgi import mount
 from tests.interaction.clients import HANDSHAKE, STATELESS, Client
-from tests.interaction.doors import Door, over_http
+from tests.interaction.transports import Transport, on_http
 
-pytestmark = over_http("what a Django request of its own says; a channel has one for all, or none")
+pytestmark = on_http
 
 SCRIPT = "/app"
 
 
 @pytest.fixture
-def places(door):
-    return Client(door, STATELESS, server="places", token="bob")
+def places(transport):
+    return Client(transport, STATELESS, server="places", token="bob")
 
 
 async def seen_by(client, **how):
@@ -57,14 +57,14 @@ async def test_it_says_what_was_asked(places):
     }
 
 
-async def test_without_a_user_it_is_anonymous(settings, door):
+async def test_without_a_user_it_is_anonymous(settings, transport):
     settings.MCP = {**settings.MCP, "AUTH": "none"}
-    seen = await seen_by(Client(door, STATELESS, server="places", token=None))
+    seen = await seen_by(Client(transport, STATELESS, server="places", token=None))
     assert (seen["user"], seen["auser"], seen["anonymous"]) == ("", "", True)
 
 
-async def test_the_token_is_nowhere_in_it_and_goes_on_working(places, door):
-    for client in (places, await Client(door, HANDSHAKE[-1], server="places", token="bob").open()):
+async def test_the_token_is_nowhere_in_it_and_goes_on_working(places, transport):
+    for client in (places, await Client(transport, HANDSHAKE[-1], server="places", token="bob").open()):
         for needle, found in (("Bearer", False), ("application/json", True)):
             arguments = {"needle": needle}
             assert (await client.tool("whether_request_has", arguments)).result["structuredContent"]["result"] is found
@@ -78,7 +78,7 @@ async def test_a_query_that_is_no_text_is_the_client_s_fault(places):
 
 
 @pytest.fixture(params=["setting", "server"])
-def below(request, settings, door):
+def below(request, settings, transport):
     """The project is served below a path, which the setting says, or the server."""
     if request.param == "setting":
         settings.FORCE_SCRIPT_NAME = SCRIPT
@@ -118,42 +118,44 @@ class Nested:
 
 async def test_what_the_patterns_around_the_view_capture_reaches_the_handler(settings):
     settings.ROOT_URLCONF = Nested
-    client = Client(Door(get_asgi_application, ""), STATELESS, server="places")
+    client = Client(Transport(get_asgi_application, ""), STATELESS, server="places")
     seen = await seen_by(client, path="/view/acme/2026/mcp/places")
     assert seen["captured"] == seen["kwargs"] == {"tenant": "acme", "year": 2026}
     assert (await seen_by(client, path="/extra/mcp/places"))["captured"] == {"tenant": "acme"}
     assert (await seen_by(client, path="/unnamed/7/mcp/places"))["captured"] == {}
 
 
-async def test_what_the_server_s_own_path_captures_has_the_same_types_on_both_doors(settings, door):
+async def test_what_the_server_s_own_path_captures_has_the_same_types_on_both_transports(settings, transport):
     servers = {**settings.MCP["SERVERS"], "places": {"PATH": "<slug:tenant>/<int:year>/<uuid:key>/mcp"}}
     settings.MCP = {**settings.MCP, "SERVERS": servers}
-    client = Client(door, STATELESS)
+    client = Client(transport, STATELESS)
     key = "12345678-1234-5678-1234-567812345678"
-    seen = await seen_by(client, path=f"{door.prefix}/acme/2026/{key}/mcp")
+    seen = await seen_by(client, path=f"{transport.prefix}/acme/2026/{key}/mcp")
     assert seen["captured"] == seen["kwargs"] == {"tenant": "acme", "year": 2026, "key": key}
 
 
 ODD_PATHS = ["//mcp/places", "/mcp//places", "/mcp/places//", "/mcp/Places", "/mcp/places/x", "/mcp/./places"]
 
 
-@pytest.mark.parametrize("odd", ODD_PATHS)
-async def test_odd_paths_are_django_s_to_refuse(places, odd):
-    reply = await places.tool("around", path=places.door.prefix + odd)
-    assert (reply.status, reply.headers["content-type"]) == (404, "text/html; charset=utf-8")
+async def test_odd_paths_are_django_s_to_refuse(places, subtests):
+    for odd in ODD_PATHS:
+        with subtests.test(odd=odd):
+            reply = await places.tool("around", path=places.transport.prefix + odd)
+            assert (reply.status, reply.headers["content-type"]) == (404, "text/html; charset=utf-8")
 
 
-@pytest.mark.parametrize("method", ["HEAD", "PUT", "PATCH", "TRACE", "BREW"])
-@pytest.mark.parametrize("slash", ["", "/"])
-async def test_other_methods_are_refused_alike(places, method, slash):
-    reply = await places.post(method=method, path=places.path() + slash)
-    assert (reply.status, reply.body) == (405, b"")
-    assert reply.headers["allow"] == "GET, POST, DELETE, OPTIONS"
+async def test_other_methods_are_refused_alike(places, subtests):
+    for method in ["HEAD", "PUT", "PATCH", "TRACE", "BREW"]:
+        for slash in ["", "/"]:
+            with subtests.test(method=method, slash=slash):
+                reply = await places.post(method=method, path=places.path() + slash)
+                assert (reply.status, reply.body) == (405, b"")
+                assert reply.headers["allow"] == "GET, POST, DELETE, OPTIONS"
 
 
-async def test_sessions_are_shared_by_both_doors():
-    asgi, view = Door(lambda: mount(get_asgi_application()), ""), Door(get_asgi_application, "/view")
+async def test_sessions_are_shared_by_both_transports():
+    asgi, view = Transport(lambda: mount(get_asgi_application()), ""), Transport(get_asgi_application, "/view")
     client = await Client(asgi, HANDSHAKE[-1]).open()
     assert (await client.tool("remember")).result["structuredContent"] == {"result": 1}
-    client.door = view
+    client.transport = view
     assert (await client.tool("remember")).result["structuredContent"] == {"result": 2}

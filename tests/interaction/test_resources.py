@@ -3,9 +3,8 @@
 import base64
 import json
 
-import pytest
-
 from tests.interaction.handlers import PNG
+from tests.interaction.transports import contract
 
 UNKNOWN = {"2026-07-28": (400, -32602)}
 """Status and code for a resource that is not there; -32002 in every revision but the newest."""
@@ -44,6 +43,7 @@ async def test_a_template_is_listed_with_the_fields_of_the_revision(connect, rev
     assert entry["uriTemplate"] == "note://by/{author}"
 
 
+@contract
 async def test_text_is_read_with_its_mime_type(connect):
     contents = (await read(await connect(), "note://static")).result["contents"]
     assert contents == [{"uri": "note://static", "mimeType": "text/plain", "text": "Hello you"}]
@@ -61,6 +61,7 @@ async def test_a_resource_may_have_several_contents(connect, revision):
     assert ("_meta" in first) is (revision >= "2025-06-18")
 
 
+@contract
 async def test_a_template_gets_its_variables(connect):
     (contents,) = (await read(await connect(), "note://by/alice")).result["contents"]
     assert (contents["uri"], contents["mimeType"]) == ("note://by/alice", "application/json")
@@ -77,25 +78,32 @@ async def test_a_variable_is_converted_to_the_annotated_type(either):
     assert contents["text"] == "note 7"
 
 
-@pytest.mark.parametrize("uri", ["note://nowhere", "note://by/a/b", "note://numbered/seven", "note://by/", "not a uri"])
-async def test_what_is_not_there_is_the_error_of_the_revision(connect, revision, uri):
-    reply = await read(await connect(), uri)
-    status, code = UNKNOWN.get(revision, (200, -32002))
-    assert reply.refused(status, code)
-    assert reply.error["data"] == {"uri": uri}
+@contract
+async def test_what_is_not_there_is_the_error_of_the_revision(connect, revision, subtests):
+    for uri in ["note://nowhere", "note://by/a/b", "note://numbered/seven", "note://by/", "not a uri"]:
+        with subtests.test(uri=uri):
+            reply = await read(await connect(), uri)
+            status, code = UNKNOWN.get(revision, (200, -32002))
+            assert reply.refused(status, code)
+            assert reply.error["data"] == {"uri": uri}
 
 
-@pytest.mark.parametrize("uri", ["note://by/%2e%2e", "note://by/..%2f..%2fetc", "note://by/%2Fetc%2Fpasswd"])
-async def test_a_variable_never_climbs_out_of_its_segment(modern, uri):
-    reply = await read(modern(), uri)
-    text = reply.body.decode()
-    assert "error" in reply.message or json.loads(reply.result["contents"][0]["text"])["author"] in ("..", uri), text
+async def test_a_variable_never_climbs_out_of_its_segment(modern, subtests):
+    for uri in ["note://by/%2e%2e", "note://by/..%2f..%2fetc", "note://by/%2Fetc%2Fpasswd"]:
+        with subtests.test(uri=uri):
+            reply = await read(modern(), uri)
+            text = reply.body.decode()
+            assert "error" in reply.message or json.loads(reply.result["contents"][0]["text"])["author"] in (
+                "..",
+                uri,
+            ), text
 
 
-@pytest.mark.parametrize("params", [{}, {"uri": 7}, {"uri": None}])
-async def test_reading_without_a_uri_is_invalid_params(either, params):
-    reply = await (await either()).request("resources/read", params)
-    assert reply.error["code"] == -32602
+async def test_reading_without_a_uri_is_invalid_params(either, subtests):
+    for params in [{}, {"uri": 7}, {"uri": None}]:
+        with subtests.test(params=params):
+            reply = await (await either()).request("resources/read", params)
+            assert reply.error["code"] == -32602
 
 
 async def test_a_bug_in_a_resource_is_an_internal_error_that_says_nothing(either):

@@ -12,10 +12,10 @@ import pytest
 from mcp_django import wiring
 from mcp_django.runtime.relays import CallStreams
 from mcp_django.transports.http.endpoint import get_exchange
-from tests.interaction.clients import HANDSHAKE, accept
-from tests.interaction.doors import over_http
+from tests.interaction.clients import HANDSHAKE, REVISIONS, accept
+from tests.interaction.transports import on_http
 
-pytestmark = over_http("what is lost of a stream is resumed with Last-Event-ID; a channel that is lost is over")
+pytestmark = pytest.mark.revisions(HANDSHAKE[0], HANDSHAKE[-1])
 
 POLLING = HANDSHAKE[-1]
 
@@ -33,7 +33,7 @@ def begin(client, tool="count", **arguments):
 
 
 @pytest.fixture
-def move(door):
+def move(transport):
     """`move()`: from now on requests reach another worker, which has no calls of its own so far."""
 
     def elsewhere():
@@ -71,6 +71,7 @@ async def leave(exchange):
     await exchange.end()
 
 
+@on_http
 async def test_a_client_hears_what_it_missed_and_the_answer(legacy, stage):
     client = await legacy()
     exchange = begin(client, to=3)
@@ -104,6 +105,7 @@ async def test_a_client_goes_on_while_the_call_still_speaks(legacy, stage):
     await finish(third)
 
 
+@on_http
 async def test_whoever_comes_back_replaces_the_connection_that_seems_to_live(legacy, stage):
     client = await legacy()
     exchange = begin(client, to=2)
@@ -145,6 +147,7 @@ async def test_every_event_has_an_id_of_its_own(legacy, stage):
     assert len({*streams[0], *streams[1]}) == len(streams[0]) + len(streams[1])
 
 
+@pytest.mark.revisions(*HANDSHAKE)
 async def test_streams_open_with_an_id_where_clients_can_read_it(legacy, handshake):
     client = await legacy()
     exchange = client.begin("tools/call", {"name": "steps", "arguments": {"count": 1}}, meta={"progressToken": 1})
@@ -163,19 +166,23 @@ async def test_a_client_can_come_back_with_the_first_id_alone(latest_legacy, sta
     assert text(await again.message()) == "closed"
 
 
-@pytest.mark.parametrize("first", ["", "word"])
-async def test_a_handler_sends_its_client_away_and_the_client_comes_back(latest_legacy, stage, first):
-    client = await latest_legacy()
-    exchange = begin(client, "poll", first=first, retry=0.25)
-    frames = await frames_of(exchange)
-    assert frames[0].data == b""
-    assert [json.loads(frame.data)["params"]["data"] for frame in frames if frame.data] == ([first] if first else [])
-    assert (frames[-1].data, frames[-1].retry) == (b"", 250)
-    await stage.until("poll reached")
-    again = client.listen(exchange.last_id)
-    stage.gate("poll").set()
-    assert data(await again.message()) == "meanwhile"
-    assert text(await again.message()) == "closed"
+async def test_a_handler_sends_its_client_away_and_the_client_comes_back(latest_legacy, stage, subtests):
+    for first in ["", "word"]:
+        with subtests.test(first=first):
+            stage.reset()
+            client = await latest_legacy()
+            exchange = begin(client, "poll", first=first, retry=0.25)
+            frames = await frames_of(exchange)
+            assert frames[0].data == b""
+            assert [json.loads(frame.data)["params"]["data"] for frame in frames if frame.data] == (
+                [first] if first else []
+            )
+            assert (frames[-1].data, frames[-1].retry) == (b"", 250)
+            await stage.until("poll reached")
+            again = client.listen(exchange.last_id)
+            stage.gate("poll").set()
+            assert data(await again.message()) == "meanwhile"
+            assert text(await again.message()) == "closed"
 
 
 async def test_a_plain_function_sends_its_client_away(latest_legacy):
@@ -186,6 +193,7 @@ async def test_a_plain_function_sends_its_client_away(latest_legacy):
     assert text(await again.message()) == "closed"
 
 
+@pytest.mark.revisions(*REVISIONS)
 async def test_no_client_is_sent_away_where_the_revision_does_not_know_it(connect, revision, stage):
     if revision == POLLING:
         return
@@ -223,6 +231,7 @@ async def test_a_call_without_a_reader_does_not_wait_for_one(limits, latest_lega
     await finish(again)
 
 
+@on_http
 async def test_what_is_not_remembered_is_refused_and_not_left_out(limits, latest_legacy, stage):
     limits(EVENTS=5)
     client = await latest_legacy()
@@ -235,18 +244,18 @@ async def test_what_is_not_remembered_is_refused_and_not_left_out(limits, latest
     assert (reply.status, b"not kept" in reply.body) == (400, True)
 
 
-@pytest.mark.parametrize(
-    "change", [lambda id: id + "x", lambda id: id.replace(".1.", ".2.", 1), lambda id: "é", str.upper]
-)
-async def test_an_id_that_was_changed_is_a_bad_request(latest_legacy, stage, change):
-    client = await latest_legacy()
-    exchange = begin(client, to=1)
-    stage.gate("say 1").set()
-    await read(exchange, 1)
-    reply = await client.listen(change(exchange.last_id)).reply()
-    assert reply.status == 400
-    stage.gate("answer").set()
-    await finish(exchange)
+async def test_an_id_that_was_changed_is_a_bad_request(latest_legacy, stage, subtests):
+    for change in [lambda id: id + "x", lambda id: id.replace(".1.", ".2.", 1), lambda id: "é", str.upper]:
+        with subtests.test(change=change):
+            stage.reset()
+            client = await latest_legacy()
+            exchange = begin(client, to=1)
+            stage.gate("say 1").set()
+            await read(exchange, 1)
+            reply = await client.listen(change(exchange.last_id)).reply()
+            assert reply.status == 400
+            stage.gate("answer").set()
+            await finish(exchange)
 
 
 async def test_an_id_of_another_session_is_a_bad_request(latest_legacy, stage):
@@ -294,6 +303,7 @@ async def test_the_end_of_the_session_ends_a_stream_that_was_resumed(latest_lega
     await frames_of(again)
 
 
+@on_http
 async def test_a_client_goes_on_at_another_worker(legacy, move, stage):
     client = await legacy()
     exchange = begin(client, to=4)

@@ -5,7 +5,7 @@ import time
 import pytest
 
 from tests.interaction.clients import META, Client, accept
-from tests.interaction.doors import not_over_stdio
+from tests.interaction.transports import contract
 
 BAD_STATE = (400, -32602)
 
@@ -30,6 +30,7 @@ async def ask(client, name, result=None, content=None, arguments=None, **how):
     return await client.tool(name, arguments, **how)
 
 
+@contract
 async def test_a_round_ends_with_the_question_and_a_state(modern):
     result = (await modern().tool("ask_name")).result
     assert (result["resultType"], list(result["inputRequests"])) == ("input_required", ["user_name"])
@@ -147,6 +148,7 @@ async def test_every_refusal_of_a_state_reads_the_same(modern, limits, monkeypat
     assert said == {"Invalid or expired state"}
 
 
+@contract
 async def test_a_state_belongs_to_its_principal(modern):
     first = (await modern(token="alice").tool("ask_name")).result
     reply = await ask(modern(token="bob"), "ask_name", first, "Eve")
@@ -158,16 +160,15 @@ async def test_a_state_belongs_to_its_server(modern):
     assert (await modern(server="unsessioned").tool("confirm", requestState=state)).refused(*BAD_STATE)
 
 
-@pytest.mark.usefixtures("modern")
-@not_over_stdio("the tenant is in the URL, and stdio has none")
-async def test_a_state_belongs_to_what_the_url_captured(door):
+@pytest.mark.transports("asgi", "view", "websocket")
+async def test_a_state_belongs_to_what_the_url_captured(transport):
     class Guest(Client):
         tenant = "acme"
 
         def path(self):
-            return f"{self.door.prefix}/mcp/tenants/{self.tenant}/1"
+            return f"{self.transport.prefix}/mcp/tenants/{self.tenant}/1"
 
-    acme, other = (Guest(door, "2026-07-28", server="tenants") for _ in range(2))
+    acme, other = (Guest(transport, "2026-07-28", server="tenants") for _ in range(2))
     other.tenant = "other"
     state = (await acme.tool("confirm")).result["requestState"]
     assert (await other.tool("confirm", requestState=state)).refused(*BAD_STATE)
@@ -226,21 +227,23 @@ async def test_a_state_sealed_under_a_key_that_is_gone_is_refused(modern, settin
     assert (await ask(modern(), "ask_name", first, "Al")).refused(*BAD_STATE)
 
 
-@pytest.mark.parametrize("bad", [7, None, [], "text", {"user_name": 7}, {"user_name": None}, {"user_name": []}])
-async def test_answers_of_the_wrong_shape_are_invalid_params(modern, bad):
-    reply = await modern().tool("ask_name", inputResponses=bad)
-    assert reply.refused(400, -32602)
+async def test_answers_of_the_wrong_shape_are_invalid_params(modern, subtests):
+    for bad in [7, None, [], "text", {"user_name": 7}, {"user_name": None}, {"user_name": []}]:
+        with subtests.test(bad=bad):
+            reply = await modern().tool("ask_name", inputResponses=bad)
+            assert reply.refused(400, -32602)
 
 
-@pytest.mark.parametrize("bad", [{"action": "maybe"}, {}, accept(value=7), accept(), {"action": "accept"}])
-async def test_an_answer_that_does_not_fit_the_question_is_asked_again(modern, bad):
-    client = modern()
-    first = (await client.tool("ask_name")).result
-    again = await client.tool("ask_name", inputResponses={"user_name": bad}, requestState=first["requestState"])
-    question = again.result["inputRequests"]["user_name"]
-    assert question["params"]["message"].startswith("What is your name?")
-    # It is still the same question: the next answer counts.
-    assert text(await ask(client, "ask_name", again.result, "Al")) == "Hello Al"
+async def test_an_answer_that_does_not_fit_the_question_is_asked_again(modern, subtests):
+    for bad in [{"action": "maybe"}, {}, accept(value=7), accept(), {"action": "accept"}]:
+        with subtests.test(bad=bad):
+            client = modern()
+            first = (await client.tool("ask_name")).result
+            again = await client.tool("ask_name", inputResponses={"user_name": bad}, requestState=first["requestState"])
+            question = again.result["inputRequests"]["user_name"]
+            assert question["params"]["message"].startswith("What is your name?")
+            # It is still the same question: the next answer counts.
+            assert text(await ask(client, "ask_name", again.result, "Al")) == "Hello Al"
 
 
 async def test_too_many_answers_are_invalid_params(limits, modern):
@@ -314,6 +317,7 @@ async def test_answers_on_a_list_are_no_business_of_a_list(modern):
     assert reply.result["resultType"] == "complete"
 
 
+@contract
 async def test_any_of_several_workers_can_go_on(modern, restart):
     first = (await modern().tool("ask_twice")).result
     restart()

@@ -12,10 +12,9 @@ from mcp_django.models import PersonalAccessToken
 from mcp_django.oauth.toolkit import applications
 from mcp_django.server.registry import registry_for
 from tests.interaction import tokens
-from tests.interaction.doors import DOORS, over
 from tests.interaction.people import VOUCHED
+from tests.interaction.transports import contract
 
-pytestmark = over(*DOORS, reason="who calls is the same on every way in")
 SCOPES = ["notes:read", "notes:write"]
 
 
@@ -49,6 +48,7 @@ async def said_of(either: Any, token: str) -> Any:
     return (await (await either(token=token)).tool("who")).result["structuredContent"]
 
 
+@contract
 async def test_the_bearer_of_a_client_s_token(either: Any, ann: User) -> None:
     token = await sync_to_async(tokens.of_a_client)(ann, SCOPES, "interaction")
     client = (await applications().objects.aget(name=tokens.APP)).client_id
@@ -62,6 +62,7 @@ async def test_the_bearer_of_a_client_s_token(either: Any, ann: User) -> None:
     }
 
 
+@contract
 async def test_the_bearer_of_a_personal_token(either: Any, ann: User) -> None:
     token = await sync_to_async(tokens.personal)(ann, SCOPES, "interaction")
     client = f"token:{(await PersonalAccessToken.objects.aget()).pk}"

@@ -4,7 +4,8 @@ express is refused in words.
 
 import pytest
 
-from tests.interaction.clients import HANDSHAKE, STATELESS, answers
+from tests.interaction.clients import STATELESS, answers
+from tests.interaction.transports import contract
 
 WITH_TOOLS = ["2025-11-25", "2026-07-28"]
 CAPABLE = {"sampling": {"tools": {}, "context": {}}}
@@ -33,7 +34,8 @@ def script(lines, asked):
     return answer
 
 
-@pytest.mark.parametrize("revision", WITH_TOOLS)
+@contract
+@pytest.mark.revisions(*WITH_TOOLS)
 async def test_the_model_uses_tools_until_it_has_its_answer(connect, stage):
     asked = []
     lines = [said([wants("count", word="door"), wants("add", "u2", a=1, b=2)], "toolUse"), said("four and three")]
@@ -46,7 +48,6 @@ async def test_the_model_uses_tools_until_it_has_its_answer(connect, stage):
     assert stage.counts["count"] == 1
 
 
-@pytest.mark.parametrize("revision", [*HANDSHAKE, STATELESS])
 async def test_a_client_without_tools_is_not_sent_any(connect, revision):
     client = await connect(capabilities={"sampling": {} if revision in WITH_TOOLS else {"tools": {}}})
     reply = await client.tool("sample_with_tools")
@@ -81,13 +82,14 @@ async def test_sound_is_sent_where_the_revision_has_it(connect, revision):
         assert text(await client.ask_tool("sample_sound", {}, answers([said("a door")]))) == "a door"
 
 
-@pytest.mark.parametrize("capabilities", [{"sampling": {}}, CAPABLE])
-async def test_a_value_is_asked_for_until_it_fits(connect, revision, capabilities):
-    asked = []
-    client = await connect(capabilities=capabilities)
-    lines = [said("Yes!"), said('```json\n{"good": true, "why": "it closes"}\n```')]
-    reply = await client.ask_tool("sample_verdict", {}, script(lines, asked))
-    assert '"good":true' in text(reply)
-    assert [message["role"] for message in asked[1]["messages"]] == ["user", "assistant", "user"]
-    declared = revision not in WITH_TOOLS or "context" in capabilities["sampling"]
-    assert asked[0].get("includeContext") == ("thisServer" if declared else None)
+async def test_a_value_is_asked_for_until_it_fits(connect, revision, subtests):
+    for capabilities in [{"sampling": {}}, CAPABLE]:
+        with subtests.test(capabilities=capabilities):
+            asked = []
+            client = await connect(capabilities=capabilities)
+            lines = [said("Yes!"), said('```json\n{"good": true, "why": "it closes"}\n```')]
+            reply = await client.ask_tool("sample_verdict", {}, script(lines, asked))
+            assert '"good":true' in text(reply)
+            assert [message["role"] for message in asked[1]["messages"]] == ["user", "assistant", "user"]
+            declared = revision not in WITH_TOOLS or "context" in capabilities["sampling"]
+            assert asked[0].get("includeContext") == ("thisServer" if declared else None)

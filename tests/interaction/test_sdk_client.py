@@ -1,4 +1,4 @@
-"""The official SDK's client, in both of its modes, over both doors, against a real server."""
+"""The official SDK's client, in both of its modes, against a real server."""
 
 import asyncio
 import json
@@ -13,10 +13,13 @@ from tests.clients.modern_client import check
 MODES = {"legacy": "2025-11-25", "auto": "2026-07-28"}
 
 
-@pytest.fixture(params=["/mcp", "/view/mcp"], ids=["asgi", "view"])
+@pytest.fixture
 def url(request: pytest.FixtureRequest, port: int) -> str:
-    """Both doors."""
-    return f"http://127.0.0.1:{port}{request.param}"
+    """The address of the ASGI application, or with `on_both` that of the view too."""
+    return f"http://127.0.0.1:{port}{getattr(request, 'param', '/mcp')}"
+
+
+on_both = pytest.mark.parametrize("url", ["/mcp", "/view/mcp"], ids=["asgi", "view"], indirect=True)
 
 
 @pytest.fixture(params=MODES)
@@ -82,6 +85,7 @@ def test_tools_are_listed(url: str, mode: str) -> None:
     assert {"add_numbers", "structured_weather", "json_schema_2020_12_tool"} <= {tool.name for tool in tools}
 
 
+@on_both
 def test_a_tool_is_called(url: str, mode: str) -> None:
     result = call(url, mode, "add_numbers", {"a": 2, "b": 3})
     assert (result.is_error, result.content[0].text, result.structured_content) == (False, "5", {"result": 5})
@@ -216,6 +220,7 @@ def test_calls_run_side_by_side(url: str, mode: str) -> None:
     assert with_client(url, mode, use) == [f"Computed {n} in 0.05 seconds" for n in range(10)]
 
 
+@on_both
 def test_one_handler_asks_loops_samples_and_books_in_both_eras(url: str, mode: str) -> None:
     """What `make clients` tries with the clients of other packages, too."""
     assert "5 questions answered" in asyncio.run(check("http", url, {"add_numbers": {"a": 2, "b": 3}}, mode))

@@ -12,10 +12,10 @@ from mcp_django.models import Session, StreamEvent
 from mcp_django.runtime.events import Draft
 from mcp_django.transports.http.endpoint import get_exchange
 from tests.interaction.clients import HANDSHAKE, STATELESS, Client
-from tests.interaction.doors import over_http
 from tests.interaction.people import SCOPES
+from tests.interaction.transports import on_http
 
-pytestmark = over_http("the stream that a GET opens; on a channel there is none beside the channel")
+pytestmark = pytest.mark.revisions(HANDSHAKE[0], HANDSHAKE[-1])
 
 POLLING = HANDSHAKE[-1]
 numbers = itertools.count(1)
@@ -57,6 +57,7 @@ async def delete(client):
     return await client.post(method="DELETE", body=b"", headers={"content-type": None, "accept": None})
 
 
+@on_http
 async def test_a_session_hears_what_concerns_it(legacy):
     client = await legacy()
     exchange = await opened(client)
@@ -75,6 +76,7 @@ async def test_nobody_hears_what_concerns_another_session(latest_legacy):
     await leave(exchange)
 
 
+@on_http
 async def test_a_client_that_comes_back_hears_what_it_missed_once_and_in_order(legacy):
     client = await legacy()
     exchange = await opened(client)
@@ -110,6 +112,7 @@ async def test_the_newest_stream_is_the_session_s_own(legacy):
     await leave(second)
 
 
+@pytest.mark.revisions(*HANDSHAKE)
 async def test_it_opens_with_an_id_where_clients_can_read_it(legacy, handshake):
     client = await legacy()
     exchange = await opened(client)
@@ -120,6 +123,7 @@ async def test_it_opens_with_an_id_where_clients_can_read_it(legacy, handshake):
     await leave(exchange)
 
 
+@on_http
 async def test_silence_is_filled_with_comments_and_keeps_the_session_alive(limits, legacy):
     limits(KEEP_ALIVE=0.01)
     client = await legacy()
@@ -174,18 +178,19 @@ async def test_the_id_moves_on_with_what_others_are_told(limits, latest_legacy):
     await leave(exchange)
 
 
-@pytest.mark.parametrize("kept", [0, 1])
-async def test_what_the_log_has_lost_is_refused_and_not_left_out(latest_legacy, kept):
-    client = await latest_legacy()
-    exchange = await opened(client)
-    await say(client, 1)
-    await exchange.message()
-    await leave(exchange)
-    await say(client, 2)
-    await say(client, 3)
-    await wiring.executor().run(_forget_the_oldest_but, kept)
-    reply = await client.listen(exchange.last_id).reply()
-    assert (reply.status, b"not kept" in reply.body) == (400, True)
+async def test_what_the_log_has_lost_is_refused_and_not_left_out(latest_legacy, subtests):
+    for kept in [0, 1]:
+        with subtests.test(kept=kept):
+            client = await latest_legacy()
+            exchange = await opened(client)
+            await say(client, 1)
+            await exchange.message()
+            await leave(exchange)
+            await say(client, 2)
+            await say(client, 3)
+            await wiring.executor().run(_forget_the_oldest_but, kept)
+            reply = await client.listen(exchange.last_id).reply()
+            assert (reply.status, b"not kept" in reply.body) == (400, True)
 
 
 def _forget_the_oldest_but(kept):
@@ -193,6 +198,7 @@ def _forget_the_oldest_but(kept):
     StreamEvent.objects.exclude(seq__in=keep).delete()
 
 
+@on_http
 async def test_the_end_of_the_session_ends_its_stream(legacy):
     client = await legacy()
     exchange = await opened(client)
@@ -216,12 +222,12 @@ async def test_without_the_right_accept_it_is_not_acceptable(legacy):
     await leave(await opened(client, headers={"accept": "*/*"}))
 
 
-async def test_without_a_session_it_is_a_bad_request(door, handshake):
-    assert (await Client(door, handshake).listen().reply()).status == 400
+async def test_without_a_session_it_is_a_bad_request(transport, handshake):
+    assert (await Client(transport, handshake).listen().reply()).status == 400
 
 
-async def test_in_an_unknown_session_it_is_not_found(door, handshake):
-    client = Client(door, handshake)
+async def test_in_an_unknown_session_it_is_not_found(transport, handshake):
+    client = Client(transport, handshake)
     client.session = "no-such-session"
     assert (await client.listen().reply()).status == 404
 
@@ -232,14 +238,14 @@ async def test_in_somebody_else_s_session_it_is_not_found(legacy):
     assert (await client.listen().reply()).status == 404
 
 
-async def test_the_stateless_era_has_no_such_stream(door):
-    client = Client(door, STATELESS)
+async def test_the_stateless_era_has_no_such_stream(transport):
+    client = Client(transport, STATELESS)
     reply = await client.listen(headers={"mcp-protocol-version": STATELESS}).reply()
     assert reply.status == 405
 
 
-async def test_a_server_of_the_stateless_era_says_what_it_takes(door):
-    reply = await Client(door, HANDSHAKE[-1], server="modern").listen().reply()
+async def test_a_server_of_the_stateless_era_says_what_it_takes(transport):
+    reply = await Client(transport, HANDSHAKE[-1], server="modern").listen().reply()
     assert (reply.status, reply.headers["allow"]) == (405, "POST, OPTIONS")
 
 
@@ -248,6 +254,7 @@ async def test_a_version_that_nobody_knows_is_a_bad_request(latest_legacy):
     assert (await client.listen(headers={"mcp-protocol-version": "1999-01-01"}).reply()).status == 400
 
 
+@on_http
 async def test_head_opens_nothing(latest_legacy):
     client = await latest_legacy()
     exchange = await opened(client)
@@ -259,10 +266,11 @@ async def test_head_opens_nothing(latest_legacy):
     await leave(exchange)
 
 
-async def test_get_and_delete_can_be_switched_off(settings, door):
+@on_http
+async def test_get_and_delete_can_be_switched_off(settings, transport):
     servers = {**settings.MCP["SERVERS"], "legacy": {"ENABLE_GET": False, "ALLOW_DELETE": False}}
     settings.MCP = {**settings.MCP, "SERVERS": servers}
-    client = await Client(door, HANDSHAKE[-1], server="legacy").open()
+    client = await Client(transport, HANDSHAKE[-1], server="legacy").open()
     for reply in (await client.listen().reply(), await delete(client)):
         assert (reply.status, reply.headers["allow"]) == (405, "POST, OPTIONS")
 
@@ -288,6 +296,7 @@ async def test_a_stream_asks_proxies_not_to_buffer_or_keep_it(latest_legacy):
     await leave(exchange)
 
 
+@on_http
 async def test_a_client_that_leaves_leaves_nothing_behind(legacy):
     client = await legacy()
     exchange = await opened(client)
@@ -302,7 +311,8 @@ async def test_a_client_that_leaves_leaves_nothing_behind(legacy):
     assert (streams.has(row.pk), changes in feed._topics) == (False, False)
 
 
-@pytest.mark.parametrize("last", ["s.1.x", "s.99999999999999999999.AAAAAAAAAAAAAAAA", "..", "é", "x" * 5000])
-async def test_an_id_of_any_shape_is_a_bad_request(latest_legacy, last):
-    client = await latest_legacy()
-    assert (await client.listen(last).reply()).status == 400
+async def test_an_id_of_any_shape_is_a_bad_request(latest_legacy, subtests):
+    for last in ["s.1.x", "s.99999999999999999999.AAAAAAAAAAAAAAAA", "..", "é", "x" * 5000]:
+        with subtests.test(last=last):
+            client = await latest_legacy()
+            assert (await client.listen(last).reply()).status == 400

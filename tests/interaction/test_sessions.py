@@ -4,10 +4,10 @@ import pytest
 from django.db import OperationalError
 
 from mcp_django.wiring import get_server
-from tests.interaction.clients import Client
-from tests.interaction.doors import over_http
+from tests.interaction.clients import HANDSHAKE, Client
+from tests.interaction.transports import on_http
 
-pytestmark = over_http("session ids, and the statuses that go with them; the session of a channel has no name")
+pytestmark = pytest.mark.revisions(HANDSHAKE[0], HANDSHAKE[-1])
 
 MESSAGE = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
 
@@ -16,23 +16,26 @@ async def delete(client, **headers):
     return await client.post(method="DELETE", body=b"", headers={"content-type": None, "accept": None, **headers})
 
 
-async def test_a_request_without_a_session_is_a_bad_request(door, handshake):
-    assert (await Client(door, handshake).post(MESSAGE)).status == 400
+async def test_a_request_without_a_session_is_a_bad_request(transport, handshake):
+    assert (await Client(transport, handshake).post(MESSAGE)).status == 400
 
 
-async def test_a_request_in_an_unknown_session_is_not_found(door, handshake):
-    client = Client(door, handshake)
+@on_http
+async def test_a_request_in_an_unknown_session_is_not_found(transport, handshake):
+    client = Client(transport, handshake)
     client.session = "no-such-session"
     assert (await client.post(MESSAGE)).status == 404
 
 
-@pytest.mark.parametrize("name", ["x" * 5000, "%00", "é", "a b", ""])
-async def test_a_session_name_of_any_shape_is_no_crash(door, name):
-    client = Client(door, "2025-11-25")
-    client.session = name
-    assert (await client.post(MESSAGE)).status in (400, 404)
+async def test_a_session_name_of_any_shape_is_no_crash(transport, subtests):
+    for name in ["x" * 5000, "%00", "é", "a b", ""]:
+        with subtests.test(name=name):
+            client = Client(transport, "2025-11-25")
+            client.session = name
+            assert (await client.post(MESSAGE)).status in (400, 404)
 
 
+@on_http
 async def test_delete_ends_a_session(legacy):
     client = await legacy()
     assert 200 <= (await delete(client)).status < 300
@@ -47,6 +50,7 @@ async def test_an_ended_session_stays_ended(legacy):
     assert (await client.post({"jsonrpc": "2.0", "id": "s1", "result": {}})).status == 404
 
 
+@on_http
 async def test_a_database_that_is_down_is_said_at_once_and_is_no_missing_session(latest_legacy, monkeypatch, caplog):
     client = await latest_legacy()
 
@@ -64,12 +68,12 @@ async def test_a_database_that_is_down_is_said_at_once_and_is_no_missing_session
     assert (await client.post(MESSAGE)).status == 200
 
 
-async def test_delete_without_a_session_is_a_bad_request(door, handshake):
-    assert (await delete(Client(door, handshake))).status == 400
+async def test_delete_without_a_session_is_a_bad_request(transport, handshake):
+    assert (await delete(Client(transport, handshake))).status == 400
 
 
-async def test_delete_of_an_unknown_session_is_not_found(door):
-    client = Client(door, "2025-11-25")
+async def test_delete_of_an_unknown_session_is_not_found(transport):
+    client = Client(transport, "2025-11-25")
     client.session = "no-such-session"
     assert (await delete(client)).status == 404
 
@@ -89,6 +93,7 @@ async def test_a_session_of_another_server_is_not_found(legacy):
     assert (await client.post(MESSAGE)).status == 404
 
 
+@on_http
 async def test_an_end_cancels_what_the_session_has_in_flight(latest_legacy, stage):
     client = await latest_legacy()
     waiting = client.begin("tools/call", {"name": "wait"})
@@ -98,6 +103,7 @@ async def test_an_end_cancels_what_the_session_has_in_flight(latest_legacy, stag
     await waiting.reply()
 
 
+@on_http
 async def test_get_is_a_stream_or_not_allowed(legacy):
     client = await legacy()
     exchange = client.send(method="GET", body=b"", headers={"content-type": None, "accept": "text/event-stream"})
@@ -114,16 +120,15 @@ async def test_an_answer_nobody_waits_for_is_accepted_and_dropped(legacy):
     assert (await client.request("ping")).status == 200
 
 
-@pytest.mark.parametrize(
-    "method", ["notifications/cancelled", "notifications/roots/list_changed", "notifications/made_up"]
-)
-async def test_a_notification_is_accepted_with_an_empty_body(legacy, method):
-    reply = await (await legacy()).notify(method, {})
-    assert (reply.status, reply.body) == (202, b"")
+async def test_a_notification_is_accepted_with_an_empty_body(legacy, subtests):
+    for method in ["notifications/cancelled", "notifications/roots/list_changed", "notifications/made_up"]:
+        with subtests.test(method=method):
+            reply = await (await legacy()).notify(method, {})
+            assert (reply.status, reply.body) == (202, b"")
 
 
-async def test_a_notification_without_a_session_is_refused(door, handshake):
-    reply = await Client(door, handshake).notify("notifications/initialized")
+async def test_a_notification_without_a_session_is_refused(transport, handshake):
+    reply = await Client(transport, handshake).notify("notifications/initialized")
     assert reply.status == 400
 
 
@@ -141,11 +146,11 @@ async def test_one_owner_s_sessions_do_not_push_out_another_s(limits, latest_leg
     assert [(await client.post(MESSAGE)).status for client in (alice, bob)] == [200, 200]
 
 
-async def test_above_the_cap_of_all_sessions_the_handshake_is_refused(limits, latest_legacy, door):
+async def test_above_the_cap_of_all_sessions_the_handshake_is_refused(limits, latest_legacy, transport):
     limits(SESSIONS=2)
     await latest_legacy(token="alice")
     await latest_legacy(token="bob")
-    client = Client(door, "2025-11-25", token="carol")
+    client = Client(transport, "2025-11-25", token="carol")
     message = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": client.introduction()}
     reply = await client.post(message)
     assert reply.status in (429, 503)
@@ -175,7 +180,7 @@ async def test_an_end_is_known_to_every_process(latest_legacy, restart):
     assert (await client.post(MESSAGE)).status == 404
 
 
-async def test_a_session_whose_own_stream_is_read_is_busy(latest_legacy, door):
+async def test_a_session_whose_own_stream_is_read_is_busy(latest_legacy, transport):
     client = await latest_legacy()
     known = next(one.session for one in get_server("interaction").sessions._known.values())
     exchange = client.send(method="GET", body=b"", headers={"content-type": None, "accept": "text/event-stream"})

@@ -10,9 +10,6 @@ from collections.abc import Callable
 import pytest
 
 from tests.interaction.clients import META, STATELESS
-from tests.interaction.doors import over_http
-
-pytestmark = over_http("half-open connections and broken HTTP")
 
 BODY = json.dumps(
     {
@@ -39,7 +36,7 @@ IN_FLIGHT = 32
 
 @pytest.fixture(params=["/mcp", "/view/mcp"], ids=["asgi", "view"])
 def path(request: pytest.FixtureRequest) -> str:
-    """Both doors."""
+    """Both transports."""
     return request.param
 
 
@@ -173,9 +170,8 @@ def test_a_declared_body_beyond_the_limit_is_refused_unread(port: int, path: str
     still_served(port, path)
 
 
-@pytest.mark.parametrize(
-    "data",
-    [
+def test_what_is_no_http_is_no_harm(port: int, path: str, subtests: pytest.Subtests) -> None:
+    for data in [
         b"\x00\x01\x02\x03\r\n\r\n",
         b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
         b"GET\r\n\r\n",
@@ -183,12 +179,11 @@ def test_a_declared_body_beyond_the_limit_is_refused_unread(port: int, path: str
         b"POST /mcp HTTP/1.1\r\nContent-Length: -1\r\n\r\n",
         b"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
         b"POST /mcp HTTP/1.1\r\n" + b"X: y\r\n" * 20_000 + b"\r\n",
-    ],
-)
-def test_what_is_no_http_is_no_harm(port: int, path: str, data: bytes) -> None:
-    with contextlib.suppress(OSError):
-        talk(port, data, half_close=True)
-    still_served(port, path)
+    ]:
+        with subtests.test(data=data):
+            with contextlib.suppress(OSError):
+                talk(port, data, half_close=True)
+            still_served(port, path)
 
 
 def test_a_client_that_says_that_nothing_follows_is_no_harm(port: int, path: str) -> None:

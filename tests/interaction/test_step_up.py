@@ -7,7 +7,7 @@ import pytest
 from mcp_django import Context, tool
 from mcp_django.protocol.errors import InsufficientScope
 from mcp_django.server.registry import registry_for
-from tests.interaction.doors import over_http
+from tests.interaction.transports import contract
 
 
 @pytest.fixture(autouse=True)
@@ -34,6 +34,7 @@ async def test_arguments_that_take_no_more_are_served(either):
     assert (await (await either(token="carol")).tool("proclaim", {"word": "hush"})).served
 
 
+@contract
 async def test_arguments_that_take_more_are_refused_with_all_that_the_operation_takes(either, stage):
     reply = await (await either(token="carol")).tool("proclaim", {"word": "HEAR"})
     assert stage.counts["proclaim"] == 0
@@ -57,7 +58,6 @@ async def test_who_has_all_scopes_is_served(either):
     assert (await (await either(token="writer")).tool("proclaim", {"word": "HEAR"})).served
 
 
-@over_http("a stream is an answer there")
 async def test_the_refusal_comes_before_the_first_byte_of_a_stream(modern):
     reply = await modern(token="carol").tool("proclaim", {"word": "HEAR"}, meta={"progressToken": 1})
     assert reply.status == 403

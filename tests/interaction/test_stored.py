@@ -8,11 +8,8 @@ from django.test import Client, override_settings
 from django.urls import reverse
 
 from mcp_django.models import StoredPrompt, StoredResource
-from tests.interaction.doors import over
 from tests.interaction.test_listening import acknowledged, left, listen
 from tests.settings import MIDDLEWARE
-
-pytestmark = over("asgi", reason="doors carry changes as tests of theirs show")
 
 FORM = {
     "name": "greet",

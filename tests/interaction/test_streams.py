@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from tests.interaction.doors import over_http
+from tests.interaction.transports import contract, on_http
 from tests.interaction.wire import Exchange, http_scope
 
 
@@ -21,14 +21,14 @@ def text(reply):
     return reply.result["content"][0]["text"]
 
 
-@over_http("JSON or an event stream: the two forms of an HTTP answer")
+@on_http
 async def test_a_quick_answer_is_one_json_body(connect):
     reply = await (await connect()).tool("add", {"a": 1, "b": 2})
     assert reply.headers["content-type"] == "application/json"
     assert int(reply.headers["content-length"]) == len(reply.body)
 
 
-@over_http("JSON or an event stream: the two forms of an HTTP answer")
+@on_http
 async def test_a_slow_answer_becomes_a_stream(quick, either, stage):
     exchange = (await either()).begin("tools/call", {"name": "wait"})
     status, headers = await exchange.started()
@@ -37,7 +37,6 @@ async def test_a_slow_answer_becomes_a_stream(quick, either, stage):
     assert text(await exchange.reply()) == "waited"
 
 
-@over_http("JSON or an event stream: the two forms of an HTTP answer")
 async def test_a_slow_answer_within_the_time_is_one_json_body(either, stage):
     exchange = (await either()).begin("tools/call", {"name": "wait"})
     await stage.until("wait reached")
@@ -45,6 +44,7 @@ async def test_a_slow_answer_within_the_time_is_one_json_body(either, stage):
     assert not (await exchange.reply()).is_stream
 
 
+@contract
 async def test_the_first_word_makes_a_stream_at_once(either, stage):
     exchange = (await either()).begin("tools/call", {"name": "speak_then_wait"}, meta={"progressToken": 1})
     assert (await exchange.message())["method"] == "notifications/progress"
@@ -52,7 +52,7 @@ async def test_the_first_word_makes_a_stream_at_once(either, stage):
     assert text(await exchange.reply()) == "waited"
 
 
-@over_http("JSON or an event stream: the two forms of an HTTP answer")
+@on_http
 async def test_a_stream_asks_proxies_not_to_buffer_or_keep_it(either):
     reply = await (await either()).tool("steps", {"count": 1}, meta={"progressToken": 1})
     assert reply.headers["x-accel-buffering"] == "no"
@@ -60,7 +60,7 @@ async def test_a_stream_asks_proxies_not_to_buffer_or_keep_it(either):
     assert "content-length" not in reply.headers
 
 
-@over_http("JSON or an event stream: the two forms of an HTTP answer")
+@on_http
 async def test_a_silent_stream_is_kept_alive_with_comments(quick, either, stage):
     exchange = (await either()).begin("tools/call", {"name": "wait"})
     await exchange.started()
@@ -70,12 +70,12 @@ async def test_a_silent_stream_is_kept_alive_with_comments(quick, either, stage)
     assert text(await exchange.reply()) == "waited"
 
 
-@over_http("JSON or an event stream: the two forms of an HTTP answer")
 async def test_events_of_the_stateless_era_have_no_ids(modern):
     reply = await modern().tool("steps", {"count": 2}, meta={"progressToken": 1}, headers={"last-event-id": "5"})
     assert not [line for line in reply.body.splitlines() if line.startswith((b"id:", b"retry:"))]
 
 
+@contract
 async def test_a_handler_waits_for_a_slow_reader(either, stage):
     client = await either()
     if client.stateless:
@@ -93,16 +93,19 @@ async def test_a_handler_waits_for_a_slow_reader(either, stage):
     assert text(reply) == "done"
 
 
-@pytest.mark.parametrize("tool", ["wait", "speak_then_wait"])
-async def test_leaving_cancels_a_stateless_call(modern, stage, tool):
-    exchange = modern().begin("tools/call", {"name": tool}, meta={"progressToken": 1})
-    await stage.until("wait reached")
-    exchange.leave()
-    await stage.until("wait cancelled")
-    await exchange.end()
+@contract
+async def test_leaving_cancels_a_stateless_call(modern, stage, subtests):
+    for tool in ["wait", "speak_then_wait"]:
+        with subtests.test(tool=tool):
+            stage.reset()
+            exchange = modern().begin("tools/call", {"name": tool}, meta={"progressToken": 1})
+            await stage.until("wait reached")
+            exchange.leave()
+            await stage.until("wait cancelled")
+            await exchange.end()
 
 
-@over_http("JSON or an event stream: the two forms of an HTTP answer")
+@on_http
 async def test_leaving_a_stream_that_came_of_waiting_cancels_a_stateless_call(quick, modern, stage):
     exchange = modern().begin("tools/call", {"name": "wait"})
     await exchange.started()
@@ -111,10 +114,10 @@ async def test_leaving_a_stream_that_came_of_waiting_cancels_a_stateless_call(qu
     await exchange.end()
 
 
-@over_http("JSON or an event stream: the two forms of an HTTP answer")
-async def test_a_stream_that_cannot_be_sent_has_lost_its_client(quick, door, modern, stage):
+@on_http
+async def test_a_stream_that_cannot_be_sent_has_lost_its_client(quick, transport, modern, stage):
     """Servers say that a client is gone in as many ways as there are, and so does what wraps an application."""
-    app, told = door.app, asyncio.Event()
+    app, told = transport.app, asyncio.Event()
 
     async def breaks(scope, receive, send):
         async def refuse(event):
@@ -136,19 +139,20 @@ async def test_a_stream_that_cannot_be_sent_has_lost_its_client(quick, door, mod
     await stage.until("wait cancelled")
 
 
-@pytest.mark.parametrize("tool", ["wait", "speak_then_wait"])
-@over_http("a call outlasts its connection; the calls of a channel end with it: test_channels")
-async def test_leaving_does_not_cancel_a_call_of_a_session(legacy, stage, tool):
-    exchange = (await legacy()).begin("tools/call", {"name": tool}, meta={"progressToken": 1})
-    await stage.until("wait reached")
-    exchange.leave()
-    await exchange.end()
-    assert stage.counts["wait cancelled"] == 0
-    stage.gate("wait").set()
-    await stage.until("wait passed")
+@on_http
+async def test_leaving_does_not_cancel_a_call_of_a_session(legacy, stage, subtests):
+    for tool in ["wait", "speak_then_wait"]:
+        with subtests.test(tool=tool):
+            stage.reset()
+            exchange = (await legacy()).begin("tools/call", {"name": tool}, meta={"progressToken": 1})
+            await stage.until("wait reached")
+            exchange.leave()
+            await exchange.end()
+            assert stage.counts["wait cancelled"] == 0
+            stage.gate("wait").set()
+            await stage.until("wait passed")
 
 
-@over_http("a call outlasts its connection; the calls of a channel end with it: test_channels")
 async def test_a_call_left_by_its_client_still_counts_as_in_flight(limits, latest_legacy, stage):
     limits(IN_FLIGHT=1)
     client = await latest_legacy()
@@ -161,6 +165,7 @@ async def test_a_call_left_by_its_client_still_counts_as_in_flight(limits, lates
     await stage.until("wait passed")
 
 
+@contract
 async def test_a_cancelled_notification_cancels_the_call_it_names(legacy, stage):
     client = await legacy()
     exchange = client.begin("tools/call", {"name": "wait"}, id="five")
@@ -192,16 +197,16 @@ async def test_a_cancelled_call_s_stream_ends_without_an_answer(latest_legacy, s
     assert [message.get("method") for message in reply.messages] == ["notifications/progress"]
 
 
-@pytest.mark.parametrize(
-    "params", [{"requestId": "other"}, {"requestId": "5"}, {"requestId": []}, {"requestId": None}, {}, None]
-)
-async def test_a_cancellation_of_nothing_is_ignored(latest_legacy, stage, params):
-    client = await latest_legacy()
-    exchange = client.begin("tools/call", {"name": "wait"}, id=5)
-    await stage.until("wait reached")
-    assert (await client.notify("notifications/cancelled", params)).accepted
-    stage.gate("wait").set()
-    assert text(await exchange.reply()) == "waited"
+async def test_a_cancellation_of_nothing_is_ignored(latest_legacy, stage, subtests):
+    for params in [{"requestId": "other"}, {"requestId": "5"}, {"requestId": []}, {"requestId": None}, {}, None]:
+        with subtests.test(params=params):
+            stage.reset()
+            client = await latest_legacy()
+            exchange = client.begin("tools/call", {"name": "wait"}, id=5)
+            await stage.until("wait reached")
+            assert (await client.notify("notifications/cancelled", params)).accepted
+            stage.gate("wait").set()
+            assert text(await exchange.reply()) == "waited"
 
 
 async def test_nobody_cancels_the_calls_of_another_session(latest_legacy, stage):
@@ -213,7 +218,6 @@ async def test_nobody_cancels_the_calls_of_another_session(latest_legacy, stage)
     assert text(await exchange.reply()) == "waited"
 
 
-@over_http("closing the stream takes a request back; on a channel a notification does: test_channels")
 async def test_a_cancelled_notification_means_nothing_in_the_stateless_era(modern, stage):
     client = modern()
     exchange = client.begin("tools/call", {"name": "wait"}, id=5)
@@ -223,6 +227,7 @@ async def test_a_cancelled_notification_means_nothing_in_the_stateless_era(moder
     assert text(await exchange.reply()) == "waited"
 
 
+@contract
 async def test_an_id_in_flight_cannot_be_used_again_in_a_session(latest_legacy, stage):
     client = await latest_legacy()
     exchange = client.begin("tools/call", {"name": "wait"}, id=5)
@@ -241,6 +246,7 @@ async def test_clients_of_the_stateless_era_may_use_the_same_id_at_once(modern, 
     assert [text(await exchange.reply()) for exchange in exchanges] == ["waited", "waited"]
 
 
+@contract
 async def test_requests_are_answered_side_by_side(either, stage):
     client = await either()
     slow = client.begin("tools/call", {"name": "wait"})
@@ -250,6 +256,7 @@ async def test_requests_are_answered_side_by_side(either, stage):
     assert text(await slow.reply()) == "waited"
 
 
+@contract
 async def test_more_calls_in_flight_than_allowed_are_refused_at_once(limits, either, stage):
     limits(IN_FLIGHT=2)
     client = await either()
@@ -292,6 +299,7 @@ async def test_nothing_is_said_after_the_answer(either, stage):
     assert text(await client.tool("add", {"a": 1, "b": 2})) == "3"
 
 
+@contract
 async def test_a_request_without_an_id_is_a_notification_and_runs_nothing(either, stage):
     client = await either()
     reply = await client.notify(

@@ -8,7 +8,7 @@ from mcp_django.models import ResourceSubscription
 from mcp_django.runtime.events import Draft
 from mcp_django.wiring import feeds
 from tests.interaction.clients import HANDSHAKE, STATELESS, Client, together
-from tests.interaction.doors import over_http
+from tests.interaction.transports import contract
 
 NOTHING = ["note://nowhere", "note://guarded", "note://numbered/seven", "", "note://by/", "note://by/a/b"]
 
@@ -22,6 +22,7 @@ async def subscribed_to(client):
     return sorted([row.uri async for row in rows])
 
 
+@contract
 async def test_a_session_subscribes_and_unsubscribes_with_empty_results(legacy):
     client = await legacy()
     for uri in ("note://static", "note://by/alice", "note://static"):
@@ -40,10 +41,11 @@ async def test_each_session_has_its_own_subscriptions(latest_legacy):
     assert (await subscribed_to(one), await subscribed_to(other)) == (["note://static"], ["note://both"])
 
 
-@pytest.mark.parametrize("uri", NOTHING)
-async def test_a_resource_that_is_not_there_and_one_that_is_hidden_look_the_same(legacy, uri):
-    reply = await subscribe(await legacy(), uri)
-    assert reply.error == {"code": -32002, "message": "Resource not found", "data": {"uri": uri}}
+async def test_a_resource_that_is_not_there_and_one_that_is_hidden_look_the_same(legacy, subtests):
+    for uri in NOTHING:
+        with subtests.test(uri=uri):
+            reply = await subscribe(await legacy(), uri)
+            assert reply.error == {"code": -32002, "message": "Resource not found", "data": {"uri": uri}}
 
 
 async def test_who_may_read_a_resource_may_subscribe_to_it(latest_legacy):
@@ -51,10 +53,11 @@ async def test_who_may_read_a_resource_may_subscribe_to_it(latest_legacy):
     assert (await subscribe(client, "note://guarded")).result == {}
 
 
-@pytest.mark.parametrize("method", ["resources/subscribe", "resources/unsubscribe"])
-@pytest.mark.parametrize("params", [{}, {"uri": 1}, {"uri": None}, {"uri": "x" * 8193}])
-async def test_a_uri_that_is_none_is_refused(latest_legacy, method, params):
-    assert (await (await latest_legacy()).request(method, params)).error["code"] == -32602
+async def test_a_uri_that_is_none_is_refused(latest_legacy, subtests):
+    for method in ["resources/subscribe", "resources/unsubscribe"]:
+        for params in [{}, {"uri": 1}, {"uri": None}, {"uri": "x" * 8193}]:
+            with subtests.test(method=method, params=params):
+                assert (await (await latest_legacy()).request(method, params)).error["code"] == -32602
 
 
 async def test_a_session_may_subscribe_to_so_many_resources_and_no_more_however_many_it_asks_for_at_once(
@@ -69,7 +72,6 @@ async def test_a_session_may_subscribe_to_so_many_resources_and_no_more_however_
     assert "3 resources at most" in refused[0]["message"]
 
 
-@over_http("a DELETE ends a session")
 async def test_the_subscriptions_of_a_session_end_with_it(latest_legacy):
     client = await latest_legacy()
     await subscribe(client, "note://static")
@@ -85,6 +87,7 @@ async def list_changed(kind, server="interaction"):
     await feeds().publish(Draft(f"changes:{server}", "list_changed", {"kind": kind}))
 
 
+@contract
 async def test_a_session_is_told_on_its_stream_of_what_it_subscribed_to(latest_legacy):
     client = await latest_legacy()
     await subscribe(client, "note://static")
@@ -119,12 +122,11 @@ async def test_every_revision_is_told_in_its_own_words(legacy):
 
 
 @pytest.mark.parametrize("era", ["handshake", "stateless"])
-@over_http("the stream that a GET opens")
-async def test_without_streams_of_sessions_nothing_is_promised_to_sessions(settings, door, era):
+async def test_without_streams_of_sessions_nothing_is_promised_to_sessions(settings, transport, era):
     servers = settings.MCP["SERVERS"]
     server = {**servers["interaction"], "ENABLE_GET": False}
     settings.MCP = {**settings.MCP, "SERVERS": {**servers, "interaction": server}}
-    client = await Client(door, STATELESS if era == "stateless" else HANDSHAKE[-1]).open()
+    client = await Client(transport, STATELESS if era == "stateless" else HANDSHAKE[-1]).open()
     declared = client.hello["capabilities"]
     assert ("listChanged" in declared["tools"]) is (era == "stateless")
     if era == "handshake":
@@ -132,6 +134,7 @@ async def test_without_streams_of_sessions_nothing_is_promised_to_sessions(setti
         assert (await subscribe(client, "note://static")).refused(200, -32601)
 
 
+@contract
 async def test_what_is_told_of_is_declared(connect):
     client = await connect()
     declared = client.hello["capabilities"]

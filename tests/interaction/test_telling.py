@@ -7,6 +7,7 @@ import pytest
 
 from mcp_django.logs import ClientHandler
 from tests.interaction.clients import META
+from tests.interaction.transports import contract
 
 LEVELS = ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
 
@@ -16,6 +17,7 @@ async def levels_heard(client, **how):
     return [params["level"] for params in reply.notifications("notifications/message")]
 
 
+@contract
 async def test_progress_is_told_to_a_client_that_asks(connect, revision):
     reply = await (await connect()).tool("steps", {"count": 3}, meta={"progressToken": "p1"})
     told = reply.notifications("notifications/progress")
@@ -31,18 +33,20 @@ async def test_the_answer_comes_last_on_the_stream(connect):
     assert reply.result["content"][0]["text"] == "done"
 
 
-@pytest.mark.parametrize("token", [0, "", 7, "text"])
-async def test_a_progress_token_comes_back_with_its_type(modern, token):
-    told = (await modern().tool("steps", {"count": 1}, meta={"progressToken": token})).notifications(
-        "notifications/progress"
-    )
-    assert [(t["progressToken"], type(t["progressToken"])) for t in told] == [(token, type(token))]
+async def test_a_progress_token_comes_back_with_its_type(modern, subtests):
+    for token in [0, "", 7, "text"]:
+        with subtests.test(token=token):
+            told = (await modern().tool("steps", {"count": 1}, meta={"progressToken": token})).notifications(
+                "notifications/progress"
+            )
+            assert [(t["progressToken"], type(t["progressToken"])) for t in told] == [(token, type(token))]
 
 
-@pytest.mark.parametrize("token", [None, [], {}, True, 1.5])
-async def test_a_progress_token_of_another_type_is_invalid_params(modern, token):
-    reply = await modern().tool("steps", {"count": 1}, meta={"progressToken": token})
-    assert reply.refused(400, -32602)
+async def test_a_progress_token_of_another_type_is_invalid_params(modern, subtests):
+    for token in [None, [], {}, True, 1.5]:
+        with subtests.test(token=token):
+            reply = await modern().tool("steps", {"count": 1}, meta={"progressToken": token})
+            assert reply.refused(400, -32602)
 
 
 async def test_without_a_token_there_is_no_progress_and_no_stream(either):
@@ -60,10 +64,12 @@ async def test_a_stateless_client_hears_nothing_without_a_level(modern):
     assert await levels_heard(modern()) == []
 
 
-@pytest.mark.parametrize(("level", "heard"), [("debug", 4), ("info", 3), ("warning", 2), ("error", 1), ("alert", 0)])
-async def test_a_stateless_client_hears_from_the_level_of_its_request_on(modern, level, heard):
-    found = await levels_heard(modern(), meta={META + "logLevel": level})
-    assert found == ["debug", "info", "warning", "error"][4 - heard :]
+@contract
+async def test_a_stateless_client_hears_from_the_level_of_its_request_on(modern, subtests):
+    for level, heard in [("debug", 4), ("info", 3), ("warning", 2), ("error", 1), ("alert", 0)]:
+        with subtests.test(level=level, heard=heard):
+            found = await levels_heard(modern(), meta={META + "logLevel": level})
+            assert found == ["debug", "info", "warning", "error"][4 - heard :]
 
 
 async def test_a_level_lasts_for_one_stateless_request_only(modern):
@@ -72,10 +78,11 @@ async def test_a_level_lasts_for_one_stateless_request_only(modern):
     assert await levels_heard(client) == []
 
 
-@pytest.mark.parametrize("level", ["loud", "", 7, "INFO"])
-async def test_an_unknown_level_is_invalid_params(modern, level):
-    reply = await modern().tool("chatter", meta={META + "logLevel": level})
-    assert reply.refused(400, -32602)
+async def test_an_unknown_level_is_invalid_params(modern, subtests):
+    for level in ["loud", "", 7, "INFO"]:
+        with subtests.test(level=level):
+            reply = await modern().tool("chatter", meta={META + "logLevel": level})
+            assert reply.refused(400, -32602)
 
 
 async def test_a_log_message_may_name_its_logger_and_carry_any_json(modern):
@@ -88,13 +95,17 @@ async def test_a_session_hears_from_the_server_s_level_on_at_first(legacy):
     assert await levels_heard(await legacy()) == ["info", "warning", "error"]
 
 
-@pytest.mark.parametrize("level", LEVELS)
-async def test_a_session_sets_its_level(latest_legacy, level):
-    client = await latest_legacy()
-    reply = await client.request("logging/setLevel", {"level": level})
-    assert (reply.served, reply.result) == (True, {})
-    expected = [said for said in ("debug", "info", "warning", "error") if LEVELS.index(said) >= LEVELS.index(level)]
-    assert await levels_heard(client) == expected
+@contract
+async def test_a_session_sets_its_level(latest_legacy, subtests):
+    for level in LEVELS:
+        with subtests.test(level=level):
+            client = await latest_legacy()
+            reply = await client.request("logging/setLevel", {"level": level})
+            assert (reply.served, reply.result) == (True, {})
+            expected = [
+                said for said in ("debug", "info", "warning", "error") if LEVELS.index(said) >= LEVELS.index(level)
+            ]
+            assert await levels_heard(client) == expected
 
 
 async def test_the_level_of_a_session_is_its_own(latest_legacy):
@@ -103,10 +114,11 @@ async def test_the_level_of_a_session_is_its_own(latest_legacy):
     assert await levels_heard(other) == ["info", "warning", "error"]
 
 
-@pytest.mark.parametrize("params", [{"level": "loud"}, {"level": 7}, {}])
-async def test_a_session_cannot_set_an_unknown_level(legacy, params):
-    reply = await (await legacy()).request("logging/setLevel", params)
-    assert reply.error["code"] == -32602
+async def test_a_session_cannot_set_an_unknown_level(legacy, subtests):
+    for params in [{"level": "loud"}, {"level": 7}, {}]:
+        with subtests.test(params=params):
+            reply = await (await legacy()).request("logging/setLevel", params)
+            assert reply.error["code"] == -32602
 
 
 async def test_setting_the_level_of_a_session_does_not_touch_stateless_requests(latest_legacy, modern):
@@ -125,19 +137,24 @@ def forwarded():
     logger.setLevel(logging.NOTSET)
 
 
+@contract
 @pytest.mark.django_db(transaction=True)
-@pytest.mark.parametrize(("level", "heard"), [("info", 2), ("warning", 1), ("error", 0)])
-def test_log_records_of_a_plain_function_reach_the_client_that_wants_them(connect, forwarded, level, heard):
+def test_log_records_of_a_plain_function_reach_the_client_that_wants_them(connect, forwarded, subtests):
     """On a loop of its own, so that the function has a thread to run in."""
 
     async def run():
         client = await connect()
-        if not client.stateless:
-            await client.request("logging/setLevel", {"level": level})
-        return await client.tool("log_records", meta={META + "logLevel": level} if client.stateless else None)
+        for level, heard in [("info", 2), ("warning", 1), ("error", 0)]:
+            with subtests.test(level=level):
+                if not client.stateless:
+                    await client.request("logging/setLevel", {"level": level})
+                meta = {META + "logLevel": level} if client.stateless else None
+                check(await client.tool("log_records", meta=meta), heard)
 
-    reply = asyncio.run(run())
-    said = [(told["level"], told["data"]) for told in reply.notifications("notifications/message")]
-    assert said == [("info", "packing, password=[redacted]"), ("warning", "packed")][2 - heard :]
-    assert reply.status is None or reply.is_stream is bool(heard)
-    assert reply.result["content"][0]["text"] == "done"
+    def check(reply, heard):
+        said = [(told["level"], told["data"]) for told in reply.notifications("notifications/message")]
+        assert said == [("info", "packing, password=[redacted]"), ("warning", "packed")][2 - heard :]
+        assert reply.status is None or reply.is_stream is bool(heard)
+        assert reply.result["content"][0]["text"] == "done"
+
+    asyncio.run(run())

@@ -4,11 +4,11 @@ import asyncio
 
 import pytest
 
-from tests.interaction.clients import Client, accept
-from tests.interaction.doors import not_over_stdio, over_http
+from tests.interaction.clients import HANDSHAKE, STATELESS, Client, accept
 from tests.interaction.tenancy import HEARD, TENANT
+from tests.interaction.transports import contract_with_headers, on_http
 
-pytestmark = not_over_stdio("the tenant is in the URL, and stdio has none")
+pytestmark = pytest.mark.revisions(HANDSHAKE[-1], STATELESS)
 
 
 class Guest(Client):
@@ -17,27 +17,29 @@ class Guest(Client):
     tenant, floor = "acme", 7
 
     def path(self):
-        return f"{self.door.prefix}/mcp/tenants/{self.tenant}/{self.floor}"
+        return f"{self.transport.prefix}/mcp/tenants/{self.tenant}/{self.floor}"
 
 
 @pytest.fixture
-def guest(door, revision):
-    """`await guest("acme")`: a client of a tenant's, of every revision, through both doors."""
+def guest(transport, revision):
+    """`await guest("acme")`: a client of a tenant's, of every revision, through both transports."""
 
     async def connect(tenant="acme"):
-        client = Guest(door, revision, server="tenants")
+        client = Guest(transport, revision, server="tenants")
         client.tenant = tenant
         return await client.open()
 
     return connect
 
 
+@contract_with_headers
 async def test_a_tenant_reaches_async_handlers_and_dependencies(guest):
     reply = await (await guest()).tool("tenant")
     text = [block["text"] for block in reply.result["content"]]
     assert text == ['["acme","acme","acme","acme",7]']
 
 
+@contract_with_headers
 async def test_a_tenant_reaches_handlers_in_threads(guest):
     reply = await (await guest()).tool("tenant_in_a_thread")
     assert reply.result["content"][0]["text"] == "acme"
@@ -80,7 +82,7 @@ async def test_a_tenant_is_known_to_notifications_and_the_handshake(guest):
     assert {tenant for _, tenant, _ in HEARD} == {"acme"}
 
 
-@over_http("a message on a channel has no headers")
+@on_http
 async def test_middleware_hears_a_notification_in_the_client_s_language(settings, guest):
     settings.MIDDLEWARE, settings.LANGUAGE_CODE = ["django.middleware.locale.LocaleMiddleware"], "en"
     client = await guest()
@@ -90,6 +92,7 @@ async def test_middleware_hears_a_notification_in_the_client_s_language(settings
     assert [language for _, _, language in HEARD] == ["de", "en"]
 
 
+@contract_with_headers
 async def test_tenants_do_not_meet(guest):
     clients = [await guest(f"t{number}") for number in range(5)]
     replies = await asyncio.gather(*(client.tool("tenant_in_a_thread") for client in clients * 4))
@@ -97,15 +100,16 @@ async def test_tenants_do_not_meet(guest):
     assert TENANT.get() == "nobody"
 
 
-@pytest.mark.parametrize("how", [{"headers": {"x-tenant": "other"}}, {"query_string": b"tenant=other"}])
-@over_http("a message on a channel has no headers")
-async def test_a_header_or_the_request_may_name_the_tenant(guest, how):
-    reply = await (await guest()).tool("tenant_in_a_thread", **how)
-    assert reply.result["content"][0]["text"] == "other"
+@on_http
+async def test_a_header_or_the_request_may_name_the_tenant(guest, subtests):
+    for how in [{"headers": {"x-tenant": "other"}}, {"query_string": b"tenant=other"}]:
+        with subtests.test(how=how):
+            reply = await (await guest()).tool("tenant_in_a_thread", **how)
+            assert reply.result["content"][0]["text"] == "other"
 
 
-@pytest.mark.usefixtures("modern")
-async def test_middleware_may_refuse_a_tenant(door):
-    client = Guest(door, "2026-07-28", server="tenants")
+@pytest.mark.transports("asgi", "view", "websocket")
+async def test_middleware_may_refuse_a_tenant(transport):
+    client = Guest(transport, "2026-07-28", server="tenants")
     client.tenant = "closed"
     assert (await client.tool("tenant")).error["message"] == "This tenant is closed"

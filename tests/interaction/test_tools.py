@@ -3,10 +3,9 @@
 import base64
 import json
 
-import pytest
-
 from tests.interaction.clients import META
 from tests.interaction.handlers import PNG, WAV
+from tests.interaction.transports import contract
 
 BLOCK_FIELDS = {"type": "text", "text": "a text"}
 
@@ -27,6 +26,7 @@ def body(result, revision):
     return rest
 
 
+@contract
 async def test_a_tool_is_listed_with_the_fields_of_the_revision(connect, revision):
     tool = await listed(await connect(), "rich")
     expected = {"name", "description", "inputSchema"}
@@ -84,6 +84,7 @@ async def test_a_list_is_the_same_every_time(either):
     assert first.result == second.result
 
 
+@contract
 async def test_a_result_has_text_and_from_2025_06_18_on_structured_content(connect, revision):
     reply = await (await connect()).tool("add", {"a": 2, "b": 3})
     expected = {"content": [{"type": "text", "text": "5"}], "isError": False}
@@ -117,6 +118,7 @@ async def test_a_list_is_wrapped_in_an_object(connect, revision):
         assert (await listed(client, "listing"))["outputSchema"]["type"] == "object"
 
 
+@contract
 async def test_every_kind_of_content_is_what_the_revision_can_say(connect, revision):
     content = (await (await connect()).tool("rich")).result["content"]
     kinds = [block["type"] for block in content]
@@ -170,6 +172,7 @@ async def test_a_tool_error_is_a_result_for_the_model(connect, revision):
     assert (reply.served, body(reply.result, revision)) == (True, expected)
 
 
+@contract
 async def test_a_bug_says_nothing_about_itself(either, caplog):
     reply = await (await either()).tool("buggy")
     assert reply.served
@@ -191,21 +194,23 @@ async def test_a_timeout_says_the_limit(either):
     assert "0.05" in reply.result["content"][0]["text"]
 
 
+@contract
 async def test_a_timeout_cancels_the_handler(modern, stage):
     await modern().tool("too_slow")
     assert stage.counts["never cancelled"] == 1
 
 
-@pytest.mark.parametrize(
-    "arguments", [{"a": 1}, {"a": 1, "b": "2"}, {"a": 1, "b": True}, {"a": 1, "b": 2, "c": 3}, {"a": 1, "b": 2.5}]
-)
-async def test_arguments_against_the_schema_are_an_error_of_the_revision_s_kind(connect, revision, stage, arguments):
-    reply = await (await connect()).tool("add", arguments)
-    assert stage.counts["add"] == 0
-    if revision >= "2025-11-25":
-        assert (reply.served, reply.result["isError"]) == (True, True)
-    else:
-        assert reply.error["code"] == -32602
+@contract
+async def test_arguments_against_the_schema_are_an_error_of_the_revision_s_kind(connect, revision, stage, subtests):
+    for arguments in [{"a": 1}, {"a": 1, "b": "2"}, {"a": 1, "b": True}, {"a": 1, "b": 2, "c": 3}, {"a": 1, "b": 2.5}]:
+        with subtests.test(arguments=arguments):
+            stage.reset()
+            reply = await (await connect()).tool("add", arguments)
+            assert stage.counts["add"] == 0
+            if revision >= "2025-11-25":
+                assert (reply.served, reply.result["isError"]) == (True, True)
+            else:
+                assert reply.error["code"] == -32602
 
 
 async def test_the_error_names_the_argument(modern):
@@ -231,10 +236,11 @@ async def test_an_integer_beyond_64_bits_is_refused(modern):
     assert "isError" not in reply.message.get("result", {}) or reply.result["isError"]
 
 
-@pytest.mark.parametrize("arguments", [None, [], "text", 7])
-async def test_arguments_that_are_no_object_are_invalid_params(either, arguments):
-    reply = await (await either()).request("tools/call", {"name": "add", "arguments": arguments})
-    assert reply.error["code"] == -32602
+async def test_arguments_that_are_no_object_are_invalid_params(either, subtests):
+    for arguments in [None, [], "text", 7]:
+        with subtests.test(arguments=arguments):
+            reply = await (await either()).request("tools/call", {"name": "add", "arguments": arguments})
+            assert reply.error["code"] == -32602
 
 
 async def test_an_unknown_tool_is_invalid_params(either):
@@ -242,12 +248,14 @@ async def test_an_unknown_tool_is_invalid_params(either):
     assert reply.error["code"] == -32602
 
 
-@pytest.mark.parametrize("params", [{}, {"name": 7}, {"name": None}])
-async def test_a_call_without_a_name_is_invalid_params(either, params):
-    reply = await (await either()).request("tools/call", params)
-    assert reply.error["code"] == -32602
+async def test_a_call_without_a_name_is_invalid_params(either, subtests):
+    for params in [{}, {"name": 7}, {"name": None}]:
+        with subtests.test(params=params):
+            reply = await (await either()).request("tools/call", params)
+            assert reply.error["code"] == -32602
 
 
+@contract
 async def test_the_id_comes_back_with_its_type(either):
     client = await either()
     for id in (0, 1, -5, "1", "", "é" * 100, 2**53):
@@ -261,11 +269,12 @@ async def test_a_task_wish_is_ignored(connect):
     assert reply.result["content"] == []
 
 
+@contract
 async def test_a_handler_sees_who_calls_and_how(modern):
     client = modern(token="bob", headers={"user-agent": "probe"})
     seen = (await client.tool("whoami", id=77)).result["structuredContent"]
     assert (seen["user"], seen["tool"], seen["call"]) == ("bob", "whoami", 77)
-    assert seen["agent"] == ("probe" if client.door.has_headers else None)
+    assert seen["agent"] == ("probe" if client.transport.has_headers else None)
     assert (seen["form"], seen["url"], seen["session"], seen["authorization"]) == (True, True, False, None)
 
 
@@ -274,6 +283,7 @@ async def test_an_empty_elicitation_capability_means_forms_only(modern):
     assert (seen["form"], seen["url"]) == (True, False)
 
 
+@contract
 async def test_state_lasts_as_long_as_the_session(latest_legacy):
     client, other = await latest_legacy(), await latest_legacy()
     counts = [(await c.tool("remember")).result["structuredContent"]["result"] for c in (client, client, other)]

@@ -13,11 +13,9 @@ from mcp_django.runtime.events import Draft
 from mcp_django.wiring import feeds
 from tests.interaction import tokens
 from tests.interaction.clients import STATELESS, Client
-from tests.interaction.doors import DOORS, over
 from tests.interaction.shelf import GUARDS, READ, WRITE
 from tests.interaction.stage import STAGE
-
-pytestmark = over(*DOORS, reason="who may see what holds on every way in")
+from tests.interaction.transports import contract
 
 BOTH = {"open", "stepped"}
 SEEN = {"ann": BOTH | {"users", "anns", "asked", "users_stepped"}, "ben": BOTH | {"groups"}}
@@ -55,26 +53,27 @@ def requests(name, stateless):
         yield "resources/unsubscribe", {"uri": f"shelf://{name}"}
 
 
-def connector(door, revision, issue):
-    """What connects Ann, who may see users, and Ben, who may see groups, with tokens that `issue` makes."""
+@pytest.fixture
+def people(settings, db, transport, revision):
+    """`await people("ann", scopes=1)`: a client of that user, whose token holds so many of the scopes.
+
+    Ann, who may see users, made her tokens herself. Ben, who may see groups, let a client have his.
+    """
+    settings.MCP = {**settings.MCP, "AUTH": ["oauth", "token"]}
     made = {}
-    for name, permission in (("ann", "view_user"), ("ben", "view_group")):
+    for name, permission, issue in (
+        ("ann", "view_user", tokens.personal),
+        ("ben", "view_group", tokens.of_a_client),
+    ):
         user = User.objects.create_user(name)
         user.user_permissions.add(Permission.objects.get(codename=permission, content_type__app_label="auth"))
         for scopes in ([], [READ], [READ, WRITE]):
             made[name, len(scopes)] = issue(user, scopes, "shelf")
 
     async def connect(name, scopes=0):
-        return await Client(door, revision, server="shelf", token=made[name, scopes]).open()
+        return await Client(transport, revision, server="shelf", token=made[name, scopes]).open()
 
     return connect
-
-
-@pytest.fixture
-def people(settings, db, door, revision):
-    """`await people("ann", scopes=1)`: a client of that user, whose token holds so many of the scopes."""
-    settings.MCP = {**settings.MCP, "AUTH": ["token"]}
-    return connector(door, revision, tokens.personal)
 
 
 async def listed(client, method):
@@ -85,6 +84,7 @@ async def listed(client, method):
     return {name for name in GUARDS if pattern.format(name) in found}, len(found)
 
 
+@contract
 async def test_each_sees_lists_of_their_own_however_often_they_ask_by_turns(people):
     clients = {name: await people(name) for name in SEEN}
     for method in LISTS:
@@ -108,6 +108,7 @@ def _nobody(name):
     return "z" * len(name)
 
 
+@contract
 async def test_what_one_may_not_see_answers_as_what_is_not_there(people, revision):
     ann, ben = await people("ann"), await people("ben", scopes=2)
     for hidden in GUARDS.keys() - SEEN["ben"]:

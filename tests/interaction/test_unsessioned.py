@@ -6,22 +6,21 @@ import pytest
 
 from mcp_django.models import Session
 from tests.interaction.clients import Client
-from tests.interaction.doors import over_http
-
-pytestmark = over_http("a handshake without a session, whose revision is in a header of each request")
+from tests.interaction.transports import on_http
 
 MESSAGE = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
+pytestmark = pytest.mark.revisions("2025-03-26", "2025-11-25")
 
 
 @pytest.fixture
-def client(door, handshake):
+def client(transport, handshake):
     """A client that knows the server's address and its own revision, and nothing else."""
 
     class Unsessioned(Client):
         def headers(self, message):
             return {**super().headers(message), "mcp-protocol-version": self.revision}
 
-    return Unsessioned(door, handshake, server="unsessioned")
+    return Unsessioned(transport, handshake, server="unsessioned")
 
 
 async def initialize(client):
@@ -41,6 +40,7 @@ async def test_what_needs_a_session_is_not_declared(client):
     assert declared == {"tools": {}}
 
 
+@on_http
 async def test_any_request_is_served_at_once(client):
     tools = (await client.post(MESSAGE)).result["tools"]
     assert {tool["name"] for tool in tools} == {"whose", "ask_somebody", "charge_somebody", "confirm"}
@@ -53,8 +53,8 @@ async def test_the_header_names_the_revision(client):
     assert ("structuredContent" in reply.result) is (client.revision >= "2025-06-18")
 
 
-async def test_without_a_header_it_is_the_one_that_the_specification_names(door):
-    client = Client(door, "2025-03-26", server="unsessioned")
+async def test_without_a_header_it_is_the_one_that_the_specification_names(transport):
+    client = Client(transport, "2025-03-26", server="unsessioned")
     reply = await client.tool("whose")
     assert reply.result["content"][0]["text"] == '["2025-03-26",null,null]'
 
@@ -80,11 +80,13 @@ async def test_there_is_no_level_to_set(client):
     assert (await client.request("logging/setLevel", {"level": "error"})).error["code"] == -32601
 
 
-@pytest.mark.parametrize("method", ["GET", "DELETE"])
-async def test_there_is_nothing_to_listen_to_and_nothing_to_end(client, method):
-    headers = {"content-type": None, "accept": "text/event-stream"}
-    reply = await client.post(method=method, body=b"", headers=headers)
-    assert reply.status == 405
+@on_http
+async def test_there_is_nothing_to_listen_to_and_nothing_to_end(client, subtests):
+    for method in ["GET", "DELETE"]:
+        with subtests.test(method=method):
+            headers = {"content-type": None, "accept": "text/event-stream"}
+            reply = await client.post(method=method, body=b"", headers=headers)
+            assert reply.status == 405
 
 
 async def test_an_id_from_another_time_is_no_matter(client):
@@ -106,6 +108,6 @@ async def test_a_step_is_done_once_for_each_request(client, stage):
     assert stage.counts["charged"] == 2
 
 
-async def test_stateless_clients_are_served_as_ever(door):
-    client = Client(door, "2026-07-28", server="unsessioned")
+async def test_stateless_clients_are_served_as_ever(transport):
+    client = Client(transport, "2026-07-28", server="unsessioned")
     assert (await client.tool("ask_somebody")).result["resultType"] == "input_required"

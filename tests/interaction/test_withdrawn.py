@@ -4,10 +4,9 @@ import asyncio
 
 import pytest
 
-from tests.interaction.doors import over_http
 from tests.interaction.people import SCOPES
+from tests.interaction.transports import on_http
 
-pytestmark = over_http("a stream ends with its credential; on a channel the channel does: test_channels")
 SPEAK = {"name": "speak_then_wait"}
 PROGRESS = {"progressToken": 1}
 
@@ -40,6 +39,7 @@ async def over(exchange):
     return said
 
 
+@on_http
 async def test_a_stateless_call_is_cancelled_when_its_token_is_revoked(known, modern, stage):
     revoked, good = await speaking(modern(token="alice"), stage), await speaking(modern(token="bob"), stage)
     known.remove("alice")
@@ -50,6 +50,7 @@ async def test_a_stateless_call_is_cancelled_when_its_token_is_revoked(known, mo
     assert stage.counts["wait cancelled"] == 1
 
 
+@on_http
 async def test_the_stream_of_a_session_s_call_ends_and_can_be_resumed_with_a_credential_that_is_good(
     known, latest_legacy, stage
 ):

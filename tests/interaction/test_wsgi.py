@@ -13,10 +13,8 @@ from django.utils import translation
 
 from mcp_django.signals import call_finished, call_started
 from tests.interaction.clients import HANDSHAKE, META, REVISIONS, STATELESS, Client, accept
-from tests.interaction.doors import Door, over_http
 from tests.interaction.messages import judge_for
-
-pytestmark = over_http("WSGI is HTTP")
+from tests.interaction.transports import Transport
 
 HEADERS = {"authorization": "Bearer alice", "host": "127.0.0.1:8000"}
 
@@ -26,7 +24,7 @@ def post():
     """Post a message as a client of a revision; status, headers and message."""
 
     def post(message, revision, path=None, **headers):
-        speaker = Client(Door(None, "/view"), revision)
+        speaker = Client(Transport(None, "/view"), revision)
         sent = {**speaker.headers(message), **{name.replace("_", "-"): value for name, value in headers.items()}}
         content_type = sent.pop("content-type")
         response = DjangoClient().post(
@@ -47,7 +45,7 @@ def post():
 @pytest.fixture
 def call(post):
     """Call a tool as a client of the stateless era."""
-    speaker = Client(Door(None, "/view"), STATELESS)
+    speaker = Client(Transport(None, "/view"), STATELESS)
 
     def call(name, arguments=None, meta=None, **params):
         about = {"name": name, "arguments": arguments or {}, **params}
@@ -59,15 +57,16 @@ def call(post):
 @pytest.fixture
 def session(post):
     """A session of the newest revision of the handshake era: its headers."""
-    speaker = Client(Door(None, "/view"), HANDSHAKE[-1])
+    speaker = Client(Transport(None, "/view"), HANDSHAKE[-1])
     message = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": speaker.introduction()}
     response, _ = post(message, HANDSHAKE[-1])
     return {"mcp_session_id": response["mcp-session-id"]}
 
 
-@pytest.mark.parametrize("name", ["add", "add_in_a_thread"])
-def test_a_stateless_call_is_answered(call, name):
-    assert call(name, {"a": 1, "b": 2})["result"]["structuredContent"] == {"result": 3}
+def test_a_stateless_call_is_answered(call, subtests):
+    for name in ["add", "add_in_a_thread"]:
+        with subtests.test(name=name):
+            assert call(name, {"a": 1, "b": 2})["result"]["structuredContent"] == {"result": 3}
 
 
 def test_a_call_in_a_session_is_answered(post, session):
@@ -100,18 +99,19 @@ def test_a_question_that_needs_a_stream_is_an_error_that_says_why(post, session)
 NOTIFYING = {"experimental": {"x": {}}, "tools": {"listChanged": True}, "resources": {"subscribe": True}}
 
 
-@pytest.mark.parametrize("revision", REVISIONS)
-def test_what_cannot_work_is_not_declared(post, settings, revision):
-    servers = settings.MCP["SERVERS"]
-    server = {**servers["interaction"], "CAPABILITIES": NOTIFYING}
-    settings.MCP = {**settings.MCP, "SERVERS": {**servers, "interaction": server}}
-    speaker = Client(Door(None, "/view"), revision)
-    opening = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": speaker.introduction()}
-    _, found = post(speaker.request_message("server/discover") if speaker.stateless else opening, revision)
-    capabilities = found["result"]["capabilities"]
-    assert "logging" not in capabilities
-    assert (capabilities["tools"], capabilities["resources"]) == ({}, {})
-    assert "x" in capabilities["experimental"]
+def test_what_cannot_work_is_not_declared(post, settings, subtests):
+    for revision in REVISIONS:
+        with subtests.test(revision=revision):
+            servers = settings.MCP["SERVERS"]
+            server = {**servers["interaction"], "CAPABILITIES": NOTIFYING}
+            settings.MCP = {**settings.MCP, "SERVERS": {**servers, "interaction": server}}
+            speaker = Client(Transport(None, "/view"), revision)
+            opening = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": speaker.introduction()}
+            _, found = post(speaker.request_message("server/discover") if speaker.stateless else opening, revision)
+            capabilities = found["result"]["capabilities"]
+            assert "logging" not in capabilities
+            assert (capabilities["tools"], capabilities["resources"]) == ({}, {})
+            assert "x" in capabilities["experimental"]
 
 
 async def test_what_works_is_declared_where_it_does(settings, either):
@@ -124,14 +124,15 @@ async def test_what_works_is_declared_where_it_does(settings, either):
     assert capabilities["resources"] == {"listChanged": True, "subscribe": True}
 
 
-@pytest.mark.parametrize("method", ["resources/subscribe", "resources/unsubscribe"])
-def test_a_session_cannot_subscribe(post, session, method):
-    message = {"jsonrpc": "2.0", "id": 2, "method": method, "params": {"uri": "note://static"}}
-    assert post(message, HANDSHAKE[-1], **session)[1]["error"]["code"] == -32601
+def test_a_session_cannot_subscribe(post, session, subtests):
+    for method in ["resources/subscribe", "resources/unsubscribe"]:
+        with subtests.test(method=method):
+            message = {"jsonrpc": "2.0", "id": 2, "method": method, "params": {"uri": "note://static"}}
+            assert post(message, HANDSHAKE[-1], **session)[1]["error"]["code"] == -32601
 
 
 def test_nobody_listens(post):
-    speaker = Client(Door(None, "/view"), STATELESS)
+    speaker = Client(Transport(None, "/view"), STATELESS)
     message = speaker.request_message("subscriptions/listen", {"notifications": {"toolsListChanged": True}})
     response, found = post(message, STATELESS)
     assert (response.status_code, found["error"]["code"]) == (404, -32601)
@@ -142,10 +143,11 @@ def test_a_log_level_cannot_be_set(post, session):
     assert post(message, HANDSHAKE[-1], **session)[1]["error"]["code"] == -32601
 
 
-@pytest.mark.parametrize("method", ["get", "head", "put"])
-def test_there_is_nothing_to_get(method):
-    response = getattr(DjangoClient(), method)("/view/mcp/interaction", headers=HEADERS)
-    assert (response.status_code, response.content, response["allow"]) == (405, b"", "POST, DELETE, OPTIONS")
+def test_there_is_nothing_to_get(subtests):
+    for method in ["get", "head", "put"]:
+        with subtests.test(method=method):
+            response = getattr(DjangoClient(), method)("/view/mcp/interaction", headers=HEADERS)
+            assert (response.status_code, response.content, response["allow"]) == (405, b"", "POST, DELETE, OPTIONS")
 
 
 def test_a_session_ends_when_its_client_says_so(post, session):
@@ -155,32 +157,33 @@ def test_a_session_ends_when_its_client_says_so(post, session):
     assert post(message, HANDSHAKE[-1], **session)[0].status_code == 404
 
 
-@pytest.mark.parametrize("method", ["tools/list", "resources/list", "prompts/list"])
-def test_lists_are_the_same_as_under_asgi_whoever_asks_first(settings, post, method):
-    for first in ("wsgi", "asgi"):
-        settings.MCP = {**settings.MCP}
-        client = Client(Door(get_asgi_application, "/view"), STATELESS)
-        message = client.request_message(method, id=1)
-        asked = {
-            "wsgi": lambda message=message: post(message, STATELESS)[0].content,
-            "asgi": lambda message=message, client=client: async_to_sync(client.post)(message).body,
-        }
-        answers = {name: asked[name]() for name in sorted(asked, reverse=first == "wsgi")}
-        assert answers["wsgi"] == answers["asgi"]
+def test_lists_are_the_same_as_under_asgi_whoever_asks_first(settings, post, subtests):
+    for method in ["tools/list", "resources/list", "prompts/list"]:
+        with subtests.test(method=method):
+            for first in ("wsgi", "asgi"):
+                settings.MCP = {**settings.MCP}
+                client = Client(Transport(get_asgi_application, "/view"), STATELESS)
+                message = client.request_message(method, id=1)
+                asked = {
+                    "wsgi": lambda message=message: post(message, STATELESS)[0].content,
+                    "asgi": lambda message=message, client=client: async_to_sync(client.post)(message).body,
+                }
+                answers = {name: asked[name]() for name in sorted(asked, reverse=first == "wsgi")}
+                assert answers["wsgi"] == answers["asgi"]
 
 
 def test_what_a_server_declares_does_not_depend_on_who_asked_before(post):
-    message = Client(Door(None, "/view"), STATELESS).request_message("server/discover", id=1)
+    message = Client(Transport(None, "/view"), STATELESS).request_message("server/discover", id=1)
     for _ in range(2):
         assert "logging" not in post(message, STATELESS)[1]["result"]["capabilities"]
-        client = Client(Door(get_asgi_application, "/view"), STATELESS)
+        client = Client(Transport(get_asgi_application, "/view"), STATELESS)
         assert "logging" in async_to_sync(client.post)(message).result["capabilities"]
 
 
 @pytest.mark.parametrize("name", ["around", "around_a_thread"])
 def test_a_language_does_not_stay_in_the_thread(settings, post, name):
     settings.MIDDLEWARE, settings.LANGUAGE_CODE = ["django.middleware.locale.LocaleMiddleware"], "en"
-    speaker = Client(Door(None, "/view"), STATELESS)
+    speaker = Client(Transport(None, "/view"), STATELESS)
     for language, monday in (("de", "Montag"), ("fr", "lundi"), ("en", "Monday")):
         for tool in (name, "meddle_in_a_thread", name):
             message = speaker.request_message("tools/call", {"name": tool, "arguments": {}})
@@ -191,7 +194,7 @@ def test_a_language_does_not_stay_in_the_thread(settings, post, name):
 
 
 def test_the_django_request_is_sensible(post):
-    speaker = Client(Door(None, "/view"), STATELESS)
+    speaker = Client(Transport(None, "/view"), STATELESS)
     message = speaker.request_message("tools/call", {"name": "request", "arguments": {}})
     _, found = post(message, STATELESS, path="/view/mcp/places")
     seen = found["result"]["structuredContent"]
@@ -228,17 +231,16 @@ def test_a_notification_is_accepted_with_an_empty_body(post, session):
 
 
 def test_errors_have_their_statuses(post):
-    response, found = post(Client(Door(None, ""), STATELESS).request_message("ping"), STATELESS)
+    response, found = post(Client(Transport(None, ""), STATELESS).request_message("ping"), STATELESS)
     assert (response.status_code, found["error"]["code"]) == (404, -32601)
 
 
 def test_white_space_around_headers_does_not_count(post):
-    message = Client(Door(None, ""), STATELESS).request_message("tools/list")
+    message = Client(Transport(None, ""), STATELESS).request_message("tools/list")
     assert post(message, STATELESS, mcp_method="  tools/list  ")[0].status_code == 200
 
 
-@pytest.mark.parametrize("name", ["add", "add_in_a_thread", "buggy"])
-def test_receivers_of_signals_are_told(name, call):
+def test_receivers_of_signals_are_told(call, subtests):
     told = []
 
     def started(call, **kwargs):
@@ -250,8 +252,11 @@ def test_receivers_of_signals_are_told(name, call):
     call_started.connect(started)
     call_finished.connect(finished)
     try:
-        call(name, {} if name == "buggy" else {"a": 1, "b": 2})
+        for name in ["add", "add_in_a_thread", "buggy"]:
+            with subtests.test(name=name):
+                told.clear()
+                call(name, {} if name == "buggy" else {"a": 1, "b": 2})
+                assert told == ["started", "bug" if name == "buggy" else "ok"]
     finally:
         call_started.disconnect(started)
         call_finished.disconnect(finished)
-    assert told == ["started", "bug" if name == "buggy" else "ok"]

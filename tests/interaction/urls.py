@@ -1,4 +1,4 @@
-"""The Django view of every server, beside the ASGI door: /view/mcp/interaction. And a page to be sent to."""
+"""The Django view of every server, beside the ASGI transport: /view/mcp/interaction. And a page to be sent to."""
 
 from django.http import HttpRequest, HttpResponse
 from django.urls import include, path

@@ -1,12 +1,10 @@
-"""What handlers rely on is the same through both doors; and what of a bug may be seen outside."""
-
-import pytest
+"""What handlers rely on is the same through both transports; and what of a bug may be seen outside."""
 
 from tests.interaction.clients import Client
-from tests.interaction.doors import over_http
+from tests.interaction.transports import contract, on_http
 
 
-@over_http("a channel has one request for all of its messages, or none")
+@on_http
 async def test_a_handler_sees_the_django_request(modern):
     client = modern(token="bob")
     seen = (await client.tool("whoami")).result["structuredContent"]
@@ -14,12 +12,13 @@ async def test_a_handler_sees_the_django_request(modern):
     assert (seen["user"], seen["principal"]) == ("bob", "tests|bob|")
 
 
-@over_http("the path of a request")
+@on_http
 async def test_a_trailing_slash_makes_no_difference(modern):
     client = modern()
     assert (await client.request("tools/list", path=client.path() + "/")).served
 
 
+@contract
 async def test_the_text_of_a_bug_is_shown_only_where_both_switches_are_on(modern, settings):
     for debug, expose in ((False, True), (True, False)):
         settings.DEBUG = debug
@@ -52,7 +51,6 @@ STOCK = [
 ]
 
 
-@over_http("Django's MIDDLEWARE runs for requests to views")
 async def test_django_s_own_middleware_does_no_harm(settings, either):
     settings.MIDDLEWARE = STOCK
     client = await either()
@@ -62,41 +60,43 @@ async def test_django_s_own_middleware_does_no_harm(settings, either):
     assert len(reply.notifications("notifications/progress")) == 50
 
 
-@over_http("the query of a request")
+@on_http
 async def test_a_token_in_the_query_is_not_looked_at(modern):
     client = modern(token=None)
     for name in (b"access_token", b"token"):
         assert (await client.request("tools/list", query_string=name + b"=alice")).status == 401
 
 
-@pytest.mark.parametrize("auth", [None, "token"])
-@over_http("a status; who may open a channel is tested with its transport")
-async def test_without_authentication_nobody_is_served(settings, door, auth):
-    settings.MCP = {**settings.MCP, "AUTH": auth}
-    settings.OAUTH2_PROVIDER = {}  # without an authorization server
-    reply = await Client(door, "2026-07-28", token=None).request("tools/list")
-    assert reply.status == (403 if auth is None else 401)
+@on_http
+async def test_without_authentication_nobody_is_served(settings, transport, subtests):
+    for auth in [None, "token"]:
+        with subtests.test(auth=auth):
+            settings.MCP = {**settings.MCP, "AUTH": auth}
+            settings.OAUTH2_PROVIDER = {}  # without an authorization server
+            reply = await Client(transport, "2026-07-28", token=None).request("tools/list")
+            assert reply.status == (403 if auth is None else 401)
 
 
+@contract
 async def test_the_local_principal_is_served_from_loopback(settings, either):
     settings.MCP = {**settings.MCP, "AUTH": "none"}
     client = await either(token=None)
     assert (await client.tool("guarded")).result["content"][0]["text"] == "users"
 
 
-@pytest.mark.parametrize(
-    ("peer", "headers"),
-    [
+@on_http
+async def test_the_local_principal_is_not_served_from_anywhere_else(settings, transport, subtests):
+    for peer, headers in [
         (("10.0.0.5", 1), {}),
         (None, {}),
         (("127.0.0.1", 1), {"x-forwarded-for": "10.0.0.5"}),
         (("127.0.0.1", 1), {"forwarded": "for=10.0.0.5"}),
         (("127.0.0.1", 1), {"host": "example.com"}),
-    ],
-)
-@over_http("headers of a request; who may open a channel is tested with its transport")
-async def test_the_local_principal_is_not_served_from_anywhere_else(settings, door, peer, headers):
-    settings.ALLOWED_HOSTS = ["127.0.0.1", "example.com"]
-    settings.MCP = {**settings.MCP, "AUTH": "none"}
-    reply = await Client(door, "2026-07-28", token=None).request("tools/list", headers=headers, client=peer)
-    assert reply.status == 403
+    ]:
+        with subtests.test(peer=peer, headers=headers):
+            settings.ALLOWED_HOSTS = ["127.0.0.1", "example.com"]
+            settings.MCP = {**settings.MCP, "AUTH": "none"}
+            reply = await Client(transport, "2026-07-28", token=None).request(
+                "tools/list", headers=headers, client=peer
+            )
+            assert reply.status == 403

@@ -1,4 +1,4 @@
-"""The ways into the servers: HTTP through both of its doors, and the channels; and which tests are about which."""
+"""The transports that clients of these tests use, and the marks that name the transports of a test."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -12,36 +12,27 @@ if TYPE_CHECKING:
     from tests.interaction.clients import Client
 
 HTTP = ("asgi", "view")
+"""Streamable HTTP: the ASGI application beside Django, and Django's view."""
 CHANNELS = ("websocket", "sse", "stdio")
-DOORS = (*HTTP, *CHANNELS)
+"""Transports on which a client keeps a connection. `sse` is HTTP+SSE, which has the handshake era only."""
+TRANSPORTS = (*HTTP, *CHANNELS)
+
+contract = pytest.mark.transports(*TRANSPORTS)
+"""Every transport has to fulfil it."""
+contract_with_headers = pytest.mark.transports("asgi", "view", "websocket", "sse")
+"""Every transport has to fulfil it whose requests have headers and a URL."""
+on_http = pytest.mark.transports(*HTTP)
+"""The ASGI application and the view have to fulfil it, each with code of its own."""
 
 
-def over(*doors: str, reason: str) -> pytest.MarkDecorator:
-    """These tests are about some doors alone, for a reason that README.md gives, too."""
-    return pytest.mark.over(*doors, reason=reason)
-
-
-def not_over_stdio(reason: str) -> pytest.MarkDecorator:
-    """These tests are about what stdio lacks."""
-    return over(*(door for door in DOORS if door != "stdio"), reason=reason)
-
-
-def over_http(reason: str) -> pytest.MarkDecorator:
-    """These tests are about HTTP, or about what HTTP alone has."""
-    return over(*HTTP, reason=reason)
-
-
-def over_channels(reason: str) -> pytest.MarkDecorator:
-    """These tests are about what clients have that keep a channel."""
-    return over(*CHANNELS, reason=reason)
-
-
-class Door:
+class Transport:
     """One way into the servers: an ASGI application and where the endpoints are in it.
 
     The application is made at the first request, so that settings of the test count.
     """
 
+    name = "asgi"
+    """One of `TRANSPORTS`."""
     http = True
     """Is every message a request of its own?"""
     has_headers = True
@@ -65,14 +56,14 @@ class Door:
         return f"{self.prefix}/mcp/{server}"
 
 
-class ChannelDoor(Door):
+class ChannelTransport(Transport):
     """A way in for clients that keep a channel. Each of them has its own."""
 
     http = False
 
     def __init__(
         self,
-        line: "Callable[[Door, Client], Line]",
+        line: "Callable[[Transport, Client], Line]",
         make: Callable[[], App],
         *,
         prefix: str = "",
