@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import jsonschema_rs
 
 from tests.interaction.messages import judge_for
-from tests.interaction.wire import PATIENCE, Judge, Reply
+from tests.interaction.wire import Judge, Reply
 
 SUBSCRIPTION = "io.modelcontextprotocol/subscriptionId"
 CANCELLED = "notifications/cancelled"
@@ -109,17 +109,16 @@ class Line:
 
     async def take(self, exchange: "ChannelExchange | None") -> Heard | None:
         """The next message that belongs to `exchange` or to nobody; None when the channel is over."""
-        async with asyncio.timeout(PATIENCE):
-            while True:
-                for heard in self._inbox:
-                    if heard.owner is None or heard.owner is exchange:
-                        self._inbox.remove(heard)
-                        return heard
-                if self.failure is not None:
-                    raise self.failure
-                if self.over:
-                    return None
-                await self._turn()
+        while True:
+            for heard in self._inbox:
+                if heard.owner is None or heard.owner is exchange:
+                    self._inbox.remove(heard)
+                    return heard
+            if self.failure is not None:
+                raise self.failure
+            if self.over:
+                return None
+            await self._turn()
 
     def take_all(self, exchange: "ChannelExchange | None", *, common: bool) -> list[Heard]:
         """Everything that is there and belongs to `exchange` or, with `common`, to nobody."""
@@ -135,19 +134,17 @@ class Line:
         name = f"{BARRIER}{next(self._barriers)}"
         # No method: it is refused at once, in every era, and seen by nobody as a call.
         self.send(json.dumps({"jsonrpc": "2.0", "id": name, "method": 0}).encode())
-        async with asyncio.timeout(PATIENCE):
-            while name not in self._passed and not self.over:
-                if self.failure is not None:
-                    raise self.failure
-                await self._turn()
+        while name not in self._passed and not self.over:
+            if self.failure is not None:
+                raise self.failure
+            await self._turn()
 
     async def until_over(self) -> None:
         """Wait until the server has ended the channel."""
-        async with asyncio.timeout(PATIENCE):
-            while not self.over:
-                if self.failure is not None:
-                    raise self.failure
-                await self._turn()
+        while not self.over:
+            if self.failure is not None:
+                raise self.failure
+            await self._turn()
 
     def left(self) -> list[Any]:
         """What came for nobody, and nobody took."""

@@ -14,7 +14,7 @@ from mcp_django.transports.standard_streams import Streams
 from mcp_django.transports.stdio import Stdio
 from mcp_django.wiring import authenticator
 from tests.interaction.channel import Line, Refused
-from tests.interaction.wire import PATIENCE, Exchange, http_scope
+from tests.interaction.wire import Exchange, http_scope
 
 if TYPE_CHECKING:
     from tests.interaction.clients import Client
@@ -44,8 +44,7 @@ class WebSocketLine(Line):
     async def open(self) -> None:
         self._coming.put_nowait({"type": "websocket.connect"})
         self._serving = asyncio.ensure_future(self._serve())
-        async with asyncio.timeout(PATIENCE):
-            event = await self._sent.get()
+        event = await self._sent.get()
         if event is None:
             await self._serving
         assert event is not None, "the application sent nothing"
@@ -80,8 +79,7 @@ class WebSocketLine(Line):
     async def close(self) -> None:
         self._reading.set()
         self._coming.put_nowait({"type": "websocket.disconnect", "code": 1000})
-        async with asyncio.timeout(PATIENCE):
-            await self._serving
+        await self._serving
 
     def stop_reading(self) -> None:
         self._reading.clear()
@@ -191,8 +189,7 @@ class StdioLine(Line):
         os.close(self._source)
         if not self.over:
             self._serving.cancel()  # calls that run would be waited for, as long as the process may
-        async with asyncio.timeout(PATIENCE):
-            await asyncio.wait([self._serving])
+        await asyncio.wait([self._serving])
         if not self._serving.cancelled():
             self._serving.result()
 

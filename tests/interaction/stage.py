@@ -26,10 +26,9 @@ class Stage:
 
     async def until(self, what: str, times: int = 1) -> None:
         """Wait until something has happened so often."""
-        async with asyncio.timeout(30):
-            while self.counts[what] < times:
-                self._changed.clear()
-                await self._changed.wait()
+        while self.counts[what] < times:
+            self._changed.clear()
+            await self._changed.wait()
 
     def gate(self, name: str) -> asyncio.Event:
         """A gate that is closed at first."""

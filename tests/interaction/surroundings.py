@@ -1,6 +1,8 @@
 """Fixtures of every test that serves the interaction tests' handlers."""
 
-from collections.abc import Iterator
+import asyncio
+import os
+from collections.abc import Coroutine, Iterator
 from typing import Any
 
 import pytest
@@ -8,6 +10,7 @@ from django.core.signals import request_finished, request_started
 from django.db import close_old_connections
 
 from tests.interaction.stage import STAGE
+from tests.support.clock import Clock
 
 
 @pytest.fixture(autouse=True)
@@ -34,3 +37,20 @@ def serve(settings: Any, servers: dict[str, dict[str, Any]]) -> None:
     settings.MIDDLEWARE = []
     settings.DEBUG = False
     settings.MCP = {"AUTH": "tests.interaction.people.Tokens", "SERVERS": servers}
+
+
+async def advance_until(clock: Clock, work: Coroutine[Any, Any, Any], seconds: float = 1.0) -> Any:
+    """Let time go on in steps of so many seconds until something is done; its result.
+
+    Threads have real time to work between two steps.
+    """
+    task = asyncio.ensure_future(work)
+    while not task.done():
+        await clock.advance(seconds)
+        await asyncio.to_thread(_pause)
+    return await task
+
+
+def _pause() -> None:
+    """Give way to other threads."""
+    os.sched_yield()

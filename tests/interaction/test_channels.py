@@ -13,7 +13,9 @@ from tests.interaction.channel import Refused
 from tests.interaction.clients import HANDSHAKE, STATELESS, Client, accept, answers
 from tests.interaction.lines import LINES
 from tests.interaction.people import SCOPES
+from tests.interaction.surroundings import advance_until
 from tests.interaction.transports import CHANNELS, ChannelTransport
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.transports(*CHANNELS)
 CALL = "tools/call"
@@ -36,9 +38,7 @@ async def over_with(client, code):
 
 
 async def nothing_is_open():
-    async with asyncio.timeout(10):
-        while len(listens()):
-            await asyncio.sleep(0)
+    await eventually(lambda: not len(listens()))
 
 
 @pytest.mark.transports("websocket", "stdio")
@@ -248,13 +248,13 @@ async def test_channels_count_as_streams(limits, latest_legacy, limit, status):
     await latest_legacy()
 
 
-async def test_a_client_that_reads_nothing_is_given_up(limits, either, stage):
-    limits(UNSENT=2, UNSENT_WAIT=0.05, KEEP_ALIVE=0.02)
+async def test_a_client_that_reads_nothing_is_given_up(limits, clock, either, stage):
+    limits(UNSENT=2, UNSENT_WAIT=5, KEEP_ALIVE=2)
     client, other = await either(), await either()
     meta = {"io.modelcontextprotocol/logLevel": "debug"} if client.stateless else {}
     exchange = client.begin(CALL, {"name": "flood"}, meta=meta)
     exchange.stop_reading()
-    await stage.until("flood over")
+    await advance_until(clock, stage.until("flood over"))
     assert stage.counts["flood"] < 1000
     assert (await other.tool("add", {"a": 1, "b": 2})).served
     exchange.read_on()

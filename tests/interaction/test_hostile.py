@@ -4,7 +4,6 @@ import time
 
 from mcp_django.schema import wording
 from tests.interaction.clients import META
-from tests.interaction.transports import contract
 
 MEGABYTE = 1_000_000
 LONG = "n" * 100_000
@@ -50,7 +49,6 @@ async def test_json_that_is_dear_to_read_is_answered_soon(modern, subtests):
             assert (await client.tool("add", {"a": 1, "b": 2})).served
 
 
-@contract
 async def test_what_is_long_is_not_repeated_in_the_refusal(either, subtests):
     for method, params in [
         ("tools/call", {"name": LONG}),

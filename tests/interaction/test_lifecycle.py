@@ -89,15 +89,12 @@ async def test_requests_before_initialized_are_served(transport, handshake):
     assert (await client.request("tools/list")).served
 
 
-async def test_ping_is_answered_with_an_empty_object(legacy):
-    client = await legacy()
-    reply = await client.request("ping")
-    assert (reply.served, reply.result) == (True, {})
-
-
-async def test_ping_before_initialize_is_answered(transport, handshake):
-    reply = await Client(transport, handshake).post({"jsonrpc": "2.0", "id": 1, "method": "ping"})
-    assert (reply.served, reply.result) == (True, {})
+async def test_ping_is_answered_with_an_empty_object_before_and_after_initialize(transport, handshake):
+    client = Client(transport, handshake)
+    early = await client.post({"jsonrpc": "2.0", "id": "early", "method": "ping"})
+    await client.open()
+    for reply in (early, await client.request("ping")):
+        assert (reply.served, reply.result) == (True, {})
 
 
 async def test_a_second_initialize_opens_another_session(latest_legacy):

@@ -1,7 +1,6 @@
 """Pages that a question sends somebody to, and the way back from them (client/elicitation, URL mode)."""
 
 import asyncio
-import time
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
@@ -14,6 +13,7 @@ from django.test import AsyncClient
 from mcp_django.models import SpentState
 from mcp_django.wiring import pages
 from tests.interaction.clients import Client, answers
+from tests.interaction.surroundings import advance_until
 from tests.interaction.transports import contract_with_headers
 
 ACCEPT = {"action": "accept"}
@@ -118,12 +118,12 @@ async def test_declining_to_open_the_page_is_an_answer(either, subtests):
             assert not reply.notifications("notifications/elicitation/complete")
 
 
-async def test_a_page_that_nobody_finishes_is_waited_for_no_longer_than_any_question(limits, latest_legacy):
-    limits(QUESTION_WAIT=0.2)
+async def test_a_page_that_nobody_finishes_is_waited_for_no_longer_than_any_question(limits, clock, latest_legacy):
+    limits(QUESTION_WAIT=5)
     exchange, _ = await opened(latest_legacy)
-    reply = await exchange.reply()
+    reply = await advance_until(clock, exchange.reply())
     assert reply.result["isError"] is True
-    assert text(reply) == "The page was not finished within 0.2 seconds"
+    assert text(reply) == "The page was not finished within 5 seconds"
 
 
 async def rounds(modern, **how):
@@ -251,13 +251,12 @@ async def test_looking_at_the_link_ends_nothing(modern):
     assert not await SpentState.objects.aexists()
 
 
-async def test_links_that_were_changed_or_made_up_or_are_too_old_are_not_found(limits, modern, monkeypatch):
+async def test_links_that_were_changed_or_made_up_or_are_too_old_are_not_found(clock, modern):
     _, url, _ = await rounds(modern)
     alice = await browser("alice")
     for wrong in (url[:-4] + "AAAA", url[:-20], url + "x", url.rpartition("/")[0] + "/made-up"):
         assert (await alice.get(wrong)).status_code == 404
-    now = time.time()
-    monkeypatch.setattr(time, "time", lambda: now + 3601)
+    await clock.advance(3601)
     assert (await alice.get(url)).status_code == 404
 
 

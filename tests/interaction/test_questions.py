@@ -8,6 +8,7 @@ import asyncio
 import pytest
 
 from tests.interaction.clients import Client, accept, answers
+from tests.interaction.surroundings import advance_until
 from tests.interaction.transports import contract
 
 ELICITING = ["2025-06-18", "2025-11-25", "2026-07-28"]
@@ -279,7 +280,6 @@ async def test_roots_are_asked_for(connect):
     assert text(await (await connect()).ask_tool("ask_roots", {}, answers([{"roots": roots}]))) == "file:///a file:///b"
 
 
-@contract
 async def test_a_page_is_asked_to_be_opened_where_the_revision_has_that(connect, revision):
     asked = []
 
@@ -340,7 +340,6 @@ async def test_a_question_on_a_stream_is_answered_in_a_request_of_its_own(latest
     assert text(await exchange.reply()) == "Hello Al"
 
 
-@contract
 async def test_an_answer_from_somebody_else_does_not_count(latest_legacy):
     client, other = await latest_legacy(token="alice"), await latest_legacy(token="bob")
     exchange = client.begin("tools/call", {"name": "ask_name"})
@@ -377,11 +376,11 @@ async def test_three_bad_answers_on_a_stream_are_enough(latest_legacy):
 
 
 @contract
-async def test_a_question_waits_no_longer_than_its_limit(limits, latest_legacy):
-    limits(QUESTION_WAIT=0.05)
+async def test_a_question_waits_no_longer_than_its_limit(limits, clock, latest_legacy):
+    limits(QUESTION_WAIT=5)
     exchange = (await latest_legacy()).begin("tools/call", {"name": "ask_name"})
-    reply = await exchange.reply()
-    assert "0.05" in raised(reply)
+    reply = await advance_until(clock, exchange.reply())
+    assert "5 seconds" in raised(reply)
     question = reply.messages[0]
     assert {"requestId": question["id"]} == {
         name: value for name, value in reply.notifications("notifications/cancelled")[0].items() if name == "requestId"

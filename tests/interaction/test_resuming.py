@@ -4,7 +4,6 @@ The events of a call are numbered by its stream; each test compares what a clien
 was said.
 """
 
-import asyncio
 import json
 
 import pytest
@@ -14,6 +13,7 @@ from mcp_django.runtime.relays import CallStreams
 from mcp_django.transports.http.endpoint import get_exchange
 from tests.interaction.clients import HANDSHAKE, REVISIONS, accept
 from tests.interaction.transports import on_http
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.revisions(HANDSHAKE[0], HANDSHAKE[-1])
 
@@ -353,9 +353,7 @@ async def test_a_client_that_left_another_worker_is_not_written_for(latest_legac
     (ring,) = home.rings._rings.values()
     assert ring.reader.relayed
     await leave(again)
-    async with asyncio.timeout(10):
-        while ring.reader is not None:
-            await asyncio.sleep(0)
+    await eventually(lambda: ring.reader is None)
     stage.gate("say 2").set()
     await stage.until("said 2")
 
@@ -395,9 +393,7 @@ async def test_a_client_whose_worker_ends_is_not_written_for(latest_legacy, move
     for reader in list(readers):
         reader.end()
     await frames_of(again)
-    async with asyncio.timeout(10):
-        while ring.reader is not None:
-            await asyncio.sleep(0)
+    await eventually(lambda: ring.reader is None)
     for gate in ("say 2", "answer"):
         stage.gate(gate).set()
     await stage.until("answered")

@@ -1,7 +1,5 @@
 """Questions in rounds: what the stateless era puts on the wire (basic/patterns/mrtr)."""
 
-import time
-
 import pytest
 
 from tests.interaction.clients import META, Client, accept
@@ -133,7 +131,7 @@ async def test_a_state_that_is_longer_than_any_of_ours_is_refused_unread(limits,
     assert reply.refused(*BAD_STATE)
 
 
-async def test_every_refusal_of_a_state_reads_the_same(modern, limits, monkeypatch):
+async def test_every_refusal_of_a_state_reads_the_same(clock, modern, limits):
     limits(STATE_TTL=60)
     client = modern()
     state = (await client.tool("ask_name")).result["requestState"]
@@ -142,8 +140,7 @@ async def test_every_refusal_of_a_state_reads_the_same(modern, limits, monkeypat
     cursor = (await modern(server="pages").request("tools/list")).result["nextCursor"]
     wrong = [state + "x", other, foreign, cursor, "made up", "", None, 7, "A" * 100_000]
     said = {(await client.tool("ask_name", requestState=one)).error["message"] for one in wrong}
-    now = time.time()
-    monkeypatch.setattr(time, "time", lambda: now + 61)
+    await clock.advance(61)
     said.add((await client.tool("ask_name", requestState=state)).error["message"])
     assert said == {"Invalid or expired state"}
 
@@ -201,12 +198,11 @@ async def test_a_state_on_a_tool_that_never_asks_is_still_verified(modern):
     assert reply.refused(*BAD_STATE)
 
 
-async def test_a_state_expires(limits, modern, monkeypatch):
+async def test_a_state_expires(limits, clock, modern):
     limits(STATE_TTL=60)
     client = modern()
     first = (await client.tool("ask_name")).result
-    now = time.time()
-    monkeypatch.setattr(time, "time", lambda: now + 61)
+    await clock.advance(61)
     reply = await ask(client, "ask_name", first, "Al")
     assert reply.refused(*BAD_STATE)
 
@@ -317,7 +313,6 @@ async def test_answers_on_a_list_are_no_business_of_a_list(modern):
     assert reply.result["resultType"] == "complete"
 
 
-@contract
 async def test_any_of_several_workers_can_go_on(modern, restart):
     first = (await modern().tool("ask_twice")).result
     restart()

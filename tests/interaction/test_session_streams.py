@@ -13,7 +13,9 @@ from mcp_django.runtime.events import Draft
 from mcp_django.transports.http.endpoint import get_exchange
 from tests.interaction.clients import HANDSHAKE, STATELESS, Client
 from tests.interaction.people import SCOPES
+from tests.interaction.surroundings import advance_until
 from tests.interaction.transports import on_http
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.revisions(HANDSHAKE[0], HANDSHAKE[-1])
 
@@ -41,11 +43,9 @@ async def opened(client, last=None, **how):
 
 
 async def until_it_ends(exchange):
-    # Comments keep it alive, so that waiting for each frame alone would have no end.
-    async with asyncio.timeout(20):
-        while await exchange.frame() is not None:
-            pass
-        await exchange.end()
+    while await exchange.frame() is not None:
+        pass
+    await exchange.end()
 
 
 async def leave(exchange):
@@ -124,56 +124,54 @@ async def test_it_opens_with_an_id_where_clients_can_read_it(legacy, handshake):
 
 
 @on_http
-async def test_silence_is_filled_with_comments_and_keeps_the_session_alive(limits, legacy):
-    limits(KEEP_ALIVE=0.01)
+async def test_silence_is_filled_with_comments_and_keeps_the_session_alive(limits, clock, legacy):
+    limits(KEEP_ALIVE=3)
     client = await legacy()
     exchange = await opened(client)
     sessions = get_exchange("interaction")._server.sessions
     touched = asyncio.Event()
     sessions.touch = lambda session: touched.set()
-    async with asyncio.timeout(10):
-        await touched.wait()
-    await exchange.silence()
+    await advance_until(clock, touched.wait())
+    await advance_until(clock, exchange.silence())
     await leave(exchange)
 
 
 @pytest.fixture
-def watchful(limits, settings, monkeypatch):
-    """Credentials are verified anew all the time."""
-    limits(KEEP_ALIVE=0.01)
+def watchful(limits, settings):
+    """Credentials are verified at every look."""
+    limits(KEEP_ALIVE=3)
     settings.MCP = {**settings.MCP, "TOKEN_CACHE_SECONDS": 0}
-    monkeypatch.setattr("mcp_django.transports.watch.VERIFY_EVERY", 0.01)
 
 
 @pytest.mark.usefixtures("watchful")
-async def test_a_credential_that_is_good_no_more_ends_its_stream(latest_legacy, monkeypatch):
+async def test_a_credential_that_is_good_no_more_ends_its_stream(clock, latest_legacy, monkeypatch):
     known = ["alice", "bob"]
     monkeypatch.setattr("tests.interaction.people.KNOWN", known)
     exchange, other = await opened(await latest_legacy()), await opened(await latest_legacy(token="bob"))
-    await exchange.silence()
+    await advance_until(clock, exchange.silence())
     known.remove("alice")
-    await until_it_ends(exchange)
-    await other.silence()
+    await advance_until(clock, until_it_ends(exchange))
+    await advance_until(clock, other.silence())
     await leave(other)
 
 
 @pytest.mark.usefixtures("watchful")
-async def test_a_credential_that_has_lost_a_scope_ends_its_stream(latest_legacy, monkeypatch):
+async def test_a_credential_that_has_lost_a_scope_ends_its_stream(clock, latest_legacy, monkeypatch):
     exchange = await opened(await latest_legacy(token="writer"))
-    await exchange.silence()
+    await advance_until(clock, exchange.silence())
     monkeypatch.setitem(SCOPES, "writer", frozenset({"notes:read"}))
-    await until_it_ends(exchange)
+    await advance_until(clock, until_it_ends(exchange))
 
 
-async def test_the_id_moves_on_with_what_others_are_told(limits, latest_legacy):
-    limits(KEEP_ALIVE=0.01)
+async def test_the_id_moves_on_with_what_others_are_told(limits, clock, latest_legacy):
+    limits(KEEP_ALIVE=3)
     client, other = await latest_legacy(), await latest_legacy()
     exchange = await opened(client)
     first = await exchange.frame()
     await say(other, "not for this one")
-    frame = await exchange.frame()
+    frame = await advance_until(clock, exchange.frame())
     while frame.data is None:
-        frame = await exchange.frame()
+        frame = await advance_until(clock, exchange.frame())
     assert (frame.data, frame.id != first.id) == (b"", True)
     await leave(exchange)
 
@@ -305,9 +303,7 @@ async def test_a_client_that_leaves_leaves_nothing_behind(legacy):
     changes = "changes:interaction"
     assert (len(listens), streams.has(row.pk), changes in feed._topics) == (1, True, True)
     await leave(exchange)
-    async with asyncio.timeout(10):
-        while len(listens):
-            await asyncio.sleep(0)
+    await eventually(lambda: not len(listens))
     assert (streams.has(row.pk), changes in feed._topics) == (False, False)
 
 

@@ -7,14 +7,15 @@ import json
 
 import pytest
 
+from tests.interaction.surroundings import advance_until
 from tests.interaction.transports import contract, on_http
 from tests.interaction.wire import Exchange, http_scope
 
 
 @pytest.fixture
 def quick(limits):
-    """A server that turns to a stream, and keeps it alive, after a moment."""
-    limits(SSE_UPGRADE_AFTER=0.02, KEEP_ALIVE=0.02)
+    """A server that turns to a stream after two seconds, and keeps it alive after three."""
+    limits(SSE_UPGRADE_AFTER=2, KEEP_ALIVE=3)
 
 
 def text(reply):
@@ -29,9 +30,9 @@ async def test_a_quick_answer_is_one_json_body(connect):
 
 
 @on_http
-async def test_a_slow_answer_becomes_a_stream(quick, either, stage):
+async def test_a_slow_answer_becomes_a_stream(quick, clock, either, stage):
     exchange = (await either()).begin("tools/call", {"name": "wait"})
-    status, headers = await exchange.started()
+    status, headers = await advance_until(clock, exchange.started())
     assert (status, headers["content-type"].partition(";")[0]) == (200, "text/event-stream")
     stage.gate("wait").set()
     assert text(await exchange.reply()) == "waited"
@@ -61,11 +62,11 @@ async def test_a_stream_asks_proxies_not_to_buffer_or_keep_it(either):
 
 
 @on_http
-async def test_a_silent_stream_is_kept_alive_with_comments(quick, either, stage):
+async def test_a_silent_stream_is_kept_alive_with_comments(quick, clock, either, stage):
     exchange = (await either()).begin("tools/call", {"name": "wait"})
-    await exchange.started()
+    await advance_until(clock, exchange.started())
     for _ in range(3):
-        await exchange.silence()
+        await advance_until(clock, exchange.silence())
     stage.gate("wait").set()
     assert text(await exchange.reply()) == "waited"
 
@@ -106,16 +107,16 @@ async def test_leaving_cancels_a_stateless_call(modern, stage, subtests):
 
 
 @on_http
-async def test_leaving_a_stream_that_came_of_waiting_cancels_a_stateless_call(quick, modern, stage):
+async def test_leaving_a_stream_that_came_of_waiting_cancels_a_stateless_call(quick, clock, modern, stage):
     exchange = modern().begin("tools/call", {"name": "wait"})
-    await exchange.started()
+    await advance_until(clock, exchange.started())
     exchange.leave()
     await stage.until("wait cancelled")
     await exchange.end()
 
 
 @on_http
-async def test_a_stream_that_cannot_be_sent_has_lost_its_client(quick, transport, modern, stage):
+async def test_a_stream_that_cannot_be_sent_has_lost_its_client(quick, clock, transport, modern, stage):
     """Servers say that a client is gone in as many ways as there are, and so does what wraps an application."""
     app, told = transport.app, asyncio.Event()
 
@@ -132,19 +133,18 @@ async def test_a_stream_that_cannot_be_sent_has_lost_its_client(quick, transport
     body = json.dumps(message).encode()
     exchange = Exchange(breaks, http_scope("POST", client.path(), client.headers(message)), [body], lambda _: None)
     await stage.until("wait reached")
-    async with asyncio.timeout(10):
-        await told.wait()
+    await advance_until(clock, told.wait())
     await exchange.end()
     gc.collect()  # behind the view the response is in a cycle with the exception
     await stage.until("wait cancelled")
 
 
 @on_http
-async def test_leaving_does_not_cancel_a_call_of_a_session(legacy, stage, subtests):
+async def test_leaving_does_not_cancel_a_call_of_a_session(latest_legacy, stage, subtests):
     for tool in ["wait", "speak_then_wait"]:
         with subtests.test(tool=tool):
             stage.reset()
-            exchange = (await legacy()).begin("tools/call", {"name": tool}, meta={"progressToken": 1})
+            exchange = (await latest_legacy()).begin("tools/call", {"name": tool}, meta={"progressToken": 1})
             await stage.until("wait reached")
             exchange.leave()
             await exchange.end()

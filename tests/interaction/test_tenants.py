@@ -39,7 +39,6 @@ async def test_a_tenant_reaches_async_handlers_and_dependencies(guest):
     assert text == ['["acme","acme","acme","acme",7]']
 
 
-@contract_with_headers
 async def test_a_tenant_reaches_handlers_in_threads(guest):
     reply = await (await guest()).tool("tenant_in_a_thread")
     assert reply.result["content"][0]["text"] == "acme"

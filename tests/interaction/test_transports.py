@@ -18,7 +18,6 @@ async def test_a_trailing_slash_makes_no_difference(modern):
     assert (await client.request("tools/list", path=client.path() + "/")).served
 
 
-@contract
 async def test_the_text_of_a_bug_is_shown_only_where_both_switches_are_on(modern, settings):
     for debug, expose in ((False, True), (True, False)):
         settings.DEBUG = debug

@@ -12,11 +12,12 @@ from django.contrib.auth.models import Permission, User
 from mcp_django.runtime.events import Draft
 from mcp_django.wiring import feeds
 from tests.interaction import tokens
-from tests.interaction.clients import STATELESS, Client
+from tests.interaction.clients import HANDSHAKE, STATELESS, Client
 from tests.interaction.shelf import GUARDS, READ, WRITE
 from tests.interaction.stage import STAGE
 from tests.interaction.transports import contract
 
+pytestmark = pytest.mark.revisions(HANDSHAKE[0], HANDSHAKE[-1], STATELESS)
 BOTH = {"open", "stepped"}
 SEEN = {"ann": BOTH | {"users", "anns", "asked", "users_stepped"}, "ben": BOTH | {"groups"}}
 LISTS = {

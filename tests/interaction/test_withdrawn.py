@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from tests.interaction.people import SCOPES
+from tests.interaction.surroundings import advance_until
 from tests.interaction.transports import on_http
 
 SPEAK = {"name": "speak_then_wait"}
@@ -13,9 +14,8 @@ PROGRESS = {"progressToken": 1}
 
 @pytest.fixture
 def known(settings, monkeypatch):
-    """The tokens that are good; credentials are verified anew all the time."""
+    """The tokens that are good; credentials are verified at every look."""
     settings.MCP = {**settings.MCP, "TOKEN_CACHE_SECONDS": 0}
-    monkeypatch.setattr("mcp_django.transports.watch.VERIFY_EVERY", 0.01)
     tokens = ["alice", "bob", "writer", "carol"]
     monkeypatch.setattr("tests.interaction.people.KNOWN", tokens)
     return tokens
@@ -32,18 +32,17 @@ async def speaking(client, stage):
 async def over(exchange):
     """Wait until the stream is over; what was said on the rest of it."""
     said = []
-    async with asyncio.timeout(20):
-        while (frame := await exchange.frame()) is not None:
-            said += [frame.data] if frame.data else []
-        await exchange.end()
+    while (frame := await exchange.frame()) is not None:
+        said += [frame.data] if frame.data else []
+    await exchange.end()
     return said
 
 
 @on_http
-async def test_a_stateless_call_is_cancelled_when_its_token_is_revoked(known, modern, stage):
+async def test_a_stateless_call_is_cancelled_when_its_token_is_revoked(known, clock, modern, stage):
     revoked, good = await speaking(modern(token="alice"), stage), await speaking(modern(token="bob"), stage)
     known.remove("alice")
-    assert await over(revoked) == []
+    assert await advance_until(clock, over(revoked)) == []
     await stage.until("wait cancelled")
     stage.gate("wait").set()
     assert (await good.reply()).served
@@ -52,12 +51,12 @@ async def test_a_stateless_call_is_cancelled_when_its_token_is_revoked(known, mo
 
 @on_http
 async def test_the_stream_of_a_session_s_call_ends_and_can_be_resumed_with_a_credential_that_is_good(
-    known, latest_legacy, stage
+    known, clock, latest_legacy, stage
 ):
     client = await latest_legacy(token="alice")
     exchange = await speaking(client, stage)
     known.remove("alice")
-    assert await over(exchange) == []
+    assert await advance_until(clock, over(exchange)) == []
     assert (await client.listen(exchange.last_id).started())[0] == 401
     known.append("alice")
     resumed = client.listen(exchange.last_id)
@@ -66,17 +65,17 @@ async def test_the_stream_of_a_session_s_call_ends_and_can_be_resumed_with_a_cre
 
 
 async def test_a_call_s_stream_ends_when_its_token_has_lost_a_scope_and_not_when_it_has_won_one(
-    known, either, stage, monkeypatch
+    known, clock, either, stage, monkeypatch
 ):
     less, more = await speaking(await either(token="writer"), stage), await speaking(await either(token="carol"), stage)
     monkeypatch.setitem(SCOPES, "carol", frozenset({"notes:read", "notes:write"}))
     monkeypatch.setitem(SCOPES, "writer", frozenset({"notes:read"}))
-    assert await over(less) == []
+    assert await advance_until(clock, over(less)) == []
     stage.gate("wait").set()
     assert (await more.reply()).served
 
 
-async def test_a_call_s_stream_goes_on_while_credentials_cannot_be_verified(known, either, stage, monkeypatch):
+async def test_a_call_s_stream_goes_on_while_credentials_cannot_be_verified(known, clock, either, stage, monkeypatch):
     exchange = await speaking(await either(), stage)
     asked = asyncio.Event()
 
@@ -87,14 +86,13 @@ async def test_a_call_s_stream_goes_on_while_credentials_cannot_be_verified(know
 
     with monkeypatch.context() as patch:
         patch.setattr("tests.interaction.people.KNOWN", Down())
-        async with asyncio.timeout(10):
-            await asked.wait()
+        await advance_until(clock, asked.wait())
     stage.gate("wait").set()
     assert (await exchange.reply()).served
 
 
 async def test_a_function_of_the_request_is_asked_about_the_request_that_opened_the_stream(
-    known, settings, either, stage
+    known, clock, settings, either, stage
 ):
     described = {
         **settings.MCP["SERVERS"]["interaction"],
@@ -103,6 +101,6 @@ async def test_a_function_of_the_request_is_asked_about_the_request_that_opened_
     settings.MCP = {**settings.MCP, "SERVERS": {**settings.MCP["SERVERS"], "interaction": described}}
     revoked, good = await speaking(await either(token="alice"), stage), await speaking(await either(token="bob"), stage)
     known.remove("alice")
-    assert await over(revoked) == []
+    assert await advance_until(clock, over(revoked)) == []
     stage.gate("wait").set()
     assert (await good.reply()).served
