@@ -1,6 +1,6 @@
 """A client's own channel, and which of the messages on it belong to what the client sent.
 
-A `Line` sends and receives whole messages; how is its subclasses' matter. What comes back belongs to a request by its
+A `Channel` sends and receives whole messages; how is for its subclasses. What comes back belongs to a request by its
 id, its progress token or its subscription; of the rest nobody can tell, and whoever looks next takes it, in the order
 in which all of it came. Every message is checked as it comes, and what nobody took by the end of the test fails it.
 """
@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 import jsonschema_rs
 
-from tests.interaction.messages import judge_for
-from tests.interaction.wire import Judge, Reply
+from tests.interaction.messages import message_check
+from tests.interaction.wire import Check, Reply
 
 SUBSCRIPTION = "io.modelcontextprotocol/subscriptionId"
 CANCELLED = "notifications/cancelled"
@@ -30,7 +30,7 @@ class Refused(Exception):
         self.status, self.headers, self.body = status, headers, body
 
 
-class Heard(NamedTuple):
+class Incoming(NamedTuple):
     """A message that came."""
 
     owner: "ChannelExchange | None"
@@ -50,7 +50,7 @@ def parts(message: Any) -> list[Any]:
     return message if isinstance(message, list) else [message]
 
 
-class Line:
+class Channel:
     """One channel. It opens when the first message is sent."""
 
     def __init__(self, revision: str) -> None:
@@ -64,10 +64,10 @@ class Line:
         self.pings: list[Any] = []
         """The ids of the server's own pings. They are answered at once, unless `deaf`."""
         self.deaf = False
-        self.judge: Judge | None = None
+        self.check: Check | None = None
         """What to check messages with, in place of their schema."""
         self._exchanges: list[ChannelExchange] = []
-        self._inbox: deque[Heard] = deque()
+        self._inbox: deque[Incoming] = deque()
         self._changed = asyncio.Event()
         self._out: asyncio.Queue[tuple[Any, bytes]] = asyncio.Queue()
         self._barriers = itertools.count(1)
@@ -107,25 +107,25 @@ class Line:
             self._exchanges.append(exchange)
         self._out.put_nowait((exchange, body))
 
-    async def take(self, exchange: "ChannelExchange | None") -> Heard | None:
+    async def take(self, exchange: "ChannelExchange | None") -> Incoming | None:
         """The next message that belongs to `exchange` or to nobody; None when the channel is over."""
         while True:
-            for heard in self._inbox:
-                if heard.owner is None or heard.owner is exchange:
-                    self._inbox.remove(heard)
-                    return heard
+            for incoming in self._inbox:
+                if incoming.owner is None or incoming.owner is exchange:
+                    self._inbox.remove(incoming)
+                    return incoming
             if self.failure is not None:
                 raise self.failure
             if self.over:
                 return None
             await self._turn()
 
-    def take_all(self, exchange: "ChannelExchange | None", *, common: bool) -> list[Heard]:
+    def take_all(self, exchange: "ChannelExchange | None", *, common: bool) -> list[Incoming]:
         """Everything that is there and belongs to `exchange` or, with `common`, to nobody."""
-        found, rest = list[Heard](), deque[Heard]()
-        for heard in self._inbox:
-            is_found = heard.owner is exchange or (common and heard.owner is None)
-            (found if is_found else rest).append(heard)
+        found, rest = list[Incoming](), deque[Incoming]()
+        for incoming in self._inbox:
+            is_found = incoming.owner is exchange or (common and incoming.owner is None)
+            (found if is_found else rest).append(incoming)
         self._inbox = rest
         return found
 
@@ -148,7 +148,7 @@ class Line:
 
     def left(self) -> list[Any]:
         """What came for nobody, and nobody took."""
-        return [heard.message for heard in self._inbox if heard.owner is None and self.judge is None]
+        return [incoming.message for incoming in self._inbox if incoming.owner is None and self.check is None]
 
     def take_back(self, id: Any) -> None:
         """The client takes the request with this id back, and waits for its answer no more."""
@@ -174,7 +174,7 @@ class Line:
             speaker = asyncio.ensure_future(self._speak())
             try:
                 while (raw := await self.read()) is not None:
-                    self._hear(raw)
+                    self._receive(raw)
             finally:
                 speaker.cancel()
                 await self.close()
@@ -195,16 +195,16 @@ class Line:
             self._changed.set()
             raise
 
-    def _hear(self, raw: bytes) -> None:
+    def _receive(self, raw: bytes) -> None:
         message = json.loads(raw)
         if not self._is_own(message):
             owner = next((found for one in parts(message) if (found := self._owner(one)) is not None), None)
             revision, sent = (self.revision, None) if owner is None else (owner.revision, owner.sent)
-            judge = self.judge or judge_for(revision, sent)
+            check = self.check or message_check(revision, sent)
             for one in parts(message):
-                judge(one)
+                check(one)
             answers = 0 if owner is None else sum(owner.answered(one) for one in parts(message))
-            self._inbox.append(Heard(owner, answers, message, raw))
+            self._inbox.append(Incoming(owner, answers, message, raw))
         self._changed.set()
 
     def _is_own(self, message: Any) -> bool:
@@ -256,9 +256,9 @@ def is_name(id: Any) -> bool:
 class ChannelExchange:
     """Something sent on a channel, and what comes back for it."""
 
-    def __init__(self, line: Line, revision: str, sent: Any, body: bytes) -> None:
+    def __init__(self, channel: Channel, revision: str, sent: Any, body: bytes) -> None:
         """`sent` is what `body` says; None when it says nothing that can be read."""
-        self._line, self.revision, self.sent = line, revision, sent
+        self._channel, self.revision, self.sent = channel, revision, sent
         requests = [one for one in parts(sent) if is_request(one)] or ([] if parts(sent) else [sent])
         named = [one["id"] for one in parts(sent) if isinstance(one, dict) and is_name(one.get("id"))]
         self.ids = named
@@ -269,9 +269,9 @@ class ChannelExchange:
         """Is an answer to come that can name no request?"""
         self.optional = not requests
         """May an answer come, if something is wrong with it?"""
-        self._heard: list[Heard] = []
+        self._received: list[Incoming] = []
         self._left = False
-        line.send(body, self)
+        channel.send(body, self)
 
     def waits_for(self, id: Any) -> bool:
         """Would a response with this id be the answer?"""
@@ -284,7 +284,7 @@ class ChannelExchange:
     def fits(self, message: dict[str, Any]) -> bool:
         """May the response be one to this request, by its shape?"""
         try:
-            judge_for(self.revision, self.sent)(message)
+            message_check(self.revision, self.sent)(message)
         except (AssertionError, jsonschema_rs.ValidationError):
             return False
         return True
@@ -329,32 +329,32 @@ class ChannelExchange:
 
     async def message(self) -> dict[str, Any]:
         """The next message that is for this, or may be."""
-        heard = await self._line.take(self)
-        assert heard is not None, "the channel is over"
-        return self._note(heard)
+        incoming = await self._channel.take(self)
+        assert incoming is not None, "the channel is over"
+        return self._note(incoming)
 
     async def reply(self) -> Reply:
         """Everything, to the last answer. Where none is to come it is everything that came when later things did."""
-        while self.missing > 0 and (heard := await self._line.take(self)) is not None:
-            self._note(heard)
+        while self.missing > 0 and (incoming := await self._channel.take(self)) is not None:
+            self._note(incoming)
         if self.optional or self._withdrawn:
-            await self._line.settle()
-            for heard in self._line.take_all(self, common=not self.optional):
-                self._note(heard)
+            await self._channel.settle()
+            for incoming in self._channel.take_all(self, common=not self.optional):
+                self._note(incoming)
             self.optional = False
             self._withdrawn.clear()
-        return Reply(None, {}, b"\n".join(one.raw for one in self._heard), [one.message for one in self._heard])
+        return Reply(None, {}, b"\n".join(one.raw for one in self._received), [one.message for one in self._received])
 
-    def _note(self, heard: Heard) -> Any:
-        self.missing -= heard.answers
-        self._heard.append(heard)
-        return heard.message
+    def _note(self, incoming: Incoming) -> Any:
+        self.missing -= incoming.answers
+        self._received.append(incoming)
+        return incoming.message
 
     def leave(self) -> None:
         """The client takes back what it asked for: there is nothing else to leave."""
         for id in list(self._open):
-            self._line.send(cancellation(id))
-            self._line.take_back(id)
+            self._channel.send(cancellation(id))
+            self._channel.take_back(id)
 
     async def end(self) -> None:
         """Wait for the answer, or until the server knows that it is not wanted any more."""
@@ -362,28 +362,28 @@ class ChannelExchange:
 
     async def hang_up(self) -> None:
         """The client leaves the whole channel; what it says next opens another."""
-        self._line.stale = True
-        await self._line.hang_up()
+        self._channel.stale = True
+        await self._channel.hang_up()
 
     def stop_reading(self) -> None:
         """The client reads nothing of the whole channel from here on."""
-        self._line.stop_reading()
+        self._channel.stop_reading()
 
     def read_on(self) -> None:
-        self._line.read_on()
+        self._channel.read_on()
 
 
-class Ear:
+class Listener:
     """Hears what the server says of its own accord."""
 
-    def __init__(self, line: Line) -> None:
-        self._line = line
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
 
     async def message(self) -> dict[str, Any]:
         """The next message that belongs to no request."""
-        heard = await self._line.take(None)
-        assert heard is not None, "the channel is over"
-        message: dict[str, Any] = heard.message
+        incoming = await self._channel.take(None)
+        assert incoming is not None, "the channel is over"
+        message: dict[str, Any] = incoming.message
         return message
 
     def leave(self) -> None:

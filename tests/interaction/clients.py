@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from mcp_django.models import Session
-from tests.interaction.channel import CANCELLED, ChannelExchange, Ear, Line
-from tests.interaction.messages import judge_for
+from tests.interaction.channel import CANCELLED, Channel, ChannelExchange, Listener
+from tests.interaction.messages import message_check
 from tests.interaction.transports import ChannelTransport, Transport
 from tests.interaction.wire import Exchange, Reply, http_scope
 
@@ -54,7 +54,7 @@ class Client:
         """The requests so far: their answers may come on other streams."""
         self.version = f"1.{next(numbers)}"
         """Tells the client's session from others."""
-        self._line: Line | None = None
+        self._channel: Channel | None = None
 
     def path(self) -> str:
         """The path of the server's endpoint."""
@@ -78,17 +78,17 @@ class Client:
         return self
 
     @property
-    def line(self) -> Line:
+    def channel(self) -> Channel:
         """The client's channel; it opens with the first message."""
-        if self._line is None or self._line.stale:
+        if self._channel is None or self._channel.stale:
             assert isinstance(self.transport, ChannelTransport), "over HTTP a client has no channel"
-            self._line = self.transport.line(self)
-        return self._line
+            self._channel = self.transport.open_channel(self)
+        return self._channel
 
     def beside(self, revision: str) -> "Client":
         """Another client of any era, on the same channel."""
         other = Client(self.transport, revision, server=self.server, token=self.token, capabilities=self.capabilities)
-        other._line, other._ids = self.line, self._ids
+        other._channel, other._ids = self.channel, self._ids
         return other
 
     def introduction(self) -> dict[str, Any]:
@@ -159,14 +159,14 @@ class Client:
         base = self.headers(message if isinstance(message, dict) else {})
         merged = {**base, **headers}
         pairs = [*((name, value) for name, value in merged.items() if value is not None), *extra]
-        judge = judge_for(self.revision, self._sent if method == "GET" else message)
+        check = message_check(self.revision, self._sent if method == "GET" else message)
         target = http_scope(method, path or self.path(), pairs, **scope)
-        return Exchange(self.transport.app, target, chunks, judge)
+        return Exchange(self.transport.app, target, chunks, check)
 
     def _say(self, message: Any, body: bytes) -> ChannelExchange:
-        exchange = ChannelExchange(self.line, self.revision, message, body)
+        exchange = ChannelExchange(self.channel, self.revision, message, body)
         if isinstance(message, dict) and message.get("method") == CANCELLED:
-            self.line.take_back((message.get("params") or {}).get("requestId"))
+            self.channel.take_back((message.get("params") or {}).get("requestId"))
         return exchange
 
     async def post(self, message: Any = None, **how: Any) -> Reply:
@@ -177,10 +177,10 @@ class Client:
         headers = {"content-type": None, "accept": "text/event-stream", "last-event-id": last}
         return self.send(method="GET", body=b"", headers={**headers, **how.pop("headers", {})}, **how)
 
-    async def hear(self) -> Exchange | Ear:
+    async def listen_to_server(self) -> Exchange | Listener:
         """What the server says to the session of its own accord: on its own stream, or on the channel."""
         if not self.transport.http:
-            return Ear(self.line)
+            return Listener(self.channel)
         exchange = self.listen()
         assert (await exchange.started())[0] == 200
         return exchange

@@ -8,18 +8,18 @@ import pytest
 from django.core.asgi import get_asgi_application
 
 from mcp_django.asgi import mount
-from tests.interaction import handlers, lasting, odd, places, questions, samples, shelf, singly
+from tests.interaction import faulty_handlers, handlers, lasting, places, questions, samples, shelf, singly
+from tests.interaction.channel_types import CHANNEL_TYPES
 from tests.interaction.clients import HANDSHAKE, REVISIONS, STATELESS, Client
-from tests.interaction.lines import LINES
 from tests.interaction.live import live_server
 from tests.interaction.surroundings import _the_test_s_connection_stays_open, serve, stage
 from tests.interaction.transports import ChannelTransport, Transport
 
 __all__ = [
     "_the_test_s_connection_stays_open",
+    "faulty_handlers",
     "handlers",
     "lasting",
-    "odd",
     "places",
     "questions",
     "samples",
@@ -143,7 +143,9 @@ def transport(request: pytest.FixtureRequest) -> Transport:
     elif name == "asgi":
         found = Transport(lambda: mount(get_asgi_application()))
     else:
-        found = ChannelTransport(LINES[name], lambda: mount(get_asgi_application()), has_headers=name != "stdio")
+        found = ChannelTransport(
+            CHANNEL_TYPES[name], lambda: mount(get_asgi_application()), has_headers=name != "stdio"
+        )
     found.name = name
     return found
 

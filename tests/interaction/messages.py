@@ -53,17 +53,17 @@ OPEN = {"_meta", "inputSchema", "outputSchema", "capabilities", "structuredConte
 """Members whose content is not the protocol's to name."""
 
 
-def judge_for(revision: str, message: Any) -> Callable[[dict[str, Any]], None]:
+def message_check(revision: str, message: Any) -> Callable[[dict[str, Any]], None]:
     """A check of everything that comes back for `message`, a request, a batch, or anything else."""
     sent = message if isinstance(message, list) else [message]
     methods = [(m["id"], m["method"]) for m in sent if isinstance(m, dict) and "id" in m and "method" in m]
 
-    def judge(raw: dict[str, Any]) -> None:
+    def check(raw: dict[str, Any]) -> None:
         # Ids may be unhashable in tests of garbage, and 1 is not "1": compared one by one, with their types.
         method = next((m for id, m in methods if id == raw.get("id") and type(id) is type(raw.get("id"))), None)
         validate_message(revision, raw, method)
 
-    return judge
+    return check
 
 
 def validate_message(revision: str, raw: dict[str, Any], request_method: str | None) -> None:

@@ -10,8 +10,8 @@ from mcp_django.runtime.events import Draft
 from mcp_django.transports.duplex.duplex import PATIENCE
 from mcp_django.wiring import executor, feeds, lifecycle, listens
 from tests.interaction.channel import Refused
+from tests.interaction.channel_types import CHANNEL_TYPES
 from tests.interaction.clients import HANDSHAKE, STATELESS, Client, accept, answers
-from tests.interaction.lines import LINES
 from tests.interaction.people import SCOPES
 from tests.interaction.surroundings import advance_until
 from tests.interaction.transports import CHANNELS, ChannelTransport
@@ -33,8 +33,8 @@ async def change(kind, payload):
 
 async def over_with(client, code):
     """The server ends the channel; on a socket with this code."""
-    await client.line.until_over()
-    assert getattr(client.line, "code", code) == code
+    await client.channel.until_over()
+    assert getattr(client.channel, "code", code) == code
 
 
 async def nothing_is_open():
@@ -126,10 +126,10 @@ async def test_a_channel_has_one_session(latest_legacy):
     assert await Session.objects.acount() == 1
 
 
-async def test_the_session_ends_with_the_channel(legacy):
-    client = await legacy()
+async def test_the_session_ends_with_the_channel(latest_legacy):
+    client = await latest_legacy()
     assert (await client.row()).terminated_at is None
-    await client.line.hang_up()
+    await client.channel.hang_up()
     assert (await client.row()).terminated_at is not None
     await nothing_is_open()
 
@@ -149,7 +149,7 @@ async def test_the_end_of_a_channel_ends_what_runs_on_it(either, stage):
     client.begin(CALL, WAIT)
     client.begin(CALL, {"name": "speak_then_wait"})
     await stage.until("wait reached", 2)
-    await client.line.hang_up()
+    await client.channel.hang_up()
     await stage.until("wait cancelled", 2)
     await nothing_is_open()
 
@@ -158,7 +158,7 @@ async def test_the_end_of_a_channel_ends_its_questions(latest_legacy):
     client = await latest_legacy()
     exchange = client.begin(CALL, {"name": "ask_name"})
     await exchange.message()
-    await client.line.hang_up()
+    await client.channel.hang_up()
     assert (await client.row()).terminated_at is not None
 
 
@@ -194,23 +194,23 @@ async def test_a_subscription_that_the_server_ends_is_answered_and_then_taken_ba
     await over_with(client, 1001)
 
 
-async def test_what_all_sessions_are_told_is_told_on_their_channels(legacy):
-    clients = [await legacy() for _ in range(2)]
-    ears = [await client.hear() for client in clients]
+async def test_what_all_sessions_are_told_is_told_on_their_channels(latest_legacy):
+    clients = [await latest_legacy() for _ in range(2)]
+    listeners = [await client.listen_to_server() for client in clients]
     await change("broadcast", {"method": "notifications/acme/news", "params": {"n": 1}})
     await change("list_changed", {"kind": "tools"})
-    for ear in ears:
-        assert await ear.message() == {"jsonrpc": "2.0", "method": "notifications/acme/news", "params": {"n": 1}}
-        assert (await ear.message())["method"] == "notifications/tools/list_changed"
+    for listener in listeners:
+        assert await listener.message() == {"jsonrpc": "2.0", "method": "notifications/acme/news", "params": {"n": 1}}
+        assert (await listener.message())["method"] == "notifications/tools/list_changed"
 
 
 async def test_what_concerns_one_session_is_told_on_its_channel_alone(latest_legacy):
     client, other = await latest_legacy(), await latest_legacy()
-    ear = await client.hear()
+    listener = await client.listen_to_server()
     for number in (1, 2):
         message = {"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": number}}
         await feeds().publish(Draft(f"session:{(await client.row()).pk}", "message", message))
-        assert (await ear.message())["params"]["data"] == number
+        assert (await listener.message())["params"]["data"] == number
     assert (await other.request("ping")).served
 
 
@@ -243,7 +243,7 @@ async def test_channels_count_as_streams(limits, latest_legacy, limit, status):
         await latest_legacy()
     assert refused.value.status == status
     assert float(refused.value.headers["retry-after"]) > 0
-    await client.line.hang_up()
+    await client.channel.hang_up()
     await nothing_is_open()
     await latest_legacy()
 
@@ -259,7 +259,7 @@ async def test_a_client_that_reads_nothing_is_given_up(limits, clock, either, st
     assert (await other.tool("add", {"a": 1, "b": 2})).served
     exchange.read_on()
     await over_with(client, 1013)
-    client.line.take_all(exchange, common=True)
+    client.channel.take_all(exchange, common=True)
 
 
 async def test_a_client_that_goes_on_whatever_it_is_told_is_given_up(settings, either):
@@ -340,7 +340,7 @@ async def test_the_other_era_is_refused_by_its_versions(latest_legacy):
 
 @pytest.mark.transports("sse")
 async def test_the_view_serves_what_the_asgi_transport_serves(transport, handshake, stage):
-    view = ChannelTransport(LINES["sse"], get_asgi_application, prefix="/view")
+    view = ChannelTransport(CHANNEL_TYPES["sse"], get_asgi_application, prefix="/view")
     client = await Client(view, handshake).open()
     assert text(await client.tool("add", {"a": 1, "b": 2})) == "3"
     told = await client.tool("steps", {"count": 3}, meta={"progressToken": 1})

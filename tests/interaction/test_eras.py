@@ -24,8 +24,8 @@ HELLO = {"protocolVersion": HANDSHAKE[-1], "capabilities": {}, "clientInfo": {"n
 def post(transport):
     """Post one message with exactly these extra headers, as a client that has no habits of its own."""
 
-    async def post(method, params=None, *, judged=STATELESS, **headers):
-        client = Client(transport, judged)
+    async def post(method, params=None, *, checked_as=STATELESS, **headers):
+        client = Client(transport, checked_as)
         message = {"jsonrpc": "2.0", "id": 1, "method": method} | ({} if params is None else {"params": params})
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         return await client.post(message, headers={"mcp-protocol-version": None, "mcp-method": None, **named})
@@ -70,7 +70,7 @@ async def test_a_legacy_version_header_without_a_modern_meta_is_legacy_and_wants
         for stated in [False, True]:
             with subtests.test(version=version, stated=stated):
                 meta = {"_meta": {META + "protocolVersion": version, META + "clientCapabilities": {}}} if stated else {}
-                reply = await post("tools/list", meta, judged=version, mcp_protocol_version=version)
+                reply = await post("tools/list", meta, checked_as=version, mcp_protocol_version=version)
                 assert (reply.status, reply.messages) == (400, [])
 
 
@@ -83,7 +83,7 @@ async def test_a_legacy_version_header_with_a_session_is_served_by_the_session(t
 
 
 async def test_no_header_and_no_modern_meta_and_initialize_is_the_handshake(post):
-    reply = await post("initialize", HELLO, judged=HANDSHAKE[-1])
+    reply = await post("initialize", HELLO, checked_as=HANDSHAKE[-1])
     assert reply.result["protocolVersion"] == HANDSHAKE[-1]
 
 
@@ -95,7 +95,7 @@ async def test_no_header_and_no_modern_meta_is_the_session_s_revision(transport,
 
 
 async def test_no_header_and_no_session_is_legacy_and_wants_a_session(post):
-    reply = await post("tools/list", judged="2025-03-26")
+    reply = await post("tools/list", checked_as="2025-03-26")
     assert reply.status == 400
 
 
@@ -115,7 +115,7 @@ async def test_the_method_name_is_no_signal(post):
 
 
 async def test_the_method_header_is_no_signal(post):
-    reply = await post("initialize", HELLO, judged=HANDSHAKE[-1], mcp_method="initialize")
+    reply = await post("initialize", HELLO, checked_as=HANDSHAKE[-1], mcp_method="initialize")
     assert reply.result["protocolVersion"] == HANDSHAKE[-1]
 
 

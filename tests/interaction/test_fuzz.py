@@ -95,7 +95,7 @@ def spoil_bytes(body, chance):
             return body[:at] + bytes([chance.randrange(256)]) + body[at + 1 :]
 
 
-def judge(message):
+def check(message):
     """Loose: a spoiled request may have become one of another revision."""
     assert message["jsonrpc"] == "2.0"
     assert len({"result", "error", "method"} & message.keys()) == 1
@@ -111,7 +111,7 @@ async def test_spoiled_requests_are_answered_and_forgotten(transport, revision, 
             chance = random.Random(f"{revision} {seed}")
             client = await Client(transport, revision).open()
             if not transport.http:
-                client.line.judge = judge
+                client.channel.check = check
             for _ in range(ROUNDS):
                 method, params = chance.choice(REQUESTS)
                 message = client.request_message(method, copy.deepcopy(params))
@@ -125,8 +125,8 @@ async def test_spoiled_requests_are_answered_and_forgotten(transport, revision, 
                 body = spoil_bytes(body, chance) if chance.random() < 0.2 else body
                 if not transport.http:
                     # What is no text cannot be sent in a text frame.
-                    client.line.send(body.decode(errors="replace").encode())
-                    await client.line.settle()
+                    client.channel.send(body.decode(errors="replace").encode())
+                    await client.channel.settle()
                     continue
                 verb = (
                     "POST"
@@ -135,7 +135,7 @@ async def test_spoiled_requests_are_answered_and_forgotten(transport, revision, 
                 )
                 if verb == "DELETE":
                     pairs = [(name, value) for name, value in pairs if name != "mcp-session-id"]
-                exchange = Exchange(transport.app, http_scope(verb, client.path(), pairs), [body], judge)
+                exchange = Exchange(transport.app, http_scope(verb, client.path(), pairs), [body], check)
                 status, sent = await exchange.started()
                 if sent.get("content-type", "").startswith("text/event-stream"):
                     exchange.leave()  # it may ask, and nobody answers
@@ -144,5 +144,5 @@ async def test_spoiled_requests_are_answered_and_forgotten(transport, revision, 
                     status = (await exchange.reply()).status
                 assert status < 500 or status == 503, (verb, pairs, body)
             if not transport.http:
-                client.line.take_all(None, common=True)
+                client.channel.take_all(None, common=True)
             assert (await client.tool("add", {"a": 1, "b": 2})).result["content"][0]["text"] == "3"

@@ -142,13 +142,13 @@ async def test_the_view_speaks_the_language_of_its_url_or_cookie(settings):
 
 @pytest.mark.parametrize("name", AROUND)
 async def test_the_view_is_in_the_time_zone_that_middleware_activated(settings, name):
-    settings.MIDDLEWARE = ["tests.interaction.layers.in_samoa"]
+    settings.MIDDLEWARE = ["tests.interaction.middleware.in_samoa"]
     client = Client(Transport(get_asgi_application, "/view"), STATELESS, server="places")
     assert (await say(client, name))["zone"] == "Pacific/Apia"
 
 
 async def test_the_asgi_transport_is_in_the_time_zone_of_the_project(settings):
-    settings.MIDDLEWARE, settings.TIME_ZONE = ["tests.interaction.layers.in_samoa"], "Europe/Vienna"
+    settings.MIDDLEWARE, settings.TIME_ZONE = ["tests.interaction.middleware.in_samoa"], "Europe/Vienna"
     client = Client(Transport(lambda: mount(get_asgi_application()), ""), STATELESS, server="places")
     assert (await say(client, "around"))["zone"] == "Europe/Vienna"
 

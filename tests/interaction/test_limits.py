@@ -111,7 +111,7 @@ async def test_a_full_server_says_when_to_come_back(limits, latest_legacy, trans
     if transport.http:
         await client.post(method="DELETE", body=b"")
     else:
-        await client.line.hang_up()
+        await client.channel.hang_up()
     assert (await other.request("initialize", other.introduction())).served
 
 

@@ -21,7 +21,7 @@ from tests.interaction.clients import HANDSHAKE, STATELESS, Client
 from tests.interaction.surroundings import advance_until
 from tests.interaction.transports import Transport
 
-LAYERS = "tests.interaction.layers."
+LAYERS = "tests.interaction.middleware."
 SESSIONS = "django.contrib.sessions.middleware.SessionMiddleware"
 LOGIN = "django.contrib.auth.middleware.AuthenticationMiddleware"
 
@@ -54,9 +54,9 @@ KINDS = {
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_middleware_of_every_kind_is_run_and_may_set_headers(settings, connect, kind):
+async def test_middleware_of_every_kind_is_run_and_may_set_headers(settings, modern, kind):
     settings.MIDDLEWARE = [LAYERS + kind]
-    client = await connect()
+    client = modern()
     header, value = KINDS[kind]
     answer = await client.tool("add_in_a_thread", {"a": 1, "b": 2})
     stream = await client.tool("steps", {"count": 3}, meta={"progressToken": 1})

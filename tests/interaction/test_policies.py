@@ -6,8 +6,8 @@ import pytest
 from asgiref.sync import sync_to_async
 
 from mcp_django.models import ScopeGrant, ToolPolicy
-from tests.interaction.test_listening import acknowledged, listen
 from tests.interaction.test_permissions import names
+from tests.interaction.test_subscriptions_listen import acknowledged, listen
 from tests.interaction.transports import contract
 
 

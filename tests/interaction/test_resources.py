@@ -44,13 +44,11 @@ async def test_a_template_is_listed_with_the_fields_of_the_revision(connect, rev
 
 
 @contract
-async def test_text_is_read_with_its_mime_type(connect):
-    contents = (await read(await connect(), "note://static")).result["contents"]
+async def test_text_and_bytes_are_read_with_their_mime_types(connect):
+    client = await connect()
+    contents = (await read(client, "note://static")).result["contents"]
     assert contents == [{"uri": "note://static", "mimeType": "text/plain", "text": "Hello you"}]
-
-
-async def test_bytes_are_read_as_a_blob(connect):
-    (contents,) = (await read(await connect(), "note://picture")).result["contents"]
+    (contents,) = (await read(client, "note://picture")).result["contents"]
     assert (contents["uri"], contents["mimeType"]) == ("note://picture", "image/png")
     assert base64.b64decode(contents["blob"], validate=True) == PNG
 

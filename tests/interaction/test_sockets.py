@@ -3,13 +3,12 @@
 import contextlib
 import json
 import socket
-import time
 import urllib.request
-from collections.abc import Callable
 
 import pytest
 
 from tests.interaction.clients import META, STATELESS
+from tests.support.waiting import wait_until
 
 BODY = json.dumps(
     {
@@ -124,21 +123,14 @@ def test_clients_that_go_free_the_calls_they_left(port: int, path: str) -> None:
     with contextlib.ExitStack() as connections:
         for _ in range(IN_FLIGHT):
             connections.enter_context(connect(port)).sendall(request)
-        until(lambda: status(port, path) == 429)
-    until(lambda: status(port, path) == 200)
+        wait_until(lambda: status(port, path) == 429)
+    wait_until(lambda: status(port, path) == 200)
 
 
 def status(port: int, path: str) -> int:
     """The status of one more call."""
     answer = talk(port, head(path, port, Content_Length=str(len(BODY)), Connection="close") + b"\r\n" + BODY)
     return int(answer.split()[1])
-
-
-def until(condition: Callable[[], bool]) -> None:
-    """Ask again and again; the other process has no way to tell us."""
-    give_up = time.monotonic() + 10
-    while not condition():
-        assert time.monotonic() < give_up
 
 
 def test_a_chunked_body_is_read(port: int, path: str) -> None:

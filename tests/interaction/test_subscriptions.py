@@ -91,7 +91,7 @@ async def list_changed(kind, server="interaction"):
 async def test_a_session_is_told_on_its_stream_of_what_it_subscribed_to(latest_legacy):
     client = await latest_legacy()
     await subscribe(client, "note://static")
-    exchange = await client.hear()
+    exchange = await client.listen_to_server()
     await updated("note://both")
     await updated("note://static")
     assert (await exchange.message())["params"] == {"uri": "note://static"}
@@ -110,7 +110,7 @@ async def test_a_session_is_told_on_its_stream_of_what_it_subscribed_to(latest_l
 async def test_every_revision_is_told_in_its_own_words(legacy):
     client = await legacy()
     await subscribe(client, "note://by/alice")
-    exchange = await client.hear()
+    exchange = await client.listen_to_server()
     await updated("note://by/alice")
     await list_changed("prompts")
     assert [(await exchange.message())["method"] for _ in range(2)] == [

@@ -13,7 +13,7 @@ from django.utils import translation
 
 from mcp_django.signals import call_finished, call_started
 from tests.interaction.clients import HANDSHAKE, META, REVISIONS, STATELESS, Client, accept
-from tests.interaction.messages import judge_for
+from tests.interaction.messages import message_check
 from tests.interaction.transports import Transport
 
 HEADERS = {"authorization": "Bearer alice", "host": "127.0.0.1:8000"}
@@ -36,7 +36,7 @@ def post():
         assert not response.streaming
         found = json.loads(response.content) if response.get("content-type") == "application/json" else None
         if found is not None:
-            judge_for(revision, message)(found)
+            message_check(revision, message)(found)
         return response, found
 
     return post

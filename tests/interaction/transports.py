@@ -8,7 +8,7 @@ import pytest
 from tests.interaction.wire import App
 
 if TYPE_CHECKING:
-    from tests.interaction.channel import Line
+    from tests.interaction.channel import Channel
     from tests.interaction.clients import Client
 
 HTTP = ("asgi", "view")
@@ -63,7 +63,7 @@ class ChannelTransport(Transport):
 
     def __init__(
         self,
-        line: "Callable[[Transport, Client], Line]",
+        make_channel: "Callable[[Transport, Client], Channel]",
         make: Callable[[], App],
         *,
         prefix: str = "",
@@ -71,29 +71,29 @@ class ChannelTransport(Transport):
     ) -> None:
         super().__init__(make, prefix)
         self.has_headers = has_headers
-        self._line = line
-        self._lines: list[Line] = []
+        self._make_channel = make_channel
+        self._channels: list[Channel] = []
 
     def restart(self) -> None:
         """All clients lose their channels, and open others that know nothing of the ones before."""
         super().restart()
-        for line in self._lines:
-            line.stale = True
+        for channel in self._channels:
+            channel.stale = True
 
-    def line(self, client: "Client") -> "Line":
+    def open_channel(self, client: "Client") -> "Channel":
         """A new channel for a client."""
-        self._lines.append(self._line(self, client))
-        return self._lines[-1]
+        self._channels.append(self._make_channel(self, client))
+        return self._channels[-1]
 
-    async def hang_up(self) -> "list[Line]":
+    async def hang_up(self) -> "list[Channel]":
         """All clients hang up."""
-        lines, self._lines = self._lines, []
-        for line in lines:
-            await line.hang_up()
-        return lines
+        channels, self._channels = self._channels, []
+        for channel in channels:
+            await channel.hang_up()
+        return channels
 
     async def close(self) -> None:
         """All clients hang up. What came for none of them fails the test, and so does a server that fell over."""
-        lines = await self.hang_up()
-        left = [message for line in lines for message in line.left()]
+        channels = await self.hang_up()
+        left = [message for channel in channels for message in channel.left()]
         assert not left, f"nobody asked for {left}"

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 App = Callable[[dict[str, Any], Callable[..., Any], Callable[..., Any]], Any]
-Judge = Callable[[dict[str, Any]], None]
+Check = Callable[[dict[str, Any]], None]
 """Checks a message that the server emitted, and raises when it is none its revision defines."""
 
 
@@ -107,8 +107,8 @@ class Frame(NamedTuple):
 class Exchange:
     """A request in the air."""
 
-    def __init__(self, app: App, scope: dict[str, Any], body: Iterable[bytes], judge: Judge) -> None:
-        self._app, self._scope, self._judge = app, scope, judge
+    def __init__(self, app: App, scope: dict[str, Any], body: Iterable[bytes], check: Check) -> None:
+        self._app, self._scope, self._check = app, scope, check
         self._body = deque(body) or deque([b""])
         self._gone, self._reading = asyncio.Event(), asyncio.Event()
         self._reading.set()
@@ -250,7 +250,7 @@ class Exchange:
     def _take(self, data: bytes) -> Any:
         message = json.loads(data)
         for one in message if isinstance(message, list) else [message]:
-            self._judge(one)
+            self._check(one)
         self._messages.append(message)
         return message
 

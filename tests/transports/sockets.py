@@ -15,7 +15,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
-from tests.interaction.messages import judge_for
+from tests.interaction.messages import message_check
 
 STATELESS, HANDSHAKE = "2026-07-28", "2025-11-25"
 META = "io.modelcontextprotocol/"
@@ -197,7 +197,7 @@ class Socket:
         assert event is not None, "the application has returned"
         assert event["type"] == "websocket.send", event
         message: dict[str, Any] = json.loads(event["text"])
-        judge_for(self.revision, self.requests)(message)
+        message_check(self.revision, self.requests)(message)
         return message
 
     async def closed(self) -> tuple[int, str]:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from mcp_django.protocol.sse import Decoder, Event
-from tests.interaction.messages import judge_for
+from tests.interaction.messages import message_check
 from tests.interaction.wire import App, http_scope
 
 REVISION = "2025-11-25"
@@ -155,7 +155,7 @@ class Client:
         assert event is not None, "the stream ended"
         assert event.event == "message"
         message: dict[str, Any] = json.loads(event.data)
-        judge_for(REVISION, self._requests)(message)
+        message_check(REVISION, self._requests)(message)
         self.messages.append(message)
         return message
 

@@ -2,7 +2,7 @@
 
 import json
 
-from tests.interaction.odd import ODD
+from tests.interaction.faulty_handlers import ODD
 from tests.interaction.transports import contract
 
 

@@ -62,7 +62,6 @@ async def test_the_bearer_of_a_client_s_token(either: Any, ann: User) -> None:
     }
 
 
-@contract
 async def test_the_bearer_of_a_personal_token(either: Any, ann: User) -> None:
     token = await sync_to_async(tokens.personal)(ann, SCOPES, "interaction")
     client = f"token:{(await PersonalAccessToken.objects.aget()).pk}"

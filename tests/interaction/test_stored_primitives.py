@@ -8,7 +8,7 @@ from django.test import Client, override_settings
 from django.urls import reverse
 
 from mcp_django.models import StoredPrompt, StoredResource
-from tests.interaction.test_listening import acknowledged, left, listen
+from tests.interaction.test_subscriptions_listen import acknowledged, left, listen
 from tests.settings import MIDDLEWARE
 
 FORM = {

@@ -194,7 +194,10 @@ async def _sessions_are_not_told(people):
     assert (await ann.request("resources/subscribe", {"uri": "shelf://users"})).served
     assert (await ben.request("resources/subscribe", {"uri": "shelf://groups"})).served
     assert "error" in (await ben.request("resources/subscribe", {"uri": "shelf://users"})).message
-    ears = [await client.hear() for client in (ann, ben)]
+    listeners = [await client.listen_to_server() for client in (ann, ben)]
     await told("shelf://users")
     await told("shelf://groups")
-    assert [(await ear.message())["params"]["uri"] for ear in ears] == ["shelf://users", "shelf://groups"]
+    assert [(await listener.message())["params"]["uri"] for listener in listeners] == [
+        "shelf://users",
+        "shelf://groups",
+    ]

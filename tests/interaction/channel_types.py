@@ -13,7 +13,7 @@ from mcp_django.transports.http.endpoint import get_duplexes
 from mcp_django.transports.standard_streams import Streams
 from mcp_django.transports.stdio import Stdio
 from mcp_django.wiring import authenticator
-from tests.interaction.channel import Line, Refused
+from tests.interaction.channel import Channel, Refused
 from tests.interaction.wire import Exchange, http_scope
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ HEADERS = ("content-type", "accept")
 """Those that a message has which is an HTTP request."""
 
 
-class WebSocketLine(Line):
+class WebSocketChannel(Channel):
     """A socket, of which the test plays the server."""
 
     def __init__(self, transport: "Transport", client: "Client") -> None:
@@ -88,7 +88,7 @@ class WebSocketLine(Line):
         self._reading.set()
 
 
-class SSELine(Line):
+class SSEChannel(Channel):
     """An event stream, and a POST for each message."""
 
     def __init__(self, transport: "Transport", client: "Client") -> None:
@@ -114,7 +114,7 @@ class SSELine(Line):
         target = http_scope("POST", self._endpoint.path, self._pairs, query_string=self._endpoint.query.encode())
         reply = await Exchange(self._app, target, [body], lambda _: None).reply()
         if reply.status != 202 and reply.messages:
-            self._hear(reply.body)
+            self._receive(reply.body)
 
     async def read(self) -> bytes | None:
         while (frame := await self._stream.frame()) is not None:
@@ -134,7 +134,7 @@ class SSELine(Line):
         self._stream.read_on()
 
 
-class StdioLine(Line):
+class StdioChannel(Channel):
     """Two pipes, as a process has them for its standard streams."""
 
     def __init__(self, transport: "Transport", client: "Client") -> None:
@@ -210,8 +210,8 @@ async def _ready(descriptor: int, add: Callable[..., None], remove: Callable[[in
         remove(descriptor)
 
 
-LINES: "dict[str, Callable[[Transport, Client], Line]]" = {
-    "websocket": WebSocketLine,
-    "sse": SSELine,
-    "stdio": StdioLine,
+CHANNEL_TYPES: "dict[str, Callable[[Transport, Client], Channel]]" = {
+    "websocket": WebSocketChannel,
+    "sse": SSEChannel,
+    "stdio": StdioChannel,
 }
