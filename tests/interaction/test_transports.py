@@ -70,6 +70,7 @@ async def test_a_token_in_the_query_is_not_looked_at(modern):
 async def test_without_authentication_nobody_is_served(settings, transport, subtests):
     for auth in [None, "token"]:
         with subtests.test(auth=auth):
+            transport.restart()
             settings.MCP = {**settings.MCP, "AUTH": auth}
             settings.OAUTH2_PROVIDER = {}  # without an authorization server
             reply = await Client(transport, "2026-07-28", token=None).request("tools/list")
