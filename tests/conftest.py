@@ -3,6 +3,8 @@ tests that a run left out.
 """
 
 import asyncio
+import contextvars
+import gc
 import inspect
 from collections import Counter
 from collections.abc import Iterator
@@ -10,6 +12,7 @@ from typing import Any
 
 import pytest
 from asgiref.sync import async_to_sync
+from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
 from pytest_django.plugin import DjangoDbBlocker
 
@@ -33,7 +36,9 @@ SLOW_FIRST = ("load", "workers", "integration", "browser")
 _left_out: Counter[str] = Counter()
 
 # The same examples in every run, and no time limit for one, so that a property fails in every run or in none.
-hypothesis_settings.register_profile("tests", deadline=None, derandomize=True, max_examples=60)
+hypothesis_settings.register_profile(
+    "tests", deadline=None, derandomize=True, max_examples=60, suppress_health_check=[HealthCheck.too_slow]
+)
 hypothesis_settings.load_profile("tests")
 
 
@@ -46,6 +51,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 for marker in markers:
                     item.add_marker(marker)
     items.sort(key=lambda item: not any(item.get_closest_marker(marker) for marker in SLOW_FIRST))
+
+
+def pytest_collection_finish() -> None:
+    """Take the modules and tests out of the garbage collector's sight.
+
+    It then runs often and quickly, so that servers of earlier tests, which lie in cycles, no longer receive signals.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.collect()
 
 
 def pytest_deselected(items: list[pytest.Item]) -> None:
@@ -75,7 +90,8 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
             clock.control(asyncio.get_running_loop())
         await function(**arguments)
 
-    async_to_sync(run)(**{name: pyfuncitem.funcargs[name] for name in names})
+    # In a context of its own: asgiref copies all context variables back, and would add up those of all tests.
+    contextvars.copy_context().run(async_to_sync(run), **{name: pyfuncitem.funcargs[name] for name in names})
     return True
 
 

@@ -13,7 +13,7 @@ from mcp_django.admin import client_health
 from mcp_django.client.checking import Checked
 from mcp_django.client.health import BOARD
 from mcp_django.models import ClientHealth
-from tests.testapp.savepoints import rolled_back
+from tests.support.savepoints import rolled_back
 
 pytestmark = pytest.mark.django_db
 

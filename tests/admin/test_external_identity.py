@@ -8,7 +8,7 @@ from django.test import Client, override_settings
 from django.urls import reverse
 
 from mcp_django.models import ExternalIdentity
-from tests.testapp.savepoints import rolled_back
+from tests.support.savepoints import rolled_back
 
 pytestmark = pytest.mark.django_db
 

@@ -10,7 +10,7 @@ from django.urls import reverse
 
 from mcp_django.auth.rulebook import RULEBOOK
 from mcp_django.models import ScopeGrant, ToolPolicy
-from tests.testapp.savepoints import rolled_back
+from tests.support.savepoints import rolled_back
 
 pytestmark = pytest.mark.django_db
 ADD = {"policy": "admin:mcp_django_toolpolicy_add", "grant": "admin:mcp_django_scopegrant_add"}

@@ -12,7 +12,7 @@ from django.utils import timezone
 from mcp_django.models import EndReason, ResourceSubscription, Session, StreamEvent
 from mcp_django.runtime import activity
 from mcp_django.runtime.events import Draft, EventLog
-from tests.testapp.savepoints import rolled_back
+from tests.support.savepoints import rolled_back
 
 pytestmark = pytest.mark.django_db
 

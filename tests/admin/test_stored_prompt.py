@@ -19,7 +19,7 @@ from mcp_django.auth.principal import local_principal
 from mcp_django.models import StoredArgument, StoredMessage, StoredPrompt, StoredResource
 from mcp_django.server import registry
 from mcp_django.transports.inprocess import Caller
-from tests.testapp.savepoints import rolled_back
+from tests.support.savepoints import rolled_back
 
 pytestmark = pytest.mark.django_db
 

@@ -13,7 +13,7 @@ from mcp_django import resource
 from mcp_django.admin import stored_resource
 from mcp_django.models import StoredResource
 from mcp_django.server import registry
-from tests.testapp.savepoints import rolled_back
+from tests.support.savepoints import rolled_back
 
 pytestmark = pytest.mark.django_db
 

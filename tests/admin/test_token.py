@@ -12,7 +12,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from mcp_django.models import PersonalAccessToken
-from tests.testapp.savepoints import rolled_back
+from tests.support.savepoints import rolled_back
 
 pytestmark = pytest.mark.django_db
 

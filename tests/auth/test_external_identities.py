@@ -15,7 +15,7 @@ from mcp_django.auth.external import ExternalVerifier
 from mcp_django.models import ExternalIdentity
 from tests.auth.external import is_invalid, linked, verifier_of, verify
 from tests.auth.identity_provider import Provider, read_issuers, serving
-from tests.auth.isolation import isolated
+from tests.support.savepoints import rolled_back
 from tests.support.waiting import WAIT_SECONDS
 
 
@@ -46,7 +46,7 @@ def test_a_subject_without_a_link_may_be_accepted_without_a_user(provider: Provi
 @pytest.mark.django_db
 def test_an_inactive_account_is_refused(provider: Provider, subtests: pytest.Subtests) -> None:
     for options in ({}, {"REQUIRE_USER": False}, {"LINK": ["create"]}):
-        with subtests.test(options=options), isolated():
+        with subtests.test(options=options), rolled_back():
             linked(provider, is_active=False)
             assert is_invalid(verifier_of(provider, **options), provider.token())
 
@@ -70,7 +70,7 @@ def test_subjects_of_two_issuers_are_two_people() -> None:
 def test_a_name_alone_never_links_a_privileged_account(provider: Provider, subtests: pytest.Subtests) -> None:
     for rights in ({"is_superuser": True}, {"is_staff": True}, {"is_active": False}):
         for way in ("email", "username"):
-            with subtests.test(rights=rights, way=way), isolated():
+            with subtests.test(rights=rights, way=way), rolled_back():
                 User.objects.create_user("ada", email=MAIL["email"], **rights)
                 token = provider.token(preferred_username="ada", **MAIL)
                 assert is_invalid(verifier_of(provider, LINK=[way]), token)
@@ -92,7 +92,7 @@ def test_a_superusers_name_elsewhere_makes_another_account(provider: Provider) -
 @pytest.mark.django_db
 def test_a_name_links_once_where_the_settings_say_so(provider: Provider, subtests: pytest.Subtests) -> None:
     for way, claims in (("email", MAIL), ("username", {"preferred_username": "ada"})):
-        with subtests.test(way=way), isolated():
+        with subtests.test(way=way), rolled_back():
             ada = User.objects.create_user("ada", email="Ada@shop.example")
             verifier = verifier_of(provider, LINK=[way])
             assert verify(verifier, provider.token(**claims)).user == ada
@@ -109,7 +109,7 @@ UNVERIFIED: list[Any] = [False, None, "true", "false", 1, [True], ...]
 @pytest.mark.django_db
 def test_an_address_that_is_not_verified_is_no_address(provider: Provider, subtests: pytest.Subtests) -> None:
     for verified in UNVERIFIED:
-        with subtests.test(verified=verified), isolated():
+        with subtests.test(verified=verified), rolled_back():
             User.objects.create_user("ada", email=MAIL["email"])
             token = provider.token(**{**MAIL, "email_verified": verified})
             assert is_invalid(verifier_of(provider, LINK=["email"]), token)
@@ -120,7 +120,7 @@ def test_an_address_that_is_not_verified_is_no_address(provider: Provider, subte
 @pytest.mark.django_db
 def test_an_address_that_only_looks_alike_is_another(provider: Provider, subtests: pytest.Subtests) -> None:
     for email in ("ada@shop.example.evil", "ad\u0131@shop.example", "", "%", 7, ["ada@shop.example"]):
-        with subtests.test(email=email), isolated():
+        with subtests.test(email=email), rolled_back():
             User.objects.create_user("ada", email="adi@shop.example")
             User.objects.create_user("empty")
             token = provider.token(email=email, email_verified=True)
@@ -137,7 +137,7 @@ def test_an_address_of_two_accounts_is_neithers(provider: Provider) -> None:
 @pytest.mark.django_db
 def test_a_username_is_the_same_to_the_letter(provider: Provider, subtests: pytest.Subtests) -> None:
     for username in ("Ada", "ada ", "\uff41da", "", 7, ["ada"]):
-        with subtests.test(username=username), isolated():
+        with subtests.test(username=username), rolled_back():
             User.objects.create_user("ada")
             assert is_invalid(verifier_of(provider, LINK=["username"]), provider.token(preferred_username=username))
 
@@ -155,7 +155,7 @@ def test_an_account_is_made_where_the_settings_say_so(provider: Provider) -> Non
 @pytest.mark.django_db
 def test_a_name_that_cannot_be_had_is_replaced(provider: Provider, subtests: pytest.Subtests) -> None:
     for username in ("ADA", "ada\\smith", "a" * 200, "white space", "", 7, None):
-        with subtests.test(username=username), isolated():
+        with subtests.test(username=username), rolled_back():
             taken = User.objects.create_user("ada")
             who = verify(verifier_of(provider, LINK=["create"]), provider.token(preferred_username=username))
             assert who.user != taken
@@ -225,6 +225,6 @@ SCOPE_CLAIMS: list[tuple[dict[str, Any], set[str]]] = [
 @pytest.mark.django_db
 def test_scopes_are_words(provider: Provider, subtests: pytest.Subtests) -> None:
     for claims, scopes in SCOPE_CLAIMS:
-        with subtests.test(claims=claims), isolated():
+        with subtests.test(claims=claims), rolled_back():
             linked(provider)
             assert verify(verifier_of(provider), provider.token(**claims)).scopes == scopes

@@ -13,8 +13,8 @@ from mcp_django.auth.external import ExternalVerifier
 from mcp_django.auth.verifiers import AuthError
 from tests.auth.external import RESOURCE, introspecting_verifier, is_invalid, linked, refusal, verify
 from tests.auth.identity_provider import Provider, read_issuers, serving
-from tests.auth.isolation import isolated
 from tests.support.clock import Clock
+from tests.support.savepoints import rolled_back
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.django_db
@@ -60,7 +60,7 @@ ACTIVE: list[Any] = [False, "true", "True", 1, None, [True], {"active": True}, .
 
 def test_active_is_true_and_nothing_like_it(provider: Provider, ada: User, subtests: pytest.Subtests) -> None:
     for active in ACTIVE:
-        with subtests.test(active=active), isolated():
+        with subtests.test(active=active), rolled_back():
             provider.said["active"] = active
             if active is ...:
                 del provider.said["active"]
@@ -87,7 +87,7 @@ WRONG: list[dict[str, Any]] = [
 
 def test_wrong_facts_of_an_active_token_refuse_it(provider: Provider, ada: User, subtests: pytest.Subtests) -> None:
     for said in WRONG:
-        with subtests.test(said=said), isolated():
+        with subtests.test(said=said), rolled_back():
             provider.introspects(**said)
             assert is_invalid(introspecting_verifier(provider), "opaque")
 
@@ -113,7 +113,7 @@ FAILURES: list[Any] = [
 
 def test_no_usable_answer_is_no_verdict(provider: Provider, ada: User, subtests: pytest.Subtests) -> None:
     for answer in FAILURES:
-        with subtests.test(answer=answer), isolated():
+        with subtests.test(answer=answer), rolled_back():
             provider.asked.clear()
             provider.answers["/introspect"] = lambda answer=answer: answer
             problem = refusal(introspecting_verifier(provider), "opaque")

@@ -11,8 +11,8 @@ from mcp_django.auth.principal import Principal
 from mcp_django.protocol.errors import InsufficientScope
 from mcp_django.server import registry
 from mcp_django.server.registry import Registry
+from tests.repository.pages import python_blocks
 from tests.server.engine import Peer, make_server, somebody
-from tests.test_repository import python_blocks
 
 TOPICS = Path(__file__).resolve().parents[2] / "docs" / "topics"
 POLICIES = python_blocks(TOPICS / "policies.md")

@@ -11,7 +11,7 @@ from mcp_django import conf
 from mcp_django.auth.requests import AuthRequest
 from mcp_django.models import PersonalAccessToken
 from mcp_django.protocol.headers import Headers
-from tests.test_repository import ROOT, python_blocks
+from tests.repository.pages import ROOT, python_blocks
 
 PAGE = ROOT / "docs" / "topics" / "protected-resources.md"
 

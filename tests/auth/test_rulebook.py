@@ -11,7 +11,7 @@ from mcp_django.auth.rulebook import FRESH, NO_RULES, RULEBOOK, Rulebook
 from mcp_django.models import ScopeGrant, StoredState, ToolPolicy
 from mcp_django.server.ports import Overloaded
 from mcp_django.server.rates import Rate
-from tests.auth.isolation import isolated
+from tests.support.savepoints import rolled_back
 
 pytestmark = pytest.mark.django_db
 
@@ -68,7 +68,7 @@ class TestFreshness:
 
     def test_every_change_of_rows_changes_the_mark(self, clock: Clock, subtests: pytest.Subtests) -> None:
         for change in ("save", "delete", "update", "bulk_create", "queryset_delete"):
-            with subtests.test(change=change), isolated():
+            with subtests.test(change=change), rolled_back():
                 book = Rulebook(clock=clock)
                 row = ToolPolicy.objects.create(tool="a", disabled=True)
                 before = book.read()
@@ -159,7 +159,7 @@ class TestFailure:
         self, caplog: Any, subtests: pytest.Subtests
     ) -> None:
         for row in UNCLEAR_POLICIES:
-            with subtests.test(row=row), isolated():
+            with subtests.test(row=row), rolled_back():
                 book = Rulebook()
                 caplog.clear()
                 ToolPolicy.objects.create(tool="a", **row)
@@ -169,7 +169,7 @@ class TestFailure:
 
     def test_a_grant_that_cannot_be_understood_allows_nobody(self, caplog: Any, subtests: pytest.Subtests) -> None:
         for row in ({"groups": "editors"}, {"clients": [1]}, {"clients": {}}):
-            with subtests.test(row=row), isolated():
+            with subtests.test(row=row), rolled_back():
                 book = Rulebook()
                 ScopeGrant.objects.create(scope="a", **row)
                 with caplog.at_level(logging.ERROR, "mcp_django.auth"):

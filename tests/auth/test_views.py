@@ -16,7 +16,7 @@ from mcp_django.auth.resources import ProtectedResource
 from mcp_django.auth.verifiers import INVALID, AuthError
 from mcp_django.auth.views import bearer_required
 from mcp_django.models import PersonalAccessToken
-from tests.auth.isolation import isolated
+from tests.support.savepoints import rolled_back
 
 API = "https://shop.example/orders"
 METADATA = "https://shop.example/.well-known/oauth-protected-resource/orders"
@@ -98,7 +98,7 @@ REFUSED: list[tuple[str | None, int, str | None]] = [
 def test_other_bearers_are_refused_with_a_challenge(subtests: pytest.Subtests) -> None:
     for view in VIEWS:
         for token, status, error in REFUSED:
-            with subtests.test(view=view, token=token), isolated():
+            with subtests.test(view=view, token=token), rolled_back():
                 reply = ask(view, token)
                 challenge = reply.headers["WWW-Authenticate"]
                 assert reply.status_code == status

@@ -41,6 +41,7 @@ def told(settings: str, *arguments: str, **environment: str) -> dict[str, str]:
     return dict(COMPLAINT.findall(found.stderr + found.stdout))
 
 
+@pytest.mark.integration
 def test_a_project_with_the_classic_mistakes_is_told_each_of_them(tmp_path: Path) -> None:
     for name, version in (("mcp_django", "0.14.0"), ("asgiref", "3.8.1")):
         directory = tmp_path / f"{name}-{version}.dist-info"
@@ -72,11 +73,13 @@ def test_a_project_with_the_classic_mistakes_is_told_each_of_them(tmp_path: Path
     assert [id for id, word in words.items() if word not in found[id]] == []
 
 
+@pytest.mark.integration
 def test_a_project_that_only_added_the_app_is_told_what_to_decide() -> None:
     assert told("tests.mistakes.untouched").keys() == {"W001"}
     assert told("tests.mistakes.untouched", "--deploy").keys() == {"W001", "W003", "W004"}
 
 
+@pytest.mark.integration
 def test_every_value_that_cannot_be_used_is_told_although_the_urls_need_them(tmp_path: Path) -> None:
     lines = 'from tests.mistakes.untouched import *\nMCP = {"LIMITS": {"LANES": "x", "BODDY": 1000}}\n'
     (tmp_path / "wrong.py").write_text(lines)
@@ -85,12 +88,14 @@ def test_every_value_that_cannot_be_used_is_told_although_the_urls_need_them(tmp
     assert 'MCP["LIMITS"]["LANES"] must be' in found["E003"]
 
 
+@pytest.mark.integration
 def test_a_complaint_is_silenced_by_its_id(tmp_path: Path) -> None:
     lines = 'from tests.mistakes.untouched import *\nSILENCED_SYSTEM_CHECKS = ["mcp_django.W001"]\n'
     (tmp_path / "silent.py").write_text(lines)
     assert told("silent", PYTHONPATH=os.pathsep.join([str(tmp_path), str(ROOT)])) == {}
 
 
+@pytest.mark.integration
 def test_the_demo_has_nothing_to_be_told_but_what_one_process_means(tmp_path: Path) -> None:
     place = {"DEMO_DIR": str(tmp_path)}
     assert told("project.settings", **place) == {}

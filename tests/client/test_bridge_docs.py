@@ -16,7 +16,7 @@ from mcp_django.client import aclose_clients, building, close_clients
 from mcp_django.client.bridge import BlockingBridge, Bridge
 from mcp_django.conf.clients import ClientSettings
 from tests.client.script import Script
-from tests.test_repository import ROOT, python_blocks
+from tests.repository.pages import ROOT, python_blocks
 
 DOCS = ROOT / "docs"
 HOWTO, BRIDGE, REFERENCE = DOCS / "howto/use-other-servers.md", DOCS / "topics/bridge.md", DOCS / "reference/clients.md"

@@ -11,7 +11,7 @@ from mcp_django.client import Client
 from mcp_django.client import client as module
 from mcp_django.client.blocking import BlockingClient
 from tests.client.script import Script
-from tests.test_repository import ROOT, python_blocks
+from tests.repository.pages import ROOT, python_blocks
 
 BLOCKS = python_blocks(ROOT / "docs" / "topics" / "client.md")
 SERVER = {

@@ -14,7 +14,7 @@ from mcp_django import client as package
 from mcp_django.client import AuthorizationNeeded, authorizing, outgoing
 from mcp_django.conf import get_settings, problems
 from mcp_django.conf.clients import ClientAuth
-from tests.test_repository import ROOT, python_blocks
+from tests.repository.pages import ROOT, python_blocks
 
 PAGE = (ROOT / "docs" / "topics" / "client-oauth.md").read_text()
 SETTINGS, URLS, CALL, DOCUMENT = python_blocks(ROOT / "docs" / "topics" / "client-oauth.md")

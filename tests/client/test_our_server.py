@@ -15,8 +15,10 @@ import pytest
 from mcp_django.client import SSE, Client, ClientConnectionError, StreamableHTTP, WebSocket
 from tests.client.script import ERAS
 from tests.conformance.__main__ import listens
-from tests.interaction.live import free_port
+from tests.support.ports import take_port
 from tests.support.waiting import WAIT_SECONDS, eventually, wait_until
+
+pytestmark = pytest.mark.integration
 
 WATCHED = "test://watched-resource"
 CALLER: contextvars.ContextVar[str] = contextvars.ContextVar("caller")
@@ -24,7 +26,7 @@ CALLER: contextvars.ContextVar[str] = contextvars.ContextVar("caller")
 
 @pytest.fixture(scope="module")
 def port() -> Iterator[int]:
-    port = free_port()
+    port = take_port()
     with subprocess.Popen([sys.executable, "-m", "tests.conformance.server", "--port", str(port)]) as process:
         try:
             wait_until(lambda: listens(port) or process.poll() is not None)
@@ -188,7 +190,7 @@ async def test_a_session_that_the_server_lost_is_made_anew(port: int) -> None:
 
 
 async def test_a_server_that_comes_back_is_used_again() -> None:
-    port = free_port()
+    port = take_port()
     client = Client.streamable_http(f"http://127.0.0.1:{port}/mcp", max_retries=0)
 
     @asynccontextmanager

@@ -7,7 +7,7 @@ import pytest
 
 from mcp_django.client.targets import StreamableHTTP, WebSocket
 from tests.client.listeners import Exchange, exchanges, listening
-from tests.test_repository import ROOT, python_blocks
+from tests.repository.pages import ROOT, python_blocks
 
 BLOCKS = python_blocks(ROOT / "docs" / "topics" / "client-transports.md")
 TARGETS, AUTHORITIES, TICKET, STDIO = BLOCKS

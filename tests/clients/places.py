@@ -13,8 +13,9 @@ from urllib.parse import urlsplit
 
 from tests.clients import peers
 from tests.clients.peers import HERE, OURS, PEERS, ROOT, Failed, Peer, Target, output
-from tests.conformance.__main__ import DOORS, fixtures_server, free_port, listens
+from tests.conformance.__main__ import DOORS, fixtures_server, listens
 from tests.conformance.server import fixtures_database
+from tests.support.ports import take_port
 
 SECONDS = 60
 """How long the demo may take to load its airports and come up."""
@@ -43,7 +44,7 @@ def served_at(name: str, url: str) -> Place:
 @contextmanager
 def fixtures(door: str) -> Iterator[Place]:
     """The fixtures server through one of its doors, on a process of its own: it numbers what is booked."""
-    port = free_port()
+    port = take_port()
     with fixtures_server(port):
         place = served_at(f"fixtures{DOORS[door]}", f"http://127.0.0.1:{port}{DOORS[door]}")
         if door == "view":
@@ -69,7 +70,7 @@ def fixtures_over_stdio() -> Iterator[Place]:
 @contextmanager
 def demo() -> Iterator[Place]:
     """The demo of this checkout, and what `mcp_install claude` prints for it."""
-    port = free_port()
+    port = take_port()
     command = [sys.executable, "manage.py", "demo", "--port", str(port)]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -89,7 +90,7 @@ def demo() -> Iterator[Place]:
 def sdk_server() -> Iterator[Place]:
     """A server on the official SDK, in both eras, by every way that it has."""
     script = str(HERE / "sdk_server.py")
-    with _listening([sys.executable, script], port := free_port()):
+    with _listening([sys.executable, script], port := take_port()):
         origin = f"http://127.0.0.1:{port}"
         stdio: Target = {"command": sys.executable, "args": [script, "stdio"]}
         ways: dict[str, Target] = {"http": f"{origin}/mcp", "sse": f"{origin}/sse", "stdio": stdio}
@@ -100,7 +101,7 @@ def sdk_server() -> Iterator[Place]:
 @contextmanager
 def everything_server() -> Iterator[Place]:
     """The TypeScript reference server, which knows the handshake era only."""
-    command, http, sse = peers.everything_server(), free_port(), free_port()
+    command, http, sse = peers.everything_server(), take_port(), take_port()
     # It reads its port from the environment.
     with _listening([*command, "streamableHttp"], http), _listening([*command, "sse"], sse):
         ways: dict[str, Target] = {"http": f"http://127.0.0.1:{http}/mcp", "sse": f"http://127.0.0.1:{sse}/sse"}

@@ -11,7 +11,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.conformance.__main__ import free_port, listens
+from tests.conformance.__main__ import listens
+from tests.support.ports import take_port
 from tests.support.waiting import WAIT_SECONDS, wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -86,7 +87,7 @@ def composed(*, remote: Callable[[int], Sequence[str]] = python_remote, document
     """All processes, running. `remote` gives the command of a remote for a port; it is reached by way of the API, which
     notes what passes.
     """
-    at_remote, at_api, at_site = free_port(), free_port(), free_port()
+    at_remote, at_api, at_site = take_port(), take_port(), take_port()
     with ExitStack() as stack:
         directory = stack.enter_context(tempfile.TemporaryDirectory(prefix="mcp-composed-"))
         upstream = Process(remote(at_remote), at_remote)

@@ -13,7 +13,6 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,6 +20,8 @@ from typing import Any, NamedTuple
 
 from tests.conformance import authorization, client_runs
 from tests.conformance.npm import installed_tool
+from tests.support.ports import take_port
+from tests.support.waiting import wait_until
 
 SUITE = "@modelcontextprotocol/conformance@0.2.0-alpha.12"
 VERSIONS = ("2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28")
@@ -169,7 +170,7 @@ def _run(suite: list[str], url: str, version: str, results: Path) -> Leg:
 
 def _authorize(suite: list[str], site: authorization.Protected, version: str, results: Path) -> Leg:
     """The scenarios for authorization servers under one revision."""
-    said = authorization.run(suite, site, version, free_port(), results)
+    said = authorization.run(suite, site, version, take_port(), results)
     return _leg(results, "authorization-server", version, said)
 
 
@@ -213,25 +214,13 @@ def fixtures_server(port: int) -> Iterator[subprocess.Popen[bytes]]:
         raise SystemExit(f"Port {port} is taken; pass --port, or --url to test the server that is there")
     process = subprocess.Popen([sys.executable, "-m", "tests.conformance.server", "--port", str(port)])
     try:
-        give_up = time.monotonic() + 30
-        while not listens(port):
-            if process.poll() is not None:
-                raise SystemExit(f"The fixtures server ended with {process.returncode}")
-            if time.monotonic() > give_up:
-                raise SystemExit("The fixtures server did not come up")
-            time.sleep(0.05)
+        wait_until(lambda: process.poll() is not None or listens(port), "the fixtures server did not come up")
+        if process.returncode is not None:
+            raise SystemExit(f"The fixtures server ended with {process.returncode}")
         yield process
     finally:
         process.terminate()
         process.wait(timeout=20)
-
-
-def free_port() -> int:
-    """A port of loopback that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    return port
 
 
 def listens(port: int) -> bool:

@@ -82,11 +82,6 @@ REVISION_FIXTURES = {"revision": REVISIONS, "handshake": HANDSHAKE, "newest": (H
 """Fixtures that stand for one revision after the other."""
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "transports(*names): the transports of a test; asgi alone without it")
-    config.addinivalue_line("markers", "revisions(*names): the revisions of a test; all without it")
-
-
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Make the cases of a test: its first transport in each revision, the others in one."""
     if "transport" not in metafunc.fixturenames:

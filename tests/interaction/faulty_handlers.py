@@ -82,7 +82,7 @@ async def cancel_itself() -> str:
 @tool()
 async def wait_for_the_cancelled() -> str:
     """Wait for a task of its own that was cancelled."""
-    task = asyncio.ensure_future(asyncio.sleep(60))
+    task = asyncio.ensure_future(asyncio.Event().wait())
     task.cancel()
     await task
     return "unreachable"

@@ -1,19 +1,19 @@
 """The fixtures server of the conformance suite in a process of its own, for tests that need a real socket."""
 
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from tests.conformance.__main__ import listens
+from tests.support.ports import take_port
 from tests.support.waiting import wait_until
 
 
 @contextmanager
 def live_server() -> Iterator[int]:
     """The port that it listens on: the ASGI application at /mcp, the Django view at /view/mcp."""
-    port = free_port()
+    port = take_port()
     process = subprocess.Popen([sys.executable, "-m", "tests.conformance.server", "--port", str(port)])
     try:
         wait_until(lambda: process.poll() is not None or listens(port), "the fixtures server did not come up")
@@ -22,11 +22,3 @@ def live_server() -> Iterator[int]:
     finally:
         process.terminate()
         process.wait()
-
-
-def free_port() -> int:
-    """A port of loopback that nobody listens on."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port: int = free.getsockname()[1]
-    return port

@@ -10,6 +10,8 @@ from mcp import Client, MCPError
 
 from tests.clients.modern_client import check
 
+pytestmark = pytest.mark.integration
+
 MODES = {"legacy": "2025-11-25", "auto": "2026-07-28"}
 
 

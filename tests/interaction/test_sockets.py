@@ -10,6 +10,8 @@ import pytest
 from tests.interaction.clients import META, STATELESS
 from tests.support.waiting import wait_until
 
+pytestmark = pytest.mark.integration
+
 BODY = json.dumps(
     {
         "jsonrpc": "2.0",

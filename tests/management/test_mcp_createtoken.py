@@ -9,7 +9,7 @@ from django.test import override_settings
 from django.utils import timezone
 
 from mcp_django.models import PersonalAccessToken
-from tests.testapp.savepoints import rolled_back
+from tests.support.savepoints import rolled_back
 
 pytestmark = pytest.mark.django_db
 

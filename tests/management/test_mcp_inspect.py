@@ -13,7 +13,7 @@ from django.test import override_settings
 
 from mcp_django import prompt, resource, tool
 from mcp_django.server import registry
-from tests.testapp.savepoints import rolled_back
+from tests.support.savepoints import rolled_back
 
 pytestmark = pytest.mark.django_db
 

@@ -13,7 +13,7 @@ from mcp_django import owner_of
 from mcp_django.memory.conversations import Conversations
 from mcp_django.memory.facts import Facts
 from mcp_django.memory.models import Conversation, Fact, Owner
-from tests.testapp.savepoints import rolled_back
+from tests.support.savepoints import rolled_back
 
 pytestmark = pytest.mark.django_db
 SECRET = "Zanzibar"

@@ -12,7 +12,7 @@ from mcp_django.memory.facts import Facts
 from mcp_django.memory.models import Conversation
 from tests.memory.clients import Client, user_client, user_messages
 from tests.official_schema import validator
-from tests.testapp.savepoints import rolled_back
+from tests.support.savepoints import rolled_back
 
 
 async def test_a_conversation_is_saved_and_found_again(ada: Client) -> None:

@@ -8,7 +8,7 @@ from asgiref.sync import async_to_sync
 from mcp_django.memory.models import Fact
 from mcp_django.memory.words import indexed, query_words
 from tests.memory.clients import Client
-from tests.testapp.savepoints import rolled_back
+from tests.support.savepoints import rolled_back
 
 
 async def texts(client: Client, tool: str = "search_user_facts", **arguments: Any) -> list[str]:

@@ -18,7 +18,7 @@ from mcp_django.memory.models import Conversation, Fact, Owner
 from mcp_django.protocol.errors import MCPError, ResourceNotFound
 from mcp_django.server import registry
 from tests.memory.clients import Client, client_of, machine_client, user_client, user_messages
-from tests.testapp.savepoints import rolled_back
+from tests.support.savepoints import rolled_back
 
 SECRET = "Zanzibar"
 

@@ -8,7 +8,7 @@ from mcp_django.auth.principal import local_principal
 from mcp_django.memory.facts import Facts
 from mcp_django.memory.models import Owner
 from mcp_django.memory.options import MemorySettings
-from tests.test_repository import ROOT, python_blocks, served_by
+from tests.repository.pages import ROOT, python_blocks, served_by
 
 PAGE = ROOT / "docs" / "topics" / "memory.md"
 pytestmark = pytest.mark.django_db

@@ -15,7 +15,7 @@ from mcp_django.memory.facts import Facts
 from mcp_django.memory.models import Conversation, Fact, Owner
 from mcp_django.memory.privacy import erase_user, export_user
 from tests.memory.clients import user_messages
-from tests.testapp.savepoints import rolled_back
+from tests.support.savepoints import rolled_back
 
 pytestmark = pytest.mark.django_db
 

@@ -9,8 +9,7 @@ import sys
 from datetime import timedelta
 
 import django
-
-from tests import settings
+from django.conf import settings
 
 IDLE = 3600.0
 
@@ -21,8 +20,7 @@ def say(line: str) -> None:
 
 
 def main(database: str, owner: str, quota: str, cap: str, times: str) -> None:
-    settings.DATABASES["default"]["NAME"] = database
-    os.environ["DJANGO_SETTINGS_MODULE"] = "tests.settings"
+    settings.DATABASES["default"]["NAME"] = database  # DJANGO_SETTINGS_MODULE is that of the test run
     django.setup()
 
     from django.utils import timezone

@@ -12,7 +12,7 @@ from mcp_django.models import EndReason, Session
 ROOT = Path(__file__).resolve().parents[2]
 PROCESSES, TIMES, IDLE = 4, 15, 3600.0
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.integration]
 
 
 def opened(owner: str, *, quota: int, cap: int) -> int:

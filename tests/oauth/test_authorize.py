@@ -10,7 +10,6 @@ from pytest_django.fixtures import Settings
 
 from mcp_django.oauth import toolkit
 from mcp_django.oauth.models import Consent
-from tests.auth.isolation import isolated
 from tests.oauth.clients import (
     ISSUER,
     LOOPBACK,
@@ -22,6 +21,7 @@ from tests.oauth.clients import (
     make_client,
     read_redirect,
 )
+from tests.support.savepoints import rolled_back
 
 pytestmark = pytest.mark.django_db
 
@@ -104,7 +104,7 @@ def test_who_cancels_sends_the_client_an_error_with_the_issuer_and_the_state(
     browser: Client, subtests: pytest.Subtests
 ) -> None:
     for form in ({}, {"cancel": "1", "granted": list(SCOPES)}, {"allow": ""}):
-        with subtests.test(form=form), isolated():
+        with subtests.test(form=form), rolled_back():
             said = read_redirect(browser.post(authorization_path(make_client()), form))
             assert (said["error"], said["state"], said["iss"]) == ("access_denied", "st-1", ISSUER)
             assert not Consent.objects.exists()
@@ -124,7 +124,7 @@ def test_ticking_more_than_was_offered_has_no_effect(browser: Client) -> None:
 
 def test_who_takes_all_ticks_away_is_asked_again(browser: Client, subtests: pytest.Subtests) -> None:
     for granted in ([], ["admin"], [""]):
-        with subtests.test(granted=granted), isolated():
+        with subtests.test(granted=granted), rolled_back():
             page = browser.post(authorization_path(make_client()), {"allow": "1", "granted": granted})
             assert page.status_code == 200
             assert "Nothing is ticked" in text(page)
@@ -154,7 +154,7 @@ def test_the_page_protects_itself_where_the_project_has_no_such_middleware(ada: 
 
 def test_fields_of_the_form_do_not_change_the_redirect(browser: Client, subtests: pytest.Subtests) -> None:
     for form in ({"allow": "1", "granted": list(SCOPES)}, {"cancel": "1"}):
-        with subtests.test(form=form), isolated():
+        with subtests.test(form=form), rolled_back():
             evil = {
                 "redirect_uri": "https://evil.example/cb",
                 "client_id": "x",

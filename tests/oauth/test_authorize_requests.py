@@ -9,7 +9,6 @@ from pytest_django.fixtures import Settings
 from mcp_django.models import ScopeGrant
 from mcp_django.oauth import toolkit
 from mcp_django.oauth.models import ClientProfile
-from tests.auth.isolation import isolated
 from tests.oauth.clients import (
     CHALLENGE,
     ISSUER,
@@ -21,6 +20,7 @@ from tests.oauth.clients import (
     make_client,
     read_redirect,
 )
+from tests.support.savepoints import rolled_back
 
 pytestmark = pytest.mark.django_db
 YES = {"allow": "1", "granted": list(SCOPES)}
@@ -68,7 +68,7 @@ DOUBTFUL: list[Any] = [
 def test_a_request_of_a_doubtful_client_is_not_redirected(browser: Client, subtests: pytest.Subtests) -> None:
     for changes in DOUBTFUL:
         for form in (None, {"allow": "1", "granted": list(SCOPES)}, {"cancel": "1"}):
-            with subtests.test(changes=changes, form=form), isolated():
+            with subtests.test(changes=changes, form=form), rolled_back():
                 asked = authorization_path(make_client(), **changes)
                 answer = browser.get(asked) if form is None else browser.post(asked, form)
                 assert refused(answer)
@@ -107,7 +107,7 @@ MISTAKES: list[tuple[Any, tuple[str, ...]]] = [
 def test_a_known_client_is_told_what_is_wrong(browser: Client, subtests: pytest.Subtests) -> None:
     for changes, error in MISTAKES:
         for posted in (False, True):
-            with subtests.test(changes=changes, posted=posted), isolated():
+            with subtests.test(changes=changes, posted=posted), rolled_back():
                 asked = authorization_path(make_client(), **changes)
                 answer = browser.post(asked, YES) if posted else browser.get(asked)
                 said = read_redirect(answer)
@@ -125,7 +125,7 @@ def test_no_state_is_invented(browser: Client) -> None:
 
 def test_the_port_of_a_loopback_redirect_is_one(browser: Client, subtests: pytest.Subtests) -> None:
     for port in ("99999", "", "x", "1;script-src%20*", "-1"):
-        with subtests.test(port=port), isolated():
+        with subtests.test(port=port), rolled_back():
             answer = browser.get(
                 authorization_path(make_client(LOOPBACK), redirect_uri=f"http://localhost:{port}/callback")
             )
@@ -135,7 +135,7 @@ def test_the_port_of_a_loopback_redirect_is_one(browser: Client, subtests: pytes
 
 def test_the_port_on_this_computer_is_free(browser: Client, subtests: pytest.Subtests) -> None:
     for uri in ("http://localhost:1/callback", "http://localhost:65535/callback", LOOPBACK):
-        with subtests.test(uri=uri), isolated():
+        with subtests.test(uri=uri), rolled_back():
             answer = browser.post(authorization_path(make_client(LOOPBACK), redirect_uri=uri), YES)
             assert "code" in read_redirect(answer, uri)
             assert toolkit.grants().objects.get().redirect_uri == uri
@@ -149,7 +149,7 @@ def test_a_resource_may_be_written_in_several_ways_and_twice(browser: Client) ->
 
 def test_the_one_resource_need_not_be_named(browser: Client, subtests: pytest.Subtests) -> None:
     for resource in (None, ""):
-        with subtests.test(resource=resource), isolated():
+        with subtests.test(resource=resource), rolled_back():
             read_redirect(browser.post(authorization_path(make_client(), resource=resource), YES))
             assert toolkit.grants().objects.get().resource == [MCP]
 
@@ -187,7 +187,7 @@ def test_a_scheme_that_is_not_allowed_any_more_leads_nowhere(browser: Client, se
 
 def test_other_methods_are_refused(browser: Client, subtests: pytest.Subtests) -> None:
     for method in ("put", "delete", "patch"):
-        with subtests.test(method=method), isolated():
+        with subtests.test(method=method), rolled_back():
             assert getattr(browser, method)(authorization_path(make_client())).status_code == 405
 
 
@@ -202,7 +202,7 @@ def test_a_client_that_asks_for_nothing_gets_the_required_scopes(
     browser: Client, settings: Settings, subtests: pytest.Subtests
 ) -> None:
     for scope in (None, "", " "):
-        with subtests.test(scope=scope), isolated():
+        with subtests.test(scope=scope), rolled_back():
             settings.MCP = settings.MCP | {"SERVERS": {"default": {"REQUIRED_SCOPES": ["airports:read"]}}}
             answer = browser.post(
                 authorization_path(make_client(), scope=scope), {"allow": "1", "granted": list(SCOPES)}

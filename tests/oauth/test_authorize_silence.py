@@ -13,8 +13,8 @@ from pytest_django.fixtures import Settings
 
 from mcp_django.oauth import document_clients, toolkit
 from mcp_django.oauth.models import Consent
-from tests.auth.isolation import isolated
 from tests.oauth.clients import ISSUER, LOOPBACK, MCP, SCOPES, Source, authorization_path, make_client, read_redirect
+from tests.support.savepoints import rolled_back
 
 pytestmark = pytest.mark.django_db
 YES = {"allow": "1", "granted": list(SCOPES)}
@@ -43,13 +43,13 @@ def test_who_said_yes_is_not_asked_again(browser: Client, allowed: Any) -> None:
 
 def test_a_client_may_have_the_user_asked_again(browser: Client, allowed: Any, subtests: pytest.Subtests) -> None:
     for parameters in ({"prompt": "consent"}, {"prompt": "select_account consent"}):
-        with subtests.test(parameters=parameters), isolated():
+        with subtests.test(parameters=parameters), rolled_back():
             assert is_page(browser.get(authorization_path(allowed, **parameters)))
 
 
 def test_a_client_cannot_skip_the_question(browser: Client, subtests: pytest.Subtests) -> None:
     for parameters in ({"approval_prompt": "auto"}, {"prompt": ""}, {"prompt": "never"}):
-        with subtests.test(parameters=parameters), isolated():
+        with subtests.test(parameters=parameters), rolled_back():
             application = make_client()
             assert is_page(browser.get(authorization_path(application, **parameters)))
             # Not even while it has a token of the user.
@@ -122,7 +122,7 @@ def test_who_logs_in_elsewhere_comes_back_to_this_site(ada: User, settings: Sett
 
 def test_no_host_of_a_request_becomes_the_way_back(ada: User, subtests: pytest.Subtests) -> None:
     for host in ("evil.example", "testserver@evil.example"):
-        with subtests.test(host=host), isolated():
+        with subtests.test(host=host), rolled_back():
             answer = Client().get(authorization_path(make_client()), headers={"host": host})
             assert answer.status_code == 400 or answer["Location"].startswith("/accounts/login/?next=/o/authorize/")
 
@@ -144,7 +144,7 @@ def test_nothing_is_fetched_for_a_stranger(
     fetched: list[str] = []
     monkeypatch.setattr(document_clients, "look_up", lambda client_id, user: fetched.append(client_id))
     for prompt in (None, "none"):
-        with subtests.test(prompt=prompt), isolated():
+        with subtests.test(prompt=prompt), rolled_back():
             application = make_client()
             application.client_id = "https://stranger.example/client"
             answer = Client().get(authorization_path(application, prompt=prompt))
@@ -195,7 +195,7 @@ ELSEWHERE: list[str] = [
 
 def test_not_you_leads_nowhere_else(browser: Client, subtests: pytest.Subtests) -> None:
     for there in ELSEWHERE:
-        with subtests.test(there=there), isolated():
+        with subtests.test(there=there), rolled_back():
             browser.force_login(User.objects.get())
             page = browser.post("/o/switch/", {"next": there})
             assert b'href="/accounts/login/?next=/o/connections/"' in page.content
@@ -224,7 +224,7 @@ def test_two_resources_are_asked_about_and_remembered_together(browser: Client, 
 
 def test_the_page_is_found_where_old_clients_look_for_it(browser: Client, subtests: pytest.Subtests) -> None:
     for place in ("/authorize", "/authorize/", "/o/authorize"):
-        with subtests.test(place=place), isolated():
+        with subtests.test(place=place), rolled_back():
             asked = authorization_path(make_client())
             assert browser.get(asked.replace("/o/authorize/", place))["Location"] == asked
 

@@ -9,7 +9,6 @@ from django.test import Client
 from mcp_django.oauth import consents, toolkit
 from mcp_django.oauth.connections import connections_of
 from mcp_django.oauth.models import Consent
-from tests.auth.isolation import isolated
 from tests.oauth.clients import (
     LOOPBACK,
     MCP,
@@ -21,6 +20,7 @@ from tests.oauth.clients import (
     make_client,
     read_redirect,
 )
+from tests.support.savepoints import rolled_back
 
 pytestmark = pytest.mark.django_db
 PAGE = "/o/connections/"
@@ -77,7 +77,7 @@ def test_who_takes_access_away_ends_consents_codes_and_tokens(browser: Client, a
 
 def test_a_key_of_no_client_ends_nothing(browser: Client, ada: User, subtests: pytest.Subtests) -> None:
     for key in ("", "0", "-1", "x", "9" * 400, "1\0", "\u0661"):
-        with subtests.test(key=key), isolated():
+        with subtests.test(key=key), rolled_back():
             consents.give(ada, make_client(), [MCP], SCOPES)
             page = browser.post(PAGE, {"client": key})
             assert "This application has no access." in page.content.decode()

@@ -6,8 +6,8 @@ from django.test import Client
 
 from mcp_django.oauth import consents, toolkit
 from mcp_django.oauth.models import Consent
-from tests.auth.isolation import isolated
 from tests.oauth.clients import MCP, authorization_path, give_token, make_client
+from tests.support.savepoints import rolled_back
 
 pytestmark = pytest.mark.django_db
 PAGE = "/admin/mcp_oauth/consent/"
@@ -59,7 +59,7 @@ def test_who_may_only_look_withdraws_nothing(ada: User, consent: Consent, browse
 
 def test_who_deletes_a_consent_ends_the_tokens_too(admin: Client, consent: Consent, subtests: pytest.Subtests) -> None:
     for many in (False, True):
-        with subtests.test(many=many), isolated():
+        with subtests.test(many=many), rolled_back():
             give_token(consent.user, consent.application, "airports:read")
             if many:
                 form = {"action": "delete_selected", "_selected_action": [consent.pk], "post": "yes"}

@@ -11,8 +11,8 @@ from pytest_django.fixtures import Settings
 from mcp_django.oauth import consents
 from mcp_django.oauth.models import Consent
 from mcp_django.oauth.models.consent import ConsentQuerySet
-from tests.auth.isolation import isolated
 from tests.oauth.clients import LOOPBACK, WEB, make_client
+from tests.support.savepoints import rolled_back
 
 pytestmark = pytest.mark.django_db
 MCP = "https://testserver/mcp"
@@ -72,7 +72,7 @@ CHANGES: list[tuple[str, str]] = [
 
 def test_a_client_that_changed_is_asked_about(user: User, client: Any, subtests: pytest.Subtests) -> None:
     for field, value in CHANGES:
-        with subtests.test(field=field), isolated():
+        with subtests.test(field=field), rolled_back():
             client.refresh_from_db()
             consents.give(user, client, [MCP], ["read"])
             setattr(client, field, value)
@@ -90,7 +90,7 @@ def test_a_program_on_this_computer_is_asked_about_each_time(
     user: User, client: Any, settings: Settings, subtests: pytest.Subtests
 ) -> None:
     for redirect in (LOOPBACK, "http://127.0.0.1:33418/", "https://localhost/cb", "cursor://a/b"):
-        with subtests.test(redirect=redirect), isolated():
+        with subtests.test(redirect=redirect), rolled_back():
             settings.MCP = {}
             consents.give(user, client, [MCP], ["read"])
             assert not remembered(user, client, redirect=redirect)

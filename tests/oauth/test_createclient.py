@@ -11,7 +11,7 @@ from oauth2_provider.models import Application
 
 from mcp_django.oauth.credentials import has_secret
 from mcp_django.oauth.models import ClientProfile
-from tests.auth.isolation import isolated
+from tests.support.savepoints import rolled_back
 
 pytestmark = pytest.mark.django_db
 CALLBACK = "https://client.example/cb"
@@ -99,7 +99,7 @@ CONTRADICTIONS: list[tuple[list[str], str]] = [
 
 def test_a_client_that_makes_no_sense_is_not_made(subtests: pytest.Subtests) -> None:
     for args, why in CONTRADICTIONS:
-        with subtests.test(args=args), isolated():
+        with subtests.test(args=args), rolled_back():
             get_user_model().objects.create(username="robot")
             get_user_model().objects.create(username="gone", is_active=False)
             with pytest.raises(CommandError, match=why):
@@ -109,7 +109,7 @@ def test_a_client_that_makes_no_sense_is_not_made(subtests: pytest.Subtests) -> 
 
 def test_other_files_are_not_pinned(tmp_path: Path, subtests: pytest.Subtests) -> None:
     for text in (b"", b"{}", b"[]", b'{"client_id": "https://other.example/c.json"}', b"x" * 20_000):
-        with subtests.test(text=text), isolated():
+        with subtests.test(text=text), rolled_back():
             file = tmp_path / "client.json"
             file.write_bytes(text)
             with pytest.raises(CommandError):

@@ -21,8 +21,8 @@ from mcp_django.oauth import clients, document_clients, documents
 from mcp_django.oauth.client_metadata import ClientMetadata
 from mcp_django.oauth.document_clients import Unavailable, look_up
 from mcp_django.oauth.models import ClientProfile
-from tests.auth.isolation import isolated
 from tests.oauth.document_server import HOST, DocumentServer, certificate, document, response
+from tests.support.savepoints import rolled_back
 from tests.support.waiting import WAIT_SECONDS
 
 pytestmark = pytest.mark.django_db
@@ -223,7 +223,7 @@ def test_two_that_see_a_client_first_make_one(web: DocumentServer, user: Any, mo
 
 def test_an_id_that_is_no_https_url_is_ignored(web: DocumentServer, user: Any, subtests: pytest.Subtests) -> None:
     for client_id in ("", "abc", "http://client.example/c.json", "\x00", "https", "urn:x", "a" * 5000, "\ud800"):
-        with subtests.test(client_id=client_id), isolated():
+        with subtests.test(client_id=client_id), rolled_back():
             look_up(client_id, user)
             assert not web.resolved
 
@@ -243,7 +243,7 @@ def test_an_id_that_cannot_be_a_documents_url_is_refused(
     web: DocumentServer, user: Any, subtests: pytest.Subtests
 ) -> None:
     for client_id in IMPOSSIBLE_URLS:
-        with subtests.test(client_id=client_id), isolated():
+        with subtests.test(client_id=client_id), rolled_back():
             with pytest.raises(Unavailable):
                 look_up(client_id, user)
             assert not web.resolved

@@ -18,10 +18,10 @@ from pytest_django.fixtures import Settings
 
 from mcp_django.oauth import documents
 from mcp_django.oauth.models import ClientProfile
-from tests.auth.isolation import isolated
 from tests.oauth.clients import SCOPES, authorization_path, read_redirect
 from tests.oauth.document_server import HOST, DocumentServer, certificate, document, response
 from tests.oauth.flows import post
+from tests.support.savepoints import rolled_back
 
 pytestmark = pytest.mark.django_db
 URL = f"https://{HOST}/client.json"
@@ -82,7 +82,7 @@ OTHER_REQUESTS: list[tuple[str, dict[str, str]]] = [
 
 def test_no_other_endpoint_has_a_document_fetched(web: DocumentServer, subtests: pytest.Subtests) -> None:
     for endpoint, form in OTHER_REQUESTS:
-        with subtests.test(endpoint=endpoint, form=form), isolated():
+        with subtests.test(endpoint=endpoint, form=form), rolled_back():
             for extra in ({}, {"client_secret": "x"}):
                 sent = {**form, **extra, "client_id": URL, "code_verifier": VERIFIER}
                 assert post(endpoint, sent).status_code in (400, 401)
@@ -92,7 +92,7 @@ def test_no_other_endpoint_has_a_document_fetched(web: DocumentServer, subtests:
 
 def test_an_anonymous_request_has_no_document_fetched(web: DocumentServer, subtests: pytest.Subtests) -> None:
     for prompt in (None, "none", "login", "consent"):
-        with subtests.test(prompt=prompt), isolated():
+        with subtests.test(prompt=prompt), rolled_back():
             for method in ("get", "post", "head"):
                 assert getattr(Client(), method)(request(prompt=prompt)).status_code in (302, 400, 405)
             assert not web.resolved
@@ -118,7 +118,7 @@ def test_an_id_that_is_no_document_is_a_page_too(
     browser: Client, web: DocumentServer, subtests: pytest.Subtests
 ) -> None:
     for url in ("https://127.0.0.1/c.json", "https://localhost/c.json", URL + "?x", URL + "#x", "https://"):
-        with subtests.test(url=url), isolated():
+        with subtests.test(url=url), rolled_back():
             assert browser.get(request(client_id=url)).status_code == 400
             assert not web.resolved
 
@@ -127,7 +127,7 @@ def test_a_user_is_asked_again_about_a_client_whose_document_changes(
     browser: Client, web: DocumentServer, subtests: pytest.Subtests
 ) -> None:
     for members in ({"redirect_uris": [CALLBACK, "https://new.example/cb"]}, {"client_name": "Other"}):
-        with subtests.test(members=members), isolated():
+        with subtests.test(members=members), rolled_back():
             web.asked.clear()
             web.pages["/client.json"] = document(URL, client_name="Claude")
             read_redirect(browser.post(request(), YES), CALLBACK)

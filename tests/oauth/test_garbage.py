@@ -11,7 +11,7 @@ from django.test import Client
 from mcp_django.auth import throttle
 from mcp_django.oauth import credentials
 from mcp_django.server.rates import Rate
-from tests.auth.isolation import isolated
+from tests.support.savepoints import rolled_back
 
 from . import flows
 from .flows import create_client, create_user, exchange, issue_code, post, read_json
@@ -56,7 +56,7 @@ FORMS = {
 def test_odd_forms_are_refused(subtests: pytest.Subtests) -> None:
     for name, form in FORMS.items():
         for path in PATHS:
-            with subtests.test(name, path=path), isolated():
+            with subtests.test(name, path=path), rolled_back():
                 response = post(path, form.replace("{client}", create_client().client_id))
                 # To revoke an unknown token is no error.
                 if path != "/o/revoke_token/" or response.status_code != 200:
@@ -76,7 +76,7 @@ CONTENT_TYPES: list[str] = [
 def test_forms_of_other_types_are_refused(subtests: pytest.Subtests) -> None:
     for kind in CONTENT_TYPES:
         for path in PATHS:
-            with subtests.test(kind=kind, path=path), isolated():
+            with subtests.test(kind=kind, path=path), rolled_back():
                 # As bytes: the test client would look for the encoding.
                 response = Client().generic("POST", path, b"grant_type=refresh_token", kind, secure=True)
                 assert refused(response)["error"] == "invalid_request"
@@ -84,7 +84,7 @@ def test_forms_of_other_types_are_refused(subtests: pytest.Subtests) -> None:
 
 def test_large_bodies_are_refused(subtests: pytest.Subtests) -> None:
     for path in PATHS:
-        with subtests.test(path=path), isolated():
+        with subtests.test(path=path), rolled_back():
             assert post(path, "a=" + "x" * 70_000).status_code == 413
             assert post(path, "token=x", CONTENT_LENGTH="-1").status_code in (400, 413)
 
@@ -109,7 +109,7 @@ CREDENTIALS: list[str] = [
 def test_odd_credentials_are_refused(subtests: pytest.Subtests) -> None:
     for header in CREDENTIALS:
         for path in PATHS:
-            with subtests.test(header=header, path=path), isolated():
+            with subtests.test(header=header, path=path), rolled_back():
                 form = "grant_type=refresh_token&refresh_token=x&token=x"
                 assert refused(post(path, form, HTTP_AUTHORIZATION=header))["error"] == "invalid_client"
 

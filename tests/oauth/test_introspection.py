@@ -11,7 +11,7 @@ from mcp_django.models import ScopeGrant
 from mcp_django.oauth import clients
 from mcp_django.oauth.models import ClientProfile
 from mcp_django.oauth.toolkit import access_tokens
-from tests.auth.isolation import isolated
+from tests.support.savepoints import rolled_back
 
 from . import flows
 from .flows import RESOURCE, create_client, create_user, find_token_row, obtain_tokens, post, read_json, refresh
@@ -64,7 +64,7 @@ def test_nothing_else_is_an_active_token(operator: tuple[Any, str]) -> None:
 
 def test_a_token_that_is_refused_is_not_active(operator: tuple[Any, str], subtests: pytest.Subtests) -> None:
     for what in ("user", "client", "audience"):
-        with subtests.test(what=what), isolated():
+        with subtests.test(what=what), rolled_back():
             app, user = create_client(), create_user()
             token = obtain_tokens(app, user)["access_token"]
             if what == "user":
@@ -136,7 +136,7 @@ def give_back(application: Any, token: str, **form: Any) -> int:
 
 def test_a_client_gives_its_tokens_back(subtests: pytest.Subtests) -> None:
     for hint in ("access_token", "refresh_token", "other", None):
-        with subtests.test(hint=hint), isolated():
+        with subtests.test(hint=hint), rolled_back():
             app, user = create_client(), create_user()
             more = {"token_type_hint": hint} if hint else {}
             tokens = obtain_tokens(app, user)

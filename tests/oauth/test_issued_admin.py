@@ -8,7 +8,7 @@ from django.test import Client
 from django.urls import reverse
 
 from mcp_django.oauth.toolkit import access_tokens, grants, refresh_tokens
-from tests.auth.isolation import isolated
+from tests.support.savepoints import rolled_back
 
 from . import flows
 from .flows import create_client as make_client
@@ -33,7 +33,7 @@ def browser(client: Client, settings: Any) -> Client:
 
 def test_the_user_of_a_token_cannot_be_changed(browser: Client, subtests: pytest.Subtests) -> None:
     for name in sorted(MODELS):
-        with subtests.test(name=name), isolated():
+        with subtests.test(name=name), rolled_back():
             boss = create_user("boss", is_superuser=True)
             row = MODELS[name]().objects.get()
             page = reverse(f"admin:oauth2_provider_{name}_change", args=[row.pk])

@@ -14,9 +14,9 @@ from oauth2_provider.models import AccessToken, Application
 from mcp_django.oauth.client_metadata import MOST_BYTES
 from mcp_django.oauth.credentials import has_secret
 from mcp_django.oauth.models import ClientProfile
-from tests.auth.isolation import isolated
 from tests.oauth.test_client_metadata import NOT_TAKEN, REAL
 from tests.oauth.test_redirects import HOSTILE
+from tests.support.savepoints import rolled_back
 
 urlpatterns = [path("", include("mcp_django.oauth.urls"))]
 pytestmark = [pytest.mark.django_db, pytest.mark.urls(__name__)]
@@ -36,7 +36,7 @@ def register(**members: Any) -> Any:
 
 def test_a_real_client_registers(subtests: pytest.Subtests) -> None:
     for name in REAL:
-        with subtests.test(name=name), isolated():
+        with subtests.test(name=name), rolled_back():
             response = send(REAL[name])
             told = response.json()
             assert response.status_code == 201, told
@@ -109,7 +109,7 @@ def test_there_is_no_token_to_manage_a_registration_with() -> None:
 
 def test_a_client_without_the_code_grant_does_not_register(subtests: pytest.Subtests) -> None:
     for grant in ("client_credentials", "password", "implicit", "refresh_token"):
-        with subtests.test(grant=grant), isolated():
+        with subtests.test(grant=grant), rolled_back():
             response = register(grant_types=[grant])
             assert (response.status_code, response.json()["error"]) == (400, "invalid_client_metadata")
             assert not Application.objects.exists()
@@ -124,7 +124,7 @@ def test_other_grants_beside_the_code_grant_are_not_registered() -> None:
 
 def test_a_hostile_redirect_uri_is_refused_beside_a_good_one(subtests: pytest.Subtests) -> None:
     for name in HOSTILE:
-        with subtests.test(name=name), isolated():
+        with subtests.test(name=name), rolled_back():
             response = register(redirect_uris=[CALLBACK, HOSTILE[name]])
             assert response.status_code == 400
             assert response.json()["error"] in ("invalid_redirect_uri", "invalid_client_metadata")
@@ -138,7 +138,7 @@ def test_a_web_application_on_loopback_is_refused() -> None:
 
 def test_odd_json_is_a_clean_error(subtests: pytest.Subtests) -> None:
     for name in NOT_TAKEN:
-        with subtests.test(name=name), isolated():
+        with subtests.test(name=name), rolled_back():
             response = send(NOT_TAKEN[name])
             assert (response.status_code, response.json()["error"]) == (400, "invalid_client_metadata")
             assert response["Cache-Control"] == "no-store"
@@ -166,7 +166,7 @@ MEMBERS = [
 
 def test_any_value_of_any_member_is_taken_or_refused(subtests: pytest.Subtests) -> None:
     for member in MEMBERS:
-        with subtests.test(member=member), isolated():
+        with subtests.test(member=member), rolled_back():
             for value in ODD:
                 cache.clear()
                 response = register(**{member: value})
@@ -189,7 +189,7 @@ def test_a_body_is_16_kilobytes_at_most() -> None:
 
 def test_the_content_type_of_a_body_is_json(subtests: pytest.Subtests) -> None:
     for kind in ("text/plain", "application/x-www-form-urlencoded", "", "multipart/form-data"):
-        with subtests.test(kind=kind), isolated():
+        with subtests.test(kind=kind), rolled_back():
             response = send({"redirect_uris": [CALLBACK]}, kind=kind)
             assert (response.status_code, response.json()["error"]) == (400, "invalid_client_metadata")
             assert send({"redirect_uris": [CALLBACK]}, kind="application/json; charset=utf-8").status_code == 201
@@ -214,7 +214,7 @@ def test_pages_of_any_origin_may_register_without_cookies() -> None:
 def test_clients_that_read_no_metadata_register_at_the_default_path(subtests: pytest.Subtests) -> None:
     """2025-03-26, basic/authorization, Fallbacks for Servers without Metadata Discovery."""
     for place in ("/register", "/register/", "/o/register"):
-        with subtests.test(place=place), isolated():
+        with subtests.test(place=place), rolled_back():
             response = Client().post(place, json.dumps({"redirect_uris": [CALLBACK]}), content_type="application/json")
             assert response.status_code == 201
 
@@ -259,7 +259,7 @@ def test_what_is_refused_counts_as_well() -> None:
 def test_a_client_cannot_choose_its_address(subtests: pytest.Subtests) -> None:
     """From inside, with a proxy in between that the settings do not know, all are one."""
     for peer, kept in (("198.51.100.7", "198.51.100.7"), ("127.0.0.1", None)):
-        with subtests.test(peer=peer), isolated():
+        with subtests.test(peer=peer), rolled_back():
             body = {"redirect_uris": [CALLBACK]}
             statuses = [
                 send(body, REMOTE_ADDR=peer, HTTP_X_FORWARDED_FOR=f"203.0.113.{n}").status_code for n in range(1, 22)
@@ -286,7 +286,7 @@ def test_addresses_of_one_network_are_one() -> None:
 
 def test_a_name_is_kept_as_printable_text(subtests: pytest.Subtests) -> None:
     for name in ("<script>alert(1)</script>", "\u202eedualC", "a\x07b", "ünï 😀", "שלום"):
-        with subtests.test(name=name), isolated():
+        with subtests.test(name=name), rolled_back():
             told = register(client_name=name).json()
             kept = Application.objects.get(client_id=told["client_id"]).name
             assert kept == told["client_name"]

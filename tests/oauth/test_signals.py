@@ -12,7 +12,7 @@ from mcp_django.auth.principal import Principal
 from mcp_django.oauth import revoking
 from mcp_django.oauth.models import Consent
 from mcp_django.oauth.toolkit import access_tokens, grants
-from tests.auth.isolation import isolated
+from tests.support.savepoints import rolled_back
 
 from . import flows
 from .flows import (
@@ -103,7 +103,7 @@ def test_a_bearer_is_forgotten_when_the_token_ends(
     subtests: pytest.Subtests, django_capture_on_commit_callbacks: Any
 ) -> None:
     for name, end in ENDS.items():
-        with subtests.test(name), isolated():
+        with subtests.test(name), rolled_back():
             found = BearerMemory()
             assert found.store.get(b"mine") is not None
             with django_capture_on_commit_callbacks(execute=True):

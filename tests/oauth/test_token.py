@@ -10,7 +10,7 @@ from django.utils import timezone
 from mcp_django.oauth import clients, revoking
 from mcp_django.oauth.models import ClientProfile, Consent, UsedCode
 from mcp_django.oauth.toolkit import access_tokens, grants, refresh_tokens
-from tests.auth.isolation import isolated
+from tests.support.savepoints import rolled_back
 
 from . import flows
 from .flows import (
@@ -83,7 +83,7 @@ MISUSES: list[tuple[dict[str, Any], str]] = [
 
 def test_a_code_is_good_for_what_it_was_given_for_only(subtests: pytest.Subtests) -> None:
     for changes, error in MISUSES:
-        with subtests.test(changes=changes), isolated():
+        with subtests.test(changes=changes), rolled_back():
             app = create_client()
             response = exchange(app, issue_code(app, create_user()), **changes)
             assert response.status_code in (400, 401), response.content
@@ -99,7 +99,7 @@ def test_a_code_is_another_clients() -> None:
 
 def test_a_resource_may_be_spelt_otherwise(subtests: pytest.Subtests) -> None:
     for spelling in (RESOURCE + "/", "HTTPS://TestServer/mcp", "https://testserver:443/mcp"):
-        with subtests.test(spelling=spelling), isolated():
+        with subtests.test(spelling=spelling), rolled_back():
             app, user = create_client(), create_user()
             first = read_json(exchange(app, issue_code(app, user, resources=[spelling]), resource=RESOURCE))
             assert find_token_row(first["access_token"]).resource == [RESOURCE]

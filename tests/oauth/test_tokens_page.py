@@ -11,8 +11,8 @@ from django.utils import timezone
 from pytest_django.fixtures import Settings
 
 from mcp_django.models import PersonalAccessToken, ScopeGrant
-from tests.auth.isolation import isolated
 from tests.oauth.clients import SCOPES
+from tests.support.savepoints import rolled_back
 
 pytestmark = pytest.mark.django_db
 PAGE = "/o/tokens/"
@@ -53,7 +53,7 @@ NOT_OFFERED: list[dict[str, Any]] = [
 
 def test_a_value_that_was_not_offered_makes_no_token(browser: Client, subtests: pytest.Subtests) -> None:
     for change in NOT_OFFERED:
-        with subtests.test(change=change), isolated():
+        with subtests.test(change=change), rolled_back():
             page = browser.post(PAGE, {**FORM, **change})
             assert page.status_code == 200
             assert 'role="alert"' in page.content.decode()
@@ -103,7 +103,7 @@ def test_a_revoked_token_is_of_no_use(browser: Client, ada: User) -> None:
 
 def test_a_key_of_another_user_or_of_no_token_revokes_nothing(browser: Client, subtests: pytest.Subtests) -> None:
     for key in ("", "0", "x", "9" * 400, "1\0"):
-        with subtests.test(key=key), isolated():
+        with subtests.test(key=key), rolled_back():
             bob = User.objects.create_user("bob")
             row, _token = PersonalAccessToken.issue(user=bob, name="Bobs", expires=None)
             for wanted in (key, str(row.pk)):

@@ -10,7 +10,7 @@ from oauth2_provider.views.generic import ProtectedResourceView
 from oauthlib.oauth2 import OAuth2Error
 
 from mcp_django.oauth.toolkit import access_tokens, get_oauthlib_core, grants
-from tests.auth.isolation import isolated
+from tests.support.savepoints import rolled_back
 
 from . import flows
 from .flows import CHALLENGE, REDIRECT, RESOURCE, create_client, create_user, find_token_row, obtain_tokens
@@ -71,7 +71,7 @@ UNSAFE_REQUESTS: list[tuple[dict[str, Any], str]] = [
 
 def test_unsafe_requests_for_codes_are_refused(subtests: pytest.Subtests) -> None:
     for changes, error in UNSAFE_REQUESTS:
-        with subtests.test(changes=changes), isolated():
+        with subtests.test(changes=changes), rolled_back():
             found = authorize(create_client(), create_user(), **changes)
             assert found["error"] == error
             assert not grants().objects.exists()

@@ -22,7 +22,7 @@ from mcp_django.oauth import bearers, clients, tokens
 from mcp_django.oauth.models import ClientProfile
 from mcp_django.oauth.toolkit import access_tokens, refresh_tokens, set_token
 from mcp_django.oauth.verifier import verifier
-from tests.auth.isolation import isolated
+from tests.support.savepoints import rolled_back
 
 from . import flows
 from .flows import RESOURCE, create_client, create_user, exchange, obtain_tokens, read_json, refresh
@@ -102,7 +102,7 @@ OTHER_RESOURCES: list[list[str]] = [
 
 def test_a_token_for_another_resource_is_refused(subtests: pytest.Subtests) -> None:
     for resource in OTHER_RESOURCES:
-        with subtests.test(resource=resource), isolated():
+        with subtests.test(resource=resource), rolled_back():
             assert not is_in(make(create_client(), create_user(), resource=resource))
 
 

@@ -7,7 +7,7 @@ import pytest
 from mcp_django import Context, ModelInline, ModelToolset
 from tests.orm.writing import Categories, as_user, get_error, get_result, user
 from tests.shop.models import Category, Line, Order, Product
-from tests.testapp.savepoints import rolled_back
+from tests.support.savepoints import rolled_back
 
 pytestmark = pytest.mark.django_db
 

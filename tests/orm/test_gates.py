@@ -11,7 +11,7 @@ from tests.orm.toolsets import shop
 from tests.orm.writing import call, get_field_errors, get_result, user
 from tests.server.engine import Peer
 from tests.shop.models import Product, Supplier
-from tests.testapp.savepoints import rolled_back
+from tests.support.savepoints import rolled_back
 
 pytestmark = pytest.mark.django_db
 

@@ -17,7 +17,7 @@ from tests.orm.test_resources import read, user
 from tests.orm.toolsets import Categories, Orders, Products, Tags, principal
 from tests.server.engine import HANDSHAKE, STATELESS, Peer, accept, make_server, somebody
 from tests.shop.models import Category, Order, Product, Tag
-from tests.testapp.savepoints import rolled_back
+from tests.support.savepoints import rolled_back
 
 pytestmark = pytest.mark.django_db
 VERBS = ["models_count", "models_describe", "models_get", "models_list"]

@@ -12,7 +12,7 @@ from tests.orm.toolsets import Tags, principal
 from tests.orm.writing import Categories, Orders, Products, get_error, get_field_errors, get_result, user
 from tests.server.engine import HANDSHAKE, STATELESS, Peer, make_server
 from tests.shop.models import Category, Order, Product, Tag
-from tests.testapp.savepoints import rolled_back
+from tests.support.savepoints import rolled_back
 
 pytestmark = pytest.mark.django_db
 

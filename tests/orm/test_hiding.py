@@ -15,7 +15,7 @@ from mcp_django.protocol.errors import InvalidParams
 from tests.orm.toolsets import Categories, Orders, Products, Tags, data, peer, principal
 from tests.server.engine import Peer
 from tests.shop.models import Category, Line, Order, Product, Supplier, Tag
-from tests.testapp.savepoints import rolled_back
+from tests.support.savepoints import rolled_back
 
 pytestmark = pytest.mark.django_db
 

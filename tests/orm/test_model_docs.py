@@ -11,8 +11,8 @@ from django.contrib.contenttypes.models import ContentType
 from mcp_django.server.server import Server
 from tests.orm.test_resources import offered
 from tests.orm.toolsets import principal
+from tests.repository.pages import ROOT, python_blocks, served_by
 from tests.server.engine import Peer, ports
-from tests.test_repository import ROOT, python_blocks, served_by
 
 pytestmark = pytest.mark.django_db
 PAGES = [ROOT / "docs" / page for page in ("howto/expose-your-models.md", "topics/model-resources.md")]

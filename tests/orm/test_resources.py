@@ -15,7 +15,7 @@ from tests.official_schema import validator
 from tests.orm.toolsets import Categories, Orders, Products, Tags, peer, principal
 from tests.server.engine import HANDSHAKE, STATELESS, Peer
 from tests.shop.models import Category, Order, Product, Tag
-from tests.testapp.savepoints import rolled_back
+from tests.support.savepoints import rolled_back
 
 pytestmark = pytest.mark.django_db
 

@@ -18,7 +18,7 @@ from tests.orm.toolsets import principal, shop
 from tests.orm.writing import Categories, Orders, Products, as_user, call, get_error, get_result, user
 from tests.server.engine import HANDSHAKE, STATELESS, Peer
 from tests.shop.models import Category, Product
-from tests.testapp.savepoints import rolled_back
+from tests.support.savepoints import rolled_back
 
 pytestmark = pytest.mark.django_db
 ERAS = [STATELESS, HANDSHAKE]

@@ -13,7 +13,7 @@ from mcp_django.protocol.errors import ToolError
 from tests.orm.toolsets import Categories, Products, Tags, data, peer
 from tests.server.engine import Peer
 from tests.shop.models import Category, Product, Tag
-from tests.testapp.savepoints import rolled_back
+from tests.support.savepoints import rolled_back
 
 pytestmark = pytest.mark.django_db
 on_postgres = pytest.mark.skipif(connection.vendor != "postgresql", reason="statement timeouts are PostgreSQL's")

@@ -13,7 +13,7 @@ from mcp_django.protocol.errors import InvalidParams, MCPError, ResourceNotFound
 from tests.orm.writing import as_user, call, get_error, user
 from tests.server.engine import Peer
 from tests.shop.models import Category, Line, Order, Product, Supplier, Tag
-from tests.testapp.savepoints import rolled_back
+from tests.support.savepoints import rolled_back
 
 pytestmark = pytest.mark.django_db
 WRITING = ("describe", "list", "get", "create", "update", "delete", "history")

@@ -9,8 +9,8 @@ from django.contrib.contenttypes.models import ContentType
 from mcp_django.server.server import Options, Server
 from tests.orm.toolsets import principal
 from tests.orm.writing import get_error, get_result, user
+from tests.repository.pages import ROOT, python_blocks, served_by
 from tests.server.engine import Peer, ports
-from tests.test_repository import ROOT, python_blocks, served_by
 
 pytestmark = pytest.mark.django_db
 BLOCKS = python_blocks(ROOT / "docs" / "topics" / "model-writes.md")

@@ -12,7 +12,7 @@ from mcp_django import Context, ModelToolset
 from tests.orm.toolsets import Tags
 from tests.orm.writing import Categories, Products, as_user, call, get_error, get_field_errors, get_result, user
 from tests.shop.models import Category, Product, Supplier, Tag
-from tests.testapp.savepoints import rolled_back
+from tests.support.savepoints import rolled_back
 
 pytestmark = pytest.mark.django_db
 

@@ -20,7 +20,7 @@ from mcp import Client
 from tests.clients.oauth.browser import Browser
 from tests.clients.oauth.connection import connected
 from tests.project.conftest import ROOT, environment
-from tests.servers.ports import reserve_port
+from tests.support.ports import take_port
 from tests.support.waiting import WAIT_SECONDS
 
 MODES = ["legacy", "auto"]
@@ -66,8 +66,8 @@ def protected(demo: Demo, fresh_dir: Path) -> Iterator[Demo]:
 @contextmanager
 def started(directory: Path, **more: str) -> Iterator[Demo]:
     """A demo with its state in a directory."""
+    port = take_port()
     with (
-        reserve_port() as port,
         subprocess.Popen(
             [sys.executable, "manage.py", "demo", "--port", str(port)],
             cwd=ROOT,

@@ -7,8 +7,8 @@ import pytest
 
 from mcp_django.protocol.errors import ResourceNotFound
 from mcp_django.server.server import Options, Server
+from tests.repository.pages import ROOT, python_blocks, served_by
 from tests.server.engine import Peer, make_server, ports, somebody
-from tests.test_repository import ROOT, python_blocks, served_by
 
 BLOCKS = python_blocks(ROOT / "docs" / "topics" / "files.md")
 

@@ -21,9 +21,9 @@ from mcp_django.server.permits import permit
 from mcp_django.server.pipeline import Pipeline
 from mcp_django.server.server import Server as AnyServer
 from mcp_django.wiring import get_server
+from tests.repository.pages import ROOT, python_blocks
 from tests.server.engine import Peer, somebody
 from tests.shop.models import Category
-from tests.test_repository import ROOT, python_blocks
 
 pytestmark = pytest.mark.django_db
 HERE = __name__

@@ -8,7 +8,7 @@ from django.test import override_settings
 from mcp_django import wiring
 from mcp_django.models import StoredPrompt, stored, stored_prompt, stored_resource
 from mcp_django.providers.stored import RENDERED
-from tests.test_repository import ROOT, python_blocks
+from tests.repository.pages import ROOT, python_blocks
 
 PAGE = ROOT / "docs" / "topics" / "stored.md"
 

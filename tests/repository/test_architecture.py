@@ -227,6 +227,8 @@ def complaints(path: str, source: str) -> list[str]:
 
 def context_variables(path: str, source: str) -> list[str]:
     """List the places that make a ContextVar."""
+    if "ContextVar" not in source:
+        return []
     calls = (node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call))
     return [f"{path}:{c.lineno}" for c in calls if ast.unparse(c.func).split(".")[-1].split("[")[0] == "ContextVar"]
 

@@ -19,35 +19,6 @@ MAY_SLEEP = (
     "tests/support/",
     "tests/workers/",
 )
-# Exceptions for now.
-STILL_SLEEP = (
-    "tests/client/test_answering.py",
-    "tests/client/test_calls.py",
-    "tests/client/test_handlers.py",
-    "tests/client/test_health.py",
-    "tests/client/test_http.py",
-    "tests/client/test_our_server.py",
-    "tests/client/test_stdio.py",
-    "tests/interaction/odd.py",
-    "tests/interaction/test_gthread.py",
-    "tests/interaction/test_limits.py",
-    "tests/oauth/test_documents.py",
-    "tests/runtime/test_executor.py",
-    "tests/runtime/test_feed.py",
-    "tests/runtime/test_feed_redis.py",
-    "tests/runtime/test_interrupt.py",
-    "tests/runtime/test_lane_load.py",
-    "tests/runtime/test_posts.py",
-    "tests/runtime/test_rings.py",
-    "tests/runtime/test_session_news.py",
-    "tests/runtime/test_transactions.py",
-    "tests/runtime/test_visits.py",
-    "tests/server/test_tool_stream.py",
-    "tests/transports/duplex/test_messages.py",
-    "tests/transports/legacy_sse/client.py",
-    "tests/transports/test_stdio.py",
-    "tests/transports/test_work_after_the_answer.py",
-)
 
 
 def sleeps(source: str) -> Iterator[int]:
@@ -63,7 +34,7 @@ def test_tests_do_not_sleep() -> None:
     found = [
         f"{name}:{line}"
         for path in sorted((ROOT / "tests").rglob("*.py"))
-        if not (name := name_of(path)).startswith((*MAY_SLEEP, *STILL_SLEEP))
+        if not (name := name_of(path)).startswith(MAY_SLEEP)
         if "sleep(" in (source := path.read_text(encoding="utf-8"))
         for line in sleeps(source)
     ]

@@ -19,7 +19,7 @@ from mcp_django.auth.verifiers import INVALID, AuthError
 from mcp_django.models import PersonalAccessToken
 from mcp_django.rest.bearer import BearerAuthentication
 from mcp_django.rest.permissions import HasScopes
-from tests.testapp.savepoints import rolled_back
+from tests.support.savepoints import rolled_back
 
 API = "https://mcp.example/api"
 METADATA = "https://mcp.example/.well-known/oauth-protected-resource/api"

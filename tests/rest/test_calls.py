@@ -24,7 +24,7 @@ from tests.library import views
 from tests.library.models import Author
 from tests.rest.library_api import STATUS, api, call_http, fill, peer, principal
 from tests.server.engine import Peer, make_server
-from tests.testapp.savepoints import rolled_back
+from tests.support.savepoints import rolled_back
 
 pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.library.urls")]
 

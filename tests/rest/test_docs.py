@@ -10,9 +10,9 @@ from django.contrib.auth.models import Group, Permission, User
 
 from mcp_django.server import registry
 from mcp_django.server.server import Options, Server
+from tests.repository.pages import ROOT, python_blocks, served_by
 from tests.rest.library_api import principal
 from tests.server.engine import Peer, ports
-from tests.test_repository import ROOT, python_blocks, served_by
 
 BLOCKS = python_blocks(ROOT / "docs" / "topics" / "rest.md")
 

@@ -13,7 +13,7 @@ from django.db import transaction
 
 from mcp_django import Server
 from tests.rest.library_api import Response, Shelf, api, call_http, call_tool, fill, peer, rows
-from tests.testapp.savepoints import rolled_back
+from tests.support.savepoints import rolled_back
 
 pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.library.urls")]
 

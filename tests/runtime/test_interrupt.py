@@ -57,7 +57,7 @@ async def orm_in_a_call(executor: LaneExecutor, work: Callable[[], Any]) -> Any:
 
 async def task_in_a_call(executor: LaneExecutor, work: Callable[[], Any]) -> Any:
     with executor.context():
-        return await asyncio.gather(sync_to_async(work)(), asyncio.sleep(60))
+        return await asyncio.gather(sync_to_async(work)(), asyncio.Event().wait())
 
 
 KINDS = [plain, plain_in_a_call, orm_in_a_call, task_in_a_call]

@@ -10,7 +10,7 @@ from mcp_django.protocol import jsonrpc
 from mcp_django.runtime.afterwards import CountedPlaces
 from mcp_django.server.ports import Overloaded
 from mcp_django.server.server import Options, Server
-from tests.runtime.test_calls import LONG, Air
+from tests.runtime.test_calls import LONG, CallServer
 from tests.server.engine import HANDSHAKE, STATELESS, Peer, accept, make_server, ports
 from tests.support.clock import Clock
 from tests.support.waiting import turns
@@ -153,7 +153,7 @@ async def test_places_are_counted_and_given_back() -> None:
     places.take().leave()
 
 
-class Later(Air):
+class Later(CallServer):
     """A server whose tool leaves work that says when it begins."""
 
     def __init__(self, version: str = STATELESS) -> None:

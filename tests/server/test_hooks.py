@@ -10,8 +10,8 @@ from mcp_django.protocol.errors import InternalError
 from mcp_django.schema import DeclarationError
 from mcp_django.server import registry
 from mcp_django.server.decorators import build_prompt, build_tool
+from tests.repository.pages import ROOT, python_blocks, served_by
 from tests.server.engine import Peer, make_server
-from tests.test_repository import ROOT, python_blocks, served_by
 
 
 class Guarded(Toolset):

@@ -1,22 +1,20 @@
 """Databases for servers in processes of their own: migrated once, and given to each server as a copy."""
 
-import atexit
-import functools
 import json
 import os
 import shutil
-import sqlite3
 import subprocess
 import sys
 import tempfile
 import uuid
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import psycopg
 
+from tests.support.databases import postgres_template, sqlite_template, template_key
 from tests.support.services import POSTGRES_URL, postgres_database
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -89,26 +87,16 @@ def environment(database: Database, site: str = SITE) -> dict[str, str]:
     }
 
 
-@functools.cache
 def _migrated_file(site: str) -> Path:
-    directory = tempfile.mkdtemp(prefix="mcp-servers-")
-    atexit.register(shutil.rmtree, directory, ignore_errors=True)
-    file = Path(directory) / "site.sqlite3"
-    migrate({"ENGINE": "django.db.backends.sqlite3", "NAME": str(file)}, site)
-    # The mode is kept in the file, and once it is closed, everything is in the one file.
-    with closing(sqlite3.connect(file)) as connection:
-        connection.execute("PRAGMA journal_mode=WAL")
-    return file
+    """Return a migrated file to copy from."""
+    return sqlite_template(template_key(site), lambda draft: migrate(sqlite(draft), site))
 
 
-@functools.cache
 def _migrated_template(url: str, site: str) -> str:
-    """Make a database to copy from; it must have no connections."""
-    name = f"mcp_servers_{uuid.uuid4().hex[:12]}"
-    _on_postgres(f"CREATE DATABASE {name}")
-    atexit.register(_on_postgres, f"DROP DATABASE {name} WITH (FORCE)")
-    migrate({**postgres_database(url), "NAME": name}, site)
-    return name
+    """Return the name of a migrated database to copy from."""
+    return postgres_template(
+        template_key(site), url, lambda draft: migrate({**postgres_database(url), "NAME": draft}, site)
+    )
 
 
 def count(database: Database, table: str, condition: str) -> int:

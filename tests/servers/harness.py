@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 from urllib.request import urlopen
 
 from tests.servers.databases import ROOT, SITE, Database, environment, new_sqlite
-from tests.servers.ports import reserve_port
+from tests.support.ports import take_port
 from tests.support.waiting import WAIT_SECONDS, wait_until
 
 ASGI = "tests.servers.site.asgi:application"
@@ -191,7 +191,7 @@ def serve(
             "SITE_APPS": " ".join(KINDS[kind].apps),
             **(environ or {}),
         }
-        port = stack.enter_context(reserve_port())
+        port = take_port()
         server = _start(kind, port, workers, options, env, directory, database)
         stack.callback(server.kill)
         try:

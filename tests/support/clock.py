@@ -17,13 +17,14 @@ SETTLE_TURNS = 200
 class Clock:
     """The time of one test: the package's clock, the timers of the test's event loop, and the time of day.
 
-    All three stand still and move by `advance` alone, so no timeout, expiry or keep-alive depends on the speed of the
-    machine. Other threads' blocking waits follow the real clock.
+    The first two stand still and move by `advance` alone, so no timeout, keep-alive or back-off depends on the speed of
+    the machine. The time of day is moved by as much, and goes on by itself, so that rows keep their order: compare it
+    with a margin of minutes. Other threads' blocking waits follow the real clock.
     """
 
     def __init__(self, traveller: time_machine.Traveller) -> None:
         self._traveller = traveller
-        self._now = time.monotonic()
+        self._now = float(int(time.monotonic()))  # whole, so that sums of seconds are exact
         self._loop: asyncio.BaseEventLoop | None = None
 
     def monotonic(self) -> float:

@@ -30,13 +30,13 @@ PREFIX = "mcp_template_"
 
 @functools.cache
 def template_key(*parts: str) -> str:
-    """Return a key of the tables: of all migrations and models of the checkout, of Django's release, and of `parts`."""
+    """Return a key of all migrations, models and settings of the checkout, of Django's release, and of `parts`."""
     digest = hashlib.sha256()
     for part in (*parts, *(f"{name} {version(name)}" for name in DISTRIBUTIONS)):
         digest.update(part.encode() + b"\0")
     for folder in ("mcp_django", "project", "tests"):
         for path in sorted((ROOT / folder).rglob("*.py")):
-            if {"migrations", "models"} & {*path.parts, path.stem}:
+            if {"migrations", "models", "settings"} & {*path.parts, path.stem}:
                 digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
 
@@ -72,7 +72,10 @@ def postgres_template(key: str, url: str, migrate: Callable[[str], None]) -> str
             draft = f"{name}_{os.getpid()}"
             execute(url, f"CREATE DATABASE {draft}")
             migrate(draft)
-            execute(url, f"ALTER DATABASE {draft} RENAME TO {name}")
+            try:
+                execute(url, f"ALTER DATABASE {draft} RENAME TO {name}")
+            except psycopg.errors.DuplicateDatabase:  # another checkout was first
+                execute(url, f"DROP DATABASE {draft}")
     return name
 
 

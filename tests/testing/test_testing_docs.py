@@ -7,7 +7,7 @@ from django.test import override_settings
 
 from mcp_django import Context, tool
 from mcp_django.server import registry
-from tests.test_repository import ROOT, python_blocks
+from tests.repository.pages import ROOT, python_blocks
 
 
 @pytest.mark.django_db(transaction=True)

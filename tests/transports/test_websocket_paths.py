@@ -15,7 +15,7 @@ from mcp_django import Context, Server, tool
 from mcp_django.asgi import mount
 from mcp_django.routing import websocket_urlpatterns
 from mcp_django.transports.websocket import Consumer
-from tests.test_repository import ROOT, python_blocks
+from tests.repository.pages import ROOT, python_blocks
 from tests.transports.sockets import META, Socket
 
 SERVER_INFO = META + "serverInfo"

@@ -23,18 +23,18 @@ RUN_SECONDS = 240.0
 class StressPlan:
     """Amounts of clients and messages."""
 
-    sessions: int = 4
-    told: int = 6
+    sessions: int = 12
+    told: int = 22
     """Messages to each session."""
-    changed: int = 4
+    changed: int = 8
     """Resources of each session's own that change."""
-    shared: int = 1
+    shared: int = 5
     """Things that each of two broadcasters says to all, and resources that each of them changes for all."""
-    calls: int = 1
+    calls: int = 2
     """Of each session."""
-    counted: int = 10
+    counted: int = 20
     """Messages of each call before its answer."""
-    seconds: float = 2.0
+    seconds: float = 3.0
     """Approximate time of publishing."""
     seed: int = 1
 

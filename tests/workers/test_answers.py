@@ -16,8 +16,8 @@ from tests.workers.client import Message, UserClient
 from tests.workers.harness import Workers
 from tests.workers.unreliable_layer import DeliveryFaults
 
-QUESTIONS = 20
-CLIENTS = 5
+QUESTIONS = 200
+CLIENTS = 10
 
 
 async def answer_across(asking: int, answering: int, user: UserClient, number: int) -> float:

@@ -13,8 +13,8 @@ from mcp_django.auth.principal import Principal
 from mcp_django.server.registry import Registry
 from mcp_django.server.server import Options, Server
 from tests.providers.openapi.pets import Api, document, operation, parameter
+from tests.repository.pages import ROOT, python_blocks, served_by
 from tests.server.engine import Peer, ports, somebody
-from tests.test_repository import ROOT, python_blocks, served_by
 
 BLOCKS = python_blocks(ROOT / "docs" / "howto" / "import-an-openapi-document.md")
 SCHEMES = {"api_key": {"type": "apiKey", "in": "header", "name": "X-Key"}}

@@ -16,14 +16,14 @@ from django.test import override_settings
 from mcp_django.auth.principal import Principal
 from mcp_django.providers.proxies import shelves
 from mcp_django.wiring import get_server
-from tests.interaction.live import free_port
 from tests.management.stdio_project import ROOT
 from tests.server.engine import HANDSHAKE, STATELESS, Peer, Person, accept
+from tests.support.ports import take_port
 from tests.support.waiting import WAIT_SECONDS
 
 PROGRAM = str(Path(__file__).with_name("stdio_remote.py"))
 TERSE = str(Path(__file__).with_name("terse_remote.py"))
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.integration]
 
 
 @contextmanager
@@ -76,7 +76,7 @@ async def test_a_program_that_ends_in_the_middle_of_a_call_with_a_session_of_its
 
 async def test_a_server_that_is_killed_and_started_again_is_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shelves, "RETRY", 0.0)
-    port = free_port()
+    port = take_port()
     url = f"http://127.0.0.1:{port}/mcp"
     with proxied({"URL": url, "MAX_RETRIES": 0, "BACKOFF": 0}):
         peer = Peer(get_server(), capabilities={})
@@ -96,7 +96,7 @@ def token_of(user: Any) -> str | None:
 
 
 async def test_users_with_credentials_of_their_own_never_get_each_other_s() -> None:
-    port = free_port()
+    port = take_port()
     auth = {"TYPE": "bearer", "PER": "user", "TOKEN_FUNCTION": f"{__name__}.token_of"}
     with listening(port), proxied({"URL": f"http://127.0.0.1:{port}/mcp", "AUTH": auth}):
         server = get_server()

@@ -14,7 +14,7 @@ from mcp_django.providers.proxies.options import ProxyOptions, closed
 from mcp_django.schema import DeclarationError
 from mcp_django.server.rates import Rate
 from mcp_django.wiring import get_server
-from tests.test_repository import ROOT, python_blocks
+from tests.repository.pages import ROOT, python_blocks
 
 CLIENTS = {"weather": {"URL": "https://weather.example/mcp"}, "github": {"URL": "https://api.example/mcp"}}
 PAGE = ROOT / "docs" / "topics" / "proxies.md"

@@ -11,6 +11,8 @@ from mcp.client.sse import sse_client
 
 from tests.interaction.live import live_server
 
+pytestmark = pytest.mark.integration
+
 
 @pytest.fixture(scope="module")
 def port() -> Iterator[int]:
