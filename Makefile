@@ -16,7 +16,10 @@ DEMO_AUTH ?=
 JOBS ?= auto
 python = $(VENV)/bin/python
 pytest = $(python) -m pytest -q -n $(JOBS) --dist loadfile --no-loadscope-reorder
-CORE = tests/protocol tests/schema tests/server tests/test_architecture.py tests/test_public_api.py
+CORE = tests/protocol tests/schema tests/server tests/repository/test_architecture.py tests/repository/test_public_api.py
+
+# Without bytecode each process would compile the package again, and pytest rewrite all tests.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help environment demo quick test test-all lint types format serve-fixtures serve-bench bench conformance clients clean

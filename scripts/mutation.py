@@ -19,7 +19,6 @@ import hashlib
 import json
 import os
 import random
-import shutil
 import signal
 import sys
 import time
@@ -255,14 +254,11 @@ def _try(number: int, items: list[Any]) -> tuple[str, str]:
         os.close(reading)
         status = 0
         try:
-            from django.conf import settings
+            from django.db import connections
 
-            name = Path(settings.DATABASES["default"]["NAME"])
-            if name.suffix == ".sqlite3":
-                own = name.with_name(f"{number}.sqlite3")
-                if name.exists():
-                    shutil.copy(name, own)
-                settings.DATABASES["default"]["NAME"] = settings.DATABASES["default"]["TEST"]["NAME"] = str(own)
+            database = connections["default"].settings_dict
+            if connections["default"].vendor == "sqlite":
+                database["NAME"] = str(Path(database["NAME"]).with_name(f"fault-{number}.sqlite3"))
             sys.stdout = sys.stderr = open(os.devnull, "w")  # noqa: SIM115, PTH123
             _state()["on"] = number
             for item, following in zip(items, [*items[1:], None], strict=True):
