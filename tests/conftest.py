@@ -42,14 +42,17 @@ hypothesis_settings.register_profile(
 hypothesis_settings.load_profile("tests")
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark tests by their folder. Those that take long come first (with `--no-loadscope-reorder`)."""
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
+    """Mark tests by their folder, before others choose and sort them. Then let those that take long come first: files
+    are shared out in this order (`--no-loadscope-reorder`).
+    """
     for item in items:
         for folder, markers in FOLDER_MARKERS.items():
             if item.nodeid.startswith(folder):
                 for marker in markers:
                     item.add_marker(marker)
+    yield
     items.sort(key=lambda item: not any(item.get_closest_marker(marker) for marker in SLOW_FIRST))
 
 

@@ -301,6 +301,7 @@ async def test_a_client_that_leaves_ends_a_stateless_call_and_not_one_of_a_sessi
             flight = there.flight("wait")
             flight.launch()
             first = asyncio.ensure_future(flight.first(LONG))
+            await asyncio.sleep(0)  # `first` waits, also where the call has reached its handler at launch
             await there.reached.wait()
             flight.disconnected()
             assert flight.gone
