@@ -1,13 +1,16 @@
 """Mutation testing of a sample: which small faults in the package do the tests notice?
 
     python scripts/mutation.py plant DIRECTORY [--faults FILE]   put faults into the package of a copy of this checkout
-    python scripts/mutation.py try DIRECTORY [--only N,N]        run each fault with the tests that execute its line
+    python -m pytest -p scripts.mutation ...                     in the copy: record which test executes which fault
+    python scripts/mutation.py plan DIRECTORY [--parts N]        choose the tests of each fault: plan0.json ...
+    MUTATION_TRY=plan0.json python -m pytest -p scripts.mutation -p no:cacheprovider --capture=sys ...
+                                                                 in the copy: try each fault; plan0.json.results
 
 `plant` chooses the same faults for the same code (a seeded sample, as many from each of `FOLDERS`) and writes each into
 the code as a switch on its own line, so that line numbers and branches stay as they were. With `--faults` it plants the
-faults of an earlier `faults.json`, found again by function and text. Run the tests of the copy once, with
-`-p scripts.mutation`, to record which test executes which fault: `hits/*.jsonl`. `try` then forks one process for each
-fault, switches it on, runs the recorded tests and stops at the first that fails. The result is in `results.json`.
+faults of an earlier `faults.json`, found again by function and text. The last step collects the tests once and forks a
+process for each fault, which switches it on, runs the planned tests and stops at the first that fails. A number in the
+plan that is no fault, 100000 say, is a control: its tests have to survive.
 
 The copy has to be one that is thrown away. A sample keeps the time bounded: mutmut and cosmic-ray run one process for
 each mutant of the whole package, which takes days here.
