@@ -27,7 +27,7 @@ pytestmark = [
     real_threads,
     pytest.mark.redis,
 ]
-PUBSUB, QUEUES = "channels_redis.pubsub.RedisPubSubChannelLayer", "channels_redis.core.RedisChannelLayer"
+PUBSUB = "channels_redis.pubsub.RedisPubSubChannelLayer"
 PUBLISHER = """
 import json, os, sys, time
 import django
@@ -109,8 +109,8 @@ def publisher(layers: dict[str, Any]) -> Iterator[Publisher]:
         process.end()
 
 
-def layers(redis: OwnRedis, backend: str = PUBSUB) -> dict[str, Any]:
-    return {"default": {"BACKEND": backend, "CONFIG": {"hosts": [redis.url]}}}
+def layers(redis: OwnRedis) -> dict[str, Any]:
+    return {"default": {"BACKEND": PUBSUB, "CONFIG": {"hosts": [redis.url]}}}
 
 
 class RecordingSink(list[int]):
@@ -125,11 +125,8 @@ def feeds_on(executor: LaneExecutor) -> Feeds:
     return Feeds(executor=lambda: executor, layer=lambda: hub.find_layer("default"), keep=lambda: 600)
 
 
-@pytest.mark.parametrize("backend", [PUBSUB, QUEUES])
-def test_what_a_process_without_a_loop_says_arrives_in_order(
-    backend: str, redis: OwnRedis, settings: Any, seldom: None
-) -> None:
-    settings.CHANNEL_LAYERS = layers(redis, backend)
+def test_messages_of_a_process_without_a_loop_arrive_in_order(redis: OwnRedis, settings: Any, seldom: None) -> None:
+    settings.CHANNEL_LAYERS = layers(redis)
     channel_layers.backends = {}
 
     async def main(executor: LaneExecutor) -> None:
