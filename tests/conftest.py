@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from asgiref.sync import async_to_sync
+from django.db import connection
 from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
 from pytest_django.plugin import DjangoDbBlocker
@@ -109,6 +110,13 @@ def django_db_setup(
     yield
     with django_db_blocker.unblock():
         drop()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _database_features(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> None:
+    """Ask for the features of the database before any test: system checks of Django 6.1 do, also without a database."""
+    with django_db_blocker.unblock():
+        assert connection.features.supports_json_field
 
 
 @pytest.fixture(autouse=True)
