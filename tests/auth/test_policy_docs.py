@@ -12,7 +12,7 @@ from mcp_django.protocol.errors import InsufficientScope
 from mcp_django.server import registry
 from mcp_django.server.registry import Registry
 from tests.repository.pages import python_blocks
-from tests.server.engine import Peer, make_server, somebody
+from tests.server.client import PipelineClient, make_principal, make_server
 
 TOPICS = Path(__file__).resolve().parents[2] / "docs" / "topics"
 POLICIES = python_blocks(TOPICS / "policies.md")
@@ -41,7 +41,7 @@ def test_settings_that_are_shown_can_be_used(settings: Any, subtests: pytest.Sub
 
 async def test_the_transfer_takes_a_scope_when_it_is_large(shown: Registry) -> None:
     assert shown.problems == []
-    client = Peer(make_server(registry=shown), somebody(scopes=["bank:transfer"]))
+    client = PipelineClient(make_server(registry=shown), make_principal(scopes=["bank:transfer"]))
     assert await client.text("transfer", amount=5, to="you") == "5 for you"
     with pytest.raises(InsufficientScope) as refused:
         await client.call("transfer", amount=5000, to="you")

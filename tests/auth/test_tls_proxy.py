@@ -11,7 +11,7 @@ from django.core.asgi import get_asgi_application
 from mcp_django.asgi import mount
 from mcp_django.oauth import oauth2_provider_settings
 from tests.interaction import tokens
-from tests.interaction.surroundings import _the_test_s_connection_stays_open
+from tests.interaction.fixtures import _the_test_s_connection_stays_open
 from tests.interaction.wire import Exchange, Reply, http_scope
 
 __all__ = ["_the_test_s_connection_stays_open"]

@@ -94,7 +94,7 @@ def test_auth_must_be_set_before_debug_is_off(subtests: pytest.Subtests) -> None
         ("none", False, ["mcp_django.W002"]),
         ("none", True, []),
         ("token", False, []),
-        ("tests.interaction.people.Tokens", False, []),
+        ("tests.interaction.verifiers.Tokens", False, []),
     )
     for auth, debug, expected in cases:
         with subtests.test(auth=auth, debug=debug, expected=expected):

@@ -125,7 +125,7 @@ LOCAL = {"default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}
 DUMMY = {"default": {"BACKEND": "django.core.cache.backends.dummy.DummyCache"}}
 SHARED = {"default": {"BACKEND": "django.core.cache.backends.db.DatabaseCache", "LOCATION": "cache"}}
 SYNC = "tests.mistakes.middleware.Stopwatch"
-VERIFIER = "tests.interaction.people.Tokens"
+VERIFIER = "tests.interaction.verifiers.Tokens"
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from mcp_django import Call, Context, Icon, MCPError, SamplingMessage, Server, T
 from mcp_django.protocol.types import Implementation
 from mcp_django.testing import Client, accept, decline
 from tests.coming_from.test_declarations import call_text
-from tests.server.engine import HANDSHAKE, STATELESS, make_server, ports
+from tests.server.client import HANDSHAKE, STATELESS, make_server, ports
 
 BOTH = (HANDSHAKE, STATELESS)
 ICON = "https://example.com/icon.png"

@@ -27,7 +27,7 @@ from mcp_django import (
 from mcp_django.protocol.types import Role
 from mcp_django.providers import DirectoryProvider, FileResource
 from mcp_django.testing import Client
-from tests.server.engine import make_server
+from tests.server.client import make_server
 
 
 async def call_text(client: Client, name: str, **arguments: Any) -> str:

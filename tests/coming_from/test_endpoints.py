@@ -20,7 +20,7 @@ from mcp_django.protocol.sse import Decoder
 from mcp_django.server import registry
 from mcp_django.testing import Client
 from mcp_django.wiring import ports
-from tests.server.engine import HANDSHAKE, STATELESS
+from tests.server.client import HANDSHAKE, STATELESS
 
 pytestmark = pytest.mark.django_db(transaction=True)
 ORIGIN = "https://testserver"

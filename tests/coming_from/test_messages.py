@@ -19,7 +19,7 @@ from mcp_django.protocol.types import LEVELS
 from mcp_django.protocol.uri import UriTemplate
 from mcp_django.server.dispatcher import METHODS
 from mcp_django.testing import Client
-from tests.server.engine import HANDSHAKE, STATELESS, make_server
+from tests.server.client import HANDSHAKE, STATELESS, make_server
 
 BOTH = (HANDSHAKE, STATELESS)
 PNG = b"\x89PNG\r\n\x1a\n"

@@ -23,7 +23,7 @@ from mcp_django.testing import Client as Caller
 from tests.coming_from.test_declarations import call_text
 from tests.providers.openapi.pets import Api, document, operation, parameter, toolset
 from tests.providers.proxies.remote import Remote, served
-from tests.server.engine import make_server
+from tests.server.client import make_server
 
 
 async def test_a_server_is_mounted() -> None:

@@ -8,24 +8,33 @@ import pytest
 from django.core.asgi import get_asgi_application
 
 from mcp_django.asgi import mount
-from tests.interaction import faulty_handlers, handlers, lasting, places, questions, samples, shelf, singly
+from tests.interaction import (
+    faulty_handlers,
+    handlers,
+    long_calls,
+    questions,
+    request_context,
+    restricted,
+    sampling,
+    single_use,
+)
 from tests.interaction.channel_types import CHANNEL_TYPES
 from tests.interaction.clients import HANDSHAKE, REVISIONS, STATELESS, Client
-from tests.interaction.live import live_server
-from tests.interaction.surroundings import _the_test_s_connection_stays_open, serve, stage
+from tests.interaction.fixtures import _the_test_s_connection_stays_open, checkpoints, serve
+from tests.interaction.live_server import live_server
 from tests.interaction.transports import ChannelTransport, Transport
 
 __all__ = [
     "_the_test_s_connection_stays_open",
+    "checkpoints",
     "faulty_handlers",
     "handlers",
-    "lasting",
-    "places",
+    "long_calls",
     "questions",
-    "samples",
-    "shelf",
-    "singly",
-    "stage",
+    "request_context",
+    "restricted",
+    "sampling",
+    "single_use",
 ]
 Connect = Callable[..., Awaitable[Client]]
 SERVERS = {
@@ -42,10 +51,10 @@ SERVERS = {
     "tenants": {
         "NAME": "tenants",
         "PATH": "mcp/tenants/<slug:tenant>/<int:floor>",
-        "MIDDLEWARE": ["tests.interaction.tenancy.of_the_url"],
-        "PROVIDERS": ["tests.interaction.tenancy.rooms"],
+        "MIDDLEWARE": ["tests.interaction.tenants.of_the_url"],
+        "PROVIDERS": ["tests.interaction.tenants.rooms"],
     },
-    "shelf": {"NAME": "shelf", "STORED": False},
+    "restricted": {"NAME": "restricted", "STORED": False},
     "places": {"NAME": "places", "INSTRUCTIONS": "Ask where you are"},
     "unsessioned": {"NAME": "unsessioned", "REQUIRE_SESSION": False, "STORED": False},
     "modern": {"NAME": "modern", "ERAS": ["stateless"]},

@@ -4,8 +4,8 @@ import asyncio
 from typing import Any
 
 from mcp_django import Context, ToolResult
+from tests.interaction.checkpoints import CHECKPOINTS
 from tests.interaction.handlers import completion, prompt, resource, tool
-from tests.interaction.stage import STAGE
 
 
 class Unspeakable:
@@ -160,10 +160,10 @@ async def talk_on(ctx: Context) -> str:
     """Leave a task behind that goes on talking after the answer."""
 
     async def talk() -> None:
-        await STAGE.gate("afterwards").wait()
+        await CHECKPOINTS.gate("afterwards").wait()
         await ctx.report_progress(2)
         await ctx.error("too late")
-        STAGE.note("talked on")
+        CHECKPOINTS.note("talked on")
 
     await ctx.report_progress(1)
     BACKGROUND.add(asyncio.ensure_future(talk()))

@@ -22,7 +22,7 @@ from mcp_django.protocol.content import (
     user,
 )
 from mcp_django.protocol.types import Icon, ToolAnnotations
-from tests.interaction.stage import STAGE
+from tests.interaction.checkpoints import CHECKPOINTS
 
 HERE = "interaction"
 tool = functools.partial(mcp_django.tool, server=HERE)
@@ -43,7 +43,7 @@ async def add(a: int, b: int) -> int:
         a: The first.
         b: The second.
     """
-    STAGE.note("add")
+    CHECKPOINTS.note("add")
     return a + b
 
 
@@ -128,9 +128,9 @@ async def flood(ctx: Context) -> str:
     try:
         for number in range(1000):
             await ctx.error(number)
-            STAGE.note("flood")
+            CHECKPOINTS.note("flood")
     finally:
-        STAGE.note("flood over")
+        CHECKPOINTS.note("flood over")
     return "done"
 
 
@@ -141,7 +141,7 @@ def plain_flood(ctx: Context) -> str:
         for number in range(1000):
             ctx.sync.error(number)
     finally:
-        STAGE.note("flood over")
+        CHECKPOINTS.note("flood over")
     return "done"
 
 
@@ -157,7 +157,7 @@ def log_records() -> str:
 @tool()
 async def wait() -> str:
     """Wait at a gate."""
-    await STAGE.wait_at("wait")
+    await CHECKPOINTS.wait_at("wait")
     return "waited"
 
 
@@ -165,14 +165,14 @@ async def wait() -> str:
 async def speak_then_wait(ctx: Context) -> str:
     """Say something, then wait at a gate."""
     await ctx.report_progress(1)
-    await STAGE.wait_at("wait")
+    await CHECKPOINTS.wait_at("wait")
     return "waited"
 
 
 @tool(timeout=0.05)
 async def too_slow() -> str:
     """Take longer than its timeout."""
-    await STAGE.wait_at("never")
+    await CHECKPOINTS.wait_at("never")
     return "unreachable"
 
 
@@ -352,7 +352,7 @@ async def complete_guarded(value: str) -> list[str]:
 @prompt(timeout=0.05)
 async def slow_prompt() -> str:
     """Take longer than its timeout."""
-    await STAGE.wait_at("never")
+    await CHECKPOINTS.wait_at("never")
     return "unreachable"
 
 

@@ -8,7 +8,7 @@ from django.utils import timezone
 from django.utils.decorators import async_only_middleware, sync_and_async_middleware, sync_only_middleware
 from django.utils.deprecation import MiddlewareMixin
 
-from tests.interaction.stage import STAGE
+from tests.interaction.checkpoints import CHECKPOINTS
 
 
 class SyncOnly:
@@ -86,7 +86,7 @@ def slow_after(get_response: Any) -> Any:
 
     async def middleware(request: Any) -> Any:
         response = await get_response(request)
-        await STAGE.wait_at("middleware")
+        await CHECKPOINTS.wait_at("middleware")
         return response
 
     return middleware

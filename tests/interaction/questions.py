@@ -9,8 +9,8 @@ from django import forms
 from pydantic import BaseModel, Field
 
 from mcp_django import Context, ToolError
+from tests.interaction.checkpoints import CHECKPOINTS
 from tests.interaction.handlers import prompt, resource, tool
-from tests.interaction.stage import STAGE
 from tests.testapp.models import Book
 
 
@@ -87,9 +87,9 @@ async def ask_name(ctx: Context) -> str:
 @tool()
 async def ask_twice(ctx: Context) -> str:
     """Ask two questions, one after the other."""
-    STAGE.note("ask_twice")
+    CHECKPOINTS.note("ask_twice")
     first = await ctx.elicit("First?", int)
-    await ctx.once("booking", lambda: STAGE.note("booking"))
+    await ctx.once("booking", lambda: CHECKPOINTS.note("booking"))
     second = await ctx.elicit("Second?", int)
     return f"{first.data} {second.data}"
 
@@ -183,9 +183,9 @@ async def ask_link(ctx: Context) -> str:
 @tool()
 async def connect_calendar(ctx: Context) -> str:
     """Send the user to a page of the site."""
-    STAGE.note("connect_calendar")
+    CHECKPOINTS.note("connect_calendar")
     answer = await ctx.elicit_url("Please connect your calendar", "calendar")
-    STAGE.note("connected")
+    CHECKPOINTS.note("connected")
     return answer.action
 
 
@@ -235,7 +235,7 @@ async def swallow(ctx: Context) -> str:
     try:
         await ctx.elicit("Sure?", bool)
     except BaseException:
-        STAGE.note("swallowed")
+        CHECKPOINTS.note("swallowed")
     return "went on"
 
 
@@ -244,7 +244,7 @@ async def once_failing(ctx: Context) -> str:
     """Let the first attempt at something fail."""
 
     def charge() -> str:
-        if STAGE.note("charge") == 1:
+        if CHECKPOINTS.note("charge") == 1:
             raise ToolError("No funds")
         return "paid"
 

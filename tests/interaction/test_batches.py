@@ -129,17 +129,17 @@ def waits(*ids):
     return [{"jsonrpc": "2.0", "method": "tools/call", **call} for call in calls]
 
 
-async def test_every_call_of_a_batch_counts_as_in_flight(limits, batching, stage):
+async def test_every_call_of_a_batch_counts_as_in_flight(limits, batching, checkpoints):
     limits(IN_FLIGHT=3)
     client = await batching()
     exchange = client.send(waits(1, 2))
-    await stage.until("wait reached", 2)
+    await checkpoints.until("wait reached", 2)
     refused = await client.post(waits(3, 4))
     assert refused.busy(429)
     third = client.send(waits(5)[0])
-    await stage.until("wait reached", 3)
+    await checkpoints.until("wait reached", 3)
     assert (await client.tool("add", {"a": 1, "b": 2})).busy(429)
-    stage.gate("wait").set()
+    checkpoints.gate("wait").set()
     assert set(responses(await exchange.reply())) == {"w1", "w2"}
     assert (await third.reply()).served
     assert set(responses(await client.post(waits(6, 7, 8)))) == {"w6", "w7", "w8"}, "nothing stays counted"
@@ -161,46 +161,46 @@ async def test_a_batch_holds_as_many_messages_as_allowed(limits, batching, count
     assert len(responses(reply)) == 4 if fits else reply.refused(400, -32600)
 
 
-async def test_an_id_is_used_once_in_a_batch_and_not_while_it_is_in_flight(batching, stage):
+async def test_an_id_is_used_once_in_a_batch_and_not_while_it_is_in_flight(batching, checkpoints):
     client = await batching()
     running = client.begin("tools/call", {"name": "wait"}, id="taken")
-    await stage.until("wait reached")
+    await checkpoints.until("wait reached")
     exchange = client.send([*waits("taken", 1), *waits(1)])
-    await stage.until("wait reached", 2)
-    stage.gate("wait").set()
+    await checkpoints.until("wait reached", 2)
+    checkpoints.gate("wait").set()
     flat = [m for one in (await exchange.reply()).messages for m in (one if isinstance(one, list) else [one])]
     assert sorted((str(m["id"]), "error" in m) for m in flat) == [("taken", True), ("w1", False), ("w1", True)]
     assert (await running.reply()).served
 
 
 @contract
-async def test_a_call_of_a_batch_can_be_taken_back_alone(batching, stage):
+async def test_a_call_of_a_batch_can_be_taken_back_alone(batching, checkpoints):
     client = await batching()
     exchange = client.send(waits(1, 2))
-    await stage.until("wait reached", 2)
+    await checkpoints.until("wait reached", 2)
     await client.notify("notifications/cancelled", {"requestId": "w1"})
-    await stage.until("wait cancelled")
-    stage.gate("wait").set()
+    await checkpoints.until("wait cancelled")
+    checkpoints.gate("wait").set()
     assert set(responses(await exchange.reply())) == {"w2"}
 
 
-async def test_a_batch_that_is_taken_back_whole_has_no_answer_and_makes_room(limits, batching, stage):
+async def test_a_batch_that_is_taken_back_whole_has_no_answer_and_makes_room(limits, batching, checkpoints):
     limits(IN_FLIGHT=2)
     client = await batching()
     exchange = client.send(waits(1, 2))
-    await stage.until("wait reached", 2)
+    await checkpoints.until("wait reached", 2)
     for id in (1, 2):
         await client.notify("notifications/cancelled", {"requestId": f"w{id}"})
     reply = await exchange.reply()
     assert (reply.status in (200, None), reply.messages) == (True, [])
-    stage.gate("wait").set()
+    checkpoints.gate("wait").set()
     assert set(responses(await client.post(waits(3, 4)))) == {"w3", "w4"}
 
 
-async def test_the_end_of_a_session_ends_its_batch(limits, batching, stage):
+async def test_the_end_of_a_session_ends_its_batch(limits, batching, checkpoints):
     client = await batching()
     exchange = client.send([note("notifications/initialized"), *waits(1, 2)])
-    await stage.until("wait reached", 2)
+    await checkpoints.until("wait reached", 2)
     assert (await client.post(method="DELETE", body=b"")).status in (200, 204)
-    await stage.until("wait cancelled", 2)
+    await checkpoints.until("wait cancelled", 2)
     assert (await exchange.reply()).messages == []

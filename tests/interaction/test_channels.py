@@ -12,9 +12,8 @@ from mcp_django.wiring import executor, feeds, lifecycle, listens
 from tests.interaction.channel import Refused
 from tests.interaction.channel_types import CHANNEL_TYPES
 from tests.interaction.clients import HANDSHAKE, STATELESS, Client, accept, answers
-from tests.interaction.people import SCOPES
-from tests.interaction.surroundings import advance_until
 from tests.interaction.transports import CHANNELS, ChannelTransport
+from tests.interaction.verifiers import SCOPES
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.transports(*CHANNELS)
@@ -53,58 +52,58 @@ async def test_each_message_names_its_era(latest_legacy):
 
 
 @pytest.mark.transports("websocket", "stdio")
-async def test_calls_of_both_eras_run_side_by_side(latest_legacy, stage):
+async def test_calls_of_both_eras_run_side_by_side(latest_legacy, checkpoints):
     session = await latest_legacy()
     stateless = session.beside(STATELESS)
     running = [client.begin(CALL, WAIT) for client in (session, stateless)]
-    await stage.until("wait reached", 2)
+    await checkpoints.until("wait reached", 2)
     assert text(await stateless.tool("add", {"a": 1, "b": 2})) == "3"
-    stage.gate("wait").set()
+    checkpoints.gate("wait").set()
     assert [text(await exchange.reply()) for exchange in running] == ["waited", "waited"]
 
 
 @pytest.mark.transports("websocket", "stdio")
-async def test_an_id_that_one_era_uses_is_taken_for_the_other(latest_legacy, stage):
+async def test_an_id_that_one_era_uses_is_taken_for_the_other(latest_legacy, checkpoints):
     session = await latest_legacy()
     stateless = session.beside(STATELESS)
     running = session.begin(CALL, WAIT, id=7)
-    await stage.until("wait reached")
+    await checkpoints.until("wait reached")
     assert (await stateless.request(CALL, WAIT, id=7)).refused(400, -32600)
-    stage.gate("wait").set()
+    checkpoints.gate("wait").set()
     assert text(await running.reply()) == "waited"
     assert text(await stateless.request(CALL, WAIT, id=7)) == "waited", "it is free again"
 
 
-async def test_a_request_is_taken_back_by_a_notification_in_both_eras(either, stage):
+async def test_a_request_is_taken_back_by_a_notification_in_both_eras(either, checkpoints):
     client = await either()
     exchange = client.begin(CALL, WAIT, id=5)
-    await stage.until("wait reached")
+    await checkpoints.until("wait reached")
     for other in ("5", 6):
         await client.notify("notifications/cancelled", {"requestId": other})
-    assert stage.counts["wait cancelled"] == 0
+    assert checkpoints.counts["wait cancelled"] == 0
     await client.notify("notifications/cancelled", {"requestId": 5})
-    await stage.until("wait cancelled")
+    await checkpoints.until("wait cancelled")
     assert (await exchange.reply()).messages == []
-    stage.gate("wait").set()
+    checkpoints.gate("wait").set()
     assert text(await client.request(CALL, WAIT, id=5)) == "waited"
 
 
 @pytest.mark.transports("websocket", "stdio")
-async def test_a_stateless_request_is_taken_back_beside_a_session(latest_legacy, stage):
+async def test_a_stateless_request_is_taken_back_beside_a_session(latest_legacy, checkpoints):
     session = await latest_legacy()
     exchange = session.beside(STATELESS).begin(CALL, WAIT, id=5)
-    await stage.until("wait reached")
+    await checkpoints.until("wait reached")
     await session.notify("notifications/cancelled", {"requestId": 5})
-    await stage.until("wait cancelled")
+    await checkpoints.until("wait cancelled")
     assert (await exchange.reply()).messages == []
 
 
-async def test_nobody_takes_back_what_another_channel_asked_for(either, stage):
+async def test_nobody_takes_back_what_another_channel_asked_for(either, checkpoints):
     client, other = await either(), await either()
     exchange = client.begin(CALL, WAIT, id=5)
-    await stage.until("wait reached")
+    await checkpoints.until("wait reached")
     await other.notify("notifications/cancelled", {"requestId": 5})
-    stage.gate("wait").set()
+    checkpoints.gate("wait").set()
     assert text(await exchange.reply()) == "waited"
 
 
@@ -134,23 +133,23 @@ async def test_the_session_ends_with_the_channel(latest_legacy):
     await nothing_is_open()
 
 
-async def test_the_channel_ends_with_its_session(latest_legacy, stage):
+async def test_the_channel_ends_with_its_session(latest_legacy, checkpoints):
     client, other = await latest_legacy(), await latest_legacy()
     client.begin(CALL, WAIT)
-    await stage.until("wait reached")
+    await checkpoints.until("wait reached")
     await executor().run(Session.objects.filter(pk=(await client.row()).pk).end, "admin")
     await over_with(client, 4404)
-    await stage.until("wait cancelled")
+    await checkpoints.until("wait cancelled")
     assert (await other.request("ping")).served
 
 
-async def test_the_end_of_a_channel_ends_what_runs_on_it(either, stage):
+async def test_the_end_of_a_channel_ends_what_runs_on_it(either, checkpoints):
     client = await either()
     client.begin(CALL, WAIT)
     client.begin(CALL, {"name": "speak_then_wait"})
-    await stage.until("wait reached", 2)
+    await checkpoints.until("wait reached", 2)
     await client.channel.hang_up()
-    await stage.until("wait cancelled", 2)
+    await checkpoints.until("wait cancelled", 2)
     await nothing_is_open()
 
 
@@ -224,13 +223,13 @@ async def test_without_a_session_nothing_is_told_that_was_not_asked_for(modern):
     await exchange.hang_up()
 
 
-async def test_each_channel_has_its_own_limit_of_calls(limits, either, stage):
+async def test_each_channel_has_its_own_limit_of_calls(limits, either, checkpoints):
     limits(IN_FLIGHT=1)
     client, other = await either(), await either()
     running = [one.begin(CALL, WAIT) for one in (client, other)]
-    await stage.until("wait reached", 2)
+    await checkpoints.until("wait reached", 2)
     assert (await client.tool("add", {"a": 1, "b": 2})).busy(429)
-    stage.gate("wait").set()
+    checkpoints.gate("wait").set()
     assert [text(await exchange.reply()) for exchange in running] == ["waited", "waited"]
 
 
@@ -248,14 +247,14 @@ async def test_channels_count_as_streams(limits, latest_legacy, limit, status):
     await latest_legacy()
 
 
-async def test_a_client_that_reads_nothing_is_given_up(limits, clock, either, stage):
+async def test_a_client_that_reads_nothing_is_given_up(limits, clock, either, checkpoints):
     limits(UNSENT=2, UNSENT_WAIT=5, KEEP_ALIVE=2)
     client, other = await either(), await either()
     meta = {"io.modelcontextprotocol/logLevel": "debug"} if client.stateless else {}
     exchange = client.begin(CALL, {"name": "flood"}, meta=meta)
     exchange.stop_reading()
-    await advance_until(clock, stage.until("flood over"))
-    assert stage.counts["flood"] < 1000
+    await clock.advance_while(checkpoints.until("flood over"))
+    assert checkpoints.counts["flood"] < 1000
     assert (await other.tool("add", {"a": 1, "b": 2})).served
     exchange.read_on()
     await over_with(client, 1013)
@@ -274,31 +273,31 @@ async def test_a_client_that_goes_on_whatever_it_is_told_is_given_up(settings, e
     await over_with(client, 1013)
 
 
-async def test_a_process_that_ends_lets_calls_come_to_their_end_and_takes_no_others(either, stage):
+async def test_a_process_that_ends_lets_calls_come_to_their_end_and_takes_no_others(either, checkpoints):
     client = await either()
     running = client.begin(CALL, WAIT)
-    await stage.until("wait reached")
+    await checkpoints.until("wait reached")
     closing = asyncio.ensure_future(lifecycle().close())
     await asyncio.sleep(0)
     assert (await client.tool("add", {"a": 1, "b": 2})).busy(503)
-    stage.gate("wait").set()
+    checkpoints.gate("wait").set()
     assert text(await running.reply()) == "waited"
     await closing
     await over_with(client, 1001)
 
 
 @pytest.mark.transports("websocket", "stdio")
-async def test_a_credential_that_is_no_good_any_more_ends_the_channel(settings, either, monkeypatch, stage):
+async def test_a_credential_that_is_no_good_any_more_ends_the_channel(settings, either, monkeypatch, checkpoints):
     settings.MCP = {**settings.MCP, "TOKEN_CACHE_SECONDS": 0}
     known = ["alice", "bob"]
-    monkeypatch.setattr("tests.interaction.people.KNOWN", known)
+    monkeypatch.setattr("tests.interaction.verifiers.KNOWN", known)
     client, other = await either(token="alice"), await either(token="bob")
     client.begin(CALL, WAIT)
-    await stage.until("wait reached")
+    await checkpoints.until("wait reached")
     known.remove("alice")
     client.begin("tools/list")
     await over_with(client, 4401)
-    await stage.until("wait cancelled")
+    await checkpoints.until("wait cancelled")
     assert (await other.request("tools/list")).served
 
 
@@ -322,7 +321,7 @@ async def test_while_credentials_cannot_be_verified_messages_are_put_off(setting
             raise RuntimeError("the directory is down")
 
     with monkeypatch.context() as patch:
-        patch.setattr("tests.interaction.people.KNOWN", Down())
+        patch.setattr("tests.interaction.verifiers.KNOWN", Down())
         reply = await client.request("tools/list")
         assert reply.busy(503)
         assert b"directory" not in reply.body
@@ -339,7 +338,7 @@ async def test_the_other_era_is_refused_by_its_versions(latest_legacy):
 
 
 @pytest.mark.transports("sse")
-async def test_the_view_serves_what_the_asgi_transport_serves(transport, handshake, stage):
+async def test_the_view_serves_what_the_asgi_transport_serves(transport, handshake, checkpoints):
     view = ChannelTransport(CHANNEL_TYPES["sse"], get_asgi_application, prefix="/view")
     client = await Client(view, handshake).open()
     assert text(await client.tool("add", {"a": 1, "b": 2})) == "3"
@@ -348,7 +347,7 @@ async def test_the_view_serves_what_the_asgi_transport_serves(transport, handsha
     sample = {"role": "assistant", "content": {"type": "text", "text": "hello"}, "model": "m1"}
     assert text(await client.ask_tool("ask_model", {}, answers([sample]))) == "hello by m1"
     client.begin(CALL, WAIT)
-    await stage.until("wait reached")
+    await checkpoints.until("wait reached")
     await view.close()
-    await stage.until("wait cancelled")
+    await checkpoints.until("wait cancelled")
     assert (await client.row()).terminated_at is not None

@@ -67,23 +67,23 @@ async def test_a_wrong_key_is_asked_again_and_no_error(modern):
     assert list(result["inputRequests"]) == ["user_name"]
 
 
-async def test_the_state_changes_from_round_to_round_and_carries_what_was_learned(modern, stage):
+async def test_the_state_changes_from_round_to_round_and_carries_what_was_learned(modern, checkpoints):
     client = modern()
     first = (await ask(client, "ask_twice")).result
     second = (await ask(client, "ask_twice", first, 1)).result
     assert first["requestState"] != second["requestState"]
     assert first["inputRequests"].keys() != second["inputRequests"].keys()
     assert text(await ask(client, "ask_twice", second, 2)) == "1 2"
-    assert stage.counts == {"ask_twice": 3, "booking": 1}
+    assert checkpoints.counts == {"ask_twice": 3, "booking": 1}
 
 
-async def test_an_omitted_answer_is_asked_for_again(modern, stage):
+async def test_an_omitted_answer_is_asked_for_again(modern, checkpoints):
     client = modern()
     second = (await ask(client, "ask_twice", (await ask(client, "ask_twice")).result, 1)).result
     again = (await client.tool("ask_twice", requestState=second["requestState"])).result
     assert again["inputRequests"] == second["inputRequests"]
     assert text(await ask(client, "ask_twice", again, 2)) == "1 2"
-    assert stage.counts["booking"] == 1
+    assert checkpoints.counts["booking"] == 1
 
 
 async def test_questions_asked_at_once_stand_in_one_round(modern):
@@ -248,16 +248,16 @@ async def test_too_many_answers_are_invalid_params(limits, modern):
     assert (await modern().tool("ask_name", inputResponses=many)).refused(400, -32602)
 
 
-async def test_a_replayed_state_runs_once_again(modern, stage):
+async def test_a_replayed_state_runs_once_again(modern, checkpoints):
     """The limit of a sealed record: `once` guards against the ordinary retry, not against a replay."""
     client = modern()
     first = (await client.tool("ask_twice")).result
     for _ in range(2):
         await ask(client, "ask_twice", first, 1)
-    assert stage.counts["booking"] == 2
+    assert checkpoints.counts["booking"] == 2
 
 
-async def test_a_once_that_fails_is_not_kept(modern, stage):
+async def test_a_once_that_fails_is_not_kept(modern, checkpoints):
     client = modern()
     first = (await client.tool("once_failing")).result
     assert text(await ask(client, "once_failing", first, True)) == "No funds"
@@ -302,10 +302,10 @@ async def test_a_conversation_has_an_end(limits, modern):
     assert (result["isError"], rounds) == (True, 5)
 
 
-async def test_a_swallowed_question_is_still_asked(modern, stage):
+async def test_a_swallowed_question_is_still_asked(modern, checkpoints):
     reply = await modern().tool("swallow")
     assert reply.result["resultType"] == "input_required"
-    assert stage.counts["swallowed"] == 1
+    assert checkpoints.counts["swallowed"] == 1
 
 
 async def test_answers_on_a_list_are_no_business_of_a_list(modern):
@@ -320,7 +320,7 @@ async def test_any_of_several_workers_can_go_on(modern, restart):
     assert "inputRequests" in second
 
 
-async def test_legacy_clients_cannot_bring_answers_along(latest_legacy, stage):
+async def test_legacy_clients_cannot_bring_answers_along(latest_legacy, checkpoints):
     client = await latest_legacy()
     exchange = client.begin(
         "tools/call", {"name": "ask_name", "arguments": {}, "inputResponses": {"user_name": value("Al")}}

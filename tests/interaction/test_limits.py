@@ -16,7 +16,6 @@ from mcp_django.transports.http.endpoint import build_exchange, get_exchange
 from mcp_django.transports.http.view import as_view
 from mcp_django.wiring import ports
 from tests.interaction.clients import STATELESS, Client, accept, together
-from tests.interaction.surroundings import advance_until
 from tests.interaction.transports import Transport, contract, contract_with_headers, on_http
 from tests.support.waiting import eventually
 
@@ -38,27 +37,27 @@ async def test_what_a_client_says_about_itself_is_limited(limits, transport, han
 
 
 @contract_with_headers
-async def test_a_handler_waits_when_as_many_of_its_messages_are_unsent_as_may_be(limits, latest_legacy, stage):
+async def test_a_handler_waits_when_as_many_of_its_messages_are_unsent_as_may_be(limits, latest_legacy, checkpoints):
     limits(UNSENT=5)
     client = await latest_legacy()
     exchange = client.begin("tools/call", {"name": "flood"})
     exchange.stop_reading()
-    await stage.until("flood", 5)
+    await checkpoints.until("flood", 5)
     for _ in range(200):
         await asyncio.sleep(0)
-    assert stage.counts["flood"] <= 15, "what waits, and what the transport has taken"
+    assert checkpoints.counts["flood"] <= 15, "what waits, and what the transport has taken"
     exchange.read_on()
     assert text(await exchange.reply()) == "done"
 
 
 @on_http
 @pytest.mark.parametrize("plain", [False, True], ids=["async", "plain"])
-async def test_a_client_that_stops_reading_holds_up_nothing(limits, clock, either, stage, plain):
+async def test_a_client_that_stops_reading_holds_up_nothing(limits, clock, either, checkpoints, plain):
     limits(UNSENT=5, UNSENT_WAIT=5, IN_FLIGHT=1)
     client = await either()
     exchange = client.begin("tools/call", {"name": "plain_flood" if plain else "flood"})
     exchange.stop_reading()
-    await advance_until(clock, stage.until("flood over"))
+    await clock.advance_while(checkpoints.until("flood over"))
     while (await client.tool("add", {"a": 1, "b": 2})).busy(429):
         await clock.advance(1)
     exchange.read_on()
@@ -66,15 +65,15 @@ async def test_a_client_that_stops_reading_holds_up_nothing(limits, clock, eithe
 
 
 @contract
-async def test_a_refused_call_is_named_in_the_refusal(limits, either, stage):
+async def test_a_refused_call_is_named_in_the_refusal(limits, either, checkpoints):
     limits(IN_FLIGHT=1)
     client = await either()
     waiting = client.begin("tools/call", {"name": "wait"})
-    await stage.until("wait reached")
+    await checkpoints.until("wait reached")
     refused = await client.request("tools/call", {"name": "add", "arguments": {"a": 1, "b": 2}}, id="mine")
     assert refused.busy(429)
     assert refused.message["id"] == "mine"
-    stage.gate("wait").set()
+    checkpoints.gate("wait").set()
     await waiting.reply()
 
 
@@ -130,11 +129,11 @@ async def test_a_process_without_a_free_thread_says_when_to_come_back(either, mo
 
 @contract
 @pytest.mark.revisions(STATELESS, "2025-11-25", "2025-03-26")
-async def test_whatever_way_calls_end_nothing_stays_counted(limits, transport, stage, revision, subtests):
+async def test_whatever_way_calls_end_nothing_stays_counted(limits, transport, checkpoints, revision, subtests):
     limits(IN_FLIGHT=6)
     for seed in range(4):
         with subtests.test(seed=seed):
-            stage.reset()
+            checkpoints.reset()
             chance = random.Random(f"{revision} {seed}")
             client = await Client(transport, revision).open()
             counts, running = get_exchange("interaction")._in_flight, []
@@ -156,7 +155,7 @@ async def test_whatever_way_calls_end_nothing_stays_counted(limits, transport, s
                     case _:
                         await asyncio.sleep(0)
                 assert len(counts) <= 6
-            stage.gate("wait").set()
+            checkpoints.gate("wait").set()
             await together(*(exchange.reply() for _, exchange in running))
             if client.session is not None:
                 await client.post(method="DELETE", body=b"")

@@ -18,7 +18,6 @@ from django.urls import include, path
 
 from mcp_django.auth.verifiers import AuthError
 from tests.interaction.clients import HANDSHAKE, STATELESS, Client
-from tests.interaction.surroundings import advance_until
 from tests.interaction.transports import Transport
 
 LAYERS = "tests.interaction.middleware."
@@ -78,21 +77,21 @@ async def test_middleware_of_all_kinds_may_be_mixed(settings, connect, order):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_a_stream_comes_event_by_event_through_middleware(settings, modern, stage, kind):
+async def test_a_stream_comes_event_by_event_through_middleware(settings, modern, checkpoints, kind):
     settings.MIDDLEWARE = [LAYERS + kind]
     call = modern().begin("tools/call", {"name": "speak_then_wait", "arguments": {}}, meta={"progressToken": 1})
     assert (await call.message())["method"] == "notifications/progress"
-    stage.gate("wait").set()
+    checkpoints.gate("wait").set()
     assert (await call.message())["result"]["content"][0]["text"] == "waited"
     await call.end()
 
 
-async def test_a_client_that_leaves_is_noticed_behind_sync_middleware(settings, modern, stage):
+async def test_a_client_that_leaves_is_noticed_behind_sync_middleware(settings, modern, checkpoints):
     settings.MIDDLEWARE = [LAYERS + "SyncOnly", LAYERS + "Mixed"]
     call = modern().begin("tools/call", {"name": "wait", "arguments": {}})
-    await stage.until("wait reached")
+    await checkpoints.until("wait reached")
     call.leave()
-    await stage.until("wait cancelled")
+    await checkpoints.until("wait cancelled")
     await call.end()
 
 
@@ -124,14 +123,14 @@ async def test_json_may_be_compressed_and_is_what_it_was(settings, modern):
 
 
 @pytest.mark.parametrize("accepted", ["gzip", "gzip, deflate, br, zstd"])
-async def test_a_stream_is_never_compressed(settings, modern, stage, accepted):
+async def test_a_stream_is_never_compressed(settings, modern, checkpoints, accepted):
     settings.MIDDLEWARE = ["django.middleware.gzip.GZipMiddleware"]
     params = {"name": "speak_then_wait", "arguments": {}}
     call = modern().begin("tools/call", params, meta={"progressToken": 1}, headers={"accept-encoding": accepted})
     _, headers = await call.started()
     assert headers["content-encoding"] == "identity"
     assert (await call.message())["method"] == "notifications/progress"
-    stage.gate("wait").set()
+    checkpoints.gate("wait").set()
     await call.message()
     with pytest.raises(zlib.error):
         zlib.decompress(b"".join(call._raw), wbits=31)
@@ -281,7 +280,7 @@ async def test_being_busy_is_not_reported_to_the_site_s_admins(settings, modern,
     async def unavailable(self, token: str, *, resource: Any) -> Any:
         raise AuthError("unavailable", "Too busy")
 
-    monkeypatch.setattr("tests.interaction.people.Tokens.verify", unavailable)
+    monkeypatch.setattr("tests.interaction.verifiers.Tokens.verify", unavailable)
     assert (await modern().request("tools/list")).status == 503
     assert not [record for record in caplog.records if record.name == "django.request"]
 
@@ -293,12 +292,14 @@ async def test_many_calls_at_once_do_not_meet_behind_sync_middleware(settings, c
     assert [reply.result["structuredContent"]["result"] for reply in replies] == list(range(20))
 
 
-async def test_leaving_while_middleware_has_the_stream_cancels_a_stateless_call(settings, limits, clock, modern, stage):
+async def test_leaving_while_middleware_has_the_stream_cancels_a_stateless_call(
+    settings, limits, clock, modern, checkpoints
+):
     limits(SSE_UPGRADE_AFTER=2)
     settings.MIDDLEWARE = [LAYERS + "slow_after"]
     exchange = modern().begin("tools/call", {"name": "wait"})
-    await advance_until(clock, stage.until("middleware reached"))
+    await clock.advance_while(checkpoints.until("middleware reached"))
     exchange.leave()
     await exchange.end()
     gc.collect()  # the response may be in a cycle with the exception that ended the middleware
-    await stage.until("wait cancelled")
+    await checkpoints.until("wait cancelled")

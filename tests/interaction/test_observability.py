@@ -49,7 +49,7 @@ def lines(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
 
 
 @pytest.fixture
-def told(stage) -> Iterator[list[str]]:
+def told(checkpoints) -> Iterator[list[str]]:
     """What receivers of the signals heard."""
     heard: list[str] = []
 
@@ -58,7 +58,7 @@ def told(stage) -> Iterator[list[str]]:
 
     async def finished(call: Call, outcome: str, **kwargs: Any) -> None:
         heard.append(f"{call.method} {outcome}")
-        stage.note("finished")
+        checkpoints.note("finished")
 
     call_started.connect(started)
     call_finished.connect(finished)
@@ -161,40 +161,40 @@ async def test_each_element_of_a_batch_has_a_line(transport, lines) -> None:
     assert sorted(beginnings(lines())) == ["no/such: error", "ping: ok", "tools/call add: ok"]
 
 
-async def test_a_call_over_the_limit_is_seen(either, limits, stage, lines) -> None:
+async def test_a_call_over_the_limit_is_seen(either, limits, checkpoints, lines) -> None:
     limits(IN_FLIGHT=1)
     client = await either()
     lines()
     first = client.begin("tools/call", {"name": "wait", "arguments": {}})
-    await stage.until("wait reached")
+    await checkpoints.until("wait reached")
     assert (await client.tool("add", {"a": 1, "b": 2})).busy(429)
     (line,) = lines()
     assert line.startswith("tools/call add: overloaded, ")
-    stage.gate("wait").set()
+    checkpoints.gate("wait").set()
     await first.reply()
     assert beginnings(lines()) == ["tools/call wait: ok"]
 
 
-async def test_an_id_that_is_taken_is_seen(latest_legacy, stage, lines) -> None:
+async def test_an_id_that_is_taken_is_seen(latest_legacy, checkpoints, lines) -> None:
     client = await latest_legacy()
     lines()
     first = client.begin("tools/call", {"name": "wait", "arguments": {}}, id=7)
-    await stage.until("wait reached")
+    await checkpoints.until("wait reached")
     await client.request("ping", id=7)
     await client.tool("add", {"a": 1, "b": 2}, id=7)
     assert beginnings(lines()) == ["ping: ok", "tools/call add: error"]
-    stage.gate("wait").set()
+    checkpoints.gate("wait").set()
     await first.reply()
 
 
-async def test_a_client_that_leaves_is_seen(modern, stage, lines, told) -> None:
+async def test_a_client_that_leaves_is_seen(modern, checkpoints, lines, told) -> None:
     client = modern()
     exchange = client.begin("tools/call", {"name": "wait", "arguments": {}})
-    await stage.until("wait reached")
+    await checkpoints.until("wait reached")
     exchange.leave()
-    await stage.until("wait cancelled")
+    await checkpoints.until("wait cancelled")
     await exchange.end()
-    await stage.until("finished")
+    await checkpoints.until("finished")
     assert told == ["tools/call started", "tools/call cancelled"]
     assert beginnings(lines()) == ["tools/call wait: cancelled"]
 

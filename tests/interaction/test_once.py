@@ -20,10 +20,10 @@ def text(reply):
 
 
 @contract
-async def test_it_is_done_once_and_the_call_goes_on(either, stage):
+async def test_it_is_done_once_and_the_call_goes_on(either, checkpoints):
     client = await either()
     reply = await client.ask_tool("charge_and_ask", {}, answers([accept(), accept(value=True)]))
-    assert (text(reply), stage.counts["charged"]) == ("1 accept", 1)
+    assert (text(reply), checkpoints.counts["charged"]) == ("1 accept", 1)
 
 
 async def test_the_row_is_the_caller_s_and_lasts_as_long_as_any_state(either, limits):
@@ -35,45 +35,45 @@ async def test_the_row_is_the_caller_s_and_lasts_as_long_as_any_state(either, li
     assert abs(row.expires - timezone.now() - timedelta(seconds=600)) < timedelta(seconds=10)
 
 
-async def test_the_round_before_ends_with_a_state_alone(modern, stage):
+async def test_the_round_before_ends_with_a_state_alone(modern, checkpoints):
     result = (await modern().tool("charge")).result
     assert set(result) == STATE_ONLY
-    assert stage.counts["charged"] == 0
+    assert checkpoints.counts["charged"] == 0
 
 
-async def test_a_request_that_is_sent_again_does_not_do_it_again(modern, stage):
+async def test_a_request_that_is_sent_again_does_not_do_it_again(modern, checkpoints):
     client = modern()
     state = (await client.tool("charge")).result["requestState"]
     replies = [await client.tool("charge", requestState=state) for _ in range(3)]
     assert [text(reply) for reply in replies] == ["1", "1", "1"]
-    assert stage.counts["charged"] == 1
+    assert checkpoints.counts["charged"] == 1
 
 
-async def test_nor_does_another_process(modern, stage, restart):
+async def test_nor_does_another_process(modern, checkpoints, restart):
     client = modern()
     state = (await client.tool("charge")).result["requestState"]
     await client.tool("charge", requestState=state)
     restart()
     assert text(await client.tool("charge", requestState=state)) == "1"
-    assert stage.counts["charged"] == 1
+    assert checkpoints.counts["charged"] == 1
 
 
-async def test_nor_do_many_at_once(modern, stage):
+async def test_nor_do_many_at_once(modern, checkpoints):
     client = modern()
     state = (await client.tool("charge")).result["requestState"]
     replies = await asyncio.gather(*(client.tool("charge", requestState=state) for _ in range(8)))
     assert {text(reply) for reply in replies} == {"1"}
-    assert stage.counts["charged"] == 1
+    assert checkpoints.counts["charged"] == 1
 
 
-async def test_a_new_call_is_a_new_purchase(either, stage):
+async def test_a_new_call_is_a_new_purchase(either, checkpoints):
     client = await either()
     for _ in range(2):
         await client.ask_tool("charge", {}, None)
-    assert stage.counts["charged"] == 2
+    assert checkpoints.counts["charged"] == 2
 
 
-async def test_an_id_that_a_session_repeats_is_the_same_call(latest_legacy, stage):
+async def test_an_id_that_a_session_repeats_is_the_same_call(latest_legacy, checkpoints):
     client = await latest_legacy()
     replies = [await client.tool("charge", id=9), await client.tool("charge", id=9)]
     assert [text(reply) for reply in replies] == ["1", "1"]
@@ -81,15 +81,15 @@ async def test_an_id_that_a_session_repeats_is_the_same_call(latest_legacy, stag
     assert text(await (await latest_legacy()).tool("charge", id=9)) == "3"
 
 
-async def test_an_error_for_the_model_stays_the_same(modern, stage):
+async def test_an_error_for_the_model_stays_the_same(modern, checkpoints):
     client = modern()
     state = (await client.tool("charge_in_vain")).result["requestState"]
     replies = [await client.tool("charge_in_vain", requestState=state) for _ in range(2)]
     assert [(reply.result["isError"], text(reply)) for reply in replies] == [(True, "No funds")] * 2
-    assert stage.counts["charged"] == 1
+    assert checkpoints.counts["charged"] == 1
 
 
-async def test_a_claim_that_nobody_holds_any_more_is_not_taken_over(modern, stage, monkeypatch):
+async def test_a_claim_that_nobody_holds_any_more_is_not_taken_over(modern, checkpoints, monkeypatch):
     monkeypatch.setattr(module, "WAIT", 0.01)
     client = modern()
     state = (await client.tool("charge")).result["requestState"]
@@ -98,19 +98,19 @@ async def test_a_claim_that_nobody_holds_any_more_is_not_taken_over(modern, stag
     reply = await client.tool("charge", requestState=state)
     assert reply.result["isError"] is True
     assert "not done again" in text(reply)
-    assert stage.counts["charged"] == 1
+    assert checkpoints.counts["charged"] == 1
 
 
-async def test_inside_a_transaction_it_is_refused(either, stage):
+async def test_inside_a_transaction_it_is_refused(either, checkpoints):
     reply = await (await either()).tool("charge_in_a_transaction")
     assert reply.result["isError"] is True
     assert "atomic=False" in text(reply)
-    assert stage.counts["charged"] == 0
+    assert checkpoints.counts["charged"] == 0
 
 
 @contract
 @pytest.mark.django_db(transaction=True)
-def test_a_plain_function_does_it_from_its_thread(either, stage):
+def test_a_plain_function_does_it_from_its_thread(either, checkpoints):
     """On a loop of its own, so that the function has a thread to wait in."""
 
     async def run():

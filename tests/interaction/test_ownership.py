@@ -19,7 +19,7 @@ INVENTED = "made-up-and-as-long-as-one-of-ours-is-here"
 
 @pytest.fixture(autouse=True)
 def _clients(settings):
-    settings.MCP = {**settings.MCP, "AUTH": "tests.interaction.people.Clients"}
+    settings.MCP = {**settings.MCP, "AUTH": "tests.interaction.verifiers.Clients"}
 
 
 @pytest.fixture
@@ -50,39 +50,39 @@ async def answers(exchanges):
     return [(reply.status, reply.headers, reply.body) for reply in [await exchange.reply() for exchange in exchanges]]
 
 
-async def begun(client, stage, tool="speak_then_wait", times=1):
+async def begun(client, checkpoints, tool="speak_then_wait", times=1):
     """A call that has begun to say something on its stream."""
     exchange = client.begin(CALL, {"name": tool}, id=77, meta={"progressToken": 1})
     await exchange.message()
-    await stage.until("wait reached", times)
+    await checkpoints.until("wait reached", times)
     return exchange
 
 
 @on_http
-async def test_the_session_of_somebody_else_answers_as_one_that_nobody_has(owner, stage, subtests):
+async def test_the_session_of_somebody_else_answers_as_one_that_nobody_has(owner, checkpoints, subtests):
     for token in STRANGERS:
         with subtests.test(token=token):
-            stage.reset()
+            checkpoints.reset()
             client = await owner()
-            exchange = await begun(client, stage)
+            exchange = await begun(client, checkpoints)
             stranger, nobody = other(client, token), other(client, token, session=INVENTED)
             found = await answers(sent(stranger, exchange.last_id))
             assert found == await answers(sent(nobody, exchange.last_id))
             assert {status for status, _, _ in found} == {404}
-            assert stage.counts["wait cancelled"] == 0
-            stage.gate("wait").set()
+            assert checkpoints.counts["wait cancelled"] == 0
+            checkpoints.gate("wait").set()
             assert (await exchange.reply()).served, "nothing of it has reached the session"
 
 
-async def test_a_refreshed_token_goes_on_with_its_session(owner, stage):
+async def test_a_refreshed_token_goes_on_with_its_session(owner, checkpoints):
     client = await owner()
-    exchange = await begun(client, stage)
+    exchange = await begun(client, checkpoints)
     exchange.leave()
     await exchange.end()
     client.token = REFRESHED
     assert (await client.tool("remember")).result["structuredContent"] == {"result": 1}
     resumed = client.listen(exchange.last_id)
-    stage.gate("wait").set()
+    checkpoints.gate("wait").set()
     assert (await resumed.message())["result"]["content"][0]["text"] == "waited"
     resumed.leave()
     await resumed.end()
@@ -91,40 +91,42 @@ async def test_a_refreshed_token_goes_on_with_its_session(owner, stage):
     assert (await client.request("ping")).status == 404
 
 
-async def test_an_event_of_somebody_else_s_stream_is_none_of_one_s_own_session(owner, latest_legacy, stage, subtests):
+async def test_an_event_of_somebody_else_s_stream_is_none_of_one_s_own_session(
+    owner, latest_legacy, checkpoints, subtests
+):
     for token in STRANGERS:
         with subtests.test(token=token):
-            stage.reset()
+            checkpoints.reset()
             client, stranger = await owner(), await latest_legacy(token=token)
-            exchange = await begun(client, stage)
-            own = await begun(stranger, stage, times=2)
+            exchange = await begun(client, checkpoints)
+            own = await begun(stranger, checkpoints, times=2)
             invented = exchange.last_id[:-1] + ("A" if exchange.last_id[-1] != "A" else "B")
             replies = await answers([stranger.listen(exchange.last_id), stranger.listen(invented)])
             assert replies[0] == replies[1]
             assert replies[0][0] == 400
-            stage.gate("wait").set()
+            checkpoints.gate("wait").set()
             for one in (exchange, own):
                 assert (await one.reply()).served
 
 
-async def test_a_call_of_somebody_else_is_not_taken_back(owner, latest_legacy, stage, subtests):
+async def test_a_call_of_somebody_else_is_not_taken_back(owner, latest_legacy, checkpoints, subtests):
     for token in STRANGERS:
         with subtests.test(token=token):
-            stage.reset()
+            checkpoints.reset()
             client, stranger = await owner(), await latest_legacy(token=token)
-            exchange = await begun(client, stage)
+            exchange = await begun(client, checkpoints)
             assert (await stranger.notify("notifications/cancelled", {"requestId": 77})).accepted
-            stage.gate("wait").set()
+            checkpoints.gate("wait").set()
             assert (await exchange.reply()).served
 
 
-async def test_a_stateless_call_is_taken_back_by_nobody_s_notification(modern, stage, subtests):
+async def test_a_stateless_call_is_taken_back_by_nobody_s_notification(modern, checkpoints, subtests):
     for token in [OWNER, *STRANGERS]:
         with subtests.test(token=token):
-            stage.reset()
-            exchange = await begun(modern(token=OWNER), stage)
+            checkpoints.reset()
+            exchange = await begun(modern(token=OWNER), checkpoints)
             await modern(token=token).notify("notifications/cancelled", {"requestId": 77})
-            stage.gate("wait").set()
+            checkpoints.gate("wait").set()
             assert (await exchange.reply()).served
 
 

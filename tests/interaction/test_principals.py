@@ -12,15 +12,15 @@ from mcp_django.models import PersonalAccessToken
 from mcp_django.oauth.toolkit import applications
 from mcp_django.server.registry import registry_for
 from tests.interaction import tokens
-from tests.interaction.people import VOUCHED
 from tests.interaction.transports import contract
+from tests.interaction.verifiers import VOUCHED
 
 SCOPES = ["notes:read", "notes:write"]
 
 
 @pytest.fixture(autouse=True)
 def _a_tool_that_says_who_calls(settings: Any) -> Any:
-    settings.MCP = {**settings.MCP, "AUTH": ["oauth", "token", "tests.interaction.people.Vouched"]}
+    settings.MCP = {**settings.MCP, "AUTH": ["oauth", "token", "tests.interaction.verifiers.Vouched"]}
 
     @tool(server="interaction")
     async def who(ctx: Context) -> dict[str, Any]:

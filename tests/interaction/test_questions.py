@@ -8,7 +8,6 @@ import asyncio
 import pytest
 
 from tests.interaction.clients import Client, accept, answers
-from tests.interaction.surroundings import advance_until
 from tests.interaction.transports import contract
 
 ELICITING = ["2025-06-18", "2025-11-25", "2026-07-28"]
@@ -103,9 +102,9 @@ async def test_a_loop_asks_as_long_as_the_user_likes(connect):
     assert text(reply) == '["Oslo","Rome"]'
 
 
-async def test_once_runs_once_in_an_ordinary_conversation(connect, stage):
+async def test_once_runs_once_in_an_ordinary_conversation(connect, checkpoints):
     await (await connect()).ask_tool("ask_twice", {}, answers([value(1), value(2)]))
-    assert stage.counts["booking"] == 1
+    assert checkpoints.counts["booking"] == 1
 
 
 async def test_declining_is_an_answer(connect, subtests):
@@ -379,7 +378,7 @@ async def test_three_bad_answers_on_a_stream_are_enough(latest_legacy):
 async def test_a_question_waits_no_longer_than_its_limit(limits, clock, latest_legacy):
     limits(QUESTION_WAIT=5)
     exchange = (await latest_legacy()).begin("tools/call", {"name": "ask_name"})
-    reply = await advance_until(clock, exchange.reply())
+    reply = await clock.advance_while(exchange.reply())
     assert "5 seconds" in raised(reply)
     question = reply.messages[0]
     assert {"requestId": question["id"]} == {

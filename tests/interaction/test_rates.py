@@ -21,13 +21,13 @@ CALL = {"a": 1, "b": 2}
 
 
 @contract
-async def test_messages_over_the_rate_of_a_principal_are_refused_before_they_run(either, rates, stage):
+async def test_messages_over_the_rate_of_a_principal_are_refused_before_they_run(either, rates, checkpoints):
     rates(PRINCIPAL="5/h")
     client = await either(token="alice")
     replies = [await client.tool("add", CALL) for _ in range(8)]
     served = [reply for reply in replies if reply.served]
     assert 0 < len(served) <= 5
-    assert len(served) == stage.counts["add"]
+    assert len(served) == checkpoints.counts["add"]
     last = replies[-1]
     assert not last.served
     assert "wait" in last.error["message"]

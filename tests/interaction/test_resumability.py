@@ -72,44 +72,44 @@ async def leave(exchange):
 
 
 @on_http
-async def test_a_client_hears_what_it_missed_and_the_answer(legacy, stage):
+async def test_a_client_hears_what_it_missed_and_the_answer(legacy, checkpoints):
     client = await legacy()
     exchange = begin(client, to=3)
-    stage.gate("say 1").set()
+    checkpoints.gate("say 1").set()
     await read(exchange, 1)
     await leave(exchange)
     for gate in ("say 2", "say 3", "answer"):
-        stage.gate(gate).set()
-    await stage.until("answered")
+        checkpoints.gate(gate).set()
+    await checkpoints.until("answered")
     again = client.listen(exchange.last_id)
     assert (await again.started())[0] == 200
     await read(again, 2, 3)
     await finish(again)
 
 
-async def test_a_client_goes_on_while_the_call_still_speaks(legacy, stage):
+async def test_a_client_goes_on_while_the_call_still_speaks(legacy, checkpoints):
     client = await legacy()
     exchange = begin(client, to=3)
-    stage.gate("say 1").set()
+    checkpoints.gate("say 1").set()
     await read(exchange, 1)
     await leave(exchange)
     again = client.listen(exchange.last_id)
     await again.started()
-    stage.gate("say 2").set()
+    checkpoints.gate("say 2").set()
     await read(again, 2)
     await leave(again)
     for gate in ("say 3", "answer"):
-        stage.gate(gate).set()
+        checkpoints.gate(gate).set()
     third = client.listen(again.last_id)
     await read(third, 3)
     await finish(third)
 
 
 @on_http
-async def test_whoever_comes_back_replaces_the_connection_that_seems_to_live(legacy, stage):
+async def test_whoever_comes_back_replaces_the_connection_that_seems_to_live(legacy, checkpoints):
     client = await legacy()
     exchange = begin(client, to=2)
-    stage.gate("say 1").set()
+    checkpoints.gate("say 1").set()
     await read(exchange, 1)
     first = exchange.last_id
     again = client.listen(first)
@@ -117,27 +117,27 @@ async def test_whoever_comes_back_replaces_the_connection_that_seems_to_live(leg
     assert await exchange.frame() is None
     await exchange.end()
     for gate in ("say 2", "answer"):
-        stage.gate(gate).set()
+        checkpoints.gate(gate).set()
     await read(again, 2)
     await finish(again)
 
 
-async def test_what_the_dead_connection_swallowed_is_sent_again(legacy, stage):
+async def test_what_the_dead_connection_swallowed_is_sent_again(legacy, checkpoints):
     client = await legacy()
     exchange = begin(client, to=3)
     for gate in ("say 1", "say 2", "say 3"):
-        stage.gate(gate).set()
+        checkpoints.gate(gate).set()
     await read(exchange, 1)
     seen = exchange.last_id
     await read(exchange, 2, 3)
-    stage.gate("answer").set()
+    checkpoints.gate("answer").set()
     await finish(exchange)
     again = client.listen(seen)
     await read(again, 2, 3)
     await finish(again)
 
 
-async def test_every_event_has_an_id_of_its_own(legacy, stage):
+async def test_every_event_has_an_id_of_its_own(legacy, checkpoints):
     client = await legacy()
     streams = []
     for _ in range(2):
@@ -156,20 +156,20 @@ async def test_streams_open_with_an_id_where_clients_can_read_it(legacy, handsha
     assert first.id
 
 
-async def test_a_client_can_come_back_with_the_first_id_alone(latest_legacy, stage):
+async def test_a_client_can_come_back_with_the_first_id_alone(latest_legacy, checkpoints):
     client = await latest_legacy()
     exchange = begin(client, "poll")
     primed = await exchange.frame()
-    stage.gate("poll").set()
+    checkpoints.gate("poll").set()
     again = client.listen(primed.id)
     assert data(await again.message()) == "meanwhile"
     assert text(await again.message()) == "closed"
 
 
-async def test_a_handler_sends_its_client_away_and_the_client_comes_back(latest_legacy, stage, subtests):
+async def test_a_handler_sends_its_client_away_and_the_client_comes_back(latest_legacy, checkpoints, subtests):
     for first in ["", "word"]:
         with subtests.test(first=first):
-            stage.reset()
+            checkpoints.reset()
             client = await latest_legacy()
             exchange = begin(client, "poll", first=first, retry=0.25)
             frames = await frames_of(exchange)
@@ -178,9 +178,9 @@ async def test_a_handler_sends_its_client_away_and_the_client_comes_back(latest_
                 [first] if first else []
             )
             assert (frames[-1].data, frames[-1].retry) == (b"", 250)
-            await stage.until("poll reached")
+            await checkpoints.until("poll reached")
             again = client.listen(exchange.last_id)
-            stage.gate("poll").set()
+            checkpoints.gate("poll").set()
             assert data(await again.message()) == "meanwhile"
             assert text(await again.message()) == "closed"
 
@@ -194,23 +194,23 @@ async def test_a_plain_function_sends_its_client_away(latest_legacy):
 
 
 @pytest.mark.revisions(*REVISIONS)
-async def test_no_client_is_sent_away_where_the_revision_does_not_know_it(connect, revision, stage):
+async def test_no_client_is_sent_away_where_the_revision_does_not_know_it(connect, revision, checkpoints):
     if revision == POLLING:
         return
     client = await connect()
-    stage.gate("poll").set()
+    checkpoints.gate("poll").set()
     exchange = begin(client, "poll")
     reply = await exchange.reply()
     assert text(reply.message) == "not closed"
 
 
-async def test_a_question_asked_while_the_client_was_away_reaches_it(latest_legacy, stage):
+async def test_a_question_asked_while_the_client_was_away_reaches_it(latest_legacy, checkpoints):
     client = await latest_legacy()
     exchange = begin(client, "ask_when_told")
     assert data(await exchange.message()) == "before"
     await leave(exchange)
-    stage.gate("ask").set()
-    await stage.until("ask passed")
+    checkpoints.gate("ask").set()
+    await checkpoints.until("ask passed")
     again = client.listen(exchange.last_id)
     question = await again.message()
     assert question["method"] == "elicitation/create"
@@ -218,83 +218,83 @@ async def test_a_question_asked_while_the_client_was_away_reaches_it(latest_lega
     assert text(await again.message()) == "Hello Ada"
 
 
-async def test_a_call_without_a_reader_does_not_wait_for_one(limits, latest_legacy, stage):
+async def test_a_call_without_a_reader_does_not_wait_for_one(limits, latest_legacy, checkpoints):
     limits(UNSENT=2)
     client = await latest_legacy()
     exchange = begin(client, "chatter_on", to=50)
     await read(exchange, 1)
     await leave(exchange)
-    stage.gate("chatter").set()
-    await stage.until("chattered", 49)
+    checkpoints.gate("chatter").set()
+    await checkpoints.until("chattered", 49)
     again = client.listen(exchange.last_id)
     await read(again, *range(2, 51))
     await finish(again)
 
 
 @on_http
-async def test_what_is_not_remembered_is_refused_and_not_left_out(limits, latest_legacy, stage):
+async def test_what_is_not_remembered_is_refused_and_not_left_out(limits, latest_legacy, checkpoints):
     limits(EVENTS=5)
     client = await latest_legacy()
     exchange = begin(client, "chatter_on", to=50)
     await read(exchange, 1)
     await leave(exchange)
-    stage.gate("chatter").set()
-    await stage.until("chattered", 49)
+    checkpoints.gate("chatter").set()
+    await checkpoints.until("chattered", 49)
     reply = await client.listen(exchange.last_id).reply()
     assert (reply.status, b"not kept" in reply.body) == (400, True)
 
 
-async def test_an_id_that_was_changed_is_a_bad_request(latest_legacy, stage, subtests):
+async def test_an_id_that_was_changed_is_a_bad_request(latest_legacy, checkpoints, subtests):
     for change in [lambda id: id + "x", lambda id: id.replace(".1.", ".2.", 1), lambda id: "é", str.upper]:
         with subtests.test(change=change):
-            stage.reset()
+            checkpoints.reset()
             client = await latest_legacy()
             exchange = begin(client, to=1)
-            stage.gate("say 1").set()
+            checkpoints.gate("say 1").set()
             await read(exchange, 1)
             reply = await client.listen(change(exchange.last_id)).reply()
             assert reply.status == 400
-            stage.gate("answer").set()
+            checkpoints.gate("answer").set()
             await finish(exchange)
 
 
-async def test_an_id_of_another_session_is_a_bad_request(latest_legacy, stage):
+async def test_an_id_of_another_session_is_a_bad_request(latest_legacy, checkpoints):
     client, other = await latest_legacy(), await latest_legacy()
     exchange = begin(client, to=1)
-    stage.gate("say 1").set()
+    checkpoints.gate("say 1").set()
     await read(exchange, 1)
     assert (await other.listen(exchange.last_id).reply()).status == 400
-    stage.gate("answer").set()
+    checkpoints.gate("answer").set()
     await finish(exchange)
 
 
-async def test_nobody_resumes_in_the_session_of_somebody_else(latest_legacy, stage):
+async def test_nobody_resumes_in_the_session_of_somebody_else(latest_legacy, checkpoints):
     client = await latest_legacy(token="alice")
     exchange = begin(client, to=1)
-    stage.gate("say 1").set()
+    checkpoints.gate("say 1").set()
     await read(exchange, 1)
     client.token = "bob"
     assert (await client.listen(exchange.last_id).reply()).status == 404
     client.token = "alice"
-    stage.gate("answer").set()
+    checkpoints.gate("answer").set()
     await finish(exchange)
 
 
-async def test_the_stream_of_a_cancelled_call_is_over(latest_legacy, stage, monkeypatch):
+async def test_the_stream_of_a_cancelled_call_is_over(latest_legacy, checkpoints, monkeypatch):
     monkeypatch.setattr("mcp_django.runtime.remote_reader.ASK_EVERY", 0.01)
     client = await latest_legacy()
     exchange = client.begin("tools/call", {"name": "speak_then_wait"}, id=5, meta={"progressToken": 1})
     await exchange.message()
     await leave(exchange)
     await client.notify("notifications/cancelled", {"requestId": 5})
-    await stage.until("wait cancelled")
+    await checkpoints.until("wait cancelled")
     assert (await client.listen(exchange.last_id).reply()).status == 400
 
 
-async def test_the_end_of_the_session_ends_a_stream_that_was_resumed(latest_legacy, stage):
+async def test_the_end_of_the_session_ends_a_stream_that_was_resumed(latest_legacy, checkpoints):
     client = await latest_legacy()
     exchange = begin(client, to=1)
-    stage.gate("say 1").set()
+    checkpoints.gate("say 1").set()
     await read(exchange, 1)
     await leave(exchange)
     again = client.listen(exchange.last_id)
@@ -304,11 +304,11 @@ async def test_the_end_of_the_session_ends_a_stream_that_was_resumed(latest_lega
 
 
 @on_http
-async def test_a_client_goes_on_at_another_worker(legacy, move, stage):
+async def test_a_client_goes_on_at_another_worker(legacy, move, checkpoints):
     client = await legacy()
     exchange = begin(client, to=4)
     for gate in ("say 1", "say 2"):
-        stage.gate(gate).set()
+        checkpoints.gate(gate).set()
     await read(exchange, 1)
     seen = exchange.last_id
     await read(exchange, 2)
@@ -316,19 +316,19 @@ async def test_a_client_goes_on_at_another_worker(legacy, move, stage):
     again = client.listen(seen)
     await read(again, 2)
     assert await exchange.frame() is None
-    stage.gate("say 3").set()
+    checkpoints.gate("say 3").set()
     await read(again, 3)
-    stage.gate("say 4").set()
-    stage.gate("answer").set()
+    checkpoints.gate("say 4").set()
+    checkpoints.gate("answer").set()
     await read(again, 4)
     await finish(again)
 
 
-async def test_a_client_wanders_between_workers(latest_legacy, move, stage):
+async def test_a_client_wanders_between_workers(latest_legacy, move, checkpoints):
     client = await latest_legacy()
     exchange = begin(client, to=6)
     for number in range(1, 6):
-        stage.gate(f"say {number}").set()
+        checkpoints.gate(f"say {number}").set()
         await read(exchange, number)
         if number != 3:
             move()
@@ -337,15 +337,15 @@ async def test_a_client_wanders_between_workers(latest_legacy, move, stage):
         exchange = client.listen(exchange.last_id)
         await exchange.started()
     for gate in ("say 6", "answer"):
-        stage.gate(gate).set()
+        checkpoints.gate(gate).set()
     await read(exchange, 6)
     await finish(exchange)
 
 
-async def test_a_client_that_left_another_worker_is_not_written_for(latest_legacy, move, stage):
+async def test_a_client_that_left_another_worker_is_not_written_for(latest_legacy, move, checkpoints):
     client = await latest_legacy()
     exchange = begin(client, to=2)
-    stage.gate("say 1").set()
+    checkpoints.gate("say 1").set()
     await read(exchange, 1)
     home = move()
     again = client.listen(exchange.last_id)
@@ -354,18 +354,20 @@ async def test_a_client_that_left_another_worker_is_not_written_for(latest_legac
     assert ring.reader.relayed
     await leave(again)
     await eventually(lambda: ring.reader is None)
-    stage.gate("say 2").set()
-    await stage.until("said 2")
+    checkpoints.gate("say 2").set()
+    await checkpoints.until("said 2")
 
 
-async def test_nobody_fills_the_log_by_asking_for_the_same_again_and_again(latest_legacy, move, stage, monkeypatch):
+async def test_nobody_fills_the_log_by_asking_for_the_same_again_and_again(
+    latest_legacy, move, checkpoints, monkeypatch
+):
     monkeypatch.setattr("mcp_django.runtime.relays.REPEATED_BYTES", 1000)
     client = await latest_legacy()
     exchange = begin(client, to=2)
     await exchange.started()
     first = (await exchange.frame()).id
     for gate in ("say 1", "say 2"):
-        stage.gate(gate).set()
+        checkpoints.gate(gate).set()
     await read(exchange, 1, 2)
     home = move()
     for _ in range(3):
@@ -375,14 +377,14 @@ async def test_nobody_fills_the_log_by_asking_for_the_same_again_and_again(lates
     assert (await client.listen(first).reply()).status == 400
     (ring,) = home.rings._rings.values()
     assert 1000 < ring.repeated < 2500
-    stage.gate("answer").set()
-    await stage.until("answered")
+    checkpoints.gate("answer").set()
+    await checkpoints.until("answered")
 
 
-async def test_a_client_whose_worker_ends_is_not_written_for(latest_legacy, move, stage):
+async def test_a_client_whose_worker_ends_is_not_written_for(latest_legacy, move, checkpoints):
     client = await latest_legacy()
     exchange = begin(client, to=2)
-    stage.gate("say 1").set()
+    checkpoints.gate("say 1").set()
     await read(exchange, 1)
     home = move()
     again = client.listen(exchange.last_id)
@@ -395,12 +397,12 @@ async def test_a_client_whose_worker_ends_is_not_written_for(latest_legacy, move
     await frames_of(again)
     await eventually(lambda: ring.reader is None)
     for gate in ("say 2", "answer"):
-        stage.gate(gate).set()
-    await stage.until("answered")
+        checkpoints.gate(gate).set()
+    await checkpoints.until("answered")
     assert not ring.heard
 
 
-async def test_a_handler_sends_a_client_of_another_worker_away(latest_legacy, move, stage):
+async def test_a_handler_sends_a_client_of_another_worker_away(latest_legacy, move, checkpoints):
     client = await latest_legacy()
     exchange = begin(client, "ask_when_told")
     await exchange.message()
@@ -413,41 +415,41 @@ async def test_a_handler_sends_a_client_of_another_worker_away(latest_legacy, mo
     assert frames[-1].retry == 500
 
 
-async def test_what_another_worker_forgot_is_refused_there_too(limits, latest_legacy, move, stage):
+async def test_what_another_worker_forgot_is_refused_there_too(limits, latest_legacy, move, checkpoints):
     limits(EVENTS=5)
     client = await latest_legacy()
     exchange = begin(client, "chatter_on", to=50)
     await read(exchange, 1)
     await leave(exchange)
-    stage.gate("chatter").set()
-    await stage.until("chattered", 49)
+    checkpoints.gate("chatter").set()
+    await checkpoints.until("chattered", 49)
     move()
     assert (await client.listen(exchange.last_id).reply()).status == 400
 
 
-async def test_a_call_that_died_with_its_worker_is_refused(latest_legacy, move, stage, monkeypatch):
+async def test_a_call_that_died_with_its_worker_is_refused(latest_legacy, move, checkpoints, monkeypatch):
     monkeypatch.setattr("mcp_django.runtime.remote_reader.ASK_EVERY", 0.01)
     client = await latest_legacy()
     exchange = begin(client, to=1)
-    stage.gate("say 1").set()
+    checkpoints.gate("say 1").set()
     await read(exchange, 1)
     home = move()
     for ring in list(home.rings._rings.values()):
         home.rings.drop(ring)
     assert (await client.listen(exchange.last_id).reply()).status == 400
-    stage.gate("answer").set()
+    checkpoints.gate("answer").set()
     await finish(exchange)
 
 
-async def test_a_process_that_ends_leaves_what_was_not_heard(latest_legacy, move, stage):
+async def test_a_process_that_ends_leaves_what_was_not_heard(latest_legacy, move, checkpoints):
     client = await latest_legacy()
     exchange = begin(client, to=2)
-    stage.gate("say 1").set()
+    checkpoints.gate("say 1").set()
     await read(exchange, 1)
     await leave(exchange)
     for gate in ("say 2", "answer"):
-        stage.gate(gate).set()
-    await stage.until("answered")
+        checkpoints.gate(gate).set()
+    await checkpoints.until("answered")
     home = move()
     await home._keep_for_others()
     assert len(home.rings) == 0

@@ -36,7 +36,7 @@ def script(lines, asked):
 
 @contract
 @pytest.mark.revisions(*WITH_TOOLS)
-async def test_the_model_uses_tools_until_it_has_its_answer(connect, stage):
+async def test_the_model_uses_tools_until_it_has_its_answer(connect, checkpoints):
     asked = []
     lines = [said([wants("count", word="door"), wants("add", "u2", a=1, b=2)], "toolUse"), said("four and three")]
     client = await connect(capabilities=CAPABLE)
@@ -45,7 +45,7 @@ async def test_the_model_uses_tools_until_it_has_its_answer(connect, stage):
     assert [tool["name"] for tool in asked[0]["tools"]] == ["count", "add"]
     results = asked[1]["messages"][-1]["content"]
     assert [(one["toolUseId"], one["content"][0]["text"]) for one in results] == [("u1", '{"letters":4}'), ("u2", "3")]
-    assert stage.counts["count"] == 1
+    assert checkpoints.counts["count"] == 1
 
 
 async def test_a_client_without_tools_is_not_sent_any(connect, revision):

@@ -12,9 +12,8 @@ from mcp_django.models import Session, StreamEvent
 from mcp_django.runtime.events import Draft
 from mcp_django.transports.http.endpoint import get_exchange
 from tests.interaction.clients import HANDSHAKE, STATELESS, Client
-from tests.interaction.people import SCOPES
-from tests.interaction.surroundings import advance_until
 from tests.interaction.transports import on_http
+from tests.interaction.verifiers import SCOPES
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.revisions(HANDSHAKE[0], HANDSHAKE[-1])
@@ -131,8 +130,8 @@ async def test_silence_is_filled_with_comments_and_keeps_the_session_alive(limit
     sessions = get_exchange("interaction")._server.sessions
     touched = asyncio.Event()
     sessions.touch = lambda session: touched.set()
-    await advance_until(clock, touched.wait())
-    await advance_until(clock, exchange.silence())
+    await clock.advance_while(touched.wait())
+    await clock.advance_while(exchange.silence())
     await leave(exchange)
 
 
@@ -146,21 +145,21 @@ def watchful(limits, settings):
 @pytest.mark.usefixtures("watchful")
 async def test_a_credential_that_is_good_no_more_ends_its_stream(clock, latest_legacy, monkeypatch):
     known = ["alice", "bob"]
-    monkeypatch.setattr("tests.interaction.people.KNOWN", known)
+    monkeypatch.setattr("tests.interaction.verifiers.KNOWN", known)
     exchange, other = await opened(await latest_legacy()), await opened(await latest_legacy(token="bob"))
-    await advance_until(clock, exchange.silence())
+    await clock.advance_while(exchange.silence())
     known.remove("alice")
-    await advance_until(clock, until_it_ends(exchange))
-    await advance_until(clock, other.silence())
+    await clock.advance_while(until_it_ends(exchange))
+    await clock.advance_while(other.silence())
     await leave(other)
 
 
 @pytest.mark.usefixtures("watchful")
 async def test_a_credential_that_has_lost_a_scope_ends_its_stream(clock, latest_legacy, monkeypatch):
     exchange = await opened(await latest_legacy(token="writer"))
-    await advance_until(clock, exchange.silence())
+    await clock.advance_while(exchange.silence())
     monkeypatch.setitem(SCOPES, "writer", frozenset({"notes:read"}))
-    await advance_until(clock, until_it_ends(exchange))
+    await clock.advance_while(until_it_ends(exchange))
 
 
 async def test_the_id_moves_on_with_what_others_are_told(limits, clock, latest_legacy):
@@ -169,9 +168,9 @@ async def test_the_id_moves_on_with_what_others_are_told(limits, clock, latest_l
     exchange = await opened(client)
     first = await exchange.frame()
     await say(other, "not for this one")
-    frame = await advance_until(clock, exchange.frame())
+    frame = await clock.advance_while(exchange.frame())
     while frame.data is None:
-        frame = await advance_until(clock, exchange.frame())
+        frame = await clock.advance_while(exchange.frame())
     assert (frame.data, frame.id != first.id) == (b"", True)
     await leave(exchange)
 

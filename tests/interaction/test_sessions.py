@@ -94,12 +94,12 @@ async def test_a_session_of_another_server_is_not_found(legacy):
 
 
 @on_http
-async def test_an_end_cancels_what_the_session_has_in_flight(latest_legacy, stage):
+async def test_an_end_cancels_what_the_session_has_in_flight(latest_legacy, checkpoints):
     client = await latest_legacy()
     waiting = client.begin("tools/call", {"name": "wait"})
-    await stage.until("wait reached")
+    await checkpoints.until("wait reached")
     await delete(client)
-    await stage.until("wait cancelled")
+    await checkpoints.until("wait cancelled")
     await waiting.reply()
 
 

@@ -11,7 +11,7 @@ from tests.interaction.transports import contract
 
 
 @pytest.fixture(autouse=True)
-def _a_tool_that_says_much(settings: Any, stage: Any) -> Any:
+def _a_tool_that_says_much(settings: Any, checkpoints: Any) -> Any:
     """It streams before it answers, and takes more for loud words. The server requires a scope of everybody."""
     servers = settings.MCP["SERVERS"]
     described = {**servers["interaction"], "REQUIRED_SCOPES": ["notes:read"]}
@@ -19,7 +19,7 @@ def _a_tool_that_says_much(settings: Any, stage: Any) -> Any:
 
     @tool(server="interaction", scopes_for=lambda arguments: ["notes:write"] if arguments["word"].isupper() else [])
     async def proclaim(word: str, ctx: Context) -> str:
-        stage.note("proclaim")
+        checkpoints.note("proclaim")
         if word == "locked":
             raise InsufficientScope(["notes:admin"])
         for step in range(3):
@@ -35,9 +35,9 @@ async def test_arguments_that_take_no_more_are_served(either):
 
 
 @contract
-async def test_arguments_that_take_more_are_refused_with_all_that_the_operation_takes(either, stage):
+async def test_arguments_that_take_more_are_refused_with_all_that_the_operation_takes(either, checkpoints):
     reply = await (await either(token="carol")).tool("proclaim", {"word": "HEAR"})
-    assert stage.counts["proclaim"] == 0
+    assert checkpoints.counts["proclaim"] == 0
     assert reply.error["data"] == {"requiredScopes": ["notes:read", "notes:write"]}
     if reply.status is None:
         return

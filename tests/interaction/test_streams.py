@@ -7,7 +7,6 @@ import json
 
 import pytest
 
-from tests.interaction.surroundings import advance_until
 from tests.interaction.transports import contract, on_http
 from tests.interaction.wire import Exchange, http_scope
 
@@ -30,26 +29,26 @@ async def test_a_quick_answer_is_one_json_body(connect):
 
 
 @on_http
-async def test_a_slow_answer_becomes_a_stream(quick, clock, either, stage):
+async def test_a_slow_answer_becomes_a_stream(quick, clock, either, checkpoints):
     exchange = (await either()).begin("tools/call", {"name": "wait"})
-    status, headers = await advance_until(clock, exchange.started())
+    status, headers = await clock.advance_while(exchange.started())
     assert (status, headers["content-type"].partition(";")[0]) == (200, "text/event-stream")
-    stage.gate("wait").set()
+    checkpoints.gate("wait").set()
     assert text(await exchange.reply()) == "waited"
 
 
-async def test_a_slow_answer_within_the_time_is_one_json_body(either, stage):
+async def test_a_slow_answer_within_the_time_is_one_json_body(either, checkpoints):
     exchange = (await either()).begin("tools/call", {"name": "wait"})
-    await stage.until("wait reached")
-    stage.gate("wait").set()
+    await checkpoints.until("wait reached")
+    checkpoints.gate("wait").set()
     assert not (await exchange.reply()).is_stream
 
 
 @contract
-async def test_the_first_word_makes_a_stream_at_once(either, stage):
+async def test_the_first_word_makes_a_stream_at_once(either, checkpoints):
     exchange = (await either()).begin("tools/call", {"name": "speak_then_wait"}, meta={"progressToken": 1})
     assert (await exchange.message())["method"] == "notifications/progress"
-    stage.gate("wait").set()
+    checkpoints.gate("wait").set()
     assert text(await exchange.reply()) == "waited"
 
 
@@ -62,12 +61,12 @@ async def test_a_stream_asks_proxies_not_to_buffer_or_keep_it(either):
 
 
 @on_http
-async def test_a_silent_stream_is_kept_alive_with_comments(quick, clock, either, stage):
+async def test_a_silent_stream_is_kept_alive_with_comments(quick, clock, either, checkpoints):
     exchange = (await either()).begin("tools/call", {"name": "wait"})
-    await advance_until(clock, exchange.started())
+    await clock.advance_while(exchange.started())
     for _ in range(3):
-        await advance_until(clock, exchange.silence())
-    stage.gate("wait").set()
+        await clock.advance_while(exchange.silence())
+    checkpoints.gate("wait").set()
     assert text(await exchange.reply()) == "waited"
 
 
@@ -77,17 +76,17 @@ async def test_events_of_the_stateless_era_have_no_ids(modern):
 
 
 @contract
-async def test_a_handler_waits_for_a_slow_reader(either, stage):
+async def test_a_handler_waits_for_a_slow_reader(either, checkpoints):
     client = await either()
     if client.stateless:
         exchange = client.begin("tools/call", {"name": "flood"}, meta={"io.modelcontextprotocol/logLevel": "debug"})
     else:
         exchange = client.begin("tools/call", {"name": "flood"})
     exchange.stop_reading()
-    await stage.until("flood", 10)
+    await checkpoints.until("flood", 10)
     for _ in range(200):
         await asyncio.sleep(0)
-    assert stage.counts["flood"] < 1000
+    assert checkpoints.counts["flood"] < 1000
     exchange.read_on()
     reply = await exchange.reply()
     assert [params["data"] for params in reply.notifications("notifications/message")] == list(range(1000))
@@ -95,28 +94,28 @@ async def test_a_handler_waits_for_a_slow_reader(either, stage):
 
 
 @contract
-async def test_leaving_cancels_a_stateless_call(modern, stage, subtests):
+async def test_leaving_cancels_a_stateless_call(modern, checkpoints, subtests):
     for tool in ["wait", "speak_then_wait"]:
         with subtests.test(tool=tool):
-            stage.reset()
+            checkpoints.reset()
             exchange = modern().begin("tools/call", {"name": tool}, meta={"progressToken": 1})
-            await stage.until("wait reached")
+            await checkpoints.until("wait reached")
             exchange.leave()
-            await stage.until("wait cancelled")
+            await checkpoints.until("wait cancelled")
             await exchange.end()
 
 
 @on_http
-async def test_leaving_a_stream_that_came_of_waiting_cancels_a_stateless_call(quick, clock, modern, stage):
+async def test_leaving_a_stream_that_came_of_waiting_cancels_a_stateless_call(quick, clock, modern, checkpoints):
     exchange = modern().begin("tools/call", {"name": "wait"})
-    await advance_until(clock, exchange.started())
+    await clock.advance_while(exchange.started())
     exchange.leave()
-    await stage.until("wait cancelled")
+    await checkpoints.until("wait cancelled")
     await exchange.end()
 
 
 @on_http
-async def test_a_stream_that_cannot_be_sent_has_lost_its_client(quick, clock, transport, modern, stage):
+async def test_a_stream_that_cannot_be_sent_has_lost_its_client(quick, clock, transport, modern, checkpoints):
     """Servers say that a client is gone in as many ways as there are, and so does what wraps an application."""
     app, told = transport.app, asyncio.Event()
 
@@ -132,54 +131,54 @@ async def test_a_stream_that_cannot_be_sent_has_lost_its_client(quick, clock, tr
     message = client.request_message("tools/call", {"name": "wait", "arguments": {}})
     body = json.dumps(message).encode()
     exchange = Exchange(breaks, http_scope("POST", client.path(), client.headers(message)), [body], lambda _: None)
-    await stage.until("wait reached")
-    await advance_until(clock, told.wait())
+    await checkpoints.until("wait reached")
+    await clock.advance_while(told.wait())
     await exchange.end()
     gc.collect()  # behind the view the response is in a cycle with the exception
-    await stage.until("wait cancelled")
+    await checkpoints.until("wait cancelled")
 
 
 @on_http
-async def test_leaving_does_not_cancel_a_call_of_a_session(latest_legacy, stage, subtests):
+async def test_leaving_does_not_cancel_a_call_of_a_session(latest_legacy, checkpoints, subtests):
     for tool in ["wait", "speak_then_wait"]:
         with subtests.test(tool=tool):
-            stage.reset()
+            checkpoints.reset()
             exchange = (await latest_legacy()).begin("tools/call", {"name": tool}, meta={"progressToken": 1})
-            await stage.until("wait reached")
+            await checkpoints.until("wait reached")
             exchange.leave()
             await exchange.end()
-            assert stage.counts["wait cancelled"] == 0
-            stage.gate("wait").set()
-            await stage.until("wait passed")
+            assert checkpoints.counts["wait cancelled"] == 0
+            checkpoints.gate("wait").set()
+            await checkpoints.until("wait passed")
 
 
-async def test_a_call_left_by_its_client_still_counts_as_in_flight(limits, latest_legacy, stage):
+async def test_a_call_left_by_its_client_still_counts_as_in_flight(limits, latest_legacy, checkpoints):
     limits(IN_FLIGHT=1)
     client = await latest_legacy()
     exchange = client.begin("tools/call", {"name": "wait"})
-    await stage.until("wait reached")
+    await checkpoints.until("wait reached")
     exchange.leave()
     await exchange.end()
     assert (await client.tool("add", {"a": 1, "b": 2})).busy(429)
-    stage.gate("wait").set()
-    await stage.until("wait passed")
+    checkpoints.gate("wait").set()
+    await checkpoints.until("wait passed")
 
 
 @contract
-async def test_a_cancelled_notification_cancels_the_call_it_names(legacy, stage):
+async def test_a_cancelled_notification_cancels_the_call_it_names(legacy, checkpoints):
     client = await legacy()
     exchange = client.begin("tools/call", {"name": "wait"}, id="five")
-    await stage.until("wait reached")
+    await checkpoints.until("wait reached")
     assert (await client.notify("notifications/cancelled", {"requestId": "five", "reason": "bored"})).accepted
-    await stage.until("wait cancelled")
+    await checkpoints.until("wait cancelled")
     reply = await exchange.reply()
     assert reply.messages == []
 
 
-async def test_why_a_call_is_cancelled_is_logged_on_one_line(latest_legacy, stage, caplog):
+async def test_why_a_call_is_cancelled_is_logged_on_one_line(latest_legacy, checkpoints, caplog):
     client = await latest_legacy()
     exchange = client.begin("tools/call", {"name": "wait"}, id="five")
-    await stage.until("wait reached")
+    await checkpoints.until("wait reached")
     with caplog.at_level("DEBUG", "mcp_django.server"):
         await client.notify("notifications/cancelled", {"requestId": "five", "reason": "bored\nof it" + "!" * 500})
         await exchange.reply()
@@ -188,125 +187,125 @@ async def test_why_a_call_is_cancelled_is_logged_on_one_line(latest_legacy, stag
     assert len(line) < 200
 
 
-async def test_a_cancelled_call_s_stream_ends_without_an_answer(latest_legacy, stage):
+async def test_a_cancelled_call_s_stream_ends_without_an_answer(latest_legacy, checkpoints):
     client = await latest_legacy()
     exchange = client.begin("tools/call", {"name": "speak_then_wait"}, id=5, meta={"progressToken": 1})
-    await stage.until("wait reached")
+    await checkpoints.until("wait reached")
     await client.notify("notifications/cancelled", {"requestId": 5})
     reply = await exchange.reply()
     assert [message.get("method") for message in reply.messages] == ["notifications/progress"]
 
 
-async def test_a_cancellation_of_nothing_is_ignored(latest_legacy, stage, subtests):
+async def test_a_cancellation_of_nothing_is_ignored(latest_legacy, checkpoints, subtests):
     for params in [{"requestId": "other"}, {"requestId": "5"}, {"requestId": []}, {"requestId": None}, {}, None]:
         with subtests.test(params=params):
-            stage.reset()
+            checkpoints.reset()
             client = await latest_legacy()
             exchange = client.begin("tools/call", {"name": "wait"}, id=5)
-            await stage.until("wait reached")
+            await checkpoints.until("wait reached")
             assert (await client.notify("notifications/cancelled", params)).accepted
-            stage.gate("wait").set()
+            checkpoints.gate("wait").set()
             assert text(await exchange.reply()) == "waited"
 
 
-async def test_nobody_cancels_the_calls_of_another_session(latest_legacy, stage):
+async def test_nobody_cancels_the_calls_of_another_session(latest_legacy, checkpoints):
     client, other = await latest_legacy(), await latest_legacy()
     exchange = client.begin("tools/call", {"name": "wait"}, id=5)
-    await stage.until("wait reached")
+    await checkpoints.until("wait reached")
     await other.notify("notifications/cancelled", {"requestId": 5})
-    stage.gate("wait").set()
+    checkpoints.gate("wait").set()
     assert text(await exchange.reply()) == "waited"
 
 
-async def test_a_cancelled_notification_means_nothing_in_the_stateless_era(modern, stage):
+async def test_a_cancelled_notification_means_nothing_in_the_stateless_era(modern, checkpoints):
     client = modern()
     exchange = client.begin("tools/call", {"name": "wait"}, id=5)
-    await stage.until("wait reached")
+    await checkpoints.until("wait reached")
     assert (await client.notify("notifications/cancelled", {"requestId": 5}, routing={"mcp-method": None})).accepted
-    stage.gate("wait").set()
+    checkpoints.gate("wait").set()
     assert text(await exchange.reply()) == "waited"
 
 
 @contract
-async def test_an_id_in_flight_cannot_be_used_again_in_a_session(latest_legacy, stage):
+async def test_an_id_in_flight_cannot_be_used_again_in_a_session(latest_legacy, checkpoints):
     client = await latest_legacy()
     exchange = client.begin("tools/call", {"name": "wait"}, id=5)
-    await stage.until("wait reached")
+    await checkpoints.until("wait reached")
     reply = await client.request("tools/call", {"name": "wait"}, id=5)
     assert reply.error["code"] == -32600
-    stage.gate("wait").set()
+    checkpoints.gate("wait").set()
     assert text(await exchange.reply()) == "waited"
 
 
-async def test_clients_of_the_stateless_era_may_use_the_same_id_at_once(modern, stage):
+async def test_clients_of_the_stateless_era_may_use_the_same_id_at_once(modern, checkpoints):
     alice, bob = modern(token="alice"), modern(token="bob")
     exchanges = [client.begin("tools/call", {"name": "wait"}, id=5) for client in (alice, bob)]
-    await stage.until("wait reached", 2)
-    stage.gate("wait").set()
+    await checkpoints.until("wait reached", 2)
+    checkpoints.gate("wait").set()
     assert [text(await exchange.reply()) for exchange in exchanges] == ["waited", "waited"]
 
 
 @contract
-async def test_requests_are_answered_side_by_side(either, stage):
+async def test_requests_are_answered_side_by_side(either, checkpoints):
     client = await either()
     slow = client.begin("tools/call", {"name": "wait"})
-    await stage.until("wait reached")
+    await checkpoints.until("wait reached")
     assert text(await client.tool("add", {"a": 1, "b": 2})) == "3"
-    stage.gate("wait").set()
+    checkpoints.gate("wait").set()
     assert text(await slow.reply()) == "waited"
 
 
 @contract
-async def test_more_calls_in_flight_than_allowed_are_refused_at_once(limits, either, stage):
+async def test_more_calls_in_flight_than_allowed_are_refused_at_once(limits, either, checkpoints):
     limits(IN_FLIGHT=2)
     client = await either()
     exchanges = [client.begin("tools/call", {"name": "wait"}) for _ in range(2)]
-    await stage.until("wait reached", 2)
+    await checkpoints.until("wait reached", 2)
     reply = await client.tool("add", {"a": 1, "b": 2})
     assert reply.busy(429)
-    stage.gate("wait").set()
+    checkpoints.gate("wait").set()
     for exchange in exchanges:
         assert text(await exchange.reply()) == "waited"
     assert (await client.tool("add", {"a": 1, "b": 2})).served
 
 
-async def test_the_limit_of_calls_is_each_principal_s_own(limits, modern, stage):
+async def test_the_limit_of_calls_is_each_principal_s_own(limits, modern, checkpoints):
     limits(IN_FLIGHT=1)
     exchange = modern(token="alice").begin("tools/call", {"name": "wait"})
-    await stage.until("wait reached")
+    await checkpoints.until("wait reached")
     assert (await modern(token="bob").tool("add", {"a": 1, "b": 2})).served
-    stage.gate("wait").set()
+    checkpoints.gate("wait").set()
     await exchange.reply()
 
 
-async def test_a_client_that_left_makes_room_for_another_call(limits, modern, stage):
+async def test_a_client_that_left_makes_room_for_another_call(limits, modern, checkpoints):
     limits(IN_FLIGHT=1)
     client = modern()
     exchange = client.begin("tools/call", {"name": "wait"})
-    await stage.until("wait reached")
+    await checkpoints.until("wait reached")
     exchange.leave()
-    await stage.until("wait cancelled")
+    await checkpoints.until("wait cancelled")
     await exchange.end()
     assert (await client.tool("add", {"a": 1, "b": 2})).served
 
 
-async def test_nothing_is_said_after_the_answer(either, stage):
+async def test_nothing_is_said_after_the_answer(either, checkpoints):
     client = await either()
     reply = await client.tool("talk_on", meta={"progressToken": 1})
-    stage.gate("afterwards").set()
-    await stage.until("talked on")
+    checkpoints.gate("afterwards").set()
+    await checkpoints.until("talked on")
     assert [message.get("method") for message in reply.messages] == ["notifications/progress", None]
     assert text(await client.tool("add", {"a": 1, "b": 2})) == "3"
 
 
 @contract
-async def test_a_request_without_an_id_is_a_notification_and_runs_nothing(either, stage):
+async def test_a_request_without_an_id_is_a_notification_and_runs_nothing(either, checkpoints):
     client = await either()
     reply = await client.notify(
         "tools/call", {"name": "add", "arguments": {"a": 1, "b": 2}}, routing={"mcp-name": None}
     )
     assert reply.accepted
-    assert stage.counts["add"] == 0
+    assert checkpoints.counts["add"] == 0
 
 
 async def test_a_notification_with_an_id_is_no_method(either):

@@ -10,9 +10,8 @@ from mcp_django.runtime.events import Draft
 from mcp_django.server.subscriptions import Subscription
 from mcp_django.wiring import feeds, lifecycle, listens
 from tests.interaction.channel import ChannelExchange
-from tests.interaction.people import SCOPES
-from tests.interaction.surroundings import advance_until
 from tests.interaction.transports import contract, contract_with_headers, on_http
+from tests.interaction.verifiers import SCOPES
 from tests.interaction.wire import Exchange
 from tests.support.waiting import eventually
 
@@ -235,7 +234,7 @@ async def test_a_client_that_stops_reading_counts_as_gone(limits, clock, modern,
     if when == "later":
         await acknowledged(exchange)
     exchange.stop_reading()
-    await advance_until(clock, exchange.end())
+    await clock.advance_while(exchange.end())
     assert len(listens()) == 0
     exchange.read_on()
 
@@ -283,7 +282,7 @@ async def test_a_silent_stream_is_kept_alive_with_comments(limits, clock, modern
     exchange = listen(modern(), toolsListChanged=True)
     await acknowledged(exchange)
     for _ in range(3):
-        await advance_until(clock, exchange.silence())
+        await clock.advance_while(exchange.silence())
     await left(exchange)
 
 
@@ -394,14 +393,14 @@ async def test_a_stream_ends_when_its_credential_is_no_good_any_more(limits, clo
     limits(KEEP_ALIVE=3)
     settings.MCP = {**settings.MCP, "TOKEN_CACHE_SECONDS": 0}
     known = ["alice", "bob"]
-    monkeypatch.setattr("tests.interaction.people.KNOWN", known)
+    monkeypatch.setattr("tests.interaction.verifiers.KNOWN", known)
     revoked, good = listen(modern(token="alice"), toolsListChanged=True), listen(modern(token="bob"))
     for exchange in (revoked, good):
         await acknowledged(exchange)
-        await advance_until(clock, exchange.silence())
+        await clock.advance_while(exchange.silence())
     known.remove("alice")
-    assert (await advance_until(clock, revoked.reply())).result["resultType"] == "complete"
-    await advance_until(clock, good.silence())
+    assert (await clock.advance_while(revoked.reply())).result["resultType"] == "complete"
+    await clock.advance_while(good.silence())
     await left(good)
 
 
@@ -416,11 +415,11 @@ async def test_a_stream_ends_when_its_credential_has_lost_a_scope_and_not_when_i
     )
     for exchange in (less, more):
         await acknowledged(exchange)
-        await advance_until(clock, exchange.silence())
+        await clock.advance_while(exchange.silence())
     monkeypatch.setitem(SCOPES, "writer", frozenset({"notes:read"}))
     monkeypatch.setitem(SCOPES, "carol", frozenset({"notes:read", "notes:write"}))
-    assert (await advance_until(clock, less.reply())).result["resultType"] == "complete"
-    await advance_until(clock, more.silence())
+    assert (await clock.advance_while(less.reply())).result["resultType"] == "complete"
+    await clock.advance_while(more.silence())
     await left(more)
 
 
@@ -436,8 +435,8 @@ async def test_a_stream_goes_on_while_credentials_cannot_be_verified(limits, clo
             asked.set()
             raise RuntimeError("the directory is down")
 
-    monkeypatch.setattr("tests.interaction.people.KNOWN", Down())
-    await advance_until(clock, asked.wait())
+    monkeypatch.setattr("tests.interaction.verifiers.KNOWN", Down())
+    await clock.advance_while(asked.wait())
     await change("list_changed", {"kind": "tools"})
     assert (await exchange.message())["method"] == "notifications/tools/list_changed"
     await left(exchange)
@@ -448,4 +447,4 @@ async def test_a_stream_ends_when_its_credential_expires(limits, clock, modern, 
     exchange = listen(modern(), toolsListChanged=True)
     await acknowledged(exchange)
     monkeypatch.setattr(Subscription, "is_expired", lambda self, now: True)
-    assert (await advance_until(clock, exchange.reply())).result["resultType"] == "complete"
+    assert (await clock.advance_while(exchange.reply())).result["resultType"] == "complete"

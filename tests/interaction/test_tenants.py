@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from tests.interaction.clients import HANDSHAKE, STATELESS, Client, accept
-from tests.interaction.tenancy import HEARD, TENANT
+from tests.interaction.tenants import HEARD, TENANT
 from tests.interaction.transports import contract_with_headers, on_http
 
 pytestmark = pytest.mark.revisions(HANDSHAKE[-1], STATELESS)

@@ -182,18 +182,20 @@ async def test_a_timeout_says_the_limit(either):
 
 
 @contract
-async def test_a_timeout_cancels_the_handler(modern, stage):
+async def test_a_timeout_cancels_the_handler(modern, checkpoints):
     await modern().tool("too_slow")
-    assert stage.counts["never cancelled"] == 1
+    assert checkpoints.counts["never cancelled"] == 1
 
 
 @contract
-async def test_arguments_against_the_schema_are_an_error_of_the_revision_s_kind(connect, revision, stage, subtests):
+async def test_arguments_against_the_schema_are_an_error_of_the_revision_s_kind(
+    connect, revision, checkpoints, subtests
+):
     for arguments in [{"a": 1}, {"a": 1, "b": "2"}, {"a": 1, "b": True}, {"a": 1, "b": 2, "c": 3}, {"a": 1, "b": 2.5}]:
         with subtests.test(arguments=arguments):
-            stage.reset()
+            checkpoints.reset()
             reply = await (await connect()).tool("add", arguments)
-            assert stage.counts["add"] == 0
+            assert checkpoints.counts["add"] == 0
             if revision >= "2025-11-25":
                 assert (reply.served, reply.result["isError"]) == (True, True)
             else:

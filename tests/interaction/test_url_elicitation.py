@@ -13,7 +13,6 @@ from django.test import AsyncClient
 from mcp_django.models import SpentState
 from mcp_django.wiring import pages
 from tests.interaction.clients import Client, answers
-from tests.interaction.surroundings import advance_until
 from tests.interaction.transports import contract_with_headers
 
 ACCEPT = {"action": "accept"}
@@ -29,7 +28,7 @@ def text(reply):
 @pytest.fixture(autouse=True)
 def _site(settings, db):
     """A site with a login, whose users are the callers."""
-    settings.MCP = {**settings.MCP, "AUTH": "tests.interaction.people.Users"}
+    settings.MCP = {**settings.MCP, "AUTH": "tests.interaction.verifiers.Users"}
     settings.MIDDLEWARE = [
         "django.contrib.sessions.middleware.SessionMiddleware",
         "django.contrib.auth.middleware.AuthenticationMiddleware",
@@ -84,14 +83,14 @@ async def opened(latest_legacy, tool="connect_calendar", **how):
 
 @contract_with_headers
 @COMMITTED
-async def test_the_call_goes_on_when_the_user_has_come_back_and_the_client_is_told(latest_legacy, stage):
+async def test_the_call_goes_on_when_the_user_has_come_back_and_the_client_is_told(latest_legacy, checkpoints):
     exchange, asked = await opened(latest_legacy)
     assert (asked["mode"], asked["message"]) == ("url", "Please connect your calendar")
     assert asked["url"].startswith("http://127.0.0.1:8000/view/mcp/page/")
     alice = await browser("alice")
     page = await sent_on(alice, asked["url"])
     assert urlsplit(page).path == "/calendar/"
-    assert not stage.counts["connected"]
+    assert not checkpoints.counts["connected"]
     done = await alice.get(parse_qs(urlsplit(page).query)["next"][0])
     assert done.status_code == 200
     assert b"Done" in done.content
@@ -121,7 +120,7 @@ async def test_declining_to_open_the_page_is_an_answer(either, subtests):
 async def test_a_page_that_nobody_finishes_is_waited_for_no_longer_than_any_question(limits, clock, latest_legacy):
     limits(QUESTION_WAIT=5)
     exchange, _ = await opened(latest_legacy)
-    reply = await advance_until(clock, exchange.reply())
+    reply = await clock.advance_while(exchange.reply())
     assert reply.result["isError"] is True
     assert text(reply) == "The page was not finished within 5 seconds"
 
@@ -157,10 +156,10 @@ async def test_a_round_that_comes_too_early_is_about_the_same_link(limits, moder
 
 
 @COMMITTED
-async def test_a_round_waits_a_while_for_the_user(modern, stage):
+async def test_a_round_waits_a_while_for_the_user(modern, checkpoints):
     first, url, again = await rounds(modern)
     waiting = asyncio.create_task(again(first))
-    await stage.until("connect_calendar", 2)
+    await checkpoints.until("connect_calendar", 2)
     await come_back(await browser("alice"), url)
     assert text(await waiting) == "accept"
 
@@ -261,7 +260,7 @@ async def test_links_that_were_changed_or_made_up_or_are_too_old_are_not_found(c
 
 
 async def test_a_caller_who_is_no_user_cannot_be_sent_to_a_page(settings, latest_legacy):
-    settings.MCP = {**settings.MCP, "AUTH": "tests.interaction.people.Tokens"}
+    settings.MCP = {**settings.MCP, "AUTH": "tests.interaction.verifiers.Tokens"}
     reply = await (await latest_legacy()).tool("connect_calendar")
     assert reply.result["isError"] is True
     assert "Only a user of this site" in text(reply)

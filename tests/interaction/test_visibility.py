@@ -12,9 +12,9 @@ from django.contrib.auth.models import Permission, User
 from mcp_django.runtime.events import Draft
 from mcp_django.wiring import feeds
 from tests.interaction import tokens
+from tests.interaction.checkpoints import CHECKPOINTS
 from tests.interaction.clients import HANDSHAKE, STATELESS, Client
-from tests.interaction.shelf import GUARDS, READ, WRITE
-from tests.interaction.stage import STAGE
+from tests.interaction.restricted import GUARDS, READ, WRITE
 from tests.interaction.transports import contract
 
 pytestmark = pytest.mark.revisions(HANDSHAKE[0], HANDSHAKE[-1], STATELESS)
@@ -22,8 +22,8 @@ BOTH = {"open", "stepped"}
 SEEN = {"ann": BOTH | {"users", "anns", "asked", "users_stepped"}, "ben": BOTH | {"groups"}}
 LISTS = {
     "tools/list": ("tools", "name", "{}"),
-    "resources/list": ("resources", "uri", "shelf://{}"),
-    "resources/templates/list": ("resourceTemplates", "uriTemplate", "shelf://{}/{{number}}"),
+    "resources/list": ("resources", "uri", "restricted://{}"),
+    "resources/templates/list": ("resourceTemplates", "uriTemplate", "restricted://{}/{{number}}"),
     "prompts/list": ("prompts", "name", "{}"),
 }
 
@@ -35,23 +35,23 @@ def _ref(kind, **named):
 def requests(name, stateless):
     """Whatever can be asked of the things that are called so."""
     word, number = {"name": "word", "value": "w"}, {"name": "number", "value": "1"}
-    template = f"shelf://{name}/{{number}}"
+    template = f"restricted://{name}/{{number}}"
     yield "tools/call", {"name": name}
     yield "tools/call", {"name": name, "arguments": {"times": 2}, "_meta": {"progressToken": 7}}
     yield "tools/call", {"name": name, "arguments": {"times": "many", "strange": []}}
-    yield "resources/read", {"uri": f"shelf://{name}"}
-    yield "resources/read", {"uri": f"shelf://{name}/1"}
-    yield "resources/read", {"uri": f"shelf://{name}/first"}
+    yield "resources/read", {"uri": f"restricted://{name}"}
+    yield "resources/read", {"uri": f"restricted://{name}/1"}
+    yield "resources/read", {"uri": f"restricted://{name}/first"}
     yield "prompts/get", {"name": name, "arguments": {"word": "w"}}
     yield "prompts/get", {"name": name}
     yield "completion/complete", {"ref": _ref("prompt", name=name), "argument": word}
     yield "completion/complete", {"ref": _ref("prompt", name=name), "argument": {"name": "other", "value": ""}}
     yield "completion/complete", {"ref": _ref("resource", uri=template), "argument": number}
-    yield "completion/complete", {"ref": _ref("resource", uri=f"shelf://{name}/1"), "argument": number}
+    yield "completion/complete", {"ref": _ref("resource", uri=f"restricted://{name}/1"), "argument": number}
     if not stateless:
-        yield "resources/subscribe", {"uri": f"shelf://{name}"}
-        yield "resources/subscribe", {"uri": f"shelf://{name}/1"}
-        yield "resources/unsubscribe", {"uri": f"shelf://{name}"}
+        yield "resources/subscribe", {"uri": f"restricted://{name}"}
+        yield "resources/subscribe", {"uri": f"restricted://{name}/1"}
+        yield "resources/unsubscribe", {"uri": f"restricted://{name}"}
 
 
 @pytest.fixture
@@ -69,10 +69,10 @@ def people(settings, db, transport, revision):
         user = User.objects.create_user(name)
         user.user_permissions.add(Permission.objects.get(codename=permission, content_type__app_label="auth"))
         for scopes in ([], [READ], [READ, WRITE]):
-            made[name, len(scopes)] = issue(user, scopes, "shelf")
+            made[name, len(scopes)] = issue(user, scopes, "restricted")
 
     async def connect(name, scopes=0):
-        return await Client(transport, revision, server="shelf", token=made[name, scopes]).open()
+        return await Client(transport, revision, server="restricted", token=made[name, scopes]).open()
 
     return connect
 
@@ -121,7 +121,7 @@ async def test_what_one_may_not_see_answers_as_what_is_not_there(people, revisio
             assert first.body.replace(hidden.encode(), absent.encode()) == second.body, (method, params)
             assert (first.status, first.headers) == (second.status, second.headers), (method, params)
             assert b"error" in first.body or method == "resources/unsubscribe"
-        assert STAGE.counts[f"{hidden} ran"] == 0
+        assert CHECKPOINTS.counts[f"{hidden} ran"] == 0
     assert (await ann.tool("users")).result["content"][0]["text"] == "users", "it is there for whom it is for"
 
 
@@ -130,7 +130,7 @@ async def test_what_one_may_see_is_served(people):
         client = await people(name, scopes=2)
         for seen in names:
             assert (await client.tool(seen)).result["content"][0]["text"] == seen
-            assert (await client.request("resources/read", {"uri": f"shelf://{seen}/1"})).served
+            assert (await client.request("resources/read", {"uri": f"restricted://{seen}/1"})).served
             assert (await client.request("prompts/get", {"name": seen, "arguments": {"word": "w"}})).served
 
 
@@ -150,7 +150,7 @@ async def test_what_more_scopes_would_open_says_which_before_anything_else_is_sa
                 challenge = reply.headers["www-authenticate"]
                 assert 'error="insufficient_scope"' in challenge
                 assert all(scope in challenge for scope in scopes)
-        assert STAGE.counts[f"{name} ran"] == 0
+        assert CHECKPOINTS.counts[f"{name} ran"] == 0
 
 
 async def test_a_step_up_opens_it(people):
@@ -162,20 +162,22 @@ async def test_a_step_up_opens_it(people):
 
 
 async def told(uri):
-    await feeds().publish(Draft("changes:shelf", "updated", {"uri": uri}))
+    await feeds().publish(Draft("changes:restricted", "updated", {"uri": uri}))
 
 
 async def test_changes_of_what_one_may_not_see_are_not_told(people, revision):
     if revision != STATELESS:
         return await _sessions_are_not_told(people)
-    uris = ["shelf://users", "shelf://zzzzz", "shelf://groups", "shelf://users/1"]
+    uris = ["restricted://users", "restricted://zzzzz", "restricted://groups", "restricted://users/1"]
     listens = [
         (await people(name)).begin("subscriptions/listen", {"notifications": {"resourceSubscriptions": uris}})
         for name in ("ann", "ben")
     ]
     first = [await listen.message() for listen in listens]
     asked = [message["params"]["notifications"]["resourceSubscriptions"] for message in first]
-    assert asked == [["shelf://users", "shelf://users/1"], ["shelf://groups"]], "left out as what is not there is"
+    assert asked == [["restricted://users", "restricted://users/1"], ["restricted://groups"]], (
+        "left out as what is not there is"
+    )
     for uri in uris:
         await told(uri)
     heard = [
@@ -191,13 +193,13 @@ async def test_changes_of_what_one_may_not_see_are_not_told(people, revision):
 async def _sessions_are_not_told(people):
     """What the handshake era subscribes to is refused where it is not there, so that nothing is told of it."""
     ann, ben = await people("ann"), await people("ben")
-    assert (await ann.request("resources/subscribe", {"uri": "shelf://users"})).served
-    assert (await ben.request("resources/subscribe", {"uri": "shelf://groups"})).served
-    assert "error" in (await ben.request("resources/subscribe", {"uri": "shelf://users"})).message
+    assert (await ann.request("resources/subscribe", {"uri": "restricted://users"})).served
+    assert (await ben.request("resources/subscribe", {"uri": "restricted://groups"})).served
+    assert "error" in (await ben.request("resources/subscribe", {"uri": "restricted://users"})).message
     listeners = [await client.listen_to_server() for client in (ann, ben)]
-    await told("shelf://users")
-    await told("shelf://groups")
+    await told("restricted://users")
+    await told("restricted://groups")
     assert [(await listener.message())["params"]["uri"] for listener in listeners] == [
-        "shelf://users",
-        "shelf://groups",
+        "restricted://users",
+        "restricted://groups",
     ]

@@ -102,10 +102,10 @@ async def test_batches_are_taken_where_the_revision_has_them(client):
         assert reply.verdict == (400, -32600)
 
 
-async def test_a_step_is_done_once_for_each_request(client, stage):
+async def test_a_step_is_done_once_for_each_request(client, checkpoints):
     for _ in range(2):
         await client.tool("charge_somebody", id=1)
-    assert stage.counts["charged"] == 2
+    assert checkpoints.counts["charged"] == 2
 
 
 async def test_stateless_clients_are_served_as_ever(transport):

@@ -12,7 +12,7 @@ from asgiref.sync import sync_to_async
 
 from mcp_django import Server
 from mcp_django.logs import FIELDS, CallFilter
-from tests.server.engine import Peer, make_server
+from tests.server.client import PipelineClient, make_server
 
 FORMAT = " ".join(f"%({name})s" for name in FIELDS)
 logger = logging.getLogger("tests.shop")
@@ -48,9 +48,9 @@ def shop() -> Server:
 
 async def test_records_made_during_a_call_name_it(written: StringIO) -> None:
     server = shop()
-    await Peer(server).call("buy", what="secret")
+    await PipelineClient(server).call("buy", what="secret")
     params = {"name": "sell", "arguments": {"what": "x"}, "_meta": {"traceparent": f"00-{'a' * 32}-{'b' * 16}-00"}}
-    await Peer(server).request("tools/call", params)
+    await PipelineClient(server).request("tools/call", params)
     assert written.getvalue().splitlines() == [
         "bought: default tools/call buy local 1 -",
         "in a thread: default tools/call buy local 1 -",
@@ -59,7 +59,7 @@ async def test_records_made_during_a_call_name_it(written: StringIO) -> None:
 
 
 async def test_records_made_outside_of_calls_can_be_formatted_too(written: StringIO) -> None:
-    await Peer(shop()).call("sell", what="x")
+    await PipelineClient(shop()).call("sell", what="x")
     logger.info("idle")
     assert written.getvalue().splitlines()[-1] == "idle: - - - - - -"
 
@@ -80,7 +80,7 @@ async def test_it_can_be_named_in_logging(capsys: pytest.CaptureFixture[str]) ->
     }
     logging.config.dictConfig(config)
     try:
-        await Peer(shop()).call("sell", what="x")
+        await PipelineClient(shop()).call("sell", what="x")
     finally:
         logger.handlers.clear()
         logger.propagate = True
@@ -95,7 +95,7 @@ async def test_the_configuration_in_the_documentation_works(capsys: pytest.Captu
     handlers, level = root.handlers[:], root.level
     try:
         logging.config.dictConfig(written["LOGGING"])
-        await Peer(shop()).call("sell", what="x")
+        await PipelineClient(shop()).call("sell", what="x")
         logger.info("idle")
     finally:
         root.handlers[:] = handlers

@@ -18,7 +18,7 @@ from mcp_django.protocol.headers import Headers
 from mcp_django.server.call import Connection
 from mcp_django.server.streams import Outbox
 from mcp_django.server.work import Work
-from tests.server.engine import HANDSHAKE, STATELESS, Peer, accept, make_server
+from tests.server.client import HANDSHAKE, STATELESS, PipelineClient, accept, make_server
 
 logger = logging.getLogger("tests.shop")
 
@@ -42,14 +42,14 @@ def forwarding() -> Iterator[Any]:
     logging.getLogger().setLevel(level)
 
 
-def telling(handler: Any, *, level: str | None = "debug", **given: Any) -> Peer:
+def telling(handler: Any, *, level: str | None = "debug", **given: Any) -> PipelineClient:
     """A peer that wants to hear `level`, of a server whose tool `work` is this handler."""
     server = make_server()
     server.tool(handler, name="work")
-    return Peer(server, log_level=level, **given)
+    return PipelineClient(server, log_level=level, **given)
 
 
-def heard(peer: Peer) -> list[tuple[str, str]]:
+def heard(peer: PipelineClient) -> list[tuple[str, str]]:
     messages = [message["params"] for message in peer.said if message["method"] == "notifications/message"]
     assert all(message["logger"].startswith("tests.") for message in messages)
     return [(message["level"], message["data"]) for message in messages]
@@ -119,7 +119,7 @@ async def test_a_client_hears_what_it_wants_and_no_more(forwarding: Any) -> None
 
 async def test_a_session_s_level_counts_at_once_also_for_a_call_that_runs(forwarding: Any) -> None:
     forwarding()
-    peer: Peer
+    peer: PipelineClient
 
     async def work(ctx: Context) -> None:
         logger.info("before")
@@ -205,7 +205,7 @@ async def unfinished(work: Any, *headers: tuple[bytes, bytes]) -> Outbox:
     """The outbox of a call of `work`, with these headers, that has its answer but whose stream is still open."""
     server = make_server()
     server.tool(work, name="work")
-    peer, outbox = Peer(server), Outbox()
+    peer, outbox = PipelineClient(server), Outbox()
     outbox.loop = asyncio.get_running_loop()
     meta = {
         "io.modelcontextprotocol/protocolVersion": STATELESS,

@@ -7,10 +7,10 @@ from django.contrib.auth.models import User
 from mcp_django.auth.principal import ISSUER, Principal
 from mcp_django.server.registry import registry_for
 from mcp_django.server.server import Options, Server
-from tests.server.engine import Peer, ports
+from tests.server.client import PipelineClient, ports
 
 
-class Client(Peer):
+class Client(PipelineClient):
     """A client whose tools answer with data."""
 
     async def ok(self, tool: str, **arguments: Any) -> Any:

@@ -23,7 +23,7 @@ DATABASES = {
 }
 CHANNEL_LAYERS = {"default": {"BACKEND": "channels.layers.InMemoryChannelLayer"}}
 MCP = {
-    "AUTH": "tests.interaction.people.Tokens",
+    "AUTH": "tests.interaction.verifiers.Tokens",
     "ALLOWED_ORIGINS": ["http://pages.example"],
     "RATES": {"TOKEN_FAILURES": "5/m"},
     "TOKEN_CACHE": "default",

@@ -16,19 +16,18 @@ from mcp_django.server.pipeline import Pipeline
 from mcp_django.server.registry import Registry
 from mcp_django.server.server import Server
 from tests.orm.toolsets import Orders, Tags, principal
-from tests.server.engine import HANDSHAKE, Peer, ports
-from tests.server.test_subscriptions import Log, taken
-from tests.server.test_subscriptions import Peer as Listening
+from tests.server.client import HANDSHAKE, PipelineClient, ports
+from tests.server.listening import ChangeLog, ListenClient, taken
 from tests.shop.models import Line, Order, Product, Tag
 
 pytestmark = pytest.mark.django_db
 
 
-class Listener(Listening):
+class Listener(ListenClient):
     """A client that listens to orders."""
 
     def __init__(self, who: Any) -> None:
-        self.log = Log()
+        self.log = ChangeLog()
         self.server = Server("tests", "1", ports=ports(changes=self.log), toolsets=[Orders()])
         self.pipeline = Pipeline(self.server)
         self.connection = Connection(who, in_flight={})
@@ -117,7 +116,7 @@ async def test_who_subscribed_to_all_rows_is_told_of_those_that_they_can_read() 
 
 
 async def test_a_row_can_be_subscribed_to_by_those_who_can_read_it() -> None:
-    changes, subscribed = Log(), list[str]()
+    changes, subscribed = ChangeLog(), list[str]()
 
     async def subscribe(call: Call, uri: str) -> None:
         subscribed.append(uri)
@@ -127,10 +126,12 @@ async def test_a_row_can_be_subscribed_to_by_those_who_can_read_it() -> None:
     ada, bob = [await User.objects.acreate(username=name, is_superuser=True) for name in ("ada", "bob")]
     order = await Order.objects.acreate(owner=ada, reference="A-1")
     uri = f"shop.order://{order.pk}"
-    await Peer(server, principal=principal(ada), version=HANDSHAKE).request("resources/subscribe", {"uri": uri})
+    await PipelineClient(server, principal=principal(ada), version=HANDSHAKE).request(
+        "resources/subscribe", {"uri": uri}
+    )
     for wrong in (uri, "shop.order://00000000-0000-0000-0000-000000000000"):
         with pytest.raises(ResourceNotFound):
-            await Peer(server, principal=principal(bob), version=HANDSHAKE).request(
+            await PipelineClient(server, principal=principal(bob), version=HANDSHAKE).request(
                 "resources/subscribe", {"uri": wrong}
             )
     assert subscribed == [uri]

@@ -12,7 +12,7 @@ from mcp_django import Context, Principal, ToolError, action
 from mcp_django.schema import DeclarationError
 from tests.orm.toolsets import shop
 from tests.orm.writing import Products, as_user, call, get_error, get_result, user
-from tests.server.engine import Peer
+from tests.server.client import PipelineClient
 from tests.shop.models import Product
 
 pytestmark = pytest.mark.django_db
@@ -188,6 +188,6 @@ def test_invalid_actions_are_refused_when_declared() -> None:
 
 def test_a_subclass_can_do_without_an_action() -> None:
     server = shop(type("Less", (Stocked,), {"restock": None}))
-    names = async_to_sync(Peer(server).names)()
+    names = async_to_sync(PipelineClient(server).names)()
     assert "product_restock" not in names
     assert "product_retire" in names

@@ -16,7 +16,7 @@ from django.contrib.auth import get_user_model
 
 from mcp_django import Context, ModelToolset
 from tests.orm.toolsets import Categories, Products, Tags, data, peer, principal
-from tests.server.engine import Peer
+from tests.server.client import PipelineClient
 from tests.shop.models import Category, Line, Order, Product, Supplier, Tag
 
 pytestmark = pytest.mark.django_db
@@ -75,12 +75,12 @@ def goods(people: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.fixture
-def alice(people: dict[str, Any], goods: dict[str, Any]) -> Peer:
+def alice(people: dict[str, Any], goods: dict[str, Any]) -> PipelineClient:
     return peer(Categories, Tags, AllProducts, Orders, principal=principal(people["alice"]))
 
 
 @pytest.fixture
-def bob(people: dict[str, Any], goods: dict[str, Any]) -> Peer:
+def bob(people: dict[str, Any], goods: dict[str, Any]) -> PipelineClient:
     return peer(Categories, Tags, AllProducts, Orders, principal=principal(people["bob"]))
 
 
@@ -164,7 +164,9 @@ def bare(result: dict[str, Any]) -> str:
     return re.sub(r"did you mean '[a-z_]+'\?; ", "", json.dumps(result))
 
 
-def test_a_hidden_path_is_answered_like_one_that_does_not_exist(alice: Peer, subtests: pytest.Subtests) -> None:
+def test_a_hidden_path_is_answered_like_one_that_does_not_exist(
+    alice: PipelineClient, subtests: pytest.Subtests
+) -> None:
     async def check(model: str, position: str) -> None:
         make = POSITIONS[position]
         verb, arguments = make(NOWHERE)
@@ -183,7 +185,7 @@ def test_a_hidden_path_is_answered_like_one_that_does_not_exist(alice: Peer, sub
                 async_to_sync(check)(model, position)
 
 
-async def test_no_answer_to_an_honest_question_holds_a_secret(alice: Peer, goods: dict[str, Any]) -> None:
+async def test_no_answer_to_an_honest_question_holds_a_secret(alice: PipelineClient, goods: dict[str, Any]) -> None:
     tea, own = goods["tea"], str(goods["alice"].pk)
     calls: list[tuple[str, dict[str, Any]]] = [
         ("product_describe", {}),
@@ -204,14 +206,14 @@ async def test_no_answer_to_an_honest_question_holds_a_secret(alice: Peer, goods
         assert not [secret for secret in SECRETS if secret in answer]
 
 
-async def test_search_looks_into_search_fields_only(alice: Peer) -> None:
+async def test_search_looks_into_search_fields_only(alice: PipelineClient) -> None:
     for secret in (*SECRETS, "hunter", "CH93"):
         assert (await data(alice, "product_list", search=secret))["items"] == []
     assert len((await data(alice, "product_list", search="tea"))["items"]) == 1
 
 
 class TestRowsOfOthers:
-    async def test_are_neither_listed_counted_nor_aggregated(self, alice: Peer) -> None:
+    async def test_are_neither_listed_counted_nor_aggregated(self, alice: PipelineClient) -> None:
         listed = await data(alice, "order_list", with_total=True)
         assert [row["reference"] for row in listed["items"]] == ["of-alice"]
         assert listed["total"] == 1
@@ -222,7 +224,7 @@ class TestRowsOfOthers:
         assert "of-bob" not in json.dumps(result)
 
     async def test_are_not_found_by_their_key_and_answer_as_absent_ones(
-        self, alice: Peer, goods: dict[str, Any]
+        self, alice: PipelineClient, goods: dict[str, Any]
     ) -> None:
         theirs, nobody = str(goods["bob"].pk), "00000000-0000-4000-8000-000000000000"
         foreign = await alice.call("order_get", pk=theirs)
@@ -233,7 +235,7 @@ class TestRowsOfOthers:
         found = await data(alice, "order_count", filters={"pk": str(goods["bob"].pk)})
         assert found["count"] == 0
 
-    def test_are_not_reached_by_any_filter(self, alice: Peer, subtests: pytest.Subtests) -> None:
+    def test_are_not_reached_by_any_filter(self, alice: PipelineClient, subtests: pytest.Subtests) -> None:
         async def check(filters: dict[str, Any]) -> None:
             assert (await data(alice, "order_list", filters=filters))["items"] == []
             assert (await data(alice, "order_count", filters=filters))["count"] == 0
@@ -252,7 +254,7 @@ class TestRowsOfOthers:
                 async_to_sync(check)(filters)
 
     async def test_cannot_be_paged_into_with_their_owner_s_cursor(
-        self, alice: Peer, bob: Peer, people: dict[str, Any]
+        self, alice: PipelineClient, bob: PipelineClient, people: dict[str, Any]
     ) -> None:
         await Order.objects.abulk_create([Order(owner=people["bob"], reference=f"b{number}") for number in range(3)])
         cursor = (await data(bob, "order_list", limit=1))["next_cursor"]
@@ -264,11 +266,13 @@ class TestRowsOfOthers:
 
 class TestWithoutPermission:
     @pytest.fixture
-    def mallory(self, goods: dict[str, Any]) -> Peer:
+    def mallory(self, goods: dict[str, Any]) -> PipelineClient:
         user = get_user_model().objects.create(username="mallory")
         return peer(Categories, Tags, AllProducts, Orders, principal=principal(user))
 
-    def test_a_tool_is_as_unknown_as_one_that_does_not_exist(self, mallory: Peer, subtests: pytest.Subtests) -> None:
+    def test_a_tool_is_as_unknown_as_one_that_does_not_exist(
+        self, mallory: PipelineClient, subtests: pytest.Subtests
+    ) -> None:
         async def check(verb: str) -> None:
             with pytest.raises(Exception, match="Unknown tool") as hidden:
                 await mallory.call(f"product_{verb}", pk=1)
@@ -280,12 +284,12 @@ class TestWithoutPermission:
             with subtests.test(verb=verb):
                 async_to_sync(check)(verb)
 
-    async def test_the_list_of_tools_is_empty(self, mallory: Peer) -> None:
+    async def test_the_list_of_tools_is_empty(self, mallory: PipelineClient) -> None:
         assert (await mallory.request("tools/list"))["tools"] == []
 
 
 class TestInputMadeToHurt:
-    def test_a_filter_is_refused_by_name_and_at_once(self, alice: Peer, subtests: pytest.Subtests) -> None:
+    def test_a_filter_is_refused_by_name_and_at_once(self, alice: PipelineClient, subtests: pytest.Subtests) -> None:
         async def check(filters: dict[str, Any]) -> None:
             result = await alice.call("product_list", filters=filters)
             text = result["content"][0]["text"]
@@ -334,7 +338,7 @@ class TestInputMadeToHurt:
                 async_to_sync(check)(filters)
 
     def test_hostile_search_texts_find_no_rows_and_raise_no_errors(
-        self, alice: Peer, subtests: pytest.Subtests
+        self, alice: PipelineClient, subtests: pytest.Subtests
     ) -> None:
         async def check(value: str) -> None:
             for arguments in ({"filters": {"name": value}}, {"filters": {"name__contains": value}}, {"search": value}):
@@ -346,7 +350,7 @@ class TestInputMadeToHurt:
             with subtests.test(value=value):
                 async_to_sync(check)(value)
 
-    def test_an_invented_cursor_is_refused(self, alice: Peer, subtests: pytest.Subtests) -> None:
+    def test_an_invented_cursor_is_refused(self, alice: PipelineClient, subtests: pytest.Subtests) -> None:
         async def check(cursor: str) -> None:
             result = await alice.call("product_list", cursor=cursor)
             assert result["isError"]
@@ -356,7 +360,7 @@ class TestInputMadeToHurt:
             with subtests.test(cursor=cursor):
                 async_to_sync(check)(cursor)
 
-    async def test_a_cursor_is_good_for_its_own_question_only(self, alice: Peer) -> None:
+    async def test_a_cursor_is_good_for_its_own_question_only(self, alice: PipelineClient) -> None:
         await Product.objects.abulk_create([Product(name=f"P{number}") for number in range(4)])
         cursor = (await data(alice, "product_list", limit=2))["next_cursor"]
         for other in ({"filters": {"stock": 0}}, {"search": "tea"}, {"order_by": ["-name"]}):
@@ -366,7 +370,9 @@ class TestInputMadeToHurt:
             changed = cursor[:at] + ("A" if cursor[at] != "A" else "B") + cursor[at + 1 :]
             assert (await alice.call("product_list", limit=2, cursor=changed))["isError"]
 
-    def test_limits_keys_and_lists_of_names_are_bounded_and_typed(self, alice: Peer, subtests: pytest.Subtests) -> None:
+    def test_limits_keys_and_lists_of_names_are_bounded_and_typed(
+        self, alice: PipelineClient, subtests: pytest.Subtests
+    ) -> None:
         async def check(limit: Any) -> None:
             result = await alice.call("product_list", limit=limit)
             assert result["isError"]
@@ -394,7 +400,7 @@ class TestInputMadeToHurt:
             with subtests.test(names=names):
                 async_to_sync(check)(names)
 
-    async def test_an_argument_that_no_schema_names_is_refused(self, alice: Peer) -> None:
+    async def test_an_argument_that_no_schema_names_is_refused(self, alice: PipelineClient) -> None:
         for name in ("queryset", "using", "model", "user", "owner", "raw", "extra", "where", "annotations", "ctx"):
             result = await alice.call("product_list", **{name: "x"})
             assert result["isError"]

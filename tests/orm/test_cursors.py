@@ -9,7 +9,7 @@ from asgiref.sync import async_to_sync, sync_to_async
 
 from mcp_django import Context, ModelToolset
 from tests.orm.toolsets import Categories, Orders, Products, Tags, data, peer, principal
-from tests.server.engine import Peer, make_server
+from tests.server.client import PipelineClient, make_server
 from tests.shop.models import Category, Order, Product
 
 pytestmark = pytest.mark.django_db
@@ -45,7 +45,7 @@ def rows(db: Any) -> None:
     )
 
 
-async def paged(client: Peer, tool: str = "product_list", **arguments: Any) -> list[Any]:
+async def paged(client: PipelineClient, tool: str = "product_list", **arguments: Any) -> list[Any]:
     """The primary keys of all pages."""
     seen, more = [], {}
     for _ in range(100):
@@ -123,11 +123,11 @@ async def test_rows_out_of_sight_page_like_nulls(rows: None) -> None:
 
 
 @pytest.fixture
-def client(rows: None) -> Peer:
+def client(rows: None) -> PipelineClient:
     return peer(Categories, Tags, Rows)
 
 
-def test_a_cursor_is_for_the_question_it_was_made_for(client: Peer, subtests: pytest.Subtests) -> None:
+def test_a_cursor_is_for_the_question_it_was_made_for(client: PipelineClient, subtests: pytest.Subtests) -> None:
     async def check(other: dict[str, Any]) -> None:
         page = await data(client, "product_list", order_by=["stock"], limit=2)
         assert OTHER in await client.error(
@@ -150,19 +150,24 @@ def test_a_cursor_is_for_the_question_it_was_made_for(client: Peer, subtests: py
             async_to_sync(check)(other)
 
 
-async def test_a_cursor_is_for_the_caller_and_the_tool_it_was_made_for(client: Peer, django_user_model: Any) -> None:
+async def test_a_cursor_is_for_the_caller_and_the_tool_it_was_made_for(
+    client: PipelineClient, django_user_model: Any
+) -> None:
     class Others(Rows):
         prefix = "item"
 
     page = await data(client, "product_list", limit=2)
     elsewhere = peer(Categories, Tags, Others)
     superuser = await sync_to_async(django_user_model.objects.create_superuser)("root")
-    for stranger, tool in ((elsewhere, "item_list"), (Peer(client.server, principal(superuser)), "product_list")):
+    for stranger, tool in (
+        (elsewhere, "item_list"),
+        (PipelineClient(client.server, principal(superuser)), "product_list"),
+    ):
         assert (await data(stranger, tool, limit=2))["next_cursor"]
         assert OTHER in await stranger.error(tool, cursor=page["next_cursor"], limit=2)
 
 
-def test_invented_cursors_are_refused(client: Peer, subtests: pytest.Subtests) -> None:
+def test_invented_cursors_are_refused(client: PipelineClient, subtests: pytest.Subtests) -> None:
     async def check(change: str) -> None:
         assert OTHER in await client.error("product_list", cursor=change)
 
@@ -171,7 +176,7 @@ def test_invented_cursors_are_refused(client: Peer, subtests: pytest.Subtests) -
             async_to_sync(check)(change)
 
 
-async def test_no_character_of_a_cursor_can_be_changed(client: Peer) -> None:
+async def test_no_character_of_a_cursor_can_be_changed(client: PipelineClient) -> None:
     cursor = (await data(client, "product_list", limit=2))["next_cursor"]
     for at in itertools.islice(range(len(cursor)), 0, None, 7):
         changed = cursor[:at] + ("A" if cursor[at] != "A" else "B") + cursor[at + 1 :]
@@ -192,12 +197,12 @@ async def test_an_order_by_large_texts_has_no_next_page(rows: None) -> None:
 
 async def test_uuids_page_too(admin_user: Any) -> None:
     await Order.objects.abulk_create([Order(owner=admin_user, reference="same") for _ in range(7)])
-    client = Peer(make_server(toolsets=[Orders()]), principal(admin_user))
+    client = PipelineClient(make_server(toolsets=[Orders()]), principal(admin_user))
     seen = await paged(client, "order_list", limit=3)
     assert len(set(seen)) == 7
 
 
-async def test_the_limit_has_a_limit(client: Peer) -> None:
+async def test_the_limit_has_a_limit(client: PipelineClient) -> None:
     assert "greater than the maximum of 100" in await client.error("product_list", limit=101)
     assert "less than the minimum of 1" in await client.error("product_list", limit=0)
     assert len((await data(client, "product_list"))["items"]) == 17

@@ -12,7 +12,7 @@ from django.test import override_settings
 from mcp_django import Context, ModelToolset
 from tests.orm.test_resources import offered, read
 from tests.orm.toolsets import Categories, Products, Tags, peer, principal
-from tests.server.engine import Peer
+from tests.server.client import PipelineClient
 from tests.shop.models import Category, Line, Order, Product, Tag
 
 pytestmark = pytest.mark.django_db
@@ -47,7 +47,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     del connections["replica"]
 
 
-async def everything(client: Peer) -> None:
+async def everything(client: PipelineClient) -> None:
     """Read a product by all that reads."""
     page = (await client.call("product_list", search="tea", with_total=True))["structuredContent"]
     [row] = page["items"]

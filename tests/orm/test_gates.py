@@ -9,7 +9,7 @@ from mcp_django import ModelInline, ModelToolset
 from mcp_django.auth.principal import Principal
 from tests.orm.toolsets import shop
 from tests.orm.writing import call, get_field_errors, get_result, user
-from tests.server.engine import Peer
+from tests.server.client import PipelineClient
 from tests.shop.models import Product, Supplier
 from tests.support.savepoints import rolled_back
 
@@ -66,8 +66,8 @@ def supplier() -> Supplier:
     return made
 
 
-def client(who: User, *toolsets: type[ModelToolset], scopes: frozenset[str] = frozenset()) -> Peer:
-    return Peer(shop(*toolsets), principal=Principal(issuer="tests", subject="x", user=who, scopes=scopes))
+def client(who: User, *toolsets: type[ModelToolset], scopes: frozenset[str] = frozenset()) -> PipelineClient:
+    return PipelineClient(shop(*toolsets), principal=Principal(issuer="tests", subject="x", user=who, scopes=scopes))
 
 
 RIGHTS = ("shop.view_product", "shop.view_supplier", "shop.add_product", "shop.change_supplier")

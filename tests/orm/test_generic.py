@@ -15,7 +15,7 @@ from mcp_django.wiring import get_server
 from tests.official_schema import validator
 from tests.orm.test_resources import read, user
 from tests.orm.toolsets import Categories, Orders, Products, Tags, principal
-from tests.server.engine import HANDSHAKE, STATELESS, Peer, accept, make_server, somebody
+from tests.server.client import HANDSHAKE, STATELESS, PipelineClient, accept, make_principal, make_server
 from tests.shop.models import Category, Order, Product, Tag
 from tests.support.savepoints import rolled_back
 
@@ -23,16 +23,16 @@ pytestmark = pytest.mark.django_db
 VERBS = ["models_count", "models_describe", "models_get", "models_list"]
 
 
-def peer(*toolsets: type[ModelToolset], **given: Any) -> Peer:
+def peer(*toolsets: type[ModelToolset], **given: Any) -> PipelineClient:
     """A client of a server whose models share their tools."""
     registry = Registry("tests")
     with override_settings(MCP={"ORM_STYLE": "generic"}):
         made = [kind() for kind in toolsets or (Categories, Tags, Products, Orders)]
         server = make_server(registry=registry, toolsets=made, providers=[GenericTools(registry)])
-    return Peer(server, **given)
+    return PipelineClient(server, **given)
 
 
-async def models(client: Peer, tool: str = "models_list") -> list[str]:
+async def models(client: PipelineClient, tool: str = "models_list") -> list[str]:
     """The models that a tool names."""
     listed = (await client.request("tools/list"))["tools"]
     entry = next(entry for entry in listed if entry["name"] == tool)
@@ -131,7 +131,7 @@ async def test_scopes_guards_and_interceptors_of_a_toolset_hold() -> None:
     class Guarded(Categories):
         guards = [refuse]
 
-    client = peer(Scoped, Guarded, principal=somebody("shop.view_tag", "shop.view_category"))
+    client = peer(Scoped, Guarded, principal=make_principal("shop.view_tag", "shop.view_category"))
     assert await models(client) == ["shop.Category", "shop.Tag"]
     with pytest.raises(InsufficientScope):
         await client.call("models_list", model="shop.Tag")
@@ -163,7 +163,7 @@ async def test_a_server_of_the_settings_serves_the_style_they_say(monkeypatch: p
     register(Tag, server="staff")(Tags)
     server = get_server("staff")
     assert server.registry is registry_for("staff")
-    assert await Peer(server).names() == VERBS
+    assert await PipelineClient(server).names() == VERBS
 
 
 def test_one_schema_is_true_of_all() -> None:

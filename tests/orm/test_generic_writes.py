@@ -10,7 +10,7 @@ from mcp_django.orm.generic import GenericTools
 from mcp_django.server.registry import Registry
 from tests.orm.toolsets import Tags, principal
 from tests.orm.writing import Categories, Orders, Products, get_error, get_field_errors, get_result, user
-from tests.server.engine import HANDSHAKE, STATELESS, Peer, make_server
+from tests.server.client import HANDSHAKE, STATELESS, PipelineClient, make_server
 from tests.shop.models import Category, Order, Product, Tag
 from tests.support.savepoints import rolled_back
 
@@ -25,12 +25,12 @@ class WritableTags(Tags):
     tools = ("get", "create")
 
 
-def client(*toolsets: type[ModelToolset], **given: Any) -> Peer:
+def client(*toolsets: type[ModelToolset], **given: Any) -> PipelineClient:
     registry = Registry("tests")
     with override_settings(MCP={"ORM_STYLE": "generic"}):
         made = [kind() for kind in toolsets or (Categories, WritableTags, Asking, Orders)]
         server = make_server(registry=registry, toolsets=made, providers=[GenericTools(registry)])
-    return Peer(server, principal=principal(user()), **given)
+    return PipelineClient(server, principal=principal(user()), **given)
 
 
 def test_rows_of_every_model_are_written_and_told_apart() -> None:
@@ -99,7 +99,7 @@ async def test_what_all_models_take_is_said_to_its_last_part() -> None:
     with override_settings(MCP={"ORM_STYLE": "generic"}):
         registry = Registry("tests")
         server = make_server(registry=registry, toolsets=[Counted(), CountedTags()], providers=[GenericTools(registry)])
-    listed = {tool["name"]: tool for tool in (await Peer(server).request("tools/list"))["tools"]}
+    listed = {tool["name"]: tool for tool in (await PipelineClient(server).request("tools/list"))["tools"]}
     order = listed["models_list"]["inputSchema"]["properties"]["order_by"]
     assert order["items"]["type"] == "string"
     assert order["description"] == "Fields to order by, descending with a leading -"

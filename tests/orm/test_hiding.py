@@ -13,7 +13,7 @@ from mcp_django import Context, ModelToolset
 from mcp_django.orm.scope import may_leave_out
 from mcp_django.protocol.errors import InvalidParams
 from tests.orm.toolsets import Categories, Orders, Products, Tags, data, peer, principal
-from tests.server.engine import Peer
+from tests.server.client import PipelineClient
 from tests.shop.models import Category, Line, Order, Product, Supplier, Tag
 from tests.support.savepoints import rolled_back
 
@@ -34,7 +34,7 @@ class Everything(Products):
 
 
 @pytest.fixture
-def client() -> Peer:
+def client() -> PipelineClient:
     return peer(Categories, Tags, Everything, Orders)
 
 
@@ -51,7 +51,9 @@ def product(db: Any) -> Product:
     return made
 
 
-def test_hidden_names_cannot_be_used_in_any_argument(client: Peer, product: Product, subtests: pytest.Subtests) -> None:
+def test_hidden_names_cannot_be_used_in_any_argument(
+    client: PipelineClient, product: Product, subtests: pytest.Subtests
+) -> None:
     async def check(name: str) -> None:
         for tool in ("product_list", "product_count", "product_aggregate"):
             said = await client.error(tool, filters={name: SECRET})
@@ -84,13 +86,13 @@ def test_hidden_names_cannot_be_used_in_any_argument(client: Peer, product: Prod
             async_to_sync(check)(nested)
 
 
-async def test_search_looks_at_nothing_else(client: Peer, product: Product) -> None:
+async def test_search_looks_at_nothing_else(client: PipelineClient, product: Product) -> None:
     for text in (SECRET, "Hidden", f'"{SECRET}"', "%", "_", "Te_", ""):
         page = await data(client, "product_list", search=text, fields=["name"])
         assert [row["name"] for row in page["items"]] == ([] if text else ["Tea"]), text
 
 
-async def test_nothing_that_is_answered_holds_a_secret(client: Peer, product: Product) -> None:
+async def test_nothing_that_is_answered_holds_a_secret(client: PipelineClient, product: Product) -> None:
     for tool, arguments in [
         ("product_describe", {}),
         ("product_list", {}),
@@ -104,7 +106,7 @@ async def test_nothing_that_is_answered_holds_a_secret(client: Peer, product: Pr
         assert "bank_account" not in str(result)
 
 
-async def test_hidden_names_are_in_no_schema(client: Peer) -> None:
+async def test_hidden_names_are_in_no_schema(client: PipelineClient) -> None:
     text = str(await client.request("tools/list"))
     for name in ("secret_token", "cost", "bank_account", "internal_note", "password", "homepage"):
         assert not re.search(rf"\b{name}\b", text)
@@ -120,7 +122,7 @@ class Viewer:
         self.user = get_user_model().objects.create_user(name)
         self.user.user_permissions.set(Permission.objects.filter(codename__in=codenames))
 
-    def client(self, *toolsets: type[ModelToolset]) -> Peer:
+    def client(self, *toolsets: type[ModelToolset]) -> PipelineClient:
         return peer(*(toolsets or (Categories, Tags, Everything, Orders)), principal=principal(self.user))
 
 
@@ -132,12 +134,14 @@ def test_without_the_permission_tools_are_not_there(product: Product) -> None:
 
 
 @pytest.fixture
-def limited(product: Product) -> Peer:
+def limited(product: Product) -> PipelineClient:
     """Somebody who may view products, and no categories or tags."""
     return Viewer("view_product").client()
 
 
-async def test_a_path_into_a_model_that_the_caller_may_not_view_is_unknown(limited: Peer, product: Product) -> None:
+async def test_a_path_into_a_model_that_the_caller_may_not_view_is_unknown(
+    limited: PipelineClient, product: Product
+) -> None:
     row = await data(limited, "product_get", pk=product.pk)
     assert "category__name" not in row
     assert row["category"] == {"pk": "drinks"}
@@ -166,7 +170,7 @@ class FoodOnly(Categories):
 
 
 @pytest.fixture
-def narrow(product: Product) -> Peer:
+def narrow(product: Product) -> PipelineClient:
     """Somebody who sees products in all categories, but of these only food."""
     food = Category.objects.create(slug="food", name="Food")
     Product.objects.create(name="Bread", category=food)
@@ -174,12 +178,12 @@ def narrow(product: Product) -> Peer:
     return peer(FoodOnly, Tags, Everything)
 
 
-async def names(client: Peer, **arguments: Any) -> list[str]:
+async def names(client: PipelineClient, **arguments: Any) -> list[str]:
     page = await data(client, "product_list", fields=["name"], **arguments)
     return [row["name"] for row in page["items"]]
 
 
-async def test_a_row_out_of_sight_is_null_wherever_it_is_pointed_at(narrow: Peer, product: Product) -> None:
+async def test_a_row_out_of_sight_is_null_wherever_it_is_pointed_at(narrow: PipelineClient, product: Product) -> None:
     row = await data(narrow, "product_get", pk=product.pk)
     assert row["category"] is None
     assert row["category__name"] is None
@@ -198,7 +202,7 @@ async def test_a_row_out_of_sight_is_null_wherever_it_is_pointed_at(narrow: Peer
     assert await names(narrow, search="drinks") == []
 
 
-async def test_rows_out_of_sight_leave_no_trace_in_the_order(narrow: Peer, product: Product) -> None:
+async def test_rows_out_of_sight_leave_no_trace_in_the_order(narrow: PipelineClient, product: Product) -> None:
     ascending = await names(narrow, order_by=["category__name", "name"])
     descending = await names(narrow, order_by=["-category__name", "name"])
     assert ascending == ["Bread", "Loose", "Tea"]

@@ -11,7 +11,7 @@ from mcp_django import ModelToolset, action
 from mcp_django.schema import DeclarationError
 from tests.orm.toolsets import Tags, principal, shop
 from tests.orm.writing import Orders, Products, as_user, get_result, user
-from tests.server.engine import Peer
+from tests.server.client import PipelineClient
 from tests.shop.models import Line, Order, Product
 
 pytestmark = pytest.mark.django_db
@@ -105,7 +105,7 @@ def test_it_comes_in_pages(tea: Product) -> None:
 
 
 def test_callers_without_a_user_write_without_a_log_entry(tea: Product) -> None:
-    get_result(Peer(shop(Products)), "product_update", pk=tea.pk, values={"stock": 1})
+    get_result(PipelineClient(shop(Products)), "product_update", pk=tea.pk, values={"stock": 1})
     assert not LogEntry.objects.exists()
 
 

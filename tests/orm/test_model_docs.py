@@ -12,18 +12,18 @@ from mcp_django.server.server import Server
 from tests.orm.test_resources import offered
 from tests.orm.toolsets import principal
 from tests.repository.pages import ROOT, python_blocks, served_by
-from tests.server.engine import Peer, ports
+from tests.server.client import PipelineClient, ports
 
 pytestmark = pytest.mark.django_db
 PAGES = [ROOT / "docs" / page for page in ("howto/expose-your-models.md", "topics/model-resources.md")]
 BLOCKS = [block for page in PAGES for block in python_blocks(page)]
 
 
-def example(declares: str, monkeypatch: pytest.MonkeyPatch, **peer: Any) -> Peer:
+def example(declares: str, monkeypatch: pytest.MonkeyPatch, **peer: Any) -> PipelineClient:
     """A client of the example that declares a class or function."""
     block = next(block for block in BLOCKS if f" {declares}(" in block)
     _, found = served_by(block, monkeypatch)
-    return Peer(Server("docs", "1", registry=found, ports=ports()), **peer)
+    return PipelineClient(Server("docs", "1", registry=found, ports=ports()), **peer)
 
 
 async def test_people_can_be_found_counted_and_followed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ from tests.orm.test_generic import models
 from tests.orm.test_generic import peer as generic
 from tests.orm.test_resources import offered, read
 from tests.orm.toolsets import peer
-from tests.server.engine import Peer
+from tests.server.client import PipelineClient
 from tests.shop.models import Category, Product
 
 pytestmark = pytest.mark.django_db
@@ -22,13 +22,13 @@ async def disable(tool: str) -> None:
     await ToolPolicy.objects.acreate(tool=tool, disabled=True)
 
 
-async def refusal(client: Peer, method: str, params: dict[str, Any]) -> tuple[type, str, Any]:
+async def refusal(client: PipelineClient, method: str, params: dict[str, Any]) -> tuple[type, str, Any]:
     with pytest.raises(MCPError) as refused:
         await client.request(method, params)
     return type(refused.value), str(refused.value), refused.value.data
 
 
-async def templates(client: Peer) -> list[str]:
+async def templates(client: PipelineClient) -> list[str]:
     return await client.names("resources/templates/list", "resourceTemplates", "uriTemplate")
 
 

@@ -9,7 +9,7 @@ from asgiref.sync import async_to_sync
 
 from mcp_django import Context, ModelToolset
 from tests.orm.toolsets import Categories, Products, Tags, data, peer
-from tests.server.engine import Peer
+from tests.server.client import PipelineClient
 from tests.shop.models import Category, Line, Order, Product, Tag
 
 pytestmark = pytest.mark.django_db
@@ -36,11 +36,11 @@ def stock(db: Any) -> None:
 
 
 @pytest.fixture
-def client() -> Peer:
+def client() -> PipelineClient:
     return peer(Categories, Tags, Products)
 
 
-async def names(client: Peer, **arguments: Any) -> list[str]:
+async def names(client: PipelineClient, **arguments: Any) -> list[str]:
     page = await data(client, "product_list", fields=["name"], **arguments)
     return [row["name"].split()[-1 if "Tea" in row["name"] else 1] for row in page["items"]]
 
@@ -90,7 +90,7 @@ TEA = [
 ]
 
 
-def test_filters_find_matching_rows(client: Peer, stock: None, subtests: pytest.Subtests) -> None:
+def test_filters_find_matching_rows(client: PipelineClient, stock: None, subtests: pytest.Subtests) -> None:
     async def check(filters: dict[str, Any]) -> None:
         assert await names(client, filters=filters) == ["Tea"]
 
@@ -171,7 +171,7 @@ WRONG = [
 ]
 
 
-def test_invalid_filters_are_refused_with_the_reason(client: Peer, subtests: pytest.Subtests) -> None:
+def test_invalid_filters_are_refused_with_the_reason(client: PipelineClient, subtests: pytest.Subtests) -> None:
     async def check(filters: dict[str, Any], said: str) -> None:
         text = await client.error("product_count", filters=filters)
         assert said in text
@@ -182,7 +182,7 @@ def test_invalid_filters_are_refused_with_the_reason(client: Peer, subtests: pyt
             async_to_sync(check)(filters, said)
 
 
-async def test_lists_have_each_row_once_and_totals_on_request(client: Peer, stock: None) -> None:
+async def test_lists_have_each_row_once_and_totals_on_request(client: PipelineClient, stock: None) -> None:
     assert await names(client, filters={"tags__in": [tag.pk async for tag in Tag.objects.all()]}) == ["Tea"]
     assert await data(client, "product_count", filters={"tags__isnull": False}) == {"count": 1}
 
@@ -221,7 +221,7 @@ async def test_paths_to_many_rows_ask_for_one_that_fits_all(stock: None, admin_u
 # Search
 
 
-def test_search_finds_rows_with_every_word(client: Peer, stock: None, subtests: pytest.Subtests) -> None:
+def test_search_finds_rows_with_every_word(client: PipelineClient, stock: None, subtests: pytest.Subtests) -> None:
     async def check(text: str, found: list[str]) -> None:
         assert await names(client, search=text) == found
 
@@ -242,7 +242,7 @@ def test_search_finds_rows_with_every_word(client: Peer, stock: None, subtests: 
             async_to_sync(check)(text, found)
 
 
-async def test_searches_are_bounded(client: Peer) -> None:
+async def test_searches_are_bounded(client: PipelineClient) -> None:
     assert "more than 10 words" in await client.error("product_list", search="a " * 11)
     assert "longer than the maximum of 1000 characters" in await client.error("product_list", search="a" * 1001)
     assert "NUL" in await client.error("product_list", search="a\0")

@@ -13,7 +13,7 @@ from mcp_django.orm.resources import RowUri
 from mcp_django.protocol.errors import InternalError, InvalidParams, ResourceNotFound
 from tests.official_schema import validator
 from tests.orm.toolsets import Categories, Orders, Products, Tags, peer, principal
-from tests.server.engine import HANDSHAKE, STATELESS, Peer
+from tests.server.client import HANDSHAKE, STATELESS, PipelineClient
 from tests.shop.models import Category, Order, Product, Tag
 from tests.support.savepoints import rolled_back
 
@@ -28,14 +28,14 @@ def user(name: str, *codenames: str) -> User:
     return found
 
 
-async def read(client: Peer, uri: str) -> Any:
+async def read(client: PipelineClient, uri: str) -> Any:
     """What is at a URI."""
     [content] = (await client.request("resources/read", {"uri": uri}))["contents"]
     assert (content["uri"], content["mimeType"]) == (uri, "application/json")
     return json.loads(content["text"])
 
 
-async def offered(client: Peer, template: str, argument: str, value: str) -> list[str]:
+async def offered(client: PipelineClient, template: str, argument: str, value: str) -> list[str]:
     """The values of a completion."""
     params = {"ref": {"type": "ref/resource", "uri": template}, "argument": {"name": argument, "value": value}}
     values: list[str] = (await client.request("completion/complete", params))["completion"]["values"]

@@ -16,7 +16,7 @@ from mcp_django.orm.writes.confirming import confirmed
 from mcp_django.protocol.errors import MissingClientCapability
 from tests.orm.toolsets import principal, shop
 from tests.orm.writing import Categories, Orders, Products, as_user, call, get_error, get_result, user
-from tests.server.engine import HANDSHAKE, STATELESS, Peer
+from tests.server.client import HANDSHAKE, STATELESS, PipelineClient
 from tests.shop.models import Category, Product
 from tests.support.savepoints import rolled_back
 
@@ -318,7 +318,7 @@ def test_a_repetition_under_an_idempotency_key_does_not_ask_again(subtests: pyte
 def test_a_transaction_around_every_call_is_not_in_the_way(tea: Product) -> None:
     """ATOMIC_REQUESTS: the write has its own, because a question must come before it."""
     server = shop(Asking, options={"atomic": ("default",)})
-    get_result(Peer(server, principal=principal(user()), answer=RecordingUser()), "product_delete", pk=tea.pk)
+    get_result(PipelineClient(server, principal=principal(user()), answer=RecordingUser()), "product_delete", pk=tea.pk)
     assert not Product.objects.exists()
 
 

@@ -11,7 +11,7 @@ from mcp_django import Context, ModelToolset
 from mcp_django.orm.caps import RELATED, bounded
 from mcp_django.protocol.errors import ToolError
 from tests.orm.toolsets import Categories, Products, Tags, data, peer
-from tests.server.engine import Peer
+from tests.server.client import PipelineClient
 from tests.shop.models import Category, Product, Tag
 from tests.support.savepoints import rolled_back
 
@@ -46,7 +46,7 @@ def rows(db: Any) -> None:
         Product.objects.create(name=f"P{number}", category=categories[number % 5]).tags.set(tags)
 
 
-def statements(client: Peer, tool: str, **arguments: Any) -> list[str]:
+def statements(client: PipelineClient, tool: str, **arguments: Any) -> list[str]:
     """The statements of a call on tables of the project."""
     with CaptureQueriesContext(connection) as captured:
         async_to_sync(data)(client, tool, **arguments)

@@ -11,7 +11,7 @@ from asgiref.sync import async_to_sync, sync_to_async
 from mcp_django import Context, ModelInline, ModelToolset
 from mcp_django.protocol.errors import InvalidParams, MCPError, ResourceNotFound
 from tests.orm.writing import as_user, call, get_error, user
-from tests.server.engine import Peer
+from tests.server.client import PipelineClient
 from tests.shop.models import Category, Line, Order, Product, Supplier, Tag
 from tests.support.savepoints import rolled_back
 
@@ -78,7 +78,7 @@ class Orders(ModelToolset):
 
 
 @pytest.fixture
-def alice() -> Peer:
+def alice() -> PipelineClient:
     return as_user(user("alice"), Products, Categories, Tags, Orders)
 
 
@@ -101,7 +101,7 @@ def theirs(tea: Product) -> Order:
 
 class TestMassAssignment:
     def test_a_field_that_is_not_for_writing_is_refused_and_nothing_is_written(
-        self, alice: Peer, tea: Product, subtests: pytest.Subtests
+        self, alice: PipelineClient, tea: Product, subtests: pytest.Subtests
     ) -> None:
         for name in (
             *("secret_token", "cost", "description", "supplier", "supplier_id", "price", "id", "pk", "category_id"),
@@ -116,13 +116,13 @@ class TestMassAssignment:
                 assert get_error(alice, "product_create", values={"name": "Coffee", name: "x"})
                 assert list(Product.objects.values()) == [before]
 
-    def test_an_owner_is_not_chosen_by_the_client(self, alice: Peer, theirs: Order) -> None:
+    def test_an_owner_is_not_chosen_by_the_client(self, alice: PipelineClient, theirs: Order) -> None:
         for values in ({"owner": theirs.owner_id}, {"owner_id": theirs.owner_id}, {"note": "x"}):
             assert get_error(alice, "order_create", values={"reference": "r", **values})
         assert Order.objects.count() == 1
 
     def test_a_relation_takes_rows_that_the_caller_sees_and_no_other(
-        self, alice: Peer, tea: Product, subtests: pytest.Subtests
+        self, alice: PipelineClient, tea: Product, subtests: pytest.Subtests
     ) -> None:
         for value in ("secret-lab", "nowhere", 1, ["drinks"], {"slug": "drinks"}, "drinks\x00"):
             with subtests.test(value=value), rolled_back():
@@ -131,7 +131,7 @@ class TestMassAssignment:
                 tea.refresh_from_db()
                 assert tea.category_id == "drinks"
 
-    def test_hidden_rows_and_wrong_values_are_refused_field_by_field(self, alice: Peer, tea: Product) -> None:
+    def test_hidden_rows_and_wrong_values_are_refused_field_by_field(self, alice: PipelineClient, tea: Product) -> None:
         hidden = call(alice, "product_update", pk=tea.pk, values={"category": "secret-lab"})
         absent = call(alice, "product_update", pk=tea.pk, values={"category": "absent-lab"})
         assert json.dumps(hidden).replace("secret-lab", "absent-lab") == json.dumps(absent)
@@ -142,7 +142,9 @@ class TestMassAssignment:
 
 
 class TestRowsOfOthers:
-    def test_answer_every_verb_as_absent_ones_do(self, alice: Peer, theirs: Order, subtests: pytest.Subtests) -> None:
+    def test_answer_every_verb_as_absent_ones_do(
+        self, alice: PipelineClient, theirs: Order, subtests: pytest.Subtests
+    ) -> None:
         cases = (
             ("order_get", {}),
             ("order_update", {"values": {"reference": "mine now"}}),
@@ -160,7 +162,9 @@ class TestRowsOfOthers:
                 theirs.refresh_from_db()
                 assert (theirs.reference, theirs.lines.count()) == ("of-bob", 1)  # type: ignore[attr-defined]
 
-    def test_lines_of_another_order_are_not_changed_through_one_s_own(self, alice: Peer, theirs: Order) -> None:
+    def test_lines_of_another_order_are_not_changed_through_one_s_own(
+        self, alice: PipelineClient, theirs: Order
+    ) -> None:
         line = Line.objects.get()
         own = Order.objects.create(owner=alice.principal.user, reference="own")
         for change in (
@@ -177,7 +181,7 @@ class TestRowsOfOthers:
 
     def test_are_not_read_by_their_uri(self, subtests: pytest.Subtests) -> None:
         async def check(uri: str) -> None:
-            def given() -> tuple[Peer, str]:
+            def given() -> tuple[PipelineClient, str]:
                 who = user("carol")
                 order = Order.objects.create(owner=user("dave"), reference="of-dave")
                 return as_user(who, Products, Categories, Tags, Orders), str(order.pk)
@@ -218,7 +222,7 @@ class TestWithoutPermission:
         assert tea.name == "Tea"
 
     async def test_completions_say_nothing_of_rows_that_the_caller_does_not_see(self) -> None:
-        def given() -> list[Peer]:
+        def given() -> list[PipelineClient]:
             Category.objects.create(slug="secret-lab", name="Secret lab")
             toolsets = (Products, Categories, Tags, Orders)
             return [as_user(user("viewer", "shop.view_category"), *toolsets), as_user(user("none", "shop.view_tag"))]
@@ -236,7 +240,9 @@ class TestWithoutPermission:
 
 
 class TestTemplatesAndTexts:
-    def test_a_text_is_kept_and_shown_as_it_is(self, alice: Peer, tea: Product, subtests: pytest.Subtests) -> None:
+    def test_a_text_is_kept_and_shown_as_it_is(
+        self, alice: PipelineClient, tea: Product, subtests: pytest.Subtests
+    ) -> None:
         cases = (
             *("{{ settings.SECRET_KEY }}", "{% debug %}", "${secret_token}", "%(secret_token)s", "{0.__class__}"),
             *(

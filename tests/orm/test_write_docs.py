@@ -10,18 +10,18 @@ from mcp_django.server.server import Options, Server
 from tests.orm.toolsets import principal
 from tests.orm.writing import get_error, get_result, user
 from tests.repository.pages import ROOT, python_blocks, served_by
-from tests.server.engine import Peer, ports
+from tests.server.client import PipelineClient, ports
 
 pytestmark = pytest.mark.django_db
 BLOCKS = python_blocks(ROOT / "docs" / "topics" / "model-writes.md")
 
 
-def client(says: str, monkeypatch: pytest.MonkeyPatch, **given: Any) -> Peer:
+def client(says: str, monkeypatch: pytest.MonkeyPatch, **given: Any) -> PipelineClient:
     (block,) = (block for block in BLOCKS if says in block)
     _, registry = served_by(block, monkeypatch)
     assert not registry.problems
     server = Server("docs", "1", registry=registry, ports=ports(), options=Options())
-    return Peer(server, principal=principal(user()), **given)
+    return PipelineClient(server, principal=principal(user()), **given)
 
 
 def test_groups_are_written_and_staff_is_not(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 from mcp_django import Context, ModelToolset, Server
 from mcp_django.auth.principal import Principal
 from mcp_django.server.registry import Registry
-from tests.server.engine import Peer, make_server
+from tests.server.client import PipelineClient, make_server
 from tests.shop.models import Category, Order, Product, Tag
 
 
@@ -56,12 +56,12 @@ def principal(user: Any, name: str = "") -> Principal:
     return Principal(issuer="tests", subject=name or str(user.pk), user=user)
 
 
-def peer(*toolsets: type[ModelToolset], **given: Any) -> Peer:
+def peer(*toolsets: type[ModelToolset], **given: Any) -> PipelineClient:
     """A client of such a server; of the local principal unless `principal` is given."""
-    return Peer(shop(*toolsets), **given)
+    return PipelineClient(shop(*toolsets), **given)
 
 
-async def data(client: Peer, tool: str, **arguments: Any) -> Any:
+async def data(client: PipelineClient, tool: str, **arguments: Any) -> Any:
     """The structured result of a tool that succeeds."""
     result = await client.call(tool, **arguments)
     assert not result["isError"], result["content"]

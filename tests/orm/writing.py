@@ -7,7 +7,7 @@ from django.contrib.auth.models import Permission, User
 
 from mcp_django import Context, ModelInline, ModelToolset
 from tests.orm.toolsets import Tags, principal, shop
-from tests.server.engine import Peer
+from tests.server.client import PipelineClient
 from tests.shop.models import Category, Line, Order, Product
 
 WRITING = ("get", "create", "update", "delete", "history")
@@ -58,32 +58,32 @@ def user(name: str = "sue", *permissions: str) -> User:
     return found
 
 
-def as_user(who: User, *toolsets: type[ModelToolset], **given: Any) -> Peer:
+def as_user(who: User, *toolsets: type[ModelToolset], **given: Any) -> PipelineClient:
     """Make a client of a user, of a server with these toolsets or the usual ones."""
-    return Peer(shop(*(toolsets or (Categories, Tags, Products, Orders))), principal=principal(who), **given)
+    return PipelineClient(shop(*(toolsets or (Categories, Tags, Products, Orders))), principal=principal(who), **given)
 
 
-def call(client: Peer, tool: str, **arguments: Any) -> dict[str, Any]:
+def call(client: PipelineClient, tool: str, **arguments: Any) -> dict[str, Any]:
     """Call a tool. The ORM of a plain test shares the connection of the tool."""
     result: dict[str, Any] = async_to_sync(client.call)(tool, **arguments)
     return result
 
 
-def get_result(client: Peer, tool: str, **arguments: Any) -> Any:
+def get_result(client: PipelineClient, tool: str, **arguments: Any) -> Any:
     """Call a tool that succeeds, and return its structured result."""
     result = call(client, tool, **arguments)
     assert not result["isError"], result["content"]
     return result["structuredContent"]
 
 
-def get_error(client: Peer, tool: str, **arguments: Any) -> str:
+def get_error(client: PipelineClient, tool: str, **arguments: Any) -> str:
     """Call a tool that fails, and return the text of its error."""
     result = call(client, tool, **arguments)
     assert result["isError"], result
     return str(result["content"][0]["text"])
 
 
-def get_field_errors(client: Peer, tool: str, **arguments: Any) -> dict[str, list[str]]:
+def get_field_errors(client: PipelineClient, tool: str, **arguments: Any) -> dict[str, list[str]]:
     """Call a tool that fails, and return its errors by field."""
     result = call(client, tool, **arguments)
     assert result["isError"], result

@@ -15,7 +15,7 @@ from mcp_django.server import registry
 from mcp_django.server.primitives import Tool
 from mcp_django.server.providers import Provider
 from mcp_django.server.registry import Registry
-from tests.server.engine import Peer, make_server
+from tests.server.client import PipelineClient, make_server
 
 
 class One(Toolset):
@@ -130,7 +130,7 @@ async def test_what_a_mounted_server_registers_later_stands_back_and_is_told(cap
     async def look() -> str:
         return "late"
 
-    assert await Peer(server).text("one__look") == "own"
+    assert await PipelineClient(server).text("one__look") == "own"
     assert "own_look" in caplog.text
     assert "mounted as 'one'" in caplog.text
 
@@ -161,7 +161,7 @@ async def test_of_two_live_sources_the_earlier_is_served_and_both_are_named_once
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     server = make_server(providers=[live("first"), live("second")])
-    peer = Peer(server)
+    peer = PipelineClient(server)
     for _ in range(3):
         assert await peer.names() == ["one__look"]
     assert await peer.text("one__look") == "first"
@@ -171,7 +171,7 @@ async def test_of_two_live_sources_the_earlier_is_served_and_both_are_named_once
 
 async def test_what_is_mounted_comes_before_what_is_live(caplog: pytest.LogCaptureFixture) -> None:
     server = make_server(mounts=[Mount(One, prefix="one")], providers=[live("first")])
-    peer = Peer(server)
+    peer = PipelineClient(server)
     await peer.names()
     assert await peer.text("one__look") == "one"
     (record,) = caplog.records

@@ -21,7 +21,7 @@ from mcp_django.providers import HTTPProvider, HTTPResource
 from mcp_django.providers.fetching import Failed, Fetcher, Refused
 from mcp_django.providers.selection import TooLarge
 from mcp_django.schema import DeclarationError
-from tests.server.engine import Peer, make_server
+from tests.server.client import PipelineClient, make_server
 from tests.support.clock import Clock
 from tests.support.waiting import WAIT_SECONDS
 
@@ -374,13 +374,13 @@ async def test_tls_is_with_the_name_over_a_true_connection_to_the_address(tmp_pa
         assert len(heads) == 1
 
 
-def served(monkeypatch: pytest.MonkeyPatch, web: Web, provider: Any) -> Peer:
+def served(monkeypatch: pytest.MonkeyPatch, web: Web, provider: Any) -> PipelineClient:
     monkeypatch.setattr(provider._source._fetcher, "_resolve", web.resolve)
     monkeypatch.setattr(provider._source._fetcher, "_transport", lambda: httpx.MockTransport(web.answer))
-    return Peer(make_server(providers=[provider]))
+    return PipelineClient(make_server(providers=[provider]))
 
 
-async def read(client: Peer, uri: str) -> dict[str, Any]:
+async def read(client: PipelineClient, uri: str) -> dict[str, Any]:
     (contents,) = (await client.request("resources/read", {"uri": uri}))["contents"]
     found: dict[str, Any] = contents
     return found

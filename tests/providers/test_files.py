@@ -15,7 +15,7 @@ from mcp_django.protocol.errors import InternalError, MCPError, ResourceNotFound
 from mcp_django.providers import DirectoryProvider, FileResource
 from mcp_django.providers.selection import Selection
 from mcp_django.schema import DeclarationError
-from tests.server.engine import HANDSHAKE, Peer, make_server, somebody
+from tests.server.client import HANDSHAKE, PipelineClient, make_principal, make_server
 
 
 @pytest.fixture
@@ -34,25 +34,25 @@ def docs(tmp_path: Path) -> Path:
     return root
 
 
-def peer(*providers: Provider, principal: Any = None, **given: Any) -> Peer:
-    return Peer(make_server(providers=providers), **({"principal": principal} if principal else {}), **given)
+def peer(*providers: Provider, principal: Any = None, **given: Any) -> PipelineClient:
+    return PipelineClient(make_server(providers=providers), **({"principal": principal} if principal else {}), **given)
 
 
-def serving(root: Path, pattern: Any = "**/*", **options: Any) -> Peer:
+def serving(root: Path, pattern: Any = "**/*", **options: Any) -> PipelineClient:
     return peer(DirectoryProvider(root, pattern, **{"uri_prefix": "docs://", **options}))
 
 
-async def read(client: Peer, uri: str) -> dict[str, Any]:
+async def read(client: PipelineClient, uri: str) -> dict[str, Any]:
     (contents,) = (await client.request("resources/read", {"uri": uri}))["contents"]
     found: dict[str, Any] = contents
     return found
 
 
-async def listed(client: Peer) -> list[str]:
+async def listed(client: PipelineClient) -> list[str]:
     return await client.names("resources/list", "resources", "name")
 
 
-async def absent(client: Peer, uri: str) -> str:
+async def absent(client: PipelineClient, uri: str) -> str:
     """What a client is told, which must be what it is told of a file that never was."""
     with pytest.raises(ResourceNotFound) as nothing:
         await read(client, "docs://never-was.txt")
@@ -274,7 +274,7 @@ async def test_completions_are_paths_the_beginning_first(docs: Path) -> None:
 
 async def test_who_may_not_see_it_learns_nothing_of_what_exists(docs: Path) -> None:
     provider = DirectoryProvider(docs, uri_prefix="docs://", permission="docs.read")
-    stranger, reader = peer(provider, principal=somebody()), peer(provider, principal=somebody("docs.read"))
+    stranger, reader = peer(provider, principal=make_principal()), peer(provider, principal=make_principal("docs.read"))
     assert await listed(stranger) == []
     assert (await stranger.request("resources/templates/list"))["resourceTemplates"] == []
     assert await absent(stranger, "docs://readme.md") == await absent(stranger, "docs://nothing.md")
@@ -286,7 +286,7 @@ async def test_who_may_not_see_it_learns_nothing_of_what_exists(docs: Path) -> N
 
 
 async def test_scopes_are_asked_for(docs: Path) -> None:
-    client = peer(DirectoryProvider(docs, uri_prefix="docs://", scopes=["docs"]), principal=somebody())
+    client = peer(DirectoryProvider(docs, uri_prefix="docs://", scopes=["docs"]), principal=make_principal())
     with pytest.raises(MCPError, match="Insufficient scope"):
         await read(client, "docs://readme.md")
 
@@ -298,7 +298,7 @@ async def test_a_fault_of_the_disk_is_told_without_a_place(docs: Path, monkeypat
     monkeypatch.setattr("mcp_django.providers.rooted.os.fdopen", broken)
     server = make_server(providers=[DirectoryProvider(docs, uri_prefix="docs://")], options={"expose_errors": True})
     with pytest.raises(InternalError) as told:
-        await read(Peer(server), "docs://readme.md")
+        await read(PipelineClient(server), "docs://readme.md")
     assert str(told.value) == "The resource could not be read"
 
 

@@ -8,7 +8,7 @@ import pytest
 from mcp_django.protocol.errors import ResourceNotFound
 from mcp_django.server.server import Options, Server
 from tests.repository.pages import ROOT, python_blocks, served_by
-from tests.server.engine import Peer, make_server, ports, somebody
+from tests.server.client import PipelineClient, make_principal, make_server, ports
 
 BLOCKS = python_blocks(ROOT / "docs" / "topics" / "files.md")
 
@@ -22,20 +22,22 @@ async def test_files_are_served_as_the_page_says(
     (tmp_path / "terms.txt").write_text("No refunds")
     module, _ = served_by(BLOCKS[0], monkeypatch)
     server = make_server(providers=[module.handbook, module.terms, module.invoices])
-    uris = await Peer(server, somebody("shop.view_order")).names("resources/list", "resources", "uri")
+    uris = await PipelineClient(server, make_principal("shop.view_order")).names("resources/list", "resources", "uri")
     assert uris[:2] == ["handbook://intro.md", "shop://terms"]
     with pytest.raises(ResourceNotFound):
-        await Peer(server, somebody()).request("resources/read", {"uri": "handbook://intro.md"})
+        await PipelineClient(server, make_principal()).request("resources/read", {"uri": "handbook://intro.md"})
 
 
 async def test_pages_are_served_as_the_page_says(monkeypatch: pytest.MonkeyPatch) -> None:
     module, _ = served_by(BLOCKS[2], monkeypatch)
-    uris = await Peer(make_server(providers=[module.rates, module.manual])).names("resources/list", "resources", "uri")
+    uris = await PipelineClient(make_server(providers=[module.rates, module.manual])).names(
+        "resources/list", "resources", "uri"
+    )
     assert uris == ["manual://index.html", "manual://returns.html", "rates://latest"]
 
 
 async def test_a_tool_that_fetches_says_why_it_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
     _, found = served_by(BLOCKS[3], monkeypatch)
-    peer = Peer(Server("docs", "1", registry=found, ports=ports(), options=Options()))
+    peer = PipelineClient(Server("docs", "1", registry=found, ports=ports(), options=Options()))
     told = await peer.error("read_page", url="https://127.0.0.1/")
     assert told == "The page cannot be read, because its host is not on the public internet."

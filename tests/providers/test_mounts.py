@@ -20,7 +20,7 @@ from mcp_django.server.changes import may_read
 from mcp_django.server.primitives import Prompt, Resource, ResourceTemplate, Tool
 from mcp_django.server.providers import Provider
 from mcp_django.server.server import Options
-from tests.server.engine import HANDSHAKE, STATELESS, Peer, accept, make_server, somebody
+from tests.server.client import HANDSHAKE, STATELESS, PipelineClient, accept, make_principal, make_server
 from tests.support.clock import Clock
 
 pytestmark = pytest.mark.filterwarnings("error")
@@ -101,12 +101,12 @@ def weather(**given: Any) -> Server:
     return server
 
 
-def host(*mounts: Mount, **given: Any) -> Peer:
+def host(*mounts: Mount, **given: Any) -> PipelineClient:
     """A client of a server with these mounts."""
-    return Peer(make_server(mounts=mounts, **given))
+    return PipelineClient(make_server(mounts=mounts, **given))
 
 
-async def completed(peer: Peer, ref: dict[str, str], argument: str, value: str) -> list[str]:
+async def completed(peer: PipelineClient, ref: dict[str, str], argument: str, value: str) -> list[str]:
     params = {"ref": ref, "argument": {"name": argument, "value": value}}
     return list((await peer.request("completion/complete", params))["completion"]["values"])
 
@@ -126,7 +126,7 @@ async def test_what_is_listed_can_be_used(subtests: pytest.Subtests) -> None:
     for version in [STATELESS, HANDSHAKE]:
         with subtests.test(version=version):
             peer = host(Mount(weather(), prefix="w"))
-            peer = Peer(peer.server, version=version)
+            peer = PipelineClient(peer.server, version=version)
             assert await peer.text("w__forecast", city="Bern") == "Bern: rain"
             assert await peer.text("w__blocking", city="Bern") == "blocking of Bern"
             found = await peer.request("prompts/get", {"name": "w__report", "arguments": {"city": "Bern"}})
@@ -156,7 +156,7 @@ async def test_the_list_entry_is_that_of_the_server_but_for_the_name() -> None:
     server = weather()
     (theirs,) = [
         one
-        for one in (await Peer(make_server(registry=server.registry)).request("tools/list"))["tools"]
+        for one in (await PipelineClient(make_server(registry=server.registry)).request("tools/list"))["tools"]
         if one["name"] == "forecast"
     ]
     (here,) = [
@@ -179,13 +179,13 @@ async def test_a_mounted_tool_asks_as_any_other(subtests: pytest.Subtests) -> No
     for version in [STATELESS, HANDSHAKE]:
         with subtests.test(version=version):
             server = make_server(mounts=[Mount(weather(), prefix="w")])
-            peer = Peer(server, version=version, answer=lambda method, params: accept(value="Bern"))
+            peer = PipelineClient(server, version=version, answer=lambda method, params: accept(value="Bern"))
             assert await peer.text("w__ask") == "Bern"
 
 
 async def test_the_state_of_a_question_is_good_for_the_tool_that_asked_alone() -> None:
     server = make_server(mounts=[Mount(weather(), prefix="a"), Mount(weather(), prefix="b", uri_prefix="b")])
-    peer = Peer(server)
+    peer = PipelineClient(server)
     asked = await peer.call("a__ask")
     again = {"requestState": asked["requestState"], "arguments": {}}
     with pytest.raises(MCPError):
@@ -315,7 +315,7 @@ async def test_permissions_and_scopes_hold_as_they_do_at_home() -> None:
         return "x"
 
     serving = make_server(mounts=[Mount(server, prefix="w")])
-    stranger = Peer(serving, somebody())
+    stranger = PipelineClient(serving, make_principal())
     assert "w__secret" not in await stranger.names()
     assert "w__scoped" in await stranger.names()
     assert "secret://x" not in await stranger.names("resources/list", "resources", "uri")
@@ -325,7 +325,7 @@ async def test_permissions_and_scopes_hold_as_they_do_at_home() -> None:
         await stranger.call("w__scoped")
     with pytest.raises(ResourceNotFound):
         await stranger.request("resources/read", {"uri": "secret://x"})
-    friend = Peer(serving, somebody("weather.secret", scopes=["weather"]))
+    friend = PipelineClient(serving, make_principal("weather.secret", scopes=["weather"]))
     assert await friend.text("w__secret") == "secret"
     assert await friend.text("w__scoped") == "scoped"
 
@@ -333,10 +333,10 @@ async def test_permissions_and_scopes_hold_as_they_do_at_home() -> None:
 async def test_a_mount_may_ask_for_more() -> None:
     mount = Mount(weather(), prefix="w", permission="shop.weather", scopes=["outside"])
     serving = make_server(mounts=[mount])
-    assert await Peer(serving, somebody()).names() == []
+    assert await PipelineClient(serving, make_principal()).names() == []
     with pytest.raises(InsufficientScope):
-        await Peer(serving, somebody("shop.weather")).call("w__forecast", city="Bern")
-    friend = Peer(serving, somebody("shop.weather", scopes=["outside"]))
+        await PipelineClient(serving, make_principal("shop.weather")).call("w__forecast", city="Bern")
+    friend = PipelineClient(serving, make_principal("shop.weather", scopes=["outside"]))
     assert await friend.text("w__forecast", city="Bern") == "Bern: rain"
 
 
@@ -630,7 +630,7 @@ async def test_a_resource_may_be_subscribed_to_where_it_is_there_for_the_caller(
         return await call_next(call)
 
     serving.middleware = (keep,)
-    await Peer(serving).request("resources/templates/list")
+    await PipelineClient(serving).request("resources/templates/list")
     assert await may_read(seen[0], "n+note://mine")
     assert not await may_read(seen[0], "n+note://other")
     assert not await may_read(seen[0], "note://mine")
@@ -736,7 +736,7 @@ async def test_a_sample_uses_the_tools_of_its_own_server_by_their_own_names() ->
         return {"role": "assistant", "model": "m", "content": {"type": "text", "text": "done"}}
 
     serving = make_server(mounts=[Mount(server, prefix="w")])
-    peer = Peer(serving, capabilities={"sampling": {"tools": {}}}, answer=answer)
+    peer = PipelineClient(serving, capabilities={"sampling": {"tools": {}}}, answer=answer)
     assert await peer.text("w__plan") == "done"
     assert asked[0]["tools"][0]["name"] == "forecast"
     assert "Bern: rain" in str(asked[1]["messages"])

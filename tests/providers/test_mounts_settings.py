@@ -22,7 +22,7 @@ from mcp_django.server.pipeline import Pipeline
 from mcp_django.server.server import Server as AnyServer
 from mcp_django.wiring import get_server
 from tests.repository.pages import ROOT, python_blocks
-from tests.server.engine import Peer, somebody
+from tests.server.client import PipelineClient, make_principal
 from tests.shop.models import Category
 
 pytestmark = pytest.mark.django_db
@@ -83,12 +83,12 @@ def served(mounts: dict[str, Any], **internal: Any) -> Any:
 
 
 def names(**given: Any) -> list[str]:
-    found: list[str] = async_to_sync(Peer(get_server(), **given).names)()
+    found: list[str] = async_to_sync(PipelineClient(get_server(), **given).names)()
     return found
 
 
 def text(name: str, /, *, principal: Any = None, **arguments: Any) -> str:
-    peer = Peer(get_server()) if principal is None else Peer(get_server(), principal)
+    peer = PipelineClient(get_server()) if principal is None else PipelineClient(get_server(), principal)
     found: str = async_to_sync(peer.text)(name, **arguments)
     return found
 
@@ -107,7 +107,7 @@ def test_a_server_a_toolset_a_model_and_a_server_by_hand() -> None:
 def test_rows_of_a_mounted_model_are_read_and_described_by_the_names_of_the_host() -> None:
     Category.objects.create(slug="tea", name="Tea")
     with served({"c": {"WHAT": f"{HERE}.Categories", "URI_PREFIX": "c"}}):
-        peer = Peer(get_server())
+        peer = PipelineClient(get_server())
         described = async_to_sync(peer.call)("c__category_describe")["structuredContent"]
         contents = async_to_sync(peer.request)("resources/read", {"uri": "c+shop.category://tea"})["contents"]
     assert described["tools"][0] == "c__category_describe"
@@ -127,17 +127,17 @@ def test_mounted_models_may_share_their_tools() -> None:
 
 def test_a_mount_may_ask_for_a_permission_and_scopes() -> None:
     with served({"in": {"WHAT": "internal", "PERMISSION": "shop.look", "SCOPES": ["in"]}}):
-        assert names(principal=somebody()) == []
+        assert names(principal=make_principal()) == []
         with pytest.raises(InsufficientScope):
-            text("in__look", principal=somebody("shop.look"))
-        assert text("in__look", principal=somebody("shop.look", scopes=["in"])) == "looked"
+            text("in__look", principal=make_principal("shop.look"))
+        assert text("in__look", principal=make_principal("shop.look", scopes=["in"])) == "looked"
 
 
 def test_the_scopes_that_its_endpoint_asks_for_are_asked_for_here() -> None:
     with served({"in": "internal"}, REQUIRED_SCOPES=["inside"]):
         with pytest.raises(InsufficientScope):
-            text("in__look", principal=somebody())
-        assert text("in__look", principal=somebody(scopes=["inside"])) == "looked"
+            text("in__look", principal=make_principal())
+        assert text("in__look", principal=make_principal(scopes=["inside"])) == "looked"
 
 
 # Rules of the admin
@@ -150,9 +150,9 @@ def test_a_policy_for_either_name_holds(subtests: pytest.Subtests) -> None:
             ToolPolicy.objects.create(server=server, tool=pattern, disabled=True)
             RULEBOOK.forget()
             with served({"in": "internal"}):
-                assert names(principal=somebody()) == ["in__rated"]
+                assert names(principal=make_principal()) == ["in__rated"]
                 with pytest.raises(InvalidParams, match="Unknown tool"):
-                    text("in__look", principal=somebody())
+                    text("in__look", principal=make_principal())
 
 
 def test_a_policy_for_another_name_does_not(subtests: pytest.Subtests) -> None:
@@ -162,7 +162,7 @@ def test_a_policy_for_another_name_does_not(subtests: pytest.Subtests) -> None:
             ToolPolicy.objects.create(server=server, tool=pattern, disabled=True)
             RULEBOOK.forget()
             with served({"in": "internal"}):
-                assert names(principal=somebody()) == ["in__look", "in__rated"]
+                assert names(principal=make_principal()) == ["in__look", "in__rated"]
 
 
 def test_policies_for_both_names_hold_together() -> None:
@@ -172,18 +172,18 @@ def test_policies_for_both_names_hold_together() -> None:
     with served({"in": "internal"}):
         for scopes in (["here"], ["there"]):
             with pytest.raises(InsufficientScope) as problem:
-                text("in__look", principal=somebody(scopes=scopes))
+                text("in__look", principal=make_principal(scopes=scopes))
             assert set(problem.value.scopes) == {"here", "there"}
-        assert text("in__look", principal=somebody(scopes=["here", "there"])) == "looked"
+        assert text("in__look", principal=make_principal(scopes=["here", "there"])) == "looked"
 
 
 def test_a_rate_is_counted_for_both_ways_together() -> None:
-    caller = somebody(name="rated by both")
+    caller = make_principal(name="rated by both")
     with served({"in": "internal", "again": "internal"}):
-        at_home = Peer(get_server("internal"), caller)
+        at_home = PipelineClient(get_server("internal"), caller)
         assert async_to_sync(at_home.text)("rated") == "rated"
         assert text("in__rated", principal=caller) == "rated"
-        assert "too often" in async_to_sync(Peer(get_server(), caller).error)("again__rated")
+        assert "too often" in async_to_sync(PipelineClient(get_server(), caller).error)("again__rated")
         assert "too often" in async_to_sync(at_home.error)("rated")
 
 
@@ -191,7 +191,7 @@ def test_a_rate_is_counted_for_both_ways_together() -> None:
 def test_what_stands_for_a_tool_goes_with_it(server: str, pattern: str) -> None:
     Category.objects.create(slug="tea", name="Tea")
     with served({"c": f"{HERE}.Categories"}):
-        peer = Peer(get_server(), somebody("shop.view_category"))
+        peer = PipelineClient(get_server(), make_principal("shop.view_category"))
         assert async_to_sync(peer.request)("resources/read", {"uri": "shop.category://tea"})["contents"]
         ToolPolicy.objects.create(server=server, tool=pattern, disabled=True)
         RULEBOOK.forget()
@@ -216,7 +216,7 @@ def _view_of_mounted() -> Call:
     seen: list[Call] = []
 
     async def look() -> None:
-        peer = Peer(server)
+        peer = PipelineClient(server)
         server.middleware = (note,)
         peer.pipeline = Pipeline(server)
         await peer.names()
@@ -238,7 +238,7 @@ def test_rows_for_the_mounted_server_are_there_and_those_for_all_are_there_once(
     StoredResource.objects.create(uri="docs://all", name="all", text="all")
     StoredResource.objects.create(uri="docs://in", name="in", text="in", server="internal")
     with served({"in": {"WHAT": "internal", "URI_PREFIX": "in"}}):
-        peer = Peer(get_server())
+        peer = PipelineClient(get_server())
         prompts = async_to_sync(peer.names)("prompts/list", "prompts")
         uris = async_to_sync(peer.names)("resources/list", "resources", "uri")
         contents = async_to_sync(peer.request)("resources/read", {"uri": "in+docs://in"})["contents"]
@@ -292,9 +292,9 @@ async def test_what_the_mounted_registers_later_is_a_change_of_the_host() -> Non
         get_server("internal").tool(name="late")(own_names)
         assert server.registry.version > version
         assert _collections(server)["tools"] != before["tools"]
-        assert "in__late" in await Peer(server).names()
+        assert "in__late" in await PipelineClient(server).names()
         get_server("internal").remove("tool", "late")
-        assert "in__late" not in await Peer(server).names()
+        assert "in__late" not in await PipelineClient(server).names()
 
 
 def test_how_far_news_reach() -> None:
@@ -341,7 +341,7 @@ def test_the_settings_on_the_page_can_be_read() -> None:
     written["MCP"]["SERVERS"]["default"]["MOUNTS"]["weather"] = f"{HERE}.Weather"
     with override_settings(MCP={"AUTH": "token", **written["MCP"]}):
         assert names() == ["staff__look", "staff__rated", "weather__forecast", "weather__rated"]
-        assert names(principal=somebody()) == ["weather__forecast", "weather__rated"]
+        assert names(principal=make_principal()) == ["weather__forecast", "weather__rated"]
 
 
 async def test_the_server_on_the_page_serves_what_the_table_says() -> None:
@@ -350,7 +350,7 @@ async def test_the_server_on_the_page_serves_what_the_table_says() -> None:
     exec(blocks[0], written)
     with override_settings(MCP={"AUTH": "none"}):
         server = written["host"].bind((await sync_to_async(get_server)()).ports)
-        peer = Peer(server)
+        peer = PipelineClient(server)
         assert await peer.names() == ["w__forecast", "weather__forecast"]
         templates = await peer.names("resources/templates/list", "resourceTemplates", "uriTemplate")
         assert templates == ["city://{name}", "w+city://{name}"]

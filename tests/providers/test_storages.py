@@ -11,7 +11,7 @@ from django.core.files.storage import FileSystemStorage, InMemoryStorage, Storag
 from mcp_django.protocol.errors import InternalError, ResourceNotFound
 from mcp_django.providers import StorageProvider
 from mcp_django.schema import DeclarationError
-from tests.server.engine import Peer, make_server
+from tests.server.client import PipelineClient, make_server
 
 
 def filled(storage: Storage) -> Storage:
@@ -25,15 +25,15 @@ def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Storage:
     return filled(InMemoryStorage() if request.param == "memory" else FileSystemStorage(tmp_path / "media"))
 
 
-def serving(storage: Any, **options: Any) -> Peer:
-    return Peer(make_server(providers=[StorageProvider(storage, **{"uri_prefix": "media://", **options})]))
+def serving(storage: Any, **options: Any) -> PipelineClient:
+    return PipelineClient(make_server(providers=[StorageProvider(storage, **{"uri_prefix": "media://", **options})]))
 
 
-async def listed(client: Peer) -> list[str]:
+async def listed(client: PipelineClient) -> list[str]:
     return await client.names("resources/list", "resources", "name")
 
 
-async def read(client: Peer, uri: str) -> str:
+async def read(client: PipelineClient, uri: str) -> str:
     (contents,) = (await client.request("resources/read", {"uri": uri}))["contents"]
     return str(contents["text"])
 

@@ -11,7 +11,7 @@ from mcp_django.protocol.errors import InsufficientScope, InternalError, Invalid
 from mcp_django.providers.stored import RENDERED, StoredProvider
 from mcp_django.server.server import Server
 from tests.official_schema import validator
-from tests.server.engine import HANDSHAKE, STATELESS, Peer, make_server, somebody
+from tests.server.client import HANDSHAKE, STATELESS, PipelineClient, make_principal, make_server
 
 pytestmark = pytest.mark.django_db
 
@@ -22,36 +22,36 @@ def server() -> Server:
 
 
 @pytest.fixture
-def peer(server: Server) -> Peer:
-    return Peer(server)
+def peer(server: Server) -> PipelineClient:
+    return PipelineClient(server)
 
 
-def ask(peer: Peer, method: str, **params: Any) -> dict[str, Any]:
+def ask(peer: PipelineClient, method: str, **params: Any) -> dict[str, Any]:
     return async_to_sync(peer.request)(method, params)
 
 
-def get(peer: Peer, name: str = "greet", /, **arguments: str) -> list[str]:
+def get(peer: PipelineClient, name: str = "greet", /, **arguments: str) -> list[str]:
     """The texts of a prompt."""
     found = ask(peer, "prompts/get", name=name, arguments=arguments)["messages"]
     return [message["content"]["text"] for message in found]
 
 
-def read(peer: Peer, uri: str) -> dict[str, Any]:
+def read(peer: PipelineClient, uri: str) -> dict[str, Any]:
     (contents,) = ask(peer, "resources/read", uri=uri)["contents"]
     return dict(contents)
 
 
-def complete(peer: Peer, name: str, argument: str, value: str) -> list[str]:
+def complete(peer: PipelineClient, name: str, argument: str, value: str) -> list[str]:
     params = {"ref": {"type": "ref/prompt", "name": name}, "argument": {"name": argument, "value": value}}
     values: list[str] = ask(peer, "completion/complete", **params)["completion"]["values"]
     return values
 
 
-def names(peer: Peer) -> list[str]:
+def names(peer: PipelineClient) -> list[str]:
     return [entry["name"] for entry in ask(peer, "prompts/list")["prompts"]]
 
 
-def uris(peer: Peer) -> list[str]:
+def uris(peer: PipelineClient) -> list[str]:
     return [entry["uri"] for entry in ask(peer, "resources/list")["resources"]]
 
 
@@ -81,7 +81,7 @@ def resource(uri: str = "docs://a", **fields: Any) -> StoredResource:
 def test_what_is_listed_is_what_the_specification_says(server: Server, version: str) -> None:
     prompt("Hi", arguments=["who", {"name": "tone", "required": False, "title": "Tone"}], title="Greet", tags=["x"])
     resource(description="A.", mime_type="text/markdown", audience="user assistant", priority=0.5, title="T")
-    peer = Peer(server, version=version)
+    peer = PipelineClient(server, version=version)
     prompts, resources = ask(peer, "prompts/list"), ask(peer, "resources/list")
     validator(version, "ListPromptsResult").validate(prompts)
     validator(version, "ListResourcesResult").validate(resources)
@@ -99,12 +99,14 @@ def test_what_is_listed_is_what_the_specification_says(server: Server, version: 
     assert found["annotations"]["lastModified"].startswith("20")
 
 
-def test_an_empty_server_declares_both_lists_so_that_clients_hear_of_the_first_row(server: Server, peer: Peer) -> None:
+def test_an_empty_server_declares_both_lists_so_that_clients_hear_of_the_first_row(
+    server: Server, peer: PipelineClient
+) -> None:
     assert {"prompts", "resources", "completions"} <= server.offers
     assert (names(peer), uris(peer)) == ([], [])
 
 
-def test_a_list_costs_one_statement_and_tools_none(peer: Peer, django_assert_num_queries: Any) -> None:
+def test_a_list_costs_one_statement_and_tools_none(peer: PipelineClient, django_assert_num_queries: Any) -> None:
     prompt("Hi", arguments=["who"])
     resource()
 
@@ -122,15 +124,15 @@ def test_a_list_costs_one_statement_and_tools_none(peer: Peer, django_assert_num
         ask(peer, "resources/templates/list")
 
 
-def test_a_list_is_encoded_once_while_nothing_changes(peer: Peer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_list_is_encoded_once_while_nothing_changes(peer: PipelineClient, monkeypatch: pytest.MonkeyPatch) -> None:
     prompt("Hi")
     names(peer)
     monkeypatch.setattr(peer.server.listings, "_encode", None)
     assert names(peer) == ["greet"]
 
 
-def test_what_is_saved_is_there_at_the_next_request_in_every_process(peer: Peer) -> None:
-    other = Peer(make_server(providers=[StoredProvider("default")]))
+def test_what_is_saved_is_there_at_the_next_request_in_every_process(peer: PipelineClient) -> None:
+    other = PipelineClient(make_server(providers=[StoredProvider("default")]))
     assert (names(peer), names(other)) == ([], [])
     row = prompt("Hi")
     assert (names(peer), names(other)) == (["greet"], ["greet"])
@@ -141,7 +143,7 @@ def test_what_is_saved_is_there_at_the_next_request_in_every_process(peer: Peer)
     assert (names(peer), names(other)) == ([], [])
 
 
-def test_what_is_rolled_back_is_not_remembered(peer: Peer) -> None:
+def test_what_is_rolled_back_is_not_remembered(peer: PipelineClient) -> None:
     for name in ("one", "two"):
         with transaction.atomic():
             prompt("Hi", name=name)
@@ -150,14 +152,14 @@ def test_what_is_rolled_back_is_not_remembered(peer: Peer) -> None:
     assert names(peer) == []
 
 
-def test_bulk_changes_are_seen_too(peer: Peer) -> None:
+def test_bulk_changes_are_seen_too(peer: PipelineClient) -> None:
     StoredPrompt.objects.bulk_create([StoredPrompt(name="one"), StoredPrompt(name="two")])
     assert names(peer) == ["one", "two"]
     StoredPrompt.objects.filter(name="one").update(enabled=False)
     assert names(peer) == ["two"]
 
 
-def test_what_is_not_enabled_is_unknown(peer: Peer) -> None:
+def test_what_is_not_enabled_is_unknown(peer: PipelineClient) -> None:
     prompt("Hi", enabled=False)
     resource(enabled=False)
     assert (names(peer), uris(peer)) == ([], [])
@@ -167,16 +169,16 @@ def test_what_is_not_enabled_is_unknown(peer: Peer) -> None:
         read(peer, "docs://a")
 
 
-def test_a_row_for_one_server_is_on_no_other_and_wins_over_one_for_all(peer: Peer) -> None:
+def test_a_row_for_one_server_is_on_no_other_and_wins_over_one_for_all(peer: PipelineClient) -> None:
     prompt("all")
     prompt("mine", server="default")
     prompt("theirs", name="foreign", server="staff")
-    staff = Peer(make_server(providers=[StoredProvider("staff")]))
+    staff = PipelineClient(make_server(providers=[StoredProvider("staff")]))
     assert (names(peer), get(peer)) == (["greet"], ["mine"])
     assert (names(staff), get(staff)) == (["foreign", "greet"], ["all"])
 
 
-def test_what_code_registers_wins(peer: Peer) -> None:
+def test_what_code_registers_wins(peer: PipelineClient) -> None:
     prompt("stored", arguments=[{"name": "who", "choices": ["secret"]}])
     resource()
 
@@ -196,19 +198,21 @@ def test_what_code_registers_wins(peer: Peer) -> None:
 # Getting prompts
 
 
-def test_arguments_are_filled_in(peer: Peer) -> None:
+def test_arguments_are_filled_in(peer: PipelineClient) -> None:
     prompt("Hi $who, ${who}s and $$5 to $Who", "{who} {{ who }} %(who)s", arguments=["who"])
     assert get(peer, who="Ada") == ["Hi Ada, Adas and $5 to $Who", "{who} {{ who }} %(who)s"]
 
 
-def test_roles_links_and_resources_are_what_the_specification_says(peer: Peer) -> None:
+def test_roles_links_and_resources_are_what_the_specification_says(peer: PipelineClient) -> None:
     row = prompt("Hi $who", arguments=["who"])
     message(row, kind="link", uri="docs://$who", text="About $who", role="assistant")
     message(row, kind="link", uri="docs://$who")
     message(row, kind="resource", uri="docs://a")
     resource(mime_type="text/markdown")
     for version in (STATELESS, HANDSHAKE, "2024-11-05"):
-        result = ask(Peer(peer.server, version=version), "prompts/get", name="greet", arguments={"who": "a/../b c"})
+        result = ask(
+            PipelineClient(peer.server, version=version), "prompts/get", name="greet", arguments={"who": "a/../b c"}
+        )
         validator(version, "GetPromptResult").validate(result)
     found = ask(peer, "prompts/get", name="greet", arguments={"who": "a/../b c"})["messages"]
     link = {"type": "resource_link", "uri": "docs://a%2F..%2Fb%20c", "name": "About a/../b c"}
@@ -218,14 +222,14 @@ def test_roles_links_and_resources_are_what_the_specification_says(peer: Peer) -
     assert found[3]["content"] == {"type": "resource", "resource": contents}
 
 
-def test_what_is_left_out_is_the_default_or_nothing(peer: Peer) -> None:
+def test_what_is_left_out_is_the_default_or_nothing(peer: PipelineClient) -> None:
     optional = [{"name": "tone", "required": False, "default": "kind"}, {"name": "to", "required": False}]
     prompt("[$tone][$to]", arguments=optional)
     assert get(peer) == ["[kind][]"]
     assert get(peer, tone="", to="x") == ["[][x]"]
 
 
-def test_wrong_arguments_are_told(peer: Peer, subtests: pytest.Subtests) -> None:
+def test_wrong_arguments_are_told(peer: PipelineClient, subtests: pytest.Subtests) -> None:
     prompt("$who", arguments=["who", {"name": "tone", "required": False, "choices": ["kind", "curt"]}])
     for given, complaint in [
         ({}, "missing argument 'who'"),
@@ -236,7 +240,7 @@ def test_wrong_arguments_are_told(peer: Peer, subtests: pytest.Subtests) -> None
             get(peer, **given)
 
 
-def test_choices_are_completed(peer: Peer) -> None:
+def test_choices_are_completed(peer: PipelineClient) -> None:
     prompt("$who", arguments=["who", {"name": "tone", "choices": ["unkind", "Kind", "curt"]}])
     assert complete(peer, "greet", "tone", "ki") == ["Kind", "unkind"]
     assert complete(peer, "greet", "who", "") == []
@@ -256,7 +260,9 @@ ATTACKS = [
 ]
 
 
-def test_what_a_caller_says_is_put_in_as_it_is_and_never_looked_at_again(peer: Peer, subtests: pytest.Subtests) -> None:
+def test_what_a_caller_says_is_put_in_as_it_is_and_never_looked_at_again(
+    peer: PipelineClient, subtests: pytest.Subtests
+) -> None:
     hidden = {"name": "secret", "required": False, "default": "top secret"}
     prompt("<$who|$secret|$who>", arguments=["who", hidden])
     for value in ATTACKS:
@@ -264,18 +270,18 @@ def test_what_a_caller_says_is_put_in_as_it_is_and_never_looked_at_again(peer: P
             assert get(peer, who=value) == [f"<{value}|top secret|{value}>"]
 
 
-def test_placeholders_that_no_form_has_checked_stay_as_they_are(peer: Peer) -> None:
+def test_placeholders_that_no_form_has_checked_stay_as_they_are(peer: PipelineClient) -> None:
     prompt("$nobody ${nobody} $5 $", arguments=["who"])
     assert get(peer, who="x") == ["$nobody ${nobody} $5 $"]
 
 
-def test_a_short_prompt_cannot_be_made_to_fill_the_memory(peer: Peer) -> None:
+def test_a_short_prompt_cannot_be_made_to_fill_the_memory(peer: PipelineClient) -> None:
     prompt("$who" * 1000, arguments=["who"])
     with pytest.raises(InvalidParams, match=f"longer than {RENDERED} characters"):
         get(peer, who="x" * 1_000_000)
 
 
-def test_what_is_embedded_counts_too(peer: Peer) -> None:
+def test_what_is_embedded_counts_too(peer: PipelineClient) -> None:
     message(prompt("Hi"), kind="resource", uri="docs://a")
     resource(data=b"x" * RENDERED)
     with pytest.raises(InvalidParams, match="longer than"):
@@ -285,7 +291,7 @@ def test_what_is_embedded_counts_too(peer: Peer) -> None:
 # Reading resources
 
 
-def test_a_text_and_a_file_are_read_as_what_they_are(peer: Peer) -> None:
+def test_a_text_and_a_file_are_read_as_what_they_are(peer: PipelineClient) -> None:
     resource("docs://text", text="ä$who{{ x }}")
     resource("docs://file", text="", data=b"\x00\xff", mime_type="image/png")
     resource("docs://any", text="", data=b"\x00")
@@ -294,7 +300,9 @@ def test_a_text_and_a_file_are_read_as_what_they_are(peer: Peer) -> None:
     assert read(peer, "docs://any")["mimeType"] == "application/octet-stream"
 
 
-def test_contents_are_read_when_somebody_reads_and_not_for_lists(peer: Peer, django_assert_num_queries: Any) -> None:
+def test_contents_are_read_when_somebody_reads_and_not_for_lists(
+    peer: PipelineClient, django_assert_num_queries: Any
+) -> None:
     resource()
     with django_assert_num_queries(3) as captured:
         uris(peer)
@@ -308,22 +316,22 @@ def test_contents_are_read_when_somebody_reads_and_not_for_lists(peer: Peer, dja
 
 def test_without_the_permission_a_prompt_answers_as_one_that_does_not_exist(server: Server) -> None:
     prompt("$who", arguments=[{"name": "who", "choices": ["secret"]}], permission="shop.view_order shop.view_item")
-    some, all_ = somebody("shop.view_order"), somebody("shop.view_order", "shop.view_item", name="all")
-    peer = Peer(server, some)
+    some, all_ = make_principal("shop.view_order"), make_principal("shop.view_order", "shop.view_item", name="all")
+    peer = PipelineClient(server, some)
     assert names(peer) == []
     for name in ("greet", "nobody"):
         with pytest.raises(InvalidParams, match=f"^Unknown prompt: {name}$"):
             get(peer, name)
         with pytest.raises(InvalidParams, match=f"^Unknown prompt: {name}$"):
             complete(peer, name, "who", "")
-    allowed = Peer(server, all_)
+    allowed = PipelineClient(server, all_)
     assert (names(allowed), get(allowed, who="secret")) == (["greet"], ["secret"])
     assert complete(allowed, "greet", "who", "s") == ["secret"]
 
 
 def test_without_the_permission_a_resource_answers_as_one_that_does_not_exist(server: Server) -> None:
     resource(permission="shop.view_order")
-    peer = Peer(server, somebody())
+    peer = PipelineClient(server, make_principal())
     assert uris(peer) == []
     told = []
     for uri in ("docs://a", "docs://b"):
@@ -331,16 +339,16 @@ def test_without_the_permission_a_resource_answers_as_one_that_does_not_exist(se
             read(peer, uri)
         told.append(str(refused.value).replace(uri, ""))
     assert told[0] == told[1]
-    assert read(Peer(server, somebody("shop.view_order")), "docs://a")["text"] == "text"
+    assert read(PipelineClient(server, make_principal("shop.view_order")), "docs://a")["text"] == "text"
 
 
 def test_a_scope_that_is_missing_is_named(server: Server) -> None:
     prompt("Hi", scopes=["prompts"])
-    peer = Peer(server, somebody())
+    peer = PipelineClient(server, make_principal())
     assert names(peer) == ["greet"]
     with pytest.raises(InsufficientScope):
         get(peer)
-    assert get(Peer(server, somebody(scopes=["prompts"], name="other"))) == ["Hi"]
+    assert get(PipelineClient(server, make_principal(scopes=["prompts"], name="other"))) == ["Hi"]
 
 
 def test_a_prompt_embeds_nothing_that_its_caller_may_not_read(server: Server) -> None:
@@ -351,17 +359,25 @@ def test_a_prompt_embeds_nothing_that_its_caller_may_not_read(server: Server) ->
     told = set()
     for which in ("secret", "off", "code", "nobody"):
         with pytest.raises(ResourceNotFound) as refused:
-            get(Peer(server, somebody()), which=which)
+            get(PipelineClient(server, make_principal()), which=which)
         told.add(str(refused.value).replace(which, ""))
     assert len(told) == 1
-    found = ask(Peer(server, somebody("shop.view_order")), "prompts/get", name="greet", arguments={"which": "secret"})
+    found = ask(
+        PipelineClient(server, make_principal("shop.view_order")),
+        "prompts/get",
+        name="greet",
+        arguments={"which": "secret"},
+    )
     assert found["messages"][1]["content"]["resource"]["text"] == "secret"
 
 
 def test_lists_of_two_callers_are_not_mixed_up(server: Server) -> None:
     prompt("Hi", name="secret", permission="shop.view_order")
     prompt("Hi", name="open")
-    boss, guest = Peer(server, somebody("shop.view_order", name="boss")), Peer(server, somebody())
+    boss, guest = (
+        PipelineClient(server, make_principal("shop.view_order", name="boss")),
+        PipelineClient(server, make_principal()),
+    )
     for _ in range(2):
         assert (names(boss), names(guest)) == (["open", "secret"], ["open"])
 
@@ -385,13 +401,13 @@ def test_before_the_tables_are_there_what_is_registered_is_served(
 ) -> None:
     server.prompt(lambda: "Hi", name="registered")
     monkeypatch.setattr(StoredState._meta, "db_table", "mcp_django_not_yet")
-    assert names(Peer(server)) == ["registered"]
+    assert names(PipelineClient(server)) == ["registered"]
     assert "migrate" in caplog.text
     assert server.providers[0].guarded() == frozenset()
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_database_that_fails_is_no_empty_list(peer: Peer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_database_that_fails_is_no_empty_list(peer: PipelineClient, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(self: Any) -> str:
         raise OperationalError("gone")
 
@@ -409,7 +425,7 @@ def test_what_is_embedded_goes_through_the_guards_and_interceptors_of_the_resour
         return f"of {name}"
 
     message(prompt(arguments=["doc"]), kind="resource", uri="docs://$doc")
-    (embedded,) = ask(Peer(server), "prompts/get", name="greet", arguments={"doc": "a"})["messages"]
+    (embedded,) = ask(PipelineClient(server), "prompts/get", name="greet", arguments={"doc": "a"})["messages"]
     assert embedded["content"]["resource"]["text"] == "of a!"
     with pytest.raises(InternalError, match="may not be used here"):
-        get(Peer(server), doc="b")
+        get(PipelineClient(server), doc="b")

@@ -10,7 +10,7 @@ from mcp_django.forms.questions import form_question
 from mcp_django.server import registry
 from mcp_django.server.server import Options, Server
 from tests.repository.pages import ROOT, python_blocks, served_by
-from tests.server.engine import HANDSHAKE, STATELESS, Peer, accept, ports
+from tests.server.client import HANDSHAKE, STATELESS, PipelineClient, accept, ports
 
 BLOCKS = python_blocks(ROOT / "docs" / "topics" / "questions.md")
 
@@ -43,7 +43,7 @@ class Example:
 
     async def ask(self, version: str, tool: str, arguments: dict[str, Any], *script: dict[str, Any]) -> str:
         lines = iter(script)
-        peer = Peer(self.server, version=version, answer=lambda method, params: next(lines))
+        peer = PipelineClient(self.server, version=version, answer=lambda method, params: next(lines))
         return await peer.text(tool, **arguments)
 
 
@@ -95,5 +95,5 @@ async def test_a_plain_function_asks_twice_at_once(monkeypatch: pytest.MonkeyPat
             return accept(value=True) if params["message"] == "Become Bob?" else accept(value="it is short")
 
         example = Example("rename", monkeypatch)
-        peer = Peer(example.server, version=version, answer=answer)
+        peer = PipelineClient(example.server, version=version, answer=answer)
         assert await peer.text("rename", name="Bob") == "You are Bob, because it is short."

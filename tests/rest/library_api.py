@@ -14,7 +14,7 @@ from mcp_django.auth.principal import Principal, local_principal
 from mcp_django.rest import expose
 from tests.library import views
 from tests.library.models import Author, Book, Review
-from tests.server.engine import Peer, make_server
+from tests.server.client import PipelineClient, make_server
 
 STATUS = "mcp-django/status"
 
@@ -80,9 +80,9 @@ def principal(user: User | None) -> Principal:
     return Principal(issuer="tests", subject=str(user.pk), user=user)
 
 
-def peer(server: Server, user: User | None = None) -> Peer:
+def peer(server: Server, user: User | None = None) -> PipelineClient:
     """Make a client of the server."""
-    return Peer(server, principal=principal(user))
+    return PipelineClient(server, principal=principal(user))
 
 
 @dataclass
@@ -94,7 +94,7 @@ class Response:
     """JSON, text, or None where there is an error or nothing."""
 
 
-async def call_tool(client: Peer, name: str, arguments: Mapping[str, Any]) -> tuple[Response, str]:
+async def call_tool(client: PipelineClient, name: str, arguments: Mapping[str, Any]) -> tuple[Response, str]:
     """Call a tool, and return its response and its text."""
     result = await client.call(name, **arguments)
     status = result.get("_meta", {}).get(STATUS, 200)

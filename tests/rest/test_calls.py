@@ -23,13 +23,13 @@ from mcp_django.server.call import Connection
 from tests.library import views
 from tests.library.models import Author
 from tests.rest.library_api import STATUS, api, call_http, fill, peer, principal
-from tests.server.engine import Peer, make_server
+from tests.server.client import PipelineClient, make_server
 from tests.support.savepoints import rolled_back
 
 pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.library.urls")]
 
 
-class HTTPPeer(Peer):
+class HTTPPeer(PipelineClient):
     """A client whose calls came over HTTP."""
 
     request_of: Any = None
@@ -39,11 +39,11 @@ class HTTPPeer(Peer):
         return self.pipeline.handle(self.pipeline.stateless, message, asked, outbox)
 
 
-def call(client: Peer, tool: str, **arguments: Any) -> dict[str, Any]:
+def call(client: PipelineClient, tool: str, **arguments: Any) -> dict[str, Any]:
     return async_to_sync(client.call)(tool, **arguments)
 
 
-def error(client: Peer, tool: str, **arguments: Any) -> str:
+def error(client: PipelineClient, tool: str, **arguments: Any) -> str:
     return async_to_sync(client.error)(tool, **arguments)
 
 
@@ -57,7 +57,7 @@ def seen_by(view: Any, who: Any, **options: Any) -> dict[str, Any]:
     """What a view with one method answers to a principal."""
     server = make_server()
     expose(view, server=server, names={"get": "see"}, **options)
-    return call(Peer(server, principal=who), "see")
+    return call(PipelineClient(server, principal=who), "see")
 
 
 class Mirror(APIView):
@@ -340,7 +340,7 @@ def test_an_async_view_is_awaited() -> None:
 
     server = make_server()
     expose(Later, server=server)
-    assert call(Peer(server), "later")["structuredContent"] == {"later": True}
+    assert call(PipelineClient(server), "later")["structuredContent"] == {"later": True}
 
 
 def test_the_call_goes_to_the_route_and_the_view_can_tell_whose_it_is() -> None:
@@ -367,6 +367,6 @@ def test_a_version_leads_to_no_route_whose_view_has_other_options(settings: Any)
     settings.ROOT_URLCONF = (routes("n1"), routes("n2"), guarded)
     server = make_server()
     expose(AnyVersion, server=server, route="n1")
-    client = Peer(server, principal=caller(User.objects.create_user("ada")))
+    client = PipelineClient(server, principal=caller(User.objects.create_user("ada")))
     assert call(client, "any_version", version="n2")["structuredContent"]
     assert status(call(client, "any_version", version="guarded")) == 404

@@ -12,7 +12,7 @@ from mcp_django.server import registry
 from mcp_django.server.server import Options, Server
 from tests.repository.pages import ROOT, python_blocks, served_by
 from tests.rest.library_api import principal
-from tests.server.engine import Peer, ports
+from tests.server.client import PipelineClient, ports
 
 BLOCKS = python_blocks(ROOT / "docs" / "topics" / "rest.md")
 
@@ -29,7 +29,7 @@ def test_the_examples_are_served_and_do_what_the_page_says(monkeypatch: pytest.M
     group = Group.objects.create(name="Pilots")
     ada.groups.add(group)
     module, found = served_by(BLOCKS[0], monkeypatch)
-    client = Peer(server_of(found), principal=principal(ada))
+    client = PipelineClient(server_of(found), principal=principal(ada))
 
     def call(tool: str, **arguments: Any) -> dict[str, Any]:
         return async_to_sync(client.call)(tool, **arguments)
@@ -44,9 +44,9 @@ def test_the_examples_are_served_and_do_what_the_page_says(monkeypatch: pytest.M
     monkeypatch.setitem(sys.modules, "directory", package)
     monkeypatch.setitem(sys.modules, "directory.views", views)
     _, found = served_by(BLOCKS[1], monkeypatch)
-    client = Peer(server_of(found), principal=principal(ada))
+    client = PipelineClient(server_of(found), principal=principal(ada))
     assert async_to_sync(client.names)() == ["team_list"], "what the view would refuse is hidden"
     ada.user_permissions.add(Permission.objects.get(codename="add_group"))
     ada = User.objects.get(pk=ada.pk)
-    client = Peer(server_of(found), principal=principal(ada))
+    client = PipelineClient(server_of(found), principal=principal(ada))
     assert async_to_sync(client.names)() == ["found_team", "team_invite", "team_list"]

@@ -18,7 +18,7 @@ from tests.library import views
 from tests.library.models import Author, Book
 from tests.official_schema import validator
 from tests.rest.library_api import api, fill, peer
-from tests.server.engine import Peer, make_server, somebody
+from tests.server.client import PipelineClient, make_principal, make_server
 
 urls = pytest.mark.urls("tests.library.urls")
 
@@ -34,7 +34,7 @@ def served(view: Any, **options: Any) -> Server:
 
 
 async def entry(server: Server, name: str) -> dict[str, Any]:
-    tools = (await Peer(server).request("tools/list"))["tools"]
+    tools = (await PipelineClient(server).request("tools/list"))["tools"]
     found: dict[str, Any] = next(tool for tool in tools if tool["name"] == name)
     return found
 
@@ -183,8 +183,8 @@ async def test_permissions_and_scopes_hide_and_step_up_by_action() -> None:
         permission={"create": "library.add_book"},
         scopes={"create": ["books:write"]},
     )
-    assert await Peer(server, principal=somebody()).names() == ["book_list"]
-    shown = await Peer(server, principal=somebody("library.add_book")).names()
+    assert await PipelineClient(server, principal=make_principal()).names() == ["book_list"]
+    shown = await PipelineClient(server, principal=make_principal("library.add_book")).names()
     assert shown == ["book_create", "book_list"]
 
 
@@ -213,7 +213,7 @@ async def test_arguments_are_flat_and_a_clash_puts_the_body_apart() -> None:
     server = served(Numbers, actions="__all__", prefix="numbers_")
     properties = (await entry(server, "numbers_add"))["inputSchema"]["properties"]
     assert set(properties) == {"pk", "body"}
-    assert await Peer(server).text("numbers_add", pk=2, body={"pk": 3}) == '{"sum":5}'
+    assert await PipelineClient(server).text("numbers_add", pk=2, body={"pk": 3}) == '{"sum":5}'
 
 
 @urls
@@ -260,7 +260,7 @@ async def test_a_path_can_be_filled_by_the_server() -> None:
 
 @urls
 async def test_no_value_of_a_client_moves_into_a_part_of_the_path_that_the_server_fills() -> None:
-    client = Peer(served(views.Filed, kwargs={"tenant": "ours"}))
+    client = PipelineClient(served(views.Filed, kwargs={"tenant": "ours"}))
     found = await client.call("filed", name="a/b")
     assert '"tenant":"ours","name":"a/b"' in found["content"][0]["text"]
     for name in ("theirs/filed/b", "/filed/b"):
@@ -271,7 +271,7 @@ async def test_no_value_of_a_client_moves_into_a_part_of_the_path_that_the_serve
 async def test_a_version_can_be_chosen_for_all_calls() -> None:
     server = served(views.ByAccept, version="2.0")
     assert (await entry(server, "by_accept"))["inputSchema"]["properties"] == {}
-    assert '"version":"2.0"' in await Peer(server).text("by_accept")
+    assert '"version":"2.0"' in await PipelineClient(server).text("by_accept")
 
 
 @urls
@@ -279,9 +279,9 @@ async def test_outputs_are_told_where_the_serializer_does_not(caplog: pytest.Log
     schema = {"type": "object", "properties": {"version": {"type": "integer"}}}
     server = served(views.ByQuery, outputs={"get": schema})
     assert (await entry(server, "by_query"))["outputSchema"] == schema
-    result = await Peer(server).call("by_query")
+    result = await PipelineClient(server).call("by_query")
     assert result["structuredContent"] == {"version": "1", "user": True}, "the view's answer is the truth"
-    await Peer(server).call("by_query")
+    await PipelineClient(server).call("by_query")
     assert [record.message.count("version") for record in caplog.records if record.name == "mcp_django.rest"] == [1]
 
 
@@ -293,12 +293,12 @@ async def test_a_decorated_route_is_not_gone_round(caplog: pytest.LogCaptureFixt
         pass
 
     server = served(views.Versioned)
-    assert "Internal error" in await Peer(server).error("versioned")
+    assert "Internal error" in await PipelineClient(server).error("versioned")
     assert "user_passes_test" in caplog.text
     (found,) = [message for message in check_exposed_views(None) if "Versioned.get" in message.msg]
     assert found.id == "mcp_django.E020"
-    assert "version" in await Peer(served(views.Versioned, decorated=True)).text("versioned")
-    assert "version" in await Peer(served(Front)).text("front")
+    assert "version" in await PipelineClient(served(views.Versioned, decorated=True)).text("versioned")
+    assert "version" in await PipelineClient(served(Front)).text("front")
 
 
 @urls
@@ -316,10 +316,10 @@ async def test_a_route_is_chosen_by_name() -> None:
         ]
 
     with override_settings(ROOT_URLCONF=Lists):
-        assert "Internal error" in await Peer(served(views.Strict)).error("strict")
-        assert await Peer(served(views.Strict, route="free")).text("strict") == '{"strict":true}'
-        assert "credentials" in await Peer(served(views.Strict, route="strict")).error("strict")
-        assert "Internal error" in await Peer(served(views.Strict, route="none")).error("strict")
+        assert "Internal error" in await PipelineClient(served(views.Strict)).error("strict")
+        assert await PipelineClient(served(views.Strict, route="free")).text("strict") == '{"strict":true}'
+        assert "credentials" in await PipelineClient(served(views.Strict, route="strict")).error("strict")
+        assert "Internal error" in await PipelineClient(served(views.Strict, route="none")).error("strict")
 
 
 def test_without_drf_the_import_says_what_to_install() -> None:

@@ -15,7 +15,7 @@ from mcp_django.rest import expose
 from mcp_django.rest.openapi import _Translation
 from tests.library.models import Book
 from tests.library.views import BookFilter, CoverSerializer, DjangoFilterBackend, Pages, ReviewSerializer
-from tests.server.engine import Peer, make_server
+from tests.server.client import PipelineClient, make_server
 
 pytestmark = pytest.mark.urls("tests.library.urls")
 
@@ -69,10 +69,10 @@ def described() -> type[viewsets.ModelViewSet]:
     return Described
 
 
-async def tools() -> tuple[Peer, dict[str, dict[str, Any]]]:
+async def tools() -> tuple[PipelineClient, dict[str, dict[str, Any]]]:
     server = make_server()
     expose(described(), server=server, actions="__all__")
-    client = Peer(server)
+    client = PipelineClient(server)
     return client, {tool["name"]: tool for tool in (await client.request("tools/list"))["tools"]}
 
 

@@ -7,14 +7,14 @@ from mcp_django.models import ToolPolicy
 from mcp_django.protocol.errors import InvalidParams
 from tests.library import views
 from tests.rest.test_expose import names, served
-from tests.server.engine import Peer
+from tests.server.client import PipelineClient
 
 pytestmark = pytest.mark.django_db
 
 
 def test_a_view_whose_tool_is_disabled_is_no_tool() -> None:
     server = served(views.rate)
-    client = Peer(server)
+    client = PipelineClient(server)
     assert async_to_sync(client.names)() == names(server) == ["rate_get"]
     ToolPolicy.objects.create(tool="rate_*", disabled=True)
     assert async_to_sync(client.names)() == []
@@ -28,6 +28,6 @@ def test_a_view_whose_tool_is_disabled_is_no_tool() -> None:
 
 def test_a_view_s_tool_may_have_a_rate() -> None:
     ToolPolicy.objects.create(tool="rate_get", rate="1/h")
-    client = Peer(served(views.rate))
+    client = PipelineClient(served(views.rate))
     assert "called too often" not in str(async_to_sync(client.call)("rate_get", word="love"))
     assert "called too often; wait" in async_to_sync(client.error)("rate_get", word="love")

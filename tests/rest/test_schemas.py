@@ -16,7 +16,7 @@ from mcp_django.rest.serializers import answer_of, body_of
 from mcp_django.schema.handwritten import check_schema
 from tests.library.models import Author, Book
 from tests.library.views import BookSerializer, Pages
-from tests.server.engine import Peer, make_server
+from tests.server.client import PipelineClient, make_server
 
 
 def given(field: Any) -> Any:
@@ -232,7 +232,7 @@ def test_a_list_is_described_as_its_paginator_makes_it(subtests: pytest.Subtests
 
         server = make_server()
         expose(Rows, server=server, actions=["list"], **options)
-        (tool,) = (await Peer(server).request("tools/list"))["tools"]
+        (tool,) = (await PipelineClient(server).request("tools/list"))["tools"]
         schema = tool.get("outputSchema")
         assert (schema if schema is None else list(schema["properties"])) == keys
 
@@ -258,7 +258,7 @@ async def test_page_size_is_refused_where_callers_cannot_choose() -> None:
 
     server = make_server()
     expose(Rows, server=server, page_size=3)
-    assert "Internal error" in await Peer(server).error("author_list")
+    assert "Internal error" in await PipelineClient(server).error("author_list")
 
 
 @pytest.mark.urls("tests.library.urls")
@@ -274,5 +274,5 @@ async def test_a_view_that_tells_nothing_outside_a_request_is_served_all_the_sam
 
     server = make_server()
     expose(Shy, server=server, actions=["create", "list"])
-    tools = (await Peer(server).request("tools/list"))["tools"]
+    tools = (await PipelineClient(server).request("tools/list"))["tools"]
     assert [tool["name"] for tool in tools] == ["author_create", "author_list"]

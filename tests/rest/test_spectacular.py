@@ -19,7 +19,7 @@ from mcp_django.providers import Route
 from mcp_django.rest import from_spectacular
 from mcp_django.rest.authentication import Delegation
 from tests.rest.library_api import principal
-from tests.server.engine import Peer, make_server
+from tests.server.client import PipelineClient, make_server
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("_urls")]
 
@@ -69,8 +69,8 @@ def _urls(settings: Any) -> None:
     settings.ROOT_URLCONF = __name__
 
 
-def peer(user: User | None, **options: Any) -> Peer:
-    return Peer(make_server(toolsets=[from_spectacular(**options)]), principal(user))
+def peer(user: User | None, **options: Any) -> PipelineClient:
+    return PipelineClient(make_server(toolsets=[from_spectacular(**options)]), principal(user))
 
 
 async def test_every_operation_is_a_tool() -> None:

@@ -3,7 +3,6 @@
 import asyncio
 import contextvars
 import threading
-import time
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
@@ -13,9 +12,9 @@ from django.db import connection
 from mcp_django import clock as package_clock
 from mcp_django.runtime.executor import LaneExecutor
 from tests.support.clock import Clock
-from tests.support.waiting import POLL_SECONDS, WAIT_SECONDS, eventually, wait_until
+from tests.support.waiting import WAIT_SECONDS, eventually, wait_until
 
-__all__ = ["WAIT_SECONDS", "advance_until", "eventually", "wait_until"]
+__all__ = ["WAIT_SECONDS", "eventually", "wait_until"]
 
 T = TypeVar("T")
 real_threads = pytest.mark.django_db(transaction=True)
@@ -45,17 +44,6 @@ def serve(
             executor.close(wait=WAIT_SECONDS)
 
     return asyncio.run(controlled())
-
-
-async def advance_until(clock: Clock, condition: Callable[[], object], step: float = 1.0) -> None:
-    """Let time pass in steps of so many seconds until a condition holds. Threads get real time between the steps."""
-    end = time.monotonic() + WAIT_SECONDS
-    loop = asyncio.get_running_loop()
-    while not condition():
-        assert time.monotonic() < end, "it did not happen"
-        await clock.advance(step)
-        if not condition():
-            await loop.run_in_executor(None, time.sleep, POLL_SECONDS)
 
 
 def in_flight(coroutine: Any) -> "asyncio.Task[Any]":

@@ -18,7 +18,7 @@ from mcp_django.server.pipeline import Pipeline
 from mcp_django.server.ports import Overloaded
 from mcp_django.server.streams import Outbox
 from mcp_django.server.work import Work
-from tests.server.engine import HANDSHAKE, STATELESS, Peer, make_server
+from tests.server.client import HANDSHAKE, STATELESS, PipelineClient, make_server
 from tests.support.clock import Clock
 
 pytestmark = pytest.mark.usefixtures("clock")
@@ -38,7 +38,7 @@ class CallServer:
         self.gate, self.reached = asyncio.Event(), asyncio.Event()
         self.contexts: list[Context] = []
         self.server = make_server()
-        self.peer = Peer(self.server, version=version)
+        self.peer = PipelineClient(self.server, version=version)
         self._declare(self.server)
 
     def _declare(self, server: Server) -> None:

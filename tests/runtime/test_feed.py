@@ -22,7 +22,7 @@ from mcp_django.server.ports import Overloaded
 from tests.support.clock import Clock
 
 from .channel_layer import FakeLayer
-from .serving import WAIT_SECONDS, advance_until, eventually, real_threads, serve, wait_until
+from .serving import WAIT_SECONDS, eventually, real_threads, serve, wait_until
 
 pytestmark = real_threads
 LOG = EventLog()
@@ -99,7 +99,7 @@ def test_a_page_is_not_all_of_the_past(clock: Clock, monkeypatch: pytest.MonkeyP
         await feeds.here().follow("a", heard, after=first.seq - 1)
         assert heard == list(range(1, 20, 2))
         await asyncio.to_thread(append, *(Draft("a", "message", n) for n in range(20, 30)))
-        await advance_until(clock, lambda: len(heard) == 20)
+        await clock.advance_until(lambda: len(heard) == 20)
         assert heard[10:] == list(range(20, 30))
 
     run(main)
@@ -167,7 +167,7 @@ def test_what_nobody_woke_for_is_found_by_looking(clock: Clock) -> None:
         heard = RecordingSink()
         await feeds.here().follow("a", heard)
         await asyncio.to_thread(append, Draft("a", "message", 1))
-        await advance_until(clock, lambda: heard == [1])
+        await clock.advance_until(lambda: heard == [1])
 
     run(main)
 
@@ -232,9 +232,9 @@ def test_deleted_events_do_not_hold_up_the_rest(clock: Clock) -> None:
         heard, feed = RecordingSink(), feeds.here()
         following = await feed.follow("a", heard)
         events = await asyncio.to_thread(append_and_delete)
-        await advance_until(clock, lambda: heard == [3])
+        await clock.advance_until(lambda: heard == [3])
         await asyncio.to_thread(append_and_delete, 4)
-        await advance_until(clock, lambda: following.position == events[-1].seq + 4)
+        await clock.advance_until(lambda: following.position == events[-1].seq + 4)
         assert heard == [3]
 
     run(main)
@@ -255,7 +255,7 @@ def test_a_sequence_that_went_back_is_followed_from_there(clock: Clock) -> None:
         await feeds.publish(*(Draft("a", "message", n) for n in range(5)))
         await eventually(lambda: len(heard) == 5)
         await asyncio.to_thread(go_back, 3)
-        await advance_until(clock, lambda: feed.position == following_from - 3)
+        await clock.advance_until(lambda: feed.position == following_from - 3)
         await feeds.publish(Draft("a", "message", "again"))
         await eventually(lambda: heard[5:] == ["again"])
         following.stop()
@@ -273,7 +273,7 @@ def test_a_resume_from_beyond_the_end_hears_what_comes_next(clock: Clock) -> Non
         # Of this one the client has heard on another worker.
         await feeds.here().follow("a", ahead, after=later.seq)
         await feeds.publish(Draft("a", "message", 2))
-        await advance_until(clock, lambda: (heard, ahead) == ([1, 2], [2]))
+        await clock.advance_until(lambda: (heard, ahead) == ([1, 2], [2]))
 
     run(main)
 
@@ -301,7 +301,7 @@ def test_what_arrives_while_the_log_is_being_read_is_no_step_back(
 
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr(EventLog, "head", head)
-            await advance_until(clock, reading.is_set)
+            await clock.advance_until(reading.is_set)
             [event] = await feeds.publish(Draft("a", "message", 1))
             await eventually(lambda: heard == [1])
             over.set()
@@ -326,7 +326,7 @@ def test_stopping_is_for_good_and_may_be_said_twice_and_by_the_sink(clock: Clock
         following = await feeds.here().follow("a", once)
         [first, _] = await feeds.publish(Draft("a", "message", 1), Draft("a", "message", 2))
         await feeds.publish(Draft("a", "message", 3))
-        await advance_until(clock, lambda: not feeds.here().active)
+        await clock.advance_until(lambda: not feeds.here().active)
         assert heard == [1]
         assert following.position == first.seq
 
@@ -378,7 +378,7 @@ def test_the_feed_ends_when_nobody_follows_and_begins_again(clock: Clock) -> Non
             await feeds.publish(Draft("a", "message", turn))
             await eventually(lambda heard=heard, turn=turn: heard == [turn])  # type: ignore[misc]
             following.stop()
-            await advance_until(clock, lambda: not feed.active)
+            await clock.advance_until(lambda: not feed.active)
             assert len(asyncio.all_tasks()) == 1
 
     run(main)
@@ -426,14 +426,14 @@ def test_a_database_that_is_down_for_a_moment_delays_and_loses_nothing(
         with monkeypatch.context() as broken:
             broken.setattr(EventLog, "head", head)
             await asyncio.to_thread(append, Draft("a", "message", 1))
-            await advance_until(clock, failing.is_set)
+            await clock.advance_until(failing.is_set)
             with pytest.raises(OperationalError):
                 await (
                     Feeds(executor=feeds._executor, layer=lambda: None, keep=lambda: 600)
                     .here()
                     .follow("a", RecordingSink())
                 )
-        await advance_until(clock, lambda: heard == [1])
+        await clock.advance_until(lambda: heard == [1])
 
     run(main)
     assert caplog.text.count("could not be read") == 2
@@ -615,7 +615,7 @@ def test_what_is_too_large_for_a_wake_is_read(layer: FakeLayer, clock: Clock) ->
         await ours.here().follow("a", heard)
         large = "x" * (hub.WAKE_BYTES + 1)
         await theirs.publish(Draft("a", "message", 1), Draft("a", "message", large), Draft("a", "message", 3))
-        await advance_until(clock, lambda: len(heard) == 3, module.PATIENCE)
+        await clock.advance_until(lambda: len(heard) == 3, module.PATIENCE)
         assert heard == [1, large, 3]
         assert all(len(str(message)) < 2 * hub.WAKE_BYTES for message in layer.sent)
 
@@ -644,7 +644,7 @@ def test_lost_wakes_delay_and_lose_nothing(layer: FakeLayer, clock: Clock) -> No
         for n in range(30):
             layer.deaf = n % 3 != 0
             await theirs.publish(Draft("a", "message", n))
-        await advance_until(clock, lambda: len(heard) == 30)
+        await clock.advance_until(lambda: len(heard) == 30)
         assert heard == list(range(30))
 
     two(main, layer)
@@ -658,12 +658,12 @@ def test_a_layer_that_is_down_fails_nobody_and_is_said_once(
         layer.broken = True
         heard = RecordingSink()
         following = asyncio.create_task(ours.here().follow("a", heard))
-        await advance_until(clock, following.done)  # it waits for the layer, in vain
+        await clock.advance_until(following.done)  # it waits for the layer, in vain
         for n in range(5):
             await theirs.publish(Draft("a", "message", n))
-        await advance_until(clock, lambda: heard == [0, 1, 2, 3, 4])
+        await clock.advance_until(lambda: heard == [0, 1, 2, 3, 4])
         layer.broken = False
-        await advance_until(clock, lambda: any(layer.groups.values()))
+        await clock.advance_until(lambda: any(layer.groups.values()))
         # The time stands still, so the log is not looked at, and only a wake can tell of this one.
         await theirs.publish(Draft("a", "message", 5))
         await eventually(lambda: heard[5:] == [5])
@@ -696,7 +696,7 @@ def test_what_is_not_ours_in_the_group_is_ignored(layer: FakeLayer, clock: Clock
             for loop, queue in layer.channels.values():
                 loop.call_soon_threadsafe(queue.put_nowait, odd)
         await theirs.publish(Draft("a", "message", 1))
-        await advance_until(clock, lambda: heard == [1], module.PATIENCE)
+        await clock.advance_until(lambda: heard == [1], module.PATIENCE)
 
     two(main, layer)
 

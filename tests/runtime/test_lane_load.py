@@ -180,7 +180,7 @@ def test_cancelled_sql_takes_no_innocent_call_along(lanes_named: str, caplog: An
 def test_a_thread_sees_that_its_call_was_cancelled() -> None:
     """The flag that `ctx.cancelled` reads is the call's; the SQL of an innocent one goes on meanwhile."""
     from mcp_django import Context
-    from tests.server.engine import Peer, make_server
+    from tests.server.client import PipelineClient, make_server
 
     server = make_server(options={"timeout": 0.05})
     seen, begun = threading.Event(), threading.Event()
@@ -192,7 +192,7 @@ def test_a_thread_sees_that_its_call_was_cancelled() -> None:
         seen.set()
 
     async def main(executor: LaneExecutor) -> str:
-        text = await Peer(server).error("works")
+        text = await PipelineClient(server).error("works")
         assert await asyncio.to_thread(seen.wait, WAIT_SECONDS)
         return text
 

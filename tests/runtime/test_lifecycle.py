@@ -14,8 +14,7 @@ import pytest
 from mcp_django import clock as package_clock
 from mcp_django.runtime import lifecycle as module
 from mcp_django.runtime.lifecycle import Lifecycle
-from tests.runtime.serving import advance_until
-from tests.server.engine import make_server
+from tests.server.client import make_server
 from tests.server.test_lifespan import Log
 from tests.support.clock import Clock
 from tests.support.waiting import WAIT_SECONDS
@@ -295,7 +294,7 @@ def test_what_outlasts_the_grace_is_ended_and_the_server_told(clock: Clock) -> N
         signal.raise_signal(signal.SIGTERM)
         await clock.advance(29)
         assert call.ended == ""
-        await advance_until(clock, process.end.is_set)
+        await clock.advance_until(process.end.is_set)
         assert call.ended == "shut down"
 
     process.serve(main)
@@ -307,7 +306,7 @@ def test_a_call_that_cannot_be_ended_does_not_stop_the_process(clock: Clock) -> 
     async def main() -> None:
         call = process.begin(ends=False)
         signal.raise_signal(signal.SIGTERM)
-        await advance_until(clock, process.end.is_set, module.UNWIND)
+        await clock.advance_until(process.end.is_set, module.UNWIND)
         assert call.ended == "shut down"
         assert not call.answered
         call.gate.set()
@@ -342,7 +341,7 @@ def test_lifespan_shutdown_waits_for_calls_that_lost_their_client_and_ends_them_
         closing = asyncio.create_task(process.lifecycle.close())
         await clock.advance(29)
         assert call.ended == ""
-        await advance_until(clock, closing.done)
+        await clock.advance_until(closing.done)
         assert call.ended == "shut down"
         assert process.lifecycle.is_draining()
         assert process.closed == [asyncio.get_running_loop()]

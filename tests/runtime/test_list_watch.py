@@ -11,7 +11,7 @@ from mcp_django.runtime.feeds import Feeds
 from mcp_django.runtime.list_watch import ListWatch
 from tests.support.clock import Clock
 
-from .serving import advance_until, real_threads, serve
+from .serving import real_threads, serve
 
 pytestmark = real_threads
 TOPIC = "changes:default"
@@ -80,9 +80,9 @@ class Process:
 
     async def until_looked(self) -> None:
         """Let time pass until the current versions were read."""
-        await advance_until(self.clock, lambda: "default" in self.watch._seen)
+        await self.clock.advance_until(lambda: "default" in self.watch._seen)
         seen = self.watch._seen["default"]
-        await advance_until(self.clock, lambda: seen.provided == self.versions())
+        await self.clock.advance_until(lambda: seen.provided == self.versions())
 
 
 def test_what_is_registered_while_somebody_listens_is_told(clock: Clock) -> None:
@@ -91,9 +91,9 @@ def test_what_is_registered_while_somebody_listens_is_told(clock: Clock) -> None
         await process.listen()
         await process.until_looked()
         process.server.tool(lambda: "", name="late")
-        await advance_until(clock, lambda: process.heard == [{"kind": "tools"}])
+        await clock.advance_until(lambda: process.heard == [{"kind": "tools"}])
         process.server.resource("a:{b}")(lambda b: b)
-        await advance_until(clock, lambda: process.heard[1:] == [{"kind": "resources"}])
+        await clock.advance_until(lambda: process.heard[1:] == [{"kind": "resources"}])
 
     serve(main)
 
@@ -104,7 +104,7 @@ def test_a_provider_that_comes_while_somebody_listens_changes_the_lists_it_offer
         await process.listen()
         await process.until_looked()
         process.server.providers += (Stock(),)
-        await advance_until(clock, lambda: {"kind": "tools", "version": process.word} in process.heard)
+        await clock.advance_until(lambda: {"kind": "tools", "version": process.word} in process.heard)
         await process.until_looked()
 
     serve(main)
@@ -116,7 +116,7 @@ def test_a_provider_with_another_version_changes_the_lists_it_offers(clock: Cloc
         await process.listen()
         await process.until_looked()
         process.stock.number = 2
-        await advance_until(clock, lambda: len(process.heard) == 2)
+        await clock.advance_until(lambda: len(process.heard) == 2)
         assert [said["kind"] for said in process.heard] == ["tools", "prompts"]
 
     serve(main)
@@ -129,11 +129,11 @@ def test_what_one_process_has_told_of_a_provider_another_does_not_repeat(clock: 
             await process.listen()
             await process.until_looked()
         one.stock.number = 2
-        await advance_until(clock, lambda: len(other.heard) == 2)
+        await clock.advance_until(lambda: len(other.heard) == 2)
         other.stock.number = 2
         await other.until_looked()
         one.stock.number = other.stock.number = 3
-        await advance_until(clock, lambda: any(said["version"] == one.word for said in other.heard))
+        await clock.advance_until(lambda: any(said["version"] == one.word for said in other.heard))
         await one.until_looked()
         await other.until_looked()
         assert [said["kind"] for said in other.heard[:2]] == ["tools", "prompts"]
@@ -148,18 +148,18 @@ def test_a_version_that_is_not_known_is_no_change(clock: Clock) -> None:
         process.stock.number = None
         await process.listen()
         watch = process.watch
-        await advance_until(clock, lambda: "default" in watch._seen and watch._seen["default"].provided is not None)
+        await clock.advance_until(lambda: "default" in watch._seen and watch._seen["default"].provided is not None)
         process.stock.number = 1
         await process.until_looked()
         process.stock.number = None
         looks = process.stock.looks
-        await advance_until(clock, lambda: process.stock.looks > looks + 2)
+        await clock.advance_until(lambda: process.stock.looks > looks + 2)
         process.stock.number = 1
         looks = process.stock.looks
-        await advance_until(clock, lambda: process.stock.looks > looks + 2)
+        await clock.advance_until(lambda: process.stock.looks > looks + 2)
         assert process.heard == []
         process.stock.number = 2
-        await advance_until(clock, lambda: len(process.heard) == 2)
+        await clock.advance_until(lambda: len(process.heard) == 2)
 
     serve(main)
 
@@ -170,9 +170,9 @@ def test_a_version_that_cannot_be_read_is_read_again(clock: Clock, caplog: pytes
         await process.listen()
         await process.until_looked()
         process.stock.broken = True
-        await advance_until(clock, lambda: "could not be noticed" in caplog.text)
+        await clock.advance_until(lambda: "could not be noticed" in caplog.text)
         process.stock.number, process.stock.broken = 2, False
-        await advance_until(clock, lambda: len(process.heard) == 2)
+        await clock.advance_until(lambda: len(process.heard) == 2)
 
     serve(main)
 
@@ -183,7 +183,7 @@ def test_nothing_is_looked_at_while_nobody_listens(clock: Clock) -> None:
         following = await process.listen()
         await process.until_looked()
         following.stop()
-        await advance_until(clock, lambda: not process.feeds.here().active)
+        await clock.advance_until(lambda: not process.feeds.here().active)
         process.stock.number = 2
         process.server.tool(lambda: "", name="late")
         await process.listen()
@@ -202,7 +202,7 @@ def test_rights_that_changed_are_told_again_once_when_all_processes_believe_it(c
         await processes[0].feeds.publish(Draft(TOPIC, "list_changed", changed))
         settled = {**changed, "rights": "settled"}
         for process in processes:
-            await advance_until(clock, lambda process=process: settled in process.heard)  # type: ignore[misc]
+            await clock.advance_until(lambda process=process: settled in process.heard)  # type: ignore[misc]
             assert process.heard[0] == changed
             assert process.forgotten == 1
             assert not process.watch._settling

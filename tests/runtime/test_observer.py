@@ -21,9 +21,9 @@ from mcp_django.runtime.observer import CallObserver
 from mcp_django.server.ports import Overloaded
 from mcp_django.server.server import Options
 from mcp_django.signals import call_finished, call_started
-from tests.runtime.serving import WAIT_SECONDS, advance_until
+from tests.runtime.serving import WAIT_SECONDS
 from tests.runtime.serving import serve as serve_lanes
-from tests.server.engine import HANDSHAKE, STATELESS, Peer, ports
+from tests.server.client import HANDSHAKE, STATELESS, PipelineClient, ports
 from tests.support.clock import Clock
 from tests.testapp.models import Book
 
@@ -96,7 +96,7 @@ class Site:
 
     def call(self, name: str, version: str = STATELESS, **arguments: Any) -> "asyncio.Task[Any]":
         """A call as the runtime starts it: a task in a clean context."""
-        call = Peer(self.server, version=version).call(name, **arguments)
+        call = PipelineClient(self.server, version=version).call(name, **arguments)
         return asyncio.Task(call, loop=asyncio.get_running_loop(), context=contextvars.Context())
 
     async def until_reached(self) -> None:
@@ -252,7 +252,7 @@ def test_what_receivers_are_told() -> None:
         assert current_call() is given["call"]
 
     async def main(site: Site) -> None:
-        text = await Peer(site.server).error("fail", how="bug")
+        text = await PipelineClient(site.server).error("fail", how="bug")
         (_, first), (_, last) = told
         assert [which for which, _ in told] == ["started", "finished"]
         assert first.keys() == {"signal", "sender", "call"}
@@ -279,8 +279,8 @@ def test_calls_that_are_answered_at_once_are_told_too() -> None:
         told.append(f"{call.method} {given.get('outcome', 'started')}")
 
     async def main(site: Site) -> None:
-        await Peer(site.server, version=HANDSHAKE).request("ping")
-        await Peer(site.server).request("tools/list")
+        await PipelineClient(site.server, version=HANDSHAKE).request("ping")
+        await PipelineClient(site.server).request("tools/list")
 
     with listening(call_started, note), listening(call_finished, note):
         serve(main)
@@ -301,7 +301,7 @@ def test_a_receiver_that_fails_fails_nothing_else(subtests: pytest.Subtests, cap
         told.append(kwargs)
 
     async def main(site: Site) -> None:
-        assert await Peer(site.server).text("add", a=1, b=2) == "3"
+        assert await PipelineClient(site.server).text("add", a=1, b=2) == "3"
 
     for signal in [call_started, call_finished]:
         for problem, plain in [
@@ -342,8 +342,8 @@ def test_a_call_waits_for_its_receivers_in_bounded_time(
 
     async def main(site: Site) -> None:
         try:
-            calling = asyncio.ensure_future(Peer(site.server).text("add", a=1, b=2))
-            await advance_until(clock, calling.done)
+            calling = asyncio.ensure_future(PipelineClient(site.server).text("add", a=1, b=2))
+            await clock.advance_until(calling.done)
             assert await calling == "3"
             if not plain:
                 await given_up.wait()
@@ -535,7 +535,7 @@ def test_the_line_has_fields_for_machines(lines: Lines) -> None:
     async def main(site: Site) -> None:
         params = {"name": "fail", "arguments": {"how": "protocol"}, "_meta": {"traceparent": trace}}
         with pytest.raises(Refused):
-            await Peer(site.server, version=HANDSHAKE).request("tools/call", params)
+            await PipelineClient(site.server, version=HANDSHAKE).request("tools/call", params)
 
     serve(main)
     record, line = lines.one()
@@ -564,7 +564,7 @@ def test_the_line_of_a_bug_has_its_reference(lines: Lines, caplog: pytest.LogCap
     found: list[str] = []
 
     async def main(site: Site) -> None:
-        found.append(await Peer(site.server).error("fail", how="bug"))
+        found.append(await PipelineClient(site.server).error("fail", how="bug"))
 
     serve(main)
     record, line = lines.one()
@@ -585,7 +585,7 @@ def test_what_a_client_says_cannot_forge_a_line(subtests: pytest.Subtests, lines
         with subtests.test(name=name):
 
             async def main(site: Site, name: str = name) -> None:
-                peer = Peer(site.server, version=HANDSHAKE)
+                peer = PipelineClient(site.server, version=HANDSHAKE)
                 for method, params in (("tools/call", {"name": name}), (name, {"name": name})):
                     with pytest.raises(MCPError):
                         await peer.request(method, params)
@@ -617,7 +617,7 @@ def test_neither_arguments_nor_results_are_in_a_line(lines: Lines) -> None:
 
 def test_a_notification_has_a_line_for_debugging_only(lines: Lines) -> None:
     async def main(site: Site) -> None:
-        await Peer(site.server, version=HANDSHAKE).notify("notifications/initialized")
+        await PipelineClient(site.server, version=HANDSHAKE).notify("notifications/initialized")
 
     serve(main)
     assert lines.records == []

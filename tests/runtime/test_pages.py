@@ -9,7 +9,7 @@ from mcp_django.models import SpentState
 from mcp_django.runtime.executor import LaneExecutor
 from mcp_django.runtime.feeds import Feeds
 from mcp_django.runtime.pages import SitePages, Visit
-from tests.runtime.serving import advance_until, eventually, real_threads, serve
+from tests.runtime.serving import eventually, real_threads, serve
 from tests.support.clock import Clock
 
 
@@ -31,7 +31,7 @@ def test_the_worker_that_waits_hears_of_it_from_another(clock: Clock) -> None:
         other = asyncio.create_task(here.returned("b", within=60))
         await eventually(lambda: feeds.here().active)
         assert await executor.run(there.finish, visit("a")) is True
-        await advance_until(clock, lambda: waiting.done() and other.done())
+        await clock.advance_until(lambda: waiting.done() and other.done())
         assert await waiting is True
         assert await other is False
         assert await there.returned("a", within=0) is True

@@ -16,7 +16,7 @@ from mcp_django.server.ports import Overloaded
 from tests.support.clock import Clock
 
 from .channel_layer import FakeLayer
-from .serving import advance_until, eventually, real_threads, serve
+from .serving import eventually, real_threads, serve
 
 NOBODY = frozenset[str]()
 
@@ -96,7 +96,7 @@ def test_without_a_layer_it_comes_a_little_later(clock: Clock, monkeypatch: pyte
     async def main(holds: Process, gets: Process) -> None:
         stream = Stream()
         posting = asyncio.create_task(gets.posts.post(await holds.posts.add(stream), b"{}", NOBODY))
-        await advance_until(clock, posting.done)
+        await clock.advance_until(posting.done)
         assert (await posting, stream.taken) == (Fate.TAKEN, [b"{}"])
 
     workers(main)
@@ -187,7 +187,7 @@ def test_a_worker_that_was_only_slow_does_not_act_on_a_message_that_was_given_up
         stream.opened.clear()
         name = await holds.posts.add(stream)
         assert await post_in_vain(gets, name, clock, lambda: holds.posts._taking) is Fate.GONE
-        await advance_until(clock, lambda: not holds.posts._taking)
+        await clock.advance_until(lambda: not holds.posts._taking)
         stream.opened.set()
         await asyncio.sleep(0)
         assert stream.taken == []
@@ -257,7 +257,7 @@ def test_a_log_that_hangs_is_said_to_be_down_and_its_message_is_taken_back(
             await posting
         opened.set()
         await eventually(lambda: not gets.posts._tasks)
-        await advance_until(clock, lambda: not holds.posts._taking and not holds.posts._tasks)
+        await clock.advance_until(lambda: not holds.posts._taking and not holds.posts._tasks)
         assert stream.taken == []
 
     workers(main, FakeLayer())
@@ -287,7 +287,7 @@ def test_what_was_heard_does_not_stay_in_the_log_by_the_megabyte(clock: Clock, m
         name, body = await holds.posts.add(stream), b'"%b"' % (b"x" * 100_000)
         for _ in range(6):
             posting = asyncio.create_task(gets.posts.post(name, body, NOBODY))
-            await advance_until(clock, posting.done)  # what is too large for a wake is looked up
+            await clock.advance_until(posting.done)  # what is too large for a wake is looked up
             assert await posting is Fate.TAKEN
         await eventually(lambda: not gets.posts._tasks)
         assert stream.taken == [body] * 6

@@ -23,7 +23,7 @@ from mcp_django.server.streams import Outbox
 from tests.support.clock import Clock
 
 from .channel_layer import FakeLayer
-from .serving import advance_until, real_threads, serve
+from .serving import real_threads, serve
 
 WAIT = 600.0
 NEVER = 1e9
@@ -84,7 +84,7 @@ def test_without_a_layer_it_comes_a_little_later(clock: Clock) -> None:
     async def main(asks: Process, hears: Process) -> None:
         id, task = await ask(asks, asks.session())
         await hears.replies.forward(hears.session(), jsonrpc.Response(id, None, {"code": 1, "message": "no"}))
-        await advance_until(clock, task.done)
+        await clock.advance_until(task.done)
         await task
 
     workers(main)

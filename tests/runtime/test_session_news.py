@@ -25,7 +25,7 @@ from mcp_django.signals import session_closed
 from tests.support.clock import Clock
 
 from .channel_layer import FakeLayer
-from .serving import WAIT_SECONDS, advance_until, eventually, real_threads, serve
+from .serving import WAIT_SECONDS, eventually, real_threads, serve
 
 pytestmark = real_threads
 
@@ -118,7 +118,7 @@ def test_a_session_that_ends_elsewhere_is_unknown_and_its_calls_end(
         there.in_flight[1] = flight = Flight()
         await ours.end(session, EndReason.CLIENT)
         if not wakes:
-            await advance_until(clock, flight.cancelled.is_set)
+            await clock.advance_until(flight.cancelled.is_set)
         await flight.cancelled.wait()
         assert not theirs.trusts(session)
         assert await theirs.load(session.key, "ada") is None
@@ -281,7 +281,7 @@ def test_news_are_followed_only_while_something_depends_on_them(clock: Clock) ->
         await clock.advance(3 * news.LOOK_EVERY)
         assert len(followed._ears) == 1
         del there.in_flight[1]
-        await advance_until(clock, lambda: not followed._ears and not theirs.feeds.here().active, news.LOOK_EVERY)
+        await clock.advance_until(lambda: not followed._ears and not theirs.feeds.here().active, news.LOOK_EVERY)
         await theirs.found(session)
         assert len(followed._ears) == 1
 

@@ -27,7 +27,7 @@ from mcp_django.server.session import Session
 from mcp_django.server.streams import Outbox
 from mcp_django.signals import subscribed, unsubscribed
 from tests.runtime.serving import eventually, real_threads, serve
-from tests.server.engine import Person, ports, somebody
+from tests.server.client import FakeUser, make_principal, ports
 
 pytestmark = real_threads
 REVISION = "2025-11-25"
@@ -44,7 +44,7 @@ class Stage:
         given = ports(executor=executor, authorizer=policy, changes=self.changes)
         self.server = Server("tests", "1", alias="tests", ports=given)
         self.revision = revision
-        self.principal = somebody("shop.view_order")
+        self.principal = make_principal("shop.view_order")
         self.view = SessionView(self.server, feeds=self.feeds, executor=executor)
 
         @self.server.resource("note://open")
@@ -201,7 +201,7 @@ def test_permission_is_asked_for_again_when_a_resource_changes() -> None:
         await stage.changes.subscribe(stage.call(session), "note://secret")
         await stage.changes.subscribe(stage.call(session), "note://open")
         stream = await stage.open(session)
-        stage.principal = somebody()
+        stage.principal = make_principal()
         blind = await stage.open(session)
         for uri in ("note://secret", "note://open", "note://secret", "note://open"):
             await stage.publish("updated", {"uri": uri})
@@ -275,7 +275,7 @@ def test_lists_are_told_of_that_the_server_has() -> None:
 def test_a_list_that_changed_for_one_user_is_told_to_that_user() -> None:
     async def main(stage: Stage) -> None:
         stream = await stage.open(await stage.session())
-        stage.principal = Principal(issuer="tests", subject="seven", user=Person(pk=7))
+        stage.principal = Principal(issuer="tests", subject="seven", user=FakeUser(pk=7))
         theirs = await stage.open(await stage.session())
         for user in ("7", "8", "None"):
             await stage.publish("list_changed", {"kind": "tools", "user": user})

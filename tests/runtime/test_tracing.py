@@ -25,8 +25,7 @@ from mcp_django.server.call import Connection
 from mcp_django.server.ports import Overloaded
 from mcp_django.server.streams import Outbox
 from mcp_django.server.work import Work
-from tests.runtime.serving import advance_until
-from tests.server.engine import HANDSHAKE, STATELESS, Peer, make_server, ports
+from tests.server.client import HANDSHAKE, STATELESS, PipelineClient, make_server, ports
 from tests.support.clock import Clock
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -142,7 +141,7 @@ async def test_what_a_handler_records_is_below_the_call_and_that_below_the_clien
     version: str, tool: str, recording: Recording
 ) -> None:
     params = {"name": tool, "arguments": {}, **meta_of(traceparent=PARENT)}
-    await Peer(traced(recording), version=version).request("tools/call", params)
+    await PipelineClient(traced(recording), version=version).request("tools/call", params)
     call, inner = recording.spans[f"tools/call {tool}"], recording.spans["inner"]
     assert call.parent is not None
     assert inner.parent is not None
@@ -154,7 +153,7 @@ async def test_what_a_handler_records_is_below_the_call_and_that_below_the_clien
 
 
 async def test_without_a_parent_a_trace_begins(recording: Recording) -> None:
-    await Peer(traced(recording)).call("work")
+    await PipelineClient(traced(recording)).call("work")
     assert recording.spans["tools/call work"].parent is None
 
 
@@ -162,13 +161,13 @@ async def test_a_malformed_parent_is_as_good_as_none(subtests: pytest.Subtests, 
     for text in ["nonsense", f"00-{'0' * 32}-{SPAN}-01", PARENT + "-more"]:
         with subtests.test(text=text):
             recording.clear()
-            await Peer(traced(recording)).request("tools/list", meta_of(traceparent=text, tracestate="a=1"))
+            await PipelineClient(traced(recording)).request("tools/list", meta_of(traceparent=text, tracestate="a=1"))
             assert recording.one().parent is None
 
 
 async def test_what_is_passed_on_names_the_call(recording: Recording) -> None:
     params = {"name": "passed_on", "arguments": {}, **meta_of(traceparent=PARENT, tracestate="a=1", baggage="b=2")}
-    result = await Peer(traced(recording)).request("tools/call", params)
+    result = await PipelineClient(traced(recording)).request("tools/call", params)
     carried = result["structuredContent"]
     span = recording.one().context
     assert carried["traceparent"] == f"00-{TRACE}-{trace.format_span_id(span.span_id)}-01"
@@ -178,11 +177,11 @@ async def test_what_is_passed_on_names_the_call(recording: Recording) -> None:
 
 async def test_baggage_reaches_handlers_without_a_trace(recording: Recording) -> None:
     params = {"name": "carried", "arguments": {"name": "tenant"}, **meta_of(baggage="tenant=t1")}
-    result = await Peer(traced(recording)).request("tools/call", params)
+    result = await PipelineClient(traced(recording)).request("tools/call", params)
     assert result["content"][0]["text"] == "t1"
 
 
-async def through_http(peer: Peer, message: dict[str, Any], headers: dict[str, str]) -> None:
+async def through_http(peer: PipelineClient, message: dict[str, Any], headers: dict[str, str]) -> None:
     """A request of the handshake era with HTTP headers."""
     pairs = [(name.encode(), value.encode()) for name, value in headers.items()]
     connection = Connection(peer.principal, headers=Headers(pairs), session=peer.session)
@@ -199,14 +198,14 @@ def ids(span: ReadableSpan) -> tuple[str, str | None]:
 
 
 async def test_the_headers_name_the_parent_where_meta_does_not(recording: Recording) -> None:
-    peer = Peer(traced(recording), version=HANDSHAKE)
+    peer = PipelineClient(traced(recording), version=HANDSHAKE)
     await through_http(peer, {"method": "ping"}, {"traceparent": OTHER})
     assert ids(recording.one()) == ("a" * 32, "b" * 16)
     assert recording.one().links == ()
 
 
 async def test_meta_wins_over_the_headers(recording: Recording) -> None:
-    peer = Peer(traced(recording), version=HANDSHAKE)
+    peer = PipelineClient(traced(recording), version=HANDSHAKE)
     message = {"method": "ping", "params": meta_of(traceparent=PARENT)}
     await through_http(peer, message, {"traceparent": OTHER, "tracestate": "other=1"})
     assert ids(recording.one()) == (TRACE, SPAN)
@@ -214,7 +213,7 @@ async def test_meta_wins_over_the_headers(recording: Recording) -> None:
 
 
 async def test_the_span_of_an_instrumented_transport_is_the_parent_or_linked(recording: Recording) -> None:
-    peer = Peer(traced(recording), version=HANDSHAKE)
+    peer = PipelineClient(traced(recording), version=HANDSHAKE)
     with recording.tracer.start_as_current_span("POST /mcp") as http:
         await through_http(peer, {"method": "ping"}, {"traceparent": OTHER})
         await through_http(peer, {"method": "tools/list", "params": meta_of(traceparent=PARENT)}, {})
@@ -242,14 +241,14 @@ async def test_other_propagators_read_their_own_fields(
             """It only reads."""
 
     monkeypatch.setattr(propagate, "get_global_textmap", Other)
-    peer = Peer(traced(recording), version=HANDSHAKE)
+    peer = PipelineClient(traced(recording), version=HANDSHAKE)
     await through_http(peer, {"method": "ping", "params": {"_meta": {"X-Other": "from\nmeta"}}}, {"x-other": "fine"})
     assert read == [{"X-Other": "fine"}, {}]
 
 
 @both
 async def test_a_span_says_what_was_called(version: str, recording: Recording) -> None:
-    peer = Peer(traced(recording), version=version)
+    peer = PipelineClient(traced(recording), version=version)
     await peer.call("work")
     await peer.request("prompts/get", {"name": "welcome"})
     await peer.request("resources/read", {"uri": "note://x?secret"})
@@ -287,7 +286,7 @@ async def test_a_span_says_what_was_called(version: str, recording: Recording) -
 
 async def test_a_span_says_how_it_ended(subtests: pytest.Subtests, recording: Recording, clock: Clock) -> None:
     for version in (HANDSHAKE, STATELESS):
-        peer = Peer(traced(recording), version=version)
+        peer = PipelineClient(traced(recording), version=version)
         for name, arguments, outcome, error in [
             ("plain", {}, "ok", None),
             ("fail", {"how": "tool"}, "tool_error", "tool_error"),
@@ -300,7 +299,7 @@ async def test_a_span_says_how_it_ended(subtests: pytest.Subtests, recording: Re
             with subtests.test(version=version, name=name, arguments=arguments):
                 recording.clear()
                 calling = asyncio.ensure_future(peer.call(name, **arguments))
-                await advance_until(clock, calling.done)
+                await clock.advance_until(calling.done)
                 with contextlib.suppress(MCPError, Overloaded):
                     await calling
                 span = recording.one()
@@ -324,7 +323,7 @@ async def test_a_cancelled_call_has_a_span_that_is_no_error(recording: Recording
         reached.set()
         await asyncio.Event().wait()
 
-    task = asyncio.ensure_future(Peer(server).call("wait"))
+    task = asyncio.ensure_future(PipelineClient(server).call("wait"))
     await reached.wait()
     task.cancel()
     await asyncio.wait([task])
@@ -334,12 +333,12 @@ async def test_a_cancelled_call_has_a_span_that_is_no_error(recording: Recording
 
 
 async def test_a_round_with_questions_is_a_span_that_is_no_error(recording: Recording) -> None:
-    await Peer(traced(recording)).call("ask")
+    await PipelineClient(traced(recording)).call("ask")
     assert recording.one().status.status_code is trace.StatusCode.UNSET
 
 
 async def test_names_that_do_not_exist_do_not_name_spans(recording: Recording) -> None:
-    peer = Peer(traced(recording))
+    peer = PipelineClient(traced(recording))
     for method, params in (("tools/call", {"name": "made up"}), ("made/up", {})):
         with pytest.raises(MCPError):
             await peer.request(method, params)
@@ -354,7 +353,7 @@ async def test_what_a_provider_provides_names_its_span(recording: Recording) -> 
         return "coming"
 
     provider = Handlers(list_tools=list_tools, call_tool=call_tool)
-    await Peer(traced(recording, providers=[provider])).call("soup")
+    await PipelineClient(traced(recording, providers=[provider])).call("soup")
     assert set(recording.spans) == {"tools/call soup"}
 
 
@@ -366,7 +365,7 @@ async def test_the_log_and_the_span_name_the_same_trace(recording: Recording) ->
     async def look(ctx: Context) -> None:
         found.append(ctx._call.fate.trace_id)
 
-    await Peer(server).call("look")
+    await PipelineClient(server).call("look")
     assert found == [ids(recording.one())[0]]
 
 
@@ -377,7 +376,7 @@ async def test_a_tracer_that_fails_fails_nothing_else(
         raise RuntimeError("no exporter")
 
     monkeypatch.setattr(SimpleSpanProcessor, "on_start", fail)
-    assert await Peer(traced(recording)).text("plain") == "done"
+    assert await PipelineClient(traced(recording)).text("plain") == "done"
     assert caplog.text.count("A call could not be traced") == 1
 
 

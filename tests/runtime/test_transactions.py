@@ -18,7 +18,7 @@ from mcp_django.runtime.transactions import CallTransaction
 from mcp_django.server.primitives import Completion
 from mcp_django.server.results import ToolResult
 from tests.runtime.serving import WAIT_SECONDS, Gate, Statement, eventually, in_flight, real_threads, serve
-from tests.server.engine import HANDSHAKE, STATELESS, Peer, accept, make_server
+from tests.server.client import HANDSHAKE, STATELESS, PipelineClient, accept, make_server
 
 Run = Callable[[Callable[[], Coroutine[Any, Any, Any]]], Any]
 ERAS = [STATELESS, HANDSHAKE]
@@ -85,7 +85,7 @@ class TestRollingBack:
 
         async def call(tool: str, kind: str) -> None:
             try:
-                assert (await Peer(server).call(tool, kind=kind))["isError"]
+                assert (await PipelineClient(server).call(tool, kind=kind))["isError"]
             except MCPError:
                 assert kinds[kind] is MCPError
 
@@ -110,7 +110,7 @@ class TestRollingBack:
         def work(a: Annotated[str, Depends(asynchronous)], p: Annotated[str, Depends(plain)]) -> None:
             raise ToolError(f"{a}{p}{len(names())}")
 
-        assert run(lambda: Peer(server).error("work")) == "ap2"
+        assert run(lambda: PipelineClient(server).error("work")) == "ap2"
         assert names() == []
 
     def test_guards_interceptors_and_exception_handlers_are_around_it(self, run: Run) -> None:
@@ -138,7 +138,7 @@ class TestRollingBack:
             tries.append(1)
             raise ValueError if len(tries) == 1 else KeyError
 
-        said = run(lambda: Peer(server).text("work"))
+        said = run(lambda: PipelineClient(server).text("work"))
         assert said == "handled, of ['exception handler', 'guard', 'interceptor']"
 
     def test_asking_in_it_is_an_error_that_says_what_to_do(self, subtests: pytest.Subtests, run: Run) -> None:
@@ -156,7 +156,7 @@ class TestRollingBack:
                     add("never")
                     ctx.sync.elicit("Sure?")
 
-                peer = Peer(server, version=version, answer=lambda method, params: accept(value=True))
+                peer = PipelineClient(server, version=version, answer=lambda method, params: accept(value=True))
                 for name in ("work", "plain"):
                     assert "atomic=False" in run(functools.partial(peer.error, name))
                 assert names() == []
@@ -175,7 +175,7 @@ class TestRollingBack:
                 add()
             return "done"
 
-        peer = Peer(server, version=version, answer=lambda method, params: accept(value=True))
+        peer = PipelineClient(server, version=version, answer=lambda method, params: accept(value=True))
         assert run(lambda: peer.text("work")) == "done"
         assert names() == ["written"]
 
@@ -194,7 +194,7 @@ class TestRollingBack:
             add()
             return "done"
 
-        assert run(lambda: Peer(server).call("work"))["resultType"] == "input_required"
+        assert run(lambda: PipelineClient(server).call("work"))["resultType"] == "input_required"
         assert names() == []
 
 
@@ -210,7 +210,7 @@ class TestCommitting:
             seen.append("returned")
             return "done"
 
-        assert run(lambda: Peer(server).text("work")) == "done"
+        assert run(lambda: PipelineClient(server).text("work")) == "done"
         assert (names(), seen) == (["g0", "g1", "g2"], ["returned", False])
 
     def test_all_of_an_async_handler_is_in_the_one_transaction(self, run: Run) -> None:
@@ -222,7 +222,7 @@ class TestCommitting:
             one, two = await ctx.gather(here(), asyncio.create_task(here()))
             return [one, two, await ctx.once("k", lambda: connection.in_atomic_block)]
 
-        assert run(lambda: Peer(server).text("work")) == "[true,true,true]"
+        assert run(lambda: PipelineClient(server).text("work")) == "[true,true,true]"
 
     def test_an_error_that_a_tool_returns_itself_commits(self, run: Run) -> None:
         """As a view that returns a response of status 400 does under ATOMIC_REQUESTS."""
@@ -233,7 +233,7 @@ class TestCommitting:
             add()
             return ToolResult("no", is_error=True)
 
-        assert run(lambda: Peer(server).error("work")) == "no"
+        assert run(lambda: PipelineClient(server).error("work")) == "no"
         assert names() == ["written"]
 
     def test_twenty_at_once_do_not_mix(self, transactional_db: None) -> None:
@@ -252,7 +252,7 @@ class TestCommitting:
             assert isinstance(executor, LaneExecutor)
             # SQLite has one writer at a time, and a transaction that began by reading cannot wait for it.
             executor.queue, executor.lanes = 100, 4 if connection.vendor == "postgresql" else 1
-            calls = [in_flight(Peer(server).call("work", number=number)) for number in range(20)]
+            calls = [in_flight(PipelineClient(server).call("work", number=number)) for number in range(20)]
             await asyncio.gather(*calls)
 
         on_lanes(main)
@@ -269,7 +269,7 @@ class TestCommitting:
             return "done"
 
         async def main() -> list[str]:
-            return [await Peer(server).error("work") for _ in range(2)]
+            return [await PipelineClient(server).error("work") for _ in range(2)]
 
         assert all("Internal error" in text for text in run(main))
         assert names() == []
@@ -286,14 +286,17 @@ class TestWhatIsDeclared:
         server.tool(within, name="lists_none", atomic=[])
 
         async def main() -> list[str]:
-            return [await Peer(server).text(name) for name in ("inherits", "wants", "names", "refuses", "lists_none")]
+            return [
+                await PipelineClient(server).text(name)
+                for name in ("inherits", "wants", "names", "refuses", "lists_none")
+            ]
 
         assert on_lanes(main) == ["true", "true", "true", "false", "false"]
 
     def test_without_word_there_is_none(self, transactional_db: None) -> None:
         server = make_server()
         server.tool(lambda: connection.in_atomic_block, name="plain")
-        assert on_lanes(lambda: Peer(server).text("plain")) == "false"
+        assert on_lanes(lambda: PipelineClient(server).text("plain")) == "false"
 
     def test_resources_prompts_and_completions_too(self, transactional_db: None) -> None:
         server = make_server()
@@ -304,7 +307,7 @@ class TestWhatIsDeclared:
         server.completion("t://{x}", "x", atomic=True)(lambda value: Completion([str(connection.in_atomic_block)]))
 
         async def main() -> list[Any]:
-            peer = Peer(server)
+            peer = PipelineClient(server)
             ref = {"type": "ref/resource", "uri": "t://{x}"}
             return [
                 (await peer.request("resources/read", {"uri": "r://one"}))["contents"][0]["text"],
@@ -326,7 +329,7 @@ class TestWhatIsDeclared:
 
         async def main() -> int:
             before = threading.active_count()
-            await Peer(server).text("work")
+            await PipelineClient(server).text("work")
             return threading.active_count() - before
 
         assert on_lanes(main) == 0
@@ -352,7 +355,7 @@ class TestCancelling:
             gate()
 
         async def main() -> None:
-            call = in_flight(Peer(server).call("work"))
+            call = in_flight(PipelineClient(server).call("work"))
             await gate.until_reached()
             call.cancel()
             await asyncio.wait([call])
@@ -373,7 +376,7 @@ class TestCancelling:
             await sync_to_async(statement)()
 
         async def main() -> None:
-            call = in_flight(Peer(server).call("work"))
+            call = in_flight(PipelineClient(server).call("work"))
             await statement.until_begun()
             call.cancel()
             await asyncio.wait([call])
@@ -397,7 +400,7 @@ class TestCancelling:
         server.tool(asynchronous if is_async else plain, name="work", atomic=True, timeout=0.2)
 
         async def main() -> tuple[str, str]:
-            said = await Peer(server).error("work")
+            said = await PipelineClient(server).error("work")
             return said, await server.ports.executor.run(lambda: "free")
 
         said, free = on_lanes(main)
@@ -417,7 +420,7 @@ class TestCancelling:
             await asyncio.Event().wait()
 
         async def main() -> None:
-            call = in_flight(Peer(server).call("work"))
+            call = in_flight(PipelineClient(server).call("work"))
             await eventually(written.is_set)
             call.cancel()
             await asyncio.wait([call])
@@ -437,7 +440,7 @@ class TestCancelling:
 
         async def main() -> None:
             for turns in range(40):
-                call = in_flight(Peer(server).call("work"))
+                call = in_flight(PipelineClient(server).call("work"))
                 for _ in range(turns * turns // 4):
                     await asyncio.sleep(0)
                 call.cancel()
@@ -461,7 +464,7 @@ class TestCancelling:
             transaction.on_commit(lambda: hooks.append(Group.objects.count()))
 
         async def main() -> None:
-            call = in_flight(Peer(server).call("work"))
+            call = in_flight(PipelineClient(server).call("work"))
             await gate.until_reached()
             call.cancel()
             await asyncio.wait([call])
@@ -484,7 +487,7 @@ class TestCancelling:
 
             await asyncio.gather(sync_to_async(statement)(), fails())
 
-        assert on_lanes(lambda: Peer(server).error("work")) == "one failed"
+        assert on_lanes(lambda: PipelineClient(server).error("work")) == "one failed"
         assert statement.ended.wait(WAIT_SECONDS)
         assert statement.outcome != "ran"
 
@@ -506,7 +509,7 @@ class TestOnce:
             await ctx.once("add", lambda: add("once"))
             return [await ctx.once("k", lambda: threading.current_thread() is where)]
 
-        assert run(lambda: Peer(server).text("work")) == "[true]"
+        assert run(lambda: PipelineClient(server).text("work")) == "[true]"
         assert names() == ["once"]
 
 
@@ -526,8 +529,8 @@ class TestInline:
             raise ToolError("no")
 
         depth = await sync_to_async(lambda: len(connection.savepoint_ids))()
-        assert await Peer(server).text("keeps") == str(depth + 1)
-        await Peer(server).error("fails")
+        assert await PipelineClient(server).text("keeps") == str(depth + 1)
+        await PipelineClient(server).error("fails")
         assert await sync_to_async(names)() == ["kept"]
         assert await sync_to_async(lambda: connections["default"].in_atomic_block)()
 

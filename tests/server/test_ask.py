@@ -7,16 +7,16 @@ import pytest
 from mcp_django import Context, MCPError
 from mcp_django.protocol.errors import InvalidParams, MissingClientCapability
 from mcp_django.server.ask import AskLimits, Refused, Suspended, Unanswered, gather, is_suspension
-from tests.server.engine import HANDSHAKE, STATELESS, Peer, accept, make_server
+from tests.server.client import HANDSHAKE, STATELESS, PipelineClient, accept, make_server
 
 ERAS = [HANDSHAKE, STATELESS]
 
 
-def asking(handler: Any, version: str = STATELESS, answer: Any = None, **limits: Any) -> Peer:
+def asking(handler: Any, version: str = STATELESS, answer: Any = None, **limits: Any) -> PipelineClient:
     """A peer of a server whose tool `ask` is this handler."""
     server = make_server(options={"ask": AskLimits(**limits)})
     server.tool(handler, name="ask")
-    return Peer(server, version=version, answer=answer)
+    return PipelineClient(server, version=version, answer=answer)
 
 
 def by_message(**answers: Any) -> Any:
@@ -259,7 +259,7 @@ async def test_a_question_passes_guards_interceptors_and_exception_handlers(vers
     async def ask(ctx: Context) -> str:
         return f"{(await ctx.elicit('a?', str)).data}"
 
-    peer = Peer(server, version=version, answer=by_message(a="asked", guard=True))
+    peer = PipelineClient(server, version=version, answer=by_message(a="asked", guard=True))
     assert await peer.text("ask") == "asked"
     assert entered.count("out") == 1
 
@@ -275,7 +275,7 @@ async def test_a_completion_cannot_ask() -> None:
 
     asked = {"ref": {"type": "ref/prompt", "name": "p"}, "argument": {"name": "x", "value": ""}}
     with pytest.raises(MCPError, match="a completion cannot"):
-        await Peer(server).request("completion/complete", asked)
+        await PipelineClient(server).request("completion/complete", asked)
 
 
 async def test_the_server_asks_nothing_during_initialize() -> None:
@@ -284,7 +284,7 @@ async def test_the_server_asks_nothing_during_initialize() -> None:
             await Context(call).elicit("a?", bool)
         return await call_next(call)
 
-    peer = Peer(make_server(middleware=[middleware]), version=HANDSHAKE)
+    peer = PipelineClient(make_server(middleware=[middleware]), version=HANDSHAKE)
     peer.session = None
     introduction = {
         "protocolVersion": HANDSHAKE,

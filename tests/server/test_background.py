@@ -11,7 +11,7 @@ from mcp_django.runtime.afterwards import CountedPlaces
 from mcp_django.server.ports import Overloaded
 from mcp_django.server.server import Options, Server
 from tests.runtime.test_calls import LONG, CallServer
-from tests.server.engine import HANDSHAKE, STATELESS, Peer, accept, make_server, ports
+from tests.server.client import HANDSHAKE, STATELESS, PipelineClient, accept, make_server, ports
 from tests.support.clock import Clock
 from tests.support.waiting import turns
 
@@ -34,7 +34,7 @@ async def test_it_runs_after_the_call_in_the_order_it_was_left() -> None:
         ctx.background(done.append, "c")
         return f"answered {len(done)}"
 
-    peer = Peer(server)
+    peer = PipelineClient(server)
     assert await peer.text("it") == "answered"
     assert await peer.text("plain") == "answered 2"
     assert done == ["a!", "b", "c"]
@@ -53,7 +53,7 @@ async def test_a_handler_that_fails_leaves_nothing_and_one_that_answers_with_an_
         ctx.background(done.append, "tells")
         return ToolResult("no", is_error=True)
 
-    peer = Peer(server)
+    peer = PipelineClient(server)
     await peer.error("fails")
     await peer.error("tells")
     assert done == ["tells"]
@@ -70,7 +70,7 @@ async def test_what_a_guard_leaves_is_done_though_the_tool_fails() -> None:
         ctx.background(done.append, "handled")
         raise ToolError("no")
 
-    await Peer(server).error("it")
+    await PipelineClient(server).error("it")
     assert done == ["asked"]
 
 
@@ -82,7 +82,7 @@ async def test_a_round_that_ends_with_a_question_leaves_nothing() -> None:
         ctx.background(done.append, "once")
         await ctx.elicit("Sure?")
 
-    peer = Peer(server, answer=lambda method, params: accept(value=True))
+    peer = PipelineClient(server, answer=lambda method, params: accept(value=True))
     await peer.call("it")
     assert peer.rounds == 1
     assert done == ["once"]
@@ -101,7 +101,7 @@ async def test_what_fails_is_logged_and_the_rest_is_done(caplog: pytest.LogCaptu
         return "fine"
 
     with caplog.at_level(logging.ERROR, "mcp_django.server"):
-        assert await Peer(server).text("it") == "fine"
+        assert await PipelineClient(server).text("it") == "fine"
     (record,) = caplog.records
     assert "broken" in record.getMessage()
     assert "tools/call of it" in record.getMessage()
@@ -115,7 +115,7 @@ async def test_it_is_not_left_after_the_answer() -> None:
     async def it(ctx: Context) -> None:
         kept.append(ctx)
 
-    await Peer(server).call("it")
+    await PipelineClient(server).call("it")
     with pytest.raises(RuntimeError, match="was answered"):
         kept[0].background(print)
 
@@ -129,7 +129,7 @@ async def test_what_cannot_be_called_is_refused_at_once() -> None:
             ctx.background(print("sent"))  # type: ignore[func-returns-value, arg-type]  # noqa: T201
         return "fine"
 
-    assert await Peer(server).text("it") == "fine"
+    assert await PipelineClient(server).text("it") == "fine"
 
 
 async def test_places_are_counted_and_given_back() -> None:
@@ -145,7 +145,7 @@ async def test_places_are_counted_and_given_back() -> None:
         ctx.background(lambda: None)
         ctx.background(lambda: None)
 
-    peer = Peer(server)
+    peer = PipelineClient(server)
     for _ in range(3):
         await peer.call("one")
         with pytest.raises(Overloaded, match="background"):

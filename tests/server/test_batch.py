@@ -12,7 +12,7 @@ from mcp_django.server.call import Call, Connection
 from mcp_django.server.outcome import Outcome
 from mcp_django.server.streams import Outbox
 from mcp_django.server.work import Work
-from tests.server.engine import Peer, make_server
+from tests.server.client import PipelineClient, make_server
 
 REVISION = "2025-03-26"
 
@@ -30,7 +30,7 @@ def calls(*names: str) -> list[dict[str, Any]]:
     ]
 
 
-def begin(peer: Peer, messages: list[Any]) -> "tuple[asyncio.Task[bytes], Work, Outbox]":
+def begin(peer: PipelineClient, messages: list[Any]) -> "tuple[asyncio.Task[bytes], Work, Outbox]":
     outbox = Outbox()
     connection = Connection(peer.principal, session=peer.session)
     work = peer.pipeline.handle(peer.pipeline.handshake, messages, connection, outbox)
@@ -58,7 +58,7 @@ async def test_a_call_that_is_taken_back_cleans_up_in_peace_and_says_nothing_mor
         await gate.wait()
         return "done"
 
-    peer = Peer(server, version=REVISION)
+    peer = PipelineClient(server, version=REVISION)
     assert peer.session is not None
     answers, _, outbox = begin(peer, calls("stubborn", "other"))
     await reached.wait()
@@ -98,7 +98,7 @@ async def test_a_call_can_be_taken_back_before_the_notifications_of_its_batch_ar
         ran.append("second")
         return "done"
 
-    peer = Peer(server, version=REVISION)
+    peer = PipelineClient(server, version=REVISION)
     assert peer.session is not None
     note = {"jsonrpc": "2.0", "method": "notifications/initialized"}
     answers, work, _ = begin(peer, [note, *calls("first", "second")])

@@ -8,7 +8,16 @@ import pytest
 
 from mcp_django import Context
 from mcp_django.protocol.types import LEVELS
-from tests.server.engine import EVERYTHING, HANDSHAKE, STATELESS, Peer, accept, in_context, make_server, somebody
+from tests.server.client import (
+    EVERYTHING,
+    HANDSHAKE,
+    STATELESS,
+    PipelineClient,
+    accept,
+    in_context,
+    make_principal,
+    make_server,
+)
 
 SAMPLE = {"role": "assistant", "content": {"type": "text", "text": "hello"}, "model": "m1"}
 
@@ -24,18 +33,18 @@ def answer(method: str, params: dict[str, Any]) -> dict[str, Any]:
     return accept(value=True)
 
 
-def in_a_thread(run: Callable[[Context], Any], **given: Any) -> tuple[Any, Peer]:
+def in_a_thread(run: Callable[[Context], Any], **given: Any) -> tuple[Any, PipelineClient]:
     """What a plain handler makes of its context, on a real thread beside a real loop."""
     found: list[Any] = []
 
-    async def serve() -> Peer:
+    async def serve() -> PipelineClient:
         server = make_server()
 
         @server.tool(metadata={"a": 1})
         def probe(ctx: Context) -> None:
             found.append(run(ctx))
 
-        peer = Peer(server, **{"answer": answer, "log_level": "debug", **given})
+        peer = PipelineClient(server, **{"answer": answer, "log_level": "debug", **given})
         result = await peer.request(
             "tools/call", {"name": "probe", "arguments": {}, "_meta": {"progressToken": "p", "example.com/a": 1}}
         )
@@ -61,7 +70,7 @@ async def test_it_tells_about_the_call() -> None:
             "cancelled": ctx.cancelled,
         }
 
-    found = await in_context(look, principal=somebody(), kwargs={"tenant": "a"})
+    found = await in_context(look, principal=make_principal(), kwargs={"tenant": "a"})
     assert found == {
         "name": "probe",
         "tool_name": "probe",
@@ -122,7 +131,7 @@ async def test_a_notification_of_one_s_own_must_be_named_like_one() -> None:
     async def own(ctx: Context) -> None:
         await tell(ctx)
 
-    peer = Peer(server)
+    peer = PipelineClient(server)
     assert not (await peer.call("own"))["isError"]
     assert [(message["method"], message.get("params")) for message in peer.said] == [
         ("notifications/own", {"a": 1}),
@@ -150,7 +159,7 @@ async def test_every_level_has_its_method() -> None:
         await say(ctx)
 
     for lowest, heard in (("debug", 8), ("error", 4), (None, 0)):
-        peer = Peer(server, log_level=lowest)
+        peer = PipelineClient(server, log_level=lowest)
         await peer.call("speak")
         assert [message["params"]["level"] for message in peer.said] == list(LEVELS)[8 - heard :]
 
@@ -163,7 +172,7 @@ async def test_progress_that_does_not_grow_is_left_out() -> None:
         for done in (0, 1, 1, 0.5, 2):
             await ctx.report_progress(done, 2, f"{done} done")
 
-    peer = Peer(server)
+    peer = PipelineClient(server)
     await peer.request("tools/call", {"name": "work", "_meta": {"progressToken": 7}})
     assert [message["params"] for message in peer.said] == [
         {"progressToken": 7, "progress": done, "total": 2, "message": f"{done} done"} for done in (0, 1, 2)
@@ -212,7 +221,7 @@ def test_what_a_thread_says_reaches_the_client(subtests: pytest.Subtests) -> Non
                 ctx.sync.report_progress(1, 2, "half")
                 ctx.sync.notify("notifications/own", {"a": 1})
 
-            def level_of(peer: Peer) -> list[str]:
+            def level_of(peer: PipelineClient) -> list[str]:
                 return [
                     message["params"]["level"] for message in peer.said if message["method"] == "notifications/message"
                 ]

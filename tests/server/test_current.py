@@ -9,7 +9,7 @@ from asgiref.sync import sync_to_async
 from mcp_django import Call, Context, Server, current_call
 from mcp_django.auth.principal import local_principal
 from mcp_django.transports.inprocess import Caller
-from tests.server.engine import HANDSHAKE, Peer, make_server
+from tests.server.client import HANDSHAKE, PipelineClient, make_server
 
 
 def method() -> str | None:
@@ -56,29 +56,29 @@ async def test_there_is_none_outside_of_a_call() -> None:
 
 async def test_a_handler_s_code_finds_it() -> None:
     found: list[Any] = []
-    await Peer(made(found)).call("here")
-    await Peer(made(found), version=HANDSHAKE).call("there")
+    await PipelineClient(made(found)).call("here")
+    await PipelineClient(made(found), version=HANDSHAKE).call("there")
     assert found == ["tools/call here", "tools/call there"]
     assert current_call() is None
 
 
 async def test_tasks_and_threads_that_asyncio_and_asgiref_start_find_it() -> None:
     found: list[Any] = []
-    await Peer(made(found)).call("everywhere")
+    await PipelineClient(made(found)).call("everywhere")
     # A bare thread has no context variables of its starter's.
     assert found == ["tools/call everywhere"] * 3 + [None]
 
 
 async def test_a_call_inside_a_call_is_the_current_one_until_it_ends() -> None:
     found: list[Any] = []
-    await Peer(made(found)).call("nested")
+    await PipelineClient(made(found)).call("nested")
     assert found == ["tools/call nested", "tools/call here", "tools/call nested"]
 
 
 async def test_calls_side_by_side_do_not_see_each_other() -> None:
     found: list[Any] = []
     server = made(found)
-    peers = [Peer(server) for _ in range(20)]
+    peers = [PipelineClient(server) for _ in range(20)]
     await asyncio.gather(*(peer.call("here" if n % 2 else "there") for n, peer in enumerate(peers)))
     assert sorted(found) == ["tools/call here"] * 10 + ["tools/call there"] * 10
 
@@ -96,7 +96,7 @@ async def test_it_is_the_one_that_came_in_whatever_middleware_passes_on() -> Non
     async def look(ctx: Context) -> None:
         seen.append(current_call())
 
-    await Peer(server).call("look")
+    await PipelineClient(server).call("look")
     assert seen[0] is seen[1]
 
 
@@ -107,6 +107,6 @@ async def test_a_notification_is_current_while_it_is_acted_on() -> None:
         seen.append(current_call())
         return await call_next(call)
 
-    await Peer(make_server(middleware=[note])).notify("notifications/initialized")
+    await PipelineClient(make_server(middleware=[note])).notify("notifications/initialized")
     assert seen[0].method == "notifications/initialized"
     assert current_call() is None

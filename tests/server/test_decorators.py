@@ -8,7 +8,7 @@ from mcp_django import Context, Icon, ToolAnnotations
 from mcp_django.protocol.meta import TAGS
 from mcp_django.schema import DeclarationError
 from mcp_django.server.decorators import build_completer, build_prompt, build_resource, build_tool
-from tests.server.engine import STATELESS, Peer, make_server
+from tests.server.client import STATELESS, PipelineClient, make_server
 
 
 def hello(name: str = "you") -> str:
@@ -205,7 +205,7 @@ async def test_any_callable_may_be_a_tool() -> None:
     server.tool(lambda: "lambda", name="lambda")
     server.tool(Greeter("bound").greet, name="bound")
     server.tool(Greeter.made, name="made")
-    peer = Peer(server)
+    peer = PipelineClient(server)
     assert await peer.text("object", name="A") == "hello A"
     assert await peer.text("async_object", name="A") == "async hello A"
     assert await peer.text("inherited", name="A") == "async hello A"
@@ -252,7 +252,7 @@ def test_capabilities_follow_what_is_declared() -> None:
 
 async def test_capabilities_of_the_options_are_added() -> None:
     server = make_server(options={"capabilities": {"experimental": {"x": {}}}})
-    found = await Peer(server, version=STATELESS).request("server/discover")
+    found = await PipelineClient(server, version=STATELESS).request("server/discover")
     assert found["capabilities"]["experimental"] == {"x": {}}
 
 

@@ -11,7 +11,7 @@ import pytest
 from mcp_django import Context, Depends, Header, Principal, ToolError
 from mcp_django.schema import DeclarationError
 from mcp_django.server.decorators import build_tool
-from tests.server.engine import HANDSHAKE, STATELESS, Peer, accept, make_server
+from tests.server.client import HANDSHAKE, STATELESS, PipelineClient, accept, make_server
 from tests.support.clock import Clock
 
 
@@ -34,7 +34,7 @@ async def test_each_is_asked_once_for_a_call_however_many_depend_on_it() -> None
     ) -> list[str]:
         return [left, right, base]
 
-    peer = Peer(server)
+    peer = PipelineClient(server)
     result = await peer.call("both")
     assert result["structuredContent"]["result"] == ["left both local", "right both local!", "both local"]
     assert asked == ["base"]
@@ -56,7 +56,7 @@ async def test_without_cache_it_is_asked_for_each_parameter() -> None:
     ) -> list[int]:
         return [a, b, c]
 
-    assert (await Peer(server).call("three"))["structuredContent"] == {"result": [0, 0, 1]}
+    assert (await PipelineClient(server).call("three"))["structuredContent"] == {"result": [0, 0, 1]}
 
 
 class Log(list[str]):
@@ -109,7 +109,7 @@ async def test_what_comes_after_the_yield_runs_after_the_handler() -> None:
         server = make_server()
         it.__annotations__["value"] = Annotated[str, Depends(log.opened()[kind])]
         server.tool(it)
-        assert await Peer(server).text("it") == kind
+        assert await PipelineClient(server).text("it") == kind
         assert log[-2 if kind != "amanager" else -3] == "handler", kind
         assert log[-1] == ("close agen" if kind == "amanager" else f"close {kind}")
 
@@ -122,7 +122,7 @@ async def test_it_is_cleaned_up_in_reverse_order_and_finds_the_exception() -> No
 
     it.__annotations__["value"] = Annotated[str, Depends(log.opened()["amanager"])]
     server.tool(it, exception_handlers={KeyError: lambda problem, ctx: log.append("handled")})
-    await Peer(server).call("it")
+    await PipelineClient(server).call("it")
     assert log[-4:] == ["seen KeyError", "close amanager", "close agen", "handled"]
 
 
@@ -137,7 +137,7 @@ async def test_one_that_swallows_the_exception_is_a_bug_and_no_answer() -> None:
     async def it(x: Annotated[None, Depends(greedy)]) -> str:
         raise ToolError("no")
 
-    assert "Internal error" in await Peer(server).error("it")
+    assert "Internal error" in await PipelineClient(server).error("it")
 
 
 async def test_it_is_cleaned_up_when_the_call_takes_too_long(clock: Clock) -> None:
@@ -148,7 +148,7 @@ async def test_it_is_cleaned_up_when_the_call_takes_too_long(clock: Clock) -> No
 
     it.__annotations__["value"] = Annotated[str, Depends(log.opened()["amanager"])]
     server.tool(it, timeout=2)
-    call = asyncio.ensure_future(Peer(server).error("it"))
+    call = asyncio.ensure_future(PipelineClient(server).error("it"))
     await clock.advance(2)
     assert "longer than" in await call
     assert log[-2:] == ["close amanager", "close agen"]
@@ -163,7 +163,7 @@ async def test_it_is_cleaned_up_in_each_round_of_a_question(version: str) -> Non
 
     it.__annotations__["value"] = Annotated[str, Depends(log.opened()["agen"])]
     server.tool(it)
-    peer = Peer(server, version=version, answer=lambda method, params: accept(value=True))
+    peer = PipelineClient(server, version=version, answer=lambda method, params: accept(value=True))
     assert await peer.text("it") == "True"
     rounds = 2 if version == STATELESS else 1
     assert log == ["open agen", "close agen"] * rounds
@@ -181,7 +181,7 @@ async def test_a_plain_one_is_opened_and_closed_where_the_handler_runs() -> None
     def it(x: Annotated[None, Depends(here)]) -> None:
         threads.append(threading.get_ident())
 
-    await Peer(server).call("it")
+    await PipelineClient(server).call("it")
     assert len(threads) == 3
     assert len(set(threads)) == 1
 
@@ -213,7 +213,7 @@ async def test_one_that_does_not_say_so_is_still_given_the_context() -> None:
     async def it(x: Annotated[str, Depends(lambda ctx: ctx.tool_name)]) -> str:
         return x
 
-    assert await Peer(server).text("it") == "it"
+    assert await PipelineClient(server).text("it") == "it"
 
 
 async def test_a_mark_that_stands_as_the_default_is_filled_by_the_server_and_never_by_the_client() -> None:
@@ -229,7 +229,7 @@ async def test_a_mark_that_stands_as_the_default_is_filled_by_the_server_and_nev
     def sell(price: int, owner: str = Depends(owner), tag: str = Header("X-Tag")) -> str:  # type: ignore[assignment]
         return f"{owner} sells for {price} ({tag})"
 
-    peer = Peer(server, headers={"X-House": "home", "X-Tag": "red"})
+    peer = PipelineClient(server, headers={"X-House": "home", "X-Tag": "red"})
     (listed,) = (await peer.request("tools/list"))["tools"]
     assert set(listed["inputSchema"]["properties"]) == {"price"}
     assert await peer.text("sell", price=3) == "owner of home sells for 3 (red)"

@@ -13,8 +13,8 @@ from mcp_django import Context, Server, ToolError
 from mcp_django.server import farewells as module
 from mcp_django.server.farewells import Farewells
 from mcp_django.testing import Client, accept
-from tests.server.engine import HANDSHAKE, STATELESS, Peer, make_server
-from tests.server.engine import ports as plain_ports
+from tests.server.client import HANDSHAKE, STATELESS, PipelineClient, make_server
+from tests.server.client import ports as plain_ports
 from tests.support.clock import Clock
 from tests.support.waiting import eventually, turns
 
@@ -87,7 +87,7 @@ async def test_it_is_done_when_the_handler_is_cancelled(clock: Clock) -> None:
 
 async def test_in_a_session_it_waits_for_the_end_of_the_session() -> None:
     log = EventLog()
-    peer = Peer(server_of(log), version=HANDSHAKE)
+    peer = PipelineClient(server_of(log), version=HANDSHAKE)
     assert await peer.text("open_it") == "ran"
     assert log.lines == ["ran"]
     assert peer.session is not None
@@ -111,7 +111,7 @@ def test_on_a_loop_of_its_own_a_plain_function_is_done_on_a_lane() -> None:
 async def test_the_end_of_the_process_is_an_end_too() -> None:
     log, at_end = EventLog(), list[Callable[[], Awaitable[None]]]()
     server = server_of(log, ports=plain_ports(at_end=at_end.append))
-    peers = [Peer(server, version=HANDSHAKE) for _ in range(2)]
+    peers = [PipelineClient(server, version=HANDSHAKE) for _ in range(2)]
     for peer in peers:
         await peer.call("open_it")
     await turns(1)
@@ -182,5 +182,5 @@ async def test_what_cannot_be_called_and_where_nothing_lasts_are_refused() -> No
 
     for version in (HANDSHAKE, STATELESS):
         for what in ("nothing", "WSGI"):
-            await Peer(server, version=version).call("leave", what=what)
+            await PipelineClient(server, version=version).call("leave", what=what)
     assert seen == ["nothing", "WSGI", "nothing"]

@@ -9,7 +9,7 @@ import pytest
 from mcp_django import Context, Depends, Principal, ToolError, Toolset, tool
 from mcp_django.server.handlers import source_of
 from mcp_django.server.injection import injection
-from tests.server.engine import HANDSHAKE, Peer, make_server, somebody
+from tests.server.client import HANDSHAKE, PipelineClient, make_principal, make_server
 
 
 class Shop:
@@ -56,7 +56,7 @@ async def test_what_is_injected_is_no_argument() -> None:
         assert c is not None
         return [what, shop.name, who.key, c.tool_name or ""]
 
-    peer = Peer(server, somebody(name="al"), kwargs={"shop": "bakery"})
+    peer = PipelineClient(server, make_principal(name="al"), kwargs={"shop": "bakery"})
     (listed,) = (await peer.request("tools/list"))["tools"]
     assert set(listed["inputSchema"]["properties"]) == {"what"}
     result = await peer.call("buy", what="bread")
@@ -79,7 +79,7 @@ async def test_resources_prompts_and_completions_are_injected_too() -> None:
     def what(value: str, arguments: dict[str, str], ctx: Context, who: Principal) -> list[str]:
         return [value, arguments["y"], str(ctx.name), who.key]
 
-    peer = Peer(server)
+    peer = PipelineClient(server)
     read_ = await peer.request("resources/read", {"uri": "test://a"})
     assert read_["contents"][0]["text"] == "a plain local"
     said = await peer.request("prompts/get", {"name": "say", "arguments": {"x": "a"}})
@@ -103,7 +103,7 @@ async def test_a_dependency_is_provided_for_each_call() -> None:
     def count(n: Annotated[int, Depends(provide)]) -> int:
         return n
 
-    peer = Peer(server)
+    peer = PipelineClient(server)
     assert [await peer.text("count"), await peer.text("count")] == ["1", "2"]
 
 
@@ -122,7 +122,7 @@ async def test_a_dependency_that_fails_fails_like_the_tool() -> None:
     @server.tool
     def two(shop: Annotated[Any, Depends(broken)]) -> None: ...
 
-    peer = Peer(server)
+    peer = PipelineClient(server)
     assert await peer.error("one") == "The shop is closed"
     assert "secret" not in await peer.error("two")
 
@@ -142,7 +142,7 @@ async def test_a_dependency_runs_inside_guards_interceptors_and_exception_handle
     def buy(bread: Annotated[str, Depends(provide)]) -> str:
         return bread
 
-    assert await Peer(server).text("buy") == "sold out"
+    assert await PipelineClient(server).text("buy") == "sold out"
     assert log == ["interceptor", "provide"]
 
 
@@ -158,7 +158,9 @@ async def test_a_dependency_may_ask() -> None:
         return f"hello {who}"
 
     for version in (HANDSHAKE, "2026-07-28"):
-        peer = Peer(server, version=version, answer=lambda *_: {"action": "accept", "content": {"value": "Al"}})
+        peer = PipelineClient(
+            server, version=version, answer=lambda *_: {"action": "accept", "content": {"value": "Al"}}
+        )
         assert await peer.text("greet") == "hello Al"
 
 
@@ -168,7 +170,7 @@ async def test_methods_are_injected_like_functions() -> None:
         def buy(self, ctx: Context, shop: Annotated[Shop, Depends(plain_shop)], who: Principal) -> str:
             return f"{ctx.tool_name} {shop.name} {who.key}"
 
-    assert await Peer(make_server(toolsets=[Shops()])).text("buy") == "buy plain local"
+    assert await PipelineClient(make_server(toolsets=[Shops()])).text("buy") == "buy plain local"
 
 
 async def test_a_plain_function_leaves_the_loop_and_an_async_one_stays_on_it() -> None:
@@ -189,7 +191,7 @@ async def test_a_plain_function_leaves_the_loop_and_an_async_one_stays_on_it() -
 
         return later()  # type: ignore[return-value]
 
-    peer, here = Peer(server), threading.get_ident()
+    peer, here = PipelineClient(server), threading.get_ident()
     assert int(await peer.text("on_loop")) == here
     assert int(await peer.text("plain")) != here
     assert int(await peer.text("gives_a_coroutine")) == here

@@ -11,7 +11,7 @@ from mcp_django.schema import DeclarationError
 from mcp_django.server import registry
 from mcp_django.server.decorators import build_prompt, build_tool
 from tests.repository.pages import ROOT, python_blocks, served_by
-from tests.server.engine import Peer, make_server
+from tests.server.client import PipelineClient, make_server
 
 
 class Guarded(Toolset):
@@ -57,7 +57,7 @@ def ask(name: str) -> dict[str, Any]:
 
 
 async def test_guards_interceptors_and_exception_handlers_stand_around_resources_and_prompts() -> None:
-    peer = Peer(make_server(toolsets=[Guarded()]))
+    peer = PipelineClient(make_server(toolsets=[Guarded()]))
 
     async def read(uri: str) -> str:
         return str((await peer.request("resources/read", {"uri": uri}))["contents"][0]["text"])
@@ -73,7 +73,7 @@ async def test_guards_interceptors_and_exception_handlers_stand_around_resources
 
 
 async def test_the_guards_of_a_prompt_stand_before_its_completions() -> None:
-    peer = Peer(make_server(toolsets=[Guarded()]))
+    peer = PipelineClient(make_server(toolsets=[Guarded()]))
     assert (await peer.request("completion/complete", ask("say")))["completion"]["values"] == ["v"]
     with pytest.raises(InternalError, match="may not be used here"):
         await peer.request("completion/complete", ask("hush"))
@@ -91,7 +91,7 @@ async def test_a_guard_sees_the_arguments_and_cannot_change_them() -> None:
     def buy(items: list[str]) -> str:
         return ",".join(items)
 
-    peer = Peer(server)
+    peer = PipelineClient(server)
     assert await peer.text("buy", items=["a"]) == "a"
     assert "may not be used" in await peer.error("buy", items=["a", "b"])
 
@@ -139,7 +139,7 @@ async def test_an_interceptor_that_goes_on_twice_gets_fresh_values() -> None:
         seen.append(ctx)
         return n
 
-    assert "structuredContent" not in await Peer(server).call("it", n=1) or len(seen) == 2
+    assert "structuredContent" not in await PipelineClient(server).call("it", n=1) or len(seen) == 2
     assert len(seen) == 2
 
 
@@ -147,12 +147,12 @@ async def test_the_hooks_of_the_page_do_what_it_says(monkeypatch: pytest.MonkeyP
     block = next(b for b in python_blocks(ROOT / "docs" / "topics" / "toolsets.md") if "class Kitchen" in b)
     monkeypatch.setattr(registry, "REGISTRIES", {})
     module, found = served_by(block, monkeypatch)
-    peer = Peer(make_server(registry=found), log_level="debug")
+    peer = PipelineClient(make_server(registry=found), log_level="debug")
     assert await peer.text("serve", dish="soup") == "2"
     assert peer.said[-1]["params"]["data"] == "serve is done"
     assert await peer.error("serve", dish="fish") == "There is no 'fish' left."
     assert await peer.error("ring") == "Nobody comes."
-    night = Peer(make_server(registry=found), headers={"X-Shift": "night"})
+    night = PipelineClient(make_server(registry=found), headers={"X-Shift": "night"})
     assert "may not be used" in await night.error("serve", dish="soup")
     assert await night.error("ring") == "Nobody comes."
     assert isinstance(module.sold_out(KeyError("x"), None), ToolResult)

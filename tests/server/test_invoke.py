@@ -13,7 +13,7 @@ from django.http import Http404
 from mcp_django import Context, MCPError, ToolError
 from mcp_django.protocol.errors import InternalError, InvalidParams, ResourceNotFound, URLElicitationRequired
 from mcp_django.server.ports import Overloaded
-from tests.server.engine import HANDSHAKE, STATELESS, Peer, make_server, ports, somebody
+from tests.server.client import HANDSHAKE, STATELESS, PipelineClient, make_principal, make_server, ports
 from tests.support.clock import Clock
 from tests.support.waiting import eventually, wait_until
 from tests.testapp.models import Book
@@ -25,7 +25,7 @@ class Refused(MCPError):
     code = -32001
 
 
-def failing(problem: BaseException, **options: Any) -> Peer:
+def failing(problem: BaseException, **options: Any) -> PipelineClient:
     """A peer of a server where everything ends like this."""
     server = make_server(options=options)
 
@@ -53,7 +53,7 @@ def failing(problem: BaseException, **options: Any) -> Peer:
     async def complete(value: str) -> list[str]:
         raise problem
 
-    return Peer(server)
+    return PipelineClient(server)
 
 
 TOOLS = ("plain", "coroutine", "guarded")
@@ -95,7 +95,7 @@ PAGES = URLElicitationRequired(
 
 
 async def test_pages_to_open_first_are_an_error_where_the_revision_and_the_client_know_it() -> None:
-    peer = Peer(failing(PAGES).server, version="2025-11-25", capabilities={"elicitation": {"url": {}}})
+    peer = PipelineClient(failing(PAGES).server, version="2025-11-25", capabilities={"elicitation": {"url": {}}})
     for method, params in [("tools/call", {"name": "coroutine"}), *ELSEWHERE]:
         with pytest.raises(URLElicitationRequired):
             await peer.request(method, params)
@@ -107,7 +107,7 @@ async def test_pages_to_open_first_are_written_out_for_other_revisions_and_clien
         ("2025-06-18", {"elicitation": {"url": {}}}),
         ("2026-07-28", {"elicitation": {"url": {}}}),
     ]:
-        peer = Peer(failing(PAGES).server, version=version, capabilities=capabilities)
+        peer = PipelineClient(failing(PAGES).server, version=version, capabilities=capabilities)
         assert "Link your account: https://pay.example/link" in await peer.error("coroutine"), version
         with pytest.raises(InternalError, match=r"https://pay\.example/link"):
             await peer.request("prompts/get", {"name": "prompt"})
@@ -180,7 +180,7 @@ async def test_a_table_may_translate_to_an_error_of_the_protocol() -> None:
         raise KeyError
 
     server.prompt(fail, name="fail")
-    peer = Peer(server)
+    peer = PipelineClient(server)
     with pytest.raises(Refused, match="translated"):
         await peer.call("fail")
     with pytest.raises(Refused, match="translated"):
@@ -195,9 +195,9 @@ async def test_arguments_that_do_not_fit_are_told_as_the_revision_says() -> None
         called.append(a)
 
     for version in (HANDSHAKE, STATELESS):
-        assert "a" in await Peer(server, version=version).error("add", a="one")
+        assert "a" in await PipelineClient(server, version=version).error("add", a="one")
     with pytest.raises(InvalidParams, match="a"):
-        await Peer(server, version="2025-06-18").call("add", a="one")
+        await PipelineClient(server, version="2025-06-18").call("add", a="one")
     assert called == []
 
 
@@ -208,12 +208,12 @@ async def test_a_result_other_than_promised_is_a_bug(caplog: pytest.LogCaptureFi
     async def number() -> int:
         return "secret"  # type: ignore[return-value]
 
-    text = await Peer(server).error("number")
+    text = await PipelineClient(server).error("number")
     assert text.startswith("Internal error")
     assert "secret" not in text
 
 
-def slow(**options: Any) -> tuple[Peer, list[str]]:
+def slow(**options: Any) -> tuple[PipelineClient, list[str]]:
     """A peer of a server where everything waits for ever, and what was cancelled."""
     server, log = make_server(options=options), []
 
@@ -234,7 +234,7 @@ def slow(**options: Any) -> tuple[Peer, list[str]]:
         await wait()
         return []
 
-    return Peer(server), log
+    return PipelineClient(server), log
 
 
 async def after(seconds: float, clock: Clock, call: Coroutine[Any, Any, Any]) -> Any:
@@ -278,7 +278,7 @@ async def test_the_timeout_covers_guards_and_interceptors(clock: Clock) -> None:
     server.tool(lambda: "x", name="guarded", guards=[forever], timeout=2)
     server.tool(lambda: "x", name="intercepted", interceptors=[around], timeout=2)
     for name in ("guarded", "intercepted"):
-        assert "took longer" in await after(2, clock, Peer(server).error(name))
+        assert "took longer" in await after(2, clock, PipelineClient(server).error(name))
 
 
 async def test_a_plain_function_that_ran_out_of_time_learns_it(clock: Clock) -> None:
@@ -295,7 +295,7 @@ async def test_a_plain_function_that_ran_out_of_time_learns_it(clock: Clock) -> 
             wait_until(lambda: ctx.cancelled)
             stopped.set()
 
-        task = asyncio.ensure_future(Peer(server).error("loop"))
+        task = asyncio.ensure_future(PipelineClient(server).error("loop"))
         await eventually(begun.is_set)
         await clock.advance(2)
         result.append(await task)
@@ -310,7 +310,7 @@ async def test_a_hidden_primitive_answers_word_for_word_like_an_unknown_one() ->
     server.tool(lambda: "x", name="hidden", permission="a.b")
     server.prompt(lambda: "x", name="hidden", permission="a.b")
     server.resource("test://hidden", permission="a.b")(lambda: "x")
-    peer = Peer(server, somebody())
+    peer = PipelineClient(server, make_principal())
     asked = {"argument": {"name": "x", "value": ""}}
     for method, params, other in (
         ("tools/call", {"name": "hidden"}, {"name": "absent"}),

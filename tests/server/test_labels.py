@@ -21,7 +21,7 @@ from mcp_django.server.labels import (
     uri_label,
 )
 from mcp_django.server.streams import Outbox
-from tests.server.engine import HANDSHAKE, STATELESS, Peer, make_server, somebody
+from tests.server.client import HANDSHAKE, STATELESS, PipelineClient, make_principal, make_server
 
 HOSTILE = [
     "line\nfeed",
@@ -37,7 +37,7 @@ HOSTILE = [
 
 
 def made(method: str, params: Any, *, version: str = STATELESS, id: Any = 1, name: str = "somebody") -> Call:
-    peer = Peer(make_server(), version=version, principal=somebody(name=name))
+    peer = PipelineClient(make_server(), version=version, principal=make_principal(name=name))
     revision = REVISIONS[version]
     connection = Connection(peer.principal, headers=Headers(), session=peer.session)
     message = jsonrpc.Request(id, method, params)

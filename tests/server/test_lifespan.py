@@ -13,7 +13,7 @@ from asgiref.sync import sync_to_async
 from mcp_django import Context, MCPError, Toolset, tool
 from mcp_django.server import lifespan as module
 from mcp_django.server.lifespan import Lifespans
-from tests.server.engine import HANDSHAKE, Peer, make_server
+from tests.server.client import HANDSHAKE, PipelineClient, make_server
 from tests.support.clock import Clock
 from tests.support.waiting import WAIT_SECONDS
 
@@ -58,7 +58,7 @@ async def test_it_is_entered_before_the_first_call_and_handlers_see_what_it_yiel
     def state_by_sync(ctx: Context) -> Any:
         return ctx.sync.lifespan
 
-    peer = Peer(server)
+    peer = PipelineClient(server)
     assert log == []
     assert await peer.text("state") == '{"pool":1}'
     assert await peer.text("state_in_a_thread") == '{"pool":1}'
@@ -75,7 +75,7 @@ async def test_without_a_lifespan_handlers_see_nothing() -> None:
     async def state(ctx: Context) -> bool:
         return ctx.lifespan is None
 
-    assert await Peer(server).text("state") == "true"
+    assert await PipelineClient(server).text("state") == "true"
 
 
 async def test_it_is_given_the_server_and_the_toolsets_come_after_it_and_go_before_it() -> None:
@@ -93,7 +93,7 @@ async def test_it_is_given_the_server_and_the_toolsets_come_after_it_and_go_befo
         return log.lifespan("own ")()
 
     server = make_server(lifespan=own, toolsets=[Bar()])
-    await Peer(server).text("drink")
+    await PipelineClient(server).text("drink")
     await server.lifespan.leave()
     assert given == [server]
     assert log == ["own in", "bar in", "bar out", "own out"]
@@ -170,7 +170,7 @@ async def test_one_that_fails_fails_the_call_and_is_tried_again(caplog: pytest.L
     async def state(ctx: Context) -> str:
         return str(ctx.lifespan)
 
-    peer = Peer(server)
+    peer = PipelineClient(server)
     assert "secret" not in await peer.error("state")
     assert "secret" in caplog.text
     assert await peer.text("state") == "up"
@@ -185,7 +185,7 @@ async def test_one_that_is_cancelled_inside_fails_the_call_instead_of_hanging() 
 
     server = make_server(lifespan=stray)
     with pytest.raises(MCPError, match="Internal error"):
-        await Peer(server).request("tools/list")
+        await PipelineClient(server).request("tools/list")
 
 
 async def test_one_that_fails_while_it_is_left_is_logged_and_shutdown_goes_on(caplog: pytest.LogCaptureFixture) -> None:
@@ -234,7 +234,7 @@ def test_it_can_use_threads_after_the_call_that_entered_it_is_over() -> None:
         def hello() -> str:
             return "hello"
 
-        assert await Peer(server).text("hello") == "hello"
+        assert await PipelineClient(server).text("hello") == "hello"
         await server.lifespan.leave()
 
     on_a_loop(serve)
@@ -244,7 +244,7 @@ def test_it_can_use_threads_after_the_call_that_entered_it_is_over() -> None:
 async def test_ping_is_answered_although_the_lifespan_has_not_been_entered() -> None:
     log = Log()
     server = make_server(lifespan=log.lifespan())
-    assert await Peer(server, version=HANDSHAKE).request("ping") == {}
+    assert await PipelineClient(server, version=HANDSHAKE).request("ping") == {}
     await server.lifespan.leave()
 
 

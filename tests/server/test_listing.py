@@ -10,7 +10,7 @@ from mcp_django.server import listing
 from mcp_django.server.listing import Listings
 from mcp_django.server.pagination import FOREVER
 from mcp_django.server.server import Server
-from tests.server.engine import HANDSHAKE, STATELESS, Peer, make_server, ports, somebody
+from tests.server.client import HANDSHAKE, STATELESS, PipelineClient, make_principal, make_server, ports
 from tests.support.clock import Clock
 
 OLDEST = "2024-11-05"
@@ -37,7 +37,7 @@ def with_tools(*names: str, **options: Any) -> Server:
     return server
 
 
-async def all_pages(peer: Peer) -> list[list[str]]:
+async def all_pages(peer: PipelineClient) -> list[list[str]]:
     """The names on each page, to the last."""
     pages, params = [], {}
     while True:
@@ -49,7 +49,9 @@ async def all_pages(peer: Peer) -> list[list[str]]:
 
 
 async def test_pages_have_the_size_that_was_set() -> None:
-    found = {size: await all_pages(Peer(with_tools("c", "a", "b", page_size=size))) for size in (1, 2, 3, None)}
+    found = {
+        size: await all_pages(PipelineClient(with_tools("c", "a", "b", page_size=size))) for size in (1, 2, 3, None)
+    }
     one_page = [["a", "b", "c"]]
     assert found == {1: [["a"], ["b"], ["c"]], 2: [["a", "b"], ["c"]], 3: one_page, None: one_page}
 
@@ -58,13 +60,13 @@ async def test_an_empty_list_is_one_page() -> None:
     server = with_tools("a", page_size=None)
     server.registry.tools.remove("a")
     server.with_options(capabilities={"tools": {}})
-    assert await all_pages(Peer(server)) == [[]]
+    assert await all_pages(PipelineClient(server)) == [[]]
 
 
 async def test_a_list_that_looks_the_same_for_everybody_is_encoded_once(encoded: list[str]) -> None:
     server = with_tools("a", "b")
-    for principal in (somebody(), somebody("x.y", name="other")):
-        assert await Peer(server, principal).names() == ["a", "b"]
+    for principal in (make_principal(), make_principal("x.y", name="other")):
+        assert await PipelineClient(server, principal).names() == ["a", "b"]
     assert encoded == ["tools"]
 
 
@@ -73,7 +75,7 @@ async def test_every_revision_and_page_is_kept_for_itself(encoded: list[str]) ->
     titles = []
     for _ in range(2):
         for version in (OLDEST, HANDSHAKE, STATELESS):
-            peer = Peer(server, version=version)
+            peer = PipelineClient(server, version=version)
             assert await all_pages(peer) == [["a"], ["b"]]
             titles.append("title" in (await peer.request("tools/list"))["tools"][0])
     assert len(encoded) == 6
@@ -82,7 +84,7 @@ async def test_every_revision_and_page_is_kept_for_itself(encoded: list[str]) ->
 
 async def test_a_tool_added_while_the_server_runs_is_listed_and_served(encoded: list[str]) -> None:
     server = with_tools("b")
-    peer = Peer(server)
+    peer = PipelineClient(server)
     assert await peer.names() == ["b"]
     server.tool(lambda: "new", name="a")
     assert await peer.names() == ["a", "b"]
@@ -92,7 +94,7 @@ async def test_a_tool_added_while_the_server_runs_is_listed_and_served(encoded: 
 
 async def test_a_tool_removed_while_the_server_runs_is_gone() -> None:
     server = with_tools("a", "b")
-    peer = Peer(server)
+    peer = PipelineClient(server)
     assert await peer.names() == ["a", "b"]
     server.registry.tools.remove("a")
     assert await peer.names() == ["b"]
@@ -102,7 +104,7 @@ async def test_a_tool_removed_while_the_server_runs_is_gone() -> None:
 
 async def test_a_cursor_stays_good_when_its_last_entry_is_removed() -> None:
     server = with_tools("a", "b", "c", page_size=2)
-    peer = Peer(server)
+    peer = PipelineClient(server)
     first = await peer.request("tools/list")
     server.registry.tools.remove("b")
     second = await peer.request("tools/list", {"cursor": first["nextCursor"]})
@@ -121,13 +123,13 @@ async def test_a_guarded_list_is_encoded_once_for_each_set_of_visible_tools(enco
     }
     for _ in range(2):
         for held, names in seen.items():
-            assert await Peer(server, somebody(*held, name=str(held))).names() == names
+            assert await PipelineClient(server, make_principal(*held, name=str(held))).names() == names
     assert len(encoded) == len(seen)
 
 
 async def test_a_tool_that_becomes_guarded_is_hidden_from_then_on() -> None:
     server = with_tools("a", "b")
-    peer = Peer(server, somebody())
+    peer = PipelineClient(server, make_principal())
     assert await peer.names() == ["a", "b"]
     server.registry.tools.remove("a")
     server.tool(lambda: "x", name="a", permission="x.y")
@@ -138,8 +140,8 @@ async def test_pages_of_a_guarded_list_are_cut_after_filtering() -> None:
     server = with_tools("a", "c", "e", page_size=2)
     for name in ("b", "d"):
         server.tool(lambda: "x", name=name, permission="x.y")
-    assert await all_pages(Peer(server, somebody())) == [["a", "c"], ["e"]]
-    assert await all_pages(Peer(server, somebody("x.y"))) == [["a", "b"], ["c", "d"], ["e"]]
+    assert await all_pages(PipelineClient(server, make_principal())) == [["a", "c"], ["e"]]
+    assert await all_pages(PipelineClient(server, make_principal("x.y"))) == [["a", "b"], ["c", "d"], ["e"]]
 
 
 async def test_a_tool_added_while_permissions_are_asked_for_does_not_slip_through() -> None:
@@ -155,7 +157,7 @@ async def test_a_tool_added_while_permissions_are_asked_for_does_not_slip_throug
     outside = ports()
     server = with_tools("open").bind(ports(authorizer=Slow(outside.executor)))
     server.tool(lambda: "x", name="early", permission="x.y")
-    assert await Peer(server, somebody()).names() == ["open"]
+    assert await PipelineClient(server, make_principal()).names() == ["open"]
 
 
 async def test_what_depends_on_the_caller_is_private() -> None:
@@ -163,14 +165,14 @@ async def test_what_depends_on_the_caller_is_private() -> None:
         server = with_tools("a", private=private, cache_ttl=7.5)
         if guarded:
             server.tool(lambda: "x", name="b", permission="x.y")
-        page = await Peer(server).request("tools/list")
+        page = await PipelineClient(server).request("tools/list")
         assert (page["cacheScope"], page["ttlMs"]) == (scope, 7500), (guarded, private)
 
 
 async def test_only_so_many_pages_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listing, "KEPT", 5)
     server = with_tools("a")
-    peer = Peer(server, version=HANDSHAKE)
+    peer = PipelineClient(server, version=HANDSHAKE)
     for number in range(12):
         server.registry.tools.remove(f"t{number - 1}")
         server.tool(lambda: "x", name=f"t{number}")
@@ -180,7 +182,7 @@ async def test_only_so_many_pages_are_kept(monkeypatch: pytest.MonkeyPatch) -> N
 
 async def test_options_changed_in_place_count_at_once() -> None:
     server = with_tools("a", "b")
-    peer = Peer(server)
+    peer = PipelineClient(server)
     assert "nextCursor" not in await peer.request("tools/list")
     server.with_options(page_size=1)
     assert "nextCursor" in await peer.request("tools/list")
@@ -189,7 +191,7 @@ async def test_options_changed_in_place_count_at_once() -> None:
 async def test_a_server_that_is_bound_again_asks_its_new_ports() -> None:
     server = with_tools("a", page_size=1)
     server.tool(lambda: "x", name="b", permission="x.y")
-    peer = Peer(server, somebody())
+    peer = PipelineClient(server, make_principal())
     assert await all_pages(peer) == [["a"]]
 
     class Open(Policy):
@@ -205,7 +207,7 @@ async def test_the_other_lists_are_kept_and_dropped_alike(encoded: list[str]) ->
     server.prompt(lambda: "x", name="b")
     server.resource("test://b")(lambda: "x")
     server.resource("test://b/{n}")(lambda n: n)
-    peer = Peer(server)
+    peer = PipelineClient(server)
     lists = [
         ("prompts/list", "prompts", "name"),
         ("resources/list", "resources", "uri"),
@@ -228,13 +230,13 @@ def with_guarded_tools() -> Server:
     return server
 
 
-async def second_page(peer: Peer, cursor: str) -> list[str]:
+async def second_page(peer: PipelineClient, cursor: str) -> list[str]:
     return [tool["name"] for tool in (await peer.request("tools/list", {"cursor": cursor}))["tools"]]
 
 
 async def test_a_cursor_of_a_list_that_depends_on_the_caller_is_the_caller_s() -> None:
     server, everything = with_guarded_tools(), [f"shop.{name}" for name in "abcd"]
-    ada, bob = (Peer(server, principal=somebody(*everything, name=name)) for name in ("ada", "bob"))
+    ada, bob = (PipelineClient(server, principal=make_principal(*everything, name=name)) for name in ("ada", "bob"))
     cursors = [(await peer.request("tools/list"))["nextCursor"] for peer in (ada, bob, ada)]
     assert await second_page(ada, cursors[0]) == await second_page(ada, cursors[2]) == ["c", "d"]
     assert await second_page(bob, cursors[1]) == ["c", "d"]
@@ -246,20 +248,20 @@ async def test_a_cursor_of_a_list_that_depends_on_the_caller_is_the_caller_s() -
 async def test_a_list_of_one_page_is_kept_for_all_who_see_the_same(encoded: list[str]) -> None:
     server = with_guarded_tools().with_options(page_size=10)
     for name in ("ada", "bob"):
-        await Peer(server, principal=somebody("shop.a", name=name)).request("tools/list")
+        await PipelineClient(server, principal=make_principal("shop.a", name=name)).request("tools/list")
     assert encoded == ["tools"]
 
 
 async def test_a_cursor_of_another_server_is_refused() -> None:
     here, there = with_tools("a", "b", page_size=1), with_tools("a", "b", page_size=1)
     there.alias = "there"
-    cursor = (await Peer(there).request("tools/list"))["nextCursor"]
+    cursor = (await PipelineClient(there).request("tools/list"))["nextCursor"]
     with pytest.raises(InvalidParams, match="Invalid or expired cursor"):
-        await second_page(Peer(here), cursor)
+        await second_page(PipelineClient(here), cursor)
 
 
 async def test_a_cursor_expires_in_the_end(clock: Clock) -> None:
-    peer = Peer(with_tools("a", "b", page_size=1))
+    peer = PipelineClient(with_tools("a", "b", page_size=1))
     cursor = (await peer.request("tools/list"))["nextCursor"]
     clock.move(FOREVER - 1)
     await second_page(peer, cursor)

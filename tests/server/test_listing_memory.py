@@ -13,7 +13,7 @@ from mcp_django.server.providers import Provider
 from mcp_django.server.session import Session
 from mcp_django.server.streams import Outbox
 
-from .engine import HANDSHAKE, STATELESS, Peer, make_server, ports, somebody
+from .client import HANDSHAKE, STATELESS, PipelineClient, make_principal, make_server, ports
 
 
 class Memory:
@@ -55,11 +55,11 @@ def release(memory: Memory, *names: str, **given: Any) -> Server:
     return server
 
 
-def client(server: Server, **given: Any) -> Peer:
-    return Peer(server, version=HANDSHAKE, **given)
+def client(server: Server, **given: Any) -> PipelineClient:
+    return PipelineClient(server, version=HANDSHAKE, **given)
 
 
-def give(peer: Peer) -> Any:
+def give(peer: PipelineClient) -> Any:
     """What a session is given for its `tools/list`, which may be a coroutine."""
     connection = Connection(peer.principal, session=peer.session)
     era = peer.pipeline.eras[Era.HANDSHAKE]
@@ -67,7 +67,7 @@ def give(peer: Peer) -> Any:
     return peer.server.listings.give(call, TOOLS)
 
 
-async def stale(peer: Peer) -> list[str]:
+async def stale(peer: PipelineClient) -> list[str]:
     """What a stream that opens now would have to say."""
     connection = Connection(peer.principal, session=peer.session)
     era = peer.pipeline.eras[Era.HANDSHAKE]
@@ -128,9 +128,9 @@ async def test_a_permission_that_was_granted_makes_the_list_stale() -> None:
     memory = Memory()
     server = release(memory, "one")
     server.tool(lambda: "", name="guarded", permission="shop.view_order")
-    await client(server, principal=somebody()).names()
-    assert await stale(client(server, principal=somebody())) == []
-    assert await stale(client(server, principal=somebody("shop.view_order"))) == ["tools"]
+    await client(server, principal=make_principal()).names()
+    assert await stale(client(server, principal=make_principal())) == []
+    assert await stale(client(server, principal=make_principal("shop.view_order"))) == ["tools"]
 
 
 async def test_the_same_list_is_written_once() -> None:
@@ -143,7 +143,7 @@ async def test_the_same_list_is_written_once() -> None:
 
 async def test_requests_without_a_session_are_not_remembered() -> None:
     memory = Memory()
-    await Peer(release(memory, "one"), version=STATELESS).names()
+    await PipelineClient(release(memory, "one"), version=STATELESS).names()
     assert memory.writes == 0
 
 

@@ -10,7 +10,7 @@ from mcp_django import Context, MCPError, ToolError
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.errors import InvalidParams, MethodNotFound
 from mcp_django.server.call import Call
-from tests.server.engine import EVERYTHING, HANDSHAKE, STATELESS, Peer, accept, make_server
+from tests.server.client import EVERYTHING, HANDSHAKE, STATELESS, PipelineClient, accept, make_server
 from tests.support.clock import Clock
 
 INTRODUCTION = {"protocolVersion": HANDSHAKE, "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
@@ -51,7 +51,7 @@ async def test_the_first_is_the_outermost() -> None:
 
         return middleware
 
-    assert await Peer(served(layer("first"), layer("second"))).text("add", a=1, b=2) == "3"
+    assert await PipelineClient(served(layer("first"), layer("second"))).text("add", a=1, b=2) == "3"
     assert log == ["first in", "second in", "second out", "first out"]
 
 
@@ -62,7 +62,7 @@ async def test_initialize_can_be_refused() -> None:
             raise Refused(f"not you, {call.client_info['name']}")
         return await call_next(call)
 
-    peer = Peer(served(veto), version=HANDSHAKE)
+    peer = PipelineClient(served(veto), version=HANDSHAKE)
     peer.session = None
     with pytest.raises(Refused, match="not you, x"):
         await peer.request("initialize", INTRODUCTION)
@@ -76,7 +76,7 @@ async def test_it_sees_every_method_and_notification_with_and_without_an_id() ->
         seen.append((call.method, call.id is None))
         return await call_next(call)
 
-    peer = Peer(served(note), version=HANDSHAKE)
+    peer = PipelineClient(served(note), version=HANDSHAKE)
     await peer.request("ping")
     await peer.request("tools/list")
     await peer.notify("notifications/initialized")
@@ -99,7 +99,7 @@ async def test_it_sees_notifications_of_the_stateless_era() -> None:
         seen.append(call.id)
         return await call_next(call)
 
-    await Peer(served(note)).notify("notifications/of-your-own")
+    await PipelineClient(served(note)).notify("notifications/of-your-own")
     assert seen == [None]
 
 
@@ -107,7 +107,7 @@ async def test_a_notification_it_stops_is_not_acted_on() -> None:
     async def stop(call: Call, call_next: Any) -> Any:
         return {} if call.id is None else await call_next(call)
 
-    peer = Peer(served(stop), version=HANDSHAKE)
+    peer = PipelineClient(served(stop), version=HANDSHAKE)
     assert peer.session is not None
     peer.session.initialized = False
     await peer.notify("notifications/initialized")
@@ -121,7 +121,7 @@ async def test_a_failure_at_a_notification_has_no_answer(caplog: pytest.LogCaptu
         async def fail(call: Call, call_next: Any, problem: BaseException = problem) -> Any:
             raise problem
 
-        await Peer(served(fail)).notify("notifications/initialized")
+        await PipelineClient(served(fail)).notify("notifications/initialized")
         assert ("secret" in caplog.text) is not isinstance(problem, Refused), problem
 
 
@@ -132,14 +132,14 @@ async def test_another_call_can_be_passed_on() -> None:
         params = {**call.params, "arguments": {"a": 40, "b": 2}}
         return await call_next(dataclasses.replace(call, message=message._replace(params=params)))
 
-    assert await Peer(served(rewrite)).text("add", a=1, b=2) == "42"
+    assert await PipelineClient(served(rewrite)).text("add", a=1, b=2) == "42"
 
 
 async def test_the_answer_has_the_id_that_the_client_chose_whatever_was_passed_on() -> None:
     async def rewrite(call: Call, call_next: Any) -> Any:
         return await call_next(dataclasses.replace(call, message=jsonrpc.Request("mine", "ping", None)))
 
-    peer = Peer(served(rewrite), version=HANDSHAKE)
+    peer = PipelineClient(served(rewrite), version=HANDSHAKE)
     outcome = peer._handle({"jsonrpc": "2.0", "id": 7, "method": "tools/list"}, None)  # type: ignore[arg-type]
     assert jsonrpc.loads(await outcome.run) == {"jsonrpc": "2.0", "id": 7, "result": {}}
 
@@ -148,7 +148,7 @@ async def test_it_can_answer_by_itself() -> None:
     async def answer(call: Call, call_next: Any) -> Any:
         return {"content": [{"type": "text", "text": "from above"}], "isError": False}
 
-    result = await Peer(served(answer)).call("add", a=1, b=2)
+    result = await PipelineClient(served(answer)).call("add", a=1, b=2)
     assert result["content"][0]["text"] == "from above"
     assert result["resultType"] == "complete"
 
@@ -161,7 +161,7 @@ async def test_results_can_be_changed_lists_included(version: str) -> None:
             return {**result, "tools": [tool for tool in result["tools"] if tool["name"] != "fail"]}
         return {**result, "_meta": {**result.get("_meta", {}), "example.com/by": "middleware"}}
 
-    peer = Peer(served(shorten), version=version)
+    peer = PipelineClient(served(shorten), version=version)
     assert await peer.names() == ["add", "ask"]
     assert (await peer.call("add", a=1, b=2))["_meta"]["example.com/by"] == "middleware"
     assert await peer.names() == ["add", "ask"]
@@ -173,11 +173,11 @@ async def test_a_question_survives_middleware_that_copies_results() -> None:
         return {**result, "_meta": {"example.com/by": "middleware"}}
 
     server = served(copy)
-    first = await Peer(server).call("ask")
+    first = await PipelineClient(server).call("ask")
     assert first["resultType"] == "input_required"
     assert first["_meta"]["example.com/by"] == "middleware"
     assert "io.modelcontextprotocol/serverInfo" in first["_meta"]
-    peer = Peer(server, answer=lambda *_: accept(value=True))
+    peer = PipelineClient(server, answer=lambda *_: accept(value=True))
     assert await peer.text("ask") == "True"
 
 
@@ -191,7 +191,7 @@ async def test_changing_a_result_in_place_changes_that_result_only() -> None:
                 result["capabilities"] = {}
             return result
 
-        peer = Peer(served(mark))
+        peer = PipelineClient(served(mark))
         assert (await peer.request(method))["_meta"]["example.com/mark"] is True
         assert "example.com/mark" not in (await peer.call("add", a=1, b=2))["_meta"]
 
@@ -208,7 +208,7 @@ async def test_protocol_errors_reach_it_as_exceptions_and_tool_errors_as_results
         seen.append(result["isError"])
         return result
 
-    peer = Peer(served(note))
+    peer = PipelineClient(served(note))
     with pytest.raises(InvalidParams):
         await peer.call("unknown")
     with pytest.raises(Refused):
@@ -226,14 +226,14 @@ async def test_it_can_turn_a_failure_into_a_result() -> None:
         except MethodNotFound:
             return {"excuse": True}
 
-    assert (await Peer(served(excuse), version=HANDSHAKE).request("no/such"))["excuse"] is True
+    assert (await PipelineClient(served(excuse), version=HANDSHAKE).request("no/such"))["excuse"] is True
 
 
 async def test_a_bug_in_it_is_told_without_its_text(caplog: pytest.LogCaptureFixture) -> None:
     async def broken(call: Call, call_next: Any) -> Any:
         raise RuntimeError("secret")
 
-    peer = Peer(served(broken))
+    peer = PipelineClient(served(broken))
     with pytest.raises(MCPError) as caught:
         await peer.request("tools/list")
     for text in (caught.value.message, await peer.error("add", a=1, b=2)):
@@ -254,7 +254,7 @@ async def test_a_replaced_call_learns_that_it_was_given_up(clock: Clock) -> None
         contexts.append(ctx)
         await ctx.elicit("Sure?", bool)
 
-    call = asyncio.ensure_future(Peer(server, version=HANDSHAKE).error("wait"))
+    call = asyncio.ensure_future(PipelineClient(server, version=HANDSHAKE).error("wait"))
     await clock.advance(2)
     assert "took longer" in await call
     assert contexts[0].cancelled

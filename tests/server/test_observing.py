@@ -17,7 +17,7 @@ from mcp_django.server.call import Connection
 from mcp_django.server.ports import Overloaded
 from mcp_django.server.streams import Outbox
 from mcp_django.server.work import Receipt, Work
-from tests.server.engine import HANDSHAKE, STATELESS, Peer, accept, make_server, ports
+from tests.server.client import HANDSHAKE, STATELESS, PipelineClient, accept, make_server, ports
 from tests.support.clock import Clock
 from tests.support.waiting import turns
 
@@ -127,7 +127,7 @@ def observed(recorder: RecordingObserver, *, lifespan: Any = None, **given: Any)
     return server
 
 
-async def ended(peer: Peer, method: str, params: dict[str, Any] | None = None) -> Any:
+async def ended(peer: PipelineClient, method: str, params: dict[str, Any] | None = None) -> Any:
     """The result, or the error, of a request."""
     try:
         return await peer.request(method, params)
@@ -168,7 +168,7 @@ async def test_it_is_told_once_how_a_call_ended(version: str, attending: bool, c
     violations = []
     for (method, params), outcome in EVERYWHERE:
         recorder = RecordingObserver(attending)
-        peer = Peer(observed(recorder), version=version)
+        peer = PipelineClient(observed(recorder), version=version)
         ending = asyncio.ensure_future(ended(peer, method, params))
         await clock.advance(LIMIT_SECONDS)
         answer = await ending
@@ -183,14 +183,14 @@ async def test_it_is_told_once_how_a_call_ended(version: str, attending: bool, c
 async def test_what_only_one_era_knows_is_told_too(attending: bool) -> None:
     for version, method in [(HANDSHAKE, "ping"), (HANDSHAKE, "logging/setLevel"), (STATELESS, "server/discover")]:
         recorder = RecordingObserver(attending)
-        await ended(Peer(observed(recorder), version=version), method, {"level": "info"})
+        await ended(PipelineClient(observed(recorder), version=version), method, {"level": "info"})
         assert recorder.one()[1] == "ok", method
 
 
 @however
 async def test_initialize_is_a_call(attending: bool) -> None:
     recorder = RecordingObserver(attending)
-    peer = Peer(observed(recorder), version=HANDSHAKE)
+    peer = PipelineClient(observed(recorder), version=HANDSHAKE)
     peer.session = None
     introduction = {"protocolVersion": HANDSHAKE, "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
     await peer.request("initialize", introduction)
@@ -201,13 +201,13 @@ async def test_initialize_is_a_call(attending: bool) -> None:
 @however
 async def test_each_round_of_a_conversation_is_a_call(attending: bool) -> None:
     recorder = RecordingObserver(attending)
-    peer = Peer(observed(recorder), answer=lambda *_: accept(value=True))
+    peer = PipelineClient(observed(recorder), answer=lambda *_: accept(value=True))
     assert await peer.text("ask") == "True"
     assert recorder.outcomes == ["input_required", "ok"]
 
 
 async def test_a_bug_has_the_reference_that_its_answer_has(recorder: RecordingObserver) -> None:
-    text = await Peer(observed(recorder)).error("fail", how="bug")
+    text = await PipelineClient(observed(recorder)).error("fail", how="bug")
     reference = recorder.one()[0].fate.reference
     assert reference
     assert text == f"Internal error (reference {reference})"
@@ -217,7 +217,7 @@ async def test_a_bug_of_a_call_that_middleware_made_is_that_calls(recorder: Reco
     async def copy(call: Call, call_next: Any) -> Any:
         return await call_next(dataclasses.replace(call, capabilities={}))
 
-    text = await Peer(observed(recorder, middleware=[copy])).error("fail", how="bug")
+    text = await PipelineClient(observed(recorder, middleware=[copy])).error("fail", how="bug")
     call, outcome, _ = recorder.one()
     assert outcome == "bug"
     assert str(call.fate.reference) in text
@@ -229,7 +229,7 @@ async def test_a_bug_of_middleware_is_told() -> None:
 
     for method in ("tools/call", "tools/list", "no/such"):
         recorder = RecordingObserver()
-        await ended(Peer(observed(recorder, middleware=[broken])), method, {"name": "add"})
+        await ended(PipelineClient(observed(recorder, middleware=[broken])), method, {"name": "add"})
         assert recorder.one()[1] == "bug", method
 
 
@@ -240,7 +240,7 @@ async def test_an_error_that_middleware_made_good_is_none(recorder: RecordingObs
         except MCPError:
             return {"excuse": True}
 
-    await Peer(observed(recorder, middleware=[excuse])).request("no/such")
+    await PipelineClient(observed(recorder, middleware=[excuse])).request("no/such")
     assert recorder.one()[1] == "ok"
 
 
@@ -248,7 +248,7 @@ async def test_a_lifespan_that_fails_is_a_bug_of_the_call(recorder: RecordingObs
     def lifespan(server: Server) -> Any:
         raise RuntimeError("secret")
 
-    await ended(Peer(observed(recorder, lifespan=lifespan)), "tools/list")
+    await ended(PipelineClient(observed(recorder, lifespan=lifespan)), "tools/list")
     assert recorder.one()[1] == "bug"
 
 
@@ -263,7 +263,7 @@ async def test_a_call_that_is_cancelled_is_told_after_its_lane_is_free(version: 
         reached.set()
         await asyncio.Event().wait()
 
-    task = asyncio.ensure_future(Peer(server, version=version).call("wait"))
+    task = asyncio.ensure_future(PipelineClient(server, version=version).call("wait"))
     await reached.wait()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -279,7 +279,7 @@ async def test_a_call_that_is_cancelled_while_others_begin_never_runs() -> None:
         await asyncio.Event().wait()
 
     recorder.at_the_beginning = dawdle
-    task = asyncio.ensure_future(Peer(observed(recorder)).call("add", a=1, b=2))
+    task = asyncio.ensure_future(PipelineClient(observed(recorder)).call("add", a=1, b=2))
     await reached.wait()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -295,14 +295,16 @@ async def test_work_that_is_closed_instead_of_run_is_told(attending: bool) -> No
         (Overloaded(status=429), "overloaded"),
     ]:
         recorder = RecordingObserver(attending)
-        work = handled(Peer(observed(recorder), version=HANDSHAKE), {"method": "tools/call", "params": {"name": "add"}})
+        work = handled(
+            PipelineClient(observed(recorder), version=HANDSHAKE), {"method": "tools/call", "params": {"name": "add"}}
+        )
         work.close(problem)
         assert recorder.outcomes == [outcome]
         assert recorder.calls[0][2] is problem
         assert recorder.events == []
 
 
-def handled(peer: Peer, message: Any) -> Any:
+def handled(peer: PipelineClient, message: Any) -> Any:
     """What the pipeline makes of a message of the handshake era, or of several in a batch."""
     batch = message if isinstance(message, list) else [message]
     numbered = [{"jsonrpc": "2.0", "id": number, **one} for number, one in enumerate(batch, 1)]
@@ -321,7 +323,7 @@ PING = {"method": "ping"}
 @however
 async def test_each_element_of_a_batch_is_a_call(attending: bool) -> None:
     recorder = RecordingObserver(attending)
-    peer = Peer(observed(recorder), version=BATCHING)
+    peer = PipelineClient(observed(recorder), version=BATCHING)
     unknown = {"method": "no/such"}
     work = handled(peer, [PING, ADD, unknown, {"method": "notifications/initialized"}, {"method": 7}, ADD])
     assert isinstance(work, Work)
@@ -338,14 +340,14 @@ async def test_each_element_of_a_batch_is_a_call(attending: bool) -> None:
 
 
 async def test_a_batch_that_is_refused_is_that_many_calls(recorder: RecordingObserver) -> None:
-    peer = Peer(observed(recorder), version=BATCHING)
+    peer = PipelineClient(observed(recorder), version=BATCHING)
     work = handled(peer, [ADD, {"method": "notifications/initialized"}, ADD])
     work.close(Overloaded(status=429))
     assert recorder.outcomes == ["overloaded"] * 2
 
 
 async def test_a_batch_that_is_cancelled_before_its_first_step_is_told(recorder: RecordingObserver) -> None:
-    peer = Peer(observed(recorder), version=BATCHING)
+    peer = PipelineClient(observed(recorder), version=BATCHING)
     handled(peer, [ADD, {"method": "notifications/initialized"}, ADD]).close()
     assert recorder.outcomes == ["cancelled"] * 2
 
@@ -359,7 +361,7 @@ async def test_a_batch_that_is_cancelled_is_told_wherever_it_is() -> None:
         async def wait() -> None:
             await asyncio.Event().wait()
 
-        peer = Peer(server, version=BATCHING)
+        peer = PipelineClient(server, version=BATCHING)
         waiting = {"method": "tools/call", "params": {"name": "wait"}}
         work = handled(peer, [waiting, {"method": "notifications/initialized"}, waiting])
         task = asyncio.ensure_future(work.run)
@@ -384,7 +386,7 @@ async def test_one_of_a_batch_can_be_cancelled(recorder: RecordingObserver) -> N
         reached.set()
         await asyncio.Event().wait()
 
-    peer = Peer(server, version=BATCHING)
+    peer = PipelineClient(server, version=BATCHING)
     work = handled(peer, [ADD, {"method": "tools/call", "params": {"name": "wait"}}])
     task = asyncio.ensure_future(work.run)
     await reached.wait()
@@ -395,11 +397,11 @@ async def test_one_of_a_batch_can_be_cancelled(recorder: RecordingObserver) -> N
 
 
 async def test_a_message_that_is_no_call_is_not_told(recorder: RecordingObserver) -> None:
-    peer = Peer(observed(recorder), version=HANDSHAKE)
+    peer = PipelineClient(observed(recorder), version=HANDSHAKE)
     peer.session = None
     with pytest.raises(MCPError):
         handled(peer, PING | {"method": "tools/list"})
-    peer = Peer(observed(recorder))
+    peer = PipelineClient(observed(recorder))
     with pytest.raises(MCPError):
         await peer.request("tools/list", {"_meta": {"io.modelcontextprotocol/protocolVersion": "1999-01-01"}})
     assert recorder.calls == []
@@ -420,7 +422,7 @@ async def test_a_notification_is_told_of_without_an_id() -> None:
             return await call_next(call)
 
         recorder = RecordingObserver(attending=True)
-        await Peer(observed(recorder, middleware=[middleware])).notify("notifications/of-your-own")
+        await PipelineClient(observed(recorder, middleware=[middleware])).notify("notifications/of-your-own")
         ((call, outcome, _),) = recorder.calls
         assert (call.id, outcome) == (None, expected), problem
         assert recorder.events == []
@@ -431,7 +433,7 @@ async def test_a_notification_whose_client_left_was_cancelled(recorder: Recordin
         await asyncio.Event().wait()
 
     server = observed(recorder, middleware=[middleware])
-    task = asyncio.ensure_future(Peer(server).notify("notifications/of-your-own"))
+    task = asyncio.ensure_future(PipelineClient(server).notify("notifications/of-your-own"))
     await asyncio.sleep(0)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -440,7 +442,7 @@ async def test_a_notification_whose_client_left_was_cancelled(recorder: Recordin
 
 
 def test_a_notification_that_is_ignored_is_not_told_of(recorder: RecordingObserver) -> None:
-    peer = Peer(observed(recorder))
+    peer = PipelineClient(observed(recorder))
     receipt = peer._handle({"jsonrpc": "2.0", "method": "notifications/x"}, Outbox())
     assert receipt == Receipt()
     assert recorder.calls == []
@@ -456,7 +458,7 @@ async def test_the_duration_runs_from_the_message_on(
         return await call_next(call)
 
     sent = time.perf_counter()
-    await Peer(observed(recorder, middleware=[note])).call("add", a=1, b=2)
+    await PipelineClient(observed(recorder, middleware=[note])).call("add", a=1, b=2)
     call = recorder.one()[0]
     assert sent <= call.started <= ran[0]
     monkeypatch.setattr(call_module, "perf_counter", lambda: call.started + 3)

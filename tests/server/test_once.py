@@ -9,7 +9,7 @@ from mcp_django import Context, ToolError
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.errors import InvalidParams
 from mcp_django.server import once as module
-from tests.server.engine import HANDSHAKE, STATELESS, Peer, accept, make_server, somebody
+from tests.server.client import HANDSHAKE, STATELESS, PipelineClient, accept, make_principal, make_server
 from tests.support.clock import Clock
 
 ERAS = [HANDSHAKE, STATELESS]
@@ -52,7 +52,7 @@ def selling(till: Till, **options: Any) -> Any:
     return server
 
 
-async def first_round(peer: Peer, tool: str = "buy", **more: Any) -> dict[str, Any]:
+async def first_round(peer: PipelineClient, tool: str = "buy", **more: Any) -> dict[str, Any]:
     """The parameters of the next round, of a client that has just been given a state."""
     result = await peer.request("tools/call", {"name": tool, "arguments": {}, **more})
     assert result["resultType"] == "input_required"
@@ -66,7 +66,7 @@ def text(result: dict[str, Any]) -> str:
 @pytest.mark.parametrize("version", ERAS)
 async def test_it_runs_once_and_gives_its_value(version: str) -> None:
     till = Till()
-    peer = Peer(selling(till), version=version, answer=lambda *_: accept(value=True))
+    peer = PipelineClient(selling(till), version=version, answer=lambda *_: accept(value=True))
     assert await peer.text("buy") == "1"
     assert await peer.text("buy_if") == "2"
     assert till.runs == 2
@@ -74,14 +74,14 @@ async def test_it_runs_once_and_gives_its_value(version: str) -> None:
 
 async def test_the_client_holds_the_name_of_the_conversation_before_anything_runs() -> None:
     till = Till()
-    result = await Peer(selling(till)).call("buy")
+    result = await PipelineClient(selling(till)).call("buy")
     assert (result["resultType"], "inputRequests" in result, till.runs) == ("input_required", False, 0)
     assert isinstance(result["requestState"], str)
 
 
 async def test_a_round_that_is_sent_again_gets_the_same_value() -> None:
     till = Till()
-    peer = Peer(selling(till))
+    peer = PipelineClient(selling(till))
     again = await first_round(peer)
     assert [text(await peer.request("tools/call", again)) for _ in range(3)] == ["1", "1", "1"]
     assert till.runs == 1
@@ -89,7 +89,7 @@ async def test_a_round_that_is_sent_again_gets_the_same_value() -> None:
 
 async def test_no_replay_of_an_older_round_runs_it_again() -> None:
     till = Till()
-    peer = Peer(selling(till))
+    peer = PipelineClient(selling(till))
     asked = await first_round(peer, "buy_if")
     paid = {**asked, "inputResponses": {"pay": accept(value=True)}}
     wrapping = await peer.request("tools/call", paid)
@@ -102,7 +102,7 @@ async def test_no_replay_of_an_older_round_runs_it_again() -> None:
 
 async def test_two_conversations_are_two_purchases() -> None:
     till = Till()
-    peer = Peer(selling(till))
+    peer = PipelineClient(selling(till))
     for _ in range(2):
         await peer.request("tools/call", await first_round(peer))
     assert till.runs == 2
@@ -111,7 +111,7 @@ async def test_two_conversations_are_two_purchases() -> None:
 async def test_an_attempt_that_comes_meanwhile_waits_for_the_first(clock: Clock) -> None:
     till = Till()
     till.opened.clear()
-    peer = Peer(selling(till))
+    peer = PipelineClient(selling(till))
     again = await first_round(peer)
     attempts = [asyncio.ensure_future(peer.request("tools/call", again)) for _ in range(5)]
     await clock.advance(module.WAIT - 1)
@@ -125,7 +125,7 @@ async def test_an_attempt_that_comes_meanwhile_waits_for_the_first(clock: Clock)
 async def test_what_does_not_end_in_time_is_unknown(clock: Clock) -> None:
     till = Till()
     till.opened.clear()
-    peer = Peer(selling(till))
+    peer = PipelineClient(selling(till))
     again = await first_round(peer)
     attempt = asyncio.ensure_future(peer.request("tools/call", again))
     await till.entered.wait()
@@ -143,7 +143,7 @@ async def test_what_does_not_end_in_time_is_unknown(clock: Clock) -> None:
 async def test_a_claim_whose_holder_died_is_not_run_again(clock: Clock) -> None:
     till = Till()
     server = selling(till)
-    peer = Peer(server)
+    peer = PipelineClient(server)
     again = await first_round(peer)
 
     async def die(*_: Any) -> None:
@@ -161,7 +161,7 @@ async def test_a_claim_whose_holder_died_is_not_run_again(clock: Clock) -> None:
 async def test_a_tool_error_is_told_again_and_not_tried_again() -> None:
     till = Till()
     till.fails = ToolError("No funds")
-    peer = Peer(selling(till))
+    peer = PipelineClient(selling(till))
     again = await first_round(peer)
     results = [await peer.request("tools/call", again) for _ in range(3)]
     assert {(result["isError"], text(result)) for result in results} == {(True, "No funds")}
@@ -171,7 +171,7 @@ async def test_a_tool_error_is_told_again_and_not_tried_again() -> None:
 async def test_after_any_other_failure_the_effect_is_unknown() -> None:
     till = Till()
     till.fails = TimeoutError("the bank does not answer: secret")
-    peer = Peer(selling(till))
+    peer = PipelineClient(selling(till))
     again = await first_round(peer)
     first, second = [await peer.request("tools/call", again) for _ in range(2)]
     assert text(first).startswith("Internal error")
@@ -185,7 +185,7 @@ async def test_a_call_that_is_cancelled_meanwhile_leaves_it_unknown(version: str
     till = Till()
     till.opened.clear()
     server = selling(till)
-    peer = Peer(server, version=version)
+    peer = PipelineClient(server, version=version)
     params = await first_round(peer) if version == STATELESS else {"name": "buy", "arguments": {}}
     attempt = asyncio.ensure_future(peer.request("tools/call", params))
     await till.entered.wait()
@@ -199,7 +199,7 @@ async def test_a_call_that_is_cancelled_meanwhile_leaves_it_unknown(version: str
 
 async def test_a_request_that_repeats_an_id_of_its_session_gets_the_same_value(monkeypatch: Any) -> None:
     till = Till()
-    peer = Peer(selling(till), version=HANDSHAKE)
+    peer = PipelineClient(selling(till), version=HANDSHAKE)
     for ids in ([7, 7, "7", 8], [7]):
         peer._ids = iter(ids)
         assert [await peer.text("buy") for _ in ids] == ["1", "1", "2", "3"][: len(ids)]
@@ -212,7 +212,9 @@ async def test_a_request_that_repeats_an_id_of_its_session_gets_the_same_value(m
 async def test_a_foreign_caller_has_claims_of_its_own() -> None:
     till = Till()
     server = selling(till)
-    ada, bob = (Peer(server, principal=somebody(name=name), version=HANDSHAKE) for name in ("ada", "bob"))
+    ada, bob = (
+        PipelineClient(server, principal=make_principal(name=name), version=HANDSHAKE) for name in ("ada", "bob")
+    )
     for peer in (ada, bob):
         peer._ids = iter([1])
         await peer.text("buy")
@@ -221,7 +223,7 @@ async def test_a_foreign_caller_has_claims_of_its_own() -> None:
 
 async def test_answers_that_come_without_a_state_are_kept_until_there_is_one() -> None:
     till = Till()
-    peer = Peer(selling(till))
+    peer = PipelineClient(selling(till))
     again = await first_round(peer, "buy_if", inputResponses={"pay": accept(value=True)})
     result = await peer.request("tools/call", again)
     assert (list(result["inputRequests"]), till.runs) == (["wrap"], 1)
@@ -235,7 +237,7 @@ async def test_a_key_twice_is_a_mistake() -> None:
         await ctx.once("a", lambda: 1)
         await ctx.once("a", lambda: 2, durable=True)
 
-    assert "Internal error" in await Peer(server).error("twice")
+    assert "Internal error" in await PipelineClient(server).error("twice")
 
 
 async def test_what_runs_once_must_not_ask() -> None:
@@ -245,7 +247,7 @@ async def test_what_runs_once_must_not_ask() -> None:
     async def ask(ctx: Context) -> None:
         await ctx.once("a", lambda: ctx.elicit("Sure?", bool), durable=True)
 
-    peer = Peer(server, answer=lambda *_: accept(value=True))
+    peer = PipelineClient(server, answer=lambda *_: accept(value=True))
     assert "may not ask; ask before it" in await peer.error("ask")
 
 
@@ -260,7 +262,7 @@ async def test_a_question_beside_it_is_asked_in_the_same_round() -> None:
         )
         return f"{paid['receipt']} {answer.data}"
 
-    peer = Peer(server, answer=lambda *_: accept(value="blue"))
+    peer = PipelineClient(server, answer=lambda *_: accept(value="blue"))
     assert await peer.text("both") == "1 blue"
     assert (peer.rounds, till.runs) == (1, 1)
 
@@ -279,26 +281,26 @@ class TestSingleUse:
         return server
 
     async def test_a_state_counts_once(self) -> None:
-        peer = Peer(self.server(single_use_state=True))
+        peer = PipelineClient(self.server(single_use_state=True))
         params = {**await first_round(peer, "confirm"), "inputResponses": {"sure": accept(value=True)}}
         assert text(await peer.request("tools/call", params)) == "accept"
         with pytest.raises(InvalidParams, match=r"^Invalid or expired state$"):
             await peer.request("tools/call", params)
 
     async def test_each_round_has_a_state_of_its_own(self) -> None:
-        peer = Peer(self.server(single_use_state=True))
+        peer = PipelineClient(self.server(single_use_state=True))
         again = await first_round(peer, "confirm")
         for _ in range(3):
             result = await peer.request("tools/call", again)
             again["requestState"] = result["requestState"]
 
     async def test_without_the_option_it_counts_until_it_expires(self) -> None:
-        peer = Peer(self.server())
+        peer = PipelineClient(self.server())
         params = {**await first_round(peer, "confirm"), "inputResponses": {"sure": accept(value=True)}}
         assert [text(await peer.request("tools/call", params)) for _ in range(2)] == ["accept", "accept"]
 
     async def test_of_many_at_once_one_counts(self) -> None:
-        peer = Peer(self.server(single_use_state=True))
+        peer = PipelineClient(self.server(single_use_state=True))
         params = {**await first_round(peer, "confirm"), "inputResponses": {"sure": accept(value=True)}}
         results = await asyncio.gather(*(peer.request("tools/call", params) for _ in range(10)), return_exceptions=True)
         assert sum(isinstance(result, dict) for result in results) == 1
@@ -306,7 +308,7 @@ class TestSingleUse:
 
     async def test_a_state_that_does_not_open_uses_nothing_up(self) -> None:
         server = self.server(single_use_state=True)
-        peer = Peer(server)
+        peer = PipelineClient(server)
         params = await first_round(peer, "confirm")
         with pytest.raises(InvalidParams):
             await peer.request("tools/call", {**params, "requestState": params["requestState"] + "x"})

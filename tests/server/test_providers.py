@@ -9,7 +9,7 @@ from mcp_django import Completion, Context, Handlers, MCPError, Provider, ToolEr
 from mcp_django.protocol.errors import InsufficientScope, InvalidParams, MethodNotFound, ResourceNotFound
 from mcp_django.server.decorators import build_prompt, build_resource, build_tool
 from mcp_django.server.primitives import Prompt, Resource, Tool
-from tests.server.engine import HANDSHAKE, Peer, accept, make_server, somebody
+from tests.server.client import HANDSHAKE, PipelineClient, accept, make_principal, make_server
 
 OBJECT: dict[str, Any] = {"type": "object"}
 
@@ -27,7 +27,7 @@ def tools(*names: str, call: Any = None) -> Handlers:
     return Handlers(list_tools=lambda ctx: [entry(name) for name in names], call_tool=call or call_tool)
 
 
-def mixed(*providers: Provider) -> Peer:
+def mixed(*providers: Provider) -> PipelineClient:
     """A peer of a server that has a tool `m` of its own besides."""
     server = make_server(providers=providers)
 
@@ -35,7 +35,7 @@ def mixed(*providers: Provider) -> Peer:
     def m() -> str:
         return "m registered"
 
-    return Peer(server)
+    return PipelineClient(server)
 
 
 async def test_lists_are_merged_and_sorted_with_what_is_registered() -> None:
@@ -145,7 +145,7 @@ async def test_a_provided_tool_may_ask() -> None:
         return f"{(await ctx.elicit('Who?', str)).data}"
 
     for version in (HANDSHAKE, "2026-07-28"):
-        peer = Peer(make_server(providers=[tools("a", call=call)]), version=version)
+        peer = PipelineClient(make_server(providers=[tools("a", call=call)]), version=version)
         peer.answer = lambda *_: accept(value="Al")
         assert await peer.text("a") == "Al"
 
@@ -193,7 +193,7 @@ async def test_handlers_offer_what_they_were_given() -> None:
     assert Handlers(read_resource=lambda *_: None).offers == {"resources"}
     assert Handlers(complete=lambda *_: None).offers == {"completions"}
     with pytest.raises(MethodNotFound, match="offers no tools"):
-        await Peer(make_server(providers=[Handlers(complete=lambda *_: None)])).request("tools/list")
+        await PipelineClient(make_server(providers=[Handlers(complete=lambda *_: None)])).request("tools/list")
 
 
 def library() -> Handlers:
@@ -210,7 +210,7 @@ def library() -> Handlers:
 
 
 async def test_resources_are_listed_and_read_listed_or_not() -> None:
-    peer = Peer(make_server(providers=[library()]))
+    peer = PipelineClient(make_server(providers=[library()]))
     assert await peer.names("resources/list", "resources", "uri") == ["book://1"]
     assert await peer.names("resources/templates/list", "resourceTemplates", "uriTemplate") == ["book://{n}"]
     for uri, text in {"book://1": "one", "book://2": "two"}.items():
@@ -220,14 +220,14 @@ async def test_resources_are_listed_and_read_listed_or_not() -> None:
 
 async def test_a_resource_that_the_handler_does_not_know_is_not_found() -> None:
     with pytest.raises(ResourceNotFound):
-        await Peer(make_server(providers=[library()])).request("resources/read", {"uri": "book://3"})
+        await PipelineClient(make_server(providers=[library()])).request("resources/read", {"uri": "book://3"})
 
 
 async def test_registered_resources_and_templates_are_read_first() -> None:
     server = make_server(providers=[library()])
     server.resource("book://1")(lambda: "mine")
     server.resource("book://x/{n}")(lambda n: f"my {n}")
-    peer = Peer(server)
+    peer = PipelineClient(server)
     for uri, text in {"book://1": "mine", "book://x/1": "my 1", "book://2": "two"}.items():
         assert (await peer.request("resources/read", {"uri": uri}))["contents"][0]["text"] == text
 
@@ -241,7 +241,7 @@ def phrases() -> Handlers:
 
 
 async def test_prompts_are_listed_and_got_with_their_arguments_checked() -> None:
-    peer = Peer(make_server(providers=[phrases()]))
+    peer = PipelineClient(make_server(providers=[phrases()]))
     (listed,) = (await peer.request("prompts/list"))["prompts"]
     assert (listed["title"], [argument["name"] for argument in listed["arguments"]]) == ("Greet", ["who", "how"])
     got = await peer.request("prompts/get", {"name": "greet", "arguments": {"who": "Al"}})
@@ -259,7 +259,7 @@ def wanted(target: str, argument: str = "x", kind: str = "prompt") -> dict[str, 
     return {"ref": ref, "argument": {"name": argument, "value": "v"}, "context": {"arguments": {"a": "b"}}}
 
 
-async def values(peer: Peer, asked: dict[str, Any]) -> list[str]:
+async def values(peer: PipelineClient, asked: dict[str, Any]) -> list[str]:
     completion = (await peer.request("completion/complete", asked))["completion"]
     return list(completion["values"])
 
@@ -277,7 +277,7 @@ async def test_a_catch_all_completes_what_no_other_function_does() -> None:
         return x
 
     server.completion("mine", "x")(lambda value: [f"{value} registered"])
-    peer = Peer(server)
+    peer = PipelineClient(server)
     assert await values(peer, wanted("mine")) == ["v registered"]
     assert await values(peer, wanted("mine", "y")) == ["mine y v {'a': 'b'}"]
     assert await values(peer, wanted("greet", "who")) == ["greet who v {'a': 'b'}"]
@@ -293,7 +293,7 @@ async def test_a_catch_all_completes_what_no_other_function_does() -> None:
 async def test_a_registered_completer_may_complete_a_provided_template() -> None:
     server = make_server(providers=[library()])
     server.completion("book://{n}", "n")(lambda value: [f"{value}1"])
-    assert await values(Peer(server), wanted("book://{n}", "n", "resource")) == ["v1"]
+    assert await values(PipelineClient(server), wanted("book://{n}", "n", "resource")) == ["v1"]
 
 
 async def test_a_template_is_also_named_by_a_uri_that_fits_it() -> None:
@@ -301,7 +301,7 @@ async def test_a_template_is_also_named_by_a_uri_that_fits_it() -> None:
     server.resource("test://{n}")(lambda n: n)
     server.completion("test://{n}", "n")(lambda value: [f"{value}1"])
     for uri in ("test://{n}", "test://7"):
-        assert await values(Peer(server), wanted(uri, "n", "resource")) == ["v1"]
+        assert await values(PipelineClient(server), wanted(uri, "n", "resource")) == ["v1"]
 
 
 class Shelf(Provider):
@@ -334,7 +334,10 @@ class Shelf(Provider):
 
 async def test_permissions_of_provided_primitives_count_in_lists_and_calls() -> None:
     server = make_server(providers=[Shelf()])
-    stranger, friend = Peer(server, somebody()), Peer(server, somebody("a.b", scopes=["s"], name="friend"))
+    stranger, friend = (
+        PipelineClient(server, make_principal()),
+        PipelineClient(server, make_principal("a.b", scopes=["s"], name="friend")),
+    )
     assert await stranger.names() == ["open_tool"]
     assert await stranger.names("resources/list", "resources", "uri") == []
     assert await stranger.names("prompts/list", "prompts") == []
@@ -348,7 +351,7 @@ async def test_permissions_of_provided_primitives_count_in_lists_and_calls() -> 
         assert await friend.request(method, params)
     assert await friend.names() == ["guarded_tool", "open_tool"]
     with pytest.raises(InsufficientScope):
-        await Peer(server, somebody("a.b")).call("guarded_tool")
+        await PipelineClient(server, make_principal("a.b")).call("guarded_tool")
 
 
 async def test_a_provider_is_asked_only_for_what_it_offers() -> None:
@@ -358,12 +361,12 @@ async def test_a_provider_is_asked_only_for_what_it_offers() -> None:
     provider = Nothing()
     server = make_server(providers=[provider])
     server.tool(lambda: "x", name="own")
-    assert await Peer(server).names() == ["own"]
+    assert await PipelineClient(server).names() == ["own"]
     assert provider.asked == []
 
 
 async def test_a_provider_offers_nothing_by_default() -> None:
-    peer = Peer(make_server(providers=[Provider()]))
+    peer = PipelineClient(make_server(providers=[Provider()]))
     for method, field in (("tools/list", "tools"), ("resources/list", "resources"), ("prompts/list", "prompts")):
         assert (await peer.request(method))[field] == []
     assert (await peer.request("resources/templates/list"))["resourceTemplates"] == []

@@ -9,7 +9,7 @@ from mcp_django.schema import DeclarationError
 from mcp_django.server import registry
 from mcp_django.server.decorators import build_prompt, build_resource, build_tool
 from mcp_django.server.registry import Registry
-from tests.server.engine import Peer, make_server
+from tests.server.client import PipelineClient, make_server
 
 
 @pytest.fixture(autouse=True)
@@ -166,7 +166,7 @@ async def test_a_resource_without_variables_wins_over_a_template_that_fits() -> 
     server = make_server()
     server.resource("test://{x}")(lambda x: f"template {x}")
     server.resource("test://same")(first)
-    read = await Peer(server).request("resources/read", {"uri": "test://same"})
+    read = await PipelineClient(server).request("resources/read", {"uri": "test://same"})
     assert read["contents"][0]["text"] == "first"
 
 

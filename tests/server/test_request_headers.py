@@ -9,15 +9,15 @@ from mcp_django import Depends, Header
 from mcp_django.protocol.errors import InternalError
 from mcp_django.schema import DeclarationError
 from mcp_django.server.decorators import build_tool
-from tests.server.engine import HANDSHAKE, Peer, make_server
+from tests.server.client import HANDSHAKE, PipelineClient, make_server
 
 Tenant = Annotated[str, Header("X-Tenant")]
 
 
-def serving(fn: Any, **peer: Any) -> Peer:
+def serving(fn: Any, **peer: Any) -> PipelineClient:
     server = make_server()
     server.tool(fn, name="it")
-    return Peer(server, **peer)
+    return PipelineClient(server, **peer)
 
 
 async def test_a_parameter_is_the_header_and_no_argument() -> None:
@@ -95,13 +95,13 @@ async def test_resources_prompts_and_dependencies_take_headers_too() -> None:
     async def buy(shop: Annotated[str, Depends(shop)]) -> str:
         return shop
 
-    peer = Peer(server, headers={"X-Tenant": "acme"}, version=HANDSHAKE)
+    peer = PipelineClient(server, headers={"X-Tenant": "acme"}, version=HANDSHAKE)
     assert (await peer.request("resources/read", {"uri": "test://x"}))["contents"][0]["text"] == "acme"
     said = await peer.request("prompts/get", {"name": "say", "arguments": {"what": "hi "}})
     assert said["messages"][0]["content"]["text"] == "hi acme"
     assert await peer.text("buy") == "shop of acme"
     with pytest.raises(InternalError, match="X-Tenant"):
-        await Peer(server).request("resources/read", {"uri": "test://x"})
+        await PipelineClient(server).request("resources/read", {"uri": "test://x"})
 
 
 def test_credentials_and_what_is_no_name_are_refused_at_declaration(subtests: pytest.Subtests) -> None:

@@ -24,7 +24,7 @@ from mcp_django import (
 from mcp_django.schema import OutputError
 from mcp_django.server.decorators import build_prompt, build_tool
 from mcp_django.server.results import completion_result, prompt_result, read_result, tool_result
-from tests.server.engine import Peer, make_server
+from tests.server.client import PipelineClient, make_server
 
 PNG = b"\x89PNG"
 B64 = base64.b64encode(PNG).decode()
@@ -253,7 +253,7 @@ async def test_a_completer_that_returns_no_list_says_nothing_about_itself() -> N
     server.completion("p", "x")(lambda value: "text")
     asked = {"ref": {"type": "ref/prompt", "name": "p"}, "argument": {"name": "x", "value": ""}}
     with pytest.raises(MCPError, match=r"^Internal error \(reference"):
-        await Peer(server).request("completion/complete", asked)
+        await PipelineClient(server).request("completion/complete", asked)
 
 
 async def test_an_argument_without_completion_has_no_values() -> None:
@@ -261,4 +261,4 @@ async def test_an_argument_without_completion_has_no_values() -> None:
     server.prompt(lambda x: x, name="p")
     server.completion("p", "y")(lambda value: ["a"])
     asked = {"ref": {"type": "ref/prompt", "name": "p"}, "argument": {"name": "x", "value": ""}}
-    assert (await Peer(server).request("completion/complete", asked))["completion"] == {"values": []}
+    assert (await PipelineClient(server).request("completion/complete", asked))["completion"] == {"values": []}

@@ -4,7 +4,7 @@ import pytest
 
 from mcp_django import Context, MCPError, Server
 from mcp_django.testing import Client
-from tests.server.engine import HANDSHAKE, STATELESS, make_server
+from tests.server.client import HANDSHAKE, STATELESS, make_server
 
 both = pytest.mark.parametrize("revision", [HANDSHAKE, STATELESS])
 

@@ -24,7 +24,7 @@ from mcp_django.protocol.errors import MissingClientCapability
 from mcp_django.server import toolbox
 from mcp_django.server.ask import AskLimits
 from mcp_django.server.decorators import build_tool
-from tests.server.engine import HANDSHAKE, STATELESS, Peer, accept, make_server, somebody
+from tests.server.client import HANDSHAKE, STATELESS, PipelineClient, accept, make_principal, make_server
 from tests.support.clock import Clock
 
 ERAS = [HANDSHAKE, STATELESS]
@@ -65,11 +65,11 @@ class Model:
         return content if isinstance(content, list) else [content]
 
 
-def sampling(handler: Any, model: Model, version: str = STATELESS, **given: Any) -> Peer:
+def sampling(handler: Any, model: Model, version: str = STATELESS, **given: Any) -> PipelineClient:
     """A peer of a server whose tool `ask` is this handler, with a model behind it."""
     server = make_server(options={"ask": given.pop("limits", AskLimits())}, providers=given.pop("providers", ()))
     server.tool(handler, name="ask")
-    return Peer(server, version=version, answer=model, **{"capabilities": CAPABLE, **given})
+    return PipelineClient(server, version=version, answer=model, **{"capabilities": CAPABLE, **given})
 
 
 def add(a: int, b: int) -> int:
@@ -232,7 +232,7 @@ async def test_a_tool_that_takes_too_long_fails_alone(clock: Clock) -> None:
         return said.text
 
     model = Model([use("slow")], "too slow")
-    peer = Peer(server, version=HANDSHAKE, answer=model, capabilities=CAPABLE, log_level="info")
+    peer = PipelineClient(server, version=HANDSHAKE, answer=model, capabilities=CAPABLE, log_level="info")
     assert peer.session is not None
     peer.session.log_level = "info"
     asking = asyncio.ensure_future(peer.text("ask"))
@@ -290,7 +290,7 @@ def guarded() -> tuple[Any, Callable[[Context], Any]]:
 async def test_a_tool_that_the_caller_may_not_use_is_unknown_to_its_model(version: str) -> None:
     server, _ = guarded()
     model = Model([use("refund")], "no")
-    await Peer(server, somebody(), version=version, answer=model, capabilities=CAPABLE).text("ask")
+    await PipelineClient(server, make_principal(), version=version, answer=model, capabilities=CAPABLE).text("ask")
     assert [tool["name"] for tool in model.asked[0]["tools"]] == ["look"]
     assert told(model.results[0]) == ("Unknown tool: refund", True)
 
@@ -299,7 +299,9 @@ async def test_a_tool_that_the_caller_may_not_use_is_unknown_to_its_model(versio
 async def test_a_tool_that_the_caller_may_use_is_its_model_s_to_use(version: str) -> None:
     server, _ = guarded()
     model = Model([use("refund", "a"), use("look", "b")], "done")
-    await Peer(server, somebody("shop.refund"), version=version, answer=model, capabilities=CAPABLE).text("ask")
+    await PipelineClient(
+        server, make_principal("shop.refund"), version=version, answer=model, capabilities=CAPABLE
+    ).text("ask")
     assert [tool["name"] for tool in model.asked[0]["tools"]] == ["refund", "look"]
     assert [told(result) for result in model.results] == [("refunded", False), ("seen", False)]
 
@@ -312,7 +314,7 @@ async def test_the_function_of_a_registered_tool_keeps_its_permission() -> None:
         return (await ctx.sample("Go", tools=[refund])).text
 
     model = Model("nothing to use")
-    await Peer(server, somebody(), answer=model, capabilities=CAPABLE).text("by_function")
+    await PipelineClient(server, make_principal(), answer=model, capabilities=CAPABLE).text("by_function")
     assert "tools" not in model.asked[0]
 
 
@@ -331,7 +333,7 @@ async def test_guards_and_interceptors_stand_around_a_tool_that_the_model_uses()
     async def ask(ctx: Context) -> str:
         return (await ctx.sample("Go", tools=["work"])).text
 
-    await Peer(server, answer=Model([use("work")], "done"), capabilities=CAPABLE).text("ask")
+    await PipelineClient(server, answer=Model([use("work")], "done"), capabilities=CAPABLE).text("ask")
     assert seen == ["guard", "work"]
 
 
@@ -352,9 +354,9 @@ async def test_a_toolset_s_method_is_the_tool_that_it_is_registered_as() -> None
     async def ask(ctx: Context) -> str:
         return (await ctx.sample("Go", tools=[desk.book])).text
 
-    for person, names in ((somebody(), []), (somebody("shop.desk"), ["desk_book"])):
+    for person, names in ((make_principal(), []), (make_principal("shop.desk"), ["desk_book"])):
         model = Model("done")
-        await Peer(server, person, answer=model, capabilities=CAPABLE).text("ask")
+        await PipelineClient(server, person, answer=model, capabilities=CAPABLE).text("ask")
         assert [offered["name"] for offered in model.asked[0].get("tools", ())] == names
 
 

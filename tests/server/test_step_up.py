@@ -8,7 +8,7 @@ import pytest
 from mcp_django.protocol.errors import InsufficientScope, InternalError, InvalidParams
 from mcp_django.schema import DeclarationError
 from mcp_django.server.server import Server
-from tests.server.engine import Peer, make_server, somebody
+from tests.server.client import PipelineClient, make_principal, make_server
 
 SEEN: list[dict[str, Any]] = []
 
@@ -35,8 +35,8 @@ def server(request: pytest.FixtureRequest) -> Server:
     return made
 
 
-def bearer(server: Server, *scopes: str) -> Peer:
-    return Peer(server, somebody(scopes=scopes))
+def bearer(server: Server, *scopes: str) -> PipelineClient:
+    return PipelineClient(server, make_principal(scopes=scopes))
 
 
 async def test_arguments_take_scopes_besides_those_of_the_tool(server: Server) -> None:
@@ -57,7 +57,7 @@ async def test_arguments_that_do_not_fit_are_refused_for_that_and_not_asked_abou
 
 
 async def test_the_local_principal_needs_no_scopes(server: Server) -> None:
-    assert await Peer(server).text("pay", amount=500) == "paid 500 to you"
+    assert await PipelineClient(server).text("pay", amount=500) == "paid 500 to you"
 
 
 async def test_what_the_function_does_to_its_arguments_the_tool_does_not_see(server: Server) -> None:
@@ -101,4 +101,4 @@ async def test_a_tool_may_be_called_as_often_as_it_says() -> None:
     client = bearer(server)
     assert [await client.text("slow") for _ in range(2)] == ["done", "done"]
     assert "slow was called too often; wait" in await client.error("slow")
-    assert await Peer(server, somebody(name="else")).text("slow") == "done"
+    assert await PipelineClient(server, make_principal(name="else")).text("slow") == "done"

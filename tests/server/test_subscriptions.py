@@ -1,14 +1,12 @@
 """Streams of changes in the engine, without HTTP: as a transport whose messages share one channel would serve them."""
 
 import asyncio
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 from django.core.exceptions import ObjectDoesNotExist
 
 from mcp_django import Principal
-from mcp_django.protocol import jsonrpc, meta
 from mcp_django.protocol.errors import (
     InternalError,
     InvalidParams,
@@ -18,128 +16,21 @@ from mcp_django.protocol.errors import (
     ResourceNotFound,
 )
 from mcp_django.protocol.headers import Headers
-from mcp_django.server.call import Call, Connection
+from mcp_django.server.call import Call
 from mcp_django.server.changes import Wanted, covering
 from mcp_django.server.outcome import Outcome
 from mcp_django.server.pipeline import Pipeline
 from mcp_django.server.ports import Overloaded
-from mcp_django.server.server import Options, Server
-from mcp_django.server.streams import Outbox
-from mcp_django.server.subscriptions import RETRY, WAITING, Subscription
-from mcp_django.server.work import Receipt, Work
-from tests.server.engine import STATELESS, ports, somebody
-from tests.server.engine import Peer as EnginePeer
+from mcp_django.server.server import Server
+from mcp_django.server.subscriptions import RETRY, WAITING
+from tests.server.client import STATELESS, PipelineClient, ports
+from tests.server.listening import ChangeLog, ListenClient, taken
 
 ID = "io.modelcontextprotocol/subscriptionId"
 
 
-class Log:
-    """`ports.Changes` in memory."""
-
-    def __init__(self) -> None:
-        self.tells: list[Callable[[str, Any], None]] = []
-        self.open: list[str] = []
-        self.announced: list[tuple[bool, tuple[str, ...]]] = []
-        self.full = False
-        self.ready = asyncio.Event()
-        self.ready.set()
-
-    def enter(self, owner: str) -> None:
-        if self.full:
-            raise Overloaded
-        self.open.append(owner)
-
-    def leave(self, owner: str) -> None:
-        self.open.remove(owner)
-
-    async def follow(self, tell: Callable[[str, Any], None]) -> Callable[[], None]:
-        await self.ready.wait()
-        self.tells.append(tell)
-        return lambda: self.tells.remove(tell)
-
-    async def subscribe(self, call: Call, uri: str) -> None:
-        raise NotImplementedError
-
-    async def unsubscribe(self, call: Call, uri: str) -> None:
-        raise NotImplementedError
-
-    def announce(self, call: Call, uris: Any, *, opened: bool) -> None:
-        self.announced.append((opened, tuple(uris)))
-
-    def tell(self, kind: str, /, **payload: Any) -> None:
-        for tell in list(self.tells):
-            tell(kind, payload)
-
-
-class Watch:
-    """An observer: how calls ended."""
-
-    def __init__(self) -> None:
-        self.ended: list[tuple[Any, Outcome]] = []
-
-    def attend(self, call: Call) -> None:
-        return None
-
-    def over(self, call: Call, outcome: Outcome, problem: Any) -> None:
-        self.ended.append((call.id, outcome))
-
-
-class Peer:
-    """A client on one connection."""
-
-    def __init__(self, *, middleware: Any = (), headers: Headers | None = None, options: Any = None) -> None:
-        self.log, self.watch = Log(), Watch()
-        given = ports(changes=self.log, observer=self.watch)
-        self.server = Server("tests", "1", ports=given, middleware=middleware, options=options or Options())
-        self.pipeline = Pipeline(self.server)
-        in_flight: dict[Any, Any] | None = {} if headers is None else None
-        self.connection = Connection(somebody("shop.view_order"), headers=headers, in_flight=in_flight)
-
-        @self.server.resource("note://open")
-        async def open_note() -> str:
-            return ""
-
-        @self.server.resource("note://open/{+part}")
-        async def part_note(part: str) -> str:
-            return ""
-
-        @self.server.resource("note://secret", permission="shop.view_order")
-        async def secret_note() -> str:
-            return ""
-
-        @self.server.tool
-        async def anything() -> str:
-            """Do something."""
-            return ""
-
-    async def listen(self, id: Any = 1, **wanted: Any) -> Subscription:
-        work = self.send("subscriptions/listen", {"notifications": wanted}, id)
-        assert isinstance(work, Work)
-        assert not work.may_stream
-        await work.run
-        assert self.connection.subscriptions is not None
-        return self.connection.subscriptions[id]
-
-    def send(self, method: str, params: dict[str, Any], id: Any = None) -> Any:
-        whole = {**params, "_meta": {meta.PROTOCOL_VERSION: STATELESS, meta.CLIENT_CAPABILITIES: {}}}
-        message = {"jsonrpc": "2.0", "method": method, "params": whole, **({} if id is None else {"id": id})}
-        raw = jsonrpc.loads(jsonrpc.dumps(message))
-        return self.pipeline.handle(self.pipeline.stateless, raw, self.connection, Outbox())
-
-    async def notify(self, method: str, params: dict[str, Any]) -> None:
-        receipt = self.send(method, params)
-        assert isinstance(receipt, Receipt)
-        if receipt.run is not None:
-            await receipt.run
-
-
-async def taken(subscription: Subscription) -> list[Any] | None:
-    messages = await subscription.take()
-    return None if messages is None else [jsonrpc.loads(message) for message in messages]
-
-
 async def test_a_client_takes_a_stream_back_by_the_id_of_its_request():
-    peer = Peer()
+    peer = ListenClient()
     one, other = await peer.listen(0, toolsListChanged=True), await peer.listen("0", toolsListChanged=True)
     await peer.notify("notifications/cancelled", {"requestId": 0, "reason": "enough"})
     assert one.is_over
@@ -154,7 +45,7 @@ async def test_a_client_takes_a_stream_back_by_the_id_of_its_request():
 
 
 async def test_where_messages_share_a_channel_the_server_s_end_is_a_result_and_a_cancellation():
-    peer = Peer()
+    peer = ListenClient()
     subscription = await peer.listen("x", toolsListChanged=True)
     await taken(subscription)
     subscription.end()
@@ -166,7 +57,7 @@ async def test_where_messages_share_a_channel_the_server_s_end_is_a_result_and_a
 
 
 async def test_over_http_the_result_is_the_end():
-    peer = Peer(
+    peer = ListenClient(
         headers=Headers([(b"mcp-protocol-version", STATELESS.encode()), (b"mcp-method", b"subscriptions/listen")])
     )
     subscription = await peer.listen(3)
@@ -177,7 +68,7 @@ async def test_over_http_the_result_is_the_end():
 
 
 async def test_what_waits_is_told_before_the_end():
-    peer = Peer()
+    peer = ListenClient()
     subscription = await peer.listen(toolsListChanged=True, resourceSubscriptions=["note://secret"])
     peer.log.tell("updated", uri="note://secret")
     peer.log.tell("list_changed", kind="tools")
@@ -194,7 +85,7 @@ async def test_what_waits_is_told_before_the_end():
 
 
 async def test_an_id_that_is_taken_is_refused_and_its_stream_goes_on():
-    peer = Peer()
+    peer = ListenClient()
     subscription = await peer.listen(1, toolsListChanged=True)
     work = peer.send("subscriptions/listen", {"notifications": {}}, 1)
     with pytest.raises(InvalidRequest, match="still running"):
@@ -205,7 +96,7 @@ async def test_an_id_that_is_taken_is_refused_and_its_stream_goes_on():
 
 
 async def test_the_log_is_followed_once_for_all_and_no_longer_than_a_client_listens():
-    peer = Peer()
+    peer = ListenClient()
     peer.log.ready.clear()
     opening = [asyncio.ensure_future(peer.listen(id, toolsListChanged=True)) for id in range(3)]
     for _ in range(5):
@@ -224,7 +115,7 @@ async def test_the_log_is_followed_once_for_all_and_no_longer_than_a_client_list
 
 
 async def test_who_leaves_while_the_log_is_not_followed_yet_leaves_nothing_behind():
-    peer = Peer()
+    peer = ListenClient()
     peer.log.ready.clear()
     opening = asyncio.ensure_future(peer.listen(1, toolsListChanged=True))
     for _ in range(5):
@@ -240,7 +131,7 @@ async def test_who_leaves_while_the_log_is_not_followed_yet_leaves_nothing_behin
 
 
 async def test_who_leaves_in_the_moment_when_the_log_is_followed_leaves_nothing_behind():
-    peer = Peer()
+    peer = ListenClient()
     peer.log.ready.clear()
     opening = asyncio.ensure_future(peer.listen(1, toolsListChanged=True))
     for _ in range(5):
@@ -256,7 +147,7 @@ async def test_who_leaves_in_the_moment_when_the_log_is_followed_leaves_nothing_
 
 
 async def test_a_log_that_cannot_be_followed_is_tried_again_by_the_next_client(monkeypatch):
-    peer = Peer()
+    peer = ListenClient()
     follow = peer.log.follow
 
     async def fails(tell: Any) -> Any:
@@ -272,7 +163,7 @@ async def test_a_log_that_cannot_be_followed_is_tried_again_by_the_next_client(m
 
 
 async def test_over_a_limit_the_stream_is_refused_and_observed():
-    peer = Peer()
+    peer = ListenClient()
     peer.log.full = True
     work = peer.send("subscriptions/listen", {"notifications": {}}, 1)
     assert work.weight == 0
@@ -292,7 +183,7 @@ async def test_middleware_sees_the_request_and_may_refuse_it_before_or_after():
             raise InvalidParams("not so")
         return {**result, "_meta": {**result["_meta"], "acme/note": 1}}
 
-    peer = Peer(middleware=[refuse])
+    peer = ListenClient(middleware=[refuse])
     for _ in range(2):
         with pytest.raises(MCPError):
             await peer.listen(1, toolsListChanged=True)
@@ -308,7 +199,7 @@ async def test_middleware_sees_the_request_and_may_refuse_it_before_or_after():
 
 
 async def test_the_project_is_told_when_a_stream_for_resources_opens_and_ends():
-    peer = Peer()
+    peer = ListenClient()
     subscription = await peer.listen(1, resourceSubscriptions=["note://open", "note://nowhere"])
     await peer.listen(2, toolsListChanged=True)
     subscription.cancel()
@@ -317,7 +208,7 @@ async def test_the_project_is_told_when_a_stream_for_resources_opens_and_ends():
 
 async def test_a_reader_that_never_reads_holds_little():
     """Of more parts than are worth keeping only the resource they belong to is told."""
-    peer = Peer()
+    peer = ListenClient()
     subscription = await peer.listen(1, toolsListChanged=True, resourceSubscriptions=["note://open"])
     await taken(subscription)
     for n in range(10 * WAITING):
@@ -332,7 +223,7 @@ async def test_a_reader_that_never_reads_holds_little():
 
 
 async def test_each_stream_is_woken_once_for_what_concerns_it():
-    peer = Peer()
+    peer = ListenClient()
     one, other = await peer.listen(1, toolsListChanged=True), await peer.listen(2, resourcesListChanged=True)
     woken: list[int] = []
     one.wake, other.wake = lambda: woken.append(1), lambda: woken.append(2)
@@ -344,7 +235,7 @@ async def test_each_stream_is_woken_once_for_what_concerns_it():
 
 
 async def test_permission_is_not_asked_for_a_resource_that_is_open_to_all(monkeypatch, clock):
-    peer = Peer()
+    peer = ListenClient()
     uris = ["note://open", "note://secret", "note://open/a"]
     subscription = await peer.listen(1, resourceSubscriptions=uris)
     asked: list[str] = []
@@ -371,7 +262,7 @@ async def test_permission_is_not_asked_for_a_resource_that_is_open_to_all(monkey
 
 
 async def test_a_resource_that_is_gone_or_hidden_by_now_is_not_told_of():
-    peer = Peer()
+    peer = ListenClient()
     subscription = await peer.listen(1, resourceSubscriptions=["note://secret", "note://open"])
     await taken(subscription)
     peer.server.registry.resources.remove("note://open")
@@ -383,7 +274,7 @@ async def test_a_resource_that_is_gone_or_hidden_by_now_is_not_told_of():
 
 
 async def test_an_open_stream_keeps_nothing_of_its_request():
-    peer = Peer(
+    peer = ListenClient(
         headers=Headers([(b"mcp-protocol-version", STATELESS.encode()), (b"mcp-method", b"subscriptions/listen")])
     )
     subscription = await peer.listen(1, toolsListChanged=True)
@@ -402,7 +293,7 @@ async def test_a_server_without_a_source_of_changes_offers_none():
         """Do something."""
         return ""
 
-    peer = Peer()
+    peer = ListenClient()
     peer.server, peer.pipeline = server, Pipeline(server)
     with pytest.raises(MethodNotFound):
         peer.send("subscriptions/listen", {"notifications": {"toolsListChanged": True}}, 1)
@@ -433,7 +324,7 @@ def test_a_part_of_a_resource_is_what_comes_below_it_after_a_slash(subtests: pyt
 
 
 async def test_what_changed_for_one_owner_is_told_to_that_owner() -> None:
-    peer = Peer()
+    peer = ListenClient()
     stream = await peer.listen(resourceSubscriptions=["note://open"])
     await stream.take()
     for owner in ("tests|nobody", "tests|somebody|", "somebody"):
@@ -444,7 +335,7 @@ async def test_what_changed_for_one_owner_is_told_to_that_owner() -> None:
 
 
 async def test_a_resource_that_is_probed_is_there_for_whom_its_handler_has_something():
-    peer = Peer()
+    peer = ListenClient()
     rows = {"a": "somebody", "b": "else", "c": "somebody"}
 
     @peer.server.resource("row://{key}", probe=True)
@@ -464,7 +355,7 @@ async def test_a_resource_that_is_probed_is_there_for_whom_its_handler_has_somet
 
 
 async def test_a_session_subscribes_to_what_is_there_for_it_and_to_nothing_else():
-    changes = Log()
+    changes = ChangeLog()
     server = Server("tests", "1", ports=ports(changes=changes))
     taken_up: list[str] = []
 
@@ -487,7 +378,7 @@ async def test_a_session_subscribes_to_what_is_there_for_it_and_to_nothing_else(
     async def closed(key: str) -> str:
         return key
 
-    peer = EnginePeer(server, version="2025-11-25")
+    peer = PipelineClient(server, version="2025-11-25")
     await peer.request("resources/subscribe", {"uri": "row://mine"})
     for uri in ("row://yours", "row://gone", "closed://mine"):
         with pytest.raises(ResourceNotFound):

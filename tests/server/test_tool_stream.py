@@ -9,20 +9,20 @@ import pytest
 
 from mcp_django import Context, TextContent, ToolError, ToolResult, ToolStream
 from tests.official_schema import validator
-from tests.server.engine import HANDSHAKE, STATELESS, Peer, accept, make_server
+from tests.server.client import HANDSHAKE, STATELESS, PipelineClient, accept, make_server
 from tests.support.clock import Clock
 from tests.support.waiting import eventually, wait_until
 
 TOKEN = {"_meta": {"progressToken": "t"}}
 
 
-def serving(fn: Any, version: str = STATELESS, **options: Any) -> Peer:
+def serving(fn: Any, version: str = STATELESS, **options: Any) -> PipelineClient:
     server = make_server()
     server.tool(fn, name="it", **options)
-    return Peer(server, version=version)
+    return PipelineClient(server, version=version)
 
 
-async def streamed(peer: Peer, **arguments: Any) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+async def streamed(peer: PipelineClient, **arguments: Any) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """The result, and the params of the progress before it."""
     peer.said.clear()
     result = await peer.request("tools/call", {"name": "it", "arguments": arguments, **TOKEN})

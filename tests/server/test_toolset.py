@@ -12,7 +12,7 @@ from mcp_django.protocol.meta import TAGS
 from mcp_django.schema import DeclarationError
 from mcp_django.server import registry
 from mcp_django.server.toolset import add_toolset
-from tests.server.engine import Peer, make_server, somebody
+from tests.server.client import PipelineClient, make_principal, make_server
 
 
 @pytest.fixture(autouse=True)
@@ -20,10 +20,10 @@ def _registries_of_this_test(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registry, "REGISTRIES", {})
 
 
-def serve(cls: type[Toolset], principal: Any = None) -> Peer:
+def serve(cls: type[Toolset], principal: Any = None) -> PipelineClient:
     """A peer of a server with one toolset."""
     server = make_server(toolsets=[cls()])
-    return Peer(server) if principal is None else Peer(server, principal)
+    return PipelineClient(server) if principal is None else PipelineClient(server, principal)
 
 
 class Rooms(Toolset):
@@ -60,7 +60,7 @@ class Rooms(Toolset):
 
 
 BOTH = {"permission": ["hotel.view", "hotel.book"], "scopes": ["hotel:read", "hotel:write"]}
-GUEST = somebody("hotel.view", "hotel.book", scopes=["hotel:read", "hotel:write"])
+GUEST = make_principal("hotel.view", "hotel.book", scopes=["hotel:read", "hotel:write"])
 
 
 async def test_the_prefix_stands_before_tools_and_prompts_and_not_before_resources() -> None:
@@ -84,7 +84,7 @@ async def test_methods_of_every_kind_run_on_the_instance() -> None:
 @pytest.mark.parametrize("missing", BOTH["permission"])
 async def test_the_permissions_of_class_and_method_are_both_required(missing: str) -> None:
     held = [name for name in BOTH["permission"] if name != missing]
-    peer = serve(Rooms, somebody(*held, scopes=BOTH["scopes"]))
+    peer = serve(Rooms, make_principal(*held, scopes=BOTH["scopes"]))
     assert "rooms_book" not in await peer.names()
     with pytest.raises(InvalidParams, match="Unknown tool: rooms_book"):
         await peer.call("rooms_book", number=1)
@@ -94,7 +94,7 @@ async def test_the_permissions_of_class_and_method_are_both_required(missing: st
 async def test_the_scopes_of_class_and_method_are_both_required(missing: str) -> None:
     held = [name for name in BOTH["scopes"] if name != missing]
     with pytest.raises(InsufficientScope) as refused:
-        await serve(Rooms, somebody(*BOTH["permission"], scopes=held)).call("rooms_book", number=1)
+        await serve(Rooms, make_principal(*BOTH["permission"], scopes=held)).call("rooms_book", number=1)
     assert set(refused.value.scopes) == set(BOTH["scopes"])
 
 
@@ -113,8 +113,8 @@ async def test_a_function_of_the_class_and_a_name_of_the_method_are_both_asked()
         def drink(self) -> str:
             return "cheers"
 
-    assert await serve(Bar, somebody("hotel.drink", name="guest")).text("drink") == "cheers"
-    for other in (somebody("hotel.drink", name="thief"), somebody(name="guest")):
+    assert await serve(Bar, make_principal("hotel.drink", name="guest")).text("drink") == "cheers"
+    for other in (make_principal("hotel.drink", name="thief"), make_principal(name="guest")):
         with pytest.raises(InvalidParams):
             await serve(Bar, other).call("drink")
 
@@ -128,7 +128,7 @@ async def test_the_permission_of_a_class_may_be_a_function_of_the_principal(allo
         def drink(self) -> str:
             return "cheers"
 
-    assert await serve(Bar, somebody()).names() == (["drink"] if allowed else [])
+    assert await serve(Bar, make_principal()).names() == (["drink"] if allowed else [])
 
 
 @pytest.mark.parametrize("allowed", [True, False])
@@ -143,7 +143,7 @@ async def test_the_permission_of_a_class_may_be_a_method(allowed: bool) -> None:
         def drink(self) -> str:
             return "cheers"
 
-    assert await serve(Bar, somebody()).names() == (["drink"] if allowed else [])
+    assert await serve(Bar, make_principal()).names() == (["drink"] if allowed else [])
 
 
 async def test_tags_add_up_in_order_and_once() -> None:

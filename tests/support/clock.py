@@ -3,13 +3,16 @@
 import asyncio
 import datetime
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any, TypeVar
 
 import pytest
 import time_machine
 
 from mcp_django import clock as package_clock
+from tests.support.waiting import POLL_SECONDS, WAIT_SECONDS
 
+T = TypeVar("T")
 SETTLE_TURNS = 200
 """Turns of the event loop after which `advance` goes on although callbacks are still ready."""
 
@@ -55,6 +58,23 @@ class Clock:
             await self.settle()
         self.move(end - self._now)
         await self.settle()
+
+    async def advance_until(self, condition: Callable[[], object], step: float = 1.0) -> None:
+        """Advance in steps of so many seconds until a condition holds. Threads get real time between the steps."""
+        end = time.monotonic() + WAIT_SECONDS
+        loop = asyncio.get_running_loop()
+
+        while not condition():
+            assert time.monotonic() < end, "it did not happen"
+            await self.advance(step)
+            if not condition():
+                await loop.run_in_executor(None, time.sleep, POLL_SECONDS)
+
+    async def advance_while(self, work: Coroutine[Any, Any, T], step: float = 1.0) -> T:
+        """Run a coroutine, advance until it is done, and return its result."""
+        task = asyncio.ensure_future(work)
+        await self.advance_until(task.done, step)
+        return await task
 
     async def settle(self) -> None:
         """Run callbacks until the loop has none that is ready."""

@@ -14,7 +14,7 @@ from mcp_django.signals import call_finished
 from mcp_django.testing import Client, accept, cancel, decline
 from mcp_django.wiring import get_server, ports
 from mcp_django.wiring.servers import _make_server
-from tests.server.engine import HANDSHAKE, STATELESS, make_server
+from tests.server.client import HANDSHAKE, STATELESS, make_server
 
 both = pytest.mark.parametrize("revision", [HANDSHAKE, STATELESS])
 

@@ -9,7 +9,7 @@ from mcp_django.auth.principal import local_principal
 from mcp_django.protocol.errors import InvalidParams, MethodNotFound, MissingClientCapability
 from mcp_django.server.ports import Overloaded
 from mcp_django.transports.inprocess import Caller
-from tests.server.engine import accept, make_server, somebody
+from tests.server.client import accept, make_principal, make_server
 
 
 def served() -> Any:
@@ -83,8 +83,8 @@ async def test_without_somebody_to_tell_nothing_is_lost_or_stuck() -> None:
 
 async def test_errors_and_permissions_are_those_of_any_caller() -> None:
     with pytest.raises(InvalidParams, match="Unknown tool: guarded"):
-        await caller(somebody()).call_tool("guarded", {})
-    assert text(await caller(somebody("a.b")).call_tool("guarded", {})) == "in"
+        await caller(make_principal()).call_tool("guarded", {})
+    assert text(await caller(make_principal("a.b")).call_tool("guarded", {})) == "in"
     assert text(await caller().call_tool("guarded", {})) == "in"
     with pytest.raises(MethodNotFound):
         await caller().request("no/such/method")

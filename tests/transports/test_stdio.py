@@ -22,7 +22,6 @@ from mcp_django.transports.lines import LineReader, LineWriter
 from mcp_django.transports.standard_streams import Streams
 from mcp_django.transports.stdio import Stdio
 from mcp_django.wiring import ports
-from tests.runtime.serving import advance_until
 from tests.support.clock import Clock
 from tests.support.waiting import WAIT_SECONDS, eventually
 
@@ -263,7 +262,7 @@ async def test_a_client_that_is_behind_for_too_long_is_given_up(server: Server, 
     async with connected(server) as client:
         await client.flood()
         await stage.begun.wait()
-        await advance_until(clock, client.serving.done)
+        await clock.advance_until(client.serving.done)
         assert await client.serving is Ending.BEHIND
 
 

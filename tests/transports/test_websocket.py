@@ -11,11 +11,10 @@ from mcp_django import Context, Server
 from mcp_django.asgi import mount
 from mcp_django.models import Session
 from mcp_django.wiring import lifecycle, listens
-from tests.runtime.serving import advance_until
 from tests.support.clock import Clock
 from tests.transports.sockets import STATELESS, Socket
 
-PEOPLE = "tests.interaction.people.Tokens"
+PEOPLE = "tests.interaction.verifiers.Tokens"
 
 
 class RecordingServer:
@@ -326,8 +325,8 @@ async def test_a_client_that_reads_nothing_is_closed(settings: Any, clock: Clock
     socket.call("flood", times=1000)
     await recorder.until("flood runs")
     socket.stop_reading()
-    await advance_until(clock, lambda: "flood ended" in recorder.events)
-    await advance_until(clock, socket.task.done)
+    await clock.advance_until(lambda: "flood ended" in recorder.events)
+    await clock.advance_until(socket.task.done)
     await socket.end()
 
 
@@ -339,7 +338,7 @@ async def test_a_client_that_reads_again_is_told_that_it_was_too_slow(settings: 
     socket.call("flood", times=1000)
     await recorder.until("flood runs")
     socket.stop_reading()
-    await advance_until(clock, lambda: "flood ended" in recorder.events)
+    await clock.advance_until(lambda: "flood ended" in recorder.events)
     socket.read_on()
     assert (await socket.closed())[0] == 1013
 
@@ -390,7 +389,7 @@ async def test_a_token_that_is_taken_back_closes_the_socket(settings: Any, monke
     assert await socket.value("add", a=1, b=2) == 3
     socket.call("wait")
     await recorder.until("call runs")
-    monkeypatch.setattr("tests.interaction.people.KNOWN", ())
+    monkeypatch.setattr("tests.interaction.verifiers.KNOWN", ())
     socket.call("add", a=1, b=2)
     assert (await socket.closed())[0] == 4401
     await recorder.until("call cancelled")
@@ -400,7 +399,7 @@ async def test_a_token_that_loses_scopes_closes_the_socket(settings: Any, monkey
     settings.MCP = {"AUTH": PEOPLE, "TOKEN_CACHE_SECONDS": 0}
     recorder = RecordingServer()
     socket = await opened(recorder, {"authorization": "Bearer writer"})
-    monkeypatch.setattr("tests.interaction.people.SCOPES", {})
+    monkeypatch.setattr("tests.interaction.verifiers.SCOPES", {})
     socket.call("add", a=1, b=2)
     assert (await socket.closed())[0] == 4403
 
@@ -411,8 +410,8 @@ async def test_a_client_that_answers_no_pings_is_closed(settings: Any, clock: Cl
     socket = await opened(recorder)
     await socket.handshake()
     asked = asyncio.ensure_future(socket.message())
-    await advance_until(clock, asked.done)
+    await clock.advance_until(asked.done)
     assert (await asked)["method"] == "ping"
     closed = asyncio.ensure_future(socket.closed())
-    await advance_until(clock, closed.done)
+    await clock.advance_until(closed.done)
     assert (await closed)[0] == 1001

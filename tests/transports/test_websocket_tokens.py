@@ -11,7 +11,6 @@ from django.utils import timezone
 
 from mcp_django.asgi import mount
 from mcp_django.models import PersonalAccessToken
-from tests.runtime.serving import advance_until
 from tests.support.clock import Clock
 from tests.transports.sockets import Socket
 
@@ -88,7 +87,7 @@ async def test_a_silent_socket_is_closed_soon_after_its_token_is_revoked(clock: 
     row, token = await issued()
     socket = await opened(token)
     await sync_to_async(row.revoke)()
-    await advance_until(clock, socket.task.done)
+    await clock.advance_until(socket.task.done)
     assert (await socket.closed())[0] == 4401
 
 
@@ -97,7 +96,7 @@ async def test_a_silent_socket_is_closed_when_its_token_expires(clock: Clock) ->
     socket = await opened(token)
     await clock.advance(59)
     assert not socket.task.done()
-    await advance_until(clock, socket.task.done)
+    await clock.advance_until(socket.task.done)
     assert (await socket.closed())[0] == 4401
 
 

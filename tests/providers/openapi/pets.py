@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 
 from mcp_django.providers import OpenAPIToolset
-from tests.server.engine import Peer, make_server
+from tests.server.client import PipelineClient, make_server
 
 BASE = "https://api.example.com/v1"
 PET: dict[str, Any] = {
@@ -80,9 +80,9 @@ def toolset(source: Any, api: Api | None = None, **options: Any) -> OpenAPITools
     return OpenAPIToolset(source, **{"base_url": BASE, "http_client": (api or Api()).client, **options})
 
 
-def peer(source: Any, api: Api | None = None, **options: Any) -> Peer:
+def peer(source: Any, api: Api | None = None, **options: Any) -> PipelineClient:
     """A client of a server with these tools."""
-    return Peer(make_server(toolsets=[toolset(source, api, **options)]))
+    return PipelineClient(make_server(toolsets=[toolset(source, api, **options)]))
 
 
 async def tools(source: Any, **options: Any) -> dict[str, dict[str, Any]]:

@@ -9,7 +9,7 @@ import pytest
 from mcp_django import Context
 from mcp_django.schema import DeclarationError
 from tests.providers.openapi.pets import Api, document, operation, parameter, peer, tools
-from tests.server.engine import Peer, somebody
+from tests.server.client import PipelineClient, make_principal
 
 SECRET = "s3cr3t-value"
 SCHEMES = {
@@ -88,11 +88,12 @@ async def test_each_caller_has_secrets_of_their_own() -> None:
     for credentials in (of_user, of_scheme):
         server = peer(secured({"key": []}), api, credentials=credentials).server
         for name in ("ada", "bob", "ada"):
-            await Peer(server, somebody(name=name)).call("get")
+            await PipelineClient(server, make_principal(name=name)).call("get")
             assert api.last.headers["x-api-key"] == f"key of {name}"
     count = len(api.requests)
     assert (
-        await Peer(server, somebody(name="eve")).error("get") == "There are no credentials for you here: it takes key"
+        await PipelineClient(server, make_principal(name="eve")).error("get")
+        == "There are no credentials for you here: it takes key"
     )
     assert len(api.requests) == count
 
@@ -107,7 +108,7 @@ async def test_what_the_caller_came_with_is_never_passed_on() -> None:
     api = Api()
     server = peer(secured({"bearer": []}), api).server
     headers = {"Authorization": "Bearer callers-own", "Cookie": "sessionid=callers-own", "X-Api-Key": "callers-own"}
-    await Peer(server, headers=headers).call("get")
+    await PipelineClient(server, headers=headers).call("get")
     assert "callers-own" not in str(api.last.headers.raw)
 
 

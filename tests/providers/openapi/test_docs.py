@@ -14,7 +14,7 @@ from mcp_django.server.registry import Registry
 from mcp_django.server.server import Options, Server
 from tests.providers.openapi.pets import Api, document, operation, parameter
 from tests.repository.pages import ROOT, python_blocks, served_by
-from tests.server.engine import Peer, ports, somebody
+from tests.server.client import PipelineClient, make_principal, ports
 
 BLOCKS = python_blocks(ROOT / "docs" / "howto" / "import-an-openapi-document.md")
 SCHEMES = {"api_key": {"type": "apiKey", "in": "header", "name": "X-Key"}}
@@ -54,9 +54,14 @@ async def test_a_petstore_is_imported_as_the_page_says(whole: tuple[Any, Registr
     names = [tool.name for tool in registry.tools]
     assert (names[0], len(names)) == ("pets_add_pet", 2)
     assert [template.key for template in registry.templates] == ["pets://pets/{id}"]
-    assert await Peer(server, somebody("shop.view_pet")).names("resources/templates/list", "resourceTemplates") != []
-    assert await Peer(server, somebody("shop.view_pet", "shop.add_pet")).names() == names
-    assert len(await Peer(server, somebody()).names()) == 1
+    assert (
+        await PipelineClient(server, make_principal("shop.view_pet")).names(
+            "resources/templates/list", "resourceTemplates"
+        )
+        != []
+    )
+    assert await PipelineClient(server, make_principal("shop.view_pet", "shop.add_pet")).names() == names
+    assert len(await PipelineClient(server, make_principal()).names()) == 1
 
 
 async def test_each_caller_has_a_key_as_the_page_says(whole: tuple[Any, Registry]) -> None:
@@ -66,7 +71,7 @@ async def test_each_caller_has_a_key_as_the_page_says(whole: tuple[Any, Registry
     server = Server("docs", "1", toolsets=[module.each_their_own], ports=ports())
     for name in ("ada", "bob"):
         user = SimpleNamespace(username=name, pk=1, has_perm=lambda *given: True)
-        result = await Peer(server, Principal(issuer="tests", subject=name, user=user)).call("own_addPet")
+        result = await PipelineClient(server, Principal(issuer="tests", subject=name, user=user)).call("own_addPet")
         assert result["isError"] is (name == "bob")
     assert (api.last.headers["x-key"], api.last.headers["x-tenant"]) == ("ada's key", "north")
     assert len(api.requests) == 1

@@ -15,7 +15,7 @@ from ninja.security import HttpBearer, django_auth
 from mcp_django.auth.principal import Principal
 from mcp_django.providers import OpenAPIToolset, Route
 from mcp_django.schema import DeclarationError
-from tests.server.engine import Peer, make_server
+from tests.server.client import PipelineClient, make_server
 
 api = NinjaAPI(urls_namespace="openapi-tests")
 router = Router()
@@ -97,9 +97,9 @@ def caller_user() -> User:
     return User(pk=1, username="ada")
 
 
-def peer(user: Any = None, **options: Any) -> Peer:
+def peer(user: Any = None, **options: Any) -> PipelineClient:
     server = make_server(toolsets=[OpenAPIToolset.from_ninja(api, **options)])
-    return Peer(server) if user is None else Peer(server, caller(user))
+    return PipelineClient(server) if user is None else PipelineClient(server, caller(user))
 
 
 pytestmark = pytest.mark.usefixtures("_urls")
@@ -124,7 +124,9 @@ async def test_a_local_caller_without_a_user_is_anonymous() -> None:
 @pytest.mark.django_db
 async def test_async_views_are_awaited_and_get_no_cookie_of_the_caller() -> None:
     ada = await User.objects.acreate_user("ada")
-    told = Peer(make_server(toolsets=[OpenAPIToolset.from_ninja(api)]), caller(ada), headers={"Cookie": "sessionid=1"})
+    told = PipelineClient(
+        make_server(toolsets=[OpenAPIToolset.from_ninja(api)]), caller(ada), headers={"Cookie": "sessionid=1"}
+    )
     assert await told.text("later") == '{"by": "ada", "cookies": "mcp"}'
 
 
@@ -143,9 +145,9 @@ async def test_a_value_never_becomes_a_part_of_the_route() -> None:
     document["paths"]["/shop/notes/{note_id}"]["get"]["parameters"][0]["schema"] = {"type": "string"}
     document["paths"].pop("/shop/notes/latest")
     server = make_server(toolsets=[OpenAPIToolset.from_urlconf(dict(document), root="/api")])
-    assert "means something else" in await Peer(server).error("note", note_id="latest")
-    assert (await Peer(server).error("note", note_id="1/../latest")).startswith("A part of the path")
-    assert (await Peer(server).error("note", note_id="x")).startswith("404")
+    assert "means something else" in await PipelineClient(server).error("note", note_id="latest")
+    assert (await PipelineClient(server).error("note", note_id="1/../latest")).startswith("A part of the path")
+    assert (await PipelineClient(server).error("note", note_id="x")).startswith("404")
 
 
 async def test_what_a_view_raises_is_told_as_over_http() -> None:

@@ -11,7 +11,7 @@ from mcp_django.protocol.types import ToolAnnotations
 from mcp_django.providers import Route
 from mcp_django.schema import DeclarationError
 from tests.providers.openapi.pets import Api, document, operation, parameter, peer, tools
-from tests.server.engine import Peer, somebody
+from tests.server.client import PipelineClient, make_principal
 
 PETS = document(
     {
@@ -68,11 +68,11 @@ async def test_a_route_says_what_a_tool_says_of_itself() -> None:
 async def test_permissions_of_the_toolset_and_of_a_route_are_both_asked_for() -> None:
     route = Route("POST /pets", permission="shop.add_pet", scopes=["write"])
     server = peer(PETS, routes=[route], permission="shop.view_pet", scopes=["read"]).server
-    reader = Peer(server, somebody("shop.view_pet", scopes=["read"]))
+    reader = PipelineClient(server, make_principal("shop.view_pet", scopes=["read"]))
     assert await reader.names() == ["adminReset", "getPet", "listPets"]
-    writer = Peer(server, somebody("shop.view_pet", "shop.add_pet", scopes=["read", "write"]))
+    writer = PipelineClient(server, make_principal("shop.view_pet", "shop.add_pet", scopes=["read", "write"]))
     assert "createPet" in await writer.names()
-    assert await Peer(server, somebody()).names() == []
+    assert await PipelineClient(server, make_principal()).names() == []
 
 
 def test_a_wrong_rule_is_refused(subtests: pytest.Subtests) -> None:

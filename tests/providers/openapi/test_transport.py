@@ -13,7 +13,7 @@ import pytest
 from mcp_django import Context
 from mcp_django.providers import OpenAPIToolset, Route
 from tests.providers.openapi.pets import Api, document, operation, parameter, peer
-from tests.server.engine import Peer, make_server, somebody
+from tests.server.client import PipelineClient, make_principal, make_server
 from tests.support.clock import Clock
 
 Respond = Callable[["Exchange"], Awaitable[None]]
@@ -80,12 +80,12 @@ async def serving(respond: Respond) -> AsyncIterator[Service]:
 
 
 @contextlib.asynccontextmanager
-async def client_of(service: Service, **options: Any) -> AsyncIterator[Peer]:
+async def client_of(service: Service, **options: Any) -> AsyncIterator[PipelineClient]:
     """A client whose server's lifespan is entered."""
     made = OpenAPIToolset(SOURCE, base_url=service.url, **options)
     server = make_server(toolsets=[made])
     async with made.lifespan():
-        yield Peer(server)
+        yield PipelineClient(server)
 
 
 async def test_requests_go_below_the_base_url_and_share_connections() -> None:
@@ -130,7 +130,7 @@ async def test_callers_side_by_side_have_their_own_credentials() -> None:
         server = make_server(toolsets=[made])
         async with made.lifespan():
             names = [f"user{number % 7}" for number in range(60)]
-            calls = [Peer(server, somebody(name=name)).text("get") for name in names]
+            calls = [PipelineClient(server, make_principal(name=name)).text("get") for name in names]
             for name, text in zip(names, await asyncio.gather(*calls), strict=True):
                 assert f"Bearer key-of-{name}-" in text
                 assert text.count("key-of") == 1

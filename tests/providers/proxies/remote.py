@@ -17,7 +17,7 @@ from mcp_django.client import ClientConnectionError
 from mcp_django.protocol.revisions import STATELESS
 from mcp_django.providers.proxies import Proxy
 from mcp_django.providers.proxies.sources import TargetSource
-from tests.server.engine import Peer, make_server
+from tests.server.client import PipelineClient, make_server
 
 
 class Sum(BaseModel):
@@ -183,6 +183,6 @@ def served(what: Remote | Proxy, **options: Any) -> Server:
     return make_server(proxies=[what if isinstance(what, Proxy) else proxy_of(what, **options)])
 
 
-def peer_of(remote: Remote, *, options: dict[str, Any] | None = None, **peer: Any) -> Peer:
+def peer_of(remote: Remote, *, options: dict[str, Any] | None = None, **peer: Any) -> PipelineClient:
     """A client of such a server."""
-    return Peer(served(remote, **(options or {})), **peer)
+    return PipelineClient(served(remote, **(options or {})), **peer)

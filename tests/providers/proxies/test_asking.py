@@ -7,7 +7,7 @@ import pytest
 
 from mcp_django.providers.proxies import Proxy, calls, sessions
 from mcp_django.providers.proxies.sources import TargetSource
-from tests.server.engine import HANDSHAKE, STATELESS, Peer, accept, somebody
+from tests.server.client import HANDSHAKE, STATELESS, PipelineClient, accept, make_principal
 from tests.support.clock import Clock
 
 from .remote import Remote, peer_of, proxy_of, served
@@ -62,9 +62,9 @@ async def test_who_can_be_asked_sees_the_tools_that_are_shown_only_to_them(subte
         for upstream in ["stateless", "handshake"]:
             with subtests.test(version=version, upstream=upstream):
                 server = served(Proxy(Shy("r", None, protocol_version=upstream, max_retries=0), permission="any"))
-                silent = Peer(server, version=version, capabilities={})
-                sampler = Peer(server, version=version, capabilities={"sampling": {}})
-                asked = Peer(server, version=version, answer=answers)
+                silent = PipelineClient(server, version=version, capabilities={})
+                sampler = PipelineClient(server, version=version, capabilities={"sampling": {}})
+                asked = PipelineClient(server, version=version, answer=answers)
                 assert "r__greet" in await asked.names()
                 assert "r__greet" not in await silent.names()
                 assert "r__greet" not in await sampler.names()
@@ -74,10 +74,10 @@ async def test_who_can_be_asked_sees_the_tools_that_are_shown_only_to_them(subte
 
 async def test_lists_for_those_who_can_be_asked_need_no_session_that_calls_have() -> None:
     proxy = proxy_of(Remote(era="handshake"), sessions=1)
-    peer = Peer(served(proxy))
+    peer = PipelineClient(served(proxy))
     await peer.call("r__greet")
     assert proxy._here().sessions.are_taken
-    assert "r__greet" in await Peer(peer.server, principal=somebody(name="bob")).names()
+    assert "r__greet" in await PipelineClient(peer.server, principal=make_principal(name="bob")).names()
 
 
 async def test_two_questions_one_after_the_other(subtests: pytest.Subtests) -> None:
@@ -133,7 +133,7 @@ async def test_a_call_that_may_be_repeated_is_begun_anew_elsewhere_with_the_answ
 async def test_nobody_else_can_go_on_with_a_parked_call() -> None:
     remote = Remote(era="handshake")
     proxy = proxy_of(remote)
-    await Peer(served(proxy), principal=somebody(name="ada")).call("r__greet")
+    await PipelineClient(served(proxy), principal=make_principal(name="ada")).call("r__greet")
     desk = proxy._here().desk
     (id,) = desk._parked
     assert desk.take(id, "tests|bob") is None
@@ -143,7 +143,7 @@ async def test_nobody_else_can_go_on_with_a_parked_call() -> None:
 async def test_a_call_that_is_parked_for_too_long_is_given_up_at_the_remote(clock: Clock) -> None:
     remote = Remote(era="handshake")
     proxy = proxy_of(remote, parked_seconds=60)
-    peer = Peer(served(proxy))
+    peer = PipelineClient(served(proxy))
     asked = await peer.call("r__greet")
     await clock.advance(60)
     await remote.cancelled.wait()
@@ -155,7 +155,7 @@ async def test_a_call_that_is_parked_for_too_long_is_given_up_at_the_remote(cloc
 async def test_the_call_that_is_parked_longest_gives_way() -> None:
     remote = Remote(era="handshake")
     proxy = proxy_of(remote, parked=1)
-    peer = Peer(served(proxy))
+    peer = PipelineClient(served(proxy))
     first = await peer.call("r__greet")
     second = await peer.call("r__greet")
     assert len(proxy._here().desk) == 1
@@ -168,7 +168,7 @@ async def test_the_call_that_is_parked_longest_gives_way() -> None:
 async def test_who_has_most_calls_parked_loses_one_and_nobody_else() -> None:
     remote = Remote(era="handshake")
     server = served(proxy_of(remote, parked=3))
-    ada, bob = (Peer(server, principal=somebody(name=name)) for name in ("ada", "bob"))
+    ada, bob = (PipelineClient(server, principal=make_principal(name=name)) for name in ("ada", "bob"))
     first = await ada.call("r__greet")
     for _ in range(4):
         await bob.call("r__greet")
@@ -179,10 +179,10 @@ async def test_who_has_most_calls_parked_loses_one_and_nobody_else() -> None:
 async def test_a_parked_call_gives_its_session_to_a_call_that_needs_one() -> None:
     remote = Remote(era="handshake")
     server = served(proxy_of(remote, sessions=2))
-    bob = Peer(server, principal=somebody(name="bob"))
+    bob = PipelineClient(server, principal=make_principal(name="bob"))
     for _ in range(2):
         await bob.call("r__greet")
-    ada = Peer(server, principal=somebody(name="ada"), answer=answers)
+    ada = PipelineClient(server, principal=make_principal(name="ada"), answer=answers)
     assert await ada.text("r__greet") == "Hello Ada"
 
 
@@ -204,7 +204,7 @@ async def test_a_session_serves_one_call_at_a_time_and_the_next_of_the_same_call
     remote = Remote(era="handshake")
     proxy = proxy_of(remote)
     server = served(proxy)
-    ada, bob = (Peer(server, principal=somebody(name=name), answer=answers) for name in ("ada", "bob"))
+    ada, bob = (PipelineClient(server, principal=make_principal(name=name), answer=answers) for name in ("ada", "bob"))
     assert await ada.text("r__greet") == "Hello Ada"
     opened = remote.opened
     assert await ada.text("r__greet") == "Hello Ada"
@@ -218,7 +218,7 @@ async def test_a_session_serves_one_call_at_a_time_and_the_next_of_the_same_call
 async def test_more_calls_than_there_may_be_sessions_wait_their_turn(clock: Clock) -> None:
     remote = Remote(era="handshake")
     proxy = proxy_of(remote, sessions=1)
-    peer = Peer(served(proxy), answer=answers, version=HANDSHAKE)
+    peer = PipelineClient(served(proxy), answer=answers, version=HANDSHAKE)
     assert await asyncio.gather(*(peer.text("r__greet") for _ in range(4))) == ["Hello Ada"] * 4
     assert len(proxy._here().sessions) == 1
 
@@ -226,9 +226,9 @@ async def test_more_calls_than_there_may_be_sessions_wait_their_turn(clock: Cloc
 async def test_a_call_that_waits_for_a_session_for_too_long_is_told_so(clock: Clock) -> None:
     remote = Remote(era="handshake")
     server = served(proxy_of(remote, sessions=1))
-    slow = asyncio.ensure_future(Peer(server, version=HANDSHAKE).call("r__slow"))
+    slow = asyncio.ensure_future(PipelineClient(server, version=HANDSHAKE).call("r__slow"))
     await remote.reached.wait()
-    late = asyncio.create_task(Peer(server, version=HANDSHAKE).error("r__greet"))
+    late = asyncio.create_task(PipelineClient(server, version=HANDSHAKE).error("r__greet"))
     await clock.advance(sessions.PATIENCE)
     assert "Too many calls use the server 'r'" in await late
     remote.gate.set()
@@ -239,9 +239,9 @@ async def test_a_call_that_would_only_hear_the_log_waits_for_nobody() -> None:
     remote = Remote(era="handshake")
     proxy = proxy_of(remote, sessions=1)
     server = served(proxy)
-    slow = asyncio.ensure_future(Peer(server, capabilities={}, log_level="info").call("r__slow"))
+    slow = asyncio.ensure_future(PipelineClient(server, capabilities={}, log_level="info").call("r__slow"))
     await remote.reached.wait()
-    other = Peer(server, capabilities={}, log_level="info")
+    other = PipelineClient(server, capabilities={}, log_level="info")
     assert await other.text("r__chatty") == "done"
     assert other.said == []
     remote.gate.set()

@@ -15,7 +15,7 @@ from mcp_django.client import AuthorizationNeeded
 from mcp_django.protocol.errors import InvalidParams, ResourceNotFound
 from mcp_django.providers.proxies import Proxy, loops
 from mcp_django.providers.proxies.sources import TargetSource
-from tests.server.engine import HANDSHAKE, STATELESS, Peer, make_server, somebody
+from tests.server.client import HANDSHAKE, STATELESS, PipelineClient, make_principal, make_server
 
 NAMES = ("ada", "bob")
 KEYS = {"ada": "key-of-ada", "bob": "key-of-bob"}
@@ -80,14 +80,15 @@ def vault(target: Vault | None = None, **options: Any) -> Proxy:
     return Proxy(source, **{"permission": "any", "credentials": headers, **options})
 
 
-def people(proxy: Proxy, version: str = STATELESS) -> dict[str, Peer]:
+def people(proxy: Proxy, version: str = STATELESS) -> dict[str, PipelineClient]:
     server = make_server(proxies=[proxy])
 
     def answer(method: str, params: dict[str, Any]) -> dict[str, Any]:
         return {"action": "accept", "content": {"word": params["message"].split("key-of-")[1]}}
 
     return {
-        name: Peer(server, principal=somebody(name=name), version=version, answer=answer) for name in (*NAMES, "eve")
+        name: PipelineClient(server, principal=make_principal(name=name), version=version, answer=answer)
+        for name in (*NAMES, "eve")
     }
 
 
@@ -173,7 +174,7 @@ async def test_a_function_that_fails_hides_the_remote_and_nothing_else(caplog: p
 
     server = make_server(proxies=[vault(credentials=broken)])
     server.tool(lambda: "here", name="mine")
-    peer = Peer(server)
+    peer = PipelineClient(server)
     assert await peer.names() == ["mine"]
     assert await peer.error("vault__whose", number=1) == "The server 'vault' cannot be reached now; try again later"
 

@@ -25,8 +25,8 @@ from mcp_django.signals import clients_used
 from tests.runtime.serving import real_threads
 from tests.runtime.test_subscriptions import Stage
 from tests.runtime.test_subscriptions import run as run_stage
-from tests.server.engine import STATELESS, ports, somebody
-from tests.server.test_subscriptions import Log, taken
+from tests.server.client import STATELESS, make_principal, ports
+from tests.server.listening import ChangeLog, taken
 from tests.support.clock import Clock
 from tests.support.waiting import eventually
 
@@ -102,7 +102,7 @@ class Listener:
 
     def __init__(self, server: Server, principal: Principal | None = None) -> None:
         self.pipeline = Pipeline(server)
-        self.connection = Connection(principal or somebody(), in_flight={})
+        self.connection = Connection(principal or make_principal(), in_flight={})
         self.open: list[Subscription] = []
 
     async def listen(self, *uris: str) -> Subscription:
@@ -132,7 +132,7 @@ async def heard(stream: Subscription) -> list[str]:
 
 
 def server_of(*proxies: Proxy, **given: Any) -> Server:
-    return Server("tests", "1", ports=ports(changes=Log()), proxies=proxies, **given)
+    return Server("tests", "1", ports=ports(changes=ChangeLog()), proxies=proxies, **given)
 
 
 @UPSTREAM
@@ -247,8 +247,8 @@ async def test_one_caller_leaves_room_for_others(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(following, "EACH", 2)
     remote = Watched(era="handshake")
     server = server_of(proxy_of(remote))
-    await Listener(server, somebody(name="ada")).listen(*(f"thing://by/{n}" for n in range(4)))
-    stream = await Listener(server, somebody(name="bob")).listen(ONE)
+    await Listener(server, make_principal(name="ada")).listen(*(f"thing://by/{n}" for n in range(4)))
+    stream = await Listener(server, make_principal(name="bob")).listen(ONE)
     await remote.update(ONE)
     assert await heard(stream) == [ONE]
 
@@ -281,8 +281,8 @@ async def test_each_caller_hears_what_its_own_credential_hears() -> None:
         Doors("r", vaults["ada"]), permission="any", credentials=lambda ctx: {"X": ctx.principal.subject}, prefix="r"
     )
     server = server_of(proxy)
-    ada = await Listener(server, somebody(name="ada")).listen(ONE)
-    bob = await Listener(server, somebody(name="bob")).listen(ONE)
+    ada = await Listener(server, make_principal(name="ada")).listen(ONE)
+    bob = await Listener(server, make_principal(name="bob")).listen(ONE)
     await vaults["ada"].update(ONE)
     assert await heard(ada) == [ONE]
     assert await taken(bob) == []

@@ -9,7 +9,7 @@ from mcp_django.protocol.errors import InternalError, MissingClientCapability
 from mcp_django.providers.proxies import Proxy, calls, entries, results, shelves
 from mcp_django.providers.proxies.sources import TargetSource
 from tests.client.script import Script
-from tests.server.engine import HANDSHAKE, STATELESS, Peer, make_server
+from tests.server.client import HANDSHAKE, STATELESS, PipelineClient, make_server
 from tests.support.clock import Clock
 from tests.support.waiting import WAIT_SECONDS, turns
 
@@ -30,16 +30,16 @@ class Each:
         return script.open()
 
 
-def peer_of(remote: Each, **peer: Any) -> Peer:
+def peer_of(remote: Each, **peer: Any) -> PipelineClient:
     source = TargetSource("r", remote, protocol_version=remote.era, max_retries=0)
-    return Peer(make_server(proxies=[Proxy(source, permission="any")]), **peer)
+    return PipelineClient(make_server(proxies=[Proxy(source, permission="any")]), **peer)
 
 
 def listing(*tools: Any, era: str = "handshake", **more: Any) -> Each:
     return Each(era, {"tools_list": {"tools": list(tools)}, **more})
 
 
-def answering(result: Any, tool: dict[str, Any] | None = None, **peer: Any) -> Peer:
+def answering(result: Any, tool: dict[str, Any] | None = None, **peer: Any) -> PipelineClient:
     """A client of a remote whose one tool answers so."""
     return peer_of(listing({**GOOD, **(tool or {})}, tools_call=result), **peer)
 
@@ -240,7 +240,7 @@ async def test_several_slow_remotes_are_waited_for_at_once() -> None:
     for name in ("a", "b", "c"):
         source = TargetSource(name, Each("handshake", {"tools_list": page}), protocol_version="handshake")
         proxies.append(Proxy(source, permission="any", list_timeout=WAIT_SECONDS))
-    peer = Peer(make_server(proxies=proxies))
+    peer = PipelineClient(make_server(proxies=proxies))
     assert await peer.names() == ["a__good", "b__good", "c__good"]
 
 

@@ -8,16 +8,16 @@ from mcp_django import Server
 from mcp_django.providers import Mount
 from mcp_django.providers.proxies import Proxy
 from mcp_django.providers.proxies.sources import TargetSource
-from tests.server.engine import HANDSHAKE, STATELESS, Peer, accept, make_server
+from tests.server.client import HANDSHAKE, STATELESS, PipelineClient, accept, make_server
 
 from .remote import Remote
 
 
-def mounted(remote: Any, **peer: Any) -> Peer:
+def mounted(remote: Any, **peer: Any) -> PipelineClient:
     """A client of a host, in which a server is mounted as "in", which passes the remote on as "r"."""
     source = TargetSource("r", remote, protocol_version=remote.era, max_retries=0)
     inner = Server("inner", proxies=[Proxy(source, prefix="r", permission="any")])
-    return Peer(make_server(mounts=[Mount(inner, prefix="in", uri_prefix="in")]), **peer)
+    return PipelineClient(make_server(mounts=[Mount(inner, prefix="in", uri_prefix="in")]), **peer)
 
 
 async def test_it_has_both_prefixes(subtests: pytest.Subtests) -> None:

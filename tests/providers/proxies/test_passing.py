@@ -12,7 +12,7 @@ from mcp_django.protocol.headers import HeaderParam
 from mcp_django.providers.mounts import Mount
 from mcp_django.providers.proxies import shelves
 from mcp_django.server.rates import Rate
-from tests.server.engine import HANDSHAKE, STATELESS, Peer, make_server, ports, somebody
+from tests.server.client import HANDSHAKE, STATELESS, PipelineClient, make_principal, make_server, ports
 from tests.support.clock import Clock
 
 from .remote import Remote, peer_of, proxy_of, served
@@ -130,7 +130,7 @@ async def test_the_log_is_passed_on_to_who_wants_it(subtests: pytest.Subtests) -
             assert await peer.text("r__chatty") == "done"
             (said,) = peer.said
             assert said["params"] == {"level": "info", "data": "half way", "logger": "works"}
-            quiet = Peer(peer.server)
+            quiet = PipelineClient(peer.server)
             assert await quiet.text("r__chatty") == "done"
             assert quiet.said == []
 
@@ -140,7 +140,7 @@ async def test_nobody_hears_the_log_where_the_server_takes_logging_away(subtests
         with subtests.test(taken=taken):
             proxy = proxy_of(Remote(), asks=())
             server = served(proxy).with_options(capabilities={"logging": None} if taken else {})
-            assert await Peer(server, log_level="info").text("r__chatty") == "done"
+            assert await PipelineClient(server, log_level="info").text("r__chatty") == "done"
             # A call that hears the log has a connection of its own.
             assert len(proxy._here().sessions) == (0 if taken else 1)
 
@@ -171,8 +171,8 @@ async def test_a_remote_that_takes_too_long_is_told_to_stop(clock: Clock, subtes
 
 async def test_nobody_but_the_local_principal_may_use_what_has_no_permission() -> None:
     server = served(Remote(), permission=None)
-    assert "r__add" in await Peer(server).names()
-    stranger = Peer(server, principal=somebody("shop.view_order"))
+    assert "r__add" in await PipelineClient(server).names()
+    stranger = PipelineClient(server, principal=make_principal("shop.view_order"))
     assert await stranger.names() == []
     with pytest.raises(InvalidParams, match="Unknown tool"):
         await stranger.call("r__add", a=1)
@@ -182,8 +182,10 @@ async def test_nobody_but_the_local_principal_may_use_what_has_no_permission() -
 
 async def test_who_has_the_permission_may_use_it() -> None:
     server = served(Remote(), permission="shop.use_r")
-    assert (await Peer(server, principal=somebody("shop.use_r")).call("r__add", a=1))["structuredContent"]
-    assert await Peer(server, principal=somebody()).names() == []
+    assert (await PipelineClient(server, principal=make_principal("shop.use_r")).call("r__add", a=1))[
+        "structuredContent"
+    ]
+    assert await PipelineClient(server, principal=make_principal()).names() == []
 
 
 async def test_tools_and_prompts_can_be_left_out() -> None:
@@ -205,7 +207,7 @@ async def test_a_remote_that_is_down_is_an_error_at_once_and_hides_nothing_else(
     remote = Remote(down=True)
     server = served(remote)
     server.tool(lambda: "here", name="mine")
-    peer = Peer(server)
+    peer = PipelineClient(server)
     assert await peer.names() == ["mine"]
     assert await peer.error("r__add", a=1) == "The server 'r' cannot be reached now; try again later"
     assert await peer.text("mine") == "here"
@@ -244,7 +246,7 @@ async def test_a_list_waits_no_longer_than_it_may_for_a_remote_and_only_once(clo
     remote = Remote(silent=True)
     server = served(remote, list_timeout=2)
     server.tool(lambda: "here", name="mine")
-    peer = Peer(server)
+    peer = PipelineClient(server)
     first = asyncio.create_task(peer.names())
     await clock.advance(2)
     assert await first == ["mine"]
@@ -268,7 +270,7 @@ async def test_policies_and_rates_hold_for_proxied_tools_by_their_names_here() -
 
     server = served(Remote(), rate="1/m")
     executor = server.executor
-    peer = Peer(server.bind(ports(authorizer=Counting(executor), executor=executor)))
+    peer = PipelineClient(server.bind(ports(authorizer=Counting(executor), executor=executor)))
     assert (await peer.call("r__add", a=1))["structuredContent"] == {"total": 2}
     assert await peer.error("r__add", a=1) == "r__add was called too often; wait 5 seconds before the next call"
 
@@ -282,7 +284,7 @@ def test_arguments_that_are_mirrored_into_headers_are_checked_here_like_those_of
 
 async def test_a_server_with_a_proxy_can_be_mounted() -> None:
     inner = served(Remote())
-    host = Peer(make_server(mounts=[Mount(inner, prefix="m")]))
+    host = PipelineClient(make_server(mounts=[Mount(inner, prefix="m")]))
     assert "m__r__add" in await host.names()
     assert (await host.call("m__r__add", a=1))["structuredContent"] == {"total": 2}
     assert "cannot be reached" not in str(await host.request("resources/read", {"uri": "thing://one"}))
@@ -303,5 +305,5 @@ async def test_a_tool_of_a_remote_can_be_offered_to_a_model_in_a_sample() -> Non
         (result,) = [params["messages"][-1]["content"]]
         return {"role": "assistant", "model": "m", "content": {"type": "text", "text": result["content"][0]["text"]}}
 
-    peer = Peer(server, answer=answer, capabilities={"sampling": {"tools": {}}})
+    peer = PipelineClient(server, answer=answer, capabilities={"sampling": {"tools": {}}})
     assert '"total": 3' in await peer.text("think")

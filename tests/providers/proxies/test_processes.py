@@ -17,7 +17,7 @@ from mcp_django.auth.principal import Principal
 from mcp_django.providers.proxies import shelves
 from mcp_django.wiring import get_server
 from tests.management.stdio_project import ROOT
-from tests.server.engine import HANDSHAKE, STATELESS, Peer, Person, accept
+from tests.server.client import HANDSHAKE, STATELESS, FakeUser, PipelineClient, accept
 from tests.support.ports import take_port
 from tests.support.waiting import WAIT_SECONDS
 
@@ -53,7 +53,7 @@ def listening(port: int) -> Iterator["subprocess.Popen[bytes]"]:
 
 async def test_a_program_that_is_killed_is_started_again() -> None:
     with proxied({"COMMAND": [sys.executable, PROGRAM], "BACKOFF": 0}, ASKS=[], LOGS=False):
-        peer = Peer(get_server())
+        peer = PipelineClient(get_server())
         first = await pid_of(peer)
         os.kill(first, signal.SIGKILL)
         told = await peer.call("far__pid")
@@ -67,7 +67,7 @@ async def test_a_program_that_is_killed_is_started_again() -> None:
 async def test_a_program_that_ends_in_the_middle_of_a_call_with_a_session_of_its_own_is_started_again() -> None:
     command = [sys.executable, "-I", "-S", TERSE]
     with proxied({"COMMAND": command, "BACKOFF": 0, "PROTOCOL_VERSION": HANDSHAKE}):
-        peer = Peer(get_server())  # it can be asked, and so its calls have sessions of their own
+        peer = PipelineClient(get_server())  # it can be asked, and so its calls have sessions of their own
         shared = await peer.text("far__pid")
         for _ in range(2):
             assert "cannot be reached now" in await peer.error("far__hang_up")
@@ -79,7 +79,7 @@ async def test_a_server_that_is_killed_and_started_again_is_used_again(monkeypat
     port = take_port()
     url = f"http://127.0.0.1:{port}/mcp"
     with proxied({"URL": url, "MAX_RETRIES": 0, "BACKOFF": 0}):
-        peer = Peer(get_server(), capabilities={})
+        peer = PipelineClient(get_server(), capabilities={})
         assert "cannot be reached now" in await peer.error("far__pid")
         with listening(port):
             first = await pid_of(peer)
@@ -102,13 +102,13 @@ async def test_users_with_credentials_of_their_own_never_get_each_other_s() -> N
         server = get_server()
 
         async def calls(number: int, capabilities: dict[str, Any]) -> None:
-            who = Principal(issuer="tests", subject=str(number), user=Person(pk=number))
-            peer = Peer(server, principal=who, capabilities=capabilities)
+            who = Principal(issuer="tests", subject=str(number), user=FakeUser(pk=number))
+            peer = PipelineClient(server, principal=who, capabilities=capabilities)
             for _ in range(3):
                 assert await peer.text("far__bearer") == f"Bearer token-{number}"
 
         await asyncio.gather(*(calls(number, can) for number in (1, 2) for can in ({}, {"elicitation": {}})))
-        nobody = Peer(server, principal=Principal(issuer="tests", subject="3", user=Person(pk=3)))
+        nobody = PipelineClient(server, principal=Principal(issuer="tests", subject="3", user=FakeUser(pk=3)))
         assert [name for name in await nobody.names() if name.startswith("far__")] == ["far__connect"]
         assert "no credential of yours" in await nobody.error("far__bearer")
 
@@ -155,10 +155,13 @@ async def test_a_server_of_this_package_asks_through_a_proxy_in_every_pair_of_er
     for upstream in (STATELESS, HANDSHAKE):
         with proxied({"COMMAND": command, "CWD": str(tmp_path), "ENV": env, "PROTOCOL_VERSION": upstream}):
             for version in (STATELESS, HANDSHAKE):
-                assert await Peer(get_server(), version=version, answer=answer).text("far__order", cups=2) == "2 green"
+                assert (
+                    await PipelineClient(get_server(), version=version, answer=answer).text("far__order", cups=2)
+                    == "2 green"
+                )
 
 
-async def pid_of(peer: Peer) -> int:
+async def pid_of(peer: PipelineClient) -> int:
     found = await peer.call("far__pid")
     assert not found["isError"], found
     return int(found["structuredContent"]["result"])

@@ -23,7 +23,7 @@ from mcp_django.runtime.executor import LaneExecutor
 from mcp_django.server.session import Session
 from mcp_django.testing import Client
 from mcp_django.wiring import ports as wired_ports
-from tests.server.engine import HANDSHAKE, STATELESS, Peer, make_server, ports
+from tests.server.client import HANDSHAKE, STATELESS, PipelineClient, make_server, ports
 from tests.server.test_context import in_a_thread
 from tests.server.test_farewells import EventLog, server_of
 from tests.server.test_sampling import CAPABLE, ERAS, Model, use
@@ -69,7 +69,7 @@ def test_a_plain_handler_gives_its_lane_up_for_the_model_and_not_for_the_tools_i
 
     async def run() -> str:
         model = Watching([use("enrol", group="somebody")], "done")
-        return await Peer(server, version=version, answer=model, capabilities=CAPABLE).text("ask")
+        return await PipelineClient(server, version=version, answer=model, capabilities=CAPABLE).text("ask")
 
     assert asyncio.run(run()) == "done: 1"
     assert len(set(threads)) == 1
@@ -96,7 +96,7 @@ def test_a_tool_of_the_loop_may_be_one_transaction(version: str) -> None:
 
     async def run() -> str:
         uses = [use("enrol", "a", group="nobody"), use("enrol", "b", group="somebody")]
-        peer = Peer(server, version=version, answer=Model(uses, "done"), capabilities=CAPABLE)
+        peer = PipelineClient(server, version=version, answer=Model(uses, "done"), capabilities=CAPABLE)
         return await peer.text("ask")
 
     assert asyncio.run(run()) == "done: ['somebody']"
@@ -138,7 +138,7 @@ async def test_background_work_runs_when_the_transaction_has_committed_and_not_w
         if fail:
             raise ToolError("no")
 
-    peer = Peer(server)
+    peer = PipelineClient(server)
     await peer.call("it", fail=True)
     await peer.call("it", fail=False)
     assert done == [False]
@@ -174,7 +174,7 @@ async def test_work_left_for_the_end_of_a_session_is_done_however_it_ends(
 class InsideATestCase(TestCase):
     """The ORM of handlers inside the transaction that Django's TestCase wraps around a test: the inline mode."""
 
-    def peer(self) -> Peer:
+    def peer(self) -> PipelineClient:
         server = make_server()
 
         @server.tool
@@ -201,7 +201,7 @@ class InsideATestCase(TestCase):
             ctx.sync.elicit("Keep it?", bool)
             return int(Book.objects.get(pk=pk).title == "Once")
 
-        peer = Peer(server)
+        peer = PipelineClient(server)
         peer.answer = lambda *_: {"action": "accept", "content": {"value": True}}
         return peer
 
@@ -219,13 +219,13 @@ class InsideATestCase(TestCase):
         Book.objects.create(title="Solaris")
         for version in (HANDSHAKE, STATELESS):
             peer = self.peer()
-            peer = Peer(peer.server, version=version, answer=peer.answer)
+            peer = PipelineClient(peer.server, version=version, answer=peer.answer)
             assert async_to_sync(peer.text)("ask") == "True 1"
 
     def test_once_runs_a_plain_function_where_the_orm_works(self) -> None:
         for version in (HANDSHAKE, STATELESS):
             Book.objects.all().delete()
             peer = self.peer()
-            peer = Peer(peer.server, version=version, answer=peer.answer)
+            peer = PipelineClient(peer.server, version=version, answer=peer.answer)
             assert async_to_sync(peer.text)("once") == "1"
             assert Book.objects.count() == 1

@@ -9,7 +9,6 @@ from mcp_django.models import EndReason, Session, StreamEvent
 from mcp_django.protocol.revisions import Era
 from mcp_django.transports.duplex.terms import Ending
 from mcp_django.wiring import lifecycle
-from tests.runtime.serving import advance_until
 from tests.transports.duplex.client import HANDSHAKE, call, live_sessions
 from tests.transports.duplex.conftest import ALICE
 
@@ -187,7 +186,7 @@ async def test_a_client_that_reads_nothing_is_behind_in_the_end(peer, settings, 
         await client.legacy(1, "tools/call", **call("flood", messages=500))
         over = asyncio.Event()
         client.duplex.on_end = over.set
-        await advance_until(clock, over.is_set)
+        await clock.advance_until(over.is_set)
         assert client.duplex.ending is Ending.BEHIND
         assert await client.rest() == []
 
@@ -212,7 +211,7 @@ async def test_a_client_that_does_not_read_is_not_answered_without_end(
             settings.MCP = {"LIMITS": {"UNSENT": 5, "UNSENT_WAIT": 20}}
             async with peer() as client:
                 sending = asyncio.ensure_future(send_often(client, message))
-                await advance_until(clock, sending.done)
+                await clock.advance_until(sending.done)
                 assert client.duplex.ending is Ending.BEHIND
 
 
@@ -255,11 +254,11 @@ async def test_a_call_that_outlasts_the_grace_is_told_so(peer, stage, settings, 
         await stage.begun.wait()
         closing = asyncio.ensure_future(lifecycle().close())
         reading = asyncio.ensure_future(client.rest())
-        await advance_until(clock, reading.done)
+        await clock.advance_until(reading.done)
         (last,) = await reading
         assert (last["id"], last["error"]["message"]) == (1, "The server is shutting down")
         await client.duplex.close()
-        await advance_until(clock, closing.done)
+        await clock.advance_until(closing.done)
         await closing
 
 

@@ -12,7 +12,6 @@ from mcp_django.protocol.errors import TransportRefusal
 from mcp_django.server.ports import Overloaded
 from mcp_django.transports.duplex.terms import Ending, Terms
 from mcp_django.transports.http.endpoint import build_duplexes
-from tests.runtime.serving import advance_until
 from tests.transports.duplex.client import FakeClient, call
 from tests.transports.duplex.conftest import ALICE
 
@@ -133,7 +132,7 @@ async def test_a_silent_client_of_a_session_is_asked_whether_it_is_there(peer, s
         await client.initialize()
         for _ in range(3):
             asking = asyncio.ensure_future(client.next())
-            await advance_until(clock, asking.done)
+            await clock.advance_until(asking.done)
             ping = await asking
             assert ping["method"] == "ping"
             await client.send({"jsonrpc": "2.0", "id": ping["id"], "result": {}})
@@ -146,7 +145,7 @@ async def test_a_client_that_does_not_answer_a_ping_counts_as_gone(peer, setting
         await client.initialize()
         await client.legacy(1, "tools/call", **call("wait"))
         reading = asyncio.ensure_future(client.rest())
-        await advance_until(clock, reading.done)
+        await clock.advance_until(reading.done)
         assert client.duplex.ending is Ending.DEAD
         await stage.cancelled.wait()
 
@@ -162,6 +161,6 @@ async def test_a_client_without_a_session_is_never_asked(peer, settings, clock):
             looked.set()
 
         client.duplex.look = counted
-        await advance_until(clock, looked.is_set)
+        await clock.advance_until(looked.is_set)
         await client.modern(1, "server/discover")
         assert (await client.next())["id"] == 1

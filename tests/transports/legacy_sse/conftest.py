@@ -7,12 +7,12 @@ import pytest
 from django.core.asgi import get_asgi_application
 
 from mcp_django.asgi import mount
-from tests.interaction.surroundings import _the_test_s_connection_stays_open, serve, stage
+from tests.interaction.fixtures import _the_test_s_connection_stays_open, checkpoints, serve
 from tests.interaction.wire import App
 from tests.transports.legacy_sse import handlers
 from tests.transports.legacy_sse.client import Client
 
-__all__ = ["_the_test_s_connection_stays_open", "handlers", "stage"]
+__all__ = ["_the_test_s_connection_stays_open", "checkpoints", "handlers"]
 SERVERS = {
     "default": {"NAME": "default"},
     "posts": {"NAME": "posts"},

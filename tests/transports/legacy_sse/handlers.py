@@ -5,7 +5,7 @@ from typing import Any
 
 import mcp_django
 from mcp_django import Context
-from tests.interaction.stage import STAGE
+from tests.interaction.checkpoints import CHECKPOINTS
 
 tool = functools.partial(mcp_django.tool, server="posts")
 
@@ -19,7 +19,7 @@ async def add(a: int, b: int) -> int:
 @tool()
 async def wait() -> str:
     """Wait at a gate."""
-    await STAGE.wait_at("wait")
+    await CHECKPOINTS.wait_at("wait")
     return "waited"
 
 
@@ -35,7 +35,7 @@ async def flood(ctx: Context, messages: int) -> str:
     """Say more than anybody reads."""
     for number in range(messages):
         await ctx.info("x" * 1000)
-        STAGE.note("said" if number else "began")
+        CHECKPOINTS.note("said" if number else "began")
     return "flooded"
 
 

@@ -120,7 +120,7 @@ class TestMessages:
     async def test_the_stream_of_another_client_of_the_same_user_answers_as_none_and_a_new_token_will_do(
         self, client: Client, settings: Any
     ) -> None:
-        settings.MCP = {**settings.MCP, "AUTH": "tests.interaction.people.Clients"}
+        settings.MCP = {**settings.MCP, "AUTH": "tests.interaction.verifiers.Clients"}
         client.token = "ann.app.1"
         await client.open()
         client.token = "ann.other.1"
@@ -138,10 +138,10 @@ class TestMessages:
     async def test_a_credential_that_is_good_for_less_is_not_enough(
         self, client: Client, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("tests.interaction.people.SCOPES", {"alice": frozenset({"notes:read"})})
+        monkeypatch.setattr("tests.interaction.verifiers.SCOPES", {"alice": frozenset({"notes:read"})})
         await client.open()
         assert (await client.post(PING)).status == 202
-        monkeypatch.setattr("tests.interaction.people.SCOPES", {})
+        monkeypatch.setattr("tests.interaction.verifiers.SCOPES", {})
         # Spelt otherwise, because what was verified under one spelling is known for a while.
         reply = await client.post(PING, headers={"authorization": "bearer alice"})
         assert verdict(reply) == NO_STREAM

@@ -9,7 +9,7 @@ import pytest
 from mcp import ClientSession
 from mcp.client.sse import sse_client
 
-from tests.interaction.live import live_server
+from tests.interaction.live_server import live_server
 
 pytestmark = pytest.mark.integration
 

@@ -14,7 +14,6 @@ from mcp_django.transports.duplex.terms import Ending
 from mcp_django.transports.legacy_sse import TAKE_WITHIN, Channel
 from mcp_django.wiring import listens, posts
 from tests.interaction.wire import App
-from tests.runtime.serving import advance_until
 from tests.support.clock import Clock
 from tests.support.waiting import eventually
 from tests.transports.legacy_sse.client import Client, both_doors
@@ -92,23 +91,23 @@ async def test_a_question_is_asked_on_the_stream_and_answered_by_a_post(client: 
     await client.leave()
 
 
-async def test_a_cancellation_overtakes_the_call(client: Client, stage: Any) -> None:
+async def test_a_cancellation_overtakes_the_call(client: Client, checkpoints: Any) -> None:
     await client.hello()
     id = await client.send("tools/call", {"name": "wait", "arguments": {}})
-    await stage.until("wait reached")
+    await checkpoints.until("wait reached")
     await client.post({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": id}})
-    await stage.until("wait cancelled")
+    await checkpoints.until("wait cancelled")
     assert await client.tool("add", a=1, b=1) == 2
     await client.leave()
 
 
 @both_doors
-async def test_the_end_of_the_stream_is_the_end_of_the_session_and_its_calls(client: Client, stage: Any) -> None:
+async def test_the_end_of_the_stream_is_the_end_of_the_session_and_its_calls(client: Client, checkpoints: Any) -> None:
     await client.hello()
     await client.send("tools/call", {"name": "wait", "arguments": {}})
-    await stage.until("wait reached")
+    await checkpoints.until("wait reached")
     await client.leave()
-    await stage.until("wait cancelled")
+    await checkpoints.until("wait cancelled")
     await eventually(nothing_is_open)
     row = await Session.objects.aget()
     assert row.terminated_at is not None
@@ -201,13 +200,13 @@ async def test_it_may_be_the_only_way_in(app: App, prefix: str) -> None:
 
 
 async def test_a_client_that_reads_too_slowly_is_ended_and_its_stream_given_back(
-    client: Client, limits: Any, stage: Any, clock: Clock
+    client: Client, limits: Any, checkpoints: Any, clock: Clock
 ) -> None:
     limits(UNSENT=4, UNSENT_WAIT=20)
     await client.hello()
     await flood(client)
-    await advance_until(clock, nothing_is_open)
-    assert stage.counts["said"] < 50
+    await clock.advance_until(nothing_is_open)
+    assert checkpoints.counts["said"] < 50
     assert (await client.post(PING)).status == 404
     await client.leave()
 
@@ -261,7 +260,7 @@ async def test_a_post_that_waits_for_a_client_which_does_not_read_is_answered_in
     await client.hello()
     await flood(client)
     posting = asyncio.ensure_future(client.post(TOOLS))
-    await advance_until(clock, posting.done, TAKE_WITHIN)
+    await clock.advance_until(posting.done, TAKE_WITHIN)
     reply = await posting
     assert (reply.status, reply.headers["retry-after"]) == (503, "1")
     assert "read" in reply.error["message"]
@@ -316,7 +315,7 @@ async def test_more_posts_at_once_than_allowed_are_refused_at_once(client: Clien
     await flood(client)
     posting = [asyncio.ensure_future(client.post(TOOLS)) for _ in range(5)]
     await eventually(lambda: sum(one.done() for one in posting) == 2)  # those beyond the limit
-    await advance_until(clock, lambda: all(one.done() for one in posting), TAKE_WITHIN)
+    await clock.advance_until(lambda: all(one.done() for one in posting), TAKE_WITHIN)
     replies = await asyncio.gather(*posting)
     assert sorted(reply.status for reply in replies) == [429, 429, 503, 503, 503]
     await client.leave()

@@ -1,23 +1,20 @@
 """Fixtures of every test that serves the interaction tests' handlers."""
 
-import asyncio
-import os
-from collections.abc import Coroutine, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from django.core.signals import request_finished, request_started
 from django.db import close_old_connections
 
-from tests.interaction.stage import STAGE
-from tests.support.clock import Clock
+from tests.interaction.checkpoints import CHECKPOINTS
 
 
 @pytest.fixture(autouse=True)
-def stage() -> Any:
+def checkpoints() -> Any:
     """What handlers of this test do, counted from zero."""
-    STAGE.reset()
-    return STAGE
+    CHECKPOINTS.reset()
+    return CHECKPOINTS
 
 
 @pytest.fixture(autouse=True)
@@ -36,21 +33,4 @@ def serve(settings: Any, servers: dict[str, dict[str, Any]]) -> None:
     settings.ROOT_URLCONF = "tests.interaction.urls"
     settings.MIDDLEWARE = []
     settings.DEBUG = False
-    settings.MCP = {"AUTH": "tests.interaction.people.Tokens", "SERVERS": servers}
-
-
-async def advance_until(clock: Clock, work: Coroutine[Any, Any, Any], seconds: float = 1.0) -> Any:
-    """Let time go on in steps of so many seconds until something is done; its result.
-
-    Threads have real time to work between two steps.
-    """
-    task = asyncio.ensure_future(work)
-    while not task.done():
-        await clock.advance(seconds)
-        await asyncio.to_thread(_pause)
-    return await task
-
-
-def _pause() -> None:
-    """Give way to other threads."""
-    os.sched_yield()
+    settings.MCP = {"AUTH": "tests.interaction.verifiers.Tokens", "SERVERS": servers}

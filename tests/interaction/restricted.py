@@ -6,9 +6,9 @@ from typing import Any
 
 import mcp_django
 from mcp_django import Context
-from tests.interaction.stage import STAGE
+from tests.interaction.checkpoints import CHECKPOINTS
 
-HERE = "shelf"
+HERE = "restricted"
 WRITE, READ = "notes:write", "notes:read"
 tool = functools.partial(mcp_django.tool, server=HERE)
 resource = functools.partial(mcp_django.resource, server=HERE)
@@ -42,38 +42,38 @@ def _declare(name: str, guard: dict[str, Any]) -> None:
     @tool(name=name, **guard)
     async def run(ctx: Context, times: int = 1) -> str:
         """Say something on the way, and what it is called at the end."""
-        STAGE.note(f"{name} ran")
+        CHECKPOINTS.note(f"{name} ran")
         await ctx.report_progress(1)
         return name * times
 
-    @resource(f"shelf://{name}", name=name, **guard)
+    @resource(f"restricted://{name}", name=name, **guard)
     async def read() -> str:
         """What it is called."""
-        STAGE.note(f"{name} ran")
+        CHECKPOINTS.note(f"{name} ran")
         return name
 
-    @resource(f"shelf://{name}/{{number}}", name=f"{name}_numbered", **guard)
+    @resource(f"restricted://{name}/{{number}}", name=f"{name}_numbered", **guard)
     async def read_numbered(number: int) -> str:
         """What it is called, and its number."""
-        STAGE.note(f"{name} ran")
+        CHECKPOINTS.note(f"{name} ran")
         return f"{name} {number}"
 
     @prompt(name=name, **guard)
     async def say(word: str) -> str:
         """What it is called."""
-        STAGE.note(f"{name} ran")
+        CHECKPOINTS.note(f"{name} ran")
         return f"{name} {word}"
 
     def complete(target: str, argument: str) -> Callable[..., Any]:
         return completion(target, argument)(_words(name))
 
     complete(name, "word")
-    complete(f"shelf://{name}/{{number}}", "number")
+    complete(f"restricted://{name}/{{number}}", "number")
 
 
 def _words(name: str) -> Callable[..., Any]:
     async def words(value: str) -> list[str]:
-        STAGE.note(f"{name} ran")
+        CHECKPOINTS.note(f"{name} ran")
         return [name]
 
     return words

@@ -2,14 +2,14 @@
 
 import mcp_django
 from mcp_django import Context, ToolError
+from tests.interaction.checkpoints import CHECKPOINTS
 from tests.interaction.handlers import tool
-from tests.interaction.stage import STAGE
 
 
 @tool()
 async def charge(ctx: Context, amount: int = 1) -> str:
     """Take money, at most once."""
-    return str(await ctx.once("charge", lambda: STAGE.note("charged"), durable=True))
+    return str(await ctx.once("charge", lambda: CHECKPOINTS.note("charged"), durable=True))
 
 
 @tool()
@@ -17,7 +17,7 @@ async def charge_and_ask(ctx: Context) -> str:
     """Ask, take money at most once, and ask again."""
     if not await ctx.elicit("Pay?", None, key="pay"):
         return "not paid"
-    number = await ctx.once("charge", lambda: STAGE.note("charged"), durable=True)
+    number = await ctx.once("charge", lambda: CHECKPOINTS.note("charged"), durable=True)
     answer = await ctx.elicit("A receipt?", bool, key="receipt")
     return f"{number} {answer.action}"
 
@@ -25,7 +25,7 @@ async def charge_and_ask(ctx: Context) -> str:
 @tool()
 def charge_in_a_thread(ctx: Context) -> str:
     """Take money at most once, in a plain function."""
-    return str(ctx.sync.once("charge", lambda: STAGE.note("charged"), durable=True))
+    return str(ctx.sync.once("charge", lambda: CHECKPOINTS.note("charged"), durable=True))
 
 
 @tool()
@@ -33,7 +33,7 @@ async def charge_in_vain(ctx: Context) -> str:
     """Take money that is not there."""
 
     def run() -> None:
-        STAGE.note("charged")
+        CHECKPOINTS.note("charged")
         raise ToolError("No funds")
 
     return str(await ctx.once("charge", run, durable=True))
@@ -42,7 +42,7 @@ async def charge_in_vain(ctx: Context) -> str:
 @tool(atomic=True)
 async def charge_in_a_transaction(ctx: Context) -> str:
     """Take money that could be given back."""
-    return str(await ctx.once("charge", lambda: STAGE.note("charged"), durable=True))
+    return str(await ctx.once("charge", lambda: CHECKPOINTS.note("charged"), durable=True))
 
 
 @mcp_django.tool(server="tenants", name="confirm")
@@ -70,4 +70,4 @@ async def ask_somebody(ctx: Context) -> str:
 @mcp_django.tool(server="unsessioned")
 async def charge_somebody(ctx: Context) -> str:
     """Take money once for each request."""
-    return str(await ctx.once("charge", lambda: STAGE.note("charged"), durable=True))
+    return str(await ctx.once("charge", lambda: CHECKPOINTS.note("charged"), durable=True))

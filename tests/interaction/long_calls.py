@@ -4,7 +4,7 @@ import functools
 
 import mcp_django
 from mcp_django import Context
-from tests.interaction.stage import STAGE
+from tests.interaction.checkpoints import CHECKPOINTS
 
 tool = functools.partial(mcp_django.tool, server="interaction")
 
@@ -13,11 +13,11 @@ tool = functools.partial(mcp_django.tool, server="interaction")
 async def count(to: int, ctx: Context) -> str:
     """Say the numbers from 1 on, each when its gate is open."""
     for number in range(1, to + 1):
-        await STAGE.gate(f"say {number}").wait()
+        await CHECKPOINTS.gate(f"say {number}").wait()
         await ctx.warning(number)
-        STAGE.note(f"said {number}")
-    await STAGE.gate("answer").wait()
-    STAGE.note("answered")
+        CHECKPOINTS.note(f"said {number}")
+    await CHECKPOINTS.gate("answer").wait()
+    CHECKPOINTS.note("answered")
     return "counted"
 
 
@@ -25,10 +25,10 @@ async def count(to: int, ctx: Context) -> str:
 async def chatter_on(to: int, ctx: Context) -> str:
     """Say the numbers from 1 on as fast as it can, after the first one waits."""
     await ctx.warning(1)
-    await STAGE.wait_at("chatter")
+    await CHECKPOINTS.wait_at("chatter")
     for number in range(2, to + 1):
         await ctx.warning(number)
-        STAGE.note("chattered")
+        CHECKPOINTS.note("chattered")
     return "counted"
 
 
@@ -38,8 +38,8 @@ async def poll(ctx: Context, first: str = "", retry: float = 0.25) -> str:
     if first:
         await ctx.warning(first)
     closed = await ctx.close_stream(retry=retry)
-    STAGE.note("closed" if closed else "not closed")
-    await STAGE.wait_at("poll")
+    CHECKPOINTS.note("closed" if closed else "not closed")
+    await CHECKPOINTS.wait_at("poll")
     await ctx.warning("meanwhile")
     return "closed" if closed else "not closed"
 
@@ -54,6 +54,6 @@ def poll_in_a_thread(ctx: Context) -> str:
 async def ask_when_told(ctx: Context) -> str:
     """Say a word, wait at a gate, then ask."""
     await ctx.warning("before")
-    await STAGE.wait_at("ask")
+    await CHECKPOINTS.wait_at("ask")
     answer = await ctx.elicit("Your name?", str)
     return f"Hello {answer.data}"

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 from mcp_django import AudioContent, Context, ImageContent, SamplingMessage
+from tests.interaction.checkpoints import CHECKPOINTS
 from tests.interaction.handlers import tool
-from tests.interaction.stage import STAGE
 
 PNG = b"\x89PNG\r\n\x1a\n"
 
@@ -19,7 +19,7 @@ class Verdict:
 
 def count(word: str) -> dict[str, int]:
     """Count the letters of a word."""
-    STAGE.note("count")
+    CHECKPOINTS.note("count")
     return {"letters": len(word)}
 
 

@@ -1,7 +1,7 @@
 """A client of the engine without a transport: messages in, results out, in both eras.
 
-`Peer` speaks to the pipeline of one server as a transport would. It runs each request to its end, keeps what was said
-before the answer, and answers questions: on the stream of a session, or in another round.
+`PipelineClient` speaks to the pipeline of one server as a transport would. It runs each request to its end, keeps the
+messages that came before the answer, and answers questions: on the stream of a session, or in another round.
 """
 
 import asyncio
@@ -111,7 +111,7 @@ def make_server(*, options: Mapping[str, Any] | None = None, **given: Any) -> Se
 
 
 @dataclass
-class Person:
+class FakeUser:
     """As much of a user as a policy looks at."""
 
     permissions: tuple[str, ...] = ()
@@ -121,13 +121,13 @@ class Person:
         return permission in self.permissions
 
 
-def somebody(*permissions: str, scopes: Iterable[str] = (), name: str = "somebody") -> Principal:
+def make_principal(*permissions: str, scopes: Iterable[str] = (), name: str = "somebody") -> Principal:
     """A caller with these permissions and scopes."""
-    return Principal(issuer="tests", subject=name, user=Person(permissions), scopes=frozenset(scopes))
+    return Principal(issuer="tests", subject=name, user=FakeUser(permissions), scopes=frozenset(scopes))
 
 
 @dataclass
-class Peer:
+class PipelineClient:
     """One client of one server."""
 
     server: Server
@@ -255,5 +255,5 @@ async def in_context(run: Callable[[Context], Any], **peer: Any) -> Any:
     async def probe(ctx: Context) -> None:
         found.append(await run(ctx))
 
-    await Peer(server, **peer).call("probe")
+    await PipelineClient(server, **peer).call("probe")
     return found[0]

@@ -7,7 +7,7 @@ import asyncio
 from collections import Counter
 
 
-class Stage:
+class Checkpoints:
     """Reset before every test."""
 
     def __init__(self) -> None:
@@ -45,4 +45,4 @@ class Stage:
         self.note(f"{name} passed")
 
 
-STAGE = Stage()
+CHECKPOINTS = Checkpoints()

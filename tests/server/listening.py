@@ -1,0 +1,122 @@
+"""A client of one connection that listens for changes, and the changes and endings of calls that it sees."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from mcp_django.protocol import jsonrpc, meta
+from mcp_django.protocol.headers import Headers
+from mcp_django.server.call import Call, Connection
+from mcp_django.server.outcome import Outcome
+from mcp_django.server.pipeline import Pipeline
+from mcp_django.server.ports import Overloaded
+from mcp_django.server.server import Options, Server
+from mcp_django.server.streams import Outbox
+from mcp_django.server.subscriptions import Subscription
+from mcp_django.server.work import Receipt, Work
+from tests.server.client import STATELESS, make_principal, ports
+
+
+class ChangeLog:
+    """`ports.Changes` in memory."""
+
+    def __init__(self) -> None:
+        self.tells: list[Callable[[str, Any], None]] = []
+        self.open: list[str] = []
+        self.announced: list[tuple[bool, tuple[str, ...]]] = []
+        self.full = False
+        self.ready = asyncio.Event()
+        self.ready.set()
+
+    def enter(self, owner: str) -> None:
+        if self.full:
+            raise Overloaded
+        self.open.append(owner)
+
+    def leave(self, owner: str) -> None:
+        self.open.remove(owner)
+
+    async def follow(self, tell: Callable[[str, Any], None]) -> Callable[[], None]:
+        await self.ready.wait()
+        self.tells.append(tell)
+        return lambda: self.tells.remove(tell)
+
+    async def subscribe(self, call: Call, uri: str) -> None:
+        raise NotImplementedError
+
+    async def unsubscribe(self, call: Call, uri: str) -> None:
+        raise NotImplementedError
+
+    def announce(self, call: Call, uris: Any, *, opened: bool) -> None:
+        self.announced.append((opened, tuple(uris)))
+
+    def tell(self, kind: str, /, **payload: Any) -> None:
+        for tell in list(self.tells):
+            tell(kind, payload)
+
+
+class CallEndings:
+    """An observer: how calls ended."""
+
+    def __init__(self) -> None:
+        self.ended: list[tuple[Any, Outcome]] = []
+
+    def attend(self, call: Call) -> None:
+        return None
+
+    def over(self, call: Call, outcome: Outcome, problem: Any) -> None:
+        self.ended.append((call.id, outcome))
+
+
+class ListenClient:
+    """A client on one connection."""
+
+    def __init__(self, *, middleware: Any = (), headers: Headers | None = None, options: Any = None) -> None:
+        self.log, self.watch = ChangeLog(), CallEndings()
+        given = ports(changes=self.log, observer=self.watch)
+        self.server = Server("tests", "1", ports=given, middleware=middleware, options=options or Options())
+        self.pipeline = Pipeline(self.server)
+        in_flight: dict[Any, Any] | None = {} if headers is None else None
+        self.connection = Connection(make_principal("shop.view_order"), headers=headers, in_flight=in_flight)
+
+        @self.server.resource("note://open")
+        async def open_note() -> str:
+            return ""
+
+        @self.server.resource("note://open/{+part}")
+        async def part_note(part: str) -> str:
+            return ""
+
+        @self.server.resource("note://secret", permission="shop.view_order")
+        async def secret_note() -> str:
+            return ""
+
+        @self.server.tool
+        async def anything() -> str:
+            """Do something."""
+            return ""
+
+    async def listen(self, id: Any = 1, **wanted: Any) -> Subscription:
+        work = self.send("subscriptions/listen", {"notifications": wanted}, id)
+        assert isinstance(work, Work)
+        assert not work.may_stream
+        await work.run
+        assert self.connection.subscriptions is not None
+        return self.connection.subscriptions[id]
+
+    def send(self, method: str, params: dict[str, Any], id: Any = None) -> Any:
+        whole = {**params, "_meta": {meta.PROTOCOL_VERSION: STATELESS, meta.CLIENT_CAPABILITIES: {}}}
+        message = {"jsonrpc": "2.0", "method": method, "params": whole, **({} if id is None else {"id": id})}
+        raw = jsonrpc.loads(jsonrpc.dumps(message))
+        return self.pipeline.handle(self.pipeline.stateless, raw, self.connection, Outbox())
+
+    async def notify(self, method: str, params: dict[str, Any]) -> None:
+        receipt = self.send(method, params)
+        assert isinstance(receipt, Receipt)
+        if receipt.run is not None:
+            await receipt.run
+
+
+async def taken(subscription: Subscription) -> list[Any] | None:
+    messages = await subscription.take()
+    return None if messages is None else [jsonrpc.loads(message) for message in messages]
