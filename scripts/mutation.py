@@ -301,7 +301,10 @@ def _try(number: int, items: list[Any]) -> tuple[str, str]:
 def _run(item: Any, following: Any) -> list[Any]:
     from _pytest.runner import runtestprotocol
 
-    return runtestprotocol(item, log=False, nextitem=following)
+    reports = runtestprotocol(item, log=False, nextitem=following)
+    for report in reports:
+        item.config.hook.pytest_report_teststatus(report=report, config=item.config)  # fails tests with failed subtests
+    return reports
 
 
 def plan(directory: Path) -> dict[str, list[str]]:
