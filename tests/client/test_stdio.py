@@ -87,7 +87,7 @@ def is_alive(pid: int) -> bool:
     """Whether a process runs; one that nobody has waited for does not."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):  # gone before it was opened, or before it was read
         return False
 
 
