@@ -45,7 +45,7 @@ def oauth() -> dict[str, str]:
     from django.utils import timezone
     from oauth2_provider.models import get_access_token_model, get_application_model
 
-    from mcp_django.oauth.tokens import access_token
+    from mcp_django.contrib.oauth.tokens.token_format import access_token
 
     application = get_application_model().objects.create(
         name="benchmarks",

@@ -97,7 +97,7 @@ def show(what: str, seconds: list[float]) -> None:
 
 def appends() -> None:
     """Alone, and from several threads at once."""
-    from mcp_django.runtime.events import Draft, EventLog
+    from mcp_django.runtime.events.event_log import Draft, EventLog
 
     log, draft = EventLog(), Draft("session:1", "message", {"jsonrpc": "2.0", "method": "notifications/x"})
 
@@ -144,7 +144,7 @@ async def listen(count: int) -> None:
 async def wakes(other: subprocess.Popen[str]) -> None:
     """Publish one event after another."""
     from mcp_django import wiring
-    from mcp_django.runtime.events import Draft
+    from mcp_django.runtime.events.event_log import Draft
 
     assert other.stdout is not None
     await asyncio.to_thread(other.stdout.readline)

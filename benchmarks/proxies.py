@@ -107,8 +107,8 @@ async def subjects(era: str, target: Any) -> AsyncIterator[dict[str, Call]]:
     from mcp_django import wiring
     from mcp_django.auth.principal import local_principal
     from mcp_django.client import Client
-    from mcp_django.providers.proxies import Proxy
-    from mcp_django.providers.proxies.sources import TargetSource
+    from mcp_django.contrib.proxies import Proxy
+    from mcp_django.contrib.proxies.connections.targets import TargetSource
     from mcp_django.server.server import Server
     from mcp_django.transports.inprocess import Caller
 

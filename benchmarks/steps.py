@@ -21,7 +21,7 @@ from benchmarks.wire import Dialect
 from benchmarks.wire import Work as Kind
 
 if TYPE_CHECKING:
-    from mcp_django.server.call import Call
+    from mcp_django.server.calls.call import Call
 
 PEER = "127.0.0.1"
 ANSWER = b'{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"100007"}],"isError":false}}'
@@ -63,9 +63,9 @@ def before_the_call(exchange: Exchange, credential: bytes) -> list[Step]:
     from mcp_django.protocol import jsonrpc
     from mcp_django.protocol.headers import Headers
     from mcp_django.server.eras import select
-    from mcp_django.transports.http import exchange as module
-    from mcp_django.transports.http.endpoint import get_exchange
-    from mcp_django.transports.http.sides import Request, check_body
+    from mcp_django.transports.factory import get_exchange
+    from mcp_django.transports.http import handler as module
+    from mcp_django.transports.http.messages import Request, check_body
 
     ours, headers, body = get_exchange("default"), Headers(exchange.headers), exchange.body
     raw, request = jsonrpc.loads(body), Request("POST", headers, body)
@@ -88,8 +88,8 @@ def before_the_call(exchange: Exchange, credential: bytes) -> list[Step]:
 
 def _token_authenticator() -> Any:
     from mcp_django import wiring
-    from mcp_django.auth.authenticate import Authenticator
-    from mcp_django.auth.verifiers import PersonalTokenVerifier
+    from mcp_django.auth.authentication.authenticator import Authenticator
+    from mcp_django.auth.authentication.verifiers import PersonalTokenVerifier
 
     return Authenticator("default", executor=wiring.executor(), verifiers=[PersonalTokenVerifier()], remember=3600)
 
@@ -100,10 +100,10 @@ async def the_call(exchange: Exchange, number: int) -> list[tuple[str, float]]:
     from mcp_django.protocol import jsonrpc
     from mcp_django.protocol.headers import Headers
     from mcp_django.protocol.revisions import Era
-    from mcp_django.server.call import Connection
-    from mcp_django.server.streams import Outbox
-    from mcp_django.server.work import Work
-    from mcp_django.transports.http.endpoint import get_exchange
+    from mcp_django.server.calls.call import Connection
+    from mcp_django.server.calls.message_queue import Outbox
+    from mcp_django.server.calls.pending import Work
+    from mcp_django.transports.factory import get_exchange
 
     ours, headers, raw = get_exchange("default"), Headers(exchange.headers), jsonrpc.loads(exchange.body)
     pipeline = ours._pipeline
@@ -142,8 +142,8 @@ def _inside(call: Call) -> list[Step]:
     """The steps of an opened call."""
     from mcp_django.protocol import jsonrpc
     from mcp_django.server.dispatcher import dispatch
-    from mcp_django.server.invoke import call_tool
-    from mcp_django.server.results import tool_result
+    from mcp_django.server.execution.invoke import call_tool
+    from mcp_django.server.primitives.results import tool_result
 
     server, arguments = call.server, {"a": 100_001, "b": 7}
     tool = server.registry.tools.get("add")
@@ -208,7 +208,7 @@ def main(arguments: list[str] | None = None) -> None:
     with project():
         from benchmarks.credentials import personal
         from benchmarks.site.asgi import application
-        from mcp_django.auth.rulebook import NO_RULES, RULEBOOK
+        from mcp_django.auth.authorization.rule_cache import NO_RULES, RULEBOOK
 
         RULEBOOK.assume(NO_RULES)  # reading it waits, and comes once in some seconds
         caller = Caller(application, Kind.ADD, Dialect.STATELESS)

@@ -12,7 +12,7 @@ and ModelToolset, which need both, `owner_of` and `register_settings` are import
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from .protocol.content import (
+from mcp_django.protocol.content import (
     AudioContent,
     BlobResourceContents,
     EmbeddedResource,
@@ -22,31 +22,36 @@ from .protocol.content import (
     TextContent,
     TextResourceContents,
 )
-from .protocol.errors import MCPError, ToolError
-from .protocol.sampling import SamplingMessage, ToolResultContent, ToolUseContent, validate_sampling_messages
-from .protocol.trace import TraceContext
-from .protocol.types import Annotations, Icon, ToolAnnotations
-from .server.call import Call
-from .server.context import Context
-from .server.current import current_call
-from .server.decorators import completion, prompt, resource, tool
-from .server.injection import Depends
-from .server.lowlevel import Handlers
-from .server.outcome import Outcome
-from .server.ports import Principal
-from .server.primitives import Completion
-from .server.providers import Provider
-from .server.request_headers import Header
-from .server.results import PromptResult, ResourceResult, ToolResult
-from .server.sampling import Sample
-from .server.server import Server
-from .server.tool_stream import ToolStream
-from .server.toolset import Toolset, register
+from mcp_django.protocol.errors import MCPError, ToolError
+from mcp_django.protocol.sampling_types import (
+    SamplingMessage,
+    ToolResultContent,
+    ToolUseContent,
+    validate_sampling_messages,
+)
+from mcp_django.protocol.trace_context import TraceContext
+from mcp_django.protocol.types import Annotations, Icon, ToolAnnotations
+from mcp_django.server.calls.call import Call
+from mcp_django.server.calls.current import current_call
+from mcp_django.server.calls.outcome import Outcome
+from mcp_django.server.client_requests.sampling import Sample
+from mcp_django.server.composition.lowlevel import Handlers
+from mcp_django.server.composition.provider import Provider
+from mcp_django.server.context.context import Context
+from mcp_django.server.injection.headers import Header
+from mcp_django.server.injection.parameters import Depends
+from mcp_django.server.ports import Principal
+from mcp_django.server.primitives.base import Completion
+from mcp_django.server.primitives.decorators import completion, prompt, resource, tool
+from mcp_django.server.primitives.results import PromptResult, ResourceResult, ToolResult
+from mcp_django.server.primitives.streaming import ToolStream
+from mcp_django.server.primitives.toolset import Toolset, register
+from mcp_django.server.server import Server
 
 if TYPE_CHECKING:
-    from .auth.principal import owner_of
-    from .conf import register_settings
-    from .notifications import (
+    from mcp_django.auth.principal import owner_of
+    from mcp_django.conf import register_settings
+    from mcp_django.notifications import (
         abroadcast,
         anotify_list_changed,
         anotify_resource_updated,
@@ -55,7 +60,7 @@ if TYPE_CHECKING:
         notify_resource_updated,
         publish_changes,
     )
-    from .orm import ModelInline, ModelToolset, action
+    from mcp_django.orm import ModelInline, ModelToolset, action
 
 __all__ = [
     "Annotations",

@@ -12,7 +12,7 @@ import django
 from django.apps import apps
 from django.core.management import handle_default_options, load_command_class
 
-from .transports.standard_streams import take
+from mcp_django.transports.stdio.redirect import take
 
 SETTINGS = "DJANGO_SETTINGS_MODULE"
 

@@ -14,11 +14,10 @@ from django.core.exceptions import ImproperlyConfigured
 from django.core.handlers.asgi import ASGIHandler
 from django.urls.resolvers import RoutePattern
 
-from .conf import get_settings
-from .protocol.errors import TransportRefusal
-from .server.server import Server
-from .transports.http.asgi import Door
-from .transports.http.endpoint import (
+from mcp_django.conf import get_settings
+from mcp_django.protocol.errors import TransportRefusal
+from mcp_django.server.server import Server
+from mcp_django.transports.factory import (
     build_duplexes,
     build_exchange,
     build_legacy_sse,
@@ -26,19 +25,20 @@ from .transports.http.endpoint import (
     get_legacy_sse,
     get_ticket_desk,
 )
-from .transports.http.health import PATH as HEALTHZ
-from .transports.http.health import Health
-from .transports.http.requests import RequestMaker
-from .transports.http.sides import Side
-from .transports.http.surroundings import Surroundings
-from .transports.http.ticket_desk import PATH as TICKET
-from .transports.http.view import as_view
-from .transports.http.well_known import WellKnown, below
-from .transports.legacy_sse import PATH as SSE
-from .transports.legacy_sse import LegacySSE, serves_legacy_sse
-from .transports.websocket import NO_SOCKET, Consumer, Sockets, build_sockets, deny, get_sockets
-from .transports.websocket import PATH as WS
-from .wiring import aliases, get_server, lifecycle, ports, resources
+from mcp_django.transports.http.asgi import Door
+from mcp_django.transports.http.django_context import Surroundings
+from mcp_django.transports.http.django_request import RequestMaker
+from mcp_django.transports.http.django_view import as_view
+from mcp_django.transports.http.health import PATH as HEALTHZ
+from mcp_django.transports.http.health import Health
+from mcp_django.transports.http.messages import Side
+from mcp_django.transports.http.websocket_tickets import PATH as TICKET
+from mcp_django.transports.http.well_known import WellKnown, below
+from mcp_django.transports.legacy_sse import PATH as SSE
+from mcp_django.transports.legacy_sse import LegacySSE, serves_legacy_sse
+from mcp_django.transports.websocket import NO_SOCKET, Consumer, Sockets, build_sockets, deny, get_sockets
+from mcp_django.transports.websocket import PATH as WS
+from mcp_django.wiring import aliases, get_server, lifecycle, ports, resources
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]

@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 from django.core.exceptions import NON_FIELD_ERRORS, ObjectDoesNotExist, PermissionDenied, ValidationError
 from django.http import Http404
 
-from .protocol.errors import MCPError, NotFound, ToolError, URLElicitationRequired
-from .protocol.meta import ERRORS
-from .server.once import OutcomeUnknown
+from mcp_django.protocol.errors import MCPError, NotFound, ToolError, URLElicitationRequired
+from mcp_django.protocol.meta import ERRORS
+from mcp_django.server.client_requests.idempotency import OutcomeUnknown
 
 __all__ = ["MCPError", "OutcomeUnknown", "ToolError", "URLElicitationRequired", "translate"]
 

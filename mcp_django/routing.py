@@ -10,8 +10,8 @@ from django.core.signals import setting_changed
 from django.dispatch import receiver
 from django.urls import URLPattern, path
 
-from .conf import forget, servers
-from .transports.websocket import PATH, Consumer
+from mcp_django.conf import forget, servers
+from mcp_django.transports.websocket import PATH, Consumer
 
 
 def _patterns() -> list[URLPattern]:

@@ -19,17 +19,17 @@ from django.core.signals import setting_changed
 from django.dispatch import receiver
 from django.urls import URLPattern, clear_url_caches, path
 
-from . import well_known
-from .conf import forget, is_usable, servers
-from .runtime.pages import DONE, OPEN
-from .transports.http.endpoint import get_exchange, get_legacy_sse, get_ticket_desk
-from .transports.http.health import PATH as HEALTHZ
-from .transports.http.health import Health
-from .transports.http.pages import open_page, page_done
-from .transports.http.ticket_desk import PATH as TICKET
-from .transports.http.view import as_view
-from .transports.legacy_sse import PATH as SSE
-from .wiring import lifecycle
+from mcp_django import well_known
+from mcp_django.conf import forget, is_usable, servers
+from mcp_django.runtime.url_elicitation import DONE, OPEN
+from mcp_django.transports.factory import get_exchange, get_legacy_sse, get_ticket_desk
+from mcp_django.transports.http.django_view import as_view
+from mcp_django.transports.http.health import PATH as HEALTHZ
+from mcp_django.transports.http.health import Health
+from mcp_django.transports.http.url_elicitation import open_page, page_done
+from mcp_django.transports.http.websocket_tickets import PATH as TICKET
+from mcp_django.transports.legacy_sse import PATH as SSE
+from mcp_django.wiring import lifecycle
 
 app_name = "mcp_django"
 

@@ -7,8 +7,8 @@ the origin: the metadata of the endpoints as protected resources (RFC 9728).
 
 from django.urls import re_path
 
-from .auth.protected import WELL_KNOWN
-from .transports.http.well_known import WellKnown
-from .wiring import resources
+from mcp_django.auth.protected.registry import WELL_KNOWN
+from mcp_django.transports.http.well_known import WellKnown
+from mcp_django.wiring import resources
 
 urlpatterns = [re_path(rf"^{WELL_KNOWN.removeprefix('/')}(?P<path>/.*)?$", WellKnown(resources).view)]

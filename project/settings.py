@@ -14,7 +14,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from mcp_django.oauth import oauth2_provider_settings
+from mcp_django.contrib.oauth import oauth2_provider_settings
 from project import environment
 
 BASE_DIR = Path(__file__).resolve().parent.parent
@@ -39,7 +39,7 @@ INSTALLED_APPS = [
     "project.airports",
 ]
 if DEMO_AUTH == "oauth":
-    INSTALLED_APPS += ["oauth2_provider", "mcp_django.oauth"]
+    INSTALLED_APPS += ["oauth2_provider", "mcp_django.contrib.oauth"]
     OAUTH2_PROVIDER = oauth2_provider_settings(issuer=DEMO_ORIGIN)
 
 MIDDLEWARE = [

@@ -15,6 +15,6 @@ urlpatterns = [
 if settings.DEMO_AUTH == "oauth":
     # The authorization server's own pages, and one to log in at that looks like them.
     urlpatterns += [
-        path("", include("mcp_django.oauth.urls")),
+        path("", include("mcp_django.contrib.oauth.urls")),
         path("accounts/login/", LoginView.as_view(), name="login"),
     ]

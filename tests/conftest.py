@@ -130,7 +130,7 @@ def _nothing_counted() -> None:
 @pytest.fixture(autouse=True)
 def _no_rules() -> None:
     """There are no policies until a test saves one: those of earlier tests are gone, and many have no database."""
-    from mcp_django.auth.rulebook import NO_RULES, RULEBOOK  # once Django is set up
+    from mcp_django.auth.authorization.rule_cache import NO_RULES, RULEBOOK  # once Django is set up
 
     RULEBOOK.assume(NO_RULES)
 

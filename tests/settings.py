@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from mcp_django.oauth import oauth2_provider_settings
+from mcp_django.contrib.oauth import oauth2_provider_settings
 
 
 def sqlite() -> dict[str, Any]:
@@ -40,9 +40,9 @@ INSTALLED_APPS = [
     "channels",
     "oauth2_provider",
     "mcp_django",
-    "mcp_django.oauth",
+    "mcp_django.contrib.oauth",
     "tests.shop",
-    "mcp_django.memory",
+    "mcp_django.contrib.memory",
     "tests.testapp",
     "tests.library",
 ]

@@ -11,7 +11,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.test import AsyncClient, Client, RequestFactory, override_settings
 from django.urls import NoReverseMatch, Resolver404, include, path, resolve, reverse
 
-from mcp_django.runtime.pages import Visit
+from mcp_django.runtime.url_elicitation import Visit
 from mcp_django.wiring import pages
 
 SERVERS = {"default": {"HEALTHZ": True}, "staff": {"PATH": "staff/<slug:house>", "HEALTHZ": True}, "other": {}}

@@ -5,6 +5,6 @@ from django.urls import include, path
 
 urlpatterns = [
     path("", include("mcp_django.urls")),
-    path("", include("mcp_django.oauth.urls")),
+    path("", include("mcp_django.contrib.oauth.urls")),
     path("admin/", admin.site.urls),
 ]

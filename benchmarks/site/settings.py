@@ -6,7 +6,7 @@ connections to the database, which are kept: calls run on lanes, threads that ou
 
 import os
 
-from mcp_django.oauth import oauth2_provider_settings
+from mcp_django.contrib.oauth import oauth2_provider_settings
 
 SECRET_KEY = "measured-on-loopback-only-and-thrown-away"
 DEBUG = False
@@ -16,7 +16,7 @@ USE_TZ = True
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 ORIGIN = "http://127.0.0.1:8766"
 AUTH, ISSUER = os.environ.get("BENCH_AUTH", "none"), os.environ.get("BENCH_ISSUER", "")
-OAUTH = ["oauth2_provider", "mcp_django.oauth"] if AUTH == "oauth" else []
+OAUTH = ["oauth2_provider", "mcp_django.contrib.oauth"] if AUTH == "oauth" else []
 OAUTH2_PROVIDER = oauth2_provider_settings(issuer=ORIGIN) if OAUTH else {}
 INSTALLED_APPS = [
     "django.contrib.contenttypes",

@@ -2,16 +2,16 @@
 
 from importlib.util import find_spec
 
-from .client_token import ClientTokenAdmin
-from .external_identity import ExternalIdentityAdmin
-from .rules import ScopeGrantAdmin, ToolPolicyAdmin
-from .session import SessionAdmin
-from .stored_prompt import StoredPromptAdmin
-from .stored_resource import StoredResourceAdmin
-from .token import PersonalAccessTokenAdmin
+from mcp_django.admin.client_token import ClientTokenAdmin
+from mcp_django.admin.external_identity import ExternalIdentityAdmin
+from mcp_django.admin.rules import ScopeGrantAdmin, ToolPolicyAdmin
+from mcp_django.admin.session import SessionAdmin
+from mcp_django.admin.stored_prompt import StoredPromptAdmin
+from mcp_django.admin.stored_resource import StoredResourceAdmin
+from mcp_django.admin.token import PersonalAccessTokenAdmin
 
 if find_spec("mcp") is not None:  # the extra `client`
-    from .client_health import ClientHealthAdmin as ClientHealthAdmin
+    from mcp_django.admin.client_health import ClientHealthAdmin as ClientHealthAdmin
 
 __all__ = [
     "ClientTokenAdmin",

@@ -16,11 +16,11 @@ from django.utils.text import capfirst
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext
 
-from ..client.checking import Checked, check_client
-from ..client.health import BELIEVED, BOARD, process_name
-from ..conf import get_settings, is_usable
-from ..conf.clients import ClientSettings
-from ..models import ClientHealth
+from mcp_django.client.pool.health import BELIEVED, BOARD, process_name
+from mcp_django.client.pool.health_check import Checked, check_client
+from mcp_django.conf import get_settings, is_usable
+from mcp_django.conf.clients import ClientSettings
+from mcp_django.models import ClientHealth
 
 LIMIT = 10.0
 """Seconds that a check from here takes at most; somebody waits for the page."""

@@ -12,12 +12,12 @@ from django.http import HttpRequest
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext
 
-from ..conf import get_settings
-from ..models import ClientToken
+from mcp_django.conf import get_settings
+from mcp_django.models import ClientToken
 
 disconnect: Callable[..., Any] | None = None
 if find_spec("mcp") is not None:  # the extra `client`
-    from ..client.authorizing import disconnect
+    from mcp_django.client.oauth.flow import disconnect
 
 
 @admin.register(ClientToken)

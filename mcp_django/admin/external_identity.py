@@ -9,8 +9,8 @@ from django.core.exceptions import ValidationError
 from django.http import HttpRequest
 from django.utils.translation import gettext_lazy as _
 
-from ..conf import get_settings
-from ..models import ExternalIdentity
+from mcp_django.conf import get_settings
+from mcp_django.models import ExternalIdentity
 
 
 class ExternalIdentityForm(forms.ModelForm):  # type: ignore[type-arg]  # it takes none at run time

@@ -8,18 +8,18 @@ from typing import Any, NamedTuple
 from asgiref.sync import async_to_sync
 from django.utils.translation import gettext as _
 
-from .. import wiring
-from ..auth.principal import EVERY_SCOPE, Principal
-from ..models import StoredPrompt, StoredResource
-from ..protocol.errors import MCPError
-from ..providers.stored import build_prompt, build_resource
-from ..server.context import Context
-from ..server.ports import Overloaded
-from ..server.primitives import Prompt, Resource
-from ..server.providers import Provider
-from ..server.registry import Registry
-from ..server.server import Server
-from ..transports.inprocess import Caller
+from mcp_django import wiring
+from mcp_django.auth.principal import EVERY_SCOPE, Principal
+from mcp_django.models import StoredPrompt, StoredResource
+from mcp_django.protocol.errors import MCPError
+from mcp_django.providers.stored import build_prompt, build_resource
+from mcp_django.server.composition.provider import Provider
+from mcp_django.server.context.context import Context
+from mcp_django.server.ports import Overloaded
+from mcp_django.server.primitives.base import Prompt, Resource
+from mcp_django.server.primitives.registry import Registry
+from mcp_django.server.server import Server
+from mcp_django.transports.inprocess import Caller
 
 SHOWN = 50_000
 """Characters of a text, and of the whole result, that the page shows."""

@@ -13,11 +13,11 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy as _
 
-from .. import wiring
-from ..conf import get_settings
-from ..models import ScopeGrant, ToolPolicy
-from ..models.rules import check_names
-from .words import LinesField, SuggestingInput
+from mcp_django import wiring
+from mcp_django.admin.widgets import LinesField, SuggestingInput
+from mcp_django.conf import get_settings
+from mcp_django.models import ScopeGrant, ToolPolicy
+from mcp_django.models.rules import check_names
 
 _NO_GROUP = _("%s (there is no such group)")
 SHOWN = 5

@@ -11,10 +11,10 @@ from django.utils.timesince import timesince
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext
 
-from ..conf import get_settings
-from ..models import EndReason, ResourceSubscription, Session, StreamEvent
-from ..runtime.activity import Activity, reported
-from ..runtime.session_news import call_topics, session_topic
+from mcp_django.conf import get_settings
+from mcp_django.models import EndReason, ResourceSubscription, Session, StreamEvent
+from mcp_django.runtime.sessions.activity import Activity, reported
+from mcp_django.runtime.sessions.events import call_topics, session_topic
 
 
 class StateFilter(admin.SimpleListFilter):

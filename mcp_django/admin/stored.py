@@ -18,14 +18,14 @@ from django.utils.text import capfirst
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext
 
-from .. import wiring
-from ..conf import get_settings
-from ..models.stored import Stored, check_tags
-from ..models.token import check_scopes
-from ..server.primitives import Primitive
-from .preview import Preview
-from .versions import compared
-from .words import SuggestingInput, WordsField
+from mcp_django import wiring
+from mcp_django.admin.preview import Preview
+from mcp_django.admin.versions import compared
+from mcp_django.admin.widgets import SuggestingInput, WordsField
+from mcp_django.conf import get_settings
+from mcp_django.models.stored.base import Stored, check_tags
+from mcp_django.models.token import check_scopes
+from mcp_django.server.primitives.base import Primitive
 
 
 def _permissions() -> list[str]:

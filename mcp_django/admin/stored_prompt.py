@@ -11,15 +11,15 @@ from django.forms.models import BaseInlineFormSet
 from django.http import HttpRequest
 from django.utils.translation import gettext_lazy as _
 
-from .. import wiring
-from ..models import StoredArgument, StoredMessage, StoredPrompt
-from ..models.placeholders import names_in
-from ..models.stored_prompt import ARGUMENTS, MESSAGES
-from ..schema.wording import unknown
-from ..server.primitives import Primitive
-from .preview import Preview, preview_prompt
-from .stored import StoredAdmin, StoredForm
-from .words import LinesField
+from mcp_django import wiring
+from mcp_django.admin.preview import Preview, preview_prompt
+from mcp_django.admin.stored import StoredAdmin, StoredForm
+from mcp_django.admin.widgets import LinesField
+from mcp_django.models import StoredArgument, StoredMessage, StoredPrompt
+from mcp_django.models.stored.prompt import ARGUMENTS, MESSAGES
+from mcp_django.models.stored.template_strings import names_in
+from mcp_django.schema.validation.messages import unknown
+from mcp_django.server.primitives.base import Primitive
 
 
 class PromptForm(StoredForm):

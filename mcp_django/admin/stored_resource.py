@@ -9,12 +9,12 @@ from django.http import HttpRequest
 from django.template.defaultfilters import filesizeformat
 from django.utils.translation import gettext_lazy as _
 
-from .. import wiring
-from ..models import StoredResource
-from ..models.stored_resource import DATA, TEXT
-from ..server.primitives import Primitive
-from .preview import Preview, preview_resource
-from .stored import StoredAdmin, StoredForm
+from mcp_django import wiring
+from mcp_django.admin.preview import Preview, preview_resource
+from mcp_django.admin.stored import StoredAdmin, StoredForm
+from mcp_django.models import StoredResource
+from mcp_django.models.stored.resource import DATA, TEXT
+from mcp_django.server.primitives.base import Primitive
 
 _TEXTS = ("application/json", "application/xml", "application/yaml", "application/toml")
 

@@ -17,10 +17,10 @@ from django.utils.html import format_html
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext
 
-from ..conf import get_settings
-from ..models import PersonalAccessToken
-from ..models.token import DEFAULT_DAYS, check_scopes
-from .words import WordsField
+from mcp_django.admin.widgets import WordsField
+from mcp_django.conf import get_settings
+from mcp_django.models import PersonalAccessToken
+from mcp_django.models.token import DEFAULT_DAYS, check_scopes
 
 
 class TokenForm(forms.ModelForm):  # type: ignore[type-arg]  # it takes none at run time

@@ -11,8 +11,8 @@ from typing import Any, Final
 
 from asgiref.sync import sync_to_async
 
-from ..clock import monotonic
-from ..server import ports
+from mcp_django.aio.clock import monotonic
+from mcp_django.server import ports
 
 LOCAL: Final = "local"
 """The kind, and the key, of the local principal."""

@@ -7,7 +7,7 @@ from urllib.parse import parse_qsl
 
 from django.http.cookie import parse_cookie
 
-from ..protocol.headers import Headers
+from mcp_django.protocol.headers import Headers
 
 LONGEST_QUERY = 8192
 """Bytes of a query string that are looked through for a ticket."""

@@ -9,7 +9,7 @@ E006  something is declared for a server that the setting does not have
 E007  a dotted path of MCP that cannot be imported, or leads to no verifier
 E008  the channel layer that MCP names is not described
 E009  a toolset of a model reads from a database, or by a relation, that there is not
-E020  a view that mcp_django.rest was given and cannot call
+E020  a view that mcp_django.contrib.rest was given and cannot call
 E030  the issuer of the authorization server is none, or is not encrypted
 E031  a setting of django-oauth-toolkit makes tokens weaker
 E032  django-oauth-toolkit is not installed, or of another version
@@ -61,7 +61,7 @@ docs/reference/checks.md says more about each. None of them opens a connection t
 settings that are broken: those are reported by Django, or by E002 and E003.
 """
 
-from . import (
+from mcp_django.checks import (
     authentication,
     channel_layers,
     clients,

@@ -6,7 +6,7 @@ from typing import Any
 from django.apps import apps
 from django.core.checks import CheckMessage, Error, Tags, Warning, register
 
-from .. import conf
+from mcp_django import conf
 
 
 @register(Tags.security)
@@ -37,12 +37,13 @@ def check_authentication(app_configs: Sequence[Any] | None, **kwargs: Any) -> li
 @register(Tags.security)
 def check_embedded_server(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[CheckMessage]:
     """Tokens of the embedded authorization server take that server."""
-    if not conf.is_usable() or "oauth" not in conf.auth_names() or apps.is_installed("mcp_django.oauth"):
+    if not conf.is_usable() or "oauth" not in conf.auth_names() or apps.is_installed("mcp_django.contrib.oauth"):
         return []
     return [
         Error(
-            'MCP["AUTH"] names "oauth", and the app mcp_django.oauth, which makes these tokens, is not installed.',
-            hint='Add "oauth2_provider" and "mcp_django.oauth" to INSTALLED_APPS: docs/howto/protect-a-project.md.',
+            'MCP["AUTH"] names "oauth", and mcp_django.contrib.oauth, which makes these tokens, is not installed.',
+            hint='Add "oauth2_provider" and "mcp_django.contrib.oauth" to INSTALLED_APPS: '
+            "docs/howto/protect-a-project.md.",
             id="mcp_django.E034",
         )
     ]

@@ -5,8 +5,8 @@ from typing import Any
 
 from django.core.checks import CheckMessage, Error, Info, Warning, register
 
-from .. import conf
-from ..conf.project import channel_layer
+from mcp_django import conf
+from mcp_django.conf.project import channel_layer
 
 IN_MEMORY = "channels.layers.InMemoryChannelLayer"
 REDIS, REDIS_PUBSUB = "channels_redis.core.RedisChannelLayer", "channels_redis.pubsub.RedisPubSubChannelLayer"

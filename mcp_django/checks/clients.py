@@ -10,8 +10,8 @@ from django.core.checks import CheckMessage, Error, Tags, Warning, register
 from django.core.exceptions import ImproperlyConfigured
 from django.urls import NoReverseMatch, reverse
 
-from .. import conf
-from ..conf.clients import ClientSettings
+from mcp_django import conf
+from mcp_django.conf.clients import ClientSettings
 
 NEEDED = {"mcp": "the official SDK", "httpx2": "its HTTP client", "websockets": "for ws:// and wss://"}
 
@@ -53,7 +53,8 @@ def check_client_pages(app_configs: Sequence[Any] | None, **kwargs: Any) -> list
     return [
         Warning(
             f'MCP["CLIENTS"]["{client.alias}"] wants each user\'s permission, and there is no page to give it.',
-            hint='path("mcp/clients/", include("mcp_django.client_pages.urls")); where `mcp_clients login` is enough,'
+            hint='path("mcp/clients/", include("mcp_django.contrib.client_pages.urls")); '
+            "where `mcp_clients login` is enough,"
             " silence this.",
             id="mcp_django.W052",
         )

@@ -5,8 +5,8 @@ from typing import Any
 
 from django.core.checks import CheckMessage, Error, register
 
-from .. import conf, wiring
-from ..server.registry import Joint
+from mcp_django import conf, wiring
+from mcp_django.server.primitives.registry import Joint
 
 
 @register

@@ -7,9 +7,9 @@ from typing import Any
 
 from django.core.checks import CheckMessage, Warning, register
 
-from .. import conf
-from ..conf.project import databases, serves_asgi
-from ..wiring import LOG_LANES
+from mcp_django import conf
+from mcp_django.conf.project import databases, serves_asgi
+from mcp_django.wiring import LOG_LANES
 
 SQLITE = ("sqlite3", "spatialite")
 WAL = re.compile(r"journal_mode\W+wal\b", re.IGNORECASE)

@@ -5,9 +5,9 @@ from typing import Any
 
 from django.core.checks import CheckMessage, Error, register
 
-from .. import conf
-from ..conf.project import databases
-from ..server import registry
+from mcp_django import conf
+from mcp_django.conf.project import databases
+from mcp_django.server.primitives import registry
 
 
 @register

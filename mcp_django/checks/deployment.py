@@ -7,9 +7,9 @@ from urllib.parse import urlsplit
 from django.apps import apps
 from django.core.checks import CheckMessage, Tags, Warning, register
 
-from .. import conf
-from ..conf.options import Rates
-from ..conf.project import cache_backend, trusts_a_proxy
+from mcp_django import conf
+from mcp_django.conf.options import Rates
+from mcp_django.conf.project import cache_backend, trusts_a_proxy
 
 ONE_PROCESS = {
     "django.core.cache.backends.locmem.LocMemCache": "is in memory, so each process counts for itself",
@@ -89,7 +89,7 @@ def check_caches(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[Check
         return []
     settings = conf.get_settings()
     found: list[CheckMessage] = []
-    if settings.rates != Rates() or apps.is_installed("mcp_django.oauth"):
+    if settings.rates != Rates() or apps.is_installed("mcp_django.contrib.oauth"):
         found += _kept_apart(
             settings.rates.cache, "rates are counted", "A rate then is one of each process.", "mcp_django.W023"
         )

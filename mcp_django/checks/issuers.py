@@ -6,9 +6,9 @@ from typing import Any
 
 from django.core.checks import CheckMessage, Error, Tags, Warning, register
 
-from .. import conf
-from ..conf.issuers import Issuer
-from ..wiring.external import NEEDED
+from mcp_django import conf
+from mcp_django.conf.issuers import Issuer
+from mcp_django.wiring.external import NEEDED
 
 
 @register(Tags.security)

@@ -5,12 +5,12 @@ from typing import Any
 
 from django.core.checks import CheckMessage, Error, Tags, Warning, register
 
-from .. import conf
-from ..auth.resources import canonical
-from ..conf.options import ServerSettings
-from ..conf.project import cache_backend, middleware
-from ..server import registry
-from ..server.primitives import Primitive
+from mcp_django import conf
+from mcp_django.auth.resource import canonical
+from mcp_django.conf.options import ServerSettings
+from mcp_django.conf.project import cache_backend, middleware
+from mcp_django.server.primitives import registry
+from mcp_django.server.primitives.base import Primitive
 
 SESSIONS = "django.contrib.sessions.middleware.SessionMiddleware"
 

@@ -6,9 +6,9 @@ from typing import Any
 from django.core.checks import CheckMessage, Error, register
 from django.utils.module_loading import import_string
 
-from .. import conf
-from ..auth.verifiers import as_verifier
-from ..conf.readers import AUTH_NAMES
+from mcp_django import conf
+from mcp_django.auth.authentication.verifiers import as_verifier
+from mcp_django.conf.readers import AUTH_NAMES
 
 
 @register

@@ -11,11 +11,11 @@ from django.core.checks import CheckMessage, Error, Info, Warning, register
 from django.db.models import F
 from django.db.models.constants import LOOKUP_SEP
 
-from ..conf.project import databases
-from ..orm import ModelToolset
-from ..orm.exposure import is_many, relation_of
-from ..schema import DeclarationError
-from ..server import registry
+from mcp_django.conf.project import databases
+from mcp_django.orm import ModelToolset
+from mcp_django.orm.fields.exposed_fields import is_many, relation_of
+from mcp_django.schema import DeclarationError
+from mcp_django.server.primitives import registry
 
 
 @register

@@ -7,9 +7,9 @@ from django.apps import apps
 from django.core.checks import CheckMessage, Info, Tags, Warning, register
 from django.urls import URLPattern, URLResolver, get_resolver
 
-from .. import conf
-from ..conf.project import middleware, serves_asgi
-from ..conf.readers import AUTH_NAMES
+from mcp_django import conf
+from mcp_django.conf.project import middleware, serves_asgi
+from mcp_django.conf.readers import AUTH_NAMES
 
 OURS, TOOLKIT = "mcp_django", "oauth2_provider"
 REGISTRATION = {"list", "register"}
@@ -46,7 +46,7 @@ def check_oauth_registration(app_configs: Sequence[Any] | None, **kwargs: Any) -
     if not conf.is_usable():
         return []
     verifiers = [name for name in conf.get_settings().auth if name not in AUTH_NAMES]
-    if not verifiers and not apps.is_installed("mcp_django.oauth"):
+    if not verifiers and not apps.is_installed("mcp_django.contrib.oauth"):
         return []
     return [
         Warning(

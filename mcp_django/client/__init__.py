@@ -16,10 +16,9 @@ if find_spec("mcp") is None:
     raise ImportError("mcp_django.client needs the MCP SDK; install it with pip install 'mcp-django-channels[client]'")
 
 if TYPE_CHECKING:
-    from .blocking import BlockingClient
-    from .bridge import BlockingBridge, Bridge
-    from .client import Client
-    from .errors import (
+    from mcp_django.client.blocking import BlockingClient
+    from mcp_django.client.client import Client
+    from mcp_django.client.errors import (
         AuthorizationNeeded,
         CallError,
         CallTimeout,
@@ -29,9 +28,10 @@ if TYPE_CHECKING:
         InvalidAnswer,
         ToolNotFound,
     )
-    from .handlers import Progress
-    from .registry import aclose_clients, close_clients, get_client
-    from .targets import SSE, Stdio, StreamableHTTP, WebSocket
+    from mcp_django.client.multi_client import BlockingBridge, Bridge
+    from mcp_django.client.pool.pool import aclose_clients, close_clients, get_client
+    from mcp_django.client.session.handlers import Progress
+    from mcp_django.client.transports.targets import SSE, Stdio, StreamableHTTP, WebSocket
 
 __all__ = [
     "SSE",
@@ -58,9 +58,9 @@ __all__ = [
 
 _LAZY = {
     "AuthorizationNeeded": "errors",
-    "BlockingBridge": "bridge",
+    "BlockingBridge": "multi_client",
     "BlockingClient": "blocking",
-    "Bridge": "bridge",
+    "Bridge": "multi_client",
     "CallError": "errors",
     "CallTimeout": "errors",
     "Client": "client",
@@ -68,15 +68,15 @@ _LAZY = {
     "ClientError": "errors",
     "HandshakeError": "errors",
     "InvalidAnswer": "errors",
-    "Progress": "handlers",
-    "SSE": "targets",
-    "Stdio": "targets",
-    "StreamableHTTP": "targets",
+    "Progress": "session.handlers",
+    "SSE": "transports.targets",
+    "Stdio": "transports.targets",
+    "StreamableHTTP": "transports.targets",
     "ToolNotFound": "errors",
-    "WebSocket": "targets",
-    "aclose_clients": "registry",
-    "close_clients": "registry",
-    "get_client": "registry",
+    "WebSocket": "transports.targets",
+    "aclose_clients": "pool.pool",
+    "close_clients": "pool.pool",
+    "get_client": "pool.pool",
 }
 
 

@@ -12,10 +12,10 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 import mcp_types as types
 
-from . import portal
-from .errors import ClientError
-from .handlers import Unsubscribe
-from .operations import Operations
+from mcp_django.client import portal
+from mcp_django.client.errors import ClientError
+from mcp_django.client.session.handlers import Unsubscribe
+from mcp_django.client.session.operations import Operations
 
 P = ParamSpec("P")
 R = TypeVar("R")

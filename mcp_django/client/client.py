@@ -8,16 +8,16 @@ from typing import Any, Self
 import httpx2
 import mcp_types as types
 
-from .answering import Answerers, Elicitation, Roots, Sampling
-from .blocking import BlockingClient
-from .calls import Calls
-from .deadlines import Deadlines
-from .handlers import Listeners
-from .keeper import Keeper
-from .operations import Operations
-from .options import Openable, Options
-from .rounds import Rounds
-from .targets import SSE, Stdio, StreamableHTTP, WebSocket
+from mcp_django.client.blocking import BlockingClient
+from mcp_django.client.options import Openable, Options
+from mcp_django.client.session.callbacks import Answerers, Elicitation, Roots, Sampling
+from mcp_django.client.session.calls import Calls
+from mcp_django.client.session.connection_manager import Keeper
+from mcp_django.client.session.handlers import Listeners
+from mcp_django.client.session.operations import Operations
+from mcp_django.client.session.requests import Rounds
+from mcp_django.client.session.timing import Deadlines
+from mcp_django.client.transports.targets import SSE, Stdio, StreamableHTTP, WebSocket
 
 CLIENT_INFO = types.Implementation(name="mcp-django-channels", version="0.1.0")
 TIMEOUT, STARTUP_TIMEOUT, MAX_RETRIES = 60.0, 30.0, 3

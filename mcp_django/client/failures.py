@@ -9,9 +9,16 @@ from collections.abc import Iterator
 import mcp_types as types
 from mcp import MCPError
 
-from .carried import carried
-from .errors import CallError, ClientConnectionError, ClientError, HandshakeError, InvalidAnswer, legible
-from .options import Options
+from mcp_django.client.error_transport import carried
+from mcp_django.client.errors import (
+    CallError,
+    ClientConnectionError,
+    ClientError,
+    HandshakeError,
+    InvalidAnswer,
+    legible,
+)
+from mcp_django.client.options import Options
 
 LOST = ("Connection closed", "SSE stream")
 TERMINATED = "Session terminated"

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 import mcp_types as types
 
-from ..protocol.revisions import REVISIONS, Era, Revision
+from mcp_django.protocol.revisions import REVISIONS, Era, Revision
 
 STREAMS = tuple[Any, Any]
 

@@ -4,7 +4,7 @@ import hashlib
 import re
 from typing import Final
 
-from ..conf.clients import CLIENT_ALIAS
+from mcp_django.conf.clients import CLIENT_ALIAS
 
 SEPARATOR: Final = "__"
 LONGEST: Final = 64

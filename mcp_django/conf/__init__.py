@@ -20,12 +20,20 @@ from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
 from django.dispatch import receiver
 
-from .options import Limits, Rates, ServerSettings, Settings
-from .readers import reader_of
-from .sections import Problem, entries, read_clients, read_issuers, read_section, read_servers, strange_proxies
+from mcp_django.conf.options import Limits, Rates, ServerSettings, Settings
+from mcp_django.conf.readers import reader_of
+from mcp_django.conf.sections import (
+    Problem,
+    entries,
+    read_clients,
+    read_issuers,
+    read_section,
+    read_servers,
+    strange_proxies,
+)
 
 S = TypeVar("S")
-OAUTH: Final = "mcp_django.oauth"
+OAUTH: Final = "mcp_django.contrib.oauth"
 """The app that has the embedded authorization server."""
 
 

@@ -11,9 +11,16 @@ from types import MappingProxyType
 from typing import Annotated, Any, Final
 from urllib.parse import urlsplit
 
-from ..protocol.revisions import REVISIONS
-from .issuers import ALGORITHMS, CLIENT_AUTH, WrongSecret, is_loopback_url, issuer_name, provider_url, secret
-from .readers import (
+from mcp_django.conf.issuers import (
+    ALGORITHMS,
+    CLIENT_AUTH,
+    WrongSecret,
+    is_loopback_url,
+    issuer_name,
+    provider_url,
+    secret,
+)
+from mcp_django.conf.readers import (
     ERAS,
     Count,
     OptionalDotted,
@@ -31,6 +38,7 @@ from .readers import (
     several,
     word,
 )
+from mcp_django.protocol.revisions import REVISIONS
 
 CLIENT_ALIAS: Final = r"[a-z](?:[a-z0-9-]|_(?=[a-z0-9-])){0,31}"
 """Small letters, digits, - and _, 32 at most. It comes before "__" in the names of tools: so it has no "__" itself, and

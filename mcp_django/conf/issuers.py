@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Annotated, Any, Final
 from urllib.parse import urlsplit
 
-from .readers import (
+from mcp_django.conf.readers import (
     ALIAS,
     Flag,
     OptionalText,

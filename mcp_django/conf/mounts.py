@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 from types import MappingProxyType
 from typing import Annotated, Any, Protocol
 
-from .readers import ALIAS, DOTTED, SCHEME, WrongValue, closest, optional, scope_names, several, word
+from mcp_django.conf.readers import ALIAS, DOTTED, SCHEME, WrongValue, closest, optional, scope_names, several, word
 
 WHAT = "an alias of SERVERS, or the dotted path of a server or toolset"
 

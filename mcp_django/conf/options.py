@@ -5,13 +5,11 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Annotated
 
-from ..server.rates import Rate
-from ..server.server import TRANSPORTS
-from .clients import ClientSettings
-from .issuers import Issuer
-from .mounts import Mounts
-from .proxies import ProxySettings
-from .readers import (
+from mcp_django.conf.clients import ClientSettings
+from mcp_django.conf.issuers import Issuer
+from mcp_django.conf.mounts import Mounts
+from mcp_django.conf.proxies import ProxySettings
+from mcp_django.conf.readers import (
     ERAS,
     Auth,
     Count,
@@ -45,6 +43,8 @@ from .readers import (
     URLsOrFunction,
     integer,
 )
+from mcp_django.server.rates import Rate
+from mcp_django.server.server import TRANSPORTS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
-from .readers import (
+from mcp_django.conf.readers import (
     DOTTED,
     PREFIX,
     SCHEME,

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Annotated, Any, Union, get_args, get_origin
 
-from ..protocol.types import Icon
-from ..server.rates import GRAMMAR, Rate
-from ..server.server import TRANSPORTS
+from mcp_django.protocol.types import Icon
+from mcp_django.server.rates import GRAMMAR, Rate
+from mcp_django.server.server import TRANSPORTS
 
 Reader = Callable[[Any], Any]
 """Takes what the project wrote and returns the value, or raises WrongValue."""

@@ -8,11 +8,11 @@ from dataclasses import fields
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar, cast, get_type_hints
 
-from .clients import CLIENT_ALIAS, ClientAuth, ClientSettings, WrongPart, wrong_in_client
-from .issuers import Claims, Issuer, WrongSecret, wrong_beside, wrong_together
-from .options import ServerSettings
-from .proxies import ProxySettings
-from .readers import ALIAS, WrongValue, closest, reader_of
+from mcp_django.conf.clients import CLIENT_ALIAS, ClientAuth, ClientSettings, WrongPart, wrong_in_client
+from mcp_django.conf.issuers import Claims, Issuer, WrongSecret, wrong_beside, wrong_together
+from mcp_django.conf.options import ServerSettings
+from mcp_django.conf.proxies import ProxySettings
+from mcp_django.conf.readers import ALIAS, WrongValue, closest, reader_of
 
 S = TypeVar("S")
 

@@ -14,8 +14,8 @@ from django.utils import timezone
 from django.utils.dateparse import parse_date, parse_datetime, parse_duration, parse_time
 from django.utils.html import strip_tags
 
-from ..schema import Choice, DeclarationError
-from ..server.ask import Unanswered
+from mcp_django.schema import Choice, DeclarationError
+from mcp_django.server.client_requests.conversation import Unanswered
 
 CHOICES = 1000
 """Choices that a question may offer."""

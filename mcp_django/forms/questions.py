@@ -13,8 +13,8 @@ from django.core.exceptions import NON_FIELD_ERRORS
 from django.forms import BaseForm, BaseFormSet
 from django.forms.models import BaseModelForm
 
-from ..schema import ArgumentError, DeclarationError
-from .fields import Property, default_of, fits, property_of
+from mcp_django.forms.fields import Property, default_of, fits, property_of
+from mcp_django.schema import ArgumentError, DeclarationError
 
 
 def form_question(schema: Any) -> "Callable[[], DjangoForm] | None":

@@ -2,8 +2,8 @@
 
 import logging
 
-from ..server.current import current_call
-from ..server.labels import fields_of
+from mcp_django.server.calls.current import current_call
+from mcp_django.server.calls.log_sanitizer import fields_of
 
 FIELDS = ("mcp_server", "mcp_method", "mcp_name", "mcp_principal", "mcp_call_id", "mcp_trace_id")
 ABSENT = "-"

@@ -9,12 +9,12 @@ from typing import Any, cast
 
 from django.utils.module_loading import import_string
 
-from ..protocol import jsonrpc
-from ..protocol.types import LEVELS
-from ..server.call import Call
-from ..server.current import current_call
-from ..server.telling import LOGGED, log_params
-from .redaction import redacted
+from mcp_django.logs.redaction import redacted
+from mcp_django.protocol import jsonrpc
+from mcp_django.protocol.types import LEVELS
+from mcp_django.server.calls.call import Call
+from mcp_django.server.calls.current import current_call
+from mcp_django.server.context.notifications import LOGGED, log_params
 
 Redact = Callable[[str, logging.LogRecord], str | None]
 EXCLUDED = ("asyncio", "django.db.backends", "mcp_django")

@@ -6,7 +6,7 @@ secret goes as well: values named password, token, key and the like, credentials
 
 import re
 
-from ..server.call import Call, credentials
+from mcp_django.server.calls.call import Call, credentials
 
 REDACTED = "[redacted]"
 LONGEST = 4096

@@ -5,8 +5,8 @@ import django.db.models.deletion
 from django.conf import settings
 from django.db import migrations, models
 
-import mcp_django.models.stored
-import mcp_django.models.stored_resource
+import mcp_django.models.stored.base
+import mcp_django.models.stored.resource
 import mcp_django.models.token
 
 
@@ -89,7 +89,10 @@ class Migration(migrations.Migration):
                 (
                     "tags",
                     models.JSONField(
-                        blank=True, default=list, validators=[mcp_django.models.stored.check_tags], verbose_name="tags"
+                        blank=True,
+                        default=list,
+                        validators=[mcp_django.models.stored.base.check_tags],
+                        verbose_name="tags",
                     ),
                 ),
                 ("created", models.DateTimeField(auto_now_add=True, verbose_name="created")),
@@ -248,7 +251,10 @@ class Migration(migrations.Migration):
                 (
                     "tags",
                     models.JSONField(
-                        blank=True, default=list, validators=[mcp_django.models.stored.check_tags], verbose_name="tags"
+                        blank=True,
+                        default=list,
+                        validators=[mcp_django.models.stored.base.check_tags],
+                        verbose_name="tags",
                     ),
                 ),
                 ("created", models.DateTimeField(auto_now_add=True, verbose_name="created")),
@@ -258,7 +264,7 @@ class Migration(migrations.Migration):
                     models.CharField(
                         help_text="Under which clients read it: “docs://refunds”.",
                         max_length=500,
-                        validators=[mcp_django.models.stored_resource.check_uri],
+                        validators=[mcp_django.models.stored.resource.check_uri],
                         verbose_name="URI",
                     ),
                 ),

@@ -1,20 +1,20 @@
 """The rows of the app. What a client can name belongs to an owner; what opens a door is stored as a hash."""
 
-from .client_health import ClientHealth
-from .client_token import ClientFlow, ClientToken
-from .external_identity import ExternalIdentity
-from .once_result import OnceResult
-from .resource_subscription import ResourceSubscription
-from .rules import ScopeGrant, ToolPolicy
-from .session import EndReason, Session
-from .session_count import SessionCount
-from .spent_state import SpentState
-from .stored_prompt import StoredArgument, StoredMessage, StoredPrompt
-from .stored_resource import StoredResource
-from .stored_state import StoredState
-from .stored_version import StoredPromptVersion, StoredResourceVersion
-from .stream_event import EventSequence, StreamEvent
-from .token import PersonalAccessToken
+from mcp_django.models.client_health import ClientHealth
+from mcp_django.models.client_token import ClientFlow, ClientToken
+from mcp_django.models.external_identity import ExternalIdentity
+from mcp_django.models.idempotency_key import OnceResult
+from mcp_django.models.resource_subscription import ResourceSubscription
+from mcp_django.models.rules import ScopeGrant, ToolPolicy
+from mcp_django.models.session import EndReason, Session
+from mcp_django.models.session_count import SessionCount
+from mcp_django.models.stored.cache_version import StoredState
+from mcp_django.models.stored.prompt import StoredArgument, StoredMessage, StoredPrompt
+from mcp_django.models.stored.resource import StoredResource
+from mcp_django.models.stored.version import StoredPromptVersion, StoredResourceVersion
+from mcp_django.models.stream_event import EventSequence, StreamEvent
+from mcp_django.models.token import PersonalAccessToken
+from mcp_django.models.used_state import SpentState
 
 __all__ = [
     "ClientFlow",

@@ -7,7 +7,7 @@ from django.db import models
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
-from .primary import PrimaryManager
+from mcp_django.models.managers import PrimaryManager
 
 KEPT = timedelta(hours=1)
 """How long a process is remembered that says nothing more."""

@@ -10,8 +10,8 @@ from django.db import models
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
-from ..conf import user_model_name
-from .primary import PrimaryManager
+from mcp_django.conf import user_model_name
+from mcp_django.models.managers import PrimaryManager
 
 
 class ClientToken(models.Model):

@@ -5,8 +5,8 @@ from typing import Any
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
-from ..conf import user_model_name
-from .primary import PrimaryManager
+from mcp_django.conf import user_model_name
+from mcp_django.models.managers import PrimaryManager
 
 
 class ExternalIdentity(models.Model):

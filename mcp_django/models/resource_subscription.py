@@ -7,9 +7,9 @@ from django.db import models
 from django.dispatch import receiver
 from django.utils.translation import gettext_lazy as _
 
-from ..signals import session_closed, unsubscribed
-from .primary import PrimaryManager
-from .session import Session
+from mcp_django.models.managers import PrimaryManager
+from mcp_django.models.session import Session
+from mcp_django.signals import session_closed, unsubscribed
 
 
 class ResourceSubscriptionQuerySet(models.QuerySet["ResourceSubscription"]):

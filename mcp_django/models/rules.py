@@ -12,9 +12,9 @@ from django.core.validators import RegexValidator
 from django.db import models, router, transaction
 from django.utils.translation import gettext_lazy as _
 
-from ..server.rates import GRAMMAR, Rate
-from .stored_state import RULES, StoredState
-from .token import check_scopes
+from mcp_django.models.stored.cache_version import RULES, StoredState
+from mcp_django.models.token import check_scopes
+from mcp_django.server.rates import GRAMMAR, Rate
 
 MOST = 100
 """Entries of one list of a row."""

@@ -16,10 +16,10 @@ from django.dispatch import receiver
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
-from ..conf import user_model_name
-from ..signals import session_closed
-from .primary import PrimaryManager
-from .session_count import SessionCount
+from mcp_django.conf import user_model_name
+from mcp_django.models.managers import PrimaryManager
+from mcp_django.models.session_count import SessionCount
+from mcp_django.signals import session_closed
 
 KEY_PREFIX = 8
 OWNER_LENGTH = 255

@@ -4,7 +4,7 @@ from django.db import models, transaction
 from django.db.models import F
 from django.utils.translation import gettext_lazy as _
 
-from .primary import PrimaryManager
+from mcp_django.models.managers import PrimaryManager
 
 
 class SessionCountQuerySet(models.QuerySet["SessionCount"]):

@@ -15,8 +15,8 @@ from django.db.models import F, Max
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
-from ..protocol.jsonrpc import dumps
-from .primary import PrimaryManager
+from mcp_django.models.managers import PrimaryManager
+from mcp_django.protocol.jsonrpc import dumps
 
 TOPIC_LENGTH = 191
 KIND_LENGTH = 32

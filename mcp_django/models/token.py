@@ -19,8 +19,8 @@ from django.db import models
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
-from ..conf import user_model_name
-from .primary import PrimaryManager
+from mcp_django.conf import user_model_name
+from mcp_django.models.managers import PrimaryManager
 
 MARK = "mcp_pat_"
 ID_LENGTH, SECRET_LENGTH, CHECKSUM_LENGTH = 8, 40, 6

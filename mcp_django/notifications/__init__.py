@@ -3,7 +3,8 @@
 Everything here is said when the surrounding transaction commits, to the clients of every worker.
 """
 
-from .publishing import (
+from mcp_django.notifications.model_signals import publish_changes
+from mcp_django.notifications.publish import (
     abroadcast,
     anotify_list_changed,
     anotify_resource_updated,
@@ -11,7 +12,6 @@ from .publishing import (
     notify_list_changed,
     notify_resource_updated,
 )
-from .tie import publish_changes
 
 __all__ = [
     "abroadcast",

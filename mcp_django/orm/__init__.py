@@ -6,8 +6,8 @@ class Airports(ModelToolset):
     list_filter = ["country"]
 """
 
-from .actions import action
-from .inlines import ModelInline
-from .toolset import ModelToolset
+from mcp_django.orm.actions import action
+from mcp_django.orm.inlines import ModelInline
+from mcp_django.orm.toolset import ModelToolset
 
 __all__ = ["ModelInline", "ModelToolset", "action"]

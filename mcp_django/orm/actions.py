@@ -13,23 +13,23 @@ from dataclasses import dataclass
 from types import MethodType
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from ..protocol.errors import InvalidParams
-from ..protocol.types import ToolAnnotations
-from ..schema import DeclarationError, describe, output_of, parameters_of
-from ..server.context import Context
-from ..server.execution import is_async
-from ..server.handlers import source_of
-from ..server.injection import injection, is_injected
-from ..server.ports import Principal
-from ..server.primitives import Tool
-from .schema import Schema, object_schema
-from .verbs.building import build_verb
-from .writes.acting import Act, Acting
-from .writes.schema import pk_schema
-from .writes.write import DRY_RUN, IDEMPOTENCY_KEY
+from mcp_django.orm.schema import Schema, object_schema
+from mcp_django.orm.tools.base import build_verb
+from mcp_django.orm.writes.action_call import Act, Acting
+from mcp_django.orm.writes.base import DRY_RUN, IDEMPOTENCY_KEY
+from mcp_django.orm.writes.schema import pk_schema
+from mcp_django.protocol.errors import InvalidParams
+from mcp_django.protocol.types import ToolAnnotations
+from mcp_django.schema import DeclarationError, describe, output_of, parameters_of
+from mcp_django.server.calls.callables import is_async
+from mcp_django.server.context.context import Context
+from mcp_django.server.injection.handler import source_of
+from mcp_django.server.injection.parameters import injection, is_injected
+from mcp_django.server.ports import Principal
+from mcp_django.server.primitives.base import Tool
 
 if TYPE_CHECKING:
-    from .toolset import ModelToolset
+    from mcp_django.orm.toolset import ModelToolset
 
 F = TypeVar("F", bound=Callable[..., Any])
 _MARK = "__mcp_action__"

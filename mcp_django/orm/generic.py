@@ -10,15 +10,15 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
-from ..server.context import Context
-from ..server.decorators import build_tool
-from ..server.invoke import pass_on
-from ..server.parts import called
-from ..server.primitives import Tool
-from ..server.providers import Provider
-from ..server.registry import Registry
-from .merging import arguments_of, result_of
-from .toolset import ModelToolset
+from mcp_django.orm.schema_union import arguments_of, result_of
+from mcp_django.orm.toolset import ModelToolset
+from mcp_django.server.composition.mounting import called
+from mcp_django.server.composition.provider import Provider
+from mcp_django.server.context.context import Context
+from mcp_django.server.execution.invoke import pass_on
+from mcp_django.server.primitives.base import Tool
+from mcp_django.server.primitives.decorators import build_tool
+from mcp_django.server.primitives.registry import Registry
 
 PREFIX = "models_"
 logger = logging.getLogger("mcp_django.server")

@@ -4,17 +4,17 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from django.db import models
 
-from ..schema import DeclarationError
-from ..server.context import Context
-from ..server.handlers import source_of
-from .declaration import check_declaration
-from .exposure import Exposure, expose
-from .scope import Scope
-from .serialize import plan_of, read
-from .toolset import ModelToolset
+from mcp_django.orm.checks import check_declaration
+from mcp_django.orm.fields.exposed_fields import Exposure, expose
+from mcp_django.orm.queries.serialize import plan_of, read
+from mcp_django.orm.queries.visibility import Scope
+from mcp_django.orm.toolset import ModelToolset
+from mcp_django.schema import DeclarationError
+from mcp_django.server.context.context import Context
+from mcp_django.server.injection.handler import source_of
 
 if TYPE_CHECKING:
-    from .writes.forms import FormClass
+    from mcp_django.orm.writes.forms.compiled import FormClass
 
 
 class ModelInline(ModelToolset):

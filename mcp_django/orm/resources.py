@@ -13,18 +13,18 @@ from urllib.parse import unquote_to_bytes
 from django.db import models
 from django.db.models.constants import LOOKUP_SEP
 
-from ..protocol.errors import InsufficientScope, InvalidParams, NotFound
-from ..protocol.uri import MAX_LENGTH, UriTemplate, Value
-from ..schema import ArgumentError
-from ..server.context import Context
-from ..server.handlers import Handler
-from ..server.invoke import pass_on
-from ..server.primitives import Completer, Completion, Primitive, ResourceTemplate, Tool
-from .exposure import field_of
-from .fields import Codec
+from mcp_django.orm.fields.codecs import Codec
+from mcp_django.orm.fields.exposed_fields import field_of
+from mcp_django.protocol.errors import InsufficientScope, InvalidParams, NotFound
+from mcp_django.protocol.uri import MAX_LENGTH, UriTemplate, Value
+from mcp_django.schema import ArgumentError
+from mcp_django.server.context.context import Context
+from mcp_django.server.execution.invoke import pass_on
+from mcp_django.server.injection.handler import Handler
+from mcp_django.server.primitives.base import Completer, Completion, Primitive, ResourceTemplate, Tool
 
 if TYPE_CHECKING:
-    from .toolset import ModelToolset
+    from mcp_django.orm.toolset import ModelToolset
 
 JSON = "application/json"
 OFFERED = 100

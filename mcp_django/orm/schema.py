@@ -8,15 +8,15 @@ from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from ..protocol.headers import HeaderParam
-from ..schema import ArgumentError, OutputError, natively
-from ..schema.handwritten import check_schema
-from .caps import DEPTH, ORDERS
-from .exposure import ExposedField
-from .fields import TEXT, nullable
+from mcp_django.orm.fields.codecs import TEXT, nullable
+from mcp_django.orm.fields.exposed_fields import ExposedField
+from mcp_django.orm.queries.limits import DEPTH, ORDERS
+from mcp_django.protocol.headers import HeaderParam
+from mcp_django.schema import ArgumentError, OutputError, natively
+from mcp_django.schema.custom_schema import check_schema
 
 if TYPE_CHECKING:
-    from .toolset import ModelToolset
+    from mcp_django.orm.toolset import ModelToolset
 
 Schema = dict[str, Any]
 CHOICES = 30

@@ -8,27 +8,27 @@ from urllib.parse import quote
 
 from django.db import models, router
 
-from .. import conf
-from ..schema import DeclarationError
-from ..server.context import Context
-from ..server.handlers import source_of
-from ..server.primitives import Completer, Permission, Primitive, Tool
-from ..server.registry import Registry
-from ..server.toolset import Toolset
-from ..signals import model_registered
-from .actions import ActionOptions, actions_of, build_action
-from .declaration import check_declaration, names_of
-from .exposure import Exposure, expose, field_of
-from .fields import codec_of
-from .resources import Declaration, resources_of
-from .scope import may_leave_out
-from .verbs import VERBS
-from .writes import journal
-from .writes.declaration import check_confirm, check_writing, inlines_of
-from .writes.forms import Fillable, FormClass, fillable_of, form_class_of
+from mcp_django import conf
+from mcp_django.orm.actions import ActionOptions, actions_of, build_action
+from mcp_django.orm.checks import check_declaration, names_of
+from mcp_django.orm.fields.codecs import codec_of
+from mcp_django.orm.fields.exposed_fields import Exposure, expose, field_of
+from mcp_django.orm.queries.visibility import may_leave_out
+from mcp_django.orm.resources import Declaration, resources_of
+from mcp_django.orm.tools import VERBS
+from mcp_django.orm.writes import admin_log
+from mcp_django.orm.writes.checks import check_confirm, check_writing, inlines_of
+from mcp_django.orm.writes.forms.compiled import Fillable, FormClass, fillable_of, form_class_of
+from mcp_django.schema import DeclarationError
+from mcp_django.server.context.context import Context
+from mcp_django.server.injection.handler import source_of
+from mcp_django.server.primitives.base import Completer, Permission, Primitive, Tool
+from mcp_django.server.primitives.registry import Registry
+from mcp_django.server.primitives.toolset import Toolset
+from mcp_django.signals import model_registered
 
 if TYPE_CHECKING:
-    from .inlines import ModelInline
+    from mcp_django.orm.inlines import ModelInline
 
 Names = Sequence[str]
 GENERIC_PREFIX = "models_"
@@ -322,7 +322,7 @@ class ModelToolset(Toolset):
         """Note a write in the admin's log, where the admin is installed and the caller is a user. `flag` and `message`
         are those of LogEntry.
         """
-        journal.write(ctx, rows, flag, message)
+        admin_log.write(ctx, rows, flag, message)
 
     # What of it clients may write
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
-from .types import Annotations, Icon, Role
+from mcp_django.protocol.types import Annotations, Icon, Role
 
 _SIGNATURES = (
     ("image/png", 0, b"\x89PNG\r\n\x1a\n"),

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from decimal import Decimal
 from typing import Any, NamedTuple
 
-from .errors import HeaderMismatch
+from mcp_django.protocol.errors import HeaderMismatch
 
 PROTOCOL_VERSION = b"mcp-protocol-version"
 METHOD = b"mcp-method"

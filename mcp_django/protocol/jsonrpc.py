@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from .errors import InvalidRequest, MCPError, ParseError
+from mcp_django.protocol.errors import InvalidRequest, MCPError, ParseError
 
 Id = int | str
 """A request id. ``1`` and ``"1"`` are two ids; booleans, floats and null are none."""

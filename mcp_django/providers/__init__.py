@@ -1,5 +1,5 @@
-"""Providers of files, directories, storages and web pages, for `MCP["SERVERS"][alias]["PROVIDERS"]`; toolsets of
-documents of OpenAPI, for `register`; servers within servers.
+"""Providers of files, directories, storages and web pages, for `MCP["SERVERS"][alias]["PROVIDERS"]`, and
+mounts: servers within servers.
 
 Those that fetch need httpx (`pip install mcp-django-channels[http]`), and are imported at their first use.
 """
@@ -7,13 +7,12 @@ Those that fetch need httpx (`pip install mcp-django-channels[http]`), and are i
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from .files import DirectoryProvider, FileResource
-from .mounts import Mount
-from .storages import StorageProvider
+from mcp_django.providers.files.files import DirectoryProvider, FileResource
+from mcp_django.providers.files.storages import StorageProvider
+from mcp_django.providers.mounts import Mount
 
 if TYPE_CHECKING:
-    from .http import HTTPProvider, HTTPResource
-    from .openapi import OpenAPIToolset, Route
+    from mcp_django.providers.http import HTTPProvider, HTTPResource
 
 __all__ = [
     "DirectoryProvider",
@@ -21,12 +20,10 @@ __all__ = [
     "HTTPProvider",
     "HTTPResource",
     "Mount",
-    "OpenAPIToolset",
-    "Route",
     "StorageProvider",
 ]
 
-_WEB = {"HTTPProvider": "http", "HTTPResource": "http", "OpenAPIToolset": "openapi", "Route": "openapi"}
+_WEB = {"HTTPProvider": "http", "HTTPResource": "http"}
 
 
 def __getattr__(name: str) -> Any:

@@ -5,15 +5,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Unpack
 from urllib.parse import quote
 
-from ..protocol.errors import InternalError
-from ..schema import DeclarationError
-from ..server.context import Context
-from ..server.primitives import Resource, ResourceTemplate
-from ..server.providers import Provider
-from .declared import MAX_SIZE, Declared, declared, reading, resource_at, template_below
-from .fetching import Failed, Fetcher, Refused
-from .media_types import contents_of, guessed
-from .selection import DEPTH, TooLarge, is_name
+from mcp_django.protocol.errors import InternalError
+from mcp_django.providers.files.patterns import DEPTH, TooLarge, is_name
+from mcp_django.providers.media_types import contents_of, guessed
+from mcp_django.providers.metadata import MAX_SIZE, Declared, declared, reading, resource_at, template_below
+from mcp_django.providers.safe_fetch import Failed, Fetcher, Refused
+from mcp_django.schema import DeclarationError
+from mcp_django.server.composition.provider import Provider
+from mcp_django.server.context.context import Context
+from mcp_django.server.primitives.base import Resource, ResourceTemplate
 
 logger = logging.getLogger("mcp_django.providers")
 ABSENT = frozenset({404, 410})

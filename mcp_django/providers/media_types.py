@@ -4,7 +4,7 @@ import mimetypes
 import re
 from email.message import Message
 
-from ..protocol.content import BlobResourceContents, TextResourceContents
+from mcp_django.protocol.content import BlobResourceContents, TextResourceContents
 
 BINARY, TEXT = "application/octet-stream", "text/plain"
 # Without the tables of the machine (/etc/mime.types), which differ from one to the next.

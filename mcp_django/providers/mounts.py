@@ -3,15 +3,15 @@
 from collections.abc import Sequence
 from typing import Any
 
-from ..protocol.types import Implementation
-from ..schema import DeclarationError
-from ..server.handlers import source_of
-from ..server.parts import Part
-from ..server.primitives import Permission
-from ..server.registry import Registry
-from ..server.server import Server
-from ..server.toolset import Toolset, add_toolset
-from .naming import Naming
+from mcp_django.protocol.types import Implementation
+from mcp_django.providers.prefixes import Naming
+from mcp_django.schema import DeclarationError
+from mcp_django.server.composition.mounting import Part
+from mcp_django.server.injection.handler import source_of
+from mcp_django.server.primitives.base import Permission
+from mcp_django.server.primitives.registry import Registry
+from mcp_django.server.primitives.toolset import Toolset, add_toolset
+from mcp_django.server.server import Server
 
 
 class Mount:

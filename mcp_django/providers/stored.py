@@ -16,19 +16,25 @@ from typing import Any, NamedTuple
 
 from django.db import DatabaseError, connections, router, transaction
 
-from ..models import StoredArgument, StoredMessage, StoredPrompt, StoredResource, StoredState
-from ..models.placeholders import fill, fill_uri, filled_length
-from ..models.stored_prompt import MessageKind
-from ..protocol.content import BlobResourceContents, EmbeddedResource, PromptMessage, ResourceLink, TextContent
-from ..protocol.errors import InvalidParams
-from ..protocol.types import Annotations
-from ..schema import ArgumentError
-from ..schema.wording import choices, echo, missing, unknown
-from ..server.context import Context
-from ..server.handlers import Handler
-from ..server.methods.resources import contents_of
-from ..server.primitives import Completion, Permission, Primitive, Prompt, Resource, ResourceTemplate
-from ..server.providers import Provider
+from mcp_django.models import StoredArgument, StoredMessage, StoredPrompt, StoredResource, StoredState
+from mcp_django.models.stored.prompt import MessageKind
+from mcp_django.models.stored.template_strings import fill, fill_uri, filled_length
+from mcp_django.protocol.content import (
+    BlobResourceContents,
+    EmbeddedResource,
+    PromptMessage,
+    ResourceLink,
+    TextContent,
+)
+from mcp_django.protocol.errors import InvalidParams
+from mcp_django.protocol.types import Annotations
+from mcp_django.schema import ArgumentError
+from mcp_django.schema.validation.messages import choices, echo, missing, unknown
+from mcp_django.server.composition.provider import Provider
+from mcp_django.server.context.context import Context
+from mcp_django.server.injection.handler import Handler
+from mcp_django.server.methods.resources import contents_of
+from mcp_django.server.primitives.base import Completion, Permission, Primitive, Prompt, Resource, ResourceTemplate
 
 logger = logging.getLogger("mcp_django.server")
 

@@ -16,23 +16,23 @@ from typing import Any
 from django.db import IntegrityError
 from django.dispatch import Signal
 
-from ..models import ResourceSubscription
-from ..protocol import jsonrpc
-from ..protocol.errors import InvalidParams, InvalidRequest, ResourceNotFound
-from ..protocol.revisions import may_notify
-from ..server.call import Call, Connection
-from ..server.changes import LISTS, RESOURCE_UPDATED, concerns, covering, is_free, may_read
-from ..server.eras.handshake import HandshakeEra
-from ..server.following import Followed, may_follow
-from ..server.ports import Executor, Overloaded
-from ..server.server import Server
-from ..server.session import Session
-from ..server.streams import Outbox
-from ..signals import subscribed, unsubscribed
-from .events import Draft, Event, EventLog
-from .feed import Feed, Following, run_apart
-from .feeds import Feeds
-from .sessions import LOCAL_OWNER
+from mcp_django.models import ResourceSubscription
+from mcp_django.protocol import jsonrpc
+from mcp_django.protocol.errors import InvalidParams, InvalidRequest, ResourceNotFound
+from mcp_django.protocol.revisions import may_notify
+from mcp_django.runtime.events.event_log import Draft, Event, EventLog
+from mcp_django.runtime.events.follower import Feed, Following, run_apart
+from mcp_django.runtime.events.publisher import Feeds
+from mcp_django.runtime.sessions.store import LOCAL_OWNER
+from mcp_django.server.calls.call import Call, Connection
+from mcp_django.server.calls.message_queue import Outbox
+from mcp_django.server.calls.session import Session
+from mcp_django.server.eras.handshake import HandshakeEra
+from mcp_django.server.ports import Executor, Overloaded
+from mcp_django.server.server import Server
+from mcp_django.server.subscriptions.filter import LISTS, RESOURCE_UPDATED, concerns, covering, is_free, may_read
+from mcp_django.server.subscriptions.upstream import Followed, may_follow
+from mcp_django.signals import subscribed, unsubscribed
 
 logger = logging.getLogger("mcp_django.server")
 

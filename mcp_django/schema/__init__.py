@@ -4,19 +4,19 @@ The one door to pydantic, jsonschema-rs, docstring-parser and msgspec: what else
 It knows no server, no transport and no Django.
 """
 
-from .callables import shape_of
-from .choices import Choice
-from .docstrings import Description, describe
-from .errors import ArgumentError, DeclarationError, OutputError
-from .forms import Form, form_of
-from .handwritten import check_schema, header_params
-from .jsonable import is_lazy, to_json
-from .native import natively
-from .output import Output, output_of
-from .prompts import PromptParameters, prompt_parameters_of, text_reader, uri_parameters_of
-from .reading import Reading, reading_of
-from .signature import Parameters, injected_among, parameters_of
-from .validation import Checker
+from mcp_django.schema.choices import Choice
+from mcp_django.schema.custom_schema import check_schema, header_params
+from mcp_django.schema.errors import ArgumentError, DeclarationError, OutputError
+from mcp_django.schema.forms import Form, form_of
+from mcp_django.schema.functions.callables import shape_of
+from mcp_django.schema.functions.docstrings import Description, describe
+from mcp_django.schema.functions.output import Output, output_of
+from mcp_django.schema.functions.prompts import PromptParameters, prompt_parameters_of, text_reader, uri_parameters_of
+from mcp_django.schema.functions.signature import Parameters, injected_among, parameters_of
+from mcp_django.schema.jsonable import is_lazy, to_json
+from mcp_django.schema.lazy_strings import natively
+from mcp_django.schema.reading import Reading, reading_of
+from mcp_django.schema.validation.validation import Checker
 
 __all__ = [
     "ArgumentError",

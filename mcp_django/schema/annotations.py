@@ -12,7 +12,7 @@ from typing import Annotated, Any, NotRequired, Required, Union, get_args, get_o
 import typing_extensions
 from typing_extensions import ReadOnly, TypedDict, is_typeddict
 
-from .structs import StructSchema, is_struct
+from mcp_django.schema.structs import StructSchema, is_struct
 
 _typed_dict: Any = TypedDict
 """Under a name that type checkers do not take for a declaration."""

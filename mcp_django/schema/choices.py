@@ -8,7 +8,7 @@ from typing import Any, cast
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import core_schema, to_jsonable_python
 
-from .generation import SchemaGenerator
+from mcp_django.schema.generation import SchemaGenerator
 
 Field = tuple[dict[str, Any], dict[str, Any] | None]
 """A property of a form, and the meaning of its choices unless each stands for itself."""

@@ -7,11 +7,11 @@ from pydantic import ConfigDict, ValidationError, with_config
 from pydantic_core import ErrorDetails, PydanticSerializationError, to_json
 from typing_extensions import TypedDict
 
-from . import wording
-from .complexity import Structure
-from .errors import ArgumentError, DeclarationError
-from .generation import Compiled, SchemaGenerator, compile_type
-from .validation import SHOWN
+from mcp_django.schema.errors import ArgumentError, DeclarationError
+from mcp_django.schema.generation import Compiled, SchemaGenerator, compile_type
+from mcp_django.schema.validation import messages
+from mcp_django.schema.validation.complexity import Structure
+from mcp_django.schema.validation.validation import SHOWN
 
 Convert = Callable[[Any], Any]
 
@@ -56,7 +56,7 @@ def converter(compiled: Compiled) -> Convert:
         try:
             encoded = to_json(value)
         except (PydanticSerializationError, UnicodeError) as error:
-            raise ArgumentError(wording.shorten(f"not JSON: {error}")) from None
+            raise ArgumentError(messages.shorten(f"not JSON: {error}")) from None
         return validate_json(encoded)
 
     return convert
@@ -80,19 +80,19 @@ def explain(
 
 def _problem(detail: ErrorDetails, value: Any, noun: str) -> str:
     loc, kind, given = detail["loc"], detail["type"], detail["input"]
-    path = wording.place(_path(loc, value))
+    path = messages.place(_path(loc, value))
     noun = "key" if len(loc) > 1 else noun
-    inside, name = wording.place(_path(loc[:-1], value)), str(loc[-1]) if loc else ""
+    inside, name = messages.place(_path(loc[:-1], value)), str(loc[-1]) if loc else ""
     if kind == "missing":
-        text, path = wording.missing(name, noun), inside
+        text, path = messages.missing(name, noun), inside
     elif kind in ("extra_forbidden", "unexpected_keyword_argument"):
-        text, path = wording.unknown(name, (), noun), inside
+        text, path = messages.unknown(name, (), noun), inside
     else:
         message = detail["msg"].removeprefix("Value error, ").removeprefix("Assertion failed, ")
         text = message.replace("Input should be", "must be", 1)
         if isinstance(given, str | int | float):
-            text = f"{wording.echo(given)} {text if text.startswith(('must', 'is ')) else f'is refused: {text}'}"
-    return wording.shorten(f"{path}: {text}" if path else text)
+            text = f"{messages.echo(given)} {text if text.startswith(('must', 'is ')) else f'is refused: {text}'}"
+    return messages.shorten(f"{path}: {text}" if path else text)
 
 
 def _path(loc: tuple[str | int, ...], value: Any) -> list[str | int]:

@@ -10,14 +10,14 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from .choices import FormGenerator, choice_of
-from .conversion import compile_fields, converter, explain
-from .docstrings import parse_docstring
-from .errors import ArgumentError, DeclarationError
-from .generation import Compiled, compile_type, describe_type
-from .handwritten import check_schema
-from .native import natively
-from .validation import Checker
+from mcp_django.schema.choices import FormGenerator, choice_of
+from mcp_django.schema.conversion import compile_fields, converter, explain
+from mcp_django.schema.custom_schema import check_schema
+from mcp_django.schema.errors import ArgumentError, DeclarationError
+from mcp_django.schema.functions.docstrings import parse_docstring
+from mcp_django.schema.generation import Compiled, compile_type, describe_type
+from mcp_django.schema.lazy_strings import natively
+from mcp_django.schema.validation.validation import Checker
 
 VALUE = "value"
 """The one property of a form that asks for a single value."""

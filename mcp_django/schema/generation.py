@@ -12,9 +12,9 @@ from pydantic.errors import PydanticUndefinedAnnotation, PydanticUserError
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import CoreSchema, SchemaError, SchemaValidator, core_schema, to_jsonable_python
 
-from . import structs
-from .annotations import Adapter
-from .errors import DeclarationError
+from mcp_django.schema import structs
+from mcp_django.schema.annotations import Adapter
+from mcp_django.schema.errors import DeclarationError
 
 Mode = Literal["validation", "serialization"]
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from pydantic_core import to_jsonable_python
 
-from . import structs
+from mcp_django.schema import structs
 
 
 def to_json(value: Any) -> Any:

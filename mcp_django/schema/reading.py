@@ -9,13 +9,13 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from ..protocol import jsonrpc
-from ..protocol.errors import MCPError
-from .conversion import converter, explain
-from .errors import ArgumentError
-from .generation import compile_type, describe_type
-from .native import natively
-from .validation import Checker
+from mcp_django.protocol import jsonrpc
+from mcp_django.protocol.errors import MCPError
+from mcp_django.schema.conversion import converter, explain
+from mcp_django.schema.errors import ArgumentError
+from mcp_django.schema.generation import compile_type, describe_type
+from mcp_django.schema.lazy_strings import natively
+from mcp_django.schema.validation.validation import Checker
 
 _FENCE = "```"
 

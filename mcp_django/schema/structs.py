@@ -11,7 +11,7 @@ from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 
-from .errors import DeclarationError
+from mcp_django.schema.errors import DeclarationError
 
 MARK = "x-msgspec-struct"
 """Stands in a schema for a Struct until `inline` puts a reference in its place."""

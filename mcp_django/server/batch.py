@@ -4,17 +4,17 @@ import asyncio
 import inspect
 from typing import TYPE_CHECKING, Any, cast
 
-from ..protocol import jsonrpc
-from ..protocol.errors import InternalError, InvalidRequest, MCPError
-from .call import Connection
-from .eras.base import Era
-from .eras.handshake import OPENING
-from .ports import Overloaded
-from .streams import Outbox
-from .work import AnyCoroutine, Handled, Receipt, Work
+from mcp_django.protocol import jsonrpc
+from mcp_django.protocol.errors import InternalError, InvalidRequest, MCPError
+from mcp_django.server.calls.call import Connection
+from mcp_django.server.calls.message_queue import Outbox
+from mcp_django.server.calls.pending import AnyCoroutine, Handled, Receipt, Work
+from mcp_django.server.eras.base import Era
+from mcp_django.server.eras.handshake import OPENING
+from mcp_django.server.ports import Overloaded
 
 if TYPE_CHECKING:
-    from .pipeline import Pipeline
+    from mcp_django.server.pipeline import Pipeline
 
 
 class Batch:

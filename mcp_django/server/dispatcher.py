@@ -5,11 +5,12 @@ coroutine.
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
-from ..protocol.errors import MethodNotFound
-from .call import Call
-from .listing import Encoded
-from .methods import completion, lifecycle, logging, prompts, resources, subscriptions, tools
-from .subscriptions import LISTENING
+from mcp_django.protocol.errors import MethodNotFound
+from mcp_django.server.calls.call import Call
+from mcp_django.server.execution.lists import Encoded
+from mcp_django.server.methods import completion, lifecycle, logging, prompts, resources, tools
+from mcp_django.server.subscriptions import methods
+from mcp_django.server.subscriptions.listen import LISTENING
 
 Body = dict[str, Any] | Encoded
 
@@ -26,9 +27,9 @@ METHODS: dict[str, Callable[[Call], Body | Coroutine[Any, Any, Body]]] = {
     "prompts/get": prompts.get,
     "completion/complete": completion.complete,
     "logging/setLevel": logging.set_level,
-    "resources/subscribe": subscriptions.subscribe,
-    "resources/unsubscribe": subscriptions.unsubscribe,
-    LISTENING: subscriptions.listen,
+    "resources/subscribe": methods.subscribe,
+    "resources/unsubscribe": methods.unsubscribe,
+    LISTENING: methods.listen,
 }
 
 NOTIFICATIONS: dict[str, Callable[[Call], Awaitable[None]]] = {

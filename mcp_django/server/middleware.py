@@ -15,7 +15,7 @@ session yet, so nothing can be asked.
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-from .call import Call
+from mcp_django.server.calls.call import Call
 
 Handle = Callable[[Call], Awaitable[dict[str, Any]]]
 Middleware = Callable[[Call, Handle], Awaitable[dict[str, Any]]]

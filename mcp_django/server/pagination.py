@@ -1,7 +1,7 @@
 """Cursors: where a list goes on, sealed, so that a client can only hand them back (server/utilities/pagination)."""
 
-from ..protocol.errors import InvalidParams
-from .call import Call
+from mcp_django.protocol.errors import InvalidParams
+from mcp_django.server.calls.call import Call
 
 FOREVER = 10 * 365 * 86400.0
 """Cursors do not expire: they hold a name, which stays true."""

@@ -4,28 +4,28 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any, cast
 
-from ..protocol import jsonrpc
-from ..protocol.errors import InsufficientScope, InternalError, InvalidRequest, MCPError, ResourceNotFound
-from ..protocol.revisions import Era
-from .ask import INPUT_REQUIRED
-from .batch import Batch
-from .bugs import is_bug, report
-from .call import Call, Connection
-from .current import CURRENT, leave
-from .dispatcher import Body, dispatch, notice
-from .eras.base import Era as EraStrategy
-from .eras.handshake import OPENING, HandshakeEra
-from .eras.stateless import StatelessEra
-from .labels import label
-from .listing import Encoded
-from .middleware import chain
-from .outcome import Outcome
-from .ports import Attendance, Overloaded
-from .results import tool_error
-from .server import Server
-from .streams import Outbox
-from .subscriptions import LISTENING, Subscription
-from .work import AnyCoroutine, Handled, Receipt, Work, over
+from mcp_django.protocol import jsonrpc
+from mcp_django.protocol.errors import InsufficientScope, InternalError, InvalidRequest, MCPError, ResourceNotFound
+from mcp_django.protocol.revisions import Era
+from mcp_django.server.batch import Batch
+from mcp_django.server.calls.call import Call, Connection
+from mcp_django.server.calls.current import CURRENT, leave
+from mcp_django.server.calls.internal_errors import is_bug, report
+from mcp_django.server.calls.log_sanitizer import label
+from mcp_django.server.calls.message_queue import Outbox
+from mcp_django.server.calls.outcome import Outcome
+from mcp_django.server.calls.pending import AnyCoroutine, Handled, Receipt, Work, over
+from mcp_django.server.client_requests.conversation import INPUT_REQUIRED
+from mcp_django.server.dispatcher import Body, dispatch, notice
+from mcp_django.server.eras.base import Era as EraStrategy
+from mcp_django.server.eras.handshake import OPENING, HandshakeEra
+from mcp_django.server.eras.stateless import StatelessEra
+from mcp_django.server.execution.lists import Encoded
+from mcp_django.server.middleware import chain
+from mcp_django.server.ports import Attendance, Overloaded
+from mcp_django.server.primitives.results import tool_error
+from mcp_django.server.server import Server
+from mcp_django.server.subscriptions.listen import LISTENING, Subscription
 
 CALLING = "tools/call"
 WHOLE = frozenset({OPENING, LISTENING})

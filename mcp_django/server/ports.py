@@ -10,15 +10,15 @@ from contextlib import AbstractAsyncContextManager, AbstractContextManager, null
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from ..protocol import jsonrpc
-from ..protocol.errors import InvalidParams, MCPError
-from ..protocol.revisions import Revision
+from mcp_django.protocol import jsonrpc
+from mcp_django.protocol.errors import InvalidParams, MCPError
+from mcp_django.protocol.revisions import Revision
 
 if TYPE_CHECKING:
-    from .call import Call
-    from .outcome import Outcome
-    from .primitives import Primitive
-    from .session import Session
+    from mcp_django.server.calls.call import Call
+    from mcp_django.server.calls.outcome import Outcome
+    from mcp_django.server.calls.session import Session
+    from mcp_django.server.primitives.base import Primitive
 
 T = TypeVar("T")
 

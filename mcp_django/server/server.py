@@ -6,27 +6,19 @@ from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol, Unpack
 
-from ..protocol.revisions import Era, Revision
-from ..protocol.types import Implementation
-from ..schema import DeclarationError
-from .ask import AskLimits
-from .background import Places, Unlimited
-from .call import Call, Connection
-from .changes import LISTS
-from .decorators import (
-    PrimitiveOptions,
-    ResourceOptions,
-    ToolOptions,
-    register_completer,
-    register_prompt,
-    register_resource,
-    register_tool,
-)
-from .lifespan import Lifespans
-from .listing import Listings
-from .middleware import Middleware
-from .parts import Part
-from .ports import (
+from mcp_django.protocol.revisions import Era, Revision
+from mcp_django.protocol.types import Implementation
+from mcp_django.schema import DeclarationError
+from mcp_django.server.calls.call import Call, Connection
+from mcp_django.server.client_requests.conversation import AskLimits
+from mcp_django.server.composition.mounting import Part
+from mcp_django.server.composition.provider import Provider, in_order
+from mcp_django.server.context.background import Places, Unlimited
+from mcp_django.server.execution.lists import Listings
+from mcp_django.server.execution.sampling_tools import Offered, Toolbox
+from mcp_django.server.lifespan import Lifespans
+from mcp_django.server.middleware import Middleware
+from mcp_django.server.ports import (
     Authorizer,
     Changes,
     ExceptionTable,
@@ -44,11 +36,19 @@ from .ports import (
     SessionStore,
     Unobserved,
 )
-from .providers import Provider, in_order
-from .registry import Joint, Kind, Registry
-from .subscriptions import Subscriptions
-from .toolbox import Offered, Toolbox
-from .toolset import Toolset, add_toolset
+from mcp_django.server.primitives.decorators import (
+    PrimitiveOptions,
+    ResourceOptions,
+    ToolOptions,
+    register_completer,
+    register_prompt,
+    register_resource,
+    register_tool,
+)
+from mcp_django.server.primitives.registry import Joint, Kind, Registry
+from mcp_django.server.primitives.toolset import Toolset, add_toolset
+from mcp_django.server.subscriptions.filter import LISTS
+from mcp_django.server.subscriptions.listen import Subscriptions
 
 BOTH = (Era.HANDSHAKE, Era.STATELESS)
 _NOTIFYING = frozenset({"listChanged", "logging", "subscribe"})

@@ -7,6 +7,6 @@ async def test_orders_are_found(self):
     found = await client.call_tool("search_orders", {"query": "tea"})
 """
 
-from .client import Client, accept, cancel, decline
+from mcp_django.testing.client import Client, accept, cancel, decline
 
 __all__ = ["Client", "accept", "cancel", "decline"]

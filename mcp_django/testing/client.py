@@ -7,20 +7,20 @@ import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Self
 
-from ..auth.principal import EVERY_SCOPE, ISSUER, Principal, local_principal
-from ..protocol import jsonrpc, meta
-from ..protocol.errors import InternalError
-from ..protocol.headers import PROTOCOL_VERSION, Headers
-from ..protocol.revisions import LATEST, REVISIONS, Era
-from ..server.ask import INPUT_REQUIRED
-from ..server.call import Connection
-from ..server.pipeline import Pipeline
-from ..server.server import Server
-from ..server.session import Session
-from ..server.streams import Outbox
-from ..server.work import Receipt
-from ..transports.inprocess import exchange
-from ..wiring import get_server, ports
+from mcp_django.auth.principal import EVERY_SCOPE, ISSUER, Principal, local_principal
+from mcp_django.protocol import jsonrpc, meta
+from mcp_django.protocol.errors import InternalError
+from mcp_django.protocol.headers import PROTOCOL_VERSION, Headers
+from mcp_django.protocol.revisions import LATEST, REVISIONS, Era
+from mcp_django.server.calls.call import Connection
+from mcp_django.server.calls.message_queue import Outbox
+from mcp_django.server.calls.pending import Receipt
+from mcp_django.server.calls.session import Session
+from mcp_django.server.client_requests.conversation import INPUT_REQUIRED
+from mcp_django.server.pipeline import Pipeline
+from mcp_django.server.server import Server
+from mcp_django.transports.inprocess import exchange
+from mcp_django.wiring import get_server, ports
 
 Wire = dict[str, Any]
 Answering = Callable[[Wire], Any]

@@ -12,18 +12,18 @@ from typing import Any
 
 from asgiref.sync import sync_to_async
 
-from ..protocol import jsonrpc
-from ..protocol.errors import InternalError
-from ..protocol.meta import CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL, PROTOCOL_VERSION
-from ..protocol.revisions import LATEST
-from ..server.background import run_jobs
-from ..server.call import Connection
-from ..server.eras.base import Era
-from ..server.pipeline import Pipeline
-from ..server.ports import Overloaded, Principal
-from ..server.server import Server
-from ..server.streams import Outbox
-from ..server.work import Receipt
+from mcp_django.protocol import jsonrpc
+from mcp_django.protocol.errors import InternalError
+from mcp_django.protocol.meta import CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL, PROTOCOL_VERSION
+from mcp_django.protocol.revisions import LATEST
+from mcp_django.server.calls.call import Connection
+from mcp_django.server.calls.message_queue import Outbox
+from mcp_django.server.calls.pending import Receipt
+from mcp_django.server.context.background import run_jobs
+from mcp_django.server.eras.base import Era
+from mcp_django.server.pipeline import Pipeline
+from mcp_django.server.ports import Overloaded, Principal
+from mcp_django.server.server import Server
 
 Ask = Callable[[dict[str, Any]], dict[str, Any]]
 Tell = Callable[[str, dict[str, Any]], None]

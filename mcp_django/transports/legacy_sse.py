@@ -17,23 +17,22 @@ from urllib.parse import parse_qsl, urlencode
 from django.db import Error
 from django.utils.encoding import escape_uri_path
 
-from ..auth.admission import admit_address
-from ..protocol import jsonrpc, sse
-from ..protocol.errors import InternalError, MCPError, TransportRefusal
-from ..protocol.headers import Headers
-from ..protocol.revisions import Era
-from ..runtime.in_flight import InFlight
-from ..runtime.posts import Fate, Posts, ProcessPosts
-from ..runtime.seal import Stamp
-from ..server.ports import Overloaded, Principal
-from ..server.server import Server
-from .aside import run_aside
-from .credential import Credential
-from .duplex.duplex import Duplex
-from .duplex.duplexes import Duplexes
-from .duplex.terms import Terms
-from .guards import Pairs
-from .http.sides import (
+from mcp_django.aio.tasks import run_aside
+from mcp_django.auth.throttling.checks import admit_address
+from mcp_django.protocol import jsonrpc, sse
+from mcp_django.protocol.errors import InternalError, MCPError, TransportRefusal
+from mcp_django.protocol.headers import Headers
+from mcp_django.protocol.revisions import Era
+from mcp_django.runtime.calls.concurrency import InFlight
+from mcp_django.runtime.sealing import Stamp
+from mcp_django.runtime.streams.sse_messages import Fate, Posts, ProcessPosts
+from mcp_django.server.ports import Overloaded, Principal
+from mcp_django.server.server import Server
+from mcp_django.transports.connection.connection import Duplex
+from mcp_django.transports.connection.options import Terms
+from mcp_django.transports.connection.registry import Duplexes
+from mcp_django.transports.credentials import Credential
+from mcp_django.transports.http.messages import (
     JSON_TYPE,
     SSE_HEADERS,
     TEXT_TYPE,
@@ -46,6 +45,7 @@ from .http.sides import (
     overloaded,
     refused,
 )
+from mcp_django.transports.security import Pairs
 
 logger = logging.getLogger("mcp_django.server")
 
@@ -59,7 +59,7 @@ PIECE = 64 * 1024
 """Bytes, about, that are given to the server at once. A message that is larger goes alone."""
 TAKE_WITHIN = 2.0
 """Seconds that a message may wait for a client that does not read its stream. Less than another worker waits to hear
-of it, a look at the log on either side included (`runtime/posts.py`).
+of it, a look at the log on either side included (`runtime/streams/sse_messages.py`).
 """
 METHODS, GET_ONLY = b"GET, POST, OPTIONS", b"GET, OPTIONS"
 ACCEPTED = b"Accepted"

@@ -19,25 +19,25 @@ from django.db import Error
 from django.dispatch import receiver
 from django.http import HttpRequest
 
-from .. import conf
-from ..auth.admission import admit_address
-from ..auth.challenge import challenge
-from ..auth.requests import AuthRequest
-from ..protocol import jsonrpc
-from ..protocol.errors import InternalError, InvalidRequest, TransportRefusal
-from ..protocol.headers import Headers
-from ..server.ports import Overloaded, Principal
-from ..server.server import Server
-from ..wiring import lifecycle
-from .credential import Credential
-from .duplex.duplex import Duplex
-from .duplex.duplexes import Duplexes
-from .duplex.read_ahead import ReadAhead
-from .duplex.terms import Ending, Terms
-from .guards import Pairs
-from .http.endpoint import build_duplexes, get_duplexes
-from .http.requests import RequestMaker
-from .http.surroundings import Surroundings
+from mcp_django import conf
+from mcp_django.auth.authentication.challenges import challenge
+from mcp_django.auth.requests import AuthRequest
+from mcp_django.auth.throttling.checks import admit_address
+from mcp_django.protocol import jsonrpc
+from mcp_django.protocol.errors import InternalError, InvalidRequest, TransportRefusal
+from mcp_django.protocol.headers import Headers
+from mcp_django.server.ports import Overloaded, Principal
+from mcp_django.server.server import Server
+from mcp_django.transports.connection.connection import Duplex
+from mcp_django.transports.connection.inbound_queue import ReadAhead
+from mcp_django.transports.connection.options import Ending, Terms
+from mcp_django.transports.connection.registry import Duplexes
+from mcp_django.transports.credentials import Credential
+from mcp_django.transports.factory import build_duplexes, get_duplexes
+from mcp_django.transports.http.django_context import Surroundings
+from mcp_django.transports.http.django_request import RequestMaker
+from mcp_django.transports.security import Pairs
+from mcp_django.wiring import lifecycle
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]

@@ -4,8 +4,9 @@ path of `MCP`.
 Everything here is made at its first use, kept for the process, and made anew when a setting it came from changes.
 """
 
-from .access import authenticator, resources
-from .lanes import (
+from mcp_django.wiring.authentication import authenticator, resources
+from mcp_django.wiring.servers import aliases, get_server, negotiates_language, ports
+from mcp_django.wiring.services import (
     LOG_LANES,
     background_places,
     call_streams,
@@ -19,7 +20,6 @@ from .lanes import (
     posts,
     stream_bounds,
 )
-from .servers import aliases, get_server, negotiates_language, ports
 
 __all__ = [
     "LOG_LANES",

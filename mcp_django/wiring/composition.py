@@ -9,15 +9,15 @@ from typing import Any
 from django.core.exceptions import ImproperlyConfigured
 from django.utils.module_loading import import_string
 
-from .. import conf
-from ..conf.mounts import MountSettings
-from ..conf.options import ServerSettings
-from ..orm.generic import GenericTools
-from ..providers.mounts import Mount, server_of
-from ..schema import DeclarationError
-from ..server.providers import Provider
-from ..server.server import Server
-from ..server.toolset import Toolset
+from mcp_django import conf
+from mcp_django.conf.mounts import MountSettings
+from mcp_django.conf.options import ServerSettings
+from mcp_django.orm.generic import GenericTools
+from mcp_django.providers.mounts import Mount, server_of
+from mcp_django.schema import DeclarationError
+from mcp_django.server.composition.provider import Provider
+from mcp_django.server.primitives.toolset import Toolset
+from mcp_django.server.server import Server
 
 GetServer = Callable[[str], Server]
 
@@ -44,7 +44,7 @@ def proxies(alias: str, described: ServerSettings) -> Sequence[Provider]:
     for name, settings in described.proxies.items():
         try:
             # What it is made of needs an extra, so it is imported where there is one.
-            made: Provider = import_string("mcp_django.providers.proxies.Proxy")(name, **settings.options())
+            made: Provider = import_string("mcp_django.contrib.proxies.Proxy")(name, **settings.options())
         except (DeclarationError, ImportError, ImproperlyConfigured) as problem:
             raise ImproperlyConfigured(f'MCP["SERVERS"]["{alias}"]["PROXIES"]["{name}"]: {problem}') from problem
         found.append(made)

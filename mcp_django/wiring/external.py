@@ -8,9 +8,9 @@ from typing import Any, Final
 from django.core.signals import setting_changed
 from django.dispatch import receiver
 
-from .. import conf
-from ..auth.external import ExternalVerifier
-from ..auth.verifiers import Verifier
+from mcp_django import conf
+from mcp_django.auth.authentication.verifiers import Verifier
+from mcp_django.auth.external.verifier import ExternalVerifier
 
 NEEDED: Final = ("httpx", "jwcrypto")
 """What the extra brings."""

@@ -14,34 +14,34 @@ from django.dispatch import receiver
 from django.middleware.locale import LocaleMiddleware
 from django.utils.module_loading import import_string
 
-from .. import conf
-from ..auth.requests import AuthRequest
-from ..conf.options import Limits, ServerSettings
-from ..conf.project import middleware
-from ..exceptions import translate
-from ..forms.questions import form_question
-from ..orm.generic import GenericTools
-from ..protocol.headers import Headers
-from ..protocol.revisions import Era
-from ..protocol.types import Implementation
-from ..providers.stored import StoredProvider
-from ..runtime.lists import SessionLists
-from ..runtime.observer import CallObserver
-from ..runtime.once import DatabaseLedger
-from ..runtime.replies import LoggedReplies
-from ..runtime.seal import Seal, Stamp
-from ..runtime.sessions import DatabaseSessions
-from ..runtime.subscriptions import LoggedChanges
-from ..runtime.tracing import find_tracing
-from ..server.ask import AskLimits
-from ..server.call import Connection
-from ..server.providers import Provider, in_order
-from ..server.registry import registry_for
-from ..server.server import Options, Ports, Server
-from . import composition
-from .access import resources
-from .lanes import background_places, executor, feeds, lifecycle, listens, log_executor, pages
-from .rules import policy
+from mcp_django import conf
+from mcp_django.auth.requests import AuthRequest
+from mcp_django.conf.options import Limits, ServerSettings
+from mcp_django.conf.project import middleware
+from mcp_django.exceptions import translate
+from mcp_django.forms.questions import form_question
+from mcp_django.orm.generic import GenericTools
+from mcp_django.protocol.headers import Headers
+from mcp_django.protocol.revisions import Era
+from mcp_django.protocol.types import Implementation
+from mcp_django.providers.stored import StoredProvider
+from mcp_django.runtime.calls.idempotency import DatabaseLedger
+from mcp_django.runtime.calls.observer import CallObserver
+from mcp_django.runtime.calls.pending_requests import LoggedReplies
+from mcp_django.runtime.calls.tracing import find_tracing
+from mcp_django.runtime.sealing import Seal, Stamp
+from mcp_django.runtime.sessions.list_digests import SessionLists
+from mcp_django.runtime.sessions.store import DatabaseSessions
+from mcp_django.runtime.subscriptions import LoggedChanges
+from mcp_django.server.calls.call import Connection
+from mcp_django.server.client_requests.conversation import AskLimits
+from mcp_django.server.composition.provider import Provider, in_order
+from mcp_django.server.primitives.registry import registry_for
+from mcp_django.server.server import Options, Ports, Server
+from mcp_django.wiring import composition
+from mcp_django.wiring.authentication import resources
+from mcp_django.wiring.authorization import policy
+from mcp_django.wiring.services import background_places, executor, feeds, lifecycle, listens, log_executor, pages
 
 logger = logging.getLogger("mcp_django.auth")
 

@@ -10,8 +10,8 @@ from django.urls import reverse
 from django.utils import timezone
 
 from mcp_django.admin import client_health
-from mcp_django.client.checking import Checked
-from mcp_django.client.health import BOARD
+from mcp_django.client.pool.health import BOARD
+from mcp_django.client.pool.health_check import Checked
 from mcp_django.models import ClientHealth
 from tests.support.savepoints import rolled_back
 

@@ -8,7 +8,7 @@ from django.contrib.auth.models import Group, User
 from django.test import Client
 from django.urls import reverse
 
-from mcp_django.auth.rulebook import RULEBOOK
+from mcp_django.auth.authorization.rule_cache import RULEBOOK
 from mcp_django.models import ScopeGrant, ToolPolicy
 from tests.support.savepoints import rolled_back
 

@@ -10,8 +10,8 @@ from django.urls import reverse
 from django.utils import timezone
 
 from mcp_django.models import EndReason, ResourceSubscription, Session, StreamEvent
-from mcp_django.runtime import activity
-from mcp_django.runtime.events import Draft, EventLog
+from mcp_django.runtime.events.event_log import Draft, EventLog
+from mcp_django.runtime.sessions import activity
 from tests.support.savepoints import rolled_back
 
 pytestmark = pytest.mark.django_db

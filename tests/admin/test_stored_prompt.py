@@ -17,7 +17,7 @@ from mcp_django import resource, wiring
 from mcp_django.admin import versions
 from mcp_django.auth.principal import local_principal
 from mcp_django.models import StoredArgument, StoredMessage, StoredPrompt, StoredResource
-from mcp_django.server import registry
+from mcp_django.server.primitives import registry
 from mcp_django.transports.inprocess import Caller
 from tests.support.savepoints import rolled_back
 

@@ -12,7 +12,7 @@ from django.urls import reverse
 from mcp_django import resource
 from mcp_django.admin import stored_resource
 from mcp_django.models import StoredResource
-from mcp_django.server import registry
+from mcp_django.server.primitives import registry
 from tests.support.savepoints import rolled_back
 
 pytestmark = pytest.mark.django_db

@@ -6,10 +6,10 @@ import pytest
 from asgiref.sync import async_to_sync
 from django.contrib.auth.models import User
 
-from mcp_django.auth.external import ExternalVerifier
+from mcp_django.auth.authentication.verifiers import INVALID, AuthError
+from mcp_django.auth.external.verifier import ExternalVerifier
 from mcp_django.auth.principal import Principal
-from mcp_django.auth.resources import ProtectedResource
-from mcp_django.auth.verifiers import INVALID, AuthError
+from mcp_django.auth.resource import ProtectedResource
 from mcp_django.models import ExternalIdentity
 from tests.auth.identity_provider import AUDIENCE, Provider, read_issuers
 

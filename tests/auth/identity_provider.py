@@ -24,12 +24,12 @@ from django.test import override_settings
 from jwcrypto import jwk, jws
 
 from mcp_django import conf
-from mcp_django.auth import keysets, outgoing
+from mcp_django.auth.external import http, jwks
 from mcp_django.conf.issuers import Issuer
 from tests.support.waiting import WAIT_SECONDS
 
 AUDIENCE = "https://shop.example/mcp"
-REQUEST_SECONDS = keysets.EVERY / 2
+REQUEST_SECONDS = jwks.EVERY / 2
 """How long a request to the provider may take: less than the time between two fetches of keys, as in production."""
 KINDS: dict[str, dict[str, Any]] = {
     "RS256": {"kty": "RSA", "size": 2048},
@@ -187,8 +187,8 @@ def serving(tls: tuple[Path, Path] | None = None) -> Iterator[Provider]:
     thread.start()
     try:
         with (
-            mock.patch.object(outgoing, "TIMEOUT", REQUEST_SECONDS),
-            mock.patch.object(keysets, "TIMEOUT", REQUEST_SECONDS),
+            mock.patch.object(http, "TIMEOUT", REQUEST_SECONDS),
+            mock.patch.object(jwks, "TIMEOUT", REQUEST_SECONDS),
         ):
             yield provider
     finally:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mcp_django.auth.addresses import UNKNOWN, client_address
+from mcp_django.auth.client_address import UNKNOWN, client_address
 from mcp_django.protocol.headers import Headers
 
 

@@ -14,19 +14,19 @@ from django.db import transaction
 from django.utils import timezone
 
 from mcp_django import wiring
-from mcp_django.auth import known as memory
-from mcp_django.auth.authenticate import Authenticator
-from mcp_django.auth.bearers import LONGEST_TOKEN
-from mcp_django.auth.known import mark
+from mcp_django.auth.authentication import principal_cache as memory
+from mcp_django.auth.authentication.authenticator import Authenticator
+from mcp_django.auth.authentication.bearer import LONGEST_TOKEN
+from mcp_django.auth.authentication.principal_cache import mark
+from mcp_django.auth.authentication.verifiers import AuthError, PersonalTokenVerifier
 from mcp_django.auth.principal import Principal, local_principal
 from mcp_django.auth.requests import AuthRequest
-from mcp_django.auth.resources import ProtectedResource
-from mcp_django.auth.verifiers import AuthError, PersonalTokenVerifier
+from mcp_django.auth.resource import ProtectedResource
 from mcp_django.models import PersonalAccessToken
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.errors import TransportRefusal
 from mcp_django.protocol.headers import Headers
-from mcp_django.runtime.executor import LaneExecutor
+from mcp_django.runtime.threads.executor import LaneExecutor
 from mcp_django.server.ports import Overloaded
 from tests.support.clock import Clock
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mcp_django.auth.challenge import challenge, insufficient_scope
+from mcp_django.auth.authentication.challenges import challenge, insufficient_scope
 
 METADATA = "https://host/.well-known/oauth-protected-resource/mcp"
 

@@ -9,9 +9,9 @@ from django.db import transaction
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mcp_django.auth.external import ExternalVerifier
+from mcp_django.auth.authentication.verifiers import INVALID, AuthError
+from mcp_django.auth.external.verifier import ExternalVerifier
 from mcp_django.auth.principal import Principal
-from mcp_django.auth.verifiers import INVALID, AuthError
 from tests.auth.external import RESOURCE, introspecting_verifier, verifier_of
 from tests.auth.identity_provider import AUDIENCE, Provider, serving
 

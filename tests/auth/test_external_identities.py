@@ -9,9 +9,9 @@ import pytest
 from django.contrib.auth.models import User
 from django.db import connection
 
-from mcp_django.auth import identities
-from mcp_django.auth.claims import read
-from mcp_django.auth.external import ExternalVerifier
+from mcp_django.auth.external import accounts
+from mcp_django.auth.external.claims import read
+from mcp_django.auth.external.verifier import ExternalVerifier
 from mcp_django.models import ExternalIdentity
 from tests.auth.external import is_invalid, linked, verifier_of, verify
 from tests.auth.identity_provider import Provider, read_issuers, serving
@@ -165,7 +165,7 @@ def test_a_name_that_cannot_be_had_is_replaced(provider: Provider, subtests: pyt
 
 @pytest.mark.django_db
 def test_a_subject_whose_account_cannot_be_made_is_refused(provider: Provider, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(identities, "_free_name", lambda model, said: "white space")
+    monkeypatch.setattr(accounts, "_free_name", lambda model, said: "white space")
     assert is_invalid(verifier_of(provider, LINK=["create"]), provider.token())
     assert not User.objects.exists()
 
@@ -179,7 +179,7 @@ def test_those_who_come_at_once_for_the_first_time_are_one_account(provider: Pro
     def come(_: int) -> Any:
         try:
             together.wait(WAIT_SECONDS)
-            return identities.link(said, issuer)
+            return accounts.link(said, issuer)
         finally:
             connection.close()
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import User
 
-from mcp_django.auth import introspection, outgoing
-from mcp_django.auth.external import ExternalVerifier
-from mcp_django.auth.verifiers import AuthError
+from mcp_django.auth.authentication.verifiers import AuthError
+from mcp_django.auth.external import http, introspection
+from mcp_django.auth.external.verifier import ExternalVerifier
 from tests.auth.external import RESOURCE, introspecting_verifier, is_invalid, linked, refusal, verify
 from tests.auth.identity_provider import Provider, read_issuers, serving
 from tests.support.clock import Clock
@@ -126,7 +126,7 @@ async def test_an_issuer_that_takes_too_long_is_no_verdict(provider: Provider, a
     held = provider.hold("/introspect")
     verified = asyncio.create_task(introspecting_verifier(provider).verify("opaque", resource=RESOURCE))
     await eventually(held.asked.is_set)
-    await clock.advance(outgoing.TIMEOUT + 1)
+    await clock.advance(http.TIMEOUT + 1)
     await eventually(verified.done)
     with pytest.raises(AuthError) as caught:
         await verified
@@ -168,7 +168,7 @@ async def test_few_questions_are_open_at_once(provider: Provider, ada: User, mon
     look_up = introspection.Introspector(introspecting_verifier(provider)._asked[0].issuer).look_up
     first = [asyncio.create_task(look_up(token)) for token in ("one", "two")]
     await asyncio.sleep(0)
-    with pytest.raises(outgoing.Unreachable):
+    with pytest.raises(http.Unreachable):
         await look_up("three")
     held.release()
     one, two = await asyncio.gather(*first)

@@ -11,9 +11,9 @@ import pytest
 from django.contrib.auth.models import User
 from django.db import OperationalError
 
-from mcp_django.auth import identities
-from mcp_django.auth.external import ExternalVerifier
-from mcp_django.auth.resources import ProtectedResource
+from mcp_django.auth.external import accounts
+from mcp_django.auth.external.verifier import ExternalVerifier
+from mcp_django.auth.resource import ProtectedResource
 from tests.auth.external import RESOURCE, is_invalid, linked, refusal, verifier_of, verify
 from tests.auth.identity_provider import Provider, b64, new_key, public, serving
 
@@ -348,7 +348,7 @@ def test_a_database_that_fails_is_no_verdict(
     def fails() -> Any:
         raise OperationalError("secret words")
 
-    monkeypatch.setattr(identities, "_linked", fails)
+    monkeypatch.setattr(accounts, "_linked", fails)
     problem = refusal(verifier, provider.token())
     assert (problem.kind, problem.status) == ("unavailable", 503)
     assert "secret" not in problem.description

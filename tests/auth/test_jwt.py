@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_django.auth.jwt import looks_like_one, parse
-from mcp_django.auth.strict_json import DEEPEST, Malformed, read_object
+from mcp_django.auth.external.jwt import looks_like_one, parse
+from mcp_django.auth.external.strict_json import DEEPEST, Malformed, read_object
 from tests.auth.identity_provider import b64
 
 HEADER = {"alg": "RS256", "typ": "at+jwt", "kid": "one"}

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from asgiref.sync import async_to_sync
 
-from mcp_django.auth import outgoing
-from mcp_django.auth.keysets import EVERY, FRESH, STALE, KeySet, NoKeys, well_known
-from mcp_django.auth.signatures import Key
+from mcp_django.auth.external import http
+from mcp_django.auth.external.jwks import EVERY, FRESH, STALE, KeySet, NoKeys, well_known
+from mcp_django.auth.external.jws import Key
 from tests.auth.identity_provider import Provider, certificate, new_key, public, read_issuers, serving
 from tests.support.clock import Clock
 from tests.support.waiting import WAIT_SECONDS, eventually
@@ -193,7 +193,7 @@ async def test_a_provider_that_does_not_answer_in_time_counts_as_down(provider: 
     held = provider.hold("/keys")
     found = asyncio.create_task(keyset(provider).find("RS256-0", "RS256"))
     await eventually(held.asked.is_set)
-    await clock.advance(outgoing.TIMEOUT - 1)
+    await clock.advance(http.TIMEOUT - 1)
     assert not found.done()
     await clock.advance(1.5)
     await eventually(found.done)
@@ -216,10 +216,10 @@ async def test_a_provider_that_drips_counts_as_down(provider: Provider, clock: C
     found = asyncio.create_task(keyset(provider).find("RS256-0", "RS256"))
     try:
         await eventually(first.is_set)
-        await clock.advance(outgoing.TIMEOUT * 0.6)
+        await clock.advance(http.TIMEOUT * 0.6)
         go_on.set()
         await eventually(second.is_set)
-        await clock.advance(outgoing.TIMEOUT * 0.405)
+        await clock.advance(http.TIMEOUT * 0.405)
         await eventually(found.done, "each byte gives the provider more time")
         with pytest.raises(NoKeys):
             await found

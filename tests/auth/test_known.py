@@ -12,16 +12,16 @@ from django.db import transaction
 from django.test import override_settings
 
 from mcp_django import wiring
-from mcp_django.auth import known
-from mcp_django.auth.known import Known, anybody, forget, mark, of_user
+from mcp_django.auth.authentication import principal_cache
+from mcp_django.auth.authentication.principal_cache import Known, anybody, forget, mark, of_user
+from mcp_django.auth.authentication.shared_cache import SKEW, Shared
 from mcp_django.auth.principal import EVERY_SCOPE, Principal
 from mcp_django.auth.requests import AuthRequest
-from mcp_django.auth.shared import SKEW, Shared
 from mcp_django.models import PersonalAccessToken
 from mcp_django.protocol.errors import TransportRefusal
 from mcp_django.protocol.headers import Headers
-from mcp_django.runtime.events import Event
-from mcp_django.wiring import access
+from mcp_django.runtime.events.event_log import Event
+from mcp_django.wiring import authentication
 
 LOCMEM = {"BACKEND": "django.core.cache.backends.locmem.LocMemCache", "LOCATION": "tests.auth.test_known"}
 
@@ -39,7 +39,7 @@ def user(db: None) -> User:
 def told(monkeypatch: pytest.MonkeyPatch) -> list[str | None]:
     """The owners that other processes are told of."""
     found: list[str | None] = []
-    monkeypatch.setattr(known, "_tellers", [lambda owner, using: found.append(owner)])
+    monkeypatch.setattr(principal_cache, "_tellers", [lambda owner, using: found.append(owner)])
     return found
 
 
@@ -69,10 +69,10 @@ class TestForgetting:
 
     def test_a_store_that_is_gone_is_not_told(self, told: Any, db: None) -> None:
         store = Known(10)
-        before = len(known._stores)
+        before = len(principal_cache._stores)
         del store
         gc.collect()
-        assert len(known._stores) < before
+        assert len(principal_cache._stores) < before
 
     def test_a_failure_to_tell_other_processes_is_logged(
         self, db: None, monkeypatch: pytest.MonkeyPatch, caplog: Any
@@ -80,7 +80,7 @@ class TestForgetting:
         def fails(owner: str | None, using: str) -> None:
             raise OSError("down")
 
-        monkeypatch.setattr(known, "_tellers", [fails])
+        monkeypatch.setattr(principal_cache, "_tellers", [fails])
         store = remembers(None)
         forget(anybody, using="default")
         assert not knows(store)
@@ -146,9 +146,9 @@ class TestWhatIsHeardOf:
 class TestOtherProcesses:
     def test_they_forget_the_user_they_hear_of(self, user: User) -> None:
         mine, others = remembers(user), remembers(None, subject="bob")
-        access._hear(Event(1, access.TOPIC, access.FORGET, {"owner": str(user.pk)}))
+        authentication._hear(Event(1, authentication.TOPIC, authentication.FORGET, {"owner": str(user.pk)}))
         assert (knows(mine), knows(others)) == (False, True)
-        access._hear(Event(2, access.TOPIC, access.FORGET, {"owner": None}))
+        authentication._hear(Event(2, authentication.TOPIC, authentication.FORGET, {"owner": None}))
         assert not knows(others)
 
     @pytest.mark.django_db(transaction=True)
@@ -161,7 +161,7 @@ class TestOtherProcesses:
             user.is_active = False
             user.save()
         assert publish
-        assert (access.TOPIC, access.FORGET, str(user.pk)) in [
+        assert (authentication.TOPIC, authentication.FORGET, str(user.pk)) in [
             (draft.topic, draft.kind, draft.payload.get("owner")) for draft in drafts
         ]
 
@@ -170,8 +170,8 @@ class TestOtherProcesses:
     ) -> None:
         drafts: list[Any] = []
         with override_settings(MCP={"AUTH": "none"}):
-            monkeypatch.setattr(access, "feeds", lambda: drafts.append("told"))
-            access._tell(str(user.pk), "default")
+            monkeypatch.setattr(authentication, "feeds", lambda: drafts.append("told"))
+            authentication._tell(str(user.pk), "default")
         assert drafts == []
 
 
@@ -254,11 +254,11 @@ class TestSharedCache:
     def test_both_memories_together_last_as_long_as_the_settings_say(self) -> None:
         options = {"AUTH": "token", "TOKEN_CACHE_SECONDS": 8}
         with override_settings(MCP={**options, "TOKEN_CACHE": "tokens"}):
-            shared = access.shared()
+            shared = authentication.shared()
             assert shared is not None
             assert wiring.authenticator("default")._known._seconds == shared._seconds == 4.0
         with override_settings(MCP={**options, "TOKEN_CACHE": None}):
-            assert access.shared() is None
+            assert authentication.shared() is None
             assert wiring.authenticator("default")._known._seconds == 8.0
 
     def test_a_cache_that_is_down_is_done_without(self, db: None, caplog: Any) -> None:

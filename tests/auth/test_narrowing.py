@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import AnonymousUser, Group, User
 
-from mcp_django.auth.narrowing import Hierarchy, Narrowing, Refused, allowed_scopes
+from mcp_django.auth.authorization.scopes import Hierarchy, Narrowing, Refused, allowed_scopes
 from mcp_django.auth.principal import EVERY_SCOPE, ISSUER, Principal, local_principal
-from mcp_django.auth.resources import ProtectedResource
+from mcp_django.auth.resource import ProtectedResource
 from mcp_django.models import ScopeGrant
 
 

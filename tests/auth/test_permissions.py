@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import Group, Permission, User
 
+from mcp_django.auth.authorization.policy import Policy
 from mcp_django.auth.permissions import in_group
-from mcp_django.auth.policy import Policy
 from mcp_django.auth.principal import Principal, forget_rights, local_principal
-from mcp_django.runtime.executor import LaneExecutor
+from mcp_django.runtime.threads.executor import LaneExecutor
 from mcp_django.server.ports import ALLOW, HIDDEN
 from tests.auth.test_policy import Thing
 

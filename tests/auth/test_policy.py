@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import Permission, User
 
-from mcp_django.auth.policy import Policy, decide, decide_now, is_guarded
+from mcp_django.auth.authorization.policy import Policy, decide, decide_now, is_guarded
 from mcp_django.auth.principal import Principal, local_principal
-from mcp_django.runtime.executor import LaneExecutor
+from mcp_django.runtime.threads.executor import LaneExecutor
 from mcp_django.server.ports import ALLOW, HIDDEN, Overloaded, step_up
 
 VIEW, ADD = "auth.view_group", "auth.add_group"

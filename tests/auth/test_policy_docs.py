@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 from mcp_django import conf
-from mcp_django.auth.narrowing import Narrowing
+from mcp_django.auth.authorization.scopes import Narrowing
 from mcp_django.auth.principal import Principal
 from mcp_django.protocol.errors import InsufficientScope
-from mcp_django.server import registry
-from mcp_django.server.registry import Registry
+from mcp_django.server.primitives import registry
+from mcp_django.server.primitives.registry import Registry
 from tests.repository.pages import python_blocks
 from tests.server.client import PipelineClient, make_principal, make_server
 

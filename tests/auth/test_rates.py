@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from django.core.cache import caches
 
-from mcp_django.auth.rates import Counter
+from mcp_django.auth.throttling.counter import Counter
 from mcp_django.server.rates import Rate
 
 LOCAL = {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}

@@ -8,7 +8,7 @@ from mcp_django import wiring
 from mcp_django.auth.principal import local_principal
 from mcp_django.auth.requests import AuthRequest
 from mcp_django.protocol.headers import Headers
-from mcp_django.server.call import Connection
+from mcp_django.server.calls.call import Connection
 
 
 def of_the_host(request: AuthRequest) -> list[str]:

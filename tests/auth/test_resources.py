@@ -2,8 +2,8 @@
 
 import pytest
 
-from mcp_django.auth.protected import metadata_url
-from mcp_django.auth.resources import ProtectedResource, canonical
+from mcp_django.auth.protected.registry import metadata_url
+from mcp_django.auth.resource import ProtectedResource, canonical
 
 SPELLINGS: list[str] = [
     "https://example.com/mcp",

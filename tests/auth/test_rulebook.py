@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from django.db import DatabaseError
 
-from mcp_django.auth.policies import NOTHING
-from mcp_django.auth.rulebook import FRESH, NO_RULES, RULEBOOK, Rulebook
+from mcp_django.auth.authorization.rule_cache import FRESH, NO_RULES, RULEBOOK, Rulebook
+from mcp_django.auth.authorization.tool_policies import NOTHING
 from mcp_django.models import ScopeGrant, StoredState, ToolPolicy
 from mcp_django.server.ports import Overloaded
 from mcp_django.server.rates import Rate
@@ -152,7 +152,7 @@ class TestFailure:
             raise DatabaseError("no such table")
 
         monkeypatch.setattr(type(StoredState.objects), "mark", fails)
-        monkeypatch.setattr("mcp_django.auth.rulebook._is_migrated", lambda: False)
+        monkeypatch.setattr("mcp_django.auth.authorization.rule_cache._is_migrated", lambda: False)
         assert book.read() is NO_RULES
 
     def test_a_policy_that_cannot_be_understood_disables_its_tools(

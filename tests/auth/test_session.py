@@ -8,7 +8,7 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client, override_settings
 
-from mcp_django.auth.session import Sessions
+from mcp_django.auth.authentication.session import Sessions
 from mcp_django.models import PersonalAccessToken
 
 SECRET = "a" * 32

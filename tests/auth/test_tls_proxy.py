@@ -9,13 +9,13 @@ from django.contrib.auth.models import User
 from django.core.asgi import get_asgi_application
 
 from mcp_django.asgi import mount
-from mcp_django.oauth import oauth2_provider_settings
+from mcp_django.contrib.oauth import oauth2_provider_settings
 from tests.interaction import tokens
 from tests.interaction.fixtures import _the_test_s_connection_stays_open
 from tests.interaction.wire import Exchange, Reply, http_scope
 
 __all__ = ["_the_test_s_connection_stays_open"]
-pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.oauth.urls")]
+pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.contrib.oauth.urls")]
 ORIGIN = "https://mcp.example"
 METADATA = "/.well-known/oauth-protected-resource/mcp"
 DOORS = {"asgi": lambda: mount(get_asgi_application()), "view": get_asgi_application}

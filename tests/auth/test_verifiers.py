@@ -11,9 +11,9 @@ from django.core.exceptions import ImproperlyConfigured
 from django.db import OperationalError
 from django.utils import timezone
 
+from mcp_django.auth.authentication.verifiers import INVALID, AuthError, PersonalTokenVerifier, as_verifier
 from mcp_django.auth.principal import Principal
-from mcp_django.auth.resources import ProtectedResource
-from mcp_django.auth.verifiers import INVALID, AuthError, PersonalTokenVerifier, as_verifier
+from mcp_django.auth.resource import ProtectedResource
 from mcp_django.models import PersonalAccessToken
 
 VERIFIER = PersonalTokenVerifier()

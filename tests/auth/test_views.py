@@ -11,10 +11,10 @@ from django.core.cache import cache
 from django.http import HttpRequest, JsonResponse
 from django.test import RequestFactory, override_settings
 
+from mcp_django.auth.authentication.verifiers import INVALID, AuthError
 from mcp_django.auth.principal import Principal
-from mcp_django.auth.resources import ProtectedResource
-from mcp_django.auth.verifiers import INVALID, AuthError
-from mcp_django.auth.views import bearer_required
+from mcp_django.auth.protected.decorators import bearer_required
+from mcp_django.auth.resource import ProtectedResource
 from mcp_django.models import PersonalAccessToken
 from tests.support.savepoints import rolled_back
 

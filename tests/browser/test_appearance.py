@@ -8,12 +8,12 @@ import pytest
 from django.contrib.auth.models import User
 from pytest_django.fixtures import Settings
 
-from mcp_django.client.tokens import Grant, TokenRow
+from mcp_django.client.oauth.token_store import Grant, TokenRow
 from mcp_django.conf.clients import ClientAuth, ClientSettings
+from mcp_django.contrib.oauth.flows import consents
 from mcp_django.models import PersonalAccessToken
-from mcp_django.oauth import consents
 from tests.browser.conftest import DESK, PHONE, Open
-from tests.oauth.clients import LOOPBACK, MCP, SCOPES, Source, authorization_path, make_client
+from tests.contrib.oauth.clients import LOOPBACK, MCP, SCOPES, Source, authorization_path, make_client
 
 LONG = "https://a-very-long-label-of-a-host-that-goes-on.and-on.client.example/" + "path/" * 20
 PAPER: dict[Literal["light", "dark"], str] = {"light": "rgb(244, 246, 245)", "dark": "rgb(14, 20, 19)"}

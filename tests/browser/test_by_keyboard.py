@@ -2,11 +2,12 @@
 
 from django.contrib.auth.models import User
 
+from mcp_django.contrib.oauth import toolkit_compat
+from mcp_django.contrib.oauth.flows import consents
+from mcp_django.contrib.oauth.models import Consent
 from mcp_django.models import PersonalAccessToken
-from mcp_django.oauth import consents, toolkit
-from mcp_django.oauth.models import Consent
 from tests.browser.conftest import PHONE, Open
-from tests.oauth.clients import ISSUER, LOOPBACK, MCP, SCOPES, WEB, Source, authorization_path, make_client
+from tests.contrib.oauth.clients import ISSUER, LOOPBACK, MCP, SCOPES, WEB, Source, authorization_path, make_client
 
 
 def test_a_scope_is_taken_away_and_the_rest_allowed(open_page: Open) -> None:
@@ -15,7 +16,7 @@ def test_a_scope_is_taken_away_and_the_rest_allowed(open_page: Open) -> None:
     said = keys.leave("Enter", WEB)
     assert (said["state"], said["iss"]) == ("st-1", ISSUER)
     assert "code" in said
-    assert toolkit.grants().objects.get().scope == "airports:read"
+    assert toolkit_compat.grants().objects.get().scope == "airports:read"
 
 
 def test_everything_on_the_consent_page_is_reached_in_the_order_it_is_read(open_page: Open) -> None:

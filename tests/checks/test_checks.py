@@ -11,8 +11,8 @@ from django.test import override_settings
 
 from mcp_django import ModelToolset, checks, register, tool
 from mcp_django.checks import authentication
-from mcp_django.server import registry
-from mcp_django.server.decorators import register_completer, register_tool
+from mcp_django.server.primitives import registry
+from mcp_django.server.primitives.decorators import register_completer, register_tool
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 pytestmark = pytest.mark.django_db  # since Django 6.1 a check of JSONField asks the database for its features
@@ -27,7 +27,7 @@ def nothing_declared(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def used_ids() -> list[str]:
     """Every id that a check gives, errors first."""
-    sources = "".join(path.read_text() for path in (ROOT / "mcp_django").glob("*/*.py") if "checks" in str(path))
+    sources = "".join(path.read_text() for path in (ROOT / "mcp_django").rglob("*.py") if "checks" in str(path))
     return sorted(set(re.findall(r'"mcp_django\.([EWI]\d+)"', sources)), key=lambda id: ("EWI".index(id[0]), id))
 
 
@@ -143,7 +143,9 @@ async def verify_for_a_server(token: str, *, server: str) -> None:
 
 def test_tokens_of_the_authorization_server_take_that_server(monkeypatch: pytest.MonkeyPatch) -> None:
     there = authentication.apps.is_installed
-    monkeypatch.setattr(authentication.apps, "is_installed", lambda name: name != "mcp_django.oauth" and there(name))
+    monkeypatch.setattr(
+        authentication.apps, "is_installed", lambda name: name != "mcp_django.contrib.oauth" and there(name)
+    )
     with override_settings(MCP={"AUTH": ["oauth", "token"]}):
         assert [message.id for message in authentication.check_embedded_server(None)] == ["mcp_django.E034"]
     with override_settings(MCP={"AUTH": "token"}):

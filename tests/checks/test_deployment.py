@@ -14,7 +14,7 @@ from django.core.checks import run_checks
 from django.core.checks.registry import registry as checks
 from django.test import override_settings
 
-from mcp_django.server import registry
+from mcp_django.server.primitives import registry
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 COMPLAINT = re.compile(r"\(mcp_django\.(\w+)\) (.+)")

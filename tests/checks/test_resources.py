@@ -6,7 +6,7 @@ import pytest
 from django.core.checks import run_checks
 from django.test import override_settings
 
-from mcp_django.server import registry
+from mcp_django.server.primitives import registry
 
 
 @pytest.fixture(autouse=True)

@@ -14,7 +14,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 import httpx2
 
-from mcp_django.client.outgoing import Outgoing
+from mcp_django.client.oauth.http import Outgoing
 from mcp_django.conf.clients import ClientAuth, ClientSettings
 
 SERVER, ISSUER = "https://mcp.example/mcp", "https://id.example"

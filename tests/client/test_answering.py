@@ -8,7 +8,8 @@ import anyio
 import mcp_types as types
 import pytest
 
-from mcp_django.client import CallError, CallTimeout, Client, answering
+from mcp_django.client import CallError, CallTimeout, Client
+from mcp_django.client.session import callbacks
 from tests.client.script import ERAS, Script
 from tests.support.clock import Clock
 
@@ -239,7 +240,7 @@ async def test_time_counts_again_after_the_answer(clock: Clock) -> None:
 
 
 async def test_a_flood_of_questions_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(answering, "MAX_AT_ONCE", 3)
+    monkeypatch.setattr(callbacks, "MAX_AT_ONCE", 3)
     go_on, asked = asyncio.Event(), list[Any]()
 
     async def think(params: Any) -> None:

@@ -15,12 +15,12 @@ from mcp_django.client import (
     ClientConnectionError,
     ToolNotFound,
     aclose_clients,
-    building,
     close_clients,
     get_client,
-    retrying,
     tool_names,
 )
+from mcp_django.client.pool import factory
+from mcp_django.client.session import timing
 from mcp_django.client.tool_names import alias_of, check_alias, joined
 from tests.client.script import Script
 from tests.support.clock import Clock
@@ -81,7 +81,7 @@ async def test_a_server_whose_tools_change_whenever_they_are_listed_is_not_follo
     async with Bridge({"one": client(script)}):
         await script.notify("notifications/tools/list_changed")
         await turns(2000)
-        assert retrying.AT_ONCE < listed <= retrying.AT_ONCE + 3
+        assert timing.AT_ONCE < listed <= timing.AT_ONCE + 3
 
 
 async def test_the_tools_of_all_servers_are_one_list() -> None:
@@ -348,7 +348,7 @@ async def test_progress_and_time_are_those_of_the_call() -> None:
 def configured(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Script]]:
     """Two servers of the setting."""
     scripts = {"one": server(*NAMES), "two": server(*NAMES)}
-    monkeypatch.setattr(building, "target_of", lambda settings, user: scripts[settings.alias])
+    monkeypatch.setattr(factory, "target_of", lambda settings, user: scripts[settings.alias])
     entries = {"one": {"URL": "https://one.example", "TOOLS": ["get_*"]}, "two": {"URL": "https://two.example"}}
     with override_settings(MCP={"CLIENTS": entries}):
         yield scripts

@@ -12,8 +12,9 @@ import pytest
 from django.test import override_settings
 
 from mcp_django import conf
-from mcp_django.client import aclose_clients, building, close_clients
-from mcp_django.client.bridge import BlockingBridge, Bridge
+from mcp_django.client import aclose_clients, close_clients
+from mcp_django.client.multi_client import BlockingBridge, Bridge
+from mcp_django.client.pool import factory
 from mcp_django.conf.clients import ClientSettings
 from tests.client.script import Script
 from tests.repository.pages import ROOT, python_blocks
@@ -33,7 +34,7 @@ def _servers(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Every alias of the pages leads to a server in memory."""
     listed = {"tools": [{"name": name, "inputSchema": {"type": "object"}} for name in TOOLS]}
     monkeypatch.setattr(
-        building, "target_of", lambda settings, user: Script("stateless", tools_list=listed, tools_call=answer)
+        factory, "target_of", lambda settings, user: Script("stateless", tools_list=listed, tools_call=answer)
     )
     entries = {alias: {"URL": f"https://{alias}.example/mcp"} for alias in ("weather", "maps")}
     with override_settings(MCP={"CLIENTS": entries}):

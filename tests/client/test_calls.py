@@ -10,7 +10,8 @@ import pytest
 from mcp import MCPError
 from mcp.server.mcpserver import Context, MCPServer
 
-from mcp_django.client import CallError, CallTimeout, Client, InvalidAnswer, ToolNotFound, calls, retrying
+from mcp_django.client import CallError, CallTimeout, Client, InvalidAnswer, ToolNotFound
+from mcp_django.client.session import calls, timing
 from tests.client.script import ERAS, Memory, Script
 from tests.support.clock import Clock
 
@@ -21,7 +22,7 @@ OUTPUT = {"type": "object", "properties": {"result": {"type": "integer"}}, "requ
 
 @pytest.fixture(autouse=True)
 def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(retrying, "FIRST", 0.001)
+    monkeypatch.setattr(timing, "FIRST", 0.001)
 
 
 @pytest.fixture(params=ERAS)

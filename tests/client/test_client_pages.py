@@ -11,8 +11,8 @@ from django.test import Client
 from django.utils import timezone
 from pytest_django.fixtures import Settings
 
-from mcp_django.client import outgoing
-from mcp_django.client.tokens import TokenRow
+from mcp_django.client.oauth import http
+from mcp_django.client.oauth.token_store import TokenRow
 from mcp_django.conf import get_settings
 from mcp_django.models import ClientFlow, ClientToken
 from tests.client.authority import ISSUER, PUBLIC, SERVER, Authority, query
@@ -33,8 +33,8 @@ def authority(monkeypatch: pytest.MonkeyPatch) -> Authority:
     async def resolve(host: str, port: int) -> list[str]:
         return [PUBLIC]
 
-    monkeypatch.setattr(outgoing, "_resolve", resolve)
-    monkeypatch.setattr(outgoing, "_transport", lambda: found)
+    monkeypatch.setattr(http, "_resolve", resolve)
+    monkeypatch.setattr(http, "_transport", lambda: found)
     return found
 
 
@@ -396,7 +396,7 @@ def test_the_project_describes_itself_where_a_client_is_known_by_it(project: Set
 
 
 def test_our_own_authorization_server_takes_the_document(project: Settings) -> None:
-    from mcp_django.oauth.documents import read_bytes
+    from mcp_django.contrib.oauth.clients.documents import read_bytes
 
     url = "https://testserver.example" + DOCUMENT
     auth = ENTRY["AUTH"] | {"CLIENT_METADATA_URL": url}

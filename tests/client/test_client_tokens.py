@@ -9,7 +9,7 @@ from django.contrib.auth.models import User
 from django.core import serializers
 from pytest_django.fixtures import Settings
 
-from mcp_django.client.tokens import Grant, Held, TokenRow
+from mcp_django.client.oauth.token_store import Grant, Held, TokenRow
 from mcp_django.models import ClientFlow, ClientToken
 from tests.client.authority import ISSUER, SERVER, settings
 

@@ -11,14 +11,9 @@ import anyio
 import pytest
 from mcp import MCPError
 
-from mcp_django.client import (
-    AuthorizationNeeded,
-    Client,
-    ClientConnectionError,
-    HandshakeError,
-    retrying,
-)
-from mcp_django.client import keeper as keeping
+from mcp_django.client import AuthorizationNeeded, Client, ClientConnectionError, HandshakeError
+from mcp_django.client.session import connection_manager as keeping
+from mcp_django.client.session import timing
 from tests.client.script import ERAS, HANDSHAKE, STATELESS, Script
 from tests.support.clock import Clock
 
@@ -28,7 +23,7 @@ COLOR: ContextVar[str] = ContextVar("color")
 
 @pytest.fixture(autouse=True)
 def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(retrying, "FIRST", 0.001)
+    monkeypatch.setattr(timing, "FIRST", 0.001)
 
 
 @pytest.fixture(params=ERAS)

@@ -10,7 +10,8 @@ import mcp_types as types
 import pytest
 from mcp import MCPError
 
-from mcp_django.client import CallError, Client, ClientConnectionError, Progress, handlers, retrying
+from mcp_django.client import CallError, Client, ClientConnectionError, Progress
+from mcp_django.client.session import handlers, timing
 from tests.client.script import ERAS, Script
 from tests.support.clock import Clock
 from tests.support.waiting import WAIT_SECONDS
@@ -21,7 +22,7 @@ URI = "shop://hours"
 
 @pytest.fixture(autouse=True)
 def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(retrying, "FIRST", 0.001)
+    monkeypatch.setattr(timing, "FIRST", 0.001)
 
 
 @pytest.fixture(params=ERAS)

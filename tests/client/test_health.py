@@ -18,12 +18,11 @@ from mcp_django.client import (
     CallTimeout,
     ClientConnectionError,
     aclose_clients,
-    building,
     get_client,
-    health,
 )
-from mcp_django.client.checking import check_client, check_clients
-from mcp_django.client.health import BOARD, Board, Reports, described, process_name
+from mcp_django.client.pool import factory, health
+from mcp_django.client.pool.health import BOARD, Board, Reports, described, process_name
+from mcp_django.client.pool.health_check import check_client, check_clients
 from mcp_django.conf.clients import ClientAuth, ClientSettings
 from mcp_django.models import ClientHealth
 from tests.client.script import Script
@@ -224,7 +223,7 @@ def test_times_as_long_as_they_may_be_fit_the_row() -> None:
 def script(monkeypatch: pytest.MonkeyPatch) -> Iterator[Script]:
     """The server of the setting."""
     made = Script("stateless", tools_list=TOOLS, tools_call={"content": []})
-    monkeypatch.setattr(building, "target_of", lambda settings, user: made)
+    monkeypatch.setattr(factory, "target_of", lambda settings, user: made)
     with override_settings(MCP={"CLIENTS": {"one": {"URL": "https://one.example", "MAX_RETRIES": 0}}}):
         yield made
 

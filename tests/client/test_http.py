@@ -13,10 +13,11 @@ from mcp import MCPError
 from mcp.shared.message import SessionMessage
 from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR, JSONRPCError, JSONRPCNotification, JSONRPCRequest
 
-from mcp_django.client import Client, http
+from mcp_django.client import Client
 from mcp_django.client.errors import ClientConnectionError
 from mcp_django.client.failures import is_lost, is_terminated
-from mcp_django.client.targets import StreamableHTTP
+from mcp_django.client.transports import http
+from mcp_django.client.transports.targets import StreamableHTTP
 from tests.client.listeners import Exchange, Served, exchanges, listening
 from tests.support.clock import Clock
 from tests.support.waiting import eventually

@@ -8,7 +8,7 @@ from websockets.asyncio.server import ServerConnection, serve
 
 from mcp_django.client import Client
 from mcp_django.client.errors import ClientError
-from mcp_django.client.targets import SSE, StreamableHTTP, WebSocket
+from mcp_django.client.transports.targets import SSE, StreamableHTTP, WebSocket
 from tests.client.listeners import Exchange, exchanges, listening
 from tests.support.waiting import WAIT_SECONDS
 

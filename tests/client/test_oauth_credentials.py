@@ -12,9 +12,9 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from django.contrib.auth.models import User
 
 from mcp_django.client.errors import AuthorizationNeeded
-from mcp_django.client.oauth import auth_for
-from mcp_django.client.outgoing import AuthorizationFailed
-from mcp_django.client.tokens import TokenRow
+from mcp_django.client.oauth.auth import auth_for
+from mcp_django.client.oauth.http import AuthorizationFailed
+from mcp_django.client.oauth.token_store import TokenRow
 from mcp_django.models import ClientToken
 from tests.client.authority import ISSUER, SERVER, Authority, settings
 from tests.client.test_oauth_renewal import Server, call

@@ -6,9 +6,9 @@ from typing import Any
 import httpx2
 import pytest
 
-from mcp_django.client.authorizing import Denied, Pending, finish, prepare
-from mcp_django.client.outgoing import AuthorizationFailed
-from mcp_django.client.tokens import Grant, TokenRow, in_thread
+from mcp_django.client.oauth.flow import Denied, Pending, finish, prepare
+from mcp_django.client.oauth.http import AuthorizationFailed
+from mcp_django.client.oauth.token_store import Grant, TokenRow, in_thread
 from mcp_django.models import ClientToken
 from tests.client.authority import ISSUER, REDIRECT, SERVER, Authority, challenge_of, query, settings
 

@@ -11,7 +11,8 @@ from django.urls import resolve
 from pytest_django.fixtures import Settings
 
 from mcp_django import client as package
-from mcp_django.client import AuthorizationNeeded, authorizing, outgoing
+from mcp_django.client import AuthorizationNeeded
+from mcp_django.client.oauth import flow, http
 from mcp_django.conf import get_settings, problems
 from mcp_django.conf.clients import ClientAuth
 from tests.repository.pages import ROOT, python_blocks
@@ -85,8 +86,8 @@ def test_a_call_that_needs_a_person_leads_to_the_page(settings: Settings, monkey
 
 def test_the_numbers_are_so(settings: Settings) -> None:
     settings.MCP = {"AUTH": "none"}
-    assert f"end at {outgoing.MOST // 1024} KiB and {outgoing.TIMEOUT:g} seconds" in PAGE
-    assert f"within {authorizing.LASTS // 60} minutes" in PAGE
+    assert f"end at {http.MOST // 1024} KiB and {http.TIMEOUT:g} seconds" in PAGE
+    assert f"within {flow.LASTS // 60} minutes" in PAGE
     assert f"`TOKEN_CACHE_SECONDS` ({get_settings().token_cache_seconds:g})" in PAGE
 
 

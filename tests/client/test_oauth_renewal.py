@@ -15,11 +15,11 @@ from django.contrib.auth.models import User
 from django.db import OperationalError, connections
 from pytest_django.fixtures import Settings
 
-from mcp_django.client import oauth
 from mcp_django.client.errors import AuthorizationNeeded, ClientConnectionError
-from mcp_django.client.oauth import BearerAuth, TokenAuth, auth_for
-from mcp_django.client.outgoing import AuthorizationFailed
-from mcp_django.client.tokens import Grant, TokenRow, in_thread
+from mcp_django.client.oauth import auth as oauth
+from mcp_django.client.oauth.auth import BearerAuth, TokenAuth, auth_for
+from mcp_django.client.oauth.http import AuthorizationFailed
+from mcp_django.client.oauth.token_store import Grant, TokenRow, in_thread
 from tests.client.authority import ISSUER, SERVER, Authority, settings
 
 OLD = Grant(

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Sequence
 import httpx2
 import pytest
 
-from mcp_django.client.outgoing import MOST, AuthorizationFailed, Outgoing
+from mcp_django.client.oauth.http import MOST, AuthorizationFailed, Outgoing
 from tests.client.authority import PUBLIC, SERVER, Authority, unread
 
 WHERE = "https://id.example/metadata"

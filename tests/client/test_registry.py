@@ -17,12 +17,11 @@ from mcp_django.client import (
     Client,
     ClientConnectionError,
     aclose_clients,
-    building,
     close_clients,
     get_client,
-    registry,
 )
-from mcp_django.client.health import BOARD
+from mcp_django.client.pool import factory, pool
+from mcp_django.client.pool.health import BOARD
 from mcp_django.signals import clients_used
 from mcp_django.wiring import lifecycle
 from tests.client.script import Script
@@ -83,7 +82,7 @@ class Scripts:
 def scripts(monkeypatch: pytest.MonkeyPatch) -> Iterator[Scripts]:
     """The servers that aliases lead to."""
     found = Scripts()
-    monkeypatch.setattr(building, "target_of", found.target_of)
+    monkeypatch.setattr(factory, "target_of", found.target_of)
     yield found
     close_clients()
     BOARD.forget()
@@ -100,7 +99,7 @@ def _one() -> Iterator[None]:
 
 
 def kept() -> int:
-    return len(registry._REGISTRY._kept)
+    return len(pool._REGISTRY._kept)
 
 
 async def disconnected(client: Client) -> None:
@@ -183,7 +182,7 @@ async def test_a_token_goes_into_the_handshake_of_a_socket(monkeypatch: pytest.M
         def open(self) -> Any:
             return Script("stateless").open()
 
-    monkeypatch.setattr(building, "WebSocket", Socket)
+    monkeypatch.setattr(factory, "WebSocket", Socket)
     auth = {"TYPE": "bearer", "TOKEN": "s3cret"}
     with clients(one={"URL": "wss://one.example/ws", "HEADERS": {"X-A": "1"}, "AUTH": auth}):
         await get_client("one").connect()
@@ -476,7 +475,7 @@ async def test_a_loop_is_told_of_once(scripts: Scripts) -> None:
 
 
 def test_a_process_that_was_forked_shares_no_client(scripts: Scripts) -> None:
-    parent = registry._Registry()
+    parent = pool._Registry()
     client = parent.get("one", None, None)
     parent.forked()
     assert parent.get("one", None, None) is not client

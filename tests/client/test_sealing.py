@@ -5,7 +5,7 @@ import base64
 import pytest
 from pytest_django.fixtures import Settings
 
-from mcp_django.client.sealing import LONGEST, Unreadable, digest, open_sealed, seal
+from mcp_django.client.oauth.crypto import LONGEST, Unreadable, digest, open_sealed, seal
 
 PLACE = ("github", "https://mcp.example/mcp", "user 1", "https://id.example")
 

@@ -13,7 +13,7 @@ from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCNotification, JSONRPCRequest
 
 from mcp_django.client.errors import AuthorizationNeeded, ClientConnectionError
-from mcp_django.client.targets import SSE
+from mcp_django.client.transports.targets import SSE
 from tests.client.listeners import Exchange, exchanges, listening
 from tests.client.test_http import SECRET, Wire
 from tests.support.clock import Clock

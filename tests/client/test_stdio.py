@@ -18,11 +18,11 @@ from mcp.client import Client
 from mcp.shared.message import SessionMessage
 from mcp_types import CONNECTION_CLOSED, JSONRPCNotification, JSONRPCRequest
 
-from mcp_django.client import stdio
 from mcp_django.client.errors import ClientConnectionError
-from mcp_django.client.output import LOGGED, Lines, LineTooLong, Tail
-from mcp_django.client.stdio import ServerEnded
-from mcp_django.client.targets import Stdio
+from mcp_django.client.transports import stdio
+from mcp_django.client.transports.process_output import LOGGED, Lines, LineTooLong, Tail
+from mcp_django.client.transports.stdio import ServerEnded
+from mcp_django.client.transports.targets import Stdio
 from tests.support.clock import Clock
 from tests.support.waiting import WAIT_SECONDS, eventually, turns
 

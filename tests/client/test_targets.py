@@ -2,7 +2,7 @@
 
 import pytest
 
-from mcp_django.client.targets import SSE, Stdio, StreamableHTTP, WebSocket
+from mcp_django.client.transports.targets import SSE, Stdio, StreamableHTTP, WebSocket
 
 URL = "https://user:password@example.com:8443/mcp?key=secret"
 SECRETS = ("user", "password", "secret", "token-value", "--api-key")

@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from mcp_django.client.errors import ClientConnectionError
-from mcp_django.client.targets import SSE, StreamableHTTP, WebSocket
+from mcp_django.client.transports.targets import SSE, StreamableHTTP, WebSocket
 from tests.client.listeners import Exchange, exchanges, listening
 from tests.client.test_http import Wire
 

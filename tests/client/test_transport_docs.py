@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from mcp_django.client.targets import StreamableHTTP, WebSocket
+from mcp_django.client.transports.targets import StreamableHTTP, WebSocket
 from tests.client.listeners import Exchange, exchanges, listening
 from tests.repository.pages import ROOT, python_blocks
 

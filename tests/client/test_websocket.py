@@ -17,10 +17,10 @@ from websockets.asyncio.server import ServerConnection, serve
 from websockets.datastructures import Headers
 from websockets.http11 import Request, Response
 
-from mcp_django.client import websocket
 from mcp_django.client.errors import ClientConnectionError
-from mcp_django.client.targets import WebSocket
-from mcp_django.client.websocket import SocketClosed
+from mcp_django.client.transports import websocket
+from mcp_django.client.transports.targets import WebSocket
+from mcp_django.client.transports.websocket import SocketClosed
 from tests.client.listeners import listening
 from tests.support.clock import Clock
 from tests.support.waiting import WAIT_SECONDS

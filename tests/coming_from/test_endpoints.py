@@ -12,12 +12,12 @@ from django.test import AsyncClient, override_settings
 from django.urls import clear_url_caches, resolve
 
 from mcp_django import Context, Server, tool
+from mcp_django.auth.authentication.verifiers import AuthError
 from mcp_django.auth.principal import Principal
 from mcp_django.auth.requests import AuthRequest
-from mcp_django.auth.resources import ProtectedResource
-from mcp_django.auth.verifiers import AuthError
+from mcp_django.auth.resource import ProtectedResource
 from mcp_django.protocol.sse import Decoder
-from mcp_django.server import registry
+from mcp_django.server.primitives import registry
 from mcp_django.testing import Client
 from mcp_django.wiring import ports
 from tests.server.client import HANDSHAKE, STATELESS

@@ -16,13 +16,13 @@ from mcp_django.client import (
     HandshakeError,
     ToolNotFound,
 )
-from mcp_django.providers import Route
+from mcp_django.contrib.openapi import Route
 from mcp_django.providers.mounts import Mount
 from mcp_django.schema import DeclarationError
 from mcp_django.testing import Client as Caller
 from tests.coming_from.test_declarations import call_text
-from tests.providers.openapi.pets import Api, document, operation, parameter, toolset
-from tests.providers.proxies.remote import Remote, served
+from tests.contrib.openapi.pets import Api, document, operation, parameter, toolset
+from tests.contrib.proxies.remote import Remote, served
 from tests.server.client import make_server
 
 

@@ -6,7 +6,7 @@ from typing import Any
 from django.conf import settings
 
 from mcp_django import Context, completion, prompt, register, resource, tool
-from mcp_django.providers import OpenAPIToolset, Route
+from mcp_django.contrib.openapi import OpenAPIToolset, Route
 
 CALLS: Counter[str] = Counter()
 PLACES = settings.COMPOSED

@@ -35,9 +35,9 @@ django.setup()
 from django.contrib.auth import get_user_model  # noqa: E402
 
 from mcp_django.client import AuthorizationNeeded, CallError, Client, StreamableHTTP  # noqa: E402
-from mcp_django.client.authorizing import begin, complete  # noqa: E402
-from mcp_django.client.building import build_client  # noqa: E402
-from mcp_django.client.login import login  # noqa: E402
+from mcp_django.client.oauth.flow import begin, complete  # noqa: E402
+from mcp_django.client.oauth.loopback import login  # noqa: E402
+from mcp_django.client.pool.factory import build_client  # noqa: E402
 from mcp_django.conf.clients import ClientAuth, ClientSettings  # noqa: E402
 
 SCENARIO, CONTEXT = "MCP_CONFORMANCE_SCENARIO", "MCP_CONFORMANCE_CONTEXT"

@@ -16,7 +16,7 @@ from django.utils.translation import gettext_lazy, override
 from mcp_django.forms.fields import CHOICES
 from mcp_django.forms.questions import DjangoForm, form_question
 from mcp_django.schema import ArgumentError, DeclarationError
-from mcp_django.server.ask import Unanswered
+from mcp_django.server.client_requests.conversation import Unanswered
 from tests.testapp.models import Book
 
 

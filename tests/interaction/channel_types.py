@@ -8,10 +8,10 @@ from urllib.parse import urlsplit
 
 from mcp_django.auth.requests import AuthRequest
 from mcp_django.protocol.headers import Headers
-from mcp_django.transports.credential import Credential
-from mcp_django.transports.http.endpoint import get_duplexes
-from mcp_django.transports.standard_streams import Streams
-from mcp_django.transports.stdio import Stdio
+from mcp_django.transports.credentials import Credential
+from mcp_django.transports.factory import get_duplexes
+from mcp_django.transports.stdio.redirect import Streams
+from mcp_django.transports.stdio.stdio import Stdio
 from mcp_django.wiring import authenticator
 from tests.interaction.channel import Channel, Refused
 from tests.interaction.wire import Exchange, http_scope

@@ -6,8 +6,8 @@ import pytest
 from django.core.asgi import get_asgi_application
 
 from mcp_django.models import Session
-from mcp_django.runtime.events import Draft
-from mcp_django.transports.duplex.duplex import PATIENCE
+from mcp_django.runtime.events.event_log import Draft
+from mcp_django.transports.connection.connection import PATIENCE
 from mcp_django.wiring import executor, feeds, lifecycle, listens
 from tests.interaction.channel import Refused
 from tests.interaction.channel_types import CHANNEL_TYPES

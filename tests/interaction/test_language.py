@@ -16,7 +16,7 @@ from mcp_django import Server
 from mcp_django.asgi import mount
 from mcp_django.protocol.types import ToolAnnotations
 from mcp_django.schema import form_of
-from mcp_django.transports.http.surroundings import Surroundings
+from mcp_django.transports.http.django_context import Surroundings
 from tests.interaction.clients import HANDSHAKE, META, STATELESS, Client
 from tests.interaction.transports import Transport, contract_with_headers, on_http
 

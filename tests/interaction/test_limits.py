@@ -10,10 +10,10 @@ from asgiref.sync import async_to_sync
 from django.test import RequestFactory
 
 from mcp_django import Server
-from mcp_django.runtime.executor import LaneExecutor
+from mcp_django.runtime.threads.executor import LaneExecutor
 from mcp_django.server.ports import Overloaded
-from mcp_django.transports.http.endpoint import build_exchange, get_exchange
-from mcp_django.transports.http.view import as_view
+from mcp_django.transports.factory import build_exchange, get_exchange
+from mcp_django.transports.http.django_view import as_view
 from mcp_django.wiring import ports
 from tests.interaction.clients import STATELESS, Client, accept, together
 from tests.interaction.transports import Transport, contract, contract_with_headers, on_http

@@ -16,7 +16,7 @@ from django.db import connections
 from django.http import HttpResponse
 from django.urls import include, path
 
-from mcp_django.auth.verifiers import AuthError
+from mcp_django.auth.authentication.verifiers import AuthError
 from tests.interaction.clients import HANDSHAKE, STATELESS, Client
 from tests.interaction.transports import Transport
 

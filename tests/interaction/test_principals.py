@@ -7,10 +7,10 @@ from asgiref.sync import sync_to_async
 from django.contrib.auth.models import User
 
 from mcp_django import Context, tool
-from mcp_django.management.acting import acting_as
+from mcp_django.contrib.oauth.toolkit_compat import applications
+from mcp_django.management.user_option import acting_as
 from mcp_django.models import PersonalAccessToken
-from mcp_django.oauth.toolkit import applications
-from mcp_django.server.registry import registry_for
+from mcp_django.server.primitives.registry import registry_for
 from tests.interaction import tokens
 from tests.interaction.transports import contract
 from tests.interaction.verifiers import VOUCHED

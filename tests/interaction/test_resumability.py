@@ -9,8 +9,8 @@ import json
 import pytest
 
 from mcp_django import wiring
-from mcp_django.runtime.relays import CallStreams
-from mcp_django.transports.http.endpoint import get_exchange
+from mcp_django.runtime.streams.relay import CallStreams
+from mcp_django.transports.factory import get_exchange
 from tests.interaction.clients import HANDSHAKE, REVISIONS, accept
 from tests.interaction.transports import on_http
 from tests.support.waiting import eventually
@@ -281,7 +281,7 @@ async def test_nobody_resumes_in_the_session_of_somebody_else(latest_legacy, che
 
 
 async def test_the_stream_of_a_cancelled_call_is_over(latest_legacy, checkpoints, monkeypatch):
-    monkeypatch.setattr("mcp_django.runtime.remote_reader.ASK_EVERY", 0.01)
+    monkeypatch.setattr("mcp_django.runtime.streams.remote_reader.ASK_EVERY", 0.01)
     client = await latest_legacy()
     exchange = client.begin("tools/call", {"name": "speak_then_wait"}, id=5, meta={"progressToken": 1})
     await exchange.message()
@@ -361,7 +361,7 @@ async def test_a_client_that_left_another_worker_is_not_written_for(latest_legac
 async def test_nobody_fills_the_log_by_asking_for_the_same_again_and_again(
     latest_legacy, move, checkpoints, monkeypatch
 ):
-    monkeypatch.setattr("mcp_django.runtime.relays.REPEATED_BYTES", 1000)
+    monkeypatch.setattr("mcp_django.runtime.streams.relay.REPEATED_BYTES", 1000)
     client = await latest_legacy()
     exchange = begin(client, to=2)
     await exchange.started()
@@ -428,7 +428,7 @@ async def test_what_another_worker_forgot_is_refused_there_too(limits, latest_le
 
 
 async def test_a_call_that_died_with_its_worker_is_refused(latest_legacy, move, checkpoints, monkeypatch):
-    monkeypatch.setattr("mcp_django.runtime.remote_reader.ASK_EVERY", 0.01)
+    monkeypatch.setattr("mcp_django.runtime.streams.remote_reader.ASK_EVERY", 0.01)
     client = await latest_legacy()
     exchange = begin(client, to=1)
     checkpoints.gate("say 1").set()

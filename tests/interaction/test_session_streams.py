@@ -9,8 +9,8 @@ import pytest
 
 from mcp_django import wiring
 from mcp_django.models import Session, StreamEvent
-from mcp_django.runtime.events import Draft
-from mcp_django.transports.http.endpoint import get_exchange
+from mcp_django.runtime.events.event_log import Draft
+from mcp_django.transports.factory import get_exchange
 from tests.interaction.clients import HANDSHAKE, STATELESS, Client
 from tests.interaction.transports import on_http
 from tests.interaction.verifiers import SCOPES

@@ -6,7 +6,7 @@ import pytest
 
 from mcp_django import Context, tool
 from mcp_django.protocol.errors import InsufficientScope
-from mcp_django.server.registry import registry_for
+from mcp_django.server.primitives.registry import registry_for
 from tests.interaction.transports import contract
 
 

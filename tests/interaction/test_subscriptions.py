@@ -5,7 +5,7 @@ in both eras.
 import pytest
 
 from mcp_django.models import ResourceSubscription
-from mcp_django.runtime.events import Draft
+from mcp_django.runtime.events.event_log import Draft
 from mcp_django.wiring import feeds
 from tests.interaction.clients import HANDSHAKE, STATELESS, Client, together
 from tests.interaction.transports import contract

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from mcp_django.runtime.events import Draft
-from mcp_django.server.subscriptions import Subscription
+from mcp_django.runtime.events.event_log import Draft
+from mcp_django.server.subscriptions.listen import Subscription
 from mcp_django.wiring import feeds, lifecycle, listens
 from tests.interaction.channel import ChannelExchange
 from tests.interaction.transports import contract, contract_with_headers, on_http

@@ -9,7 +9,7 @@ import asyncio
 import pytest
 from django.contrib.auth.models import Permission, User
 
-from mcp_django.runtime.events import Draft
+from mcp_django.runtime.events.event_log import Draft
 from mcp_django.wiring import feeds
 from tests.interaction import tokens
 from tests.interaction.checkpoints import CHECKPOINTS

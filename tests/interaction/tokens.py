@@ -7,10 +7,10 @@ from typing import Any
 from django.utils import timezone
 
 from mcp_django import wiring
+from mcp_django.contrib.oauth.clients import clients
+from mcp_django.contrib.oauth.tokens.token_format import access_token
+from mcp_django.contrib.oauth.toolkit_compat import access_tokens, applications, set_token
 from mcp_django.models import PersonalAccessToken
-from mcp_django.oauth import clients
-from mcp_django.oauth.tokens import access_token
-from mcp_django.oauth.toolkit import access_tokens, applications, set_token
 
 APP = "app"
 """The name of the client."""

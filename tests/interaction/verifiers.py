@@ -5,9 +5,9 @@ from typing import Any
 
 from django.contrib.auth import get_user_model
 
+from mcp_django.auth.authentication.verifiers import AuthError
 from mcp_django.auth.principal import Principal
-from mcp_django.auth.resources import ProtectedResource
-from mcp_django.auth.verifiers import AuthError
+from mcp_django.auth.resource import ProtectedResource
 
 KNOWN = ("alice", "bob", "carol", "root", "writer")
 SCOPES = {"writer": frozenset({"notes:read", "notes:write"}), "carol": frozenset({"notes:read"})}

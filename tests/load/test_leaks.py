@@ -27,7 +27,9 @@ LOOKS, PAUSE = 3, 0.5
 is over.
 """
 LANES = 4
-MOST = dict.fromkeys(("mcp_django.runtime.lanes.Lane", "mcp_django.runtime.interrupt.Gate"), LANES + LOG_LANES)
+MOST = dict.fromkeys(
+    ("mcp_django.runtime.threads.pool.Lane", "mcp_django.runtime.threads.sql_cancellation.Gate"), LANES + LOG_LANES
+)
 """Kinds of objects of ours that are made when they are first needed, and stay: how many there may be."""
 # asyncio keeps a timer that was cancelled, and the context it was set in, until it would have been due.
 LIMITS = {"LANES": LANES, "KEEP_ALIVE": 1, "SSE_UPGRADE_AFTER": 1, "QUESTION_WAIT": 1}

@@ -17,14 +17,14 @@ CLIENTS = 16
 CUTS = 240
 LANES = 4
 LANE_NAMES = {f"mcp-lane-{number}" for number in range(LANES)} | {f"mcp-log-{number}" for number in range(LOG_LANES)}
-FOLLOWS = "mcp_django.runtime.feed.Feed._follow_log"
+FOLLOWS = "mcp_django.runtime.events.follower.Feed._follow_log"
 """The task that follows the event log while a session is trusted, or a stream of one may be resumed."""
 ENDS = ("ended", "cancelled", "failed")
 OF_SESSIONS = {
-    "mcp_django.runtime.feed.Following",
-    "mcp_django.runtime.known_session.Known",
-    "mcp_django.runtime.rings.Ring",
-    "mcp_django.server.session.Session",
+    "mcp_django.runtime.events.follower.Following",
+    "mcp_django.runtime.sessions.cache_entry.Known",
+    "mcp_django.runtime.streams.replay_buffer.Ring",
+    "mcp_django.server.calls.session.Session",
 }
 LIMITS = {"LANES": LANES, "IN_FLIGHT": 1000, "SESSIONS_PER_OWNER": 100, "SSE_UPGRADE_AFTER": 0.02, "KEEP_ALIVE": 0.01}
 STATELESS_SECONDS = {

@@ -15,9 +15,9 @@ from asgiref.sync import sync_to_async
 from mcp_django import Context
 from mcp_django.logs import ClientHandler, client_handler
 from mcp_django.protocol.headers import Headers
-from mcp_django.server.call import Connection
-from mcp_django.server.streams import Outbox
-from mcp_django.server.work import Work
+from mcp_django.server.calls.call import Connection
+from mcp_django.server.calls.message_queue import Outbox
+from mcp_django.server.calls.pending import Work
 from tests.server.client import HANDSHAKE, STATELESS, PipelineClient, accept, make_server
 
 logger = logging.getLogger("tests.shop")

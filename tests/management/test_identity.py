@@ -8,10 +8,10 @@ from django.contrib.auth import get_user_model
 from django.core.management import CommandError
 from django.test import override_settings
 
-from mcp_django.management.identity import as_user, with_token
+from mcp_django.management.stdio_user import as_user, with_token
 from mcp_django.models import PersonalAccessToken
 from mcp_django.protocol.errors import TransportRefusal
-from mcp_django.transports.credential import Warrant
+from mcp_django.transports.credentials import Warrant
 
 pytestmark = pytest.mark.django_db(transaction=True)
 User = get_user_model()

@@ -15,7 +15,7 @@ from django.core.management import CommandError, call_command
 from django.test import override_settings
 
 from mcp_django import Context, ToolError, ToolResult, tool
-from mcp_django.server import registry
+from mcp_django.server.primitives import registry
 from tests.testapp import mcp_tools
 from tests.testapp.models import Book
 

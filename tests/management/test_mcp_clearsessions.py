@@ -8,7 +8,7 @@ from django.utils import timezone
 
 from mcp_django.management.commands import mcp_clearsessions
 from mcp_django.models import OnceResult, Session, SpentState, StreamEvent
-from mcp_django.runtime.events import Draft, EventLog
+from mcp_django.runtime.events.event_log import Draft, EventLog
 
 pytestmark = pytest.mark.django_db
 

@@ -7,9 +7,10 @@ from django.contrib.auth import get_user_model
 from django.core.management import CommandError, call_command
 from django.test import override_settings
 
-from mcp_django.client import AuthorizationNeeded, ClientConnectionError, building
-from mcp_django.client.health import BOARD
-from mcp_django.client.outgoing import AuthorizationFailed
+from mcp_django.client import AuthorizationNeeded, ClientConnectionError
+from mcp_django.client.oauth.http import AuthorizationFailed
+from mcp_django.client.pool import factory
+from mcp_django.client.pool.health import BOARD
 from mcp_django.management.commands import mcp_clients
 from tests.client.script import Script
 
@@ -28,7 +29,7 @@ CLIENTS = {
 @pytest.fixture
 def scripts(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Script]]:
     found = {alias: Script("stateless", tools_list=TOOLS) for alias in CLIENTS}
-    monkeypatch.setattr(building, "target_of", lambda settings, user: found[settings.alias])
+    monkeypatch.setattr(factory, "target_of", lambda settings, user: found[settings.alias])
     with override_settings(MCP={"AUTH": "none", "CLIENTS": CLIENTS}):
         yield found
     BOARD.forget()
@@ -160,7 +161,7 @@ def test_a_user_may_be_named_in_whose_name_it_is(
 ) -> None:
     seen = []
     monkeypatch.setattr(
-        building, "target_of", lambda settings, user: seen.append(user.username) or scripts[settings.alias]
+        factory, "target_of", lambda settings, user: seen.append(user.username) or scripts[settings.alias]
     )
     get_user_model()._default_manager.create_user("ada")
     for words in (["--user", "ada"], ["check", "maps", "--user", "ada"], ["tools", "maps", "--user", "ada"]):

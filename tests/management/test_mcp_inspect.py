@@ -12,7 +12,7 @@ from django.core.management import CommandError, call_command
 from django.test import override_settings
 
 from mcp_django import prompt, resource, tool
-from mcp_django.server import registry
+from mcp_django.server.primitives import registry
 from tests.support.savepoints import rolled_back
 
 pytestmark = pytest.mark.django_db

@@ -15,8 +15,8 @@ from django.test import override_settings
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_django.management.clients import jsonc, toml_text
-from mcp_django.management.clients.catalogue import CLIENTS
+from mcp_django.management.client_config import jsonc, toml_text
+from mcp_django.management.client_config.catalogue import CLIENTS
 
 FILES = {
     "claude": ".config/Claude/claude_desktop_config.json",

@@ -19,9 +19,9 @@ from mcp_django.models import (
     StoredResource,
     StoredState,
 )
-from mcp_django.models import stored as stored_module
-from mcp_django.models.placeholders import fill, fill_uri, filled_length, is_well_formed, names_in
-from mcp_django.models.stored_resource import DATA, TEXT, check_uri
+from mcp_django.models.stored import base as stored_module
+from mcp_django.models.stored.resource import DATA, TEXT, check_uri
+from mcp_django.models.stored.template_strings import fill, fill_uri, filled_length, is_well_formed, names_in
 
 pytestmark = pytest.mark.django_db
 

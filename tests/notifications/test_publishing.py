@@ -16,8 +16,8 @@ from mcp_django import (
     notify_list_changed,
     notify_resource_updated,
 )
-from mcp_django.runtime.events import EventLog
-from mcp_django.runtime.executor import LaneExecutor
+from mcp_django.runtime.events.event_log import EventLog
+from mcp_django.runtime.threads.executor import LaneExecutor
 
 pytestmark = pytest.mark.django_db
 Said = list[tuple[str, str, Any]]

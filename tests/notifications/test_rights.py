@@ -6,8 +6,8 @@ from django.contrib.auth.models import Group, Permission, User
 
 from mcp_django import wiring
 from mcp_django.auth.principal import Principal
-from mcp_django.notifications import rights
-from mcp_django.runtime.events import EventLog
+from mcp_django.notifications import permission_signals
+from mcp_django.runtime.events.event_log import EventLog
 
 pytestmark = pytest.mark.django_db
 Told = Callable[[Callable[[], Any]], list[tuple[str, str | None]]]
@@ -88,8 +88,8 @@ def test_a_user_whose_standing_may_have_changed_is_told_and_one_who_logs_in_is_n
 
 
 def test_where_no_list_depends_on_permissions_there_is_nothing_to_tell(guarded: None) -> None:
-    assert rights._guarded_kinds("default") == ["tools"]
-    assert rights._guarded_kinds("unguarded") == []
+    assert permission_signals._guarded_kinds("default") == ["tools"]
+    assert permission_signals._guarded_kinds("unguarded") == []
 
 
 def test_what_was_believed_of_a_user_is_forgotten(

@@ -8,12 +8,12 @@ from django.contrib.auth.models import User
 from django.test import TestCase, override_settings
 
 from mcp_django import ModelInline, ModelToolset, register
-from mcp_django.notifications import rows
+from mcp_django.notifications import row_signals
 from mcp_django.protocol.errors import ResourceNotFound
-from mcp_django.runtime.events import EventLog
-from mcp_django.server.call import Call, Connection
+from mcp_django.runtime.events.event_log import EventLog
+from mcp_django.server.calls.call import Call, Connection
 from mcp_django.server.pipeline import Pipeline
-from mcp_django.server.registry import Registry
+from mcp_django.server.primitives.registry import Registry
 from mcp_django.server.server import Server
 from tests.orm.toolsets import Orders, Tags, principal
 from tests.server.client import HANDSHAKE, PipelineClient, ports
@@ -45,10 +45,10 @@ class Proxied(Tag):
 def registries(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Registries of the test's own, and nothing tied to the models afterwards."""
     ties: list[Callable[[], None]] = []
-    tie = rows.publish_changes
-    monkeypatch.setattr("mcp_django.server.registry.REGISTRIES", registries := {})
-    monkeypatch.setattr(rows, "REGISTRIES", registries)
-    monkeypatch.setattr(rows, "publish_changes", lambda *args, **kwargs: ties.append(tie(*args, **kwargs)))
+    tie = row_signals.publish_changes
+    monkeypatch.setattr("mcp_django.server.primitives.registry.REGISTRIES", registries := {})
+    monkeypatch.setattr(row_signals, "REGISTRIES", registries)
+    monkeypatch.setattr(row_signals, "publish_changes", lambda *args, **kwargs: ties.append(tie(*args, **kwargs)))
     yield
     for untie in ties:
         untie()

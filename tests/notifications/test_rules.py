@@ -6,10 +6,10 @@ import pytest
 from django.db import transaction
 
 from mcp_django import wiring
-from mcp_django.auth.rulebook import NO_RULES, RULEBOOK
+from mcp_django.auth.authorization.rule_cache import NO_RULES, RULEBOOK
 from mcp_django.models import ScopeGrant, StreamEvent, ToolPolicy
-from mcp_django.server.registry import registry_for
-from mcp_django.wiring import lanes
+from mcp_django.server.primitives.registry import registry_for
+from mcp_django.wiring import services
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def test_lists_are_told_to_have_changed_as_when_rights_change(subtests: pytest.S
 
 def test_who_hears_that_rights_changed_reads_the_rules_anew() -> None:
     assert RULEBOOK.now() is NO_RULES
-    lanes._forget_rights()
+    services._forget_rights()
     assert RULEBOOK.now() is None
 
 

@@ -7,8 +7,8 @@ import pytest
 from django.db import transaction
 
 from mcp_django.models import StoredArgument, StoredMessage, StoredPrompt, StoredResource, StoredState
-from mcp_django.notifications import stored
-from mcp_django.runtime.events import EventLog
+from mcp_django.notifications import stored_signals
+from mcp_django.runtime.events.event_log import EventLog
 
 pytestmark = pytest.mark.django_db
 Said = list[tuple[str, str]]
@@ -73,7 +73,7 @@ def test_what_cannot_be_told_fails_no_save(said: Any, monkeypatch: pytest.Monkey
     def fail(*args: Any, **options: Any) -> None:
         raise RuntimeError("no")
 
-    monkeypatch.setattr(stored, "notify_list_changed", fail)
+    monkeypatch.setattr(stored_signals, "notify_list_changed", fail)
     mark = StoredState.objects.mark()
     assert said(lambda: StoredPrompt.objects.create(name="greet")) == []
     assert StoredPrompt.objects.exists()

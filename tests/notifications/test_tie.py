@@ -6,7 +6,7 @@ from django.contrib.auth.models import Group, Permission, User
 from django.db import models
 
 from mcp_django import publish_changes
-from mcp_django.runtime.events import EventLog
+from mcp_django.runtime.events.event_log import EventLog
 from tests.testapp.models import Book
 
 pytestmark = pytest.mark.django_db

@@ -8,7 +8,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from mcp_django import ToolError
-from mcp_django.orm.writes.performing import perform
+from mcp_django.orm.writes.transaction import perform
 
 sqlite = pytest.mark.skipif(connection.vendor != "sqlite", reason="SQLite's transactions")
 

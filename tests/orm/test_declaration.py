@@ -8,10 +8,10 @@ from django.contrib.sessions.models import Session
 
 import mcp_django
 from mcp_django import ModelToolset, register
-from mcp_django.orm.declaration import looks_secret
+from mcp_django.orm.checks import looks_secret
 from mcp_django.schema import DeclarationError
-from mcp_django.server import registry
-from mcp_django.server.toolset import Toolset
+from mcp_django.server.primitives import registry
+from mcp_django.server.primitives.toolset import Toolset
 from tests.orm.toolsets import Categories, Products, Tags, shop
 from tests.shop.models import Category, Line, Product, Tag
 
@@ -202,7 +202,7 @@ def test_a_neighbour_registered_later_is_seen() -> None:
     server = shop(Products)
     (products,) = server.registry.toolsets
     assert "category__name" not in products.exposure.fields
-    mcp_django.server.toolset.add_toolset(server.registry, Categories())
+    mcp_django.server.primitives.toolset.add_toolset(server.registry, Categories())
     assert "category__name" in products.exposure.fields
 
 

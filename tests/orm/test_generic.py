@@ -8,9 +8,9 @@ from django.test import override_settings
 
 from mcp_django import Context, ModelToolset, ToolError, register, tool
 from mcp_django.orm.generic import GenericTools
-from mcp_django.orm.merging import arguments_of, result_of
+from mcp_django.orm.schema_union import arguments_of, result_of
 from mcp_django.protocol.errors import InsufficientScope, InvalidParams
-from mcp_django.server.registry import Registry, registry_for
+from mcp_django.server.primitives.registry import Registry, registry_for
 from mcp_django.wiring import get_server
 from tests.official_schema import validator
 from tests.orm.test_resources import read, user
@@ -159,7 +159,7 @@ async def test_methods_of_a_toolset_stay_tools_of_their_own() -> None:
 
 @override_settings(MCP={"AUTH": "none", "ORM_STYLE": "generic", "SERVERS": {"default": {}, "staff": {}}})
 async def test_a_server_of_the_settings_serves_the_style_they_say(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mcp_django.server.registry.REGISTRIES", {})
+    monkeypatch.setattr("mcp_django.server.primitives.registry.REGISTRIES", {})
     register(Tag, server="staff")(Tags)
     server = get_server("staff")
     assert server.registry is registry_for("staff")

@@ -7,7 +7,7 @@ from django.test import override_settings
 
 from mcp_django import ModelToolset
 from mcp_django.orm.generic import GenericTools
-from mcp_django.server.registry import Registry
+from mcp_django.server.primitives.registry import Registry
 from tests.orm.toolsets import Tags, principal
 from tests.orm.writing import Categories, Orders, Products, get_error, get_field_errors, get_result, user
 from tests.server.client import HANDSHAKE, STATELESS, PipelineClient, make_server

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from mcp_django import ToolError
-from mcp_django.orm.writes.performing import perform
+from mcp_django.orm.writes.transaction import perform
 from tests.shop.models import Tag
 
 pytestmark = pytest.mark.django_db

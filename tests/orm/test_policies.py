@@ -7,7 +7,7 @@ import pytest
 from mcp_django import Context
 from mcp_django.models import ToolPolicy
 from mcp_django.protocol.errors import MCPError
-from mcp_django.server.changes import is_free, may_read
+from mcp_django.server.subscriptions.filter import is_free, may_read
 from tests.orm.test_generic import models
 from tests.orm.test_generic import peer as generic
 from tests.orm.test_resources import offered, read

@@ -11,8 +11,8 @@ from django.db.models.signals import post_save
 
 from mcp_django import Context
 from mcp_django.models import OnceResult
-from mcp_django.orm.writes import write
-from mcp_django.orm.writes.confirming import confirmed
+from mcp_django.orm.writes import base
+from mcp_django.orm.writes.confirmation import confirmed
 from mcp_django.protocol.errors import MissingClientCapability
 from tests.orm.toolsets import principal, shop
 from tests.orm.writing import Categories, Orders, Products, as_user, call, get_error, get_result, user
@@ -220,7 +220,7 @@ def test_a_row_that_changes_during_the_question_is_not_deleted(tea: Product, sub
             confirmed(*asked)
             Product.objects.update(stock=77)
 
-        monkeypatch.setattr(write, "confirmed", meanwhile)
+        monkeypatch.setattr(base, "confirmed", meanwhile)
         client = as_user(user(), Asking, version=version, answer=RecordingUser())
         assert "changed while the person was asked" in get_error(client, "product_delete", pk=tea.pk)
         assert Product.objects.exists()
@@ -241,7 +241,7 @@ def test_a_deletion_that_grows_during_the_question_is_not_done(subtests: pytest.
             confirmed(*asked)
             Category.objects.create(slug="teas", name="Teas", parent=drinks)
 
-        monkeypatch.setattr(write, "confirmed", meanwhile)
+        monkeypatch.setattr(base, "confirmed", meanwhile)
         client = as_user(user(), AskingCategories, version=version, answer=RecordingUser())
         assert "changed while the person was asked" in get_error(client, "category_delete", pk="drinks")
         assert Category.objects.count() == 2

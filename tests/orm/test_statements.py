@@ -8,7 +8,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from mcp_django import Context, ModelToolset
-from mcp_django.orm.caps import RELATED, bounded
+from mcp_django.orm.queries.limits import RELATED, bounded
 from mcp_django.protocol.errors import ToolError
 from tests.orm.toolsets import Categories, Products, Tags, data, peer
 from tests.server.client import PipelineClient
@@ -93,7 +93,7 @@ def test_one_row_is_one_statement_of_the_shown_columns(rows: None) -> None:
 
 
 async def test_too_many_related_rows_are_refused_with_a_way_out(monkeypatch: pytest.MonkeyPatch, rows: None) -> None:
-    monkeypatch.setattr("mcp_django.orm.serialize.RELATED", 10)
+    monkeypatch.setattr("mcp_django.orm.queries.serialize.RELATED", 10)
     client = peer(Categories, Tags, Everything)
     said = await client.error("product_list", limit=5)
     assert said == "tags: more than 10 related rows on this page; ask for fewer rows, or for other fields"
@@ -102,7 +102,7 @@ async def test_too_many_related_rows_are_refused_with_a_way_out(monkeypatch: pyt
 
 
 async def test_selections_of_clients_do_not_pile_up(monkeypatch: pytest.MonkeyPatch, rows: None) -> None:
-    monkeypatch.setattr("mcp_django.orm.serialize.KEPT", 3)
+    monkeypatch.setattr("mcp_django.orm.queries.serialize.KEPT", 3)
     client = peer(Categories, Columns)
     exposure = client.server.registry.toolsets[1].exposure
     for name in (*Columns.fields, "pk"):

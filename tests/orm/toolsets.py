@@ -4,7 +4,7 @@ from typing import Any
 
 from mcp_django import Context, ModelToolset, Server
 from mcp_django.auth.principal import Principal
-from mcp_django.server.registry import Registry
+from mcp_django.server.primitives.registry import Registry
 from tests.server.client import PipelineClient, make_server
 from tests.shop.models import Category, Order, Product, Tag
 

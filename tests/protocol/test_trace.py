@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_django.protocol.headers import Headers
-from mcp_django.protocol.trace import TraceContext, carrier, is_state, read, read_baggage, read_parent
+from mcp_django.protocol.trace_context import TraceContext, carrier, is_state, read, read_baggage, read_parent
 
 TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 PARENT = f"00-{TRACE}-{SPAN}-01"

@@ -11,10 +11,10 @@ from mcp_django import Context, Server, Toolset, resource, tool
 from mcp_django.checks.composition import check_composition
 from mcp_django.providers.mounts import Mount
 from mcp_django.schema import DeclarationError
-from mcp_django.server import registry
-from mcp_django.server.primitives import Tool
-from mcp_django.server.providers import Provider
-from mcp_django.server.registry import Registry
+from mcp_django.server.composition.provider import Provider
+from mcp_django.server.primitives import registry
+from mcp_django.server.primitives.base import Tool
+from mcp_django.server.primitives.registry import Registry
 from tests.server.client import PipelineClient, make_server
 
 

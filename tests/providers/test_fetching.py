@@ -15,11 +15,11 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from mcp_django.protocol.addresses import is_private, is_public
 from mcp_django.protocol.errors import InternalError, ResourceNotFound
+from mcp_django.protocol.ip_ranges import is_private, is_public
 from mcp_django.providers import HTTPProvider, HTTPResource
-from mcp_django.providers.fetching import Failed, Fetcher, Refused
-from mcp_django.providers.selection import TooLarge
+from mcp_django.providers.files.patterns import TooLarge
+from mcp_django.providers.safe_fetch import Failed, Fetcher, Refused
 from mcp_django.schema import DeclarationError
 from tests.server.client import PipelineClient, make_server
 from tests.support.clock import Clock
@@ -274,7 +274,7 @@ async def test_what_is_compressed_is_bounded_by_what_it_becomes(
 ) -> None:
     for encoding in ["gzip", "deflate"]:
         with subtests.test(encoding=encoding):
-            monkeypatch.setattr("mcp_django.providers.fetching._unpacker", Counted)
+            monkeypatch.setattr("mcp_django.providers.safe_fetch._unpacker", Counted)
             pack = gzip.compress if encoding == "gzip" else zlib.compress
             response, _ = streamed(pack(b"hello"), content_encoding=encoding)
             assert (await Web(response).fetcher().fetch("https://docs.example/")).body == b"hello"

@@ -13,7 +13,7 @@ import pytest
 from mcp_django import Provider
 from mcp_django.protocol.errors import InternalError, MCPError, ResourceNotFound
 from mcp_django.providers import DirectoryProvider, FileResource
-from mcp_django.providers.selection import Selection
+from mcp_django.providers.files.patterns import Selection
 from mcp_django.schema import DeclarationError
 from tests.server.client import HANDSHAKE, PipelineClient, make_principal, make_server
 
@@ -151,7 +151,7 @@ async def test_a_file_exchanged_for_a_link_after_the_check_is_not_read(
             target.symlink_to(tmp_path / "secret.txt")
         return found
 
-    monkeypatch.setattr("mcp_django.providers.rooted.os.stat", look)
+    monkeypatch.setattr("mcp_django.providers.files.sandbox.os.stat", look)
     with pytest.raises(ResourceNotFound):
         await read(serving(docs), "docs://readme.md")
     assert target.is_symlink()
@@ -171,7 +171,7 @@ async def test_a_directory_exchanged_for_a_link_after_it_was_opened_leads_nowher
             (docs / "guide").symlink_to(tmp_path / "evil")
         return fd
 
-    monkeypatch.setattr("mcp_django.providers.rooted.os.open", open_)
+    monkeypatch.setattr("mcp_django.providers.files.sandbox.os.open", open_)
     assert (await read(serving(docs), "docs://guide/intro.md"))["text"] == "Grüße"
 
 
@@ -188,7 +188,7 @@ async def test_a_file_exchanged_for_a_pipe_after_the_check_does_not_hang(
 ) -> None:
     os.mkfifo(docs / "pipe.txt")
     regular = (docs / "readme.md").stat()
-    monkeypatch.setattr("mcp_django.providers.rooted.os.stat", lambda *args, **given: regular)
+    monkeypatch.setattr("mcp_django.providers.files.sandbox.os.stat", lambda *args, **given: regular)
     await absent(serving(docs), "docs://pipe.txt")
 
 
@@ -200,7 +200,7 @@ async def test_a_file_that_may_not_be_read_is_not_there(docs: Path, monkeypatch:
             raise PermissionError(13, "Permission denied", name)
         return plain(name, *args, **given)
 
-    monkeypatch.setattr("mcp_django.providers.rooted.os.open", open_)
+    monkeypatch.setattr("mcp_django.providers.files.sandbox.os.open", open_)
     await absent(serving(docs), "docs://readme.md")
 
 
@@ -295,7 +295,7 @@ async def test_a_fault_of_the_disk_is_told_without_a_place(docs: Path, monkeypat
     def broken(*args: Any, **given: Any) -> Any:
         raise OSError(5, "Input/output error", str(docs))
 
-    monkeypatch.setattr("mcp_django.providers.rooted.os.fdopen", broken)
+    monkeypatch.setattr("mcp_django.providers.files.sandbox.os.fdopen", broken)
     server = make_server(providers=[DirectoryProvider(docs, uri_prefix="docs://")], options={"expose_errors": True})
     with pytest.raises(InternalError) as told:
         await read(PipelineClient(server), "docs://readme.md")

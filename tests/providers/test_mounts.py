@@ -10,16 +10,16 @@ import httpx
 import pytest
 
 from mcp_django import Context, MCPError, Server, ToolError, Toolset, completion, prompt, resource, tool
+from mcp_django.contrib.openapi import OpenAPIToolset
 from mcp_django.protocol.content import EmbeddedResource, ResourceLink, TextResourceContents
 from mcp_django.protocol.errors import InsufficientScope, InvalidParams, ResourceNotFound
-from mcp_django.providers import OpenAPIToolset
 from mcp_django.providers.mounts import Mount
 from mcp_django.schema import DeclarationError
-from mcp_django.server.call import Call
-from mcp_django.server.changes import may_read
-from mcp_django.server.primitives import Prompt, Resource, ResourceTemplate, Tool
-from mcp_django.server.providers import Provider
+from mcp_django.server.calls.call import Call
+from mcp_django.server.composition.provider import Provider
+from mcp_django.server.primitives.base import Prompt, Resource, ResourceTemplate, Tool
 from mcp_django.server.server import Options
+from mcp_django.server.subscriptions.filter import may_read
 from tests.server.client import HANDSHAKE, STATELESS, PipelineClient, accept, make_principal, make_server
 from tests.support.clock import Clock
 

@@ -8,17 +8,26 @@ from asgiref.sync import async_to_sync, sync_to_async
 from django.core.exceptions import ImproperlyConfigured
 from django.test import override_settings
 
-from mcp_django import Context, ModelToolset, Server, Toolset, conf, notify_list_changed, notify_resource_updated, tool
-from mcp_django.auth.rulebook import RULEBOOK
+from mcp_django import (
+    Context,
+    ModelToolset,
+    Server,
+    Toolset,
+    conf,
+    notify_list_changed,
+    notify_resource_updated,
+    tool,
+)
+from mcp_django.auth.authorization.rule_cache import RULEBOOK
 from mcp_django.conf.mounts import reach
 from mcp_django.models import StoredPrompt, StoredResource, ToolPolicy
 from mcp_django.protocol.errors import InsufficientScope, InvalidParams, ResourceNotFound
-from mcp_django.runtime.events import EventLog
-from mcp_django.runtime.list_watch import _collections
-from mcp_django.server import registry
-from mcp_django.server.call import Call
-from mcp_django.server.permits import permit
+from mcp_django.runtime.events.event_log import EventLog
+from mcp_django.runtime.events.list_changes import _collections
+from mcp_django.server.calls.call import Call
+from mcp_django.server.execution.permissions import permit
 from mcp_django.server.pipeline import Pipeline
+from mcp_django.server.primitives import registry
 from mcp_django.server.server import Server as AnyServer
 from mcp_django.wiring import get_server
 from tests.repository.pages import ROOT, python_blocks

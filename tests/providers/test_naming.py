@@ -3,7 +3,7 @@
 import pytest
 
 from mcp_django.protocol.uri import MAX_LENGTH, UriTemplate
-from mcp_django.providers.naming import LONGEST, Naming, Unfit
+from mcp_django.providers.prefixes import LONGEST, Naming, Unfit
 from mcp_django.schema import DeclarationError
 
 

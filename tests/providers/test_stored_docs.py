@@ -6,7 +6,8 @@ import pytest
 from django.test import override_settings
 
 from mcp_django import wiring
-from mcp_django.models import StoredPrompt, stored, stored_prompt, stored_resource
+from mcp_django.models import StoredPrompt
+from mcp_django.models.stored import base, prompt, resource
 from mcp_django.providers.stored import RENDERED
 from tests.repository.pages import ROOT, python_blocks
 
@@ -33,16 +34,16 @@ def test_the_example_switches_it_off() -> None:
 
 def test_the_limits_are_those_of_the_page(subtests: pytest.Subtests) -> None:
     for what, limit in [
-        ("A URI |", stored_resource.URI),
-        ("A description |", stored.DESCRIPTION),
-        ("Arguments of a prompt |", stored_prompt.ARGUMENTS),
-        ("with", stored_prompt.CHOICES),
-        ("Messages of a prompt |", stored_prompt.MESSAGES),
-        ("with", stored_prompt.TEXT),
+        ("A URI |", resource.URI),
+        ("A description |", base.DESCRIPTION),
+        ("Arguments of a prompt |", prompt.ARGUMENTS),
+        ("with", prompt.CHOICES),
+        ("Messages of a prompt |", prompt.MESSAGES),
+        ("with", prompt.TEXT),
         ("embedded resources included |", RENDERED),
-        ("A resource's text |", stored_resource.TEXT),
-        ("A resource's file |", stored_resource.DATA // 1024**2),
-        ("Versions of a row |", stored.VERSIONS),
+        ("A resource's text |", resource.TEXT),
+        ("A resource's file |", resource.DATA // 1024**2),
+        ("Versions of a row |", base.VERSIONS),
     ]:
         with subtests.test(what=what, limit=limit):
             assert f"{what} {limit:,}" in PAGE.read_text().replace(" 1048576", " 1,048,576")

@@ -8,8 +8,8 @@ from types import ModuleType
 
 import pytest
 
-from mcp_django.notifications import tie
-from mcp_django.server import registry
+from mcp_django.notifications import model_signals
+from mcp_django.server.primitives import registry
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 FENCE = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -48,7 +48,7 @@ def served_by(block: str, monkeypatch: pytest.MonkeyPatch) -> tuple[ModuleType, 
     """Run an example as an app's `mcp_tools` module; return the module, and the registry that it filled."""
     monkeypatch.setattr(registry, "REGISTRIES", {})
     # An example that is tied to a model would hear of its changes in every later test.
-    monkeypatch.setattr(tie._Tie, "connect", lambda self: None)
+    monkeypatch.setattr(model_signals._Tie, "connect", lambda self: None)
     module = ModuleType("example.mcp_tools")
     monkeypatch.setitem(sys.modules, module.__name__, module)
     exec(compile(block, module.__name__, "exec"), module.__dict__)

@@ -9,6 +9,7 @@ import functools
 import re
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -20,18 +21,18 @@ FILES = sorted(p for p in (ROOT / PACKAGE).rglob("*.py") if "migrations" not in 
 
 # A room may import itself and every room named on an earlier line; never one beside it or on a later line.
 LAYERS = (
-    {"clock"},
+    {"aio"},
     {"protocol"},
     {"schema"},
     {"server"},
     {"conf", "discovery", "exceptions", "logs", "signals"},
-    {"browser_pages", "models", "subrequests"},
-    {"auth", "client", "forms", "orm", "providers", "rest", "runtime"},
+    {"html_pages", "internal_request", "models"},
+    {"auth", "client", "forms", "orm", "providers", "runtime"},
     {"wiring"},
     {"notifications", "transports"},
-    {"__main__", "admin", "apps", "asgi", "checks", "client_pages", "management", "oauth"}
-    | {"routing", "testing", "urls", "well_known"},
-    {"__init__", "memory"},
+    {"__main__", "admin", "apps", "asgi", "checks", "management", "routing", "testing", "urls", "well_known"},
+    {"contrib", "contrib.client_pages", "contrib.oauth", "contrib.openapi", "contrib.proxies", "contrib.rest"},
+    {"__init__", "contrib.memory"},
 )
 # The doors between rooms of one line.
 SIDEWAYS = {
@@ -39,20 +40,15 @@ SIDEWAYS = {
     ("apps", "checks"),  # AppConfig.ready() registers them
     ("asgi", "routing"),  # mount() serves the project's socket routes
     ("management", "testing"),  # mcp_call talks to the server in process
-    ("oauth", "admin"),  # its clients are edited with the same form fields
-    ("oauth", "management"),  # its commands find users as the others do
     ("urls", "well_known"),  # what belongs at the root of the origin is served there, too
-    ("providers", "client"),  # a remote server is passed on through a client of it
-    ("rest", "auth"),  # views of a project take the tokens of the endpoints
-    ("rest", "providers"),  # a document of drf-spectacular is a toolset as others are
-    ("rest", "orm"),  # serializers of models are read as fields are
+    ("contrib.rest", "contrib.openapi"),  # a document of drf-spectacular is a toolset as others are
 }
 # Rooms that may import less than their line allows.
 ONLY = {
     # Importing the package never needs settings; what needs them comes through __getattr__.
     "__init__": {"protocol", "schema", "server", "conf", "auth", "notifications", "orm"},
-    "client": {"clock", "protocol", "schema", "conf", "models", "signals"},  # client and server never meet
-    "memory": {"__init__"},  # a guest: what it needs is public
+    "client": {"aio", "protocol", "schema", "conf", "models", "signals"},  # client and server never meet
+    "contrib.memory": {"__init__"},  # a guest: what it needs is public
 }
 NO_DJANGO = ("protocol", "schema", "server")
 SANS_IO = {"protocol", "schema"}
@@ -63,41 +59,45 @@ IO = (
 )
 # Third-party package -> where it may be imported. Everything else asks the room behind the door.
 DOORS = {
-    "channels": ("asgi.py", "routing.py", "runtime/hub", "transports/websocket"),
-    "channels_redis": ("runtime/hub",),
-    "cryptography": ("runtime/", "client/sealing"),
+    "channels": ("asgi.py", "routing.py", "runtime/events/channel_layer", "transports/websocket"),
+    "channels_redis": ("runtime/events/channel_layer",),
+    "cryptography": ("runtime/", "client/oauth/crypto"),
     "daphne": ("management/",),
     "docstring_parser": ("schema/",),
-    "drf_spectacular": ("rest/openapi",),
-    "httpx": ("auth/", "client/", "oauth/", "providers/fetching", "providers/openapi/requests"),
+    "drf_spectacular": ("contrib/rest/openapi",),
+    "httpx": ("auth/", "client/", "contrib/oauth/", "providers/safe_fetch", "contrib/openapi/requests/http"),
     "jsonschema_rs": ("schema/",),
-    "jwcrypto": ("auth/", "oauth/"),
+    "jwcrypto": ("auth/", "contrib/oauth/"),
     "httpx2": ("client/",),  # the SDK's HTTP client
     "mcp": ("client/",),
     "mcp_types": ("client/",),
     "msgspec": ("schema/",),
-    "oauth2_provider": ("oauth/",),
-    "oauthlib": ("oauth/",),
-    "opentelemetry": ("runtime/tracing",),
+    "oauth2_provider": ("contrib/oauth/",),
+    "oauthlib": ("contrib/oauth/",),
+    "opentelemetry": ("runtime/calls/tracing",),
     "orjson": ("protocol/",),
     "psycopg": ("runtime/",),
     # The guest declares its tools as projects do; the SDK's metadata of clients has pydantic's URLs.
-    "pydantic": ("schema/", "memory/mcp_tools", "client/discovery"),
-    "rest_framework": ("rest/",),
+    "pydantic": ("schema/", "contrib/memory/mcp_tools", "client/oauth/discovery"),
+    "rest_framework": ("contrib/rest/",),
     "websockets": ("client/",),
-    "yaml": ("providers/openapi/document",),
+    "yaml": ("contrib/openapi/document/document",),
 }
 REVISION = re.compile(r"\b20\d\d-\d\d-\d\d\b")
+MAX_MODULES_IN_A_FOLDER = 15
 VAGUE = {"common", "helper", "helpers", "misc", "mixin", "mixins", "util", "utils"}
-MAX_MODULE, MAX_FUNCTION = 400, 60
+MAX_MODULE, MAX_FUNCTION = 500, 60
 MAX_POSITIONAL, MAX_KEYWORD = 5, 12
 
 FUNCTION = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def room(path: str) -> str:
-    """Name the room of a path inside the package: `server/call.py` is in `server`, `conf.py` is `conf`."""
-    return path.split("/")[0].removesuffix(".py")
+    """Name the room of a path inside the package: `server/calls/call.py` is in `server`, `contrib/rest/plan.py` in
+    `contrib.rest`, `urls.py` is `urls`.
+    """
+    first, *rest = path.removesuffix(".py").split("/")
+    return f"contrib.{rest[0]}" if first == "contrib" and rest[:1] not in ([], ["__init__"]) else first
 
 
 def level(name: str) -> int:
@@ -145,7 +145,7 @@ def wrong_imports(path: str, tree: ast.Module) -> Iterator[str]:
     for line, name in imports(path, tree):
         top, *rest = name.split(".")
         if top == PACKAGE:
-            there = rest[0] if rest else "__init__"
+            there = room("/".join(rest) if rest else "__init__")
             if not may_import(here, there):
                 yield f"{line}: {here} may not import {there}"
         elif top == "django" and here in NO_DJANGO:
@@ -271,6 +271,70 @@ def test_modules_are_named_after_their_subject() -> None:
     assert violations(wrong_names) == ""
 
 
+def package_of(path: str) -> str:
+    """Name the sub-package that a module is in. A module at the top of its room is one by itself."""
+    *folders, name = path.removesuffix(".py").split("/")
+    depth = 2 if folders[:1] == ["contrib"] else 1
+    if name == "__init__":
+        return "/".join([*folders, name])
+    return "/".join(folders) if len(folders) > depth else "/".join([*folders, name])
+
+
+def sub_package_imports() -> dict[str, set[str]]:
+    """Map each sub-package to those that it imports at run time. Names that a package passes on are left out."""
+    known = {path.removesuffix(".py").replace("/", "."): path for path, _, _ in modules()}
+    found: dict[str, set[str]] = {}
+    for path, _, tree in modules():
+        here = package_of(path)
+        types = {id(n) for node in tree.body if isinstance(node, ast.If) for n in ast.walk(node)}
+        for node in ast.walk(tree):
+            if not isinstance(node, ast.ImportFrom) or id(node) in types or not (node.module or "").startswith(PACKAGE):
+                continue
+            base = (node.module or "").removeprefix(PACKAGE).lstrip(".")
+            for alias in node.names:
+                for name in (f"{base}.{alias.name}".lstrip("."), base):
+                    if name in known:
+                        found.setdefault(here, set()).add(package_of(known[name]))
+                        break
+    return found
+
+
+def cycles(arrows: dict[str, set[str]]) -> list[list[str]]:
+    """List the nodes that reach themselves, as one sorted list for each cycle."""
+    reached: dict[str, set[str]] = {}
+    for start in arrows:
+        seen: set[str] = set()
+        todo = [start]
+        while todo:
+            for there in arrows.get(todo.pop(), ()):
+                if there not in seen:
+                    seen.add(there)
+                    todo.append(there)
+        reached[start] = seen
+    rings = {frozenset(n for n in reached[a] if a in reached.get(n, ())) for a in arrows if a in reached[a]}
+    return sorted(sorted(ring) for ring in rings if len(ring) > 1)
+
+
+def test_sub_packages_have_no_cycle() -> None:
+    assert cycles(sub_package_imports()) == []
+
+
+def test_cycles_are_noticed() -> None:
+    assert cycles({"a": {"b"}, "b": {"c"}, "c": {"b"}}) == [["b", "c"]]
+
+
+def test_folders_can_be_taken_in_at_a_glance() -> None:
+    sizes = Counter(inside(path.parent) for path in FILES if path.name != "__init__.py")
+    assert {folder: size for folder, size in sizes.items() if size > MAX_MODULES_IN_A_FOLDER} == {}
+
+
+def test_imports_are_absolute() -> None:
+    found = [
+        f"{p}:{n.lineno}" for p, _, t in modules() for n in ast.walk(t) if isinstance(n, ast.ImportFrom) and n.level
+    ]
+    assert found == []
+
+
 def test_every_room_is_on_the_map() -> None:
     strangers = {room(inside(path)) for path in FILES} - set().union(*LAYERS)
     assert not strangers, "give the room a line in LAYERS and in docs/design.md, section 2"
@@ -279,7 +343,7 @@ def test_every_room_is_on_the_map() -> None:
 def test_every_room_of_the_table_is_in_the_design() -> None:
     design = (ROOT / "docs" / "design.md").read_text(encoding="utf-8")
     chapter = design[design.index("## 2. The map") : design.index("## 3.")]
-    missing = {name for rooms in LAYERS for name in rooms if not re.search(rf"\b{name}\b", chapter)}
+    missing = {n for rooms in LAYERS for n in rooms if not re.search(rf"\b{n.split('.')[-1]}\b", chapter)}
     assert not missing
 
 
@@ -309,31 +373,31 @@ LONG_FUNCTION = "def f():\n" + "    x = 1\n" * MAX_FUNCTION
 BROKEN_RULES = (
     ("protocol/jsonrpc.py", "import asyncio", "protocol may not import asyncio"),
     ("schema/reading.py", "from concurrent.futures import Future", "schema may not import concurrent.futures"),
-    ("server/call.py", "import django.http", "server may not import django"),
-    ("protocol/errors.py", "from mcp_django.server.call import Call", "protocol may not import server"),
-    ("schema/reading.py", "from ..server import call", "schema may not import server"),
-    ("server/call.py", "from mcp_django import conf", "server may not import conf"),
-    ("auth/policy.py", "import mcp_django.wiring", "auth may not import wiring"),
-    ("auth/policy.py", "from mcp_django.orm import toolset", "auth may not import orm"),
+    ("server/calls/call.py", "import django.http", "server may not import django"),
+    ("protocol/errors.py", "from mcp_django.server.calls.call import Call", "protocol may not import server"),
+    ("schema/reading.py", "from ..server import calls", "schema may not import server"),
+    ("server/calls/call.py", "from mcp_django import conf", "server may not import conf"),
+    ("auth/authorization/policy.py", "import mcp_django.wiring", "auth may not import wiring"),
+    ("auth/authorization/policy.py", "from mcp_django.orm import toolset", "auth may not import orm"),
     ("wiring.py", "from mcp_django.transports import stdio", "wiring may not import transports"),
-    ("transports/stdio.py", "import mcp_django.management", "transports may not import management"),
-    ("client/bridge.py", "from mcp_django.server import call", "client may not import server"),
-    ("server/call.py", "from mcp_django.client import bridge", "server may not import client"),
-    ("memory/mcp_tools.py", "from mcp_django.server import decorators", "memory may not import server"),
+    ("transports/stdio/stdio.py", "import mcp_django.management", "transports may not import management"),
+    ("client/multi_client.py", "from mcp_django.server import call", "client may not import server"),
+    ("server/calls/call.py", "from mcp_django.client import multi_client", "server may not import client"),
+    ("contrib/memory/mcp_tools.py", "from mcp_django.server import decorators", "contrib.memory may not import server"),
     ("wiring.py", "from mcp_django import tool", "wiring may not import __init__"),
     ("__init__.py", "from mcp_django.wiring import servers", "__init__ may not import wiring"),
-    ("server/call.py", "import orjson", "orjson may only be imported by protocol/"),
+    ("server/calls/call.py", "import orjson", "orjson may only be imported by protocol/"),
     ("orm/schema.py", "from pydantic import BaseModel", "pydantic may only be imported by schema/"),
-    ("auth/policy.py", "from django.conf import settings", "only conf reads Django's settings"),
-    ("server/call.py", "def f():\n    import json", "import of json inside f()"),
-    ("server/call.py", "X = '2025-06-18'", "ask the Revision"),
-    ("server/call.py", "X = b'2025-06-18'", "ask the Revision"),
-    ("server/call.py", "x = 1\n" * (MAX_MODULE + 1), "over 400 lines"),
-    ("server/call.py", LONG_FUNCTION, "has 61 lines"),
-    ("server/call.py", "def f(a, b, c, d, e, g): ...", "6 positional arguments"),
-    ("server/call.py", f"def f(*, {', '.join(f'k{n}' for n in range(13))}): ...", "13 keywords"),
+    ("auth/authorization/policy.py", "from django.conf import settings", "only conf reads Django's settings"),
+    ("server/calls/call.py", "def f():\n    import json", "import of json inside f()"),
+    ("server/calls/call.py", "X = '2025-06-18'", "ask the Revision"),
+    ("server/calls/call.py", "X = b'2025-06-18'", "ask the Revision"),
+    ("server/calls/call.py", "x = 1\n" * (MAX_MODULE + 1), "over 500 lines"),
+    ("server/calls/call.py", LONG_FUNCTION, "has 61 lines"),
+    ("server/calls/call.py", "def f(a, b, c, d, e, g): ...", "6 positional arguments"),
+    ("server/calls/call.py", f"def f(*, {', '.join(f'k{n}' for n in range(13))}): ...", "13 keywords"),
     ("server/utils.py", "", "has no subject"),
-    ("server/call.py", "class ToolMixin: ...", "is a mixin"),
+    ("server/calls/call.py", "class ToolMixin: ...", "is a mixin"),
 )
 
 
@@ -346,14 +410,14 @@ def test_broken_rules_are_noticed(subtests: pytest.Subtests) -> None:
 
 
 ALLOWED = (
-    ("server/call.py", "from mcp_django.schema import reading\nfrom mcp_django.protocol import jsonrpc"),
+    ("server/calls/call.py", "from mcp_django.schema import reading\nfrom mcp_django.protocol import jsonrpc"),
     ("protocol/uri.py", "from urllib.parse import quote\nfrom http import HTTPStatus"),
     ("conf.py", "from django.conf import settings"),
     ("schema/reading.py", "def f():\n    import msgspec"),
-    ("memory/mcp_tools.py", "from mcp_django import tool"),
+    ("contrib/memory/mcp_tools.py", "from mcp_django import tool"),
     ("__init__.py", "def __getattr__(name):\n    from importlib import import_module"),
     ("apps.py", "def ready(self):\n    from mcp_django import checks"),
-    ("server/call.py", '"""What 2025-06-18 asks for."""'),
+    ("server/calls/call.py", '"""What 2025-06-18 asks for."""'),
     ("protocol/revisions/v2025_06_18.py", "VERSION = '2025-06-18'"),
     ("admin/tokens.py", "from mcp_django.models import PersonalAccessToken"),
 )
@@ -367,4 +431,4 @@ def test_allowed_code_is_left_alone(subtests: pytest.Subtests) -> None:
 
 def test_context_variables_are_counted() -> None:
     source = "from contextvars import ContextVar\nA: ContextVar[int] = ContextVar('a')\nB = ContextVar[int]('b')"
-    assert context_variables("server/call.py", source) == ["server/call.py:2", "server/call.py:3"]
+    assert context_variables("server/calls/call.py", source) == ["server/calls/call.py:2", "server/calls/call.py:3"]

@@ -11,8 +11,8 @@ from typing import Any
 from django.apps import apps
 
 import mcp_django
-from mcp_django.client import sealing
-from mcp_django.runtime.seal import Seal, Stamp
+from mcp_django.client.oauth import crypto
+from mcp_django.runtime.sealing import Seal, Stamp
 
 PACKAGE = Path(mcp_django.__file__).parent
 SECRET, BINDING = "a secret of the tests", b"binding"
@@ -71,7 +71,7 @@ def test_marks_of_earlier_releases_are_recognised() -> None:
 
 def test_tokens_that_the_client_stored_in_earlier_releases_open(settings: Any) -> None:
     settings.SECRET_KEY = SECRET
-    assert sealing.open_sealed(SEALED_BY_THE_CLIENT, ["owner", "server"], purpose="tokens").data == b"token"
+    assert crypto.open_sealed(SEALED_BY_THE_CLIENT, ["owner", "server"], purpose="tokens").data == b"token"
 
 
 def test_tables_keep_their_names() -> None:

@@ -7,7 +7,7 @@ import pytest
 from django.contrib.auth.models import Group
 
 from mcp_django.forms.questions import form_question
-from mcp_django.server import registry
+from mcp_django.server.primitives import registry
 from mcp_django.server.server import Options, Server
 from tests.repository.pages import ROOT, python_blocks, served_by
 from tests.server.client import HANDSHAKE, STATELESS, PipelineClient, accept, ports

@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 import pytest
 from django.db import connection
 
-from mcp_django import clock as package_clock
-from mcp_django.runtime.executor import LaneExecutor
+from mcp_django.aio import clock as package_clock
+from mcp_django.runtime.threads.executor import LaneExecutor
 from tests.support.clock import Clock
 from tests.support.waiting import WAIT_SECONDS, eventually, wait_until
 

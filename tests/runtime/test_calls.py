@@ -10,14 +10,14 @@ from mcp_django import Context, Server
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.errors import InternalError, InvalidParams, MCPError
 from mcp_django.protocol.revisions import REVISIONS, Era
-from mcp_django.runtime.calls import Flight
-from mcp_django.runtime.in_flight import InFlight
-from mcp_django.runtime.lifecycle import Lifecycle
-from mcp_django.server.call import Connection
+from mcp_django.runtime.calls.concurrency import InFlight
+from mcp_django.runtime.calls.task import Flight
+from mcp_django.runtime.shutdown import Lifecycle
+from mcp_django.server.calls.call import Connection
+from mcp_django.server.calls.message_queue import Outbox
+from mcp_django.server.calls.pending import Work
 from mcp_django.server.pipeline import Pipeline
 from mcp_django.server.ports import Overloaded
-from mcp_django.server.streams import Outbox
-from mcp_django.server.work import Work
 from tests.server.client import HANDSHAKE, STATELESS, PipelineClient, make_server
 from tests.support.clock import Clock
 

@@ -7,7 +7,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from mcp_django.models import EventSequence, StreamEvent
-from mcp_django.runtime.events import Draft, Event, EventLog
+from mcp_django.runtime.events.event_log import Draft, Event, EventLog
 
 from .serving import real_threads
 

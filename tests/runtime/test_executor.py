@@ -20,9 +20,9 @@ from asgiref.sync import async_to_sync, sync_to_async
 from django.contrib.auth.models import Group
 from django.db import IntegrityError, connection, connections, transaction
 
-from mcp_django.runtime.executor import LaneExecutor
-from mcp_django.runtime.lanes import Lane, LanePool
-from mcp_django.runtime.leases import Lease
+from mcp_django.runtime.threads.executor import LaneExecutor
+from mcp_django.runtime.threads.lease import Lease
+from mcp_django.runtime.threads.pool import Lane, LanePool
 from mcp_django.server.ports import Overloaded
 from tests.runtime.serving import WAIT_SECONDS, Gate, in_flight, real_threads, serve
 from tests.testapp.models import Book
@@ -363,7 +363,7 @@ class TestLimits:
             "import asyncio, threading, django\n"
             "from django.conf import settings\n"
             "settings.configure(); django.setup()\n"
-            "from mcp_django.runtime.executor import LaneExecutor\n"
+            "from mcp_django.runtime.threads.executor import LaneExecutor\n"
             "reached = threading.Event()\n"
             "def hang():\n    reached.set(); threading.Event().wait()\n"
             "async def main():\n"

@@ -12,12 +12,12 @@ from django.db import OperationalError, connections, transaction
 from django.test import override_settings
 
 from mcp_django.models import EventSequence, StreamEvent
-from mcp_django.runtime import feed as module
-from mcp_django.runtime import feeds as publishing
-from mcp_django.runtime import hub
-from mcp_django.runtime.events import Draft, Event, EventLog
-from mcp_django.runtime.executor import LaneExecutor
-from mcp_django.runtime.feeds import Feeds
+from mcp_django.runtime.events import channel_layer
+from mcp_django.runtime.events import follower as module
+from mcp_django.runtime.events import publisher as publishing
+from mcp_django.runtime.events.event_log import Draft, Event, EventLog
+from mcp_django.runtime.events.publisher import Feeds
+from mcp_django.runtime.threads.executor import LaneExecutor
 from mcp_django.server.ports import Overloaded
 from tests.support.clock import Clock
 
@@ -604,20 +604,20 @@ def test_the_child_of_a_fork_tells_others_by_itself(layer: FakeLayer) -> None:
 def test_another_database_is_another_log(subtests: pytest.Subtests, monkeypatch: pytest.MonkeyPatch) -> None:
     for entry in ["HOST", "PORT", "NAME"]:
         with subtests.test(entry=entry):
-            ours = hub.group()
+            ours = channel_layer.group()
             monkeypatch.setitem(connections.databases["default"], entry, "another")
-            assert hub.group() != ours
+            assert channel_layer.group() != ours
 
 
 def test_what_is_too_large_for_a_wake_is_read(layer: FakeLayer, clock: Clock) -> None:
     async def main(ours: Feeds, theirs: Feeds) -> None:
         heard = RecordingSink()
         await ours.here().follow("a", heard)
-        large = "x" * (hub.WAKE_BYTES + 1)
+        large = "x" * (channel_layer.WAKE_BYTES + 1)
         await theirs.publish(Draft("a", "message", 1), Draft("a", "message", large), Draft("a", "message", 3))
         await clock.advance_until(lambda: len(heard) == 3, module.PATIENCE)
         assert heard == [1, large, 3]
-        assert all(len(str(message)) < 2 * hub.WAKE_BYTES for message in layer.sent)
+        assert all(len(str(message)) < 2 * channel_layer.WAKE_BYTES for message in layer.sent)
 
     two(main, layer)
 
@@ -654,7 +654,7 @@ def test_a_layer_that_is_down_fails_nobody_and_is_said_once(
     layer: FakeLayer, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def main(ours: Feeds, theirs: Feeds) -> None:
-        hub._complaints._next = 0.0
+        channel_layer._complaints._next = 0.0
         layer.broken = True
         heard = RecordingSink()
         following = asyncio.create_task(ours.here().follow("a", heard))
@@ -678,7 +678,7 @@ def test_a_group_that_was_forgotten_is_joined_again(layer: FakeLayer, clock: Clo
         await ours.here().follow("a", heard)
         layer.groups.clear()
         joins = layer.joins
-        await clock.advance(hub.JOIN_EVERY - 1)
+        await clock.advance(channel_layer.JOIN_EVERY - 1)
         assert layer.joins == joins
         await clock.advance(1)
         assert layer.joins > joins

@@ -14,11 +14,11 @@ from channels.layers import channel_layers
 from django.conf import settings
 from django.db import connection
 
-from mcp_django.runtime import feed as module
-from mcp_django.runtime import hub
-from mcp_django.runtime.events import Event
-from mcp_django.runtime.executor import LaneExecutor
-from mcp_django.runtime.feeds import Feeds
+from mcp_django.runtime.events import channel_layer
+from mcp_django.runtime.events import follower as module
+from mcp_django.runtime.events.event_log import Event
+from mcp_django.runtime.events.publisher import Feeds
+from mcp_django.runtime.threads.executor import LaneExecutor
 from tests.support.redis import OwnRedis, own_redis
 
 from .serving import WAIT_SECONDS, eventually, real_threads, serve
@@ -57,7 +57,7 @@ def redis() -> Iterator[OwnRedis]:
 def seldom(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only wakes can make it in time."""
     monkeypatch.setattr(module, "POLL", 60.0)
-    monkeypatch.setattr(hub, "RETRY", 0.05)
+    monkeypatch.setattr(channel_layer, "RETRY", 0.05)
 
 
 class Publisher:
@@ -122,7 +122,7 @@ class RecordingSink(list[int]):
 
 
 def feeds_on(executor: LaneExecutor) -> Feeds:
-    return Feeds(executor=lambda: executor, layer=lambda: hub.find_layer("default"), keep=lambda: 600)
+    return Feeds(executor=lambda: executor, layer=lambda: channel_layer.find_layer("default"), keep=lambda: 600)
 
 
 def test_messages_of_a_process_without_a_loop_arrive_in_order(redis: OwnRedis, settings: Any, seldom: None) -> None:

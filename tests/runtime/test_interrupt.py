@@ -12,9 +12,9 @@ from asgiref.sync import sync_to_async
 from django.contrib.auth.models import Group
 from django.db import OperationalError, connection, transaction
 
-from mcp_django.runtime import interrupt
-from mcp_django.runtime.executor import LaneExecutor
-from mcp_django.runtime.interrupt import CallOver
+from mcp_django.runtime.threads import sql_cancellation
+from mcp_django.runtime.threads.executor import LaneExecutor
+from mcp_django.runtime.threads.sql_cancellation import CallOver
 from tests.runtime.serving import (
     WAIT_SECONDS,
     Gate,
@@ -291,14 +291,14 @@ def test_without_the_option_sql_runs_to_its_end() -> None:
 def test_the_loop_turns_while_sql_is_interrupted(monkeypatch: Any) -> None:
     """An unreachable server takes its time to refuse a cancellation."""
     statement, asked, go = Statement(), threading.Event(), threading.Event()
-    real = interrupt._interrupt
+    real = sql_cancellation._interrupt
 
     def interrupt_late(connection: Any) -> None:
         asked.set()
         assert go.wait(WAIT_SECONDS)
         real(connection)
 
-    monkeypatch.setattr(interrupt, "_interrupt", interrupt_late)
+    monkeypatch.setattr(sql_cancellation, "_interrupt", interrupt_late)
 
     async def main(executor: LaneExecutor) -> None:
         call = in_flight(executor.run(statement))
@@ -359,7 +359,7 @@ class TestEngines:
     @staticmethod
     def asked(vendor: str, raw: Any) -> bool:
         """Does a shut gate ask this connection to stop?"""
-        interrupt._interrupt(SimpleNamespace(vendor=vendor, connection=raw, alias="default"))  # type: ignore[arg-type]
+        sql_cancellation._interrupt(SimpleNamespace(vendor=vendor, connection=raw, alias="default"))  # type: ignore[arg-type]
         return raw.called.is_set()
 
     @staticmethod

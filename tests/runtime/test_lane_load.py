@@ -12,7 +12,7 @@ import pytest
 from django.db import connection, connections
 from django.db.backends.signals import connection_created
 
-from mcp_django.runtime.executor import LaneExecutor
+from mcp_django.runtime.threads.executor import LaneExecutor
 from mcp_django.server.ports import Overloaded
 from tests.runtime.serving import WAIT_SECONDS, eventually, in_flight, real_threads, run_sql, serve, sql, wait_until
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from mcp_django import clock as package_clock
-from mcp_django.runtime import lifecycle as module
-from mcp_django.runtime.lifecycle import Lifecycle
+from mcp_django.aio import clock as package_clock
+from mcp_django.runtime import shutdown as module
+from mcp_django.runtime.shutdown import Lifecycle
 from tests.server.client import make_server
 from tests.server.test_lifespan import Log
 from tests.support.clock import Clock

@@ -4,11 +4,11 @@ from typing import Any
 import pytest
 
 from mcp_django import Provider, Server
-from mcp_django.runtime import list_watch as module
-from mcp_django.runtime.events import Draft, Event
-from mcp_django.runtime.executor import LaneExecutor
-from mcp_django.runtime.feeds import Feeds
-from mcp_django.runtime.list_watch import ListWatch
+from mcp_django.runtime.events import list_changes as module
+from mcp_django.runtime.events.event_log import Draft, Event
+from mcp_django.runtime.events.list_changes import ListWatch
+from mcp_django.runtime.events.publisher import Feeds
+from mcp_django.runtime.threads.executor import LaneExecutor
 from tests.support.clock import Clock
 
 from .serving import real_threads, serve

@@ -8,10 +8,10 @@ from django.utils import timezone
 
 from mcp_django.models import Session as Row
 from mcp_django.protocol.revisions import LATEST_HANDSHAKE
-from mcp_django.runtime import lists as module
-from mcp_django.runtime.executor import LaneExecutor
-from mcp_django.runtime.lists import SessionLists
-from mcp_django.server.session import Session
+from mcp_django.runtime.sessions import list_digests as module
+from mcp_django.runtime.sessions.list_digests import SessionLists
+from mcp_django.runtime.threads.executor import LaneExecutor
+from mcp_django.server.calls.session import Session
 
 pytestmark = pytest.mark.django_db
 

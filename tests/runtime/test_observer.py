@@ -14,10 +14,10 @@ from django.db import connection
 from django.dispatch import Signal
 
 from mcp_django import Call, Context, MCPError, Server, ToolError, current_call
-from mcp_django.auth.policy import Policy
-from mcp_django.runtime import observer as module
-from mcp_django.runtime.executor import LaneExecutor
-from mcp_django.runtime.observer import CallObserver
+from mcp_django.auth.authorization.policy import Policy
+from mcp_django.runtime.calls import observer as module
+from mcp_django.runtime.calls.observer import CallObserver
+from mcp_django.runtime.threads.executor import LaneExecutor
 from mcp_django.server.ports import Overloaded
 from mcp_django.server.server import Options
 from mcp_django.signals import call_finished, call_started

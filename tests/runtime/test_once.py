@@ -10,9 +10,9 @@ from django.db import connections
 from django.utils import timezone
 
 from mcp_django.models import OnceResult, SpentState
-from mcp_django.runtime import once as module
-from mcp_django.runtime.executor import LaneExecutor
-from mcp_django.runtime.once import DatabaseLedger, purge
+from mcp_django.runtime.calls import idempotency as module
+from mcp_django.runtime.calls.idempotency import DatabaseLedger, purge
+from mcp_django.runtime.threads.executor import LaneExecutor
 
 from .serving import Gate, eventually, real_threads, serve
 

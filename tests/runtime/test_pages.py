@@ -6,9 +6,9 @@ import time
 import pytest
 
 from mcp_django.models import SpentState
-from mcp_django.runtime.executor import LaneExecutor
-from mcp_django.runtime.feeds import Feeds
-from mcp_django.runtime.pages import SitePages, Visit
+from mcp_django.runtime.events.publisher import Feeds
+from mcp_django.runtime.threads.executor import LaneExecutor
+from mcp_django.runtime.url_elicitation import SitePages, Visit
 from tests.runtime.serving import eventually, real_threads, serve
 from tests.support.clock import Clock
 

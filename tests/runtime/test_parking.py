@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from asgiref.sync import async_to_sync
 
-from mcp_django.runtime.executor import LaneExecutor
-from mcp_django.runtime.lanes import LanePool
+from mcp_django.runtime.threads.executor import LaneExecutor
+from mcp_django.runtime.threads.pool import LanePool
 from mcp_django.server.ports import Overloaded
 from tests.runtime.serving import eventually, in_flight, real_threads, serve
 from tests.testapp.models import Book

@@ -8,10 +8,11 @@ import pytest
 from django.db import OperationalError
 
 from mcp_django.models import StreamEvent
-from mcp_django.runtime import feed, posts
-from mcp_django.runtime.executor import LaneExecutor
-from mcp_django.runtime.feeds import Feeds
-from mcp_django.runtime.posts import Fate, Posts
+from mcp_django.runtime.events import follower
+from mcp_django.runtime.events.publisher import Feeds
+from mcp_django.runtime.streams import sse_messages
+from mcp_django.runtime.streams.sse_messages import Fate, Posts
+from mcp_django.runtime.threads.executor import LaneExecutor
 from mcp_django.server.ports import Overloaded
 from tests.support.clock import Clock
 
@@ -74,7 +75,7 @@ async def post_in_vain(gets: Process, name: str, clock: Clock, is_reached: Calla
         posting = asyncio.create_task(gets.posts.post(name, b"{}", NOBODY))
         await written.wait()
     await eventually(is_reached)
-    await clock.advance(posts.ANSWER_WITHIN)
+    await clock.advance(sse_messages.ANSWER_WITHIN)
     return await posting
 
 
@@ -91,7 +92,7 @@ def test_a_message_comes_to_the_worker_that_has_the_stream(clock: Clock) -> None
 
 @real_threads
 def test_without_a_layer_it_comes_a_little_later(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(posts, "ANSWER_WITHIN", 1e9)  # so many looks at the log as the threads need
+    monkeypatch.setattr(sse_messages, "ANSWER_WITHIN", 1e9)  # so many looks at the log as the threads need
 
     async def main(holds: Process, gets: Process) -> None:
         stream = Stream()
@@ -199,8 +200,8 @@ def test_a_worker_that_was_only_slow_does_not_act_on_a_message_that_was_given_up
 def test_a_worker_that_reads_the_log_late_does_not_act_on_it_either(
     clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(posts, "UNBLANKED", 1)
-    monkeypatch.setattr(feed, "POLL", 60.0)
+    monkeypatch.setattr(sse_messages, "UNBLANKED", 1)
+    monkeypatch.setattr(follower, "POLL", 60.0)
 
     async def main(holds: Process, gets: Process) -> None:
         stream = Stream()
@@ -252,7 +253,7 @@ def test_a_log_that_hangs_is_said_to_be_down_and_its_message_is_taken_back(
         monkeypatch.setattr(gets.feeds, "publish", hang)
         posting = asyncio.create_task(gets.posts.post(name, b"{}", NOBODY))
         await begun.wait()
-        await clock.advance(posts.ANSWER_WITHIN)
+        await clock.advance(sse_messages.ANSWER_WITHIN)
         with pytest.raises(Overloaded, match="try again later"):
             await posting
         opened.set()
@@ -280,7 +281,7 @@ def test_a_stream_is_opened_only_where_messages_can_be_heard(monkeypatch: pytest
 
 @real_threads
 def test_what_was_heard_does_not_stay_in_the_log_by_the_megabyte(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(posts, "ANSWER_WITHIN", 1e9)
+    monkeypatch.setattr(sse_messages, "ANSWER_WITHIN", 1e9)
 
     async def main(holds: Process, gets: Process) -> None:
         stream = Stream()
@@ -320,10 +321,10 @@ def test_a_client_that_hangs_up_while_its_message_is_on_its_way_leaves_nothing_b
 def test_nothing_is_followed_when_there_is_nothing_to_hear(clock: Clock) -> None:
     async def main(holds: Process, _: Process) -> None:
         first = await holds.posts.add(Stream())
-        await clock.advance(3 * posts.LOOK_EVERY)
+        await clock.advance(3 * sse_messages.LOOK_EVERY)
         assert holds.posts._following is not None
         holds.posts.discard(first)
-        await clock.advance(posts.LOOK_EVERY)
+        await clock.advance(sse_messages.LOOK_EVERY)
         assert holds.posts._following is None
         stream = Stream()
         assert await holds.posts.post(await holds.posts.add(stream), b"{}", NOBODY) is Fate.TAKEN

@@ -11,15 +11,15 @@ from django.db import OperationalError
 from mcp_django.models import StreamEvent
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.revisions import LATEST_HANDSHAKE
-from mcp_django.runtime import replies
-from mcp_django.runtime.executor import LaneExecutor
-from mcp_django.runtime.feed import Following
-from mcp_django.runtime.feeds import Feeds
-from mcp_django.runtime.replies import LoggedReplies
-from mcp_django.runtime.seal import Stamp
+from mcp_django.runtime.calls import pending_requests
+from mcp_django.runtime.calls.pending_requests import LoggedReplies
+from mcp_django.runtime.events.follower import Following
+from mcp_django.runtime.events.publisher import Feeds
+from mcp_django.runtime.sealing import Stamp
+from mcp_django.runtime.threads.executor import LaneExecutor
+from mcp_django.server.calls.message_queue import Outbox
+from mcp_django.server.calls.session import Session
 from mcp_django.server.ports import Overloaded
-from mcp_django.server.session import Session
-from mcp_django.server.streams import Outbox
 from tests.support.clock import Clock
 
 from .channel_layer import FakeLayer
@@ -178,7 +178,7 @@ def test_a_question_is_asked_although_its_answer_cannot_be_followed_yet(
 
         monkeypatch.setattr(here, "follow", late)
         asking = asyncio.create_task(ask(asks, asks.session()))
-        await clock.advance(replies.PATIENCE)
+        await clock.advance(pending_requests.PATIENCE)
         id, task = await asking
         await hears.replies.forward(hears.session(), jsonrpc.Response(id, "while nobody listened", None))
         opened.set()
@@ -257,7 +257,7 @@ class TestIds:
         id = asker.new_id(of(1))
         clock.move(WAIT)
         assert reader.is_genuine(of(1), id)
-        clock.move(replies.SKEW + 1)
+        clock.move(pending_requests.SKEW + 1)
         assert not reader.is_genuine(of(1), id)
 
     def test_keys_are_rotated(self, reader: LoggedReplies) -> None:
@@ -266,7 +266,7 @@ class TestIds:
         assert not reader.is_genuine(of(1), old)
 
     def test_what_is_remembered_is_bounded(self, asker: LoggedReplies, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(replies, "MOST_REMEMBERED", 5)
+        monkeypatch.setattr(pending_requests, "MOST_REMEMBERED", 5)
         for _ in range(20):
             asker.new_id(of(1))
         assert len(asker._settled) == 5

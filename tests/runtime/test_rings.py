@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from mcp_django.runtime import kept_rings
-from mcp_django.runtime import rings as module
-from mcp_django.runtime.event_ids import EventId, EventIds
-from mcp_django.runtime.kept_rings import Rings
-from mcp_django.runtime.rings import Bounds, Reader, Ring
-from mcp_django.runtime.seal import Stamp
+from mcp_django.runtime.sealing import Stamp
+from mcp_django.runtime.streams import replay_buffer as module
+from mcp_django.runtime.streams import replay_store
+from mcp_django.runtime.streams.event_ids import EventId, EventIds
+from mcp_django.runtime.streams.replay_buffer import Bounds, Reader, Ring
+from mcp_django.runtime.streams.replay_store import Rings
 from tests.support.clock import Clock
 
 LONG = 10.0
@@ -133,7 +133,7 @@ async def test_what_was_not_heard_is_kept_until_its_time_is_over(clock: Clock) -
 
 
 async def test_what_was_heard_to_its_end_goes_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kept_rings, "KEPT", 2)
+    monkeypatch.setattr(replay_store, "KEPT", 2)
     rings = make()
     heard, reader = opened(rings, 1)
     heard.finish(b"a")
@@ -165,7 +165,7 @@ async def test_what_was_heard_is_kept_no_longer_because_something_else_was_not(c
 
 
 async def test_a_session_pushes_out_nothing_but_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kept_rings, "KEPT_EACH", 2)
+    monkeypatch.setattr(replay_store, "KEPT_EACH", 2)
     rings = make()
     other, reader = opened(rings, 2)
     reader.leave()

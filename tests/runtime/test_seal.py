@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.errors import InvalidParams
-from mcp_django.runtime.seal import Seal
+from mcp_django.runtime.sealing import Seal
 from mcp_django.server.ports import StateTooLarge
 
 SEAL = Seal(["first", "second"], purpose="state")

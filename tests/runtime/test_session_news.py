@@ -13,14 +13,15 @@ from mcp_django import wiring
 from mcp_django.models import EndReason, StreamEvent
 from mcp_django.models import Session as Row
 from mcp_django.protocol.revisions import LATEST_HANDSHAKE
-from mcp_django.runtime import activity, news
-from mcp_django.runtime import sessions as module
-from mcp_django.runtime.activity import Activity, reported
-from mcp_django.runtime.executor import LaneExecutor
-from mcp_django.runtime.feeds import Feeds
-from mcp_django.runtime.session_news import announce_end
-from mcp_django.runtime.sessions import DatabaseSessions
-from mcp_django.server.session import Session
+from mcp_django.runtime.events import invalidation
+from mcp_django.runtime.events.publisher import Feeds
+from mcp_django.runtime.sessions import activity
+from mcp_django.runtime.sessions import store as module
+from mcp_django.runtime.sessions.activity import Activity, reported
+from mcp_django.runtime.sessions.events import announce_end
+from mcp_django.runtime.sessions.store import DatabaseSessions
+from mcp_django.runtime.threads.executor import LaneExecutor
+from mcp_django.server.calls.session import Session
 from mcp_django.signals import session_closed
 from tests.support.clock import Clock
 
@@ -278,10 +279,12 @@ def test_news_are_followed_only_while_something_depends_on_them(clock: Clock) ->
         followed, trusted = theirs._news, theirs._known[session.key]
         assert followed is not None
         trusted.fresh_until = 0.0
-        await clock.advance(3 * news.LOOK_EVERY)
+        await clock.advance(3 * invalidation.LOOK_EVERY)
         assert len(followed._ears) == 1
         del there.in_flight[1]
-        await clock.advance_until(lambda: not followed._ears and not theirs.feeds.here().active, news.LOOK_EVERY)
+        await clock.advance_until(
+            lambda: not followed._ears and not theirs.feeds.here().active, invalidation.LOOK_EVERY
+        )
         await theirs.found(session)
         assert len(followed._ears) == 1
 
@@ -301,7 +304,7 @@ def test_it_is_not_given_up_while_a_session_is_being_looked_up(clock: Clock, mon
         monkeypatch.setattr(theirs, "_find", slow_find)
         finding = asyncio.create_task(theirs.found(session))
         await eventually(begun.is_set)
-        await clock.advance(3 * news.LOOK_EVERY)
+        await clock.advance(3 * invalidation.LOOK_EVERY)
         go.set()
         await finding
         assert theirs._news is not None
@@ -336,19 +339,19 @@ class TestActivity:
             there.streams = 1
             while (found := await ours._executor.run(reported)) != {session.pk: Activity(3, 1)}:
                 assert set(found) <= {session.pk}
-                await clock.advance(news.LOOK_EVERY)
+                await clock.advance(invalidation.LOOK_EVERY)
             session.in_flight.clear()
             there.in_flight.clear()
             there.streams = 0
             while await ours._executor.run(reported):
-                await clock.advance(news.LOOK_EVERY)
+                await clock.advance(invalidation.LOOK_EVERY)
 
         workers(main)
 
     def test_a_process_without_anything_open_writes_nothing(self, clock: Clock) -> None:
         async def main(ours: Worker, _: Worker) -> None:
             await ours.opened()
-            await clock.advance(3 * news.LOOK_EVERY)
+            await clock.advance(3 * invalidation.LOOK_EVERY)
 
         workers(main)
         assert not StreamEvent.objects.exists()
@@ -358,7 +361,7 @@ class TestActivity:
             session = await ours.opened()
             session.in_flight[1] = Flight()
             while not await ours._executor.run(reported):
-                await clock.advance(news.LOOK_EVERY)
+                await clock.advance(invalidation.LOOK_EVERY)
             clock.move(activity.BELIEVED + 1)  # without a look, as if the process were gone
             assert await ours._executor.run(reported) == {}
 

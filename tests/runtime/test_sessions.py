@@ -17,12 +17,12 @@ from mcp_django.models import EndReason
 from mcp_django.models import Session as Row
 from mcp_django.protocol.errors import InvalidParams
 from mcp_django.protocol.revisions import LATEST_HANDSHAKE, REVISIONS
-from mcp_django.runtime import reaping
-from mcp_django.runtime import sessions as module
-from mcp_django.runtime.executor import LaneExecutor
-from mcp_django.runtime.sessions import LOCAL_OWNER, TRUST, DatabaseSessions
+from mcp_django.runtime.sessions import expiry
+from mcp_django.runtime.sessions import store as module
+from mcp_django.runtime.sessions.store import LOCAL_OWNER, TRUST, DatabaseSessions
+from mcp_django.runtime.threads.executor import LaneExecutor
+from mcp_django.server.calls.session import Session
 from mcp_django.server.ports import Overloaded
-from mcp_django.server.session import Session
 from mcp_django.signals import session_closed, session_opened
 
 pytestmark = pytest.mark.django_db
@@ -180,7 +180,7 @@ class TestOpening:
         self, store: DatabaseSessions, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         await age(await opened(store), last_seen=ago(HOUR + 1))
-        monkeypatch.setattr(reaping, "reap", lambda *_, **__: None)
+        monkeypatch.setattr(expiry, "reap", lambda *_, **__: None)
         await opened(store)
 
 
@@ -329,7 +329,7 @@ class TestExpiry:
         await age(idle, last_seen=ago(HOUR + 1))
         await age(busy, last_seen=ago(HOUR + 1))
         await age(old, expires=ago(1))
-        clock.now += reaping.EVERY
+        clock.now += expiry.EVERY
         with heard(session_closed) as rows:
             await opened(store, "d")
         assert {(row.owner, row.end_reason) for row in rows} == {("a", EndReason.IDLE), ("c", EndReason.LIFETIME)}
@@ -337,7 +337,7 @@ class TestExpiry:
 
     async def test_reaping_is_rare(self, store: DatabaseSessions, clock: Clock) -> None:
         await age(await opened(store, "a"), last_seen=ago(HOUR + 1))
-        clock.now += reaping.EVERY - 1
+        clock.now += expiry.EVERY - 1
         await opened(store, "b")
         assert (await Row.objects.aget(owner="a")).terminated_at is None
         clock.now += 1
@@ -347,25 +347,25 @@ class TestExpiry:
     async def test_ended_sessions_are_deleted_after_a_day(self, store: DatabaseSessions, clock: Clock) -> None:
         for owner, seconds in (("old", 25 * HOUR), ("new", 23 * HOUR)):
             await age(await opened(store, owner), terminated_at=ago(seconds))
-        clock.now += reaping.EVERY
+        clock.now += expiry.EVERY
         await opened(store, "c")
         assert {row.owner async for row in Row.objects.all()} == {"new", "c"}
 
     async def test_of_the_ended_sessions_only_so_many_are_kept(
         self, store: DatabaseSessions, clock: Clock, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(reaping, "MOST_ENDED", 2)
+        monkeypatch.setattr(expiry, "MOST_ENDED", 2)
         for seconds in (40, 30, 20, 10):
             await age(await opened(store, f"{seconds} ago"), terminated_at=ago(seconds))
-        clock.now += reaping.EVERY
+        clock.now += expiry.EVERY
         await opened(store, "c")
         assert {row.owner async for row in Row.objects.all()} == {"20 ago", "10 ago", "c"}
 
     async def test_a_client_that_opens_and_ends_sessions_all_the_time_is_cleaned_up_after(
         self, store: DatabaseSessions, clock: Clock, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(reaping, "MOST_ENDED", 2)
-        monkeypatch.setattr(reaping, "AFTER", 3)
+        monkeypatch.setattr(expiry, "MOST_ENDED", 2)
+        monkeypatch.setattr(expiry, "AFTER", 3)
         for _ in range(20):
             await store.end(await opened(store), "deleted by the client")
         assert await Row.objects.acount() <= 2 + 3

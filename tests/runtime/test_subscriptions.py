@@ -9,22 +9,22 @@ import pytest
 from django.utils import timezone
 
 from mcp_django import Server
-from mcp_django.auth.policy import Policy
+from mcp_django.auth.authorization.policy import Policy
 from mcp_django.auth.principal import Principal
 from mcp_django.models import ResourceSubscription
 from mcp_django.models import Session as Row
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.errors import InvalidParams, InvalidRequest, ResourceNotFound
 from mcp_django.protocol.revisions import REVISIONS
-from mcp_django.runtime.events import Draft, EventLog
-from mcp_django.runtime.executor import LaneExecutor
-from mcp_django.runtime.feeds import Feeds
+from mcp_django.runtime.events.event_log import Draft, EventLog
+from mcp_django.runtime.events.publisher import Feeds
 from mcp_django.runtime.subscriptions import Listens, LoggedChanges, SessionView
-from mcp_django.server.call import Call, Connection
+from mcp_django.runtime.threads.executor import LaneExecutor
+from mcp_django.server.calls.call import Call, Connection
+from mcp_django.server.calls.message_queue import Outbox
+from mcp_django.server.calls.session import Session
 from mcp_django.server.eras.handshake import HandshakeEra
 from mcp_django.server.ports import Overloaded
-from mcp_django.server.session import Session
-from mcp_django.server.streams import Outbox
 from mcp_django.signals import subscribed, unsubscribed
 from tests.runtime.serving import eventually, real_threads, serve
 from tests.server.client import FakeUser, make_principal, ports

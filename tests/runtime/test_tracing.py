@@ -18,13 +18,13 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from mcp_django import Context, Handlers, MCPError, Server, ToolError
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.headers import Headers
-from mcp_django.runtime import tracing as module
-from mcp_django.runtime.observer import CallObserver
-from mcp_django.runtime.tracing import Tracing, find_tracing
-from mcp_django.server.call import Connection
+from mcp_django.runtime.calls import tracing as module
+from mcp_django.runtime.calls.observer import CallObserver
+from mcp_django.runtime.calls.tracing import Tracing, find_tracing
+from mcp_django.server.calls.call import Connection
+from mcp_django.server.calls.message_queue import Outbox
+from mcp_django.server.calls.pending import Work
 from mcp_django.server.ports import Overloaded
-from mcp_django.server.streams import Outbox
-from mcp_django.server.work import Work
 from tests.server.client import HANDSHAKE, STATELESS, PipelineClient, make_server, ports
 from tests.support.clock import Clock
 
@@ -407,7 +407,7 @@ def test_everything_works_without_the_package() -> None:
     code = (
         "import sys; sys.modules['opentelemetry'] = None\n"
         "from django.conf import settings; settings.configure()\n"
-        "from mcp_django.runtime import observer, tracing\n"
+        "from mcp_django.runtime.calls import observer, tracing\n"
         "assert tracing.find_tracing() is None\n"
     )
     ran = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60)

@@ -12,11 +12,11 @@ from django.contrib.auth.models import Group
 from django.db import connection, connections, transaction
 
 from mcp_django import Context, Depends, MCPError, Server, ToolError
-from mcp_django.runtime.executor import LaneExecutor
-from mcp_django.runtime.leases import Lease
-from mcp_django.runtime.transactions import CallTransaction
-from mcp_django.server.primitives import Completion
-from mcp_django.server.results import ToolResult
+from mcp_django.runtime.threads.executor import LaneExecutor
+from mcp_django.runtime.threads.lease import Lease
+from mcp_django.runtime.threads.transactions import CallTransaction
+from mcp_django.server.primitives.base import Completion
+from mcp_django.server.primitives.results import ToolResult
 from tests.runtime.serving import WAIT_SECONDS, Gate, Statement, eventually, in_flight, real_threads, serve
 from tests.server.client import HANDSHAKE, STATELESS, PipelineClient, accept, make_server
 

@@ -13,9 +13,9 @@ from asgiref.sync import async_to_sync
 from django.contrib.auth.models import Group
 from django.db import OperationalError, connection, connections, transaction
 
-from mcp_django.runtime.executor import LaneExecutor
-from mcp_django.runtime.interrupt import CallOver
-from mcp_django.runtime.lanes import here
+from mcp_django.runtime.threads.executor import LaneExecutor
+from mcp_django.runtime.threads.pool import here
+from mcp_django.runtime.threads.sql_cancellation import CallOver
 from tests.runtime.serving import WAIT_SECONDS, Gate, Statement, real_threads, run_sql, sql
 
 T = TypeVar("T")

@@ -8,7 +8,7 @@ import pytest
 from pydantic import BaseModel, Field
 
 from mcp_django.schema import ArgumentError, DeclarationError, parameters_of
-from mcp_django.schema.complexity import UNBOUNDED, Structure
+from mcp_django.schema.validation.complexity import UNBOUNDED, Structure
 
 
 class Leaf(BaseModel):

@@ -7,7 +7,7 @@ import pytest
 from pydantic import Field
 
 from mcp_django.schema import ArgumentError, DeclarationError, Parameters, parameters_of
-from mcp_django.schema.handwritten import DEPTH, SUBSCHEMAS
+from mcp_django.schema.custom_schema import DEPTH, SUBSCHEMAS
 
 RICH: dict[str, Any] = {
     "$schema": "https://json-schema.org/draft/2020-12/schema",

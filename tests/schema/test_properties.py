@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
 from mcp_django.schema import ArgumentError, OutputError, form_of, output_of, parameters_of, to_json
-from mcp_django.schema.docstrings import parse_docstring
+from mcp_django.schema.functions.docstrings import parse_docstring
 
 
 class Colour(Enum):

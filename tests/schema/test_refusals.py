@@ -7,8 +7,8 @@ import pytest
 from pydantic import AfterValidator, BaseModel, Field
 
 from mcp_django.schema import ArgumentError, parameters_of
-from mcp_django.schema.excerpt import NODES, excerpt
-from mcp_django.schema.validation import SHOWN, Checker
+from mcp_django.schema.validation.truncation import NODES, excerpt
+from mcp_django.schema.validation.validation import SHOWN, Checker
 
 
 class Cat(BaseModel):

@@ -11,21 +11,21 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mcp_django import Context, Server
-from mcp_django.auth.policy import Policy
+from mcp_django.auth.authorization.policy import Policy
 from mcp_django.auth.principal import Principal, local_principal
 from mcp_django.exceptions import translate
 from mcp_django.protocol import jsonrpc, meta
 from mcp_django.protocol.headers import Headers
 from mcp_django.protocol.revisions import REVISIONS, Era
-from mcp_django.runtime.executor import LaneExecutor
-from mcp_django.runtime.seal import Seal
-from mcp_django.server.background import run_jobs
-from mcp_django.server.call import Connection
+from mcp_django.runtime.sealing import Seal
+from mcp_django.runtime.threads.executor import LaneExecutor
+from mcp_django.server.calls.call import Connection
+from mcp_django.server.calls.message_queue import Outbox
+from mcp_django.server.calls.pending import Receipt
+from mcp_django.server.calls.session import Session
+from mcp_django.server.context.background import run_jobs
 from mcp_django.server.pipeline import Pipeline
 from mcp_django.server.server import Options, Ports
-from mcp_django.server.session import Session
-from mcp_django.server.streams import Outbox
-from mcp_django.server.work import Receipt
 
 STATELESS = "2026-07-28"
 HANDSHAKE = "2025-11-25"

@@ -6,14 +6,14 @@ from typing import Any
 
 from mcp_django.protocol import jsonrpc, meta
 from mcp_django.protocol.headers import Headers
-from mcp_django.server.call import Call, Connection
-from mcp_django.server.outcome import Outcome
+from mcp_django.server.calls.call import Call, Connection
+from mcp_django.server.calls.message_queue import Outbox
+from mcp_django.server.calls.outcome import Outcome
+from mcp_django.server.calls.pending import Receipt, Work
 from mcp_django.server.pipeline import Pipeline
 from mcp_django.server.ports import Overloaded
 from mcp_django.server.server import Options, Server
-from mcp_django.server.streams import Outbox
-from mcp_django.server.subscriptions import Subscription
-from mcp_django.server.work import Receipt, Work
+from mcp_django.server.subscriptions.listen import Subscription
 from tests.server.client import STATELESS, make_principal, ports
 
 

@@ -6,7 +6,14 @@ import pytest
 
 from mcp_django import Context, MCPError
 from mcp_django.protocol.errors import InvalidParams, MissingClientCapability
-from mcp_django.server.ask import AskLimits, Refused, Suspended, Unanswered, gather, is_suspension
+from mcp_django.server.client_requests.conversation import (
+    AskLimits,
+    Refused,
+    Suspended,
+    Unanswered,
+    gather,
+    is_suspension,
+)
 from tests.server.client import HANDSHAKE, STATELESS, PipelineClient, accept, make_server
 
 ERAS = [HANDSHAKE, STATELESS]

@@ -7,7 +7,7 @@ import pytest
 
 from mcp_django import Context, ToolError, ToolResult
 from mcp_django.protocol import jsonrpc
-from mcp_django.runtime.afterwards import CountedPlaces
+from mcp_django.runtime.calls.background import CountedPlaces
 from mcp_django.server.ports import Overloaded
 from mcp_django.server.server import Options, Server
 from tests.runtime.test_calls import LONG, CallServer

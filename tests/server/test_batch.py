@@ -8,10 +8,10 @@ import pytest
 from mcp_django import Context
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.errors import InvalidParams
-from mcp_django.server.call import Call, Connection
-from mcp_django.server.outcome import Outcome
-from mcp_django.server.streams import Outbox
-from mcp_django.server.work import Work
+from mcp_django.server.calls.call import Call, Connection
+from mcp_django.server.calls.message_queue import Outbox
+from mcp_django.server.calls.outcome import Outcome
+from mcp_django.server.calls.pending import Work
 from tests.server.client import PipelineClient, make_server
 
 REVISION = "2025-03-26"

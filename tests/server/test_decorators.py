@@ -7,7 +7,7 @@ import pytest
 from mcp_django import Context, Icon, ToolAnnotations
 from mcp_django.protocol.meta import TAGS
 from mcp_django.schema import DeclarationError
-from mcp_django.server.decorators import build_completer, build_prompt, build_resource, build_tool
+from mcp_django.server.primitives.decorators import build_completer, build_prompt, build_resource, build_tool
 from tests.server.client import STATELESS, PipelineClient, make_server
 
 

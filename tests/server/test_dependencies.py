@@ -10,7 +10,7 @@ import pytest
 
 from mcp_django import Context, Depends, Header, Principal, ToolError
 from mcp_django.schema import DeclarationError
-from mcp_django.server.decorators import build_tool
+from mcp_django.server.primitives.decorators import build_tool
 from tests.server.client import HANDSHAKE, STATELESS, PipelineClient, accept, make_server
 from tests.support.clock import Clock
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from mcp_django import Context, Server, ToolError
-from mcp_django.server import farewells as module
-from mcp_django.server.farewells import Farewells
+from mcp_django.server.calls import cleanup as module
+from mcp_django.server.calls.cleanup import Farewells
 from mcp_django.testing import Client, accept
 from tests.server.client import HANDSHAKE, STATELESS, PipelineClient, make_server
 from tests.server.client import ports as plain_ports

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 import pytest
 
 from mcp_django import Context, Depends, Principal, ToolError, Toolset, tool
-from mcp_django.server.handlers import source_of
-from mcp_django.server.injection import injection
+from mcp_django.server.injection.handler import source_of
+from mcp_django.server.injection.parameters import injection
 from tests.server.client import HANDSHAKE, PipelineClient, make_principal, make_server
 
 

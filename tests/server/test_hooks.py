@@ -8,8 +8,8 @@ import pytest
 from mcp_django import Context, ToolError, ToolResult, Toolset, completion, prompt, resource, tool
 from mcp_django.protocol.errors import InternalError
 from mcp_django.schema import DeclarationError
-from mcp_django.server import registry
-from mcp_django.server.decorators import build_prompt, build_tool
+from mcp_django.server.primitives import registry
+from mcp_django.server.primitives.decorators import build_prompt, build_tool
 from tests.repository.pages import ROOT, python_blocks, served_by
 from tests.server.client import PipelineClient, make_server
 

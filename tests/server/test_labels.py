@@ -8,8 +8,8 @@ from mcp_django.models import Session as SessionRow
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.headers import Headers
 from mcp_django.protocol.revisions import REVISIONS
-from mcp_django.server.call import Call, Connection
-from mcp_django.server.labels import (
+from mcp_django.server.calls.call import Call, Connection
+from mcp_django.server.calls.log_sanitizer import (
     LENGTH,
     call_id_of,
     fields_of,
@@ -20,7 +20,7 @@ from mcp_django.server.labels import (
     trace_id_of,
     uri_label,
 )
-from mcp_django.server.streams import Outbox
+from mcp_django.server.calls.message_queue import Outbox
 from tests.server.client import HANDSHAKE, STATELESS, PipelineClient, make_principal, make_server
 
 HOSTILE = [

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from mcp_django.auth.policy import Policy
+from mcp_django.auth.authorization.policy import Policy
 from mcp_django.protocol.errors import InvalidParams
-from mcp_django.server import listing
-from mcp_django.server.listing import Listings
+from mcp_django.server.execution import lists as listing
+from mcp_django.server.execution.lists import Listings
 from mcp_django.server.pagination import FOREVER
 from mcp_django.server.server import Server
 from tests.server.client import HANDSHAKE, STATELESS, PipelineClient, make_principal, make_server, ports

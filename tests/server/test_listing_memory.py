@@ -7,11 +7,11 @@ from typing import Any
 from mcp_django import Server
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.revisions import Era
-from mcp_django.server.call import Connection
-from mcp_django.server.listing import TOOLS
-from mcp_django.server.providers import Provider
-from mcp_django.server.session import Session
-from mcp_django.server.streams import Outbox
+from mcp_django.server.calls.call import Connection
+from mcp_django.server.calls.message_queue import Outbox
+from mcp_django.server.calls.session import Session
+from mcp_django.server.composition.provider import Provider
+from mcp_django.server.execution.lists import TOOLS
 
 from .client import HANDSHAKE, STATELESS, PipelineClient, make_principal, make_server, ports
 

@@ -9,7 +9,7 @@ import pytest
 from mcp_django import Context, MCPError, ToolError
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.errors import InvalidParams, MethodNotFound
-from mcp_django.server.call import Call
+from mcp_django.server.calls.call import Call
 from tests.server.client import EVERYTHING, HANDSHAKE, STATELESS, PipelineClient, accept, make_server
 from tests.support.clock import Clock
 

@@ -12,11 +12,11 @@ from mcp_django import Call, Context, MCPError, Outcome, Server, ToolError, curr
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.errors import InvalidRequest
 from mcp_django.protocol.revisions import Era
-from mcp_django.server import call as call_module
-from mcp_django.server.call import Connection
+from mcp_django.server.calls import call as call_module
+from mcp_django.server.calls.call import Connection
+from mcp_django.server.calls.message_queue import Outbox
+from mcp_django.server.calls.pending import Receipt, Work
 from mcp_django.server.ports import Overloaded
-from mcp_django.server.streams import Outbox
-from mcp_django.server.work import Receipt, Work
 from tests.server.client import HANDSHAKE, STATELESS, PipelineClient, accept, make_server, ports
 from tests.support.clock import Clock
 from tests.support.waiting import turns

@@ -7,8 +7,8 @@ import pytest
 
 from mcp_django import Completion, Context, Handlers, MCPError, Provider, ToolError, ToolResult
 from mcp_django.protocol.errors import InsufficientScope, InvalidParams, MethodNotFound, ResourceNotFound
-from mcp_django.server.decorators import build_prompt, build_resource, build_tool
-from mcp_django.server.primitives import Prompt, Resource, Tool
+from mcp_django.server.primitives.base import Prompt, Resource, Tool
+from mcp_django.server.primitives.decorators import build_prompt, build_resource, build_tool
 from tests.server.client import HANDSHAKE, PipelineClient, accept, make_principal, make_server
 
 OBJECT: dict[str, Any] = {"type": "object"}

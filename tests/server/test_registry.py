@@ -6,9 +6,9 @@ import pytest
 
 from mcp_django import Server, Toolset, completion, prompt, register, resource, tool
 from mcp_django.schema import DeclarationError
-from mcp_django.server import registry
-from mcp_django.server.decorators import build_prompt, build_resource, build_tool
-from mcp_django.server.registry import Registry
+from mcp_django.server.primitives import registry
+from mcp_django.server.primitives.decorators import build_prompt, build_resource, build_tool
+from mcp_django.server.primitives.registry import Registry
 from tests.server.client import PipelineClient, make_server
 
 

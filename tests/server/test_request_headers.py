@@ -8,7 +8,7 @@ from pydantic import Field
 from mcp_django import Depends, Header
 from mcp_django.protocol.errors import InternalError
 from mcp_django.schema import DeclarationError
-from mcp_django.server.decorators import build_tool
+from mcp_django.server.primitives.decorators import build_tool
 from tests.server.client import HANDSHAKE, PipelineClient, make_server
 
 Tenant = Annotated[str, Header("X-Tenant")]

@@ -22,8 +22,8 @@ from mcp_django import (
     ToolResult,
 )
 from mcp_django.schema import OutputError
-from mcp_django.server.decorators import build_prompt, build_tool
-from mcp_django.server.results import completion_result, prompt_result, read_result, tool_result
+from mcp_django.server.primitives.decorators import build_prompt, build_tool
+from mcp_django.server.primitives.results import completion_result, prompt_result, read_result, tool_result
 from tests.server.client import PipelineClient, make_server
 
 PNG = b"\x89PNG"

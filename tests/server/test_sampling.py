@@ -21,9 +21,9 @@ from mcp_django import (
     tool,
 )
 from mcp_django.protocol.errors import MissingClientCapability
-from mcp_django.server import toolbox
-from mcp_django.server.ask import AskLimits
-from mcp_django.server.decorators import build_tool
+from mcp_django.server.client_requests.conversation import AskLimits
+from mcp_django.server.execution import sampling_tools
+from mcp_django.server.primitives.decorators import build_tool
 from tests.server.client import HANDSHAKE, STATELESS, PipelineClient, accept, make_principal, make_server
 from tests.support.clock import Clock
 
@@ -384,7 +384,7 @@ async def test_a_function_of_a_module_is_compiled_once_and_one_of_a_handler_is_n
         compiled.append(fn.__name__)
         return build_tool(fn)
 
-    monkeypatch.setattr(toolbox, "build_tool", build)
+    monkeypatch.setattr(sampling_tools, "build_tool", build)
 
     async def handler(ctx: Context) -> str:
         def local() -> None:

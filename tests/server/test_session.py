@@ -8,8 +8,8 @@ import pytest
 
 from mcp_django.protocol import jsonrpc
 from mcp_django.protocol.revisions import LATEST_HANDSHAKE
-from mcp_django.server.session import Session
-from mcp_django.server.streams import Outbox
+from mcp_django.server.calls.message_queue import Outbox
+from mcp_django.server.calls.session import Session
 from tests.support.clock import Clock
 
 TIMEOUT_SECONDS = 60.0

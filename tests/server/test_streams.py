@@ -6,7 +6,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from mcp_django.server.streams import Outbox
+from mcp_django.server.calls.message_queue import Outbox
 from tests.support.clock import Clock
 from tests.support.waiting import turns
 

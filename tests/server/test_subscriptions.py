@@ -16,13 +16,13 @@ from mcp_django.protocol.errors import (
     ResourceNotFound,
 )
 from mcp_django.protocol.headers import Headers
-from mcp_django.server.call import Call
-from mcp_django.server.changes import Wanted, covering
-from mcp_django.server.outcome import Outcome
+from mcp_django.server.calls.call import Call
+from mcp_django.server.calls.outcome import Outcome
 from mcp_django.server.pipeline import Pipeline
 from mcp_django.server.ports import Overloaded
 from mcp_django.server.server import Server
-from mcp_django.server.subscriptions import RETRY, WAITING
+from mcp_django.server.subscriptions.filter import Wanted, covering
+from mcp_django.server.subscriptions.listen import RETRY, WAITING
 from tests.server.client import STATELESS, PipelineClient, ports
 from tests.server.listening import ChangeLog, ListenClient, taken
 

@@ -10,8 +10,8 @@ from mcp_django import Context, ToolError, ToolResult, Toolset, completion, prom
 from mcp_django.protocol.errors import InsufficientScope, InvalidParams
 from mcp_django.protocol.meta import TAGS
 from mcp_django.schema import DeclarationError
-from mcp_django.server import registry
-from mcp_django.server.toolset import add_toolset
+from mcp_django.server.primitives import registry
+from mcp_django.server.primitives.toolset import add_toolset
 from tests.server.client import PipelineClient, make_principal, make_server
 
 

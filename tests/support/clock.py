@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import pytest
 import time_machine
 
-from mcp_django import clock as package_clock
+from mcp_django.aio import clock as package_clock
 from tests.support.waiting import POLL_SECONDS, WAIT_SECONDS
 
 T = TypeVar("T")

@@ -6,7 +6,7 @@ import time
 import pytest
 from django.utils import timezone
 
-from mcp_django.clock import monotonic
+from mcp_django.aio.clock import monotonic
 from tests.support.clock import Clock
 
 

@@ -9,7 +9,7 @@ from django.contrib.auth.models import Permission
 from django.test import TestCase
 
 from mcp_django import Context, MCPError, Server, tool
-from mcp_django.server import registry
+from mcp_django.server.primitives import registry
 from mcp_django.signals import call_finished
 from mcp_django.testing import Client, accept, cancel, decline
 from mcp_django.wiring import get_server, ports

@@ -6,7 +6,7 @@ import pytest
 from django.test import override_settings
 
 from mcp_django import Context, tool
-from mcp_django.server import registry
+from mcp_django.server.primitives import registry
 from tests.repository.pages import ROOT, python_blocks
 
 

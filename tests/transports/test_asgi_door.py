@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from mcp_django import Context, Server
+from mcp_django.transports.factory import build_exchange, get_exchange
 from mcp_django.transports.http.asgi import Door
-from mcp_django.transports.http.endpoint import build_exchange, get_exchange
-from mcp_django.transports.http.sides import KNOWN_LENGTH, is_json, known_accepted
+from mcp_django.transports.http.messages import KNOWN_LENGTH, is_json, known_accepted
 from mcp_django.wiring import ports
 from tests.interaction.clients import META, STATELESS
 

@@ -4,8 +4,8 @@ import pytest
 
 from mcp_django.protocol.errors import TransportRefusal
 from mcp_django.protocol.headers import Headers
-from mcp_django.transports import guards
-from mcp_django.transports.guards import Guard
+from mcp_django.transports import security
+from mcp_django.transports.security import Guard
 
 
 def guard(**given: object) -> Guard:
@@ -98,7 +98,7 @@ def test_a_repeated_host_or_origin_is_refused_although_each_is_allowed(subtests:
 
 
 def test_verdicts_are_remembered_and_forgotten_when_there_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(guards, "KNOWN", 3)
+    monkeypatch.setattr(security, "KNOWN", 3)
     checked = guard(hosts=["*"])
     for number in range(10):
         assert passes(headers(b"h%d.example" % number), checked)
@@ -107,7 +107,7 @@ def test_verdicts_are_remembered_and_forgotten_when_there_are_too_many(monkeypat
     assert not passes(headers(origin=b"https://evil.com"), checked)
 
 
-def names(pairs: guards.Pairs) -> list[bytes]:
+def names(pairs: security.Pairs) -> list[bytes]:
     return [name for name, _ in pairs]
 
 

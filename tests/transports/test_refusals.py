@@ -18,11 +18,11 @@ from django.utils import timezone
 from mcp_django import wiring
 from mcp_django.asgi import mount
 from mcp_django.auth.requests import AuthRequest
+from mcp_django.contrib.oauth import toolkit_compat
+from mcp_django.contrib.oauth.tokens.token_format import access_token, refresh_token
 from mcp_django.models import PersonalAccessToken
-from mcp_django.oauth import toolkit
-from mcp_django.oauth.tokens import access_token, refresh_token
 from mcp_django.protocol.headers import Headers
-from tests.oauth.clients import Source, make_client
+from tests.contrib.oauth.clients import Source, make_client
 
 RESOURCE = "https://testserver/mcp"
 METADATA = 'resource_metadata="https://testserver/.well-known/oauth-protected-resource/mcp"'
@@ -109,8 +109,8 @@ def oauth(raw: str | None = None, *, seconds: float = 600, **facts: Any) -> str:
     given = {"user": alice(), "scope": "notes:read", "resource": [RESOURCE], **facts}
     if "application" not in given:
         given["application"] = make_client()
-    made = toolkit.access_tokens()(expires=timezone.now() + timedelta(seconds=seconds), **given)
-    toolkit.set_token(made, raw)
+    made = toolkit_compat.access_tokens()(expires=timezone.now() + timedelta(seconds=seconds), **given)
+    toolkit_compat.set_token(made, raw)
     made.save()
     return raw
 

@@ -14,13 +14,13 @@ from django.test import override_settings
 from mcp_django import Context, Server
 from mcp_django.auth.principal import Principal
 from mcp_django.models import Session
-from mcp_django.transports.duplex.duplex import Duplex
-from mcp_django.transports.duplex.duplexes import Duplexes
-from mcp_django.transports.duplex.terms import Ending
-from mcp_django.transports.http.endpoint import build_duplexes
-from mcp_django.transports.lines import LineReader, LineWriter
-from mcp_django.transports.standard_streams import Streams
-from mcp_django.transports.stdio import Stdio
+from mcp_django.transports.connection.connection import Duplex
+from mcp_django.transports.connection.options import Ending
+from mcp_django.transports.connection.registry import Duplexes
+from mcp_django.transports.factory import build_duplexes
+from mcp_django.transports.stdio.framing import LineReader, LineWriter
+from mcp_django.transports.stdio.redirect import Streams
+from mcp_django.transports.stdio.stdio import Stdio
 from mcp_django.wiring import ports
 from tests.support.clock import Clock
 from tests.support.waiting import WAIT_SECONDS, eventually

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_django.transports.lines import LineReader, Lines, LineWriter
+from mcp_django.transports.stdio.framing import LineReader, Lines, LineWriter
 from tests.support.waiting import WAIT_SECONDS
 
 MOST = 8

@@ -15,7 +15,7 @@ def run(code: str, *, unbuffered: bool = False, redirected: str = "") -> subproc
     begin = (
         "import os, subprocess, sys\n"
         "{before}\n"
-        "from mcp_django.transports.standard_streams import take\n"
+        "from mcp_django.transports.stdio.redirect import take\n"
         "streams = take()\n"
         "assert take() is streams\n"
     )

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from mcp_django.protocol import sse
-from mcp_django.server.streams import Outbox
-from mcp_django.transports.http.stream import EventStream, Messages
+from mcp_django.server.calls.message_queue import Outbox
+from mcp_django.transports.http.sse_body import EventStream, Messages
 from tests.support.clock import Clock
 
 LONG = 10.0

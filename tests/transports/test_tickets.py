@@ -10,7 +10,7 @@ from django.contrib.auth.models import User
 from django.test import AsyncClient, Client, override_settings
 
 from mcp_django.asgi import mount
-from mcp_django.auth import tickets
+from mcp_django.auth.authentication import tickets
 from mcp_django.models import PersonalAccessToken
 from tests.support.clock import Clock
 from tests.transports.sockets import Socket
@@ -155,7 +155,7 @@ def test_nobody_gets_one_and_only_a_post_does() -> None:
 def test_a_credential_that_is_too_long_gets_none() -> None:
     token = issue()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("mcp_django.wiring.access.LONGEST", 64)
+        patch.setattr("mcp_django.wiring.authentication.LONGEST", 64)
         with override_settings(MCP={"AUTH": ["token"]}):
             reply = Client(headers={"host": "testserver"}).post(
                 "/mcp/ws-ticket", headers={"authorization": f"Bearer {token}"}

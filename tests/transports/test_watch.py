@@ -9,9 +9,9 @@ import pytest
 
 from mcp_django.auth.principal import Principal
 from mcp_django.protocol.errors import TransportRefusal
-from mcp_django.transports import watch as watching
-from mcp_django.transports.credential import Warrant as CredentialWarrant
-from mcp_django.transports.watch import look_everywhere, watch
+from mcp_django.transports import credential_monitor as watching
+from mcp_django.transports.credential_monitor import look_everywhere, watch
+from mcp_django.transports.credentials import Warrant as CredentialWarrant
 from tests.support.clock import Clock
 
 

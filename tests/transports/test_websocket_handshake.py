@@ -10,8 +10,8 @@ from django.contrib.auth import get_user_model
 
 from mcp_django import Context, Server
 from mcp_django.asgi import mount
+from mcp_django.auth.authentication.verifiers import AuthError
 from mcp_django.auth.principal import Principal
-from mcp_django.auth.verifiers import AuthError
 from mcp_django.models import PersonalAccessToken
 from mcp_django.wiring import lifecycle, listens
 from tests.transports.sockets import Socket

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from mcp_django import Context, Server
+from mcp_django.transports.factory import build_exchange
 from mcp_django.transports.http.asgi import Door
-from mcp_django.transports.http.endpoint import build_exchange
 from mcp_django.wiring import background_places, ports
 from tests.interaction.clients import META, STATELESS
 from tests.transports.test_asgi_door import scope

@@ -13,17 +13,17 @@ from django.db import connection
 from django.test import override_settings
 
 from mcp_django import Handlers, Provider, conf, wiring
-from mcp_django.auth.authenticate import Authenticator
+from mcp_django.auth.authentication.authenticator import Authenticator
+from mcp_django.auth.authentication.verifiers import PersonalTokenVerifier
+from mcp_django.auth.authorization.rule_cache import RULEBOOK
 from mcp_django.auth.principal import Principal
-from mcp_django.auth.resources import ProtectedResource
-from mcp_django.auth.rulebook import RULEBOOK
-from mcp_django.auth.verifiers import PersonalTokenVerifier
+from mcp_django.auth.resource import ProtectedResource
 from mcp_django.protocol.errors import InvalidParams
 from mcp_django.protocol.revisions import LATEST, Era
 from mcp_django.providers.stored import StoredProvider
-from mcp_django.runtime.events import Draft
-from mcp_django.server.registry import registry_for
-from mcp_django.transports.http.endpoint import get_exchange
+from mcp_django.runtime.events.event_log import Draft
+from mcp_django.server.primitives.registry import registry_for
+from mcp_django.transports.factory import get_exchange
 from tests.runtime.serving import in_flight
 
 

@@ -3,7 +3,7 @@
 import json
 import os
 
-from mcp_django.oauth import oauth2_provider_settings
+from mcp_django.contrib.oauth import oauth2_provider_settings
 from tests.servers.site.settings import *  # noqa: F403
 
 OAUTH2_PROVIDER = oauth2_provider_settings(issuer="http://127.0.0.1:8000")
@@ -15,7 +15,7 @@ INSTALLED_APPS = [
     "django.contrib.sessions",
     "oauth2_provider",
     "mcp_django",
-    "mcp_django.oauth",
+    "mcp_django.contrib.oauth",
     "tests.workers.site",
 ]
 globals().update(json.loads(os.environ.get("SITE_SETTINGS", "{}")))

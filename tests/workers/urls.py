@@ -2,5 +2,5 @@
 
 from django.urls import include, path
 
-urlpatterns = [path("view/", include("mcp_django.urls")), path("", include("mcp_django.oauth.urls"))]
+urlpatterns = [path("view/", include("mcp_django.urls")), path("", include("mcp_django.contrib.oauth.urls"))]
 """The ASGI door of the site is beside them, at /mcp."""

@@ -7,10 +7,10 @@ from typing import Any
 from asgiref.sync import async_to_sync
 from django.core.management.base import BaseCommand, CommandError
 
-from ...protocol.errors import MCPError
-from ...transports.inprocess import Caller
-from ...wiring import aliases, get_server
-from ..acting import acting_as
+from mcp_django.management.user_option import acting_as
+from mcp_django.protocol.errors import MCPError
+from mcp_django.transports.inprocess import Caller
+from mcp_django.wiring import aliases, get_server
 
 
 class Command(BaseCommand):

@@ -4,10 +4,10 @@ from typing import Any
 
 from django.core.management.base import BaseCommand
 
-from ...conf import get_settings
-from ...models import Session
-from ...runtime import once
-from ...runtime.events import EventLog
+from mcp_django.conf import get_settings
+from mcp_django.models import Session
+from mcp_django.runtime.calls import idempotency
+from mcp_django.runtime.events.event_log import EventLog
 
 SLICE = 500
 
@@ -27,7 +27,7 @@ class Command(BaseCommand):
         events = others = 0
         while purged := EventLog().purge(seconds=limits.event_ttl, most=SLICE):
             events += purged
-        while purged := once.purge(most=SLICE):
+        while purged := idempotency.purge(most=SLICE):
             others += purged
         said = [_count(deleted, "session"), _count(events, "event"), _count(others, "expired row")]
         self.stdout.write(f"Deleted {said[0]}, {said[1]} and {said[2]}.")

@@ -10,15 +10,15 @@ from asgiref.sync import async_to_sync
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import BaseCommand, CommandError
 
-from ... import conf
-from ...client.building import build_client
-from ...client.checking import LIMIT, Checked, check_client, check_clients
-from ...client.client import Client
-from ...client.errors import AuthorizationNeeded, ClientError, legible
-from ...client.login import login
-from ...client.outgoing import AuthorizationFailed
-from ...client.registry import client_settings
-from ..acting import acting_as
+from mcp_django import conf
+from mcp_django.client.client import Client
+from mcp_django.client.errors import AuthorizationNeeded, ClientError, legible
+from mcp_django.client.oauth.http import AuthorizationFailed
+from mcp_django.client.oauth.loopback import login
+from mcp_django.client.pool.factory import build_client
+from mcp_django.client.pool.health_check import LIMIT, Checked, check_client, check_clients
+from mcp_django.client.pool.pool import client_settings
+from mcp_django.management.user_option import acting_as
 
 T = TypeVar("T")
 HEADINGS = ("alias", "state", "transport", "revision", "era", "tools", "connect", "latency", "where")

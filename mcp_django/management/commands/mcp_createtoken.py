@@ -8,10 +8,10 @@ from django.core.exceptions import ValidationError
 from django.core.management.base import BaseCommand, CommandError
 from django.utils import timezone
 
-from ...conf import get_settings
-from ...models import PersonalAccessToken
-from ...models.token import DEFAULT_DAYS
-from ..acting import active_user
+from mcp_django.conf import get_settings
+from mcp_django.management.user_option import active_user
+from mcp_django.models import PersonalAccessToken
+from mcp_django.models.token import DEFAULT_DAYS
 
 
 class Command(BaseCommand):

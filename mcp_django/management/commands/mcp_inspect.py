@@ -7,11 +7,11 @@ from typing import Any
 from asgiref.sync import async_to_sync
 from django.core.management.base import BaseCommand
 
-from ...server.ports import ALLOW, HIDDEN, Principal
-from ...server.primitives import Primitive
-from ...server.server import Server
-from ...wiring import aliases, get_server
-from ..acting import acting_as
+from mcp_django.management.user_option import acting_as
+from mcp_django.server.ports import ALLOW, HIDDEN, Principal
+from mcp_django.server.primitives.base import Primitive
+from mcp_django.server.server import Server
+from mcp_django.wiring import aliases, get_server
 
 COLLECTIONS = ("tools", "resources", "templates", "prompts")
 

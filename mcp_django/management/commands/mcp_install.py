@@ -12,12 +12,12 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from ...conf import get_settings
-from ...conf.options import ServerSettings
-from ...wiring import aliases
-from ..clients import jsonc, toml_text
-from ..clients.catalogue import CLIENTS, TOKEN, Client, Local, Remote, Secret, Unsupported
-from ..clients.safe_file import SafeFile
+from mcp_django.conf import get_settings
+from mcp_django.conf.options import ServerSettings
+from mcp_django.management.client_config import jsonc, toml_text
+from mcp_django.management.client_config.catalogue import CLIENTS, TOKEN, Client, Local, Remote, Secret, Unsupported
+from mcp_django.management.client_config.safe_file import SafeFile
+from mcp_django.wiring import aliases
 
 SETTINGS = "DJANGO_SETTINGS_MODULE"
 FORMATS: dict[str, ModuleType] = {"json": jsonc, "toml": toml_text}

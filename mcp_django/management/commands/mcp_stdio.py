@@ -10,14 +10,14 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 from django.db import Error, connections
 
-from ...conf import get_settings
-from ...models import Session
-from ...transports.duplex.terms import Ending
-from ...transports.http.endpoint import get_duplexes
-from ...transports.standard_streams import Streams, take
-from ...transports.stdio import LAST_MOMENTS, Identify, NotStarted, leave_within, serve_process
-from ...wiring import aliases, get_server, lifecycle
-from ..identity import Identity, as_user, with_token
+from mcp_django.conf import get_settings
+from mcp_django.management.stdio_user import Identity, as_user, with_token
+from mcp_django.models import Session
+from mcp_django.transports.connection.options import Ending
+from mcp_django.transports.factory import get_duplexes
+from mcp_django.transports.stdio.redirect import Streams, take
+from mcp_django.transports.stdio.stdio import LAST_MOMENTS, Identify, NotStarted, leave_within, serve_process
+from mcp_django.wiring import aliases, get_server, lifecycle
 
 TOKEN, USER = "MCP_TOKEN", "MCP_USER"
 ENDED_WELL = (Ending.GONE, Ending.CLOSING)

@@ -2,13 +2,13 @@
 
 from typing import TYPE_CHECKING, Any
 
-from ..schema import Schema, object_schema, row_schema, value_schema
-from .versions import VERSION, is_versioned
-from .write import DRY_RUN, IDEMPOTENCY_KEY, IF_MATCH
+from mcp_django.orm.schema import Schema, object_schema, row_schema, value_schema
+from mcp_django.orm.writes.base import DRY_RUN, IDEMPOTENCY_KEY, IF_MATCH
+from mcp_django.orm.writes.etags import VERSION, is_versioned
 
 if TYPE_CHECKING:
-    from ..inlines import ModelInline
-    from ..toolset import ModelToolset
+    from mcp_django.orm.inlines import ModelInline
+    from mcp_django.orm.toolset import ModelToolset
 
 _COUNTS = {"type": "object", "additionalProperties": {"type": "integer"}}
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from .base import Era, Revision
-from .v2024_11_05 import V2024_11_05
-from .v2025_03_26 import V2025_03_26
-from .v2025_06_18 import V2025_06_18
-from .v2025_11_25 import V2025_11_25
-from .v2026_07_28 import V2026_07_28
+from mcp_django.protocol.revisions.base import Era, Revision
+from mcp_django.protocol.revisions.v2024_11_05 import V2024_11_05
+from mcp_django.protocol.revisions.v2025_03_26 import V2025_03_26
+from mcp_django.protocol.revisions.v2025_06_18 import V2025_06_18
+from mcp_django.protocol.revisions.v2025_11_25 import V2025_11_25
+from mcp_django.protocol.revisions.v2026_07_28 import V2026_07_28
 
 __all__ = [
     "ASSUMED",

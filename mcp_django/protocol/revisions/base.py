@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, Literal
 
-from .. import meta
-from . import downgrade
-from .downgrade import Wire
+from mcp_django.protocol import meta
+from mcp_django.protocol.revisions import downgrade
+from mcp_django.protocol.revisions.downgrade import Wire
 
 _STATELESS_ONLY = frozenset({"resultType", "ttlMs", "cacheScope"})
 _CAPABILITIES = frozenset(

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Set
 from typing import Any
 
-from .. import jsonrpc
+from mcp_django.protocol import jsonrpc
 
 Wire = dict[str, Any]
 """A JSON object as it goes over the wire."""

@@ -1,6 +1,6 @@
 """The first revision, stated whole; the others state what they change."""
 
-from .base import Era, Revision
+from mcp_django.protocol.revisions.base import Era, Revision
 
 _MEDIA = frozenset({"type", "data", "mimeType", "annotations"})
 

@@ -1,6 +1,6 @@
 """Adds batches, audio, tool annotations, the completions capability and a message for progress."""
 
-from .v2024_11_05 import V2024_11_05
+from mcp_django.protocol.revisions.v2024_11_05 import V2024_11_05
 
 V2025_03_26 = V2024_11_05.changed(
     version="2025-03-26",

@@ -1,6 +1,6 @@
 """Removes batches; adds titles, structured content, resource links, ``_meta`` on items and elicitation forms."""
 
-from .v2025_03_26 import V2025_03_26
+from mcp_django.protocol.revisions.v2025_03_26 import V2025_03_26
 
 V2025_06_18 = V2025_03_26.changed(
     version="2025-06-18",

@@ -4,7 +4,7 @@ tool's result.
 The experimental tasks of this revision are not served, so neither their methods nor ``Tool.execution`` are listed.
 """
 
-from .v2025_06_18 import V2025_06_18
+from mcp_django.protocol.revisions.v2025_06_18 import V2025_06_18
 
 V2025_11_25 = V2025_06_18.changed(
     version="2025-11-25",

@@ -1,7 +1,7 @@
 """Replaces the handshake by requests that say everything, and server requests by ``input_required`` answers."""
 
-from .base import Era
-from .v2025_11_25 import V2025_11_25
+from mcp_django.protocol.revisions.base import Era
+from mcp_django.protocol.revisions.v2025_11_25 import V2025_11_25
 
 V2026_07_28 = V2025_11_25.changed(
     version="2026-07-28",

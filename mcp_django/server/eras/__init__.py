@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from ...protocol.meta import PROTOCOL_VERSION
-from ...protocol.revisions import REVISIONS, Era
+from mcp_django.protocol.meta import PROTOCOL_VERSION
+from mcp_django.protocol.revisions import REVISIONS, Era
 
 STATELESS, HANDSHAKE = Era.STATELESS, Era.HANDSHAKE
 

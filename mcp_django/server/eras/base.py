@@ -4,12 +4,12 @@ asked.
 
 from typing import Any, Protocol
 
-from ...protocol import jsonrpc
-from ...protocol.errors import MCPError
-from ...protocol.revisions import Era as EraName
-from ..ask import Conversation, Replay
-from ..call import Call, Connection
-from ..streams import Outbox
+from mcp_django.protocol import jsonrpc
+from mcp_django.protocol.errors import MCPError
+from mcp_django.protocol.revisions import Era as EraName
+from mcp_django.server.calls.call import Call, Connection
+from mcp_django.server.calls.message_queue import Outbox
+from mcp_django.server.client_requests.conversation import Conversation, Replay
 
 
 class Era(Protocol):

@@ -4,17 +4,17 @@ sends.
 
 from typing import TYPE_CHECKING, Any
 
-from ...protocol import jsonrpc
-from ...protocol.errors import InvalidParams, InvalidRequest, MCPError, UnsupportedProtocolVersion
-from ...protocol.headers import PROTOCOL_VERSION
-from ...protocol.meta import PROGRESS_TOKEN, WRONG_PROGRESS_TOKEN, is_progress_token
-from ...protocol.revisions import ASSUMED, HANDSHAKE, LATEST, REVISIONS, Era, Revision, negotiate
-from ..ask import Conversation, Live
-from ..call import Call, Connection
-from ..streams import Outbox
+from mcp_django.protocol import jsonrpc
+from mcp_django.protocol.errors import InvalidParams, InvalidRequest, MCPError, UnsupportedProtocolVersion
+from mcp_django.protocol.headers import PROTOCOL_VERSION
+from mcp_django.protocol.meta import PROGRESS_TOKEN, WRONG_PROGRESS_TOKEN, is_progress_token
+from mcp_django.protocol.revisions import ASSUMED, HANDSHAKE, LATEST, REVISIONS, Era, Revision, negotiate
+from mcp_django.server.calls.call import Call, Connection
+from mcp_django.server.calls.message_queue import Outbox
+from mcp_django.server.client_requests.conversation import Conversation, Live
 
 if TYPE_CHECKING:
-    from ..server import Server
+    from mcp_django.server.server import Server
 
 OPENING = "initialize"
 WITHOUT_SESSION = frozenset({OPENING, "ping"})

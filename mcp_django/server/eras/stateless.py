@@ -5,10 +5,10 @@ retry.
 import hashlib
 from typing import TYPE_CHECKING, Any
 
-from ...protocol import jsonrpc
-from ...protocol.errors import InvalidParams, InvalidRequest, MCPError, UnsupportedProtocolVersion
-from ...protocol.headers import NAMED, check_routing
-from ...protocol.meta import (
+from mcp_django.protocol import jsonrpc
+from mcp_django.protocol.errors import InvalidParams, InvalidRequest, MCPError, UnsupportedProtocolVersion
+from mcp_django.protocol.headers import NAMED, check_routing
+from mcp_django.protocol.meta import (
     CLIENT_CAPABILITIES,
     CLIENT_INFO,
     LOG_LEVEL,
@@ -18,15 +18,15 @@ from ...protocol.meta import (
     WRONG_PROGRESS_TOKEN,
     is_progress_token,
 )
-from ...protocol.revisions import HANDSHAKE, REVISIONS, STATELESS, Era
-from ...protocol.types import LEVELS
-from ...schema import natively
-from ..ask import Replay, Unanswered
-from ..call import Call, Connection
-from ..streams import Outbox
+from mcp_django.protocol.revisions import HANDSHAKE, REVISIONS, STATELESS, Era
+from mcp_django.protocol.types import LEVELS
+from mcp_django.schema import natively
+from mcp_django.server.calls.call import Call, Connection
+from mcp_django.server.calls.message_queue import Outbox
+from mcp_django.server.client_requests.conversation import Replay, Unanswered
 
 if TYPE_CHECKING:
-    from ..server import Server
+    from mcp_django.server.server import Server
 
 _MISSING = f"params._meta must hold {PROTOCOL_VERSION} (a string) and {CLIENT_CAPABILITIES} (an object)"
 

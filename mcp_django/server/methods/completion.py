@@ -2,15 +2,15 @@
 
 from typing import Any, NamedTuple
 
-from ...protocol.errors import InvalidParams
-from ..call import Call
-from ..context import Context
-from ..invoke import run_primitive
-from ..parts import served
-from ..permits import permit
-from ..primitives import Completer, Primitive
-from ..results import completion_result
-from .prompts import find_prompt
+from mcp_django.protocol.errors import InvalidParams
+from mcp_django.server.calls.call import Call
+from mcp_django.server.composition.mounting import served
+from mcp_django.server.context.context import Context
+from mcp_django.server.execution.invoke import run_primitive
+from mcp_django.server.execution.permissions import permit
+from mcp_django.server.methods.prompts import find_prompt
+from mcp_django.server.primitives.base import Completer, Primitive
+from mcp_django.server.primitives.results import completion_result
 
 
 class Asked(NamedTuple):

@@ -3,10 +3,10 @@
 import logging
 from typing import Any
 
-from ...protocol.revisions import STATELESS
-from ...schema import natively
-from ..call import Call
-from ..labels import label
+from mcp_django.protocol.revisions import STATELESS
+from mcp_django.schema import natively
+from mcp_django.server.calls.call import Call
+from mcp_django.server.calls.log_sanitizer import label
 
 logger = logging.getLogger("mcp_django.server")
 

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from ...protocol.errors import InvalidParams, MethodNotFound
-from ...protocol.types import LEVELS
-from ..call import Call
+from mcp_django.protocol.errors import InvalidParams, MethodNotFound
+from mcp_django.protocol.types import LEVELS
+from mcp_django.server.calls.call import Call
 
 
 async def set_level(call: Call) -> dict[str, Any]:

@@ -3,17 +3,17 @@
 from collections.abc import Coroutine
 from typing import Any, cast
 
-from ...protocol.errors import InvalidParams
-from ...schema import ArgumentError
-from ..ask import InputRequired
-from ..call import Call
-from ..context import Context
-from ..invoke import run_primitive
-from ..listing import PROMPTS, Encoded
-from ..parts import served
-from ..permits import permit
-from ..primitives import Primitive, Prompt
-from ..results import prompt_result
+from mcp_django.protocol.errors import InvalidParams
+from mcp_django.schema import ArgumentError
+from mcp_django.server.calls.call import Call
+from mcp_django.server.client_requests.conversation import InputRequired
+from mcp_django.server.composition.mounting import served
+from mcp_django.server.context.context import Context
+from mcp_django.server.execution.invoke import run_primitive
+from mcp_django.server.execution.lists import PROMPTS, Encoded
+from mcp_django.server.execution.permissions import permit
+from mcp_django.server.primitives.base import Primitive, Prompt
+from mcp_django.server.primitives.results import prompt_result
 
 
 def list_prompts(call: Call) -> Encoded | Coroutine[Any, Any, Encoded]:

@@ -4,19 +4,19 @@ import functools
 from collections.abc import Coroutine
 from typing import Any, cast
 
-from ...protocol.content import BlobResourceContents, ResourceContents, TextResourceContents
-from ...protocol.errors import InvalidParams, NotFound, ResourceNotFound
-from ...protocol.uri import MAX_LENGTH
-from ...schema import ArgumentError
-from ..ask import InputRequired
-from ..call import Call
-from ..context import Context
-from ..invoke import read_within, run_primitive
-from ..listing import RESOURCES, TEMPLATES, Encoded
-from ..parts import served
-from ..permits import permit
-from ..primitives import Primitive, Resource, ResourceTemplate
-from ..results import read_result
+from mcp_django.protocol.content import BlobResourceContents, ResourceContents, TextResourceContents
+from mcp_django.protocol.errors import InvalidParams, NotFound, ResourceNotFound
+from mcp_django.protocol.uri import MAX_LENGTH
+from mcp_django.schema import ArgumentError
+from mcp_django.server.calls.call import Call
+from mcp_django.server.client_requests.conversation import InputRequired
+from mcp_django.server.composition.mounting import served
+from mcp_django.server.context.context import Context
+from mcp_django.server.execution.invoke import read_within, run_primitive
+from mcp_django.server.execution.lists import RESOURCES, TEMPLATES, Encoded
+from mcp_django.server.execution.permissions import permit
+from mcp_django.server.primitives.base import Primitive, Resource, ResourceTemplate
+from mcp_django.server.primitives.results import read_result
 
 
 def list_resources(call: Call) -> Encoded | Coroutine[Any, Any, Encoded]:

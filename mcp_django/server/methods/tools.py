@@ -3,17 +3,17 @@
 from collections.abc import Coroutine
 from typing import Any, cast
 
-from ...protocol.errors import InvalidParams
-from ...protocol.headers import check_params
-from ...protocol.revisions import Era
-from ..call import Call
-from ..invoke import call_tool
-from ..listing import TOOLS, Encoded
-from ..parts import served
-from ..permits import permit, ration
-from ..primitives import Primitive, Tool
-from ..providers import provided_tool
-from ..results import tool_error
+from mcp_django.protocol.errors import InvalidParams
+from mcp_django.protocol.headers import check_params
+from mcp_django.protocol.revisions import Era
+from mcp_django.server.calls.call import Call
+from mcp_django.server.composition.mounting import served
+from mcp_django.server.composition.provider import provided_tool
+from mcp_django.server.execution.invoke import call_tool
+from mcp_django.server.execution.lists import TOOLS, Encoded
+from mcp_django.server.execution.permissions import permit, ration
+from mcp_django.server.primitives.base import Primitive, Tool
+from mcp_django.server.primitives.results import tool_error
 
 
 def list_tools(call: Call) -> Encoded | Coroutine[Any, Any, Encoded]:

@@ -6,15 +6,15 @@ from contextvars import Context
 from functools import partial
 from typing import Any, cast
 
-from ...protocol.headers import Headers
-from ...runtime.calls import Flight
-from ...server.ports import Principal
-from ..guards import Pairs
-from .exchange import Exchange
-from .listen import Listener
-from .sides import Reply, Request, Side, Stream
-from .stream import EventStream
-from .surroundings import Surroundings
+from mcp_django.protocol.headers import Headers
+from mcp_django.runtime.calls.task import Flight
+from mcp_django.server.ports import Principal
+from mcp_django.transports.http.django_context import Surroundings
+from mcp_django.transports.http.handler import Exchange
+from mcp_django.transports.http.listen import Listener
+from mcp_django.transports.http.messages import Reply, Request, Side, Stream
+from mcp_django.transports.http.sse_body import EventStream
+from mcp_django.transports.security import Pairs
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]

@@ -13,8 +13,8 @@ from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.views.decorators.csrf import csrf_exempt
 
-from ...runtime.lifecycle import Lifecycle
-from ..guards import Pairs
+from mcp_django.runtime.shutdown import Lifecycle
+from mcp_django.transports.security import Pairs
 
 PATH = "healthz"
 OK, DRAINING = b'{"status":"ok"}', b'{"status":"draining"}'

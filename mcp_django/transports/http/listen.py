@@ -10,12 +10,12 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from time import time
 from typing import Any, NamedTuple
 
-from ...protocol import sse
-from ...server.subscriptions import Subscription
-from ..aside import run_aside
-from ..guards import Pairs
-from ..open_streams import OpenStreams
-from ..watch import Warranted
+from mcp_django.aio.tasks import run_aside
+from mcp_django.protocol import sse
+from mcp_django.server.subscriptions.listen import Subscription
+from mcp_django.transports.credential_monitor import Warranted
+from mcp_django.transports.security import Pairs
+from mcp_django.transports.stream_registry import OpenStreams
 
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]

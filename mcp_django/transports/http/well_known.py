@@ -14,13 +14,13 @@ from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.views.decorators.csrf import csrf_exempt
 
-from ... import conf
-from ...auth.metadata import document
-from ...auth.protected import WELL_KNOWN, Resources
-from ...auth.requests import AuthRequest
-from ...protocol import jsonrpc
-from ...protocol.headers import Headers
-from ..guards import Pairs
+from mcp_django import conf
+from mcp_django.auth.protected.metadata import document
+from mcp_django.auth.protected.registry import WELL_KNOWN, Resources
+from mcp_django.auth.requests import AuthRequest
+from mcp_django.protocol import jsonrpc
+from mcp_django.protocol.headers import Headers
+from mcp_django.transports.security import Pairs
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]

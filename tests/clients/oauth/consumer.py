@@ -9,7 +9,7 @@ from django.http import HttpRequest, JsonResponse
 from django.urls import include, path
 
 from mcp_django.client import AuthorizationNeeded, get_client
-from mcp_django.client.tokens import TokenRow
+from mcp_django.client.oauth.token_store import TokenRow
 from mcp_django.conf import get_settings
 
 
@@ -51,7 +51,7 @@ def age(request: HttpRequest) -> JsonResponse:
 
 
 urlpatterns = [
-    path("mcp/clients/", include("mcp_django.client_pages.urls")),
+    path("mcp/clients/", include("mcp_django.contrib.client_pages.urls")),
     path("accounts/login/", LoginView.as_view(), name="login"),
     path("plain/", plain),
     path("loop/", loop),

@@ -14,12 +14,12 @@ from django.test import Client as Pages
 from pytest_django.fixtures import Settings
 
 from mcp_django.client import AuthorizationNeeded, Client, StreamableHTTP
-from mcp_django.client.building import build_client
-from mcp_django.client.exchange import revoke
-from mcp_django.client.login import login
-from mcp_django.client.oauth import auth_for
-from mcp_django.client.outgoing import Outgoing
-from mcp_django.client.tokens import Grant, TokenRow
+from mcp_django.client.oauth.auth import auth_for
+from mcp_django.client.oauth.http import Outgoing
+from mcp_django.client.oauth.loopback import login
+from mcp_django.client.oauth.token_endpoint import revoke
+from mcp_django.client.oauth.token_store import Grant, TokenRow
+from mcp_django.client.pool.factory import build_client
 from mcp_django.conf import get_settings
 from mcp_django.models import ClientFlow, ClientToken
 from tests.clients.oauth.browser import Browser

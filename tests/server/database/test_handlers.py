@@ -19,8 +19,8 @@ from django.utils import timezone
 
 from mcp_django import Context, Server, ToolError
 from mcp_django.models import Session as SessionRow
-from mcp_django.runtime.executor import LaneExecutor
-from mcp_django.server.session import Session
+from mcp_django.runtime.threads.executor import LaneExecutor
+from mcp_django.server.calls.session import Session
 from mcp_django.testing import Client
 from mcp_django.wiring import ports as wired_ports
 from tests.server.client import HANDSHAKE, STATELESS, PipelineClient, make_server, ports

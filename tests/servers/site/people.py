@@ -5,7 +5,7 @@ before they looked.
 """
 
 from mcp_django.auth.principal import Principal
-from mcp_django.auth.resources import ProtectedResource
+from mcp_django.auth.resource import ProtectedResource
 
 
 async def anyone(token: str, *, resource: ProtectedResource) -> Principal:

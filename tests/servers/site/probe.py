@@ -20,7 +20,7 @@ from urllib.parse import parse_qs
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from mcp_django.runtime.in_flight import InFlight
+from mcp_django.runtime.calls.concurrency import InFlight
 from mcp_django.wiring import listens
 from tests.servers.site.events import RUNNING
 

@@ -7,7 +7,7 @@ from typing import Any
 from asgiref.sync import sync_to_async
 
 from mcp_django.models import Session
-from mcp_django.transports.duplex.duplex import Duplex
+from mcp_django.transports.connection.connection import Duplex
 
 STATELESS, HANDSHAKE = "2026-07-28", "2025-11-25"
 META = "io.modelcontextprotocol/"

@@ -9,8 +9,8 @@ import pytest
 
 from mcp_django import Context, Server
 from mcp_django.auth.principal import Principal
-from mcp_django.transports.duplex.terms import Terms
-from mcp_django.transports.http.endpoint import build_duplexes
+from mcp_django.transports.connection.options import Terms
+from mcp_django.transports.factory import build_duplexes
 from mcp_django.wiring import ports
 from tests.transports.duplex.client import FakeClient, Stage
 

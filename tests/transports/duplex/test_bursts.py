@@ -5,8 +5,8 @@ from asgiref.sync import sync_to_async
 from django.db import transaction
 
 from mcp_django import broadcast
-from mcp_django.transports.duplex.terms import Ending, Terms
-from mcp_django.transports.http.endpoint import get_duplexes
+from mcp_django.transports.connection.options import Ending, Terms
+from mcp_django.transports.factory import get_duplexes
 from tests.transports.duplex.client import FakeClient
 from tests.transports.duplex.conftest import ALICE
 

@@ -7,7 +7,7 @@ from asgiref.sync import sync_to_async
 
 from mcp_django.models import EndReason, Session, StreamEvent
 from mcp_django.protocol.revisions import Era
-from mcp_django.transports.duplex.terms import Ending
+from mcp_django.transports.connection.options import Ending
 from mcp_django.wiring import lifecycle
 from tests.transports.duplex.client import HANDSHAKE, call, live_sessions
 from tests.transports.duplex.conftest import ALICE

@@ -10,8 +10,8 @@ import pytest
 from mcp_django.auth.principal import Principal
 from mcp_django.protocol.errors import TransportRefusal
 from mcp_django.server.ports import Overloaded
-from mcp_django.transports.duplex.terms import Ending, Terms
-from mcp_django.transports.http.endpoint import build_duplexes
+from mcp_django.transports.connection.options import Ending, Terms
+from mcp_django.transports.factory import build_duplexes
 from tests.transports.duplex.client import FakeClient, call
 from tests.transports.duplex.conftest import ALICE
 

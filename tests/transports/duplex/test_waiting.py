@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from mcp_django import Server
-from mcp_django.server.call import Call
-from mcp_django.transports.duplex.read_ahead import ReadAhead
-from mcp_django.transports.duplex.terms import Ending
-from mcp_django.transports.http.endpoint import build_duplexes
+from mcp_django.server.calls.call import Call
+from mcp_django.transports.connection.inbound_queue import ReadAhead
+from mcp_django.transports.connection.options import Ending
+from mcp_django.transports.factory import build_duplexes
 from mcp_django.wiring import ports
 from tests.transports.duplex.client import HANDSHAKE, FakeClient, call, live_sessions
 from tests.transports.duplex.conftest import ALICE

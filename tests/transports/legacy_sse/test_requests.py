@@ -85,7 +85,7 @@ class TestTheStream:
         async def fail(*_: Any) -> None:
             raise Overloaded("The event log does not answer; try again later")
 
-        monkeypatch.setattr("mcp_django.runtime.posts.Posts.add", fail)
+        monkeypatch.setattr("mcp_django.runtime.streams.sse_messages.Posts.add", fail)
         reply = await client.get().reply()
         assert (reply.status, reply.error["message"]) == (503, "The event log does not answer; try again later")
         await eventually(lambda: not len(wiring.listens()))

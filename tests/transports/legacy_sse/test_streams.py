@@ -9,8 +9,8 @@ import pytest
 from asgiref.sync import sync_to_async
 
 from mcp_django.models import Session, StreamEvent
-from mcp_django.runtime.posts import Fate, Posts
-from mcp_django.transports.duplex.terms import Ending
+from mcp_django.runtime.streams.sse_messages import Fate, Posts
+from mcp_django.transports.connection.options import Ending
 from mcp_django.transports.legacy_sse import TAKE_WITHIN, Channel
 from mcp_django.wiring import listens, posts
 from tests.interaction.wire import App

@@ -7,7 +7,7 @@ import time
 
 from mcp_django import Context, resource, tool, wiring
 from mcp_django.notifications import abroadcast, anotify_resource_updated, notify_resource_updated
-from mcp_django.runtime.events import Draft
+from mcp_django.runtime.events.event_log import Draft
 from tests.servers.site.events import noted
 from tests.workers.site.users import WITHDRAWALS, let_in, make
 

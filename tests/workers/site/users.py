@@ -7,11 +7,12 @@ from typing import Any
 from django.contrib.auth.models import Group, Permission, User
 from django.utils import timezone
 
+from mcp_django.contrib.oauth.clients import clients
+from mcp_django.contrib.oauth.flows import revocation
+from mcp_django.contrib.oauth.models import ClientProfile
+from mcp_django.contrib.oauth.tokens.token_format import access_token
+from mcp_django.contrib.oauth.toolkit_compat import access_tokens, applications
 from mcp_django.models import PersonalAccessToken, ScopeGrant, ToolPolicy
-from mcp_django.oauth import clients, revoking
-from mcp_django.oauth.models import ClientProfile
-from mcp_django.oauth.tokens import access_token
-from mcp_django.oauth.toolkit import access_tokens, applications
 
 GRANT = "scope granted to others"
 """Takes a scope away from all users outside a group."""
@@ -85,7 +86,7 @@ WITHDRAWALS: dict[str, Callable[[str], object]] = {
     "tool disabled": lambda name: ToolPolicy.objects.create(tool="tool_disabled", disabled=True),
     "tool kept for a group": lambda name: ToolPolicy.objects.create(tool="tool_kept_for_a_group", groups=["others"]),
     "access token revoked": lambda name: access_tokens().objects.get(user__username=name).delete(),
-    "consent withdrawn": lambda name: revoking.withdraw(User.objects.get(username=name), _application(name)),
+    "consent withdrawn": lambda name: revocation.withdraw(User.objects.get(username=name), _application(name)),
     "client blocked": _block,
     "client deleted": lambda name: _application(name).delete(),
     "user of a client deactivated": _deactivate,

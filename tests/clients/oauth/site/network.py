@@ -13,7 +13,7 @@ from typing import Any
 import httpcore
 import httpx
 
-from mcp_django.providers import fetching
+from mcp_django.providers import safe_fetch
 
 ADDRESS = "93.184.215.14"
 INSIDE = "inside.example"
@@ -58,5 +58,5 @@ def lead_here() -> None:
         made._pool._network_backend = _Redirected(made._pool._network_backend, said["port"])
         return made
 
-    fetching._resolve = resolve
-    fetching._transport = transport
+    safe_fetch._resolve = resolve
+    safe_fetch._transport = transport

@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from mcp_django.oauth import oauth2_provider_settings
+from mcp_django.contrib.oauth import oauth2_provider_settings
 
 ORIGIN = f"http://127.0.0.1:{os.environ.get('SITE_PORT', '8000')}"
 
@@ -25,7 +25,7 @@ INSTALLED_APPS = [
     "django.contrib.messages",
     "oauth2_provider",
     "mcp_django",
-    "mcp_django.oauth",
+    "mcp_django.contrib.oauth",
     "tests.clients.oauth.site",
 ]
 MIDDLEWARE = [

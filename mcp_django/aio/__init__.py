@@ -1,0 +1,1 @@
+"""Tools for asyncio and time that know neither Django nor MCP."""

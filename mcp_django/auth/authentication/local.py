@@ -1,0 +1,109 @@
+"""Callers on this machine, who are served without a credential where the settings say so."""
+
+import logging
+import re
+from functools import lru_cache
+from ipaddress import IPv6Address, ip_address
+from typing import Any, Final
+
+from django.contrib.auth import get_user_model
+from django.db import Error as DatabaseFailure
+
+from mcp_django.auth.authentication.principal_cache import Known, mark
+from mcp_django.auth.authentication.verifiers import AuthError
+from mcp_django.auth.principal import Principal, local_principal
+from mcp_django.auth.requests import AuthRequest
+from mcp_django.protocol.headers import Headers
+from mcp_django.server.ports import Executor, Overloaded
+
+logger = logging.getLogger("mcp_django.auth")
+
+ME: Final = b"local"
+"""What the local user is remembered by, which no digest is."""
+
+_HOST = re.compile(rb"(?:localhost|(127\.[0-9.]+)|\[([0-9a-f:.]+)\])(?::[0-9]{1,5})?", re.IGNORECASE)
+
+FORWARDING: Final = frozenset(
+    b"forwarded via x-real-ip x-client-ip client-ip x-cluster-client-ip x-original-host x-original-forwarded-for "
+    b"x-forwarded x-forwarded-for x-forwarded-host x-forwarded-proto x-forwarded-port x-forwarded-by "
+    b"x-forwarded-server x-forwarded-scheme x-forwarded-ssl x-forwarded-prefix x-scheme x-envoy-external-address "
+    b"x-azure-clientip x-appengine-user-ip x-amzn-trace-id cf-connecting-ip cf-ray cdn-loop true-client-ip "
+    b"fastly-client-ip fly-client-ip tailscale-user-login".split()
+)
+"""Headers that proxies and tunnels add: with one of them the peer is not the client."""
+
+
+class LocalCaller:
+    """The local principal, who acts as `username` when that is given."""
+
+    def __init__(self, username: str | None, *, known: Known, executor: Executor) -> None:
+        self._username, self._known, self._executor = username, known, executor
+        self._nobody = local_principal() if username is None else None
+
+    def known(self, request: AuthRequest) -> Principal | None:
+        """The principal, if the request is from here, and who it is is known without waiting."""
+        if not is_local(request.headers, request.peer):
+            return None
+        return self._nobody or self._known.get(ME)
+
+    async def principal(self) -> Principal:
+        """The principal of a request from here. Raises AuthError while the user cannot be read."""
+        found = self._nobody or self._known.get(ME)
+        if found is not None:
+            return found
+        begun = mark()
+        try:
+            user = await self._executor.run(self._find)
+        except (DatabaseFailure, Overloaded) as problem:
+            logger.error("The local user could not be read: %s", problem)
+            user = None
+        if user is None:
+            raise AuthError("unavailable", "The local user is not available")
+        principal = local_principal(user)
+        self._known.keep(ME, principal, begun)
+        return principal
+
+    def _find(self) -> Any:
+        model = get_user_model()
+        try:
+            user = model._default_manager.get_by_natural_key(self._username)
+        except model.DoesNotExist:
+            user = None
+        if user is None or not user.is_active:
+            logger.error('MCP["LOCAL_USER"] names %r, who is not an active user', self._username)
+            return None
+        return user
+
+
+def is_local(headers: Headers, peer: str | None) -> bool:
+    """Did the request come from a loopback `peer`, for a loopback Host, without a proxy in between?
+
+    A peer that the server does not name (a Unix socket, as behind nginx) is not loopback.
+    """
+    return (
+        peer is not None
+        and _is_loopback(peer)
+        and _is_loopback_host(headers.get(b"host", b""))
+        and FORWARDING.isdisjoint(headers)
+        and (not headers.repeated or b"host" not in headers.repeated)
+    )
+
+
+@lru_cache(256)
+def _is_loopback(address: str) -> bool:
+    try:
+        found = ip_address(address)
+    except ValueError:
+        return False
+    if isinstance(found, IPv6Address) and found.ipv4_mapped is not None:
+        found = found.ipv4_mapped
+    return found.is_loopback
+
+
+@lru_cache(256)
+def _is_loopback_host(host: bytes) -> bool:
+    match = _HOST.fullmatch(host)
+    if match is None:
+        return False
+    address = match[1] or match[2]
+    return address is None or _is_loopback(address.decode("ascii"))

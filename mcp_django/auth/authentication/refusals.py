@@ -1,0 +1,30 @@
+"""What is answered to those who do not get in: JSON-RPC errors with the status and the challenge of HTTP."""
+
+from mcp_django.auth.authentication.challenges import challenge
+from mcp_django.auth.authentication.verifiers import AuthError
+from mcp_django.auth.resource import ProtectedResource
+from mcp_django.protocol import jsonrpc
+from mcp_django.protocol.errors import InternalError, InvalidRequest, TransportRefusal
+
+
+def refusal(problem: AuthError, resource: ProtectedResource) -> TransportRefusal:
+    """The answer to a credential that is not accepted at `resource`: 400, 401 and 403 with a challenge, or 503."""
+    headers = [(b"content-type", b"application/json"), (b"cache-control", b"no-store")]
+    text = problem.description or "Send a bearer token in the Authorization header"
+    if problem.kind == "unavailable":
+        headers.append((b"retry-after", b"%d" % max(1, round(problem.retry_after))))
+        return TransportRefusal(problem.status, headers, jsonrpc.error(None, InternalError(text)))
+    value = challenge(
+        error=None if problem.kind == "missing" else problem.kind,
+        description=problem.description,
+        scopes=problem.scopes or resource.scopes,
+        resource_metadata=resource.metadata_url,
+    )
+    headers.append((b"www-authenticate", value))
+    return TransportRefusal(problem.status, headers, jsonrpc.error(None, InvalidRequest(text)))
+
+
+def forbidden(text: str) -> TransportRefusal:
+    """A 403 that no credential would have changed."""
+    headers = [(b"content-type", b"application/json"), (b"cache-control", b"no-store")]
+    return TransportRefusal(403, headers, jsonrpc.error(None, InvalidRequest(text)))

@@ -1,0 +1,112 @@
+"""Pages of the site itself: who is logged in, by the session's cookie.
+
+A browser sends that cookie whoever made the page, so a request has to prove that it comes from a page of this site: by
+Django's CSRF token where something may change, which is checked by hand because the endpoints are exempt from the
+middleware, and by its Origin everywhere. What such a page may do is a fixed set of scopes.
+"""
+
+import logging
+from typing import Any, Final
+
+from django.contrib.auth import get_user
+from django.core.exceptions import DisallowedHost
+from django.db import Error as DatabaseFailure
+from django.http import HttpRequest, HttpResponse
+from django.middleware.csrf import CsrfViewMiddleware
+from django.utils.module_loading import import_string
+
+from mcp_django import conf
+from mcp_django.auth.authentication.refusals import forbidden
+from mcp_django.auth.authentication.verifiers import UNAVAILABLE, AuthError
+from mcp_django.auth.principal import ISSUER, Principal
+from mcp_django.auth.requests import AuthRequest
+from mcp_django.server.ports import Executor, Overloaded
+
+logger = logging.getLogger("mcp_django.auth")
+
+KIND: Final = "session"
+"""The kind of these principals, and the client they come through."""
+SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
+
+
+class Sessions:
+    """Knows who is logged in."""
+
+    def __init__(self, scopes: frozenset[str], *, executor: Executor) -> None:
+        self._scopes, self._executor = scopes, executor
+
+    def cookie(self, request: AuthRequest) -> str | None:
+        """The session's key, if the request brings one."""
+        return request.cookies.get(conf.session_cookie_name()) or None
+
+    async def principal(self, request: AuthRequest) -> Principal | None:
+        """Who is logged in; None when nobody is. Raises TransportRefusal (403) for a request that no page of this site
+        has made, AuthError when the session cannot be read.
+        """
+        lease = self._executor.enter()
+        try:
+            user, reason = await self._executor.run(self._read, request)
+        except DatabaseFailure as problem:
+            logger.error("Sessions cannot be read: %s", problem)
+            raise AuthError("unavailable", UNAVAILABLE) from None
+        except Overloaded as problem:
+            raise AuthError("unavailable", str(problem), retry_after=problem.retry_after) from None
+        finally:
+            lease.close()
+        if user is None:
+            return None
+        if reason is not None:
+            raise forbidden("This request does not come from a page of this site")
+        return Principal(issuer=ISSUER, subject=str(user.pk), client_id=KIND, user=user, scopes=self._scopes, kind=KIND)
+
+    def _read(self, request: AuthRequest) -> tuple[Any, str | None]:
+        """The user, and why the request is refused all the same."""
+        asked = _AsHttp(request)
+        asked.session = import_string(f"{conf.session_engine()}.SessionStore")(self.cookie(request))
+        user: Any = get_user(asked)
+        if not user.is_authenticated or not user.is_active:
+            return None, None
+        return user, _refused(asked)
+
+
+def _refused(asked: HttpRequest) -> str | None:
+    check = _Check(_no_response)
+    try:
+        if asked.method in SAFE:
+            stranger = "HTTP_ORIGIN" in asked.META and not check.is_from_here(asked)
+            return "a foreign Origin" if stranger else None
+        check.process_request(asked)
+        answer: Any = check.process_view(asked, _no_response, (), {})
+    except DisallowedHost:
+        return "a foreign Host"
+    return None if answer is None else str(answer)
+
+
+def _no_response(request: HttpRequest) -> HttpResponse:
+    return HttpResponse()
+
+
+class _Check(CsrfViewMiddleware):
+    """Says why, where the middleware would answer."""
+
+    def _reject(self, request: HttpRequest, reason: str) -> Any:
+        return reason
+
+    def is_from_here(self, request: HttpRequest) -> bool:
+        verified: bool = getattr(self, "_origin_verified")(request)  # noqa: B009  # not in the type stubs
+        return verified
+
+
+class _AsHttp(HttpRequest):
+    """As much of the request as the check looks at."""
+
+    def __init__(self, request: AuthRequest) -> None:
+        super().__init__()
+        self.method, self._said_scheme = request.method, request.scheme
+        self.META = {"REQUEST_METHOD": request.method, "SERVER_NAME": "", "SERVER_PORT": ""}
+        for name, value in request.headers.items():
+            self.META[f"HTTP_{name.decode('latin-1').upper().replace('-', '_')}"] = value.decode("latin-1")
+        self.COOKIES = request.cookies
+
+    def _get_scheme(self) -> str:
+        return self._said_scheme

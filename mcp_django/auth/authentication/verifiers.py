@@ -1,0 +1,174 @@
+"""Verifiers: from a bearer token to a principal, or the reason why not.
+
+Several may stand side by side; the one that recognises the shape of a token answers for it alone, so that no
+token is ever shown to a verifier it was not meant for.
+"""
+
+import inspect
+import logging
+from collections.abc import Awaitable, Callable
+from datetime import datetime, timedelta
+from typing import Any, Literal, Protocol, cast
+
+from django.core.exceptions import ImproperlyConfigured
+from django.db import Error as DatabaseFailure
+from django.db.models import Q
+from django.utils import timezone
+
+from mcp_django.auth.principal import ISSUER, Principal
+from mcp_django.auth.resource import ProtectedResource
+from mcp_django.models import PersonalAccessToken
+from mcp_django.server.calls.callables import is_async
+
+logger = logging.getLogger("mcp_django.auth")
+
+Kind = Literal["missing", "invalid_token", "insufficient_scope", "invalid_request", "unavailable"]
+STATUS: dict[Kind, int] = {
+    "missing": 401,
+    "invalid_token": 401,
+    "insufficient_scope": 403,
+    "invalid_request": 400,
+    "unavailable": 503,
+}
+INVALID = "The access token is unknown, expired, revoked, or not for this server"
+"""The one text for every cause: which one it was is nobody's business but the owner's."""
+UNAVAILABLE = "Tokens cannot be verified at the moment; try again later"
+USED_EVERY = timedelta(minutes=1)
+"""How often the use of a token is written down at most."""
+
+
+class AuthError(Exception):
+    """A credential that is not accepted.
+
+    Kinds and the HTTP status they become: "missing" and "invalid_token" 401, "insufficient_scope" 403,
+    "invalid_request" 400, "unavailable" 503. Say "unavailable" when a backend fails: clients throw away tokens
+    that are called invalid. `description` goes to the client. `scopes` are those that would have done;
+    `retry_after` is in seconds.
+    """
+
+    def __init__(
+        self, kind: Kind, description: str = "", *, scopes: tuple[str, ...] = (), retry_after: float = 5.0
+    ) -> None:
+        super().__init__(f"{kind}: {description}" if description else kind)
+        self.kind, self.description, self.scopes, self.retry_after = kind, description, scopes, retry_after
+
+    @property
+    def status(self) -> int:
+        """The HTTP status."""
+        return STATUS[self.kind]
+
+
+class Verifier(Protocol):
+    """Knows one kind of token."""
+
+    def accepts(self, token: str) -> bool:
+        """Does the token look like one of ours? Cheap, no I/O. A class that leaves this out takes every token."""
+        return True
+
+    async def verify(self, token: str, *, resource: ProtectedResource) -> Principal:
+        """The principal that the token stands for at `resource`. Raises AuthError.
+
+        Everything is checked here: signature or existence, expiry, audience, that the user is active.
+        """
+        ...
+
+
+Verify = Callable[..., Awaitable[Principal]]
+
+
+def as_verifier(found: Any) -> Verifier:
+    """What a dotted path in `MCP["AUTH"]` may name: a Verifier, a class of them, or an async function like `verify`.
+
+    Raises ImproperlyConfigured for anything else.
+    """
+    made = found() if isinstance(found, type) else found
+    verify = getattr(made, "verify", made)
+    if not is_async(verify):
+        name = getattr(found, "__qualname__", repr(found))
+        raise ImproperlyConfigured(f"{name} is no verifier; give it `async def verify(self, token, *, resource)`")
+    if not _takes_resource(verify):
+        name = getattr(found, "__qualname__", repr(found))
+        raise ImproperlyConfigured(
+            f"{name} does not take the resource that a token has to be made for; write "
+            "`async def verify(self, token, *, resource)`, where resource.server is the alias"
+        )
+    return cast(Verifier, made) if hasattr(made, "accepts") else _AnyToken(verify)
+
+
+def _takes_resource(verify: Any) -> bool:
+    try:
+        parameters = inspect.signature(verify).parameters.values()
+    except (TypeError, ValueError):
+        return True
+    return any(one.name == "resource" or one.kind is one.VAR_KEYWORD for one in parameters)
+
+
+class _AnyToken:
+    """A verifier that does not say which tokens are its own."""
+
+    def __init__(self, verify: Verify) -> None:
+        self._verify = verify
+
+    def accepts(self, token: str) -> bool:
+        return True
+
+    async def verify(self, token: str, *, resource: ProtectedResource) -> Principal:
+        return await self._verify(token, resource=resource)
+
+
+class PersonalTokenVerifier:
+    """Tokens from the PersonalAccessToken table: one indexed query, and at most one write a minute for each."""
+
+    def accepts(self, token: str) -> bool:
+        """Is it of our shape, checksum included?"""
+        return PersonalAccessToken.is_well_formed(token)
+
+    async def verify(self, token: str, *, resource: ProtectedResource) -> Principal:
+        """See Verifier. Tokens without an audience are good at every server."""
+        try:
+            row = await self._find(token)
+            if row is None or not row.is_usable or not row.user.is_active or row.audience not in ("", resource.server):
+                raise AuthError("invalid_token", INVALID)
+            await self._note_use(row)
+        except DatabaseFailure as problem:
+            logger.error("Personal access tokens cannot be read: %s", problem)
+            raise AuthError("unavailable", UNAVAILABLE) from None
+        return _principal(row)
+
+    async def _find(self, token: str) -> PersonalAccessToken | None:
+        rows = PersonalAccessToken.objects.select_related("user")
+        return await rows.filter(token_hash=PersonalAccessToken.hash(token)).afirst()
+
+    async def _note_use(self, row: PersonalAccessToken) -> None:
+        now = timezone.now()
+        if not _is_due(row.last_used_at, now):
+            return
+        # The condition is asked again in the statement, for other workers; update() sends no signal, so caches stay.
+        due = PersonalAccessToken.objects.filter(
+            Q(last_used_at=None) | Q(last_used_at__lte=now - USED_EVERY), pk=row.pk
+        )
+        try:
+            await due.aupdate(last_used_at=now)
+        except DatabaseFailure as problem:
+            # A database that can only be read still knows who its users are.
+            logger.warning("The use of a personal access token could not be written down: %s", problem)
+
+
+def _is_due(last: datetime | None, now: datetime) -> bool:
+    return last is None or now - last >= USED_EVERY
+
+
+def _principal(row: PersonalAccessToken) -> Principal:
+    user: Any = row.user
+    return Principal(
+        issuer=ISSUER,
+        subject=str(user.pk),
+        # Each token is a client of its own: sessions of one are not for the bearer of another.
+        client_id=f"token:{row.pk}",
+        user=user,
+        scopes=frozenset(row.scopes),
+        expires_at=None if row.expires_at is None else row.expires_at.timestamp(),
+        kind="token",
+        token_id=row.pk,
+        audience=row.audience or None,
+    )

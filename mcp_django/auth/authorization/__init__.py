@@ -1,0 +1,1 @@
+"""Authorization: whether a principal may list, call, read or subscribe."""

@@ -1,0 +1,178 @@
+"""What is left of the scopes that were delegated: what they include, less what the project and the admin take away.
+
+In this order: a scope brings those that `SCOPE_IMPLIES` says it includes; the server's `AUTHORIZER`, a function of the
+project, may take scopes away; and each scope with a grant (`ScopeGrant`) is held by whom the grant names only.
+"""
+
+import inspect
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any, Final
+
+from mcp_django import conf
+from mcp_django.auth.authorization.rule_cache import RULEBOOK, Rulebook, Run, in_thread
+from mcp_django.auth.authorization.scope_grants import Grants
+from mcp_django.auth.principal import EVERY_SCOPE, ISSUER, Principal, groups_of
+from mcp_django.server.calls.callables import is_async
+
+logger = logging.getLogger("mcp_django.auth")
+
+Authorize = Callable[..., Any]
+"""`authorize(principal, resource=…)`, plain or async: the principal, perhaps with fewer scopes; None refuses it."""
+Narrow = Callable[..., Awaitable[Principal]]
+"""`Narrowing.narrow`, for those who are given it."""
+PERSONAL: Final = "token:"
+"""What the clients are called, of this project, that personal access tokens are: each is one of its own."""
+
+
+class Refused(Exception):
+    """The project's authorizer does not let this principal in, or gave something that it must not."""
+
+
+class Hierarchy:
+    """Which scopes include which (basic/authorization, scope hierarchies), worked out once."""
+
+    def __init__(self, implies: Mapping[str, Iterable[str]] = MappingProxyType({})) -> None:
+        self._closed = {scope: _reached(scope, implies) for scope in implies}
+
+    def expand(self, scopes: frozenset[str]) -> frozenset[str]:
+        """The scopes and all that they include, however many steps away."""
+        if scopes is EVERY_SCOPE or not self._closed or self._closed.keys().isdisjoint(scopes):
+            return scopes
+        return scopes.union(*(self._closed[scope] for scope in scopes if scope in self._closed))
+
+
+def _reached(scope: str, implies: Mapping[str, Iterable[str]]) -> frozenset[str]:
+    found: set[str] = set()
+    waiting = [scope]
+    while waiting:
+        one = waiting.pop()
+        if one not in found:
+            found.add(one)
+            waiting.extend(implies.get(one, ()))
+    return frozenset(found)
+
+
+def withheld(principal: Principal, scopes: Iterable[str], grants: Grants, groups: frozenset[str]) -> bool:
+    """Is there one among `scopes` that the principal must not hold, whatever was delegated? `groups` are its user's."""
+    return bool(grants) and any(scope in grants and not _may_hold(principal, scope, grants, groups) for scope in scopes)
+
+
+def asks_for_groups(scopes: Iterable[str], grants: Grants) -> bool:
+    """Do the groups of the user matter for who may hold these?"""
+    return bool(grants) and any(scope in grants and grants[scope].groups for scope in scopes)
+
+
+def _may_hold(principal: Principal, scope: str, grants: Grants, groups: frozenset[str]) -> bool:
+    grant = grants[scope]
+    if principal.is_local:
+        return True
+    if not grant.lets_user(groups):
+        return False
+    if principal.scopes is EVERY_SCOPE:
+        return True  # no client's
+    if principal.issuer == ISSUER and principal.client_id.startswith(PERSONAL):
+        return grant.tokens
+    return grant.lets_client(principal.client_id)
+
+
+class Narrowing:
+    """What becomes of each principal of one server when it has been verified."""
+
+    def __init__(
+        self,
+        *,
+        hierarchy: Hierarchy | None = None,
+        authorize: Authorize | None = None,
+        rulebook: Rulebook = RULEBOOK,
+        run: Run = in_thread,
+        run_apart: Run | None = None,
+    ) -> None:
+        """`run` calls what may block, `run_apart` what has to be read outside of any transaction."""
+        self._hierarchy, self._authorize = hierarchy or Hierarchy(), authorize
+        self._rulebook, self._run, self._run_apart = rulebook, run, run_apart or run
+
+    async def narrow(self, principal: Principal, *, resource: Any = None) -> Principal:
+        """The principal with what is left of its scopes. `resource` is what it was verified for, whose `scopes` every
+        request takes.
+
+        Raises Refused, and Overloaded when the rules cannot be read. What the project's function raises is a bug, and
+        refuses the principal.
+        """
+        if principal.is_local:
+            return principal
+        expanded = self._hierarchy.expand(principal.scopes)
+        if expanded is not principal.scopes:
+            principal = replace(principal, scopes=expanded)
+        if self._authorize is not None:
+            principal = await self._asked(self._authorize, principal, resource)
+        rules = await self._rulebook.current(self._run_apart)
+        grants = rules.grants
+        if not grants or principal.scopes is EVERY_SCOPE:
+            return principal
+        required = () if resource is None else resource.scopes
+        groups: frozenset[str] = frozenset()
+        if asks_for_groups((*principal.scopes, *required), grants):
+            known = principal.known_groups()
+            groups = await self._run(principal.groups) if known is None else known
+        if withheld(principal, required, grants, groups):
+            raise Refused  # no step-up could bring what every request takes
+        left = frozenset(
+            scope for scope in principal.scopes if scope not in grants or _may_hold(principal, scope, grants, groups)
+        )
+        return principal if left == principal.scopes else replace(principal, scopes=left)
+
+    async def _asked(self, authorize: Authorize, principal: Principal, resource: Any) -> Principal:
+        try:
+            if is_async(authorize):
+                found = await authorize(principal, resource=resource)
+            else:
+                found = await self._run(lambda: authorize(principal, resource=resource))
+                found = await found if inspect.isawaitable(found) else found
+        except Exception:
+            logger.exception("The authorizer failed, so %r is refused", principal)
+            raise Refused from None
+        if found is None:
+            raise Refused
+        if not isinstance(found, Principal) or not _is_within(found, principal):
+            logger.error(
+                "The authorizer must not give %r for %r, which is refused: it may only take scopes away",
+                found,
+                principal,
+            )
+            raise Refused
+        return found
+
+
+def _is_within(found: Principal, given: Principal) -> bool:
+    """Is it the same principal, with no more than it had?"""
+    return (
+        found.key == given.key
+        and found.kind == given.kind
+        and getattr(found.user, "pk", None) == getattr(given.user, "pk", None)
+        and (found.user is None) == (given.user is None)
+        and found.audience == given.audience
+        and found.token_id == given.token_id
+        and (given.scopes is EVERY_SCOPE or (found.scopes is not EVERY_SCOPE and found.scopes <= given.scopes))
+        and (given.expires_at is None or (found.expires_at is not None and found.expires_at <= given.expires_at))
+    )
+
+
+def allowed_scopes(user: Any, client_id: str | None = None, *, scopes: Iterable[str] | None = None) -> frozenset[str]:
+    """Those of `scopes`, by default all that `MCP["SCOPES"]` declares, that this user may delegate to this client.
+
+    For consent pages: what is not among them is not offered. Without a client: that the user may delegate to some
+    client. May ask the database; raises Overloaded when the rules cannot be read.
+    """
+    wanted = frozenset(conf.get_settings().scopes if scopes is None else scopes)
+    grants = RULEBOOK.known().grants
+    concerned = wanted & grants.keys()
+    groups = groups_of(user) if asks_for_groups(concerned, grants) else frozenset()
+    refused = {
+        scope
+        for scope in concerned
+        if not grants[scope].lets_user(groups) or not (client_id is None or grants[scope].lets_client(client_id))
+    }
+    return wanted - refused

@@ -1,0 +1,84 @@
+"""Signatures of JSON Web Tokens, and the public keys that prove them. The one place here that knows jwcrypto.
+
+Asymmetric algorithms only: with a shared secret whoever can verify can sign, and a public key must never be taken for
+one (RFC 8725, sections 2.1 and 3.1).
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from mcp_django.auth.external.jwt import LONGEST_KID
+
+KEY_TYPES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
+    **dict.fromkeys(("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"), ("RSA", ())),
+    "ES256": ("EC", ("P-256",)),
+    "ES384": ("EC", ("P-384",)),
+    "ES512": ("EC", ("P-521",)),
+    "EdDSA": ("OKP", ("Ed25519", "Ed448")),
+}
+"""By algorithm: the key's type (`kty`), and the curves it may have."""
+LEAST_RSA_BITS: Final = 2048
+"""RFC 7518, section 3.3."""
+MOST_RSA_BITS: Final = 8192
+"""More is work without use."""
+_MEMBERS: Final = {"RSA": ("n", "e"), "EC": ("crv", "x", "y"), "OKP": ("crv", "x")}
+"""The public members of a key. There are those who publish the others too."""
+
+
+class Key:
+    """A public key of an issuer. `kid`, `use` and the rest are as the issuer says."""
+
+    __slots__ = ("_algorithm", "_curve", "_key", "_type", "kid")
+
+    def __init__(self, said: Mapping[str, Any], loaded: Any) -> None:
+        self.kid: str | None = said.get("kid")
+        self._algorithm, self._type, self._curve = said.get("alg"), said["kty"], said.get("crv")
+        self._key = loaded
+
+    def fits(self, algorithm: str) -> bool:
+        """Is it a key of this algorithm?"""
+        kind, curves = KEY_TYPES[algorithm]
+        right = self._type == kind and (not curves or self._curve in curves)
+        return right and self._algorithm in (None, algorithm)
+
+    def proves(self, token: str, algorithm: str) -> bool:
+        """Was the token, in compact form, signed with the other half of this key?"""
+        from jwcrypto.common import JWException
+        from jwcrypto.jws import JWS
+
+        signed = JWS()
+        signed.allowed_algs = [algorithm]
+        try:
+            signed.deserialize(token)
+            signed.verify(self._key, alg=algorithm)
+        except (JWException, ValueError):
+            return False
+        return bool(signed.is_valid)
+
+
+def load(said: Any) -> Key | None:
+    """A key from a JWK set; None for what is no public key for signatures, which there may be as well: what is not
+    understood is passed over (RFC 7517, section 5).
+    """
+    from jwcrypto.common import JWException
+    from jwcrypto.jwk import JWK
+
+    if not isinstance(said, dict) or said.get("use") not in (None, "sig"):
+        return None
+    operations, kid = said.get("key_ops"), said.get("kid")
+    if operations is not None and (not isinstance(operations, list) or "verify" not in operations):
+        return None
+    if kid is not None and (not isinstance(kid, str) or len(kid) > LONGEST_KID):
+        return None
+    kind = said.get("kty")
+    names = _MEMBERS.get(kind) if isinstance(kind, str) else None
+    if names is None or not all(isinstance(said.get(name), str) for name in names):
+        return None
+    try:
+        key = JWK(kty=kind, **{name: said[name] for name in names})
+        public = key.get_op_key("verify")
+    except (JWException, ValueError, TypeError, ArithmeticError):
+        return None
+    if kind == "RSA" and not LEAST_RSA_BITS <= public.key_size <= MOST_RSA_BITS:
+        return None
+    return Key(said, key)

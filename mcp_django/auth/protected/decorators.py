@@ -1,0 +1,95 @@
+"""Tokens for plain views of Django: the ones that the MCP endpoints take, by the same verifiers.
+
+    @bearer_required(resource="https://shop.example/orders", scopes=["shop:read"])
+    def orders(request):
+        return JsonResponse({"by": request.user.get_username()})
+
+A token has to be made for the view's API; one that was made for an MCP endpoint is none of its.
+"""
+
+import inspect
+from collections.abc import Callable, Sequence
+from functools import wraps
+from typing import Any, TypeVar, cast
+
+from asgiref.sync import async_to_sync, markcoroutinefunction
+from django.http import HttpRequest, HttpResponse, JsonResponse
+
+from mcp_django.auth.authentication.refusals import refusal
+from mcp_django.auth.authentication.verifiers import AuthError
+from mcp_django.auth.protected.apis import Api
+from mcp_django.auth.resource import ProtectedResource, canonical
+from mcp_django.protocol import jsonrpc
+from mcp_django.protocol.errors import TransportRefusal
+from mcp_django.server.ports import Overloaded
+
+V = TypeVar("V", bound=Callable[..., Any])
+
+
+def bearer_required(
+    *,
+    resource: str | None = None,
+    audience: str = "api",
+    scopes: Sequence[str] = (),
+    metadata_url: str | None = None,
+) -> Callable[[V], V]:
+    """Let only bearers of access tokens into a view, plain or async. `request.user` is the user they act for,
+    `request.principal` has scopes and claims; cookies and sessions count for nothing, so that no CSRF token is needed.
+
+    `resource` is the URL of the API that tokens are made for; without it only personal tokens are taken, those that
+    name no server or `audience`. `scopes` are what the view takes, `metadata_url` is where clients find out how to get
+    a token (RFC 9728). Others are answered 401, 403 or 400 with a challenge, 429 when an address has shown too many bad
+    tokens, and 503 while tokens cannot be verified.
+
+    Raises TypeError for scopes that are one string, ValueError for a resource that is no URL.
+    """
+    if isinstance(scopes, str):
+        raise TypeError(f"scopes is a list; write scopes=[{scopes!r}]")
+    if resource is not None and canonical(resource) is None:
+        raise ValueError(f"{resource!r} is no URL that can name an API")
+    api = Api(audience, resource, tuple(scopes), metadata_url)
+
+    async def admit(request: HttpRequest) -> HttpResponse | None:
+        try:
+            principal = await api.principal(request)
+            if principal.user is None:
+                protected = ProtectedResource(server=audience, scopes=api.scopes, metadata_url=metadata_url)
+                raise refusal(AuthError("invalid_token", "The token acts for no user"), protected)
+        except TransportRefusal as refused:
+            return _refused(refused)
+        except Overloaded as problem:
+            return JsonResponse(
+                {"detail": str(problem)},
+                status=problem.status,
+                headers={"Retry-After": str(max(1, round(problem.retry_after)))},
+            )
+        request.user = principal.user
+        request.principal = principal  # type: ignore[attr-defined]  # for the view; HttpRequest has no such field
+        return None
+
+    def decorate(view: V) -> V:
+        made: Any
+        if inspect.iscoroutinefunction(view):
+
+            async def around(request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
+                return await admit(request) or await view(request, *args, **kwargs)
+
+            made = markcoroutinefunction(wraps(view)(around))
+        else:
+            ask = async_to_sync(admit)
+
+            @wraps(view)
+            def made(request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
+                return ask(request) or view(request, *args, **kwargs)
+
+        made.csrf_exempt = True
+        return cast("V", made)
+
+    return decorate
+
+
+def _refused(refused: TransportRefusal) -> HttpResponse:
+    headers = {name.decode(): value.decode("latin-1") for name, value in refused.headers}
+    headers.pop("content-type", None)
+    said = jsonrpc.loads(refused.body)["error"]["message"]
+    return JsonResponse({"detail": said}, status=refused.status, headers=headers)

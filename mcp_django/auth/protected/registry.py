@@ -1,0 +1,219 @@
+"""The project's servers as protected resources: where each is, and what its settings ask of callers."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, cast
+from urllib.parse import urlsplit
+
+from django.core.exceptions import ImproperlyConfigured
+from django.urls import NoReverseMatch, Resolver404, get_resolver, get_script_prefix, resolve, reverse
+from django.urls.resolvers import RoutePattern
+from django.utils.module_loading import import_string
+
+from mcp_django import conf
+from mcp_django.auth.requests import AuthRequest
+from mcp_django.auth.resource import ProtectedResource, canonical
+from mcp_django.conf.options import ServerSettings
+from mcp_django.models.token import check_scopes
+from mcp_django.protocol.headers import Headers
+
+WELL_KNOWN: Final = "/.well-known/oauth-protected-resource"
+"""Stands between the origin and the path of a resource (RFC 9728, section 3.1)."""
+APP: Final = "mcp_django"
+
+
+class Resources:
+    """One resource for each server. Where a path has parameters, or the settings name functions, it depends on the
+    request.
+    """
+
+    def __init__(
+        self, servers: Mapping[str, ServerSettings], *, origin: str | None, issuers: Sequence[str] = ()
+    ) -> None:
+        """`origin` is the project's own, such as "https://example.com"; `issuers` are the authorization servers of what
+        names none.
+        """
+        self._servers, self._origin, self._issuers = servers, origin, tuple(issuers)
+        self._places: dict[str, str] = {}
+        self._fixed: dict[tuple[str, Any], ProtectedResource] = {}
+
+    @property
+    def origin(self) -> str | None:
+        """The project's own origin."""
+        return self._origin
+
+    @property
+    def aliases(self) -> Sequence[str]:
+        """The servers there are."""
+        return [*self._servers, *(alias for alias in self._places if alias not in self._servers)]
+
+    def place(self, alias: str, path: str) -> None:
+        """Say where a server is that no setting describes: a pattern such as "mcp", below the project's prefix."""
+        self._places[alias] = path
+        self._fixed.clear()
+
+    def varies(self, alias: str) -> bool:
+        """Does the resource depend on the request?"""
+        server = self._servers.get(alias, _PLAIN)
+        written = (server.required_scopes, server.authorization_servers, server.resource_metadata_url)
+        return any(map(_is_function, written)) or self._is_dynamic(alias)
+
+    def of(self, alias: str, request: AuthRequest | None = None) -> ProtectedResource:
+        """The resource of the server of an alias, as far as `request` has a say in it.
+
+        Raises ImproperlyConfigured when a function of the project gives what cannot be used, and what it raises.
+        """
+        key = alias, conf.root_urlconf()
+        found = self._fixed.get(key)
+        if found is None:
+            found = self._make(alias, request)
+            if not self.varies(alias):
+                self._fixed[key] = found
+        return found
+
+    def _make(self, alias: str, request: AuthRequest | None) -> ProtectedResource:
+        server = self._servers.get(alias, _PLAIN)
+        uri = server.resource or self._uri(alias, request)
+        metadata = _asked(server.resource_metadata_url, request)
+        issuers = _asked(server.authorization_servers, request)
+        scopes = _asked(server.required_scopes, request) or ()
+        return ProtectedResource(
+            server=alias,
+            uri=canonical(uri),
+            scopes=_scopes(alias, scopes),
+            authorization_servers=self._issuers if issuers is None else _urls(alias, issuers),
+            metadata_url=self._metadata(uri, issuers) if metadata is None else _urls(alias, [metadata])[0],
+        )
+
+    def _metadata(self, uri: str | None, issuers: Any) -> str | None:
+        # Without an authorization server there is nothing to be told, and nothing to look for.
+        return metadata_url(uri) if (self._issuers if issuers is None else issuers) else None
+
+    def _uri(self, alias: str, request: AuthRequest | None) -> str | None:
+        if self._origin is None:
+            return None
+        path = self.path(alias, None if request is None else request.kwargs)
+        return None if path is None else self._origin + path
+
+    def path(self, alias: str, kwargs: Mapping[str, Any] | None) -> str | None:
+        """The path of an endpoint on its origin, below the project's prefix; None while its parameters are unknown,
+        or are those of a place that its name does not lead to: no token is made for it there.
+        """
+        prefix = conf.force_script_name().rstrip("/")
+        if alias not in self._places and conf.root_urlconf() is not None:
+            try:
+                found = reverse(f"{APP}:{alias}", kwargs=dict(kwargs) if kwargs else None)
+                return f"{prefix}/{found.removeprefix(get_script_prefix())}"
+            except NoReverseMatch:
+                if _is_routed(alias):
+                    # An endpoint that is included more than once has a URL with other parameters, too.
+                    return None
+        pattern = RoutePattern(self._pattern(alias), is_endpoint=True)
+        filled = self._pattern(alias)
+        for name, converter in pattern.converters.items():
+            if kwargs is None or name not in kwargs:
+                return None
+            for written in (f"<{name}>", *(f"<{kind}:{name}>" for kind in _kinds(filled, name))):
+                filled = filled.replace(written, converter.to_url(kwargs[name]))
+        return f"{prefix}/{filled}"
+
+    def find(self, path: str) -> tuple[str, Mapping[str, Any]] | None:
+        """The server whose resource has this path on the project's origin, and what the path captures; None when there
+        is none. A slash at the end makes no difference; the prefix of the project may be there or not.
+        """
+        wanted, prefix = "/" + path.strip("/"), conf.force_script_name().rstrip("/")
+        for alias in self.aliases:
+            if not self._is_dynamic(alias) and self._place(alias) in (wanted, prefix + wanted):
+                return alias, {}
+        inner = wanted.removeprefix(prefix) if wanted.startswith(f"{prefix}/") else wanted
+        for alias in self.aliases:
+            captured = self._captured(alias, inner) if self._is_dynamic(alias) else None
+            if captured is not None:
+                return alias, captured
+        return None
+
+    def only(self) -> str | None:
+        """The server, if there is one alone, at a path of its own; for it the well-known name without a path may stand
+        (MCP, basic/authorization, protected resource metadata discovery).
+        """
+        aliases = self.aliases
+        return aliases[0] if len(aliases) == 1 and not self._is_dynamic(aliases[0]) else None
+
+    def _place(self, alias: str) -> str | None:
+        server = self._servers.get(alias, _PLAIN)
+        uri = canonical(server.resource or self._uri(alias, None))
+        return None if uri is None else urlsplit(uri).path or "/"
+
+    def _captured(self, alias: str, path: str) -> Mapping[str, Any] | None:
+        if alias not in self._places and conf.root_urlconf() is not None:
+            try:
+                match = resolve(path)
+            except Resolver404:
+                pass  # served by `asgi.mount` alone
+            else:
+                if match.app_name == APP:
+                    return match.kwargs if match.url_name == alias else None
+        matched = RoutePattern(self._pattern(alias), is_endpoint=True).match(path.removeprefix("/"))
+        return matched[2] if matched else None
+
+    def _is_dynamic(self, alias: str) -> bool:
+        """Has its path parameters, its own or those of what it is included under?"""
+        if self._servers.get(alias, _PLAIN).resource is not None:
+            return False
+        return self._origin is not None and self.path(alias, None) is None
+
+    def _pattern(self, alias: str) -> str:
+        return self._places.get(alias) or self._servers.get(alias, _PLAIN).path
+
+
+_PLAIN = ServerSettings()
+_NO_HEADERS = Headers()
+
+
+def _is_routed(alias: str) -> bool:
+    """Is it in the URLconf, with whatever parameters? Otherwise it is served by `asgi.mount` alone."""
+    resolver = get_resolver()
+    names = [APP, *resolver.app_dict.get(APP, ())]
+    found = [resolver.namespace_dict[name][1] for name in names if name in resolver.namespace_dict]
+    return any(included.reverse_dict.getlist(alias) for included in found)
+
+
+def metadata_url(uri: str | None) -> str | None:
+    """Where the metadata of a resource is, by its URL: the well-known name goes between host and path."""
+    if uri is None or canonical(uri) is None:
+        return None
+    parts = urlsplit(uri)
+    return f"{parts.scheme}://{parts.netloc}{WELL_KNOWN}{parts.path}"
+
+
+def _is_function(written: Any) -> bool:
+    """Is it the dotted path of a function of the request?"""
+    return isinstance(written, str) and "://" not in written
+
+
+def _asked(written: Any, request: AuthRequest | None) -> Any:
+    """What is written, or what the function says that is named instead."""
+    if not _is_function(written):
+        return written
+    function = cast(Callable[[AuthRequest], Any], import_string(written))
+    return function(AuthRequest(_NO_HEADERS) if request is None else request)
+
+
+def _scopes(alias: str, found: Any) -> tuple[str, ...]:
+    scopes = sorted(set(found)) if isinstance(found, list | tuple | set | frozenset) else found
+    try:
+        check_scopes(scopes)
+    except Exception as problem:
+        raise ImproperlyConfigured(f'REQUIRED_SCOPES of the server "{alias}" are no scopes: {found!r}') from problem
+    return tuple(scopes)
+
+
+def _urls(alias: str, found: Any) -> tuple[str, ...]:
+    if not isinstance(found, list | tuple) or not all(isinstance(url, str) and canonical(url) for url in found):
+        raise ImproperlyConfigured(f'The server "{alias}" names as authorization server or metadata: {found!r}')
+    return tuple(found)
+
+
+def _kinds(pattern: str, name: str) -> list[str]:
+    """The converters that a pattern names for a parameter."""
+    head = pattern.partition(f":{name}>")[0]
+    return [head.rpartition("<")[2]] if head != pattern else []

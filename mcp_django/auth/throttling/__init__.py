@@ -1,0 +1,1 @@
+"""Throttling: rates counted in Django's cache."""

@@ -1,0 +1,391 @@
+"""Several servers at once: their tools in one list, each as `alias__tool`, and calls that find the server.
+
+One server that fails hides no other: its error is in `errors`, and it is tried again until it is there.
+"""
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from contextvars import Context
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from functools import partial
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+import mcp_types as types
+
+from mcp_django.client import portal
+from mcp_django.client.client import Client
+from mcp_django.client.errors import ClientConnectionError, ClientError, ToolNotFound
+from mcp_django.client.options import Openable
+from mcp_django.client.pool.pool import client_settings, get_client, is_kept
+from mcp_django.client.session.handlers import ProgressHandler, Unsubscribe
+from mcp_django.client.session.timing import FOREVER, Backoff, Haste
+from mcp_django.client.tool_names import alias_of, check_alias, joined
+from mcp_django.conf import get_settings
+
+logger = logging.getLogger("mcp_django.client")
+
+Filter = Callable[[types.Tool], bool] | Iterable[str]
+"""Which tools to take: a function of a tool, or names, in which * stands for anything."""
+OnTools = Callable[[str, list[types.Tool], Client], Awaitable[None] | None]
+"""Told the alias of a server, its tools as they are named here, and its client."""
+T = TypeVar("T")
+
+
+@dataclass(slots=True, eq=False)
+class _Server:
+    """One of the servers of a bridge."""
+
+    alias: str
+    make: Callable[[], Client]
+    takes: tuple[Callable[[types.Tool], bool], ...]
+    client: Client | None = None
+    owned: bool = False
+    """Does the bridge close it?"""
+    tools: dict[str, types.Tool] = field(default_factory=dict)
+    """As the server has them, by their names here."""
+    stop_listening: Unsubscribe | None = None
+    refreshing: asyncio.Task[None] | None = None
+    retrying: asyncio.Task[None] | None = None
+    stale: bool = False
+    haste: Haste = field(default_factory=Haste)
+
+
+class Bridge:
+    """The tools of several servers.
+
+        async with Bridge({"weather": Client(...), "github": get_client("github")}, tools=["*__get_*"]) as bridge:
+            tools = await bridge.list_tools()
+            result = await bridge.call("weather__forecast", {"city": "Zürich"})
+
+    `servers` has clients or targets by alias: small letters, digits, "-" and single "_". `tools` says which tools are
+    taken, for all servers (a function of a tool, or names of the servers' own, in which * stands for anything), or a
+    dict of such by alias; servers that are not in it give all. A bridge belongs to one event loop.
+
+    A tool is called `alias__tool`; a name that APIs of models would not take is changed: see docs/topics/bridge.md.
+    """
+
+    def __init__(
+        self, servers: Mapping[str, Client | Openable], *, tools: Filter | Mapping[str, Filter] | None = None
+    ) -> None:
+        makers = {alias: partial(_client_of, server, alias) for alias, server in servers.items()}
+        self._build(makers, tools)
+
+    @classmethod
+    def from_settings(
+        cls,
+        aliases: Iterable[str] | None = None,
+        *,
+        user: Any = None,
+        owner: str | None = None,
+        tools: Filter | Mapping[str, Filter] | None = None,
+    ) -> Self:
+        """A bridge to servers of `MCP["CLIENTS"]`, all of them by default, for a user where credentials are theirs.
+        What their `TOOLS` leave out is not taken. Raises ImproperlyConfigured for an alias that is not there.
+        """
+        known = get_settings().clients
+        chosen = list(known) if aliases is None else list(aliases)
+        for alias in chosen:
+            client_settings(alias)
+        bridge = cls.__new__(cls)
+        bridge._build({alias: partial(get_client, alias, user=user, owner=owner) for alias in chosen}, tools)
+        for alias in chosen:
+            server = bridge._servers[alias]
+            server.takes = (*server.takes, partial(_allowed_by_settings, alias))
+        return bridge
+
+    def _build(self, makers: Mapping[str, Callable[[], Client]], tools: Filter | Mapping[str, Filter] | None) -> None:
+        filters = tools if isinstance(tools, Mapping) else dict.fromkeys(makers, tools)
+        strange = [alias for alias in filters if alias not in makers]
+        if strange:
+            raise ValueError(f"tools names {', '.join(map(repr, strange))}, which is no server of the bridge")
+        self._servers: dict[str, _Server] = {}
+        for alias, make in makers.items():
+            chosen = filters.get(alias)
+            takes = () if chosen is None else (_function(chosen),)
+            self._servers[check_alias(alias)] = _Server(alias, make, takes)
+        self.errors: dict[str, Exception] = {}
+        """Why a server is not there, by alias."""
+        self._told: dict[object, OnTools] = {}
+        self._is_open = False
+
+    async def __aenter__(self) -> Self:
+        await self.connect_all()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    @property
+    def aliases(self) -> list[str]:
+        """Those of all servers, in the order they were given."""
+        return list(self._servers)
+
+    def client(self, alias: str) -> Client:
+        """The client of a server, also one that is not connected. Raises KeyError for an alias that is not there."""
+        return self._client(self._servers[alias])
+
+    async def connect_all(self) -> dict[str, Exception]:
+        """Connect to all servers at once and list their tools. Returns `errors`; those servers are tried again in the
+        background until they are there.
+        """
+        self._is_open = True
+        missing = [server for server in self._servers.values() if server.stop_listening is None]
+        await asyncio.gather(*(self._attempt(server) for server in missing))
+        return self.errors
+
+    async def close(self) -> None:
+        """Leave all servers. Clients that were connected before, or belong to `get_client`, stay as they are."""
+        self._is_open = False
+        tasks = []
+        for server in self._servers.values():
+            tasks += [task for task in (server.retrying, server.refreshing) if task is not None]
+            server.retrying = server.refreshing = None
+            if server.stop_listening is not None:
+                server.stop_listening()
+                server.stop_listening = None
+            server.tools = {}
+        for task in tasks:
+            task.cancel()
+        owned = [server for server in self._servers.values() if server.owned and server.client is not None]
+        await asyncio.gather(*tasks, *(_close(server) for server in owned), return_exceptions=True)
+
+    def on_registry(self, handler: OnTools) -> Unsubscribe:
+        """Have `handler` told of a server's tools when it is connected, and whenever they change: its alias, the
+        tools, and its client. Those that are there already are not told. Returns what takes it back.
+        """
+        key = object()
+        self._told[key] = handler
+        return lambda: self._told.pop(key, None) and None
+
+    async def list_tools(self) -> list[types.Tool]:
+        """The tools of all servers that are there, under their names here."""
+        return [tool for server in self._servers.values() for tool in _named(server)]
+
+    def tool_names(self) -> list[str]:
+        """The names of these."""
+        return [name for server in self._servers.values() for name in server.tools]
+
+    def tool_schemas(self) -> list[dict[str, Any]]:
+        """These as dicts of `name`, `description` and `input_schema`: what APIs of models take, up to the spelling."""
+        return [
+            {"name": name, "description": tool.description or tool.title or "", "input_schema": dict(tool.input_schema)}
+            for server in self._servers.values()
+            for name, tool in server.tools.items()
+        ]
+
+    async def call(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        timeout: float | None = None,
+        on_progress: ProgressHandler | None = None,
+        meta: Mapping[str, Any] | None = None,
+    ) -> types.CallToolResult:
+        """Call a tool by its name here. The rest is as for `Client.call_tool`.
+
+        Raises:
+            ToolNotFound: There is no such tool, or it is not taken.
+            ClientConnectionError: Its server is not there.
+            ClientError: What the call of the server's tool raises.
+        """
+        server, tool = self._find(name)
+        client = self._client(server)
+        try:
+            return await client.call_tool(
+                tool, dict(arguments or {}), timeout=timeout, on_progress=on_progress, meta=meta
+            )
+        except ClientConnectionError as error:
+            if not client.is_connected:
+                self._lost(server, error)
+            raise
+
+    def blocking(self) -> "BlockingBridge":
+        """The same from code without an event loop."""
+        return BlockingBridge(self)
+
+    def _find(self, name: str) -> tuple[_Server, str]:
+        alias = alias_of(name)
+        server = self._servers.get(alias or "")
+        if server is not None and name in server.tools:
+            return server, server.tools[name].name
+        if server is not None and not server.tools and server.alias in self.errors:
+            raise ClientConnectionError(f"The server {server.alias!r} is not there: {self.errors[server.alias]}")
+        raise ToolNotFound(message=f"There is no tool {name[:100]!r}")
+
+    def _client(self, server: _Server) -> Client:
+        if server.client is None:
+            server.client = server.make()
+        return server.client
+
+    async def _attempt(self, server: _Server) -> None:
+        """Connect to a server and list its tools; on failure keep the error, and try again later."""
+        try:
+            client = self._client(server)
+            server.owned = server.owned or not (client.is_connected or is_kept(client))
+            await client.connect()
+            await self._list(server)
+        except Exception as error:
+            if not isinstance(error, ClientError):
+                logger.exception("The server %r of a bridge cannot be used", server.alias)
+            self._lost(server, error)
+            return
+        if server.stop_listening is None:
+            server.stop_listening = client.on_list_changed(partial(self._changed, server))
+
+    async def _list(self, server: _Server) -> None:
+        """Learn a server's tools anew, and tell of them."""
+        client = self._client(server)
+        found: dict[str, types.Tool] = {}
+        for tool in await client.list_tools():
+            if not all(takes(tool) for takes in server.takes):
+                continue
+            name = joined(server.alias, tool.name)
+            if name in found:
+                logger.warning("The server %r has two tools that are %r here; the first is taken", server.alias, name)
+                continue
+            found[name] = tool
+        self.errors.pop(server.alias, None)
+        server.tools = found
+        for handler in list(self._told.values()):
+            try:
+                said = handler(server.alias, _named(server), client)
+                if inspect.isawaitable(said):
+                    await said
+            except Exception:
+                logger.exception("A function that is told of the tools of %r failed", server.alias)
+
+    def _changed(self, server: _Server, kind: str) -> None:
+        """The server says that a list is another."""
+        if kind != "tools" or not self._is_open:
+            return
+        server.stale = True
+        if server.refreshing is None or server.refreshing.done():
+            server.refreshing = _task(self._refresh(server))
+
+    async def _refresh(self, server: _Server) -> None:
+        while server.stale:
+            await server.haste.pause()
+            server.stale = False
+            try:
+                await self._list(server)
+            except Exception as error:
+                if not isinstance(error, ClientError):
+                    logger.exception("The tools of %r cannot be listed", server.alias)
+                self._lost(server, error)
+
+    def _lost(self, server: _Server, error: Exception) -> None:
+        """A server is not there. Its tools stay in the list: a short outage is to change no list."""
+        self.errors[server.alias] = error
+        if self._is_open and (server.retrying is None or server.retrying.done()):
+            server.retrying = _task(self._retry(server))
+
+    async def _retry(self, server: _Server) -> None:
+        waits = Backoff(FOREVER)
+        while server.alias in self.errors:
+            await asyncio.sleep(waits.delay() or 0)
+            await self._attempt(server)
+
+
+class BlockingBridge:
+    """A bridge from code without an event loop: it lives on the loop of the blocking clients.
+
+    with Bridge.from_settings(["weather"]).blocking() as bridge:
+        bridge.call("weather__forecast", {"city": "Zürich"})
+    """
+
+    def __init__(self, bridge: Bridge) -> None:
+        self._bridge = bridge
+
+    def __enter__(self) -> Self:
+        self.connect_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def errors(self) -> dict[str, Exception]:
+        """Why a server is not there, by alias."""
+        return dict(self._bridge.errors)
+
+    @property
+    def aliases(self) -> list[str]:
+        """Those of all servers, in the order they were given."""
+        return self._bridge.aliases
+
+    def connect_all(self) -> dict[str, Exception]:
+        """As `Bridge.connect_all`."""
+        return dict(self._run(self._bridge.connect_all()))
+
+    def close(self) -> None:
+        """As `Bridge.close`."""
+        self._run(self._bridge.close())
+
+    def list_tools(self) -> list[types.Tool]:
+        """As `Bridge.list_tools`."""
+        return self._run(self._bridge.list_tools())
+
+    def tool_names(self) -> list[str]:
+        """As `Bridge.tool_names`."""
+        return self._bridge.tool_names()
+
+    def tool_schemas(self) -> list[dict[str, Any]]:
+        """As `Bridge.tool_schemas`."""
+        return self._bridge.tool_schemas()
+
+    def call(
+        self, name: str, arguments: Mapping[str, Any] | None = None, *, timeout: float | None = None
+    ) -> types.CallToolResult:
+        """As `Bridge.call`."""
+        return self._run(self._bridge.call(name, arguments, timeout=timeout))
+
+    def on_registry(self, handler: OnTools) -> Unsubscribe:
+        """As `Bridge.on_registry`; `handler` is called on the loop of the blocking clients."""
+        return self._bridge.on_registry(handler)
+
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        home = portal.portal()
+        home.close_at_exit(self._bridge)
+        return portal.run(work, home.loop)
+
+
+def _client_of(server: Client | Openable, alias: str) -> Client:
+    return server if isinstance(server, Client) else Client(server, alias=alias)
+
+
+def _function(chosen: Filter) -> Callable[[types.Tool], bool]:
+    if callable(chosen):
+        return chosen
+    if isinstance(chosen, str):
+        raise ValueError(f"tools is a list of names; write [{chosen!r}]")
+    patterns = tuple(chosen)
+    return lambda tool: any(fnmatchcase(tool.name, pattern) for pattern in patterns)
+
+
+def _allowed_by_settings(alias: str, tool: types.Tool) -> bool:
+    settings = get_settings().clients.get(alias)
+    return settings is not None and any(fnmatchcase(tool.name, pattern) for pattern in settings.tools)
+
+
+def _named(server: _Server) -> list[types.Tool]:
+    return [tool.model_copy(update={"name": name}) for name, tool in server.tools.items()]
+
+
+async def _close(server: _Server) -> None:
+    if server.client is not None:
+        await server.client.close()
+    server.owned = False
+
+
+def _task(work: Any) -> asyncio.Task[None]:
+    # In a clean context: it outlives the call that happened to start it.
+    return asyncio.get_running_loop().create_task(work, context=Context())

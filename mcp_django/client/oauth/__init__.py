@@ -1,0 +1,1 @@
+"""OAuth of the client: discovery, the authorization flow, and stored tokens."""

@@ -1,0 +1,114 @@
+"""Allowing the use of a server from a terminal: the browser comes back to a listener on this machine (RFC 8252)."""
+
+import asyncio
+import html
+import secrets
+import webbrowser
+from collections.abc import Callable
+from typing import Any, Final
+from urllib.parse import parse_qsl, urlsplit
+
+from mcp_django.client.oauth.flow import finish, prepare
+from mcp_django.client.oauth.http import AuthorizationFailed, Outgoing
+from mcp_django.client.oauth.token_store import TokenRow, in_thread
+from mcp_django.conf.clients import ClientSettings
+
+PATH: Final = "/callback"
+MOST: Final = 16 * 1024
+"""Bytes of a request to the listener."""
+_PAGE = "<!doctype html><html lang=en><meta charset=utf-8><title>{0}</title><p>{0}</p></html>"
+
+
+async def login(
+    settings: ClientSettings,
+    user: Any = None,
+    *,
+    say: Callable[[str], None],
+    port: int = 0,
+    open_url: Callable[[str], Any] | None = webbrowser.open,
+    wait: float = 300.0,
+    outgoing: Outgoing | None = None,
+) -> None:
+    """Have the person at this terminal allow the use of a server: for `user`, or where AUTH is not per user, for the
+    project. `say` shows them what to do; `open_url` opens a browser, None for no browser. The browser is sent to
+    `http://127.0.0.1:<port>/callback`, any free port unless one is given: a CLIENT_ID that is registered for one wants
+    that. It may take `wait` seconds. Raises AuthorizationFailed; ValueError where a user is missing.
+    """
+    if settings.auth is None or settings.auth.type != "oauth":
+        raise AuthorizationFailed(f"{settings.alias} is not used by OAuth, so there is nothing to allow")
+    if settings.per_user and user is None:
+        raise ValueError(f"{settings.alias} is used in the name of users: say which")
+    owner = user if settings.per_user else None
+    outgoing = outgoing or Outgoing(settings.url or "")
+    async with Listener(port) as listener:
+        url, pending = await prepare(settings, owner, listener.redirect_uri, outgoing=outgoing, native=True)
+        listener.state = pending.state
+        say(f"Open this in a browser, and allow the use of {settings.alias}:\n\n{url}\n")
+        if open_url is not None:
+            await asyncio.to_thread(open_url, url)
+        try:
+            async with asyncio.timeout(wait):
+                answer = await listener.answer
+        except TimeoutError:
+            raise AuthorizationFailed(f"Nobody came back from the browser within {wait:g} seconds") from None
+    grant = await finish(settings, pending, answer, outgoing=outgoing)
+    await in_thread(TokenRow(settings, owner).write, grant)
+
+
+class Listener:
+    """Waits on this machine for the browser that comes back with `state`; everybody else is refused."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self.state = ""
+        self.answer: asyncio.Future[dict[str, str]] = asyncio.get_running_loop().create_future()
+
+    @property
+    def redirect_uri(self) -> str:
+        """Where it listens."""
+        return f"http://127.0.0.1:{self._port}{PATH}"
+
+    async def __aenter__(self) -> "Listener":
+        try:
+            self._server = await asyncio.start_server(self._serve, "127.0.0.1", self._port, limit=MOST)
+        except OSError:
+            raise AuthorizationFailed(f"Port {self._port} of this machine is taken") from None
+        self._port = self._server.sockets[0].getsockname()[1]
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        self._server.close()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            async with asyncio.timeout(10):
+                head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+                status, text = self._read(head)
+                page = _PAGE.format(html.escape(text)).encode()
+                lines = (
+                    f"HTTP/1.1 {status}",
+                    "Content-Type: text/html; charset=utf-8",
+                    f"Content-Length: {len(page)}",
+                    "Cache-Control: no-store",
+                    "Referrer-Policy: no-referrer",
+                    "Content-Security-Policy: default-src 'none'",
+                    "Connection: close",
+                )
+                writer.write("\r\n".join(lines).encode() + b"\r\n\r\n" + page)
+                await writer.drain()
+        except (TimeoutError, OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+            pass  # no browser
+        finally:
+            writer.close()
+
+    def _read(self, head: str) -> tuple[str, str]:
+        method, target, *_ = [*head.split("\r\n", 1)[0].split(" "), "", ""]
+        parts = urlsplit(target)
+        said = dict(parse_qsl(parts.query, keep_blank_values=True))
+        given = said.get("state", "").encode()
+        if method != "GET" or parts.path != PATH or not self.state:
+            return "404 Not Found", "There is nothing here."
+        if self.answer.done() or not secrets.compare_digest(given, self.state.encode()):
+            return "400 Bad Request", "This is not the answer that is waited for."
+        self.answer.set_result(said)
+        return "200 OK", "This window can be closed: go back to the terminal."

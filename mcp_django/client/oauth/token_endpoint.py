@@ -1,0 +1,174 @@
+"""What is asked of a token endpoint: tokens for a code, new tokens for a refresh token, and the end of them."""
+
+import math
+import re
+import time
+from typing import Any, Final
+
+import httpx2
+from mcp.client.auth import OAuthFlowError
+from mcp.client.auth.oauth2 import OAuthContext
+from mcp.client.auth.utils import handle_token_response_scopes, issuers_match
+from mcp.shared.auth import OAuthClientInformationFull, OAuthClientMetadata, OAuthToken
+
+from mcp_django.client.oauth.discovery import Memory, all_scopes, clean_scopes, configured, issuer_of
+from mcp_django.client.oauth.http import AuthorizationFailed, Outgoing
+from mcp_django.client.oauth.token_store import Grant
+from mcp_django.conf.clients import ClientAuth
+
+MOST_TOKEN: Final = 16 * 1024
+"""Characters of a token."""
+MOST_LIFETIME: Final = 10 * 365 * 24 * 3600
+_TOKEN = re.compile(r"[\x21-\x7e]+")
+_ERROR = re.compile(rb'"error"\s*:\s*"([a-z_]{1,64})"')
+LOST: Final = frozenset({"invalid_grant", "unauthorized_client", "invalid_client"})
+"""Errors after which the refresh token is good no more (RFC 6749, section 5.2)."""
+
+
+class GrantLost(AuthorizationFailed):
+    """The authorization server does not take the code or refresh token (any more). `error` is its word for it."""
+
+    def __init__(self, error: str) -> None:
+        super().__init__("The authorization server takes this authorization no more")
+        self.error = error
+
+
+async def exchange(
+    context: OAuthContext, outgoing: Outgoing, *, code: str, verifier: str, redirect_uri: str, scope: str | None
+) -> Grant:
+    """The tokens for a code. Raises AuthorizationFailed."""
+    data = {
+        "grant_type": "authorization_code",
+        "code": code,
+        "redirect_uri": redirect_uri,
+        "code_verifier": verifier,
+        "resource": context.get_resource_url(),
+    }
+    token = await ask(context, outgoing, data)
+    return grant_of(context, token, scope=scope)
+
+
+async def renew(grant: Grant, outgoing: Outgoing, server_url: str, auth: ClientAuth | None = None) -> Grant:
+    """New tokens for the refresh token of `grant`. Raises GrantLost, AuthorizationFailed."""
+    if grant.refresh_token is None:
+        raise GrantLost("invalid_grant")
+    context = _context(grant, server_url, auth)
+    data = {"grant_type": "refresh_token", "refresh_token": grant.refresh_token}
+    if grant.resource:
+        data["resource"] = grant.resource
+    token = await ask(context, outgoing, data, endpoint=grant.token_endpoint)
+    return refreshed(grant, token)
+
+
+async def revoke(grant: Grant, outgoing: Outgoing, server_url: str, auth: ClientAuth | None = None) -> bool:
+    """End the tokens at the authorization server (RFC 7009). False where it cannot be asked, or did not agree."""
+    if not grant.revocation_endpoint:
+        return False
+    tokens = [("refresh_token", grant.refresh_token), ("access_token", grant.access_token)]
+    context, done = _context(grant, server_url, auth), True
+    for hint, token in tokens:
+        if token is None:
+            continue
+        try:
+            sent = _request(context, grant.revocation_endpoint, {"token": token, "token_type_hint": hint})
+            response = await outgoing.send(sent)
+        except (AuthorizationFailed, OAuthFlowError):
+            return False
+        done = done and response.status_code == 200
+    return done
+
+
+async def ask(
+    context: OAuthContext, outgoing: Outgoing, data: dict[str, str], *, endpoint: str | None = None
+) -> OAuthToken:
+    """The token endpoint's answer. Raises GrantLost, AuthorizationFailed."""
+    try:
+        return await read_token(await outgoing.send(_request(context, endpoint or token_endpoint(context), data)))
+    except OAuthFlowError:
+        raise AuthorizationFailed("This project cannot prove itself as the authorization server wants") from None
+
+
+async def read_token(response: httpx2.Response) -> OAuthToken:
+    """The tokens in a response. Raises GrantLost, AuthorizationFailed; neither repeats what was sent."""
+    if response.status_code not in (200, 201):
+        found = _ERROR.search(response.content) if 400 <= response.status_code < 500 else None
+        error = found[1].decode() if found else ""
+        if error in LOST:
+            raise GrantLost(error)
+        raise AuthorizationFailed(f"The authorization server gives no token ({error or response.status_code})")
+    try:
+        token = await handle_token_response_scopes(response)
+    except OAuthFlowError:
+        raise AuthorizationFailed("The authorization server's token cannot be read") from None
+    for secret in (token.access_token, token.refresh_token):
+        # It goes into a header.
+        if secret is not None and (len(secret) > MOST_TOKEN or not _TOKEN.fullmatch(secret)):
+            raise AuthorizationFailed("The authorization server's token is none")
+    return token
+
+
+def grant_of(context: OAuthContext, token: OAuthToken, *, scope: str | None) -> Grant:
+    """The first tokens. Without a word about scopes they are those that were asked for (RFC 6749, section 5.1)."""
+    metadata = context.oauth_metadata
+    revocation = metadata.revocation_endpoint if metadata is not None else None
+    client = context.client_info
+    kept = {"client_id", "client_secret", "token_endpoint_auth_method", "redirect_uris"}
+    return Grant(
+        issuer=issuer_of(context),
+        access_token=token.access_token,
+        refresh_token=token.refresh_token,
+        scope=clean_scopes(token.scope) or scope,
+        token_endpoint=token_endpoint(context),
+        revocation_endpoint=None if revocation is None else str(revocation),
+        resource=context.get_resource_url(),
+        client={} if client is None else client.model_dump(mode="json", include=kept, exclude_none=True),
+        **_times(token),
+    )
+
+
+def refreshed(grant: Grant, token: OAuthToken) -> Grant:
+    """The next tokens: what the answer does not say stays as it was (RFC 6749, section 6)."""
+    return Grant(
+        issuer=grant.issuer,
+        access_token=token.access_token,
+        refresh_token=token.refresh_token or grant.refresh_token,
+        scope=clean_scopes(token.scope) or grant.scope,
+        token_endpoint=grant.token_endpoint,
+        revocation_endpoint=grant.revocation_endpoint,
+        resource=grant.resource,
+        client=grant.client,
+        **_times(token),
+    )
+
+
+def token_endpoint(context: OAuthContext) -> str:
+    """Where tokens are: without metadata at the place that revisions before it say."""
+    if context.oauth_metadata is not None:
+        return str(context.oauth_metadata.token_endpoint)
+    return context.get_authorization_base_url(context.server_url) + "/token"
+
+
+def _request(context: OAuthContext, url: str, data: dict[str, str]) -> httpx2.Request:
+    client = context.client_info
+    if client is None:
+        raise AuthorizationFailed("It is not known as whom to ask the authorization server")
+    headers = {"Content-Type": "application/x-www-form-urlencoded"}
+    form, headers = context.prepare_token_auth({**data, "client_id": client.client_id}, headers)
+    return httpx2.Request("POST", url, data=form, headers=headers)
+
+
+def _context(grant: Grant, server_url: str, auth: ClientAuth | None) -> OAuthContext:
+    client = OAuthClientInformationFull.model_validate(grant.client)
+    same = auth is not None and (auth.issuer is None or issuers_match(grant.issuer, auth.issuer))
+    if auth is not None and same and auth.client_id == client.client_id:
+        client = configured(auth, None) or client  # its secret may be another one by now
+    metadata = OAuthClientMetadata(redirect_uris=None, scope=all_scopes(grant.scope))
+    return OAuthContext(server_url, metadata, Memory(client), None, None, client_info=client)
+
+
+def _times(token: OAuthToken) -> dict[str, Any]:
+    lifetime = token.expires_in
+    if lifetime is None or not math.isfinite(lifetime) or lifetime < 0:
+        return {}
+    lifetime = min(lifetime, MOST_LIFETIME)
+    return {"expires_at": time.time() + lifetime, "lifetime": float(lifetime)}

@@ -1,0 +1,208 @@
+"""The tokens of one owner for one server, in a row that all workers share.
+
+A row is found by its alias, the server's whole URL and the owner, so that tokens follow neither to another URL nor to
+another user. Whoever renews them claims the row for a while first: of several workers one shows the refresh token, and
+the others take what it got. A server that notices a refresh token twice ends the whole grant (RFC 9700, section 4.14).
+"""
+
+import asyncio
+import json
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, ParamSpec, TypeVar
+
+from asgiref.sync import AsyncToSync, sync_to_async
+from django.db import close_old_connections
+from django.db.models import F, Q
+from django.utils import timezone
+
+from mcp_django.client.oauth.crypto import Unreadable, digest, open_sealed, seal
+from mcp_django.conf.clients import ClientSettings
+from mcp_django.models import ClientToken
+
+LEASE: Final = 30.0
+"""Seconds for which a renewal may claim the row: longer than the request takes (`outgoing.TIMEOUT`)."""
+EARLY: Final = 30.0
+"""Seconds before its end at which a token is renewed, and a tenth of its life at most."""
+GRANT, REGISTRATION = "grant", "registration"
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Grant:
+    """What an authorization server gave, and all that it takes to renew and to end it."""
+
+    issuer: str
+    access_token: str
+    refresh_token: str | None = None
+    scope: str | None = None
+    expires_at: float | None = None
+    """Seconds since the epoch; None where the server does not say."""
+    lifetime: float = 0.0
+    """Seconds for which the token was made."""
+    token_endpoint: str = ""
+    revocation_endpoint: str | None = None
+    resource: str | None = None
+    """What the token is for (RFC 8707)."""
+    client: dict[str, Any] = field(default_factory=dict)
+    """What this project is to the authorization server: id, secret and how it is sent."""
+
+    def is_fresh(self) -> bool:
+        """Will the token be taken, as far as its age says?"""
+        return self.expires_at is None or time.time() < self.expires_at - min(EARLY, self.lifetime / 10)
+
+    def is_expired(self) -> bool:
+        """Is the token too old?"""
+        return self.expires_at is not None and time.time() >= self.expires_at
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """The row at one moment."""
+
+    generation: int
+    grant: Grant | None
+    wanted: str = ""
+
+
+class TokenRow:
+    """The row of `owner`, a user or None for the project itself, for one server. Its methods block."""
+
+    def __init__(self, settings: ClientSettings, owner: Any = None) -> None:
+        self.alias, self.place, self._url = settings.alias, settings.place, settings.url or ""
+        self.owner = None if owner is None else owner.pk
+        self.key = digest(self.alias, self._url, self._whose)
+
+    @property
+    def _whose(self) -> str:
+        return "" if self.owner is None else f"user {self.owner}"
+
+    def read(self) -> Held | None:
+        """What there is. What cannot be opened is not there; what a fallback of SECRET_KEY opened is sealed anew."""
+        row = self._rows().first()
+        if row is None:
+            return None
+        grant = None
+        if row.grant:
+            found = self._open(row, GRANT, row.grant, row.issuer)
+            grant = None if found is None else _grant_of(found)
+        return Held(generation=row.generation, grant=grant, wanted=row.wanted)
+
+    def write(self, grant: Grant, *, after: int | None = None) -> bool:
+        """Keep `grant`; with `after`, only if the row is still of that generation. False when it is not."""
+        ends = None if grant.expires_at is None else datetime.fromtimestamp(grant.expires_at, UTC)
+        values = {
+            "grant": self._seal(GRANT, asdict(grant), grant.issuer),
+            "issuer": grant.issuer,
+            "scopes": grant.scope or "",
+            "expires_at": ends,
+            "updated": timezone.now(),
+            "renewing_until": None,
+        }
+        if after is None:
+            self._make()
+            return bool(self._rows().update(**values, wanted="", generation=F("generation") + 1))
+        return bool(self._rows().filter(generation=after).update(**values, generation=after + 1))
+
+    def claim(self, generation: int) -> bool:
+        """Claim the row for a renewal. False when another has it, or it changed meanwhile."""
+        now = timezone.now()
+        free = Q(renewing_until=None) | Q(renewing_until__lt=now)
+        rows = self._rows().filter(free, generation=generation)
+        return bool(rows.update(renewing_until=now + timedelta(seconds=LEASE)))
+
+    def release(self, generation: int) -> None:
+        """Give the claim back."""
+        self._rows().filter(generation=generation).update(renewing_until=None)
+
+    def forget(self, generation: int) -> None:
+        """The tokens of this generation are good no more; the row stays, to be connected again."""
+        ended: dict[str, Any] = {"grant": "", "expires_at": None, "renewing_until": None}
+        self._rows().filter(generation=generation).update(**ended, generation=generation + 1)
+
+    def want(self, scopes: str) -> None:
+        """Note scopes that a call lacked."""
+        self._rows().exclude(wanted=scopes).update(wanted=scopes)
+
+    def delete(self) -> Grant | None:
+        """Delete the row, and return the tokens that were in it."""
+        held = self.read()
+        self._rows().delete()
+        return None if held is None else held.grant
+
+    def make(self) -> Held:
+        """What there is; a row without tokens where there was none."""
+        self._make()
+        return self.read() or Held(generation=0, grant=None)
+
+    def registration(self) -> dict[str, Any] | None:
+        """What this project registered itself as. Kept in the project's own row, for all its users."""
+        row = self._rows().exclude(registration="").first()
+        return None if row is None else self._open(row, REGISTRATION, row.registration, "")
+
+    def register(self, registration: dict[str, Any]) -> None:
+        """Keep a registration."""
+        self._make()
+        self._rows().update(registration=self._seal(REGISTRATION, registration, ""))
+
+    def unregister(self, client_id: str) -> None:
+        """Forget the registration, if it is still this one."""
+        row = self._rows().first()
+        kept = self.registration()
+        if row is not None and kept is not None and kept.get("client_id") == client_id:
+            self._rows().filter(registration=row.registration).update(registration="")
+
+    def _rows(self) -> Any:
+        return ClientToken.objects.filter(key=self.key)
+
+    def _make(self) -> None:
+        values = {"alias": self.alias, "server": self.place[:2000], "user_id": self.owner}
+        ClientToken.objects.get_or_create(key=self.key, defaults=values)
+
+    def _binding(self, issuer: str) -> tuple[str, ...]:
+        return self.alias, self._url, self._whose, issuer
+
+    def _seal(self, purpose: str, values: dict[str, Any], issuer: str) -> str:
+        return seal(json.dumps(values).encode(), self._binding(issuer), purpose=purpose)
+
+    def _open(self, row: ClientToken, purpose: str, text: str, issuer: str) -> dict[str, Any] | None:
+        try:
+            data, stale = open_sealed(text, self._binding(issuer), purpose=purpose)
+            found: dict[str, Any] = json.loads(data)
+        except (Unreadable, ValueError):
+            return None
+        if stale:
+            # Unless somebody has written another one meanwhile.
+            self._rows().filter(**{purpose: text}).update(**{purpose: self._seal(purpose, found, issuer)})
+        return found
+
+
+def _grant_of(found: dict[str, Any]) -> Grant | None:
+    try:
+        return Grant(**found)
+    except TypeError:  # of another version of this package
+        return None
+
+
+async def in_thread(fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+    """Run what uses the database. Where the loop belongs to `async_to_sync`, on the thread that waits for it, whose
+    connection and transaction it shares; else on one of its own, for the caller's may be blocked by this very call.
+    """
+    loops = AsyncToSync.loop_thread_executors
+    if loops and asyncio.get_running_loop() in loops:
+        return await sync_to_async(fn, thread_sensitive=True)(*args, **kwargs)
+    return await sync_to_async(_with_connections(fn), thread_sensitive=False)(*args, **kwargs)
+
+
+def _with_connections(fn: Callable[P, T]) -> Callable[P, T]:
+    def run(*args: P.args, **kwargs: P.kwargs) -> T:
+        close_old_connections()
+        try:
+            return fn(*args, **kwargs)
+        finally:
+            close_old_connections()
+
+    return run

@@ -1,0 +1,1 @@
+"""The clients that a process keeps: one for each alias, user and event loop."""

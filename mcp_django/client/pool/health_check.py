@@ -1,0 +1,95 @@
+"""Is a server of `MCP["CLIENTS"]` there? Asked by a connection of its own, so that what is in use is left alone."""
+
+import asyncio
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import mcp_types as types
+
+from mcp_django.client.client import Client
+from mcp_django.client.errors import AuthorizationNeeded, ClientConnectionError
+from mcp_django.client.pool.factory import build_client
+from mcp_django.client.pool.health import BOARD, described
+from mcp_django.client.pool.pool import client_settings
+from mcp_django.protocol.revisions import REVISIONS
+
+LIMIT: Final = 20.0
+"""Seconds that a check takes at most."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checked:
+    """What a check found. Times are in seconds."""
+
+    alias: str
+    reached: bool = False
+    connecting: float | None = None
+    """To connect and agree on a revision."""
+    latency: float | None = None
+    """Of one request after that."""
+    protocol_version: str = ""
+    era: str = ""
+    server: str = ""
+    """Its name and version, as it gave them."""
+    tools: tuple[types.Tool, ...] = field(default=(), repr=False)
+    error: str = ""
+    """The class of what went wrong."""
+    error_text: str = ""
+    """In one line, without what the setting keeps secret."""
+    url: str | None = None
+    """Where a person may allow the use of the server, when that is what is missing."""
+
+
+async def check_client(alias: str, *, user: Any = None, limit: float = LIMIT) -> Checked:
+    """Connect to a server, list its tools, and leave. What goes wrong is in the result.
+
+    Raises ImproperlyConfigured for an alias that is not there.
+    """
+    settings = client_settings(alias)
+    try:
+        async with asyncio.timeout(limit):
+            client = build_client(settings, user=user, patient=False)
+            found = await _look(client)
+    except Exception as problem:
+        error: Exception = problem
+        if isinstance(problem, TimeoutError):
+            error = ClientConnectionError(f"The server {alias!r} did not answer within {limit:g} s")
+        BOARD.failed(settings, error, call=False)
+        return Checked(
+            alias=alias,
+            error=type(error).__name__,
+            error_text=described(error, settings),
+            url=error.url if isinstance(error, AuthorizationNeeded) else None,
+        )
+    BOARD.checked(alias, protocol_version=found.protocol_version, server=found.server, tools=len(found.tools))
+    return found
+
+
+async def check_clients(aliases: Iterable[str], *, user: Any = None, limit: float = LIMIT) -> list[Checked]:
+    """Check several at once."""
+    return list(await asyncio.gather(*(check_client(alias, user=user, limit=limit) for alias in aliases)))
+
+
+async def _look(client: Client) -> Checked:
+    began = time.perf_counter()
+    async with client:
+        connected = time.perf_counter()
+        tools: list[types.Tool] = []
+        if client.capabilities.tools is not None:
+            tools = await client.list_tools()
+        else:
+            await client.ping()
+        answered = time.perf_counter()
+        info, revision = client.server_info, client.protocol_version
+        return Checked(
+            alias=client.alias or "",
+            reached=True,
+            connecting=connected - began,
+            latency=answered - connected,
+            protocol_version=revision,
+            era=REVISIONS[revision].era.value,
+            server=" ".join(part for part in (info.name, info.version) if part)[:200] if info is not None else "",
+            tools=tuple(tools),
+        )

@@ -1,0 +1,1 @@
+"""One connection to a server: negotiation, requests, callbacks and subscriptions."""

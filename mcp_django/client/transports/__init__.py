@@ -1,0 +1,1 @@
+"""The transports of the client: Streamable HTTP, HTTP+SSE, WebSocket and stdio."""

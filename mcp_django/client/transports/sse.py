@@ -1,0 +1,158 @@
+"""HTTP+SSE: a stream of events to read from, whose first names where messages are to be posted.
+
+Written here because the SDK's transport leaves a call without an answer when its POST is refused, and bounds events at
+1 MiB. A POST that is refused answers its own call with an error; the stream's end is the end of the connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Final
+
+import httpx2
+from mcp.shared.message import SessionMessage
+from mcp_types import INTERNAL_ERROR, ErrorData, JSONRPCError, JSONRPCRequest
+
+from mcp_django.client.errors import ClientConnectionError
+from mcp_django.client.transports.http import http_client_settings, is_packed, reason
+from mcp_django.client.transports.streams import Reader, Streams, Writer, decoded, encoded, explained
+
+if TYPE_CHECKING:
+    from mcp_django.client.transports.targets import SSE
+
+logger = logging.getLogger(__name__)
+
+WAITING: Final = 64
+"""Messages that were read and not taken yet; then the server waits."""
+_HEADERS: Final = {"Accept": "text/event-stream", "Cache-Control": "no-store"}
+_JSON: Final = {"Content-Type": "application/json"}
+
+
+@asynccontextmanager
+async def open_sse(target: SSE) -> AsyncIterator[Streams]:
+    """The streams of a connection. Raises ClientConnectionError when there is none, or when it broke."""
+    async with httpx2.AsyncClient(**http_client_settings(target)) as client:
+        connection = _Connection(target, client)
+        reading = asyncio.create_task(connection.read(), name="mcp-sse")
+        try:
+            await connection.opened()
+            async with explained(connection.why):
+                yield Reader(connection.receive), Writer(connection.send)
+        finally:
+            reading.cancel()
+            await asyncio.wait([reading])
+
+
+class _Connection:
+    """A stream of events, and the place that it named."""
+
+    def __init__(self, target: SSE, client: httpx2.AsyncClient) -> None:
+        self.ended: ClientConnectionError | None = None
+        self._target, self._client = target, client
+        self._endpoint: asyncio.Future[httpx2.URL] = asyncio.get_running_loop().create_future()
+        self._read: asyncio.Queue[SessionMessage | None] = asyncio.Queue(WAITING)
+
+    async def opened(self) -> None:
+        """Wait for the place to post to. Raises ClientConnectionError when the stream ends first, or says none."""
+        waiting = asyncio.shield(self._endpoint)
+        try:
+            await asyncio.wait_for(waiting, self._target.read_timeout)
+        except TimeoutError:
+            raise ClientConnectionError("The server did not say where to post messages") from None
+
+    async def why(self) -> ClientConnectionError | None:
+        """Why the stream ended, if it did."""
+        return self.ended
+
+    async def receive(self) -> SessionMessage:
+        if self.ended is not None and self._read.empty():
+            raise self.ended
+        message = await self._read.get()
+        if message is None:
+            assert self.ended is not None
+            raise self.ended
+        return message
+
+    async def send(self, message: SessionMessage) -> None:
+        """Post a message. One that is refused is answered with an error, if it is a call."""
+        if self.ended is not None:
+            raise self.ended
+        body, url = encoded(message).encode(), self._endpoint.result()
+        try:
+            async with self._client.stream(
+                "POST", url, content=body, headers=_JSON, follow_redirects=False
+            ) as response:
+                status = response.status_code
+            said = None if 200 <= status < 300 else f"The server answered HTTP {status}"
+        except (httpx2.TransportError, httpx2.StreamError) as problem:
+            said = f"The message could not be sent: {_reason(problem)}"
+        except ClientConnectionError as ended:  # of `auth`: a person is needed, say
+            self._end(ended)
+            raise
+        call = message.message
+        if said is None or not isinstance(call, JSONRPCRequest):
+            return
+        error = ErrorData(code=INTERNAL_ERROR, message=said)
+        await self._read.put(SessionMessage(JSONRPCError(jsonrpc="2.0", id=call.id, error=error)))
+
+    async def read(self) -> None:
+        """Read the stream to its end."""
+        try:
+            async with self._client.stream(
+                "GET", self._target.url, headers=_HEADERS, follow_redirects=False
+            ) as response:
+                if response.status_code != HTTPStatus.OK:
+                    raise ClientConnectionError(f"The server answered HTTP {response.status_code}")
+                if is_packed(response):
+                    raise ClientConnectionError("The server's events are packed in a way that was not offered")
+                async for event in httpx2.EventSource(response, max_event_size=self._target.max_message_size):
+                    await self._take(event)
+            raise ClientConnectionError("The server ended the stream of events")
+        except ClientConnectionError as ended:
+            self._end(ended)
+        except (httpx2.TransportError, httpx2.StreamError, httpx2.SSEError) as problem:
+            said = "could not be reached" if not self._endpoint.done() else "broke the stream of events off"
+            self._end(ClientConnectionError(f"The server {said}: {_reason(problem)}"))
+        except Exception as problem:  # of `auth`, which may be anybody's
+            failed = ClientConnectionError(f"The server could not be reached: {type(problem).__name__}")
+            failed.__cause__ = problem
+            self._end(failed)
+
+    async def _take(self, event: httpx2.ServerSentEvent) -> None:
+        if event.event == "endpoint":
+            self._name(event.data)
+        elif event.event == "message" and event.data:
+            try:
+                message = decoded(event.data)
+            except ValueError:
+                logger.warning("%s sent an event that is no message; it is left out", self._target.shown)
+                return
+            await self._read.put(message)
+
+    def _name(self, endpoint: str) -> None:
+        """Note where to post to: once, and on the origin of the stream, where the credentials are for."""
+        stream = httpx2.URL(self._target.url)
+        try:
+            url = stream.join(endpoint)
+        except httpx2.InvalidURL:
+            raise ClientConnectionError("The server named no URL to post messages to") from None
+        if (url.scheme, url.host, url.port) != (stream.scheme, stream.host, stream.port):
+            raise ClientConnectionError("The server wants messages posted to another origin")
+        if not self._endpoint.done():
+            self._endpoint.set_result(url.copy_with(userinfo=stream.userinfo))
+
+    def _end(self, ended: ClientConnectionError) -> None:
+        self.ended = self.ended or ended
+        if not self._endpoint.done():
+            self._endpoint.set_exception(ended)
+        with contextlib.suppress(asyncio.QueueFull):  # whoever reads finds the end behind the last message
+            self._read.put_nowait(None)
+
+
+def _reason(problem: Exception) -> str:
+    return reason(problem) if isinstance(problem, httpx2.TransportError) else type(problem).__name__

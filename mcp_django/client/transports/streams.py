@@ -1,0 +1,114 @@
+"""What a transport gives to the SDK: a stream to read messages from and one to write them to.
+
+When a connection ends by itself, the last thing that is read is the ClientConnectionError that says why; then the
+stream ends. Whoever waits for an answer gets the SDK's "Connection closed", which `explained` replaces by the reason.
+"""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager
+from types import TracebackType
+from typing import Self
+
+import anyio
+from mcp.client._transport import TransportStreams as Streams
+from mcp.shared.exceptions import MCPError
+from mcp.shared.message import SessionMessage
+from mcp_types import CONNECTION_CLOSED, jsonrpc_message_adapter
+
+from mcp_django.client.errors import ClientConnectionError
+
+__all__ = ["Reader", "Streams", "Writer", "decoded", "encoded", "explained", "leaves"]
+
+
+def decoded(raw: bytes | str) -> SessionMessage:
+    """A message as the SDK has it. Raises ValueError for what is none."""
+    return SessionMessage(jsonrpc_message_adapter.validate_json(raw, by_name=False))
+
+
+def encoded(message: SessionMessage) -> str:
+    """A message as it goes over a wire, in one line."""
+    return message.message.model_dump_json(by_alias=True, exclude_unset=True)
+
+
+class _Stream:
+    """What both streams are besides: context managers that close them."""
+
+    _closed = False
+
+    def close(self) -> None:
+        self._closed = True
+
+    async def aclose(self) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+
+class Reader(_Stream):
+    """Messages, as `receive` gives them; it raises the ClientConnectionError that ends the connection."""
+
+    def __init__(self, receive: Callable[[], Awaitable[SessionMessage]]) -> None:
+        self._receive = receive
+        self._over = False
+
+    async def receive(self) -> SessionMessage | Exception:
+        if self._closed:
+            raise anyio.ClosedResourceError
+        if self._over:
+            raise anyio.EndOfStream
+        try:
+            return await self._receive()
+        except ClientConnectionError as ended:
+            self._over = True
+            return ended
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> SessionMessage | Exception:
+        try:
+            return await self.receive()
+        except anyio.EndOfStream:
+            raise StopAsyncIteration from None
+
+
+class Writer(_Stream):
+    """Hands messages over to `send`, which raises OSError or ClientConnectionError once the connection is over."""
+
+    def __init__(self, send: Callable[[SessionMessage], Awaitable[None]]) -> None:
+        self._send = send
+
+    async def send(self, message: SessionMessage, /) -> None:
+        if self._closed:
+            raise anyio.ClosedResourceError
+        try:
+            await self._send(message)
+        except (OSError, ClientConnectionError) as problem:
+            raise anyio.BrokenResourceError from problem
+
+
+@asynccontextmanager
+async def explained(reason: Callable[[], Awaitable[ClientConnectionError | None]]) -> AsyncIterator[None]:
+    """Raise the reason why a connection ended in place of errors that only say that it did."""
+    try:
+        yield
+    except (MCPError, BaseExceptionGroup) as error:
+        closed = all(isinstance(leaf, MCPError) and leaf.code == CONNECTION_CLOSED for leaf in leaves(error))
+        if closed and (why := await reason()) is not None:
+            raise why from error
+        raise
+
+
+def leaves(error: BaseException) -> Iterator[BaseException]:
+    """The errors in a group, at any depth; one that is no group is the only one."""
+    if isinstance(error, BaseExceptionGroup):
+        for inner in error.exceptions:
+            yield from leaves(inner)
+    else:
+        yield error

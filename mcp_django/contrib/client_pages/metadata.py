@@ -1,0 +1,36 @@
+"""What this project says of itself as a client (draft-ietf-oauth-client-id-metadata-document): `CLIENT_METADATA_URL`
+names this very page, and authorization servers that know such documents need no registration.
+"""
+
+from django.contrib.auth.decorators import login_not_required
+from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
+from django.views.decorators.http import require_safe
+
+from mcp_django import conf
+from mcp_django.contrib.client_pages.addresses import address, outside
+
+MAX_AGE = 3600
+
+
+@login_not_required
+@require_safe
+def client_metadata(request: HttpRequest) -> HttpResponse:
+    """The document; 404 unless a client is known by it."""
+    url = outside(request, address("metadata"))
+    clients = conf.get_settings().clients.values()
+    known = [client for client in clients if client.auth is not None and client.auth.client_metadata_url == url]
+    if not known:
+        raise Http404
+    names = [client.auth.client_name for client in known if client.auth is not None and client.auth.client_name]
+    document = {
+        "client_id": url,
+        "client_name": names[0] if names else "Django",
+        "client_uri": outside(request, "/"),
+        "redirect_uris": [outside(request, address("callback", client.alias)) for client in known],
+        "grant_types": ["authorization_code", "refresh_token"],
+        "response_types": ["code"],
+        "token_endpoint_auth_method": "none",
+        "application_type": "web",
+    }
+    headers = {"Cache-Control": f"public, max-age={MAX_AGE}", "X-Content-Type-Options": "nosniff"}
+    return JsonResponse(document, headers=headers)

@@ -1,0 +1,99 @@
+"""The services that somebody may connect, and those that are."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from urllib.parse import urlsplit
+
+from mcp_django import conf
+from mcp_django.conf.clients import ClientSettings
+from mcp_django.models import ClientToken
+
+PERMISSION = "mcp_django.change_clienttoken"
+"""Of those who may connect the project itself."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Service:
+    """One server, as its owner sees it."""
+
+    alias: str
+    host: str
+    for_all: bool
+    """Is it the project's, and not this user's own?"""
+    is_connected: bool = False
+    lapsed: bool = False
+    """Was it connected, and has to be again?"""
+    lacks: tuple[str, ...] = ()
+    """Scopes that were missing."""
+    known: bool = True
+    """Is it still among the settings?"""
+    issuer: str = ""
+    scopes: tuple[str, ...] = ()
+    since: datetime | None = None
+    renewed: datetime | None = None
+
+    @property
+    def initial(self) -> str:
+        """One letter that stands for it."""
+        return self.alias[:1].upper()
+
+
+def may_use(user: Any, settings: ClientSettings) -> bool:
+    """May this user connect it: for themselves, or for the project?"""
+    return settings.per_user or user.has_perm(PERMISSION)
+
+
+def connectable(alias: str) -> ClientSettings | None:
+    """The settings of a client that people connect; None for any other alias."""
+    settings = conf.get_settings().clients.get(alias)
+    oauth = settings is not None and settings.auth is not None and settings.auth.type == "oauth"
+    return settings if oauth else None
+
+
+def services_of(user: Any) -> list[Service]:
+    """What `user` may connect or end, in the order of the settings."""
+    found = [connectable(alias) for alias in conf.get_settings().clients]
+    known = [settings for settings in found if settings is not None and may_use(user, settings)]
+    rows = list(ClientToken.objects.filter(user=user).select_related("user"))
+    if any(not settings.per_user for settings in known):
+        rows += ClientToken.objects.filter(user=None)
+    return [*(_service(settings, rows) for settings in known), *_left(user, known)]
+
+
+def _service(settings: ClientSettings, rows: list[ClientToken]) -> Service:
+    host = urlsplit(settings.url or "").netloc
+    mine = [row for row in rows if row.alias == settings.alias and (row.user is not None) == settings.per_user]
+    row = next((row for row in mine if row.server == settings.place), None)
+    if row is None:
+        return Service(alias=settings.alias, host=host, for_all=not settings.per_user)
+    return Service(
+        alias=settings.alias,
+        host=host,
+        for_all=not settings.per_user,
+        is_connected=row.is_connected,
+        lapsed=not row.is_connected and bool(row.issuer),
+        lacks=tuple(sorted(set(row.wanted.split()) - set(row.scopes.split()))),
+        issuer=urlsplit(row.issuer).netloc,
+        scopes=tuple(row.scopes.split()),
+        since=row.created,
+        renewed=row.updated,
+    )
+
+
+def _left(user: Any, known: list[ClientSettings]) -> Iterator[Service]:
+    """What the user connected and the settings do not name any more."""
+    named = {settings.alias for settings in known if settings.per_user}
+    for row in ClientToken.objects.filter(user=user).exclude(grant="").exclude(alias__in=named):
+        yield Service(
+            alias=row.alias,
+            host=urlsplit(row.server).netloc,
+            for_all=False,
+            is_connected=True,
+            known=False,
+            issuer=urlsplit(row.issuer).netloc,
+            scopes=tuple(row.scopes.split()),
+            since=row.created,
+            renewed=row.updated,
+        )

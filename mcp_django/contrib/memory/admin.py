@@ -1,0 +1,200 @@
+"""What is kept, in the admin: to be looked at by those who may, and deleted; nothing can be edited.
+
+Titles, texts and messages are shown to those with the permission to view them alone. The permission to change, which
+stands for it elsewhere in the admin, is not enough.
+"""
+
+import json
+from typing import Any
+
+from django.contrib import admin
+from django.contrib.auth import get_permission_codename, get_user_model
+from django.db.models import Count, F, OuterRef, QuerySet, Subquery, Sum
+from django.db.models.functions import Coalesce
+from django.http import HttpRequest
+from django.template.defaultfilters import filesizeformat
+from django.utils import timezone
+from django.utils.html import format_html
+from django.utils.translation import gettext_lazy as _
+
+from mcp_django.contrib.memory.models import Conversation, Fact, Owner
+from mcp_django.contrib.memory.notifications import tell
+from mcp_django.contrib.memory.privacy import erase
+
+
+class ExpiryFilter(admin.SimpleListFilter):
+    """What is shown to its owner, and what waits to be deleted."""
+
+    title = _("expiry")
+    parameter_name = "expiry"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
+        return [("never", _("never")), ("some day", _("some day")), ("expired", _("expired"))]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        match self.value():
+            case "never":
+                return queryset.filter(expires=None)
+            case "some day":
+                return queryset.filter(expires__gt=timezone.now())
+            case "expired":
+                return queryset.filter(expires__lte=timezone.now())
+        return queryset
+
+
+class ReadOnlyAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # it takes none at run time
+    """Looks, and deletes."""
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+    def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        user: Any = request.user
+        return bool(user.has_perm(f"{self.opts.app_label}.{get_permission_codename('view', self.opts)}"))
+
+
+@admin.register(Owner)
+class OwnerAdmin(ReadOnlyAdmin):
+    """Who has a memory, and how much is in it; nothing of what. To delete one is to erase it."""
+
+    list_display = ["key", "user", "conversation_count", "fact_count", "kept", "created", "written"]
+    list_select_related = ["user"]
+    fields = readonly_fields = ("key", "user", "conversation_count", "fact_count", "kept", "created", "written")
+
+    def get_search_fields(self, request: HttpRequest) -> list[str]:
+        return ["key", f"user__{get_user_model().USERNAME_FIELD}"]
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Owner]:
+        counts = {
+            name: Coalesce(Subquery(_of_owner(rows).annotate(n=what).values("n")), 0)
+            for name, rows, what in [
+                ("conversations_kept", Conversation.objects, Count("pk")),
+                ("facts_kept", Fact.objects, Count("pk")),
+                ("conversation_bytes", Conversation.objects, Sum("size")),
+                ("fact_bytes", Fact.objects, Sum("size")),
+            ]
+        }
+        owners: QuerySet[Owner] = super().get_queryset(request).annotate(**counts)
+        return owners.annotate(bytes_kept=F("conversation_bytes") + F("fact_bytes"))
+
+    @admin.display(description=_("conversations"), ordering="conversations_kept")
+    def conversation_count(self, owner: Any) -> int:
+        """How many, expired ones included."""
+        return int(owner.conversations_kept)
+
+    @admin.display(description=_("facts"), ordering="facts_kept")
+    def fact_count(self, owner: Any) -> int:
+        """How many, expired ones included."""
+        return int(owner.facts_kept)
+
+    @admin.display(description=_("size"), ordering="bytes_kept")
+    def kept(self, owner: Any) -> str:
+        """Their bytes together."""
+        return filesizeformat(owner.bytes_kept)
+
+    def delete_model(self, request: HttpRequest, obj: Owner) -> None:
+        erase(Owner.objects.filter(pk=obj.pk))
+
+    def delete_queryset(self, request: HttpRequest, queryset: QuerySet[Owner]) -> None:
+        erase(Owner.objects.filter(pk__in=list(queryset.values_list("pk", flat=True))))
+
+
+class EntryAdmin(ReadOnlyAdmin):
+    """What conversations and facts have in common."""
+
+    list_select_related = ["owner", "owner__user"]
+    date_hierarchy = "updated"
+
+    def get_search_fields(self, request: HttpRequest) -> list[str]:
+        return ["=name", "owner__key", f"owner__user__{get_user_model().USERNAME_FIELD}"]
+
+    def get_search_results(self, request: HttpRequest, queryset: Any, search_term: str) -> tuple[Any, bool]:
+        """By owner and id, or by the words of what is kept."""
+        found, repeats = super().get_search_results(request, queryset, search_term)
+        return (found | queryset.with_words(search_term) if search_term else found), repeats
+
+    @admin.display(description=_("owner"), ordering="owner__key")
+    def whose(self, entry: Any) -> str:
+        """The user, or the key of an owner without one."""
+        owner: Owner = entry.owner
+        return owner.key if owner.user is None else str(owner.user.get_username())
+
+    @admin.display(description=_("tags"))
+    def tag_words(self, entry: Any) -> str:
+        """The tags in a row."""
+        return ", ".join(entry.tag_list)
+
+    def delete_model(self, request: HttpRequest, obj: Any) -> None:
+        super().delete_model(request, obj)
+        tell(obj.owner.key, [obj.uri])
+
+    def delete_queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
+        rows = list(queryset.select_related("owner"))
+        super().delete_queryset(request, queryset)
+        for row in rows:
+            tell(row.owner.key, [row.uri])
+
+
+@admin.register(Conversation)
+class ConversationAdmin(EntryAdmin):
+    """Conversations."""
+
+    list_display = ["name", "title", "whose", "message_count", "tag_words", "size", "updated", "expires"]
+    list_filter = [ExpiryFilter, "updated"]
+    readonly_fields = (
+        "name",
+        "title",
+        "whose",
+        "tag_words",
+        "transcript",
+        "metadata_text",
+        "size",
+        "created",
+        "updated",
+        "expires",
+    )
+    fields = readonly_fields
+
+    @admin.display(description=_("messages"))
+    def transcript(self, conversation: Conversation) -> str:
+        """The messages, to be read."""
+        lines = [
+            f"{message.get('name') or message.get('role')}: {_readable(message.get('content'))}"
+            for message in conversation.messages
+        ]
+        return format_html('<div style="white-space: pre-wrap">{}</div>', "\n\n".join(lines))
+
+    @admin.display(description=_("metadata"))
+    def metadata_text(self, conversation: Conversation) -> str:
+        """The metadata as JSON."""
+        return format_html("<pre>{}</pre>", _readable(conversation.metadata))
+
+
+@admin.register(Fact)
+class FactAdmin(EntryAdmin):
+    """Facts."""
+
+    list_display = ["name", "text", "category", "whose", "tag_words", "size", "updated", "expires"]
+    list_filter = [ExpiryFilter, "category", "updated"]
+    fields = readonly_fields = (
+        "name",
+        "text",
+        "category",
+        "whose",
+        "tag_words",
+        "size",
+        "created",
+        "updated",
+        "expires",
+    )
+
+
+def _of_owner(rows: Any) -> Any:
+    return rows.filter(owner=OuterRef("pk")).order_by().values("owner")
+
+
+def _readable(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=1)

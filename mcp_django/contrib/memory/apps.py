@@ -1,0 +1,23 @@
+"""The Django app of the memory."""
+
+from django.apps import AppConfig
+from django.contrib.auth import get_user_model
+from django.db.models.signals import pre_delete
+from django.utils.translation import gettext_lazy as _
+
+
+class MemoryConfig(AppConfig):
+    """Registers the system check, and erases what is kept of users who are deleted. The tools come from `mcp_tools`, as
+    those of any app do.
+    """
+
+    name = "mcp_django.contrib.memory"
+    label = "mcp_memory"
+    verbose_name = _("MCP memory")
+    default_auto_field = "django.db.models.BigAutoField"
+
+    def ready(self) -> None:
+        from mcp_django.contrib.memory import checks  # noqa: F401
+        from mcp_django.contrib.memory.privacy import erase_with_user
+
+        pre_delete.connect(erase_with_user, sender=get_user_model(), dispatch_uid="mcp_django.contrib.memory")

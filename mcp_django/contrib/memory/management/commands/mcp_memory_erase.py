@@ -1,0 +1,28 @@
+"""Forgets somebody."""
+
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+
+from mcp_django.contrib.memory.management.people import add_arguments, named
+from mcp_django.contrib.memory.privacy import erase
+
+
+class Command(BaseCommand):
+    """For whoever wants to be forgotten. Deleting the user does the same."""
+
+    help = "Delete all that is kept of a user for good: conversations and facts, whichever client saved them."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        add_arguments(parser)
+        parser.add_argument(
+            "--noinput", "--no-input", action="store_false", dest="interactive", help="Do not ask for confirmation."
+        )
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        owners = named(options)
+        who = options["owner"] or options["user"]
+        if options["interactive"] and input(f"Erase the memory of {who} for good? Type 'yes': ") != "yes":
+            raise CommandError("Nothing was erased.")
+        gone = erase(owners)
+        self.stdout.write(f"Erased conversations: {gone.conversations}, facts: {gone.facts}.")

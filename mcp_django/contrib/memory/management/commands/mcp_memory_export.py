@@ -1,0 +1,23 @@
+"""Says what is kept of somebody."""
+
+import json
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandParser
+
+from mcp_django.contrib.memory.management.people import add_arguments, named
+from mcp_django.contrib.memory.privacy import export
+
+
+class Command(BaseCommand):
+    """For whoever asks what is kept of them."""
+
+    help = "Print all that is kept of a user as JSON: conversations and facts, whichever client saved them."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        add_arguments(parser)
+        parser.add_argument("--indent", type=int, default=2, help="Spaces for each level (2); 0 for one line.")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        said = {"user": options["user"], "owners": export(named(options))}
+        self.stdout.write(json.dumps(said, ensure_ascii=False, indent=options["indent"] or None))

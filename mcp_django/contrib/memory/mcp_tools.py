@@ -1,0 +1,259 @@
+"""What clients get: eight tools, two resources and a completion. Registered when the project starts, on the server that
+`MCP["MEMORY"]["SERVER"]` names.
+
+Whose memory it is, the principal of the call says. There is no argument for it.
+"""
+
+from collections.abc import Callable
+from typing import Annotated, Any, TypedDict, TypeVar
+
+from pydantic import Field
+
+from mcp_django import Principal, ToolError, completion, resource, tool
+from mcp_django.contrib.memory.conversations import Conversations, Mode
+from mcp_django.contrib.memory.facts import TEXT_LENGTH, Facts
+from mcp_django.contrib.memory.models import CATEGORY_LENGTH, NAME_LENGTH, TITLE_LENGTH, Fact
+from mcp_django.contrib.memory.options import MOST_DAYS, get_settings
+from mcp_django.contrib.memory.schemas import (
+    ConversationEntry,
+    ConversationPage,
+    Deleted,
+    FactPage,
+    KeptConversation,
+    KeptFact,
+    Message,
+    SavedConversation,
+    SavedFact,
+)
+from mcp_django.contrib.memory.validation import MOST_TAGS, NAME, TAG_LENGTH
+
+F = TypeVar("F", bound=Callable[..., Any])
+Name = Annotated[str, Field(pattern=f"^{NAME}$")]
+AnyName = Annotated[str, Field(max_length=NAME_LENGTH)]
+Tag = Annotated[str, Field(max_length=TAG_LENGTH)]
+Tags = Annotated[list[Tag], Field(max_length=MOST_TAGS)]
+Category = Annotated[str, Field(max_length=CATEGORY_LENGTH)]
+Query = Annotated[str, Field(min_length=1, max_length=200)]
+Days = Annotated[float, Field(gt=0, le=MOST_DAYS)]
+PageSize = Annotated[int, Field(ge=1, le=100)]
+Cursor = Annotated[str, Field(max_length=1000)]
+FACTS_SHOWN = 200
+"""Facts that the resource shows, the latest."""
+TEMPLATE = "memory://conversations/{id}"
+_options = get_settings()
+
+
+async def is_somebody(principal: Principal) -> bool:
+    """Has this caller a memory?"""
+    return principal.owner is not None
+
+
+class _Rights(TypedDict):
+    server: str
+    permission: Any
+    scopes: tuple[str, ...]
+
+
+def _rights(*permissions: str, write: bool = False) -> _Rights:
+    """What it takes to use something: to be somebody, and what the project asks for besides."""
+    names = [f"mcp_memory.{name}" for name in permissions] if _options.permissions else []
+    scopes = _options.write_scopes if write else _options.read_scopes
+    return {"server": _options.server, "permission": (*names, is_somebody), "scopes": scopes}
+
+
+READS = {"readOnlyHint": True, "openWorldHint": False}
+SAVES = {"readOnlyHint": False, "openWorldHint": False}
+DELETES = {"readOnlyHint": False, "destructiveHint": True, "idempotentHint": True, "openWorldHint": False}
+
+
+@tool(
+    title="Save a conversation",
+    annotations={**SAVES, "destructiveHint": True},
+    **_rights("add_conversation", "change_conversation", write=True),
+)
+def save_conversation(
+    messages: list[Message],
+    *,
+    principal: Principal,
+    id: Name | None = None,
+    mode: Mode = "replace",
+    title: Annotated[str, Field(max_length=TITLE_LENGTH)] | None = None,
+    tags: Tags | None = None,
+    metadata: dict[str, Any] | None = None,
+    expires_in_days: Days | None = None,
+) -> SavedConversation:
+    """Save a conversation of the user you are talking to, to go on with it another time.
+
+    Args:
+        messages: The messages, in order.
+        id: The conversation's id. Left out, it is a new conversation, and the answer names its id.
+        mode: "replace" puts the messages in the place of those that are there; "append" puts them behind, without those
+            whose own id is there already.
+        title: What it is about. Left out, it stays as it was; a new one is named after its first message.
+        tags: Words to find it by. Left out, they stay as they were.
+        metadata: Whatever else belongs to it. Left out, it stays as it was.
+        expires_in_days: Days after this and any later save after which it is deleted.
+    """
+    said = map(Message.dict_of, messages)
+    row, created, added = Conversations.for_principal(principal).save(
+        said, id=id, mode=mode, title=title, tags=tags, metadata=metadata, days=expires_in_days
+    )
+    return SavedConversation(row.name, row.title, created, row.message_count, added, row.expires)
+
+
+@tool(title="Get a conversation", annotations=READS, **_rights("view_conversation"))
+def get_conversation(
+    id: AnyName,
+    *,
+    principal: Principal,
+    last: Annotated[int, Field(ge=1, le=1000)] = 100,
+    skip: Annotated[int, Field(ge=0)] = 0,
+) -> KeptConversation:
+    """Get a conversation that was saved: its last messages, and what came before them when you ask for it.
+
+    Args:
+        id: The conversation's id.
+        last: How many messages you want at most, from the end.
+        skip: How many at the end you do not want: those that you have got before.
+    """
+    row = Conversations.for_principal(principal).get(id)
+    if row is None:
+        raise ToolError("There is no such conversation. list_conversations says which there are.")
+    return KeptConversation.of(row, last=last, skip=skip)
+
+
+@tool(title="List conversations", annotations=READS, **_rights("view_conversation"))
+def list_conversations(
+    *,
+    principal: Principal,
+    query: Query | None = None,
+    tag: Tag | None = None,
+    limit: PageSize = 20,
+    cursor: Cursor | None = None,
+) -> ConversationPage:
+    """List the user's saved conversations, the latest first, without their messages.
+
+    Args:
+        query: Words, or beginnings of words, that the title or the tags must have.
+        tag: A tag that they must have.
+        limit: How many you want at most.
+        cursor: The next_cursor of the page before.
+    """
+    rows, total, more = Conversations.for_principal(principal).page(query=query, tag=tag, size=limit, cursor=cursor)
+    return ConversationPage([ConversationEntry.of(row) for row in rows], total, more)
+
+
+@tool(title="Delete a conversation", annotations=DELETES, **_rights("delete_conversation", write=True))
+def delete_conversation(id: AnyName, principal: Principal) -> Deleted:
+    """Delete a saved conversation for good.
+
+    Args:
+        id: The conversation's id.
+    """
+    return Deleted(Conversations.for_principal(principal).delete(id))
+
+
+@tool(
+    title="Remember a fact",
+    annotations={**SAVES, "destructiveHint": True, "idempotentHint": True},
+    **_rights("add_fact", "change_fact", write=True),
+)
+def save_user_fact(
+    text: Annotated[str, Field(min_length=1, max_length=TEXT_LENGTH)],
+    *,
+    principal: Principal,
+    id: Name | None = None,
+    category: Category | None = None,
+    tags: Tags | None = None,
+    expires_in_days: Days | None = None,
+) -> SavedFact:
+    """Remember a fact about the user you are talking to, such as a preference. The same text again changes nothing.
+
+    Args:
+        text: The fact, as a sentence that can be understood alone.
+        id: The id of a fact that it takes the place of, or the one that a new fact is to have. Left out, the answer
+            names it.
+        category: What sort of fact it is, such as "preferences". Left out, it stays as it was.
+        tags: Words to find it by. Left out, they stay as they were.
+        expires_in_days: Days after this and any later save after which it is forgotten.
+    """
+    row, created = Facts.for_principal(principal).save(text, id=id, category=category, tags=tags, days=expires_in_days)
+    return SavedFact(KeptFact.of(row), created)
+
+
+@tool(title="Get facts", annotations=READS, **_rights("view_fact"))
+def get_user_facts(
+    *,
+    principal: Principal,
+    category: Category | None = None,
+    tag: Tag | None = None,
+    limit: PageSize = 50,
+    cursor: Cursor | None = None,
+) -> FactPage:
+    """Get what is remembered of the user you are talking to, the latest first.
+
+    Args:
+        category: The category that the facts must have.
+        tag: A tag that they must have.
+        limit: How many you want at most.
+        cursor: The next_cursor of the page before.
+    """
+    rows, total, more = Facts.for_principal(principal).page(category=category, tag=tag, size=limit, cursor=cursor)
+    return FactPage([KeptFact.of(row) for row in rows], total, more)
+
+
+@tool(title="Search facts", annotations=READS, **_rights("view_fact"))
+def search_user_facts(
+    query: Query,
+    *,
+    principal: Principal,
+    category: Category | None = None,
+    tag: Tag | None = None,
+    limit: PageSize = 10,
+    cursor: Cursor | None = None,
+) -> FactPage:
+    """Search what is remembered of the user you are talking to, the best first: facts that have any of the words.
+
+    Args:
+        query: Words, or beginnings of words.
+        category: The category that the facts must have.
+        tag: A tag that they must have.
+        limit: How many you want at most.
+        cursor: The next_cursor of the page before.
+    """
+    rows, total, more = Facts.for_principal(principal).search(
+        query, category=category, tag=tag, size=limit, cursor=cursor
+    )
+    return FactPage([KeptFact.of(row) for row in rows], total, more)
+
+
+@tool(title="Forget a fact", annotations=DELETES, **_rights("delete_fact", write=True))
+def delete_user_fact(id: AnyName, principal: Principal) -> Deleted:
+    """Forget a fact for good.
+
+    Args:
+        id: The fact's id.
+    """
+    return Deleted(Facts.for_principal(principal).delete(id))
+
+
+@resource(TEMPLATE, name="conversation", mime_type="application/json", **_rights("view_conversation"))
+def conversation(id: str, principal: Principal) -> KeptConversation | None:
+    """A saved conversation of the user's, with all its messages."""
+    row = None if principal.owner is None else Conversations.for_principal(principal).get(id)
+    return None if row is None else KeptConversation.of(row)
+
+
+@resource(Fact.uri, name="facts", mime_type="application/json", **_rights("view_fact"))
+def facts(principal: Principal) -> FactPage | None:
+    """What is remembered of the user, the latest first."""
+    if principal.owner is None:
+        return None
+    rows, total, _ = Facts.for_principal(principal).page(size=FACTS_SHOWN)
+    return FactPage([KeptFact.of(row) for row in rows], total, None)
+
+
+@completion(TEMPLATE, "id", server=_options.server)
+def conversation_id(value: str, principal: Principal) -> list[str]:
+    """Ids of conversations whose title or id begins like what was typed."""
+    return [] if principal.owner is None else Conversations.for_principal(principal).suggest(value)

@@ -1,0 +1,45 @@
+"""Facts by words, the best first: any word of the query may be there, at least as the beginning of one.
+
+On PostgreSQL its full-text search ranks them; elsewhere the number of words that were found does.
+"""
+
+from functools import reduce
+from operator import or_
+from typing import Any
+
+from django.db import connections
+from django.db.models import BooleanField, Case, F, FloatField, Func, IntegerField, Q, TextField, Value, When
+
+from mcp_django.contrib.memory.options import get_settings
+from mcp_django.contrib.memory.search.tokenizer import query_words
+
+
+def ranked(facts: Any, query: str) -> Any:
+    """Those of a queryset of facts that have something of the query, the best first, and among equals the latest."""
+    words = query_words(query)
+    if not words:
+        return facts.none()
+    if connections[facts.db].vendor == "postgresql":
+        found = _by_full_text(facts, words, get_settings().search_config)
+    else:
+        found = _by_words(facts, words)
+    return found.order_by("-score", "-updated", "-pk")
+
+
+def _by_full_text(facts: Any, words: list[str], configuration: str) -> Any:
+    # Not those of django.contrib.postgres: they need psycopg to be imported, which is not there on other databases. The
+    # vector is written as the index of the migration is.
+    config = Func(Value(configuration), template="%(expressions)s::regconfig", output_field=TextField())
+    vector = Func(config, F("words"), function="to_tsvector", output_field=TextField())
+    # Words hold letters, digits and underscores only; in quotes they are no operators.
+    wanted = Func(config, Value(" | ".join(f"'{word}':*" for word in words)), function="to_tsquery")
+    wanted.output_field = TextField()
+    matches = Func(vector, wanted, template="(%(expressions)s)", arg_joiner=" @@ ", output_field=BooleanField())
+    score = Func(vector, wanted, function="ts_rank", output_field=FloatField())
+    return facts.filter(matches).annotate(score=score)
+
+
+def _by_words(facts: Any, words: list[str]) -> Any:
+    tests = [Q(words__contains=f" {word}") for word in words]
+    parts: list[Any] = [Case(When(test, then=1), default=0, output_field=IntegerField()) for test in tests]
+    return facts.filter(reduce(or_, tests)).annotate(score=sum(parts[1:], parts[0]))

@@ -1,0 +1,11 @@
+"""The embedded authorization server, on django-oauth-toolkit: clients register, users consent, tokens are made here.
+
+INSTALLED_APPS = [..., "oauth2_provider", "mcp_django", "mcp_django.contrib.oauth"]
+OAUTH2_PROVIDER = oauth2_provider_settings(issuer="https://host.example")
+
+urlpatterns = [path("", include("mcp_django.contrib.oauth.urls")), ...]
+"""
+
+from mcp_django.contrib.oauth.provider_settings import oauth2_provider_settings
+
+__all__ = ["oauth2_provider_settings"]

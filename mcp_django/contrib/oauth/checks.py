@@ -1,0 +1,211 @@
+"""Is the authorization server set up so that its tokens mean what they say?
+
+The ids are listed in `mcp_django.checks`.
+"""
+
+from collections.abc import Iterator, Sequence
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from django.apps import apps
+from django.core.checks import CheckMessage, Error, Tags, Warning, register
+from django.shortcuts import resolve_url
+from django.urls import NoReverseMatch, Resolver404, get_script_prefix, resolve, reverse
+from django.utils.module_loading import import_string
+
+from mcp_django import conf
+from mcp_django.conf.project import oauth_provider
+from mcp_django.contrib.oauth.endpoints.metadata import metadata, places
+from mcp_django.contrib.oauth.options import MINUTE, get_settings
+from mcp_django.contrib.oauth.provider_settings import GATES, REPLACED, checked_issuer
+
+DISTRIBUTION, AT_LEAST, BELOW = "django-oauth-toolkit", (3, 4, 1), (3, 6)
+LONG: Final = 60 * MINUTE
+NAMES: Final = ("authorize", "token", "revoke-token", "introspect", "dcr-register")
+MADE_BY: Final = 'OAUTH2_PROVIDER = oauth2_provider_settings(issuer="https://…") sets all of it.'
+_FALSE: Final = ("ALLOW_URI_WILDCARDS", "REFRESH_TOKEN_GRACE_PERIOD_SECONDS", "CIMD_ENABLED", "DCR_ENABLED")
+_TRUE: Final = ("PKCE_REQUIRED", "ROTATE_REFRESH_TOKEN", "REFRESH_TOKEN_REUSE_PROTECTION")
+
+
+def _is_here() -> bool:
+    return apps.is_installed("mcp_django.contrib.oauth")
+
+
+@register(Tags.security)
+def check_issuer(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[CheckMessage]:
+    """Clients know the server by its issuer, and send codes and secrets there."""
+    if not _is_here():
+        return []
+    issuer = oauth_provider().get("OIDC_ISS_ENDPOINT")
+    try:
+        checked_issuer(issuer if isinstance(issuer, str) else "")
+    except ValueError as problem:
+        return [Error(f"{problem}.", hint=MADE_BY, id="mcp_django.E030")]
+    if conf.is_usable() and conf.origin() not in (None, _origin(str(issuer))):
+        message = (
+            f'The issuer {issuer} is not at MCP["ORIGIN"], {conf.origin()}: its metadata and pages have to be served '
+            "there as well."
+        )
+        return [Warning(message, hint="Name one origin in both.", id="mcp_django.W030")]
+    return []
+
+
+@register(Tags.security)
+def check_settings(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[CheckMessage]:
+    """What is overridden must not undo what the rest relies on. Without an issuer nothing was made to be overridden."""
+    return [
+        Error(f'OAUTH2_PROVIDER["{name}"] {message}.', hint=MADE_BY, id="mcp_django.E031")
+        for name, message in (_weaker() if _is_here() and oauth_provider().get("OIDC_ISS_ENDPOINT") else ())
+    ]
+
+
+def _weaker() -> Iterator[tuple[str, str]]:
+    settings = oauth_provider()
+    for name in (*(f"COMPLIANT_BCP_RFC9700_{gate}" for gate in GATES), *_TRUE):
+        if settings.get(name) is not True:
+            yield name, "has to be True"
+    for name in _FALSE:
+        if settings.get(name):
+            yield name, "has to be off: what it does is done here in another way"
+    for name, path in REPLACED.items():
+        try:
+            found, ours = import_string(settings.get(name) or "nothing"), import_string(path)
+        except ImportError:
+            yield name, f"has to be {path}"
+            continue
+        if not (isinstance(found, type) and issubclass(found, ours)) and found is not ours:
+            yield name, f"has to be {path}, or a class that is made of it"
+
+
+@register(Tags.compatibility)
+def check_toolkit(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[CheckMessage]:
+    """The toolkit is used by names that nobody promises, so that its versions are tried one by one."""
+    if not _is_here():
+        return []
+    try:
+        found = version(DISTRIBUTION)
+    except PackageNotFoundError:
+        return []
+    numbers = tuple(int(part) for part in found.split(".")[:3] if part.isdecimal())
+    if AT_LEAST <= numbers < BELOW:
+        return []
+    hint = f'pip install "{DISTRIBUTION}>=3.4.1,<3.6"'
+    return [Error(f"{DISTRIBUTION} {found} was not tried with this version.", hint=hint, id="mcp_django.E032")]
+
+
+@register(Tags.urls)
+def check_urls(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[CheckMessage]:
+    """The endpoints are ours, and no others have their names."""
+    if not _is_here() or conf.root_urlconf() is None:
+        return []
+    wrong = []
+    for name in NAMES:
+        try:
+            match = resolve(reverse(f"oauth2_provider:{name}"))
+        except NoReverseMatch:
+            wrong.append(f"{name} is not served")
+            continue
+        except Exception:
+            return []  # a broken URLconf, which Django reports
+        if not getattr(match.func, "__module__", "").startswith("mcp_django.contrib.oauth."):
+            wrong.append(f"{name} is served by {getattr(match.func, '__module__', '')}")
+    if not wrong and not _serves_metadata():
+        wrong.append("the metadata is not below /.well-known/ at the root of the host")
+    if not wrong:
+        return []
+    return [
+        Error(
+            f"The authorization server is not where clients look for it: {', '.join(wrong)}.",
+            hint='Add path("", include("mcp_django.contrib.oauth.urls")) to ROOT_URLCONF, '
+            "and nothing of oauth2_provider.urls.",
+            id="mcp_django.E033",
+        )
+    ]
+
+
+@register(Tags.security, deploy=True)
+def check_lifetimes(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[CheckMessage]:
+    """Whoever finds an access token has it until it expires."""
+    if not _is_here() or not conf.is_usable():
+        return []
+    seconds = oauth_provider().get("ACCESS_TOKEN_EXPIRE_SECONDS") or get_settings().access_token
+    if not isinstance(seconds, int | float) or seconds <= LONG:
+        return []
+    return [
+        Warning(
+            f"Access tokens are good for {seconds / MINUTE:.0f} minutes.",
+            hint='MCP["OAUTH"]["ACCESS_TOKEN"] can be short: clients refresh tokens without asking anybody.',
+            id="mcp_django.W031",
+        )
+    ]
+
+
+@register(Tags.security)
+def check_openid(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[CheckMessage]:
+    """ID tokens are for clients; here nobody serves or takes them."""
+    if not _is_here() or not oauth_provider().get("OIDC_ENABLED"):
+        return []
+    return [
+        Warning(
+            "OIDC_ENABLED is on, and the authorization server of MCP makes no ID tokens.",
+            hint="Serve OpenID Connect from an issuer of its own.",
+            id="mcp_django.W032",
+        )
+    ]
+
+
+@register(Tags.security)
+def check_use(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[CheckMessage]:
+    """Tokens are made to be taken."""
+    if not _is_here() or not conf.is_usable() or "oauth" in conf.auth_names() or conf.issuer() is None:
+        return []
+    return [
+        Warning(
+            'mcp_django.contrib.oauth makes tokens, and MCP["AUTH"] does not name "oauth": the endpoint refuses them.',
+            hint='Add "oauth" to MCP["AUTH"], or leave AUTH out. Silence this where they are for other servers alone.',
+            id="mcp_django.W033",
+        )
+    ]
+
+
+@register(Tags.urls)
+def check_login(app_configs: Sequence[Any] | None, **kwargs: Any) -> list[CheckMessage]:
+    """Whom a client sends here has to be able to log in."""
+    if not _is_here() or conf.root_urlconf() is None:
+        return []
+    try:
+        place = resolve_url(conf.login_url())
+        if place.startswith("/"):
+            resolve(urlsplit(place).path)
+    except (NoReverseMatch, Resolver404):
+        return [
+            Warning(
+                f"LOGIN_URL is {conf.login_url()!r}, which leads to nothing: nobody can log in to allow a client "
+                "something.",
+                hint='Name a login page there, or serve one, such as path("accounts/", include("django.contrib.auth.'
+                'urls")) with a template registration/login.html.',
+                id="mcp_django.W034",
+            )
+        ]
+    except Exception:
+        return []  # a broken URLconf, which Django reports
+    return []
+
+
+def _serves_metadata() -> bool:
+    """Is the document at one of the places where clients look for it? Those below a script prefix are tried without."""
+    prefix = get_script_prefix().rstrip("/")
+    for place in places(conf.issuer() or ""):
+        for path in (place, place.removeprefix(prefix)):
+            try:
+                if resolve(path).func is metadata:
+                    return True
+            except Resolver404:
+                continue
+    return False
+
+
+def _origin(url: str) -> str:
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc}"

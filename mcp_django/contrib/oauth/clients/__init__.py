@@ -1,0 +1,1 @@
+"""OAuth clients: registration, metadata documents, redirect URIs, and their expiry."""

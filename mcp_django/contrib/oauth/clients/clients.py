@@ -1,0 +1,179 @@
+"""Rows of clients: an application of django-oauth-toolkit with a profile beside it.
+
+Clients that nobody made, those that register themselves and those that documents describe, are public or hold a secret
+of their own, use the authorization code and nothing else, and belong to no user, whoever may have been logged in.
+"""
+
+from collections.abc import Sequence
+from ipaddress import ip_address
+from typing import Any
+
+from django.core.exceptions import ValidationError
+from django.db import IntegrityError, router, transaction
+from django.utils import timezone
+
+from mcp_django.contrib.oauth.clients import expiry
+from mcp_django.contrib.oauth.clients.client_metadata import UNNAMED, ClientMetadata, Refused
+from mcp_django.contrib.oauth.models import ClientProfile
+from mcp_django.contrib.oauth.options import get_settings
+from mcp_django.contrib.oauth.tokens.credentials import seal
+from mcp_django.contrib.oauth.toolkit_compat import applications
+
+
+class TooMany(Exception):
+    """There are as many clients that nobody approved of as the settings allow."""
+
+
+def make_room() -> None:
+    """Have room for one more client that nobody approved of. Raises TooMany.
+
+    When there is none, those that registered and never came back make room first. The limit is not exact: of several
+    that come at once, each may find the same room.
+    """
+    most = get_settings().most_clients
+    if _unapproved() >= most:
+        expiry.clear_abandoned()
+        if _unapproved() >= most:
+            raise TooMany
+
+
+def register(metadata: ClientMetadata, *, address: str | None) -> tuple[Any, str]:
+    """Make a client that registered itself from `address`, and return the application with its secret, "" if it is
+    public. Raises TooMany, and Refused for what the toolkit does not take.
+    """
+    make_room()
+    model = applications()
+    with transaction.atomic(using=router.db_for_write(model)):
+        application, secret = _new(metadata, model.RegistrationSource.DCR)
+        _checked(application)
+        application.save()
+        ClientProfile.objects.create(
+            application=application,
+            source=ClientProfile.Source.REGISTERED,
+            created_ip=_one_address(address),
+            **_said(metadata),
+        )
+    return application, secret
+
+
+def keep_document(url: str, metadata: ClientMetadata, *, digest: str, expires: Any, pinned: bool = False) -> Any:
+    """Write what the document at `url` says into its client's rows, and return the application.
+
+    `expires` is when it has to be read again, None for never. A client of that id that does not come from a document
+    is left as it is. Raises Refused for what the toolkit does not take, and TooMany for one that is not known yet.
+    """
+    model = applications()
+    using = router.db_for_write(model)
+    found = model._base_manager.using(using).filter(client_id=url).first()
+    if found is None:
+        if not pinned:
+            make_room()
+        found, _ = _new(metadata, model.RegistrationSource.CIMD)
+        found.client_id = url
+    elif found.registration_source != model.RegistrationSource.CIMD:
+        return found
+    found.name, found.redirect_uris = metadata.name, " ".join(metadata.redirect_uris)
+    found.cimd_expires_at = expires
+    _checked(found)
+    said = {
+        "source": ClientProfile.Source.DOCUMENT,
+        "document_url": url,
+        "document_hash": digest,
+        "document_fetched": timezone.now(),
+        **_said(metadata),
+    }
+    try:
+        with transaction.atomic(using=using):
+            found.save(using=using)
+            ClientProfile.objects.update_or_create(application=found, defaults=said)
+    except IntegrityError:
+        # Somebody else was faster. Theirs is the same document.
+        return model._base_manager.using(using).get(client_id=url)
+    return found
+
+
+def make(
+    name: str,
+    *,
+    redirect_uris: Sequence[str] = (),
+    confidential: bool = False,
+    service_user: Any = None,
+    scopes: Sequence[str] | None = None,
+    resources: Sequence[str] | None = None,
+) -> tuple[Any, str]:
+    """Make a client for an operator, and return the application with its secret, "" if it is public.
+
+    With redirect URIs it asks users; without, it is a confidential one that acts for `service_user`, if there is one,
+    and may ask what tokens are good for. Raises Refused for what the toolkit does not take.
+    """
+    model = applications()
+    metadata = ClientMetadata(
+        name=name or UNNAMED,
+        redirect_uris=tuple(redirect_uris),
+        auth_method="client_secret_basic" if confidential or not redirect_uris else "none",
+    )
+    with transaction.atomic(using=router.db_for_write(model)):
+        application, secret = _new(metadata, model.RegistrationSource.MANUAL)
+        if not redirect_uris:
+            application.authorization_grant_type = model.GRANT_CLIENT_CREDENTIALS
+        _checked(application)
+        application.save()
+        ClientProfile.objects.create(
+            application=application,
+            source=ClientProfile.Source.MANUAL,
+            approved=True,
+            trusted=service_user is not None,
+            service_user=service_user,
+            allowed_scopes=None if scopes is None else sorted(set(scopes)),
+            allowed_resources=None if resources is None else sorted(set(resources)),
+        )
+    return application, secret
+
+
+def _new(metadata: ClientMetadata, source: str) -> tuple[Any, str]:
+    model = applications()
+    application = model(
+        user=None,
+        name=metadata.name,
+        redirect_uris=" ".join(metadata.redirect_uris),
+        client_type=model.CLIENT_PUBLIC if metadata.is_public else model.CLIENT_CONFIDENTIAL,
+        authorization_grant_type=model.GRANT_AUTHORIZATION_CODE,
+        registration_source=source,
+        skip_authorization=False,
+    )
+    secret = application.client_secret
+    application.client_secret, application.hash_client_secret = seal(secret), False
+    return application, "" if metadata.is_public else secret
+
+
+def _said(metadata: ClientMetadata) -> dict[str, Any]:
+    return {
+        "application_type": metadata.application_type,
+        "client_uri": metadata.client_uri,
+        "logo_uri": metadata.logo_uri,
+        "policy_uri": metadata.policy_uri,
+        "tos_uri": metadata.tos_uri,
+        "requested_grants": list(metadata.requested_grants),
+    }
+
+
+def _checked(application: Any) -> None:
+    try:
+        # The database holds that ids are unique, and settles who was first.
+        application.full_clean(exclude=["client_secret"], validate_unique=False)
+    except ValidationError as problem:
+        if "redirect_uris" in problem.message_dict:
+            raise Refused("a redirect URI is not one that this server takes", "invalid_redirect_uri") from problem
+        raise Refused("the metadata is not what this server takes") from problem
+
+
+def _unapproved() -> int:
+    return ClientProfile.objects.self_registered().count()
+
+
+def _one_address(text: str | None) -> str | None:
+    """An address for the column of one: of a network, its first."""
+    try:
+        return str(ip_address((text or "").partition("/")[0]))
+    except ValueError:
+        return None

@@ -1,0 +1,164 @@
+"""What all endpoints that programs talk to have in common: forms that are read strictly, answers in JSON that nobody
+keeps, and pages of any origin that may read them, since no cookie has a part in it.
+"""
+
+import functools
+from collections.abc import Callable, Mapping
+from math import ceil
+from typing import Any, Final
+
+from django.core.exceptions import BadRequest, SuspiciousOperation
+from django.db import Error as DatabaseFailure
+from django.db import transaction
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.http.request import RawPostDataException, UnreadablePostError
+from django.utils.log import log_response
+from django.views.decorators.csrf import csrf_exempt
+from django.views.decorators.debug import sensitive_post_parameters
+
+from mcp_django.auth.client_address import UNKNOWN, client_address
+from mcp_django.auth.throttling import throttle
+from mcp_django.protocol.headers import Headers
+from mcp_django.server.ports import Overloaded
+
+MOST_BYTES: Final = 64 * 1024
+"""Bytes of a form."""
+LONGEST: Final = 8 * 1024
+"""Characters of a parameter."""
+MOST_REPEATED: Final = 20
+FORM: Final = "application/x-www-form-urlencoded"
+FAILURES: Final = "TOKEN_FAILURES"
+"""The rate of `MCP["RATES"]` by which refused credentials count."""
+SECRETS: Final = ("client_secret", "code", "code_verifier", "refresh_token", "token", "password", "assertion")
+
+View = Callable[..., HttpResponse]
+
+
+class Refusal(Exception):
+    """An error in the form of RFC 6749, section 5.2. `description` is ASCII, and holds nothing that was sent."""
+
+    def __init__(self, error: str, description: str, *, status: int = 400) -> None:
+        super().__init__(description)
+        self.error, self.description, self.status = error, description, status
+
+
+def endpoint(*, secret: bool = True) -> Callable[[View], View]:
+    """Make a view of a function that takes a form by POST. With `secret` those who guess are slowed down."""
+
+    def make(view: View) -> View:
+        @functools.wraps(view)
+        def guarded(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+            if request.method == "OPTIONS":
+                return readable(HttpResponse(status=204), "POST, OPTIONS")
+            return readable(_unkept(_answer(view, request, secret, *args, **kwargs)), "POST, OPTIONS")
+
+        # Transactions are the endpoints' own: each begins with its write, and what they revoke on a failure stays so.
+        ready = transaction.non_atomic_requests(csrf_exempt(sensitive_post_parameters(*SECRETS)(guarded)))
+        ready.login_required = False  # type: ignore[attr-defined]
+        return ready
+
+    return make
+
+
+def _answer(view: View, request: HttpRequest, secret: bool, *args: Any, **kwargs: Any) -> HttpResponse:
+    address = address_of(request)
+    # Behind proxies that the settings do not know everybody is one, and nobody may use up the rate of all.
+    counted = secret and address != UNKNOWN
+    try:
+        if counted and (wait := throttle.wait(FAILURES, address)) is not None:
+            return later(wait, 429)
+        if request.method != "POST":
+            raise Refusal("invalid_request", "Use POST", status=405)
+        check_form(request)
+        response = view(request, *args, **kwargs)
+    except Refusal as problem:
+        response = told(problem.status, error=problem.error, error_description=problem.description)
+    except (DatabaseFailure, Overloaded) as problem:
+        response = later(5, 503)
+        log_response(
+            "The database, or what reads it, failed: %s", problem, response=response, request=request, exception=problem
+        )
+    if response.status_code == 405:
+        response["Allow"] = "POST, OPTIONS"
+    if response.status_code == 401:
+        response.setdefault("WWW-Authenticate", 'Basic realm="mcp"')
+    if counted and is_failure(response):
+        throttle.allow(FAILURES, address)
+    return response
+
+
+def is_failure(response: HttpResponse) -> bool:
+    """Was a credential refused?"""
+    return response.status_code == 401 or (response.status_code == 400 and b'"invalid_grant"' in response.content)
+
+
+def check_form(request: HttpRequest) -> None:
+    """Raise Refusal unless the request brings a form that means one thing, to everybody who reads it."""
+    if request.META.get("QUERY_STRING"):
+        raise Refusal("invalid_request", "Parameters belong into the body")
+    charset = (request.content_params or {}).get("charset", "utf-8")
+    if request.content_type != FORM or charset.lower() not in ("utf-8", "utf8"):
+        raise Refusal("invalid_request", f"The content type is {FORM}")
+    length = request.META.get("CONTENT_LENGTH") or "0"
+    if not length.isdecimal() or int(length) > MOST_BYTES:
+        raise Refusal("invalid_request", "The form is too long", status=413)
+    try:
+        request.encoding = "utf-8"
+        if len(request.body) > MOST_BYTES:
+            raise Refusal("invalid_request", "The form is too long", status=413)
+        form = request.POST
+    except (SuspiciousOperation, BadRequest, UnreadablePostError, RawPostDataException, UnicodeError):
+        raise Refusal("invalid_request", "The form cannot be read") from None
+    for name, values in form.lists():
+        if len(values) > (MOST_REPEATED if name == "resource" else 1):
+            raise Refusal("invalid_request", "A parameter comes more than once")
+        if any(len(text) > LONGEST or not _is_plain(text) for text in (name, *map(str, values))):
+            raise Refusal("invalid_request", "A parameter is malformed")
+
+
+def _is_plain(text: str) -> bool:
+    """Without control characters, and what was no UTF-8 (which Django reads as U+FFFD)."""
+    return not any(
+        char < " " or "\x7f" <= char < "\xa0" or "\ud800" <= char <= "\udfff" or char == "\ufffd" for char in text
+    )
+
+
+def told(status: int = 200, headers: Mapping[str, str] | None = None, **members: Any) -> HttpResponse:
+    """An answer in JSON."""
+    return JsonResponse(members, status=status, headers=dict(headers or {}))
+
+
+def later(wait: float, status: int) -> HttpResponse:
+    """To be asked again, in so many seconds."""
+    words = "Too many requests were refused" if status == 429 else "Not possible at the moment"
+    return told(
+        status,
+        {"Retry-After": str(ceil(wait))},
+        error="temporarily_unavailable",
+        error_description=f"{words}; try again later",
+    )
+
+
+def readable(response: HttpResponse, methods: str) -> HttpResponse:
+    """Let pages of any origin read it (CORS), without cookies."""
+    response["Access-Control-Allow-Origin"] = "*"
+    response["Access-Control-Allow-Methods"] = methods
+    response["Access-Control-Allow-Headers"] = "authorization, content-type, mcp-protocol-version"
+    response["Access-Control-Expose-Headers"] = "www-authenticate, retry-after"
+    response["Access-Control-Max-Age"] = "600"
+    return response
+
+
+def _unkept(response: HttpResponse) -> HttpResponse:
+    response["Cache-Control"], response["Pragma"] = "no-store", "no-cache"
+    return response
+
+
+def address_of(request: HttpRequest) -> str:
+    """The address that rates count by."""
+    headers = Headers((name.lower().encode("latin-1"), _latin(value)) for name, value in request.headers.items())
+    return client_address(request.META.get("REMOTE_ADDR"), headers)
+
+
+def _latin(value: str) -> bytes:
+    return value.encode("latin-1", "replace")

@@ -1,0 +1,111 @@
+"""`/o/tokens/`: users make personal tokens, see them listed, and revoke them."""
+
+from datetime import timedelta
+from typing import Any
+
+from django import forms
+from django.http import HttpRequest, HttpResponse
+from django.utils import timezone
+from django.utils.decorators import method_decorator
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy, ngettext
+from django.views.decorators.debug import sensitive_variables
+
+from mcp_django import conf
+from mcp_django.contrib.oauth.clients.display_names import server_name
+from mcp_django.contrib.oauth.endpoints.account import AccountPage
+from mcp_django.contrib.oauth.flows.scope_choices import describe, personal_scopes
+from mcp_django.contrib.oauth.options import get_settings
+from mcp_django.models import PersonalAccessToken
+from mcp_django.models.token import DEFAULT_DAYS
+
+DAYS = (7, 30, DEFAULT_DAYS, 365)
+"""Lifetimes to choose from."""
+MOST_SHOWN = 100
+"""Tokens on the page: all that are usable, and then those that ended last."""
+
+
+class TokenForm(forms.Form):
+    """What the maker of a token decides."""
+
+    name = forms.CharField(
+        label=gettext_lazy("Name"),
+        max_length=100,
+        help_text=gettext_lazy("What it is for, such as “CI of the shop”."),
+        widget=forms.TextInput(attrs={"autocomplete": "off"}),
+    )
+    scopes = forms.MultipleChoiceField(
+        label=gettext_lazy("It may"), required=False, widget=forms.CheckboxSelectMultiple()
+    )
+    audience = forms.ChoiceField(label=gettext_lazy("Server"), required=False)
+    days = forms.TypedChoiceField(label=gettext_lazy("Expires"), coerce=int)
+
+    def __init__(self, user: Any, data: Any = None) -> None:
+        super().__init__(data, label_suffix="")
+        names = [(alias, server_name(alias) or alias) for alias in conf.get_settings().servers]
+        scopes = personal_scopes(user)
+        self._choose("scopes", [(scope, describe(scope)) for scope in scopes])
+        if not scopes:
+            del self.fields["scopes"]
+        self._choose("audience", [("", _("All servers")), *names])
+        if len(names) < 2:
+            del self.fields["audience"]
+        longest = get_settings().personal_token_days
+        days = sorted({min(days, longest) for days in (*DAYS, longest)})
+        self._choose("days", [(number, _in(number)) for number in days])
+        self.fields["days"].initial = min(DEFAULT_DAYS, longest)
+
+    def _choose(self, field: str, choices: list[tuple[Any, Any]]) -> None:
+        self.fields[field].choices = choices  # type: ignore[attr-defined]
+
+
+@method_decorator(sensitive_variables("token"), name="post")
+class Tokens(AccountPage):
+    """GET lists the user's tokens; POST with `action` makes one ("create") or revokes one ("revoke", `token`).
+
+    A new token is in the answer to the form and nowhere else: a redirect would have to keep it somewhere.
+    """
+
+    name = "tokens"
+    template = "tokens.html"
+
+    def is_served(self) -> bool:
+        """Does the project want it?"""
+        return get_settings().personal_tokens
+
+    def post(self, request: HttpRequest) -> HttpResponse:
+        """Make or revoke one."""
+        if request.POST.get("action") == "revoke":
+            return self._revoke(request.POST.get("token", ""))
+        form = TokenForm(request.user, request.POST)
+        if not form.is_valid():
+            return self.show(form=form)
+        chosen = form.cleaned_data
+        row, token = PersonalAccessToken.issue(
+            user=request.user,
+            name=chosen["name"],
+            scopes=chosen.get("scopes", ()),
+            audience=chosen.get("audience", ""),
+            expires=timezone.now() + timedelta(days=chosen["days"]),
+        )
+        return self.show(token=token, made=row)
+
+    def show(self, **context: Any) -> HttpResponse:
+        """The page as it is now."""
+        rows = list(PersonalAccessToken.objects.filter(user=self.user)[: 10 * MOST_SHOWN])
+        rows.sort(key=lambda row: not row.is_usable)
+        for row in rows:
+            row.server = server_name(row.audience) or row.audience or _("all")  # type: ignore[attr-defined]
+        return super().show(**{"form": TokenForm(self.request.user), "tokens": rows[:MOST_SHOWN], **context})
+
+    def _revoke(self, wanted: str) -> HttpResponse:
+        rows = PersonalAccessToken.objects.usable().filter(user=self.user)
+        row = next((row for row in rows if str(row.pk) == wanted), None)
+        if row is None:
+            return self.show(done=_("This token was of no use any more."))
+        row.revoke()
+        return self.show(done=_("The token “%(name)s” is revoked.") % {"name": row.name})
+
+
+def _in(days: int) -> str:
+    return ngettext("in %(days)d day", "in %(days)d days", days) % {"days": days}

@@ -1,0 +1,1 @@
+"""The grants of the authorization server: authorization code, refresh, consent and revocation."""

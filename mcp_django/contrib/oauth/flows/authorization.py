@@ -1,0 +1,169 @@
+"""An authorization request (RFC 6749, section 4.1.1): read from its query, checked, and answered.
+
+Everything is in the query, also when the user's decision is posted: so what was decided about is checked again in full,
+and there is nothing in the form that could be altered. What may go back to the client as an error is `Denied`; where
+the client or its redirect URI is in doubt, nobody is sent anywhere, and it is `Refused`.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import parse_qsl, unquote_plus, urlencode, urlsplit, urlunsplit
+
+from django.http import HttpRequest, QueryDict
+from oauth2_provider.oauth2_backends import get_oauthlib_core
+from oauthlib.oauth2 import FatalClientError, OAuth2Error
+
+from mcp_django.contrib.oauth.tokens import resource_indicators
+from mcp_django.contrib.oauth.toolkit_compat import oauth2_settings
+
+SINGLE = ("response_type", "client_id", "redirect_uri", "scope", "state", "code_challenge", "code_challenge_method")
+"""The parameters that are read, none of which may come twice (RFC 6749, section 3.1), besides `resource`."""
+LONGEST = 4096
+"""Characters of one of them."""
+_CONTROL = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
+_CHALLENGE = re.compile(r"[A-Za-z0-9_-]{43}")  # RFC 7636, section 4.2, for S256
+
+
+class Refused(Exception):
+    """The request cannot be trusted to say where it came from. `error` is a code of RFC 6749, section 4.1.2.1."""
+
+    def __init__(self, error: str, description: str) -> None:
+        super().__init__(description)
+        self.error, self.description = error, description
+
+
+class Denied(Exception):
+    """The client is told: its redirect URI is good."""
+
+    def __init__(self, error: str, description: str, *, redirect_uri: str, state: str | None) -> None:
+        super().__init__(description)
+        self.error, self.description, self.redirect_uri, self.state = error, description, redirect_uri, state
+
+    @property
+    def location(self) -> str:
+        """Where the user is sent."""
+        told = {"error": self.error, "error_description": self.description or None}
+        return answer(self.redirect_uri, {**told, "state": self.state})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """A request that is in order."""
+
+    application: Any
+    redirect_uri: str
+    state: str | None
+    scopes: tuple[str, ...]
+    """Those of the requested scopes that there are."""
+    resources: tuple[str, ...]
+    """Canonical URLs (RFC 8707); at least one."""
+    credentials: Mapping[str, Any]
+    """What oauthlib found in it."""
+
+    def denied(self, error: str, description: str) -> Denied:
+        """It, refused for a reason that the client may know."""
+        return Denied(error, description, redirect_uri=self.redirect_uri, state=self.state)
+
+
+def client_id(request: HttpRequest) -> str:
+    """Who the request says it is from. Raises Refused."""
+    return _clean(request.GET).get("client_id") or ""
+
+
+def read(request: HttpRequest) -> Asked:
+    """The request in the query of `request`. Raises Refused and Denied."""
+    query = _clean(request.GET)
+    try:
+        scopes, credentials = get_oauthlib_core().server.validate_authorization_request(
+            _uri(request, query), http_method="GET", body=None, headers=_headers(request)
+        )
+    except FatalClientError as problem:
+        raise Refused(problem.error, problem.description or "") from None
+    except OAuth2Error as problem:
+        redirect_uri = problem.redirect_uri
+        if not redirect_uri:
+            raise Refused(problem.error, problem.description or "") from None
+        state = query.get("state")
+        raise Denied(problem.error, problem.description or "", redirect_uri=redirect_uri, state=state) from None
+    redirect_uri, state = credentials["redirect_uri"], query.get("state")
+    for error, description in _problems(query):
+        raise Denied(error, description, redirect_uri=redirect_uri, state=state)
+    application = credentials["request"].client
+    try:
+        resources = resource_indicators.resolve(query.getlist("resource"), application)
+    except resource_indicators.UnknownTarget as problem:
+        raise Denied("invalid_target", str(problem), redirect_uri=redirect_uri, state=state) from None
+    return Asked(
+        application=application,
+        redirect_uri=redirect_uri,
+        state=state,
+        scopes=tuple(dict.fromkeys(scopes)),
+        resources=tuple(resources),
+        credentials={name: credentials[name] for name in credentials if name != "request"},
+    )
+
+
+def grant(request: HttpRequest, asked: Asked, scopes: Sequence[str]) -> str:
+    """Make a code for `scopes`, at least one, and return where to send the user. Raises Refused and Denied."""
+    credentials = {**asked.credentials, "user": request.user, "resource": list(asked.resources)}
+    try:
+        headers, _body, _status = get_oauthlib_core().server.create_authorization_response(
+            uri=_uri(request, _clean(request.GET)),
+            http_method="GET",
+            headers=_headers(request),
+            scopes=list(scopes),
+            credentials=credentials,
+        )
+    except FatalClientError as problem:
+        raise Refused(problem.error, problem.description or "") from None
+    except OAuth2Error as problem:
+        raise asked.denied(problem.error, problem.description or "") from None
+    said = dict(parse_qsl(urlsplit(headers["Location"]).query))
+    if "code" not in said:
+        raise asked.denied(said.get("error", "server_error"), said.get("error_description", ""))
+    return answer(asked.redirect_uri, {"code": said["code"], "state": asked.state})
+
+
+def answer(uri: str, parameters: Mapping[str, str | None]) -> str:
+    """A redirect URI with `parameters` and the one `iss` (RFC 9207) in its query, what else is there left as it is."""
+    parts = urlsplit(uri)
+    taken = {name for name, value in parameters.items() if value is not None} | {"iss"}
+    kept = [pair for pair in parts.query.split("&") if pair and unquote_plus(pair.partition("=")[0]) not in taken]
+    added = {name: value for name, value in parameters.items() if value is not None}
+    query = "&".join([*kept, urlencode({**added, "iss": oauth2_settings.OIDC_ISS_ENDPOINT})])
+    return urlunsplit(parts._replace(query=query))
+
+
+def _clean(given: QueryDict) -> QueryDict:
+    """The parameters that are read, and no others: not those by which a client would choose how the user is asked.
+
+    Raises Refused for what cannot be meant: a parameter twice, control characters, megabytes.
+    """
+    query = QueryDict(mutable=True)
+    for name in (*SINGLE, "resource"):
+        values = given.getlist(name)
+        if len(values) > 1 and name != "resource":
+            raise Refused("invalid_request", f"The parameter {name} comes more than once")
+        if any(len(value) > LONGEST or _CONTROL.search(value) for value in values) or len(values) > 20:
+            raise Refused("invalid_request", f"The parameter {name} is malformed")
+        said = [value for value in values if value.strip(" ")]  # empty ones count as left out (section 3.1)
+        if said:
+            query.setlist(name, said)
+    return query
+
+
+def _problems(query: QueryDict) -> Iterator[tuple[str, str]]:
+    if query.get("response_type") != "code":
+        yield "unsupported_response_type", "The response type is code"
+    if query.get("code_challenge_method") != "S256" or not _CHALLENGE.fullmatch(query.get("code_challenge", "")):
+        yield "invalid_request", "A code challenge by the method S256 is required"
+
+
+def _uri(request: HttpRequest, query: QueryDict) -> str:
+    return f"{request.path}?{query.urlencode()}"
+
+
+def _headers(request: HttpRequest) -> Any:
+    return get_oauthlib_core().extract_headers(request)

@@ -1,0 +1,39 @@
+"""The tokens that came from one authorization, by way of their refresh tokens."""
+
+import uuid
+from typing import Any
+
+from django.db import models
+from django.utils import timezone
+from django.utils.translation import gettext_lazy as _
+
+from mcp_django.conf import user_model_name
+from mcp_django.conf.project import oauth_model_name
+from mcp_django.models.managers import PrimaryManager
+
+
+class TokenFamily(models.Model):
+    """One row for each `token_family` of the toolkit's refresh tokens. Who changes the family writes this row first, so
+    that of a rotation and a revocation one comes after the other and sees what it did.
+    """
+
+    id = models.UUIDField(_("family"), primary_key=True, default=uuid.uuid4)
+    user: "models.ForeignKey[Any, Any]" = models.ForeignKey(
+        user_model_name(), verbose_name=_("user"), null=True, on_delete=models.CASCADE, related_name="+"
+    )
+    application: "models.ForeignKey[Any, Any]" = models.ForeignKey(
+        oauth_model_name("Application"), verbose_name=_("client"), on_delete=models.CASCADE, related_name="+"
+    )
+    created = models.DateTimeField(_("created"), default=timezone.now)
+    rotated = models.DateTimeField(_("last rotated"), default=timezone.now, db_index=True)
+    revoked = models.DateTimeField(_("revoked"), null=True)
+
+    objects = PrimaryManager["TokenFamily"]()
+
+    class Meta:
+        verbose_name = _("token family")
+        verbose_name_plural = _("token families")
+        default_permissions = ()
+
+    def __str__(self) -> str:
+        return str(self.id)

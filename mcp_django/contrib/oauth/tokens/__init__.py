@@ -1,0 +1,1 @@
+"""Access tokens: their format, scopes, audiences and verification."""

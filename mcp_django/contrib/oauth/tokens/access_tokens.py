@@ -1,0 +1,58 @@
+"""Who bears an access token: the row of the token with what stands behind it, and whether that is good."""
+
+from typing import Any
+
+from django.db.models import QuerySet
+from django.utils import timezone
+
+from mcp_django.auth.resource import canonical
+from mcp_django.contrib.oauth.tokens.token_format import digest
+from mcp_django.contrib.oauth.toolkit_compat import access_tokens, applications, at_source, oauth2_settings
+
+
+def rows(token: str) -> "QuerySet[Any]":
+    """The row of an access token, if there is one, with its user, application and profile: one query by a unique
+    index.
+    """
+    found = at_source(access_tokens()).filter(token_checksum=digest(token))
+    return found.select_related("user", "application", "application__mcp_profile")
+
+
+def is_usable(row: Any) -> bool:
+    """Is the token good, at the resources that it was made for? Whether these are meant is another question.
+
+    It was made for at least one, is not expired, and its user and client may be used. What manages a registration (RFC
+    7592) is a row like others in the toolkit's table, and no token for resources.
+    """
+    application, user = row.application, row.user
+    if application is None or user is None or not user.is_active or not row.resource:
+        return False
+    if row.expires <= timezone.now() or oauth2_settings.DCR_REGISTRATION_SCOPE in row.scope.split():
+        return False
+    profile = getattr(application, "mcp_profile", None)
+    if profile is not None and profile.blocked:
+        return False
+    if application.authorization_grant_type == applications().GRANT_CLIENT_CREDENTIALS:
+        # Nobody was asked for it: an operator lets the client act for this user, and may have thought better of it.
+        return profile is not None and profile.trusted and profile.service_user_id == user.pk
+    return True
+
+
+def scopes_of(row: Any) -> list[str]:
+    """What the user allowed, less what an operator has taken from the client since."""
+    allowed = _limit(row, "allowed_scopes")
+    return [scope for scope in row.scope.split() if allowed is None or scope in allowed]
+
+
+def resources_of(row: Any) -> list[str]:
+    """The canonical URLs of what the token was made for, less what an operator has taken from the client since."""
+    allowed = _limit(row, "allowed_resources")
+    if allowed is None:
+        return list(row.resource)
+    own = {canonical(one) for one in allowed}
+    return [one for one in row.resource if one in own]
+
+
+def _limit(row: Any, name: str) -> list[str] | None:
+    found: list[str] | None = getattr(getattr(row.application, "mcp_profile", None), name, None)
+    return found

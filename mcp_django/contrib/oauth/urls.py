@@ -1,0 +1,57 @@
+"""`path("", include("mcp_django.contrib.oauth.urls"))`, at the root of the host: metadata is looked for there.
+
+The names are those of django-oauth-toolkit, by which it finds them; of its own views none is here. Clients of
+2025-03-26 that find no metadata ask at `/authorize`, `/token` and `/register`.
+"""
+
+from django.contrib.auth.decorators import login_not_required
+from django.urls import path, re_path
+from django.views.generic import RedirectView
+
+from mcp_django.contrib.oauth.endpoints.account import SwitchAccount
+from mcp_django.contrib.oauth.endpoints.authorize import Authorize
+from mcp_django.contrib.oauth.endpoints.connections import Connections
+from mcp_django.contrib.oauth.endpoints.introspection import introspect
+from mcp_django.contrib.oauth.endpoints.metadata import metadata
+from mcp_django.contrib.oauth.endpoints.registration import Register
+from mcp_django.contrib.oauth.endpoints.revocation import revoke
+from mcp_django.contrib.oauth.endpoints.token import token
+from mcp_django.contrib.oauth.endpoints.tokens import Tokens
+
+app_name = "oauth2_provider"
+
+_WELL_KNOWN = r"\.well-known/(?:oauth-authorization-server|openid-configuration)"
+
+well_known = [
+    re_path(rf"^{_WELL_KNOWN}/?$", metadata, name="oauth-server-metadata"),
+    re_path(rf"^{_WELL_KNOWN}/.+$", metadata, name="oauth-server-metadata-issuer"),
+    re_path(rf"^.+/{_WELL_KNOWN}/?$", metadata),
+]
+
+endpoints = [
+    path("o/token/", token, name="token"),
+    path("o/register/", Register.as_view(), name="dcr-register"),
+    path("o/revoke_token/", revoke, name="revoke-token"),
+    path("o/introspect/", introspect, name="introspect"),
+]
+
+pages = [
+    path("o/authorize/", Authorize.as_view(), name="authorize"),
+    path("o/switch/", SwitchAccount.as_view(), name="switch"),
+    path("o/connections/", Connections.as_view(), name="connections"),
+    path("o/tokens/", Tokens.as_view(), name="tokens"),
+]
+
+_to_the_page = RedirectView.as_view(pattern_name=f"{app_name}:authorize", query_string=True)
+aliases = [
+    re_path(r"^(?:o/authorize|authorize/?)$", login_not_required(_to_the_page)),
+    # Each with and without a slash: a redirect would turn a POST into a GET.
+    re_path(r"^token/?$", token),
+    re_path(r"^o/(?:token)$", token),
+    re_path(r"^register/?$", Register.as_view()),
+    re_path(r"^o/register$", Register.as_view()),
+    re_path(r"^o/(?:revoke_token|revoke)/?$", revoke),
+    re_path(r"^o/introspect$", introspect),
+]
+
+urlpatterns = [*well_known, *endpoints, *pages, *aliases]

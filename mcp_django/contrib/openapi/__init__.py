@@ -1,0 +1,9 @@
+"""OpenAPI documents as toolsets: each operation becomes a tool, or a resource, of the server that registers it.
+
+It needs httpx, and PyYAML for documents in YAML (`pip install mcp-django-channels[openapi]`).
+"""
+
+from mcp_django.contrib.openapi.document.routes import Route
+from mcp_django.contrib.openapi.toolset import OpenAPIToolset
+
+__all__ = ["OpenAPIToolset", "Route"]

@@ -1,0 +1,1 @@
+"""OpenAPI documents: reading them, and the operations, schemas and routes in them."""

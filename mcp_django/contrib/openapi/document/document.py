@@ -1,0 +1,195 @@
+"""The document: JSON or YAML, as text, a file or a dict, read and found to be OpenAPI of a version that is known.
+
+What it holds is a stranger's: its size, its depth and what its YAML aliases expand to are bounded before anything walks
+through it, and nothing that it refers to is fetched.
+"""
+
+import functools
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+from mcp_django.protocol import jsonrpc
+from mcp_django.schema import DeclarationError
+
+MAX_BYTES = 32 * 1024 * 1024
+"""Of a document's text."""
+MAX_VALUES = 1_000_000
+"""Values in a document, YAML aliases counted as often as they stand there."""
+MAX_DEPTH = 128
+MIN_INTEGER, MAX_INTEGER = -(2**63), 2**64 - 1
+MERGED = 10_000
+"""Entries that one `<<` of YAML may bring; all together, as many as there may be values."""
+Source = str | Path | Mapping[str, Any]
+_VERSION = re.compile(r"3\.[01]\.\d+(-[\w.]+)?")
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]+://\S*")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Document:
+    """A document that may be walked through."""
+
+    root: dict[str, Any]
+    name: str
+    """How messages call it."""
+    is_31: bool
+    """Is it of 3.1, whose schemas are JSON Schema, and not of 3.0?"""
+
+    @property
+    def title(self) -> str:
+        info = self.root.get("info")
+        return str(info.get("title", "")) if isinstance(info, dict) else ""
+
+
+def read(source: Source, where: str) -> Document:
+    """The document of a dict, of a text in JSON or YAML, or of a file: a Path, or a text on one line that is its path.
+
+    Raises:
+        DeclarationError: naming `where`: no such file, neither JSON nor YAML, too large, or no OpenAPI 3.0 or 3.1.
+    """
+    given: Any = source
+    if isinstance(given, Mapping):
+        return _checked(given, "the document", where)
+    if isinstance(given, str) and _URL.fullmatch(given.strip()):
+        raise DeclarationError(f"{where}: a document is not fetched; download {given.strip()[:200]} and give its path")
+    if isinstance(given, Path) or (isinstance(given, str) and _is_path(given)):
+        path = Path(given)
+        return _checked(_parsed(_text(path, where), where, path.name), path.name, where)
+    if not isinstance(given, str):
+        raise DeclarationError(f"{where}: a document is a dict, a text or a path, not {type(given).__name__}")
+    return _checked(_parsed(given.encode(), where, "the document"), "the document", where)
+
+
+def _is_path(text: str) -> bool:
+    """A document takes more than one line, or begins as JSON does."""
+    return "\n" not in text.strip() and not text.lstrip().startswith("{")
+
+
+def _text(path: Path, where: str) -> bytes:
+    try:
+        with path.open("rb") as file:
+            found = file.read(MAX_BYTES + 1)
+    except OSError as problem:
+        raise DeclarationError(f"{where}: {path} cannot be read: {problem.strerror or problem}") from None
+    return found
+
+
+def _parsed(text: bytes, where: str, name: str) -> Any:
+    if len(text) > MAX_BYTES:
+        raise DeclarationError(f"{where}: {name} is larger than {MAX_BYTES // 1024 // 1024} MiB")
+    if text.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{"):
+        try:
+            return jsonrpc.loads(text.removeprefix(b"\xef\xbb\xbf"))
+        except ValueError as problem:
+            raise DeclarationError(f"{where}: {name} is not JSON: {problem}") from None
+    return _from_yaml(text, where, name)
+
+
+def _from_yaml(text: bytes, where: str, name: str) -> Any:
+    try:
+        import yaml
+    except ImportError:
+        raise DeclarationError(
+            f"{where}: {name} is not JSON, and to read YAML takes PyYAML; install it with "
+            "pip install 'mcp-django-channels[openapi]', or give the document as JSON"
+        ) from None
+    try:
+        _require_shallow(yaml.parse(text, Loader=_loader()), where, name)
+        return yaml.load(text, Loader=_loader())  # noqa: S506 - a SafeLoader with fewer types
+    except yaml.MarkedYAMLError as problem:
+        line = f" (line {problem.problem_mark.line + 1})" if problem.problem_mark else ""
+        raise DeclarationError(f"{where}: {name} is neither JSON nor YAML: {problem.problem}{line}") from None
+    except (yaml.YAMLError, ValueError, RecursionError) as problem:
+        told = "nested too deeply" if isinstance(problem, RecursionError) else str(problem)[:200]
+        raise DeclarationError(f"{where}: {name} is neither JSON nor YAML: {told}") from None
+
+
+def _require_shallow(events: Iterable[Any], where: str, name: str) -> None:
+    """Raise DeclarationError for what is nested deeply, before it is composed: in C that recurs without a limit."""
+    depth = 0
+    for event in events:
+        kind = type(event).__name__
+        depth += kind in ("MappingStartEvent", "SequenceStartEvent")
+        depth -= kind in ("MappingEndEvent", "SequenceEndEvent")
+        if depth > MAX_DEPTH:
+            raise DeclarationError(f"{where}: {name} is nested deeper than {MAX_DEPTH} levels")
+
+
+@functools.cache
+def _loader() -> Any:
+    """A safe loader that reads scalars as JSON has them (YAML 1.2, 10.2): `no` is a text, and so are dates."""
+    import yaml
+
+    # Parsed in C where that is there: documents of megabytes would take a minute otherwise.
+    class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
+        yaml_implicit_resolvers: dict[str, Any] = {}
+
+        merged = 0
+
+        def flatten_mapping(self, node: Any) -> None:
+            before = len(node.value)
+            super().flatten_mapping(node)
+            self.merged += max(0, len(node.value) - before)
+            if len(node.value) > MERGED or self.merged > MAX_VALUES:
+                raise yaml.constructor.ConstructorError(None, None, "a mapping merges too much", node.start_mark)
+
+    for tag, pattern, first in (
+        ("bool", r"true|True|TRUE|false|False|FALSE", "tTfF"),
+        ("null", r"~|null|Null|NULL|", "~nN\0"),
+        ("int", r"[-+]?(0|[1-9][0-9]*)", "-+0123456789"),
+        ("float", r"[-+]?(\.[0-9]+|(0|[1-9][0-9]*)(\.[0-9]*)?)([eE][-+]?[0-9]+)?", "-+.0123456789"),
+        ("merge", r"<<", "<"),
+    ):
+        starts = [char if char != "\0" else "" for char in first]
+        Loader.add_implicit_resolver(f"tag:yaml.org,2002:{tag}", re.compile(rf"^(?:{pattern})$"), starts)
+    Loader.add_constructor("tag:yaml.org,2002:int", lambda loader, node: int(node.value))
+    Loader.add_constructor("tag:yaml.org,2002:float", lambda loader, node: float(node.value))
+    return Loader
+
+
+def _checked(found: Any, name: str, where: str) -> Document:
+    if not isinstance(found, Mapping):
+        raise DeclarationError(f"{where}: {name} is no OpenAPI document: it holds no object")
+    root = _plain(found, name, where)
+    if "swagger" in root:
+        raise DeclarationError(
+            f"{where}: {name} is of OpenAPI {str(root['swagger'])[:20]} (Swagger); convert it to 3.0 or 3.1 first"
+        )
+    version = root.get("openapi")
+    if not isinstance(version, str) or not _VERSION.fullmatch(version):
+        raise DeclarationError(f"{where}: {name} says openapi: {str(version)[:20]!r}; 3.0 and 3.1 are known")
+    return Document(root, name, version.startswith("3.1"))
+
+
+def _plain(found: Mapping[str, Any], name: str, where: str) -> dict[str, Any]:
+    """The same in dicts, lists and scalars, with keys that are texts. Nothing of the source is shared."""
+    left = MAX_VALUES
+
+    def copied(value: Any, depth: int) -> Any:
+        nonlocal left
+        left -= 1
+        if left < 0 or depth > MAX_DEPTH:
+            much = f"holds more than {MAX_VALUES} values" if left < 0 else f"is nested deeper than {MAX_DEPTH} levels"
+            raise DeclarationError(f"{where}: {name} {much}, or refers to itself by aliases")
+        if isinstance(value, Mapping):
+            return {_key(key): copied(inner, depth + 1) for key, inner in value.items()}
+        if isinstance(value, list | tuple):
+            return [copied(inner, depth + 1) for inner in value]
+        if isinstance(value, int) and not MIN_INTEGER <= value <= MAX_INTEGER:
+            value = float(value) if abs(value) < 10**300 else str(value.bit_length())  # JSON here has no larger ones
+        if value is None or isinstance(value, str | int) or (isinstance(value, float) and isfinite(value)):
+            return value
+        return str(value)  # lazy texts, and whatever else somebody put in a dict
+
+    root: dict[str, Any] = copied(found, 0)
+    return root
+
+
+def _key(key: Any) -> str:
+    """YAML has statuses as numbers."""
+    if isinstance(key, bool):
+        return "true" if key else "false"
+    return str(key)

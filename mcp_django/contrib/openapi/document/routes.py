@@ -1,0 +1,112 @@
+"""Rules for operations: which become tools, which resources, which nothing, and what they are called."""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from mcp_django.contrib.openapi.document.operations import METHODS, Operation
+from mcp_django.protocol.types import ToolAnnotations
+from mcp_django.schema import DeclarationError
+from mcp_django.server.primitives.base import Permission
+
+_PATTERN = re.compile(r"(?:(?P<methods>[A-Za-z]+(?:,[A-Za-z]+)*|\*)\s+)?(?P<path>[/*]\S*)")
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """A rule for operations. The first that fits an operation decides; without one the operation is a tool.
+
+    `pattern` is a method (or several: "PUT,PATCH"; or "*") and a path in which `*` stands for any text, such as
+    "GET /pets/{id}" or "* /admin/*"; a path alone is one with any method. `tags` and `operation_id`, which may hold
+    `*`, narrow it: an operation has one of the tags.
+
+    `expose` is "tool", "resource" (for GET without a body), or None to leave the operation out. `deprecated` tells
+    whether deprecated ones are exposed by this rule. The rest is as for `@tool`, in place of what the document says;
+    `permission` and `scopes` are asked for besides the toolset's. `uri` is a resource's URI, or template.
+    """
+
+    pattern: str = "*"
+    expose: Literal["tool", "resource"] | None = "tool"
+    tags: Sequence[str] = ()
+    operation_id: str = ""
+    name: str | None = None
+    title: str | None = None
+    description: str | None = None
+    annotations: ToolAnnotations | Mapping[str, Any] | None = None
+    permission: Permission | None = None
+    scopes: Sequence[str] = ()
+    timeout: float | None = None
+    deprecated: bool | None = None
+    uri: str | None = None
+    _methods: frozenset[str] = field(init=False, repr=False, compare=False)
+    _path: re.Pattern[str] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Raises DeclarationError for what is no rule."""
+        found = _PATTERN.fullmatch(str(self.pattern).strip())
+        if found is None:
+            raise DeclarationError(
+                f"Route({self.pattern!r}): a pattern is a method and a path, such as 'GET /pets/{{id}}' or '* /admin/*'"
+            )
+        methods = (found["methods"] or "*").upper().split(",")
+        for method in methods:
+            if method != "*" and method.lower() not in METHODS:
+                raise DeclarationError(f"{self}: {method} is none of {', '.join(METHODS).upper()}, or *")
+        for name in ("tags", "scopes"):
+            if isinstance(getattr(self, name), str):
+                raise DeclarationError(f"{self}: {name} is a list; write {name}=[{getattr(self, name)!r}]")
+        if self.expose not in ("tool", "resource", None):
+            raise DeclarationError(f"{self}: expose is 'tool', 'resource' or None, not {self.expose!r}")
+        if self.uri is not None and self.expose != "resource":
+            raise DeclarationError(f"{self}: only a resource has a URI; say expose='resource'")
+        object.__setattr__(self, "_methods", frozenset(methods))
+        object.__setattr__(self, "_path", _globbed(found["path"]))
+
+    def __str__(self) -> str:
+        return f"Route({self.pattern!r})"
+
+    def fits(self, operation: Operation) -> bool:
+        """Is the operation one of these?"""
+        if "*" not in self._methods and operation.method not in self._methods:
+            return False
+        if self.tags and not set(self.tags) & set(operation.tags):
+            return False
+        if self.operation_id and not _globbed(self.operation_id).fullmatch(operation.id):
+            return False
+        return self._path.fullmatch(operation.path) is not None
+
+
+def chosen(
+    operations: Sequence[Operation], routes: Iterable[Route], where: str, *, deprecated: bool = False
+) -> list[tuple[Operation, Route]]:
+    """Each operation with its rule, those left out left out; of deprecated ones those that their rule, or
+    `deprecated`, lets in.
+
+    Raises DeclarationError for a rule that fits nothing, because a misspelt one might have left something out.
+    """
+    routes = list(routes)
+    for route in routes:
+        if not isinstance(route, Route):
+            raise DeclarationError(f"{where}: routes is a list of Route, not of {type(route).__name__}")
+        if not any(route.fits(operation) for operation in operations):
+            raise DeclarationError(f"{where}: {route} fits no operation of the document")
+    found = [(operation, _rule(operation, routes)) for operation in operations]
+    return [
+        (operation, route)
+        for operation, route in found
+        if route.expose is not None
+        and (not operation.is_deprecated or (deprecated if route.deprecated is None else route.deprecated))
+    ]
+
+
+def _rule(operation: Operation, routes: Sequence[Route]) -> Route:
+    return next((route for route in routes if route.fits(operation)), EVERYTHING)
+
+
+def _globbed(pattern: str) -> re.Pattern[str]:
+    return re.compile(".*".join(re.escape(piece) for piece in re.split(r"\*+", pattern)), re.DOTALL)
+
+
+EVERYTHING = Route()
+"""The rule after the last."""

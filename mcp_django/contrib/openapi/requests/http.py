@@ -1,0 +1,236 @@
+"""The way over HTTP, and the one door to httpx of this package.
+
+Requests go to the base URL and nowhere else: redirects are followed on the same origin only, the environment has no
+part in it, and no cookie is kept, so that nothing of one caller comes with the request of another.
+"""
+
+import asyncio
+import http.cookiejar
+import logging
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+from mcp_django.contrib.openapi.requests.messages import Outgoing, Reply
+from mcp_django.protocol.errors import ToolError
+from mcp_django.providers.files.patterns import TooLarge
+from mcp_django.providers.safe_fetch import Failed, bounded
+from mcp_django.schema import DeclarationError
+from mcp_django.server.context.context import Context
+
+try:
+    import httpx
+except ImportError as missing:
+    raise ImportError(
+        "documents of OpenAPI need httpx; install it with pip install 'mcp-django-channels[openapi]'"
+    ) from missing
+
+logger = logging.getLogger("mcp_django.providers")
+REDIRECTS = frozenset({301, 302, 303, 307, 308})
+LIMITS = httpx.Limits(max_connections=100, max_keepalive_connections=20, keepalive_expiry=30.0)
+Client = httpx.AsyncClient | Callable[[], httpx.AsyncClient]
+Loop = asyncio.AbstractEventLoop
+
+
+class Web:
+    """Requests to one base URL."""
+
+    is_remote = True
+
+    def __init__(
+        self,
+        base_url: str,
+        *,
+        where: str,
+        client: Client | None = None,
+        auth: httpx.Auth | None = None,
+        timeout: float = 30.0,
+        max_size: int,
+        redirects: int = 0,
+    ) -> None:
+        """`client` is the project's own, or a function that makes one for each event loop. `timeout` is in seconds for
+        all of a request, `max_size` in bytes of a decoded answer.
+
+        Raises DeclarationError for what is no base URL.
+        """
+        self._base = base_of(base_url, where)
+        self._client, self._auth = client, auth
+        self._timeout, self._max_size, self._redirects = timeout, max_size, redirects
+        self._open: weakref.WeakKeyDictionary[Loop, httpx.AsyncBaseTransport | httpx.AsyncClient]
+        self._open = weakref.WeakKeyDictionary()
+        if client is not None:
+            _hide_queries()
+
+    async def send(self, request: Outgoing, ctx: Context) -> Reply:
+        """The answer. Raises ToolError."""
+        seconds = request.timeout or self._timeout
+        try:
+            async with asyncio.timeout(seconds):
+                return await self._follow(request)
+        except TimeoutError:
+            raise ToolError(f"The server did not answer within {seconds:g} seconds") from None
+        except TooLarge as problem:
+            raise ToolError(f"The answer is larger than {problem} bytes, which is the limit; ask for less") from None
+        except Failed as problem:
+            raise ToolError(f"The answer cannot be read, because {problem}") from None
+        except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, OSError) as problem:
+            logger.warning("A request to %s failed: %s", self._base.host, type(problem).__name__)
+            raise ToolError("The server cannot be reached") from None
+
+    async def open(self) -> None:
+        """Nothing is opened before it is needed."""
+
+    async def close(self) -> None:
+        """Close the connections of this loop."""
+        found = self._open.pop(asyncio.get_running_loop(), None)
+        if found is not None:
+            await found.aclose()
+
+    async def _follow(self, outgoing: Outgoing) -> Reply:
+        url = self._url(outgoing)
+        for _ in range(self._redirects + 1):
+            reply = await self._ask(self._request(outgoing, url))
+            target = reply.header("location")
+            if reply.status not in REDIRECTS or not target or outgoing.method != "GET":
+                return reply
+            url = url.join(target)
+            if _origin(url) != _origin(self._base):
+                return reply
+            if outgoing.query_string and not url.query:
+                url = url.copy_with(query=outgoing.query_string.encode())
+        return reply
+
+    def _url(self, outgoing: Outgoing) -> httpx.URL:
+        path = self._base.raw_path.rstrip(b"/") + outgoing.path.encode("ascii")
+        query = outgoing.query_string.encode("ascii")
+        return self._base.copy_with(raw_path=path + (b"?" + query if query else b""))
+
+    def _request(self, outgoing: Outgoing, url: httpx.URL) -> httpx.Request:
+        headers = [("Accept", "application/json, */*;q=0.5"), ("User-Agent", "mcp_django"), *outgoing.headers]
+        if outgoing.cookies:
+            headers.append(("Cookie", outgoing.cookie_line))
+        if outgoing.body.content_type:
+            headers.append(("Content-Type", outgoing.body.content_type))
+        own = {name.lower(): (name, value) for name, value in headers}  # the last of a name is the one
+        return httpx.Request(
+            outgoing.method,
+            url,
+            headers=[(name.encode(), value.encode()) for name, value in own.values()] + [(b"Accept-Encoding", b"gzip")],
+            content=outgoing.body.content if outgoing.body.content_type else None,
+            extensions={"timeout": dict.fromkeys(("connect", "read", "write", "pool"))},  # `send` has one for all
+        )
+
+    async def _ask(self, request: httpx.Request) -> Reply:
+        way = self._way()
+        if isinstance(way, httpx.AsyncClient):
+            # What the project's client adds by itself: its headers, its parameters, its cookies, its auth.
+            merged = way.build_request(
+                request.method,
+                request.url,
+                headers=request.headers,
+                content=request.content if "content-type" in request.headers else None,
+                extensions=request.extensions,
+            )
+            auth: Any = httpx.USE_CLIENT_DEFAULT if self._auth is None else self._auth
+            return await self._read(await way.send(merged, stream=True, auth=auth, follow_redirects=False))
+        if self._auth is None:
+            return await self._read(await way.handle_async_request(request))
+        return await self._authorized(way, request, self._auth)
+
+    async def _authorized(self, way: httpx.AsyncBaseTransport, request: httpx.Request, auth: httpx.Auth) -> Reply:
+        """Send what an `httpx.Auth` makes of a request, until it is content."""
+        flow = auth.async_auth_flow(request)
+        try:
+            sent = await anext(flow)
+            while True:
+                response = await way.handle_async_request(sent)
+                response.request = sent
+                if auth.requires_response_body:
+                    await response.aread()
+                try:
+                    sent = await flow.asend(response)
+                except StopAsyncIteration:
+                    return await self._read(response)
+                await response.aclose()
+        finally:
+            await flow.aclose()
+
+    async def _read(self, response: httpx.Response) -> Reply:
+        try:
+            headers = {name.lower(): value for name, value in response.headers.items()}
+            if not response.is_stream_consumed:
+                body = await bounded(response, self._max_size)
+            elif len(body := response.content) > self._max_size:
+                raise TooLarge(self._max_size)
+            return Reply(response.status_code, headers, body)
+        finally:
+            await response.aclose()
+
+    def _way(self) -> httpx.AsyncBaseTransport | httpx.AsyncClient:
+        """The connections of this loop. Without a client of the project's that is a transport alone: it has no
+        cookies, follows nothing, and logs no URLs.
+        """
+        loop = asyncio.get_running_loop()
+        found = self._open.get(loop)
+        if found is None:
+            if isinstance(self._client, httpx.AsyncClient):
+                found = self._client
+            elif self._client is not None:
+                found = self._client()
+            else:
+                found = httpx.AsyncHTTPTransport(trust_env=False, limits=LIMITS)
+            if isinstance(found, httpx.AsyncClient):
+                found.cookies.jar.set_policy(_NoCookies())
+            if found is self._client:
+                return found  # whose it is, who closes it
+            self._open[loop] = found
+        return found
+
+
+class _NoCookies(http.cookiejar.DefaultCookiePolicy):
+    """Sends what the project put in a jar, and keeps nothing that a server sets."""
+
+    def set_ok(self, cookie: Any, request: Any) -> bool:
+        return False
+
+
+class _Unqueried(logging.Filter):
+    """httpx logs URLs, and some APIs have their keys there."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if isinstance(record.args, tuple):
+            record.args = tuple(
+                arg.copy_with(query=None) if isinstance(arg, httpx.URL) and arg.query else arg for arg in record.args
+            )
+        return True
+
+
+_UNQUERIED = _Unqueried()
+
+
+def _hide_queries() -> None:
+    logging.getLogger("httpx").addFilter(_UNQUERIED)
+
+
+def base_of(url: str, where: str) -> httpx.URL:
+    """The base URL. Raises DeclarationError unless it is http or https, with a host and nothing after its path."""
+    try:
+        found = httpx.URL(url)
+    except (httpx.InvalidURL, TypeError, ValueError):
+        raise DeclarationError(f"{where}: {str(url)[:200]!r} is no URL") from None
+    if found.scheme not in ("http", "https") or not found.host:
+        raise DeclarationError(f"{where}: base_url is an http or https URL with a host, not {str(url)[:200]!r}")
+    if found.userinfo:
+        raise DeclarationError(f"{where}: base_url holds a login; give it as credentials")
+    if found.query or found.fragment:
+        raise DeclarationError(f"{where}: base_url has a query or a fragment; leave it out")
+    return found
+
+
+def is_auth(value: Any) -> bool:
+    """Is it one of httpx's ways to authenticate?"""
+    return isinstance(value, httpx.Auth)
+
+
+def _origin(url: httpx.URL) -> tuple[str, str, int | None]:
+    return url.scheme, url.host, url.port or {"http": 80, "https": 443}.get(url.scheme)

@@ -1,0 +1,277 @@
+"""Arguments into the parts of a request: path, query, headers and cookies, in the styles of OpenAPI (Parameter Object,
+Style Values; where that is silent, RFC 6570).
+
+A value stays where it belongs whatever it holds: in its segment of the path, in its pair of the query, in its line of
+the headers. What could not be written so is refused.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote, unquote
+
+from mcp_django.protocol import jsonrpc
+from mcp_django.protocol.headers import TOKEN
+from mcp_django.schema import ArgumentError, DeclarationError
+
+Pairs = list[tuple[str, str]]
+_STYLES = {
+    "path": ("simple", "label", "matrix"),
+    "query": ("form", "spaceDelimited", "pipeDelimited", "deepObject"),
+    "header": ("simple",),
+    "cookie": ("form",),
+}
+"""The styles of each place, its default first."""
+_RESERVED = ":/?@!$'()*,;[]"
+"""What `allowReserved` leaves as it is: not "&", "=", "#", "+" and "%", which would end a value or change it."""
+_COOKIE = "!#$&'()*+/:<=>?@[]^`{|}~"
+_PATH = "/:@!$&'()*+,;=~%"
+_CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+_EXPRESSION = re.compile(r"\{([^{}]+)\}")
+_NOT_A_PARAMETER = frozenset(
+    {
+        "accept",
+        "accept-encoding",
+        "authorization",
+        "connection",
+        "content-length",
+        "content-type",
+        "cookie",
+        "expect",
+        "forwarded",
+        "host",
+    }
+    | {"keep-alive", "proxy-authorization", "proxy-connection", "set-cookie", "te", "trailer", "transfer-encoding"}
+    | {"upgrade", "via", "x-real-ip", "x-client-ip", "client-ip", "true-client-ip", "cf-connecting-ip"}
+    | {"x-cluster-client-ip", "remote-user", "x-remote-user", "x-host", "x-original-host"}
+    | {"x-http-method", "x-http-method-override", "x-method-override", "x-original-url", "x-rewrite-url"}
+)
+_NOT_A_PARAMETER_FROM = ("x-forwarded", "x-auth-request-", "x-remote-", "x-authenticated-")
+"""Headers that are the sender's own, or a gateway's that says who asks from where, whatever a document says."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One parameter of an operation."""
+
+    name: str
+    place: str
+    schema: Any
+    """As the document has it."""
+    is_required: bool = False
+    style: str = "form"
+    explode: bool = True
+    reserved: bool = False
+    """Do characters with a meaning in URLs stay as they are?"""
+    is_json: bool = False
+    """Is the value written as JSON?"""
+    description: str = ""
+    is_deprecated: bool = False
+    examples: tuple[Any, ...] = ()
+
+    def pairs(self, value: Any) -> Pairs:
+        """The pairs of a query string, a form or a cookie, encoded. A list without items has none."""
+        if self.is_json:
+            return [(_encoded(self.name), self._encoded(_json(value)))]
+        name = _encoded(self.name)
+        if isinstance(value, Mapping):
+            if self.style == "deepObject":
+                return [(f"{name}{key}", self._encoded(text)) for key, text in _deep(value)]
+            if self.explode and self.style == "form":
+                return [(_encoded(key), self._encoded(plain_text(item))) for key, item in value.items()]
+            return [(name, self._joined([text for pair in value.items() for text in (pair[0], plain_text(pair[1]))]))]
+        if isinstance(value, list):
+            if self.style == "deepObject":
+                return [(f"{name}{key}", self._encoded(text)) for key, text in _deep({"": value})]
+            if self.explode:
+                return [(name, self._encoded(plain_text(item))) for item in value]
+            return [(name, self._joined([plain_text(item) for item in value]))] if value else []
+        return [(name, self._encoded(plain_text(value)))]
+
+    def segment(self, value: Any) -> str:
+        """The text in the place of `{name}`. Raises ArgumentError for what has no place in a segment."""
+        if self.is_json:
+            return _encoded(_json(value))
+        name = _encoded(self.name)
+        prefix, between = {"label": (".", "."), "matrix": (";", ";")}.get(self.style, ("", ","))
+        if isinstance(value, Mapping):
+            if self.explode:
+                items = [f"{_encoded(key)}={_encoded(plain_text(item))}" for key, item in value.items()]
+                return prefix + between.join(items) if items else ""
+            items = [_encoded(text) for pair in value.items() for text in (pair[0], plain_text(pair[1]))]
+        elif isinstance(value, list):
+            items = [_encoded(plain_text(item)) for item in value]
+            if self.explode and self.style == "matrix":
+                items = [f"{name}={item}" for item in items]
+            if self.explode:
+                return prefix + between.join(items) if items else ""
+        else:
+            items = [_encoded(plain_text(value))]
+        written = ",".join(items)
+        return f";{name}={written}" if self.style == "matrix" else prefix + written
+
+    def line(self, value: Any) -> str:
+        """The value of a header. Raises ArgumentError for control characters, which would end its line."""
+        if self.is_json:
+            written = _json(value)
+        elif isinstance(value, Mapping):
+            glue = "=" if self.explode else ","
+            written = ",".join(f"{key}{glue}{plain_text(item)}" for key, item in value.items())
+        elif isinstance(value, list):
+            written = ",".join(map(plain_text, value))
+        else:
+            written = plain_text(value)
+        if _CONTROL.search(written):
+            raise ArgumentError(f"{self.name}: control characters, such as ends of lines, are not allowed in a header")
+        return written.strip()
+
+    def _encoded(self, text: str) -> str:
+        if self.place == "cookie":
+            return quote(text, safe=_COOKIE)
+        return quote(text, safe=_RESERVED if self.reserved else "")
+
+    def _joined(self, texts: list[str]) -> str:
+        glue = {"spaceDelimited": "%20", "pipeDelimited": "%7C"}.get(self.style, ",")
+        inner = quote if not self.reserved else lambda text, safe="": quote(text, safe=_RESERVED.replace(",", ""))
+        return glue.join(inner(text, safe="") for text in texts)
+
+
+def parameter_of(entry: Mapping[str, Any], where: str) -> Parameter | None:
+    """The parameter of a Parameter Object, its references followed; None for headers that are not the caller's to set.
+
+    Raises DeclarationError.
+    """
+    name, place = entry["name"], entry["in"]
+    if place in ("header", "cookie") and not TOKEN.fullmatch(name):
+        raise DeclarationError(f"{where}: {name[:60]!r} is no name of a {place}")
+    plain = name.lower().replace("_", "-")  # servers take one for the other
+    if place == "header" and (plain in _NOT_A_PARAMETER or plain.startswith(_NOT_A_PARAMETER_FROM)):
+        return None
+    schema, is_json = entry.get("schema", {}), False
+    content = entry.get("content")
+    if isinstance(content, Mapping) and content:
+        media_type, inner = next(iter(content.items()))
+        schema = inner.get("schema", {}) if isinstance(inner, Mapping) else {}
+        is_json = media_type.partition(";")[0].strip().lower().endswith(("/json", "+json"))
+    styles = _STYLES[place]
+    style = entry.get("style", styles[0])
+    if style not in styles:
+        raise DeclarationError(f"{where}: {name!r} in the {place} has the style {str(style)[:40]!r}, which it cannot")
+    explode = entry.get("explode")
+    return Parameter(
+        name=name,
+        place=place,
+        schema=schema,
+        is_required=place == "path" or entry.get("required") is True,
+        style=style,
+        explode=explode if isinstance(explode, bool) else style == "form",
+        reserved=entry.get("allowReserved") is True,
+        is_json=is_json,
+        description=entry["description"] if isinstance(entry.get("description"), str) else "",
+        is_deprecated=entry.get("deprecated") is True,
+        examples=_examples(entry),
+    )
+
+
+def _examples(entry: Mapping[str, Any]) -> tuple[Any, ...]:
+    """The values of a Parameter Object's examples."""
+    if "example" in entry:
+        return (entry["example"],)
+    named = entry.get("examples")
+    found = named.values() if isinstance(named, Mapping) else ()
+    return tuple(one["value"] for one in found if isinstance(one, Mapping) and "value" in one)
+
+
+class PathTemplate:
+    """The path of an operation, which is filled in by arguments that stay in their segments."""
+
+    def __init__(self, text: str, others: Iterable[str] = ()) -> None:
+        """`others` are the paths of other operations with the same method. Raises DeclarationError."""
+        if any(segment in (".", "..") for segment in unquote(text).split("/")):
+            raise DeclarationError(f"{text!r} is no path of an operation: it holds '.' or '..'")
+        self.text = text
+        self.names = _EXPRESSION.findall(text)
+        self._segments = _literal(text).split("/")
+        self._taken = [rival for other in others if other != text and (rival := self._rival(other)) is not None]
+
+    def filled(self, values: Mapping[str, str]) -> str:
+        """The path with encoded values. Raises ArgumentError for one that would be another path."""
+        for name in self.names:
+            if not values.get(name):
+                raise ArgumentError(f"{name}: must not be empty, because it is a part of the path")
+        segments = [_EXPRESSION.sub(lambda match: values[match[1]], segment) for segment in self._segments]
+        for segment, template in zip(segments, self._segments, strict=True):
+            if segment != template and _is_step(segment):
+                raise ArgumentError("A part of the path must not be '.' or '..', or hold one between slashes")
+        if any(_fits(segments, rival) for rival in self._taken):
+            raise ArgumentError("These values make the path of another operation")
+        return "/".join(segments)
+
+    def _rival(self, other: str) -> list[str | None] | None:
+        """The segments of a path that is more concrete than this one, None for a variable (OpenAPI, Paths Object)."""
+        theirs = _literal(other).split("/")
+        if len(theirs) != len(self._segments):
+            return None
+        pairs = list(zip(self._segments, theirs, strict=True))
+        if any("{" not in ours and "{" not in it and ours != it for ours, it in pairs):
+            return None
+        if not any("{" in ours and "{" not in it for ours, it in pairs):
+            return None
+        return [None if "{" in it else it for it in theirs]
+
+
+def _literal(path: str) -> str:
+    """A path with what stands between its variables as URLs have it."""
+    pieces = _EXPRESSION.split(path)
+    return "".join(f"{{{piece}}}" if odd % 2 else quote(piece, safe=_PATH) for odd, piece in enumerate(pieces))
+
+
+def _fits(segments: list[str], rival: list[str | None]) -> bool:
+    return all(theirs is None or ours == theirs for ours, theirs in zip(segments, rival, strict=True))
+
+
+def _is_step(segment: str) -> bool:
+    """Would something that decodes the path walk up by this, however often it does so? A backslash counts as a slash;
+    what follows a ";" is a parameter to some, who take it away.
+    """
+    plain = ""
+    while segment != plain:
+        plain, segment = segment, unquote(segment)
+    return any(part.partition(";")[0] in (".", "..") for part in plain.replace("\\", "/").split("/"))
+
+
+def _deep(value: Any, path: str = "", depth: int = 0) -> Iterator[tuple[str, str]]:
+    """The pairs of `deepObject`: keys in brackets, a list as the same key several times."""
+    if depth > 8:
+        raise ArgumentError("nested too deeply for a query string")
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from _deep(item, f"{path}%5B{_encoded(key)}%5D" if key else path, depth + 1)
+    elif isinstance(value, list):
+        for item in value:
+            if isinstance(item, Mapping | list):
+                yield path, _json(item)
+            else:
+                yield path, plain_text(item)
+    else:
+        yield path, plain_text(value)
+
+
+def _encoded(text: str) -> str:
+    return quote(text, safe="")
+
+
+def plain_text(value: Any) -> str:
+    """A single value. What has an inside of its own is written as JSON."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if value is None:
+        return ""
+    if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
+        return str(int(value))
+    return _json(value) if isinstance(value, Mapping | list) else str(value)
+
+
+def _json(value: Any) -> str:
+    return jsonrpc.dumps(value).decode()

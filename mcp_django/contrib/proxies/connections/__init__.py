@@ -1,0 +1,1 @@
+"""Connections to a remote server, by credential, call and event loop."""

@@ -1,0 +1,96 @@
+"""Where the clients of a proxy come from: an entry of `MCP["CLIENTS"]`, or a target that a script has at hand."""
+
+import asyncio
+import dataclasses
+import weakref
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from mcp_django.client import Client
+from mcp_django.client.pool.factory import build_client
+from mcp_django.client.pool.pool import client_settings, get_client
+from mcp_django.client.session.passthrough import Answering
+
+
+class Source(Protocol):
+    """One remote."""
+
+    name: str
+    """What the project calls it."""
+
+    @property
+    def per_user(self) -> bool:
+        """Has each user a credential there?"""
+
+    def shared(self, user: Any) -> Client:
+        """The connection of this event loop for whoever may share it: this user's, or everybody's."""
+
+    def own(self, user: Any, headers: Mapping[str, str] | None, answering: Answering, tools: bool) -> Client:
+        """A new client, which is closed by who asked for it."""
+
+    async def close(self) -> None:
+        """Close what is shared on this event loop, where nobody else does."""
+
+
+class TargetSource:
+    """A target, used without a credential of anybody's but what it has itself."""
+
+    per_user = False
+
+    def __init__(self, name: str, target: Any, **options: Any) -> None:
+        """`options` are those of `Client`."""
+        self.name = name
+        self._target, self._options = target, options
+        self._shared: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Client] = weakref.WeakKeyDictionary()
+
+    def shared(self, user: Any) -> Client:
+        loop = asyncio.get_running_loop()
+        found = self._shared.get(loop)
+        if found is None:
+            found = self._shared[loop] = self.own(None, None, {}, False)
+        return found
+
+    def own(self, user: Any, headers: Mapping[str, str] | None, answering: Answering, tools: bool) -> Client:
+        target = self._target
+        if headers is not None:
+            target = dataclasses.replace(target, headers={**target.headers, **headers})
+        return Client(target, alias=self.name, sampling_tools=tools, **self._options, **answering)
+
+    async def close(self) -> None:
+        found = self._shared.pop(asyncio.get_running_loop(), None)
+        if found is not None:
+            await found.close()
+
+
+class SettingsSource:
+    """An entry of `MCP["CLIENTS"]`."""
+
+    def __init__(self, alias: str) -> None:
+        """Raises ImproperlyConfigured for an unknown alias."""
+        self.name = alias
+        client_settings(alias)
+
+    @property
+    def per_user(self) -> bool:
+        return client_settings(self.name).per_user
+
+    def shared(self, user: Any) -> Client:
+        return get_client(self.name, user=user)
+
+    async def close(self) -> None:
+        """`aclose_clients` does."""
+
+    def own(self, user: Any, headers: Mapping[str, str] | None, answering: Answering, tools: bool) -> Client:
+        settings = client_settings(self.name)
+        return build_client(settings, user=user, patient=False, headers=headers, sampling_tools=tools, **answering)
+
+
+def source_of(what: Any, prefix: str | None) -> Source:
+    """The remote that a proxy is given: an alias, or a target. Raises TypeError for what is neither."""
+    if isinstance(what, str):
+        return SettingsSource(what)
+    if isinstance(what, TargetSource):
+        return what
+    if callable(getattr(what, "open", None)):
+        return TargetSource(prefix or "remote", what)
+    raise TypeError(f"A proxy takes an alias of MCP['CLIENTS'] or a target such as StreamableHTTP(url), not {what!r}")

@@ -1,0 +1,92 @@
+"""What a proxy is told: the options of an entry of `PROXIES`, and how they are put to use."""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any
+
+from django.core.exceptions import ImproperlyConfigured
+from django.utils.module_loading import import_string
+
+from mcp_django.conf.proxies import ANYBODY, ASKS, OFFERS
+from mcp_django.schema import DeclarationError
+from mcp_django.server.primitives.base import Permission
+from mcp_django.server.rates import Rate
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProxyOptions:
+    """Those of `conf.proxies.ProxySettings`, where they are described. Here `permission` and `credentials` may be
+    functions. Raises DeclarationError for a text in place of a list, and for what cannot be offered or asked.
+    """
+
+    prefix: str | None = None
+    uri_prefix: str | None = None
+    permission: Any = None
+    scopes: Sequence[str] = ()
+    allow: Sequence[str] = ("*",)
+    deny: Sequence[str] = ()
+    offers: Sequence[str] = OFFERS
+    asks: Sequence[str] = ASKS
+    logs: bool = True
+    rate: Rate | str | None = None
+    timeout: float | None = None
+    list_timeout: float = 5.0
+    stale: float = 300.0
+    credentials: Any = None
+    sessions: int = 32
+    parked: int = 100
+    parked_seconds: float = 300.0
+
+    def __post_init__(self) -> None:
+        for name in ("scopes", "allow", "deny", "offers", "asks"):
+            given = getattr(self, name)
+            if isinstance(given, str):
+                raise DeclarationError(f"{name} is a list; write {name}=[{given!r}]")
+        for name, known in (("offers", OFFERS), ("asks", ASKS)):
+            for one in getattr(self, name):
+                if one not in known:
+                    raise DeclarationError(f"{name} has {one!r}; there are {', '.join(known)}")
+
+    def lets_through(self, name: str) -> bool:
+        """Is a tool or prompt of this name, at the remote, passed on?"""
+        return any(fnmatchcase(name, pattern) for pattern in self.allow) and not any(
+            fnmatchcase(name, pattern) for pattern in self.deny
+        )
+
+    @property
+    def granted(self) -> Permission | None:
+        """The permission of everything that is passed on: closed where nothing says otherwise."""
+        given = self.permission
+        if given is None:
+            return None if self.scopes else closed
+        if given == ANYBODY:
+            return None
+        return _function(given) if isinstance(given, str) and given.count(".") > 1 else given
+
+    @property
+    def headers(self) -> Callable[..., Any] | None:
+        """The function that gives the headers of a caller."""
+        given = self.credentials
+        return _function(given) if isinstance(given, str) else given
+
+    @property
+    def frequency(self) -> Rate | None:
+        """How often one caller may call one tool."""
+        return Rate.parse(self.rate) if isinstance(self.rate, str) else self.rate
+
+
+def closed(principal: Any) -> bool:
+    """The permission that nobody has: only the local principal, whom no permission is asked of, gets by."""
+    return False
+
+
+def _function(path: str) -> Callable[..., Any]:
+    if not re.fullmatch(r"[\w.]+", path):
+        raise ImproperlyConfigured(f"{path!r} is no dotted path")
+    found: Any = import_string(path)
+    if not callable(found):
+        raise ImproperlyConfigured(f"{path} is no function")
+    function: Callable[..., Any] = found
+    return function

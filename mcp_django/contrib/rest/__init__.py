@@ -1,0 +1,32 @@
+"""Views of Django REST framework as tools: `expose` one, or all that drf-spectacular documents by `from_spectacular`.
+
+This room is the one door to rest_framework. Nothing else in the package imports it, so a project without Django REST
+framework never meets it.
+"""
+
+try:
+    import rest_framework as rest_framework
+except ImportError as missing:
+    raise ImportError(
+        "mcp_django.contrib.rest needs Django REST framework; install it with pip install 'mcp-django-channels[drf]'"
+    ) from missing
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from mcp_django.contrib.rest.expose import expose
+
+if TYPE_CHECKING:
+    from mcp_django.contrib.rest.openapi_document import from_spectacular
+
+__all__ = ["expose", "from_spectacular"]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "from_spectacular":  # which takes drf-spectacular and the extra `openapi`
+        return getattr(import_module(f"{__name__}.openapi_document"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), "from_spectacular"})

@@ -1,0 +1,1 @@
+"""Permissions and authentication of DRF views that are called as tools."""

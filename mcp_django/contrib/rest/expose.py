@@ -1,0 +1,245 @@
+"""`expose`: views of Django REST framework become tools."""
+
+import difflib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
+from typing import Any, Literal, TypedDict, TypeVar, Unpack, get_type_hints, overload
+
+from mcp_django.contrib.rest.actions import Action, Subject, actions_of, default_prefix, select, view_name
+from mcp_django.contrib.rest.checks import EXPOSED
+from mcp_django.contrib.rest.plan_builder import UNSAID, Wishes
+from mcp_django.contrib.rest.tools import Arguments, Exposed, ViewTool
+from mcp_django.protocol.types import Icon, ToolAnnotations
+from mcp_django.schema import DeclarationError
+from mcp_django.server.context.context import Context
+from mcp_django.server.injection.handler import Handler
+from mcp_django.server.primitives.base import Permission, Tool, both
+from mcp_django.server.primitives.decorators import build_tool
+from mcp_django.server.primitives.registry import Registry, registry_for
+from mcp_django.server.server import Server
+
+V = TypeVar("V")
+
+
+class ExposeOptions(TypedDict, total=False):
+    """What `expose` takes besides a view and a server. Mappings are by action."""
+
+    actions: Sequence[str] | Literal["__all__"]
+    prefix: str
+    names: Mapping[str, str]
+    descriptions: Mapping[str, str]
+    lookup: str
+    inputs: Mapping[str, Any]
+    outputs: Mapping[str, Any]
+    parameters: Mapping[str, Mapping[str, dict[str, Any]]]
+    page_size: int
+    route: str
+    kwargs: Mapping[str, Any]
+    version: str
+    host: str
+    decorated: bool
+    hide_denied: bool
+    permission: Permission | Mapping[str, Permission]
+    scopes: Sequence[str] | Mapping[str, Sequence[str]]
+    icons: Sequence[Icon]
+    tags: Sequence[str]
+    meta: Mapping[str, Any]
+    metadata: Mapping[str, Any]
+    timeout: float | None
+    guards: Sequence[Callable[..., Any]]
+    interceptors: Sequence[Callable[..., Any]]
+    exception_handlers: Mapping[type[Exception], Callable[..., Any]]
+
+
+_OF_TOOLS = ("icons", "tags", "meta", "metadata", "timeout", "guards", "interceptors", "exception_handlers")
+_BY_ACTION = ("names", "descriptions", "inputs", "outputs", "parameters")
+
+
+@overload
+def expose(view: V, *, server: str | Server = "default", **options: Unpack[ExposeOptions]) -> V: ...
+@overload
+def expose(
+    view: None = None, *, server: str | Server = "default", **options: Unpack[ExposeOptions]
+) -> Callable[[V], V]: ...
+def expose(view: Any = None, *, server: str | Server = "default", **options: Unpack[ExposeOptions]) -> Any:
+    """Make tools of a view: `expose(BookViewSet)`, or `@expose(actions=["list", "publish"])` above it.
+
+    `view` is a viewset or APIView class, a function of `@api_view`, or what `as_view()` returns. It is given back
+    unchanged. A call of a tool is a request to the view: authentication by the call's principal, then the view's own
+    permissions, throttles, parsers, filters, pagination, versioning and exception handler.
+
+    `actions` are those to expose; without it list and retrieve (the GET of other views), with "__all__" every one. An
+    action's tool is called `<model>_<action>`; `prefix` replaces what comes before the action, `names` the whole.
+
+    `lookup` is the name of the argument that finds a row. `inputs` and `outputs` say what an action takes and gives
+    where its serializer does not: a serializer, a JSON Schema, or None for nothing. `parameters` adds query parameters
+    to an action, by name with their schemas. `page_size` is asked for where a caller does not.
+
+    `route` chooses one of several routes, by its name, basename or namespace. `kwargs` fills what the path captures:
+    values, or functions of the Context. `version` is the API version of all calls, `host` the host that links point
+    to. `decorated` accepts that decorators around the routed view do not run for calls.
+
+    `permission` and `scopes` are asked for before the view's own permissions, and may be given by action.
+    `hide_denied` hides a tool from those whom the view's permission classes refuse before they see a row. The rest is
+    as for `@tool`.
+    """
+
+    def decorate(found: Any) -> Any:
+        registry = server.registry if isinstance(server, Server) else registry_for(server)
+        _register(registry, found, options)
+        return found
+
+    return decorate if view is None else decorate(view)
+
+
+def _register(registry: Registry, view: Any, options: ExposeOptions) -> None:
+    """Add the tools. What is wrong with the options as a whole is one problem of the registry's."""
+    source = f"{getattr(view, '__module__', '?')}.{getattr(view, '__qualname__', view)}"
+    makers: list[tuple[Callable[[], Tool], str]] = []
+    try:
+        subject = Subject.of(view)
+        makers = _makers(subject, options)
+    except DeclarationError as problem:
+        refused = problem  # the name of an exception ends with its block
+
+        def refuse() -> Tool:
+            raise refused
+
+        makers = [(refuse, source)]
+    for make, name in makers:
+        registry.add(make, name)
+
+
+def _makers(subject: Subject, options: ExposeOptions) -> list[tuple[Callable[[], Tool], str]]:
+    _check(subject, options)
+    chosen = select(subject, options.get("actions"))
+    given: Mapping[str, Any] = options
+    for name in (*_BY_ACTION, "permission", "scopes"):
+        if isinstance(given.get(name, {} if name in _BY_ACTION else None), Mapping):
+            _check_actions(subject, name, given.get(name, {}), chosen)
+        elif name in _BY_ACTION:
+            raise DeclarationError(f"{subject.name}: {name} is a mapping by action, such as {name}={{'list': …}}")
+    return [(_maker(subject, action, chosen, options), f"{subject.name}.{action.name}") for action in chosen]
+
+
+def _check(subject: Subject, options: ExposeOptions) -> None:
+    known = get_type_hints(ExposeOptions)
+    # A misspelt `permission` must not make tools that are open to everybody.
+    for name in sorted(options.keys() - known.keys()):
+        near = difflib.get_close_matches(name, known, n=1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        raise DeclarationError(f"{subject.name}: there is no option {name!r}{hint}")
+    size: Any = options.get("page_size", 1)
+    if not isinstance(size, int) or isinstance(size, bool) or size < 1:
+        raise DeclarationError(f"{subject.name}: page_size={size!r} is no number of rows")
+
+
+def _check_actions(subject: Subject, option: str, by_action: Mapping[str, Any], chosen: Sequence[Action]) -> None:
+    keys = {key for action in chosen for key in (action.key, action.name)}
+    for name in by_action:
+        if name not in keys:
+            why = "is not exposed" if name in actions_of(subject) else "is no action of it"
+            raise DeclarationError(f"{subject.name}: {option} names {name!r}, which {why}")
+
+
+def _maker(subject: Subject, action: Action, chosen: Sequence[Action], options: ExposeOptions) -> Callable[[], Tool]:
+    return lambda: _tool(subject, action, chosen, options)
+
+
+def _tool(subject: Subject, action: Action, chosen: Sequence[Action], options: ExposeOptions) -> Tool:
+    exposed = Exposed(subject, action, _wishes(action, options), kwargs=options.get("kwargs"), host=options.get("host"))
+    EXPOSED.add(exposed)
+    described = _of(action, options.get("descriptions"), None)
+
+    def handle(context: Context, arguments: dict[str, Any]) -> Any:
+        return exposed.run(context, arguments)
+
+    given: Any = {name: value for name, value in options.items() if name in _OF_TOOLS}
+    for name in ("permission", "scopes"):
+        wanted: Any = options.get(name)
+        wanted = _of(action, wanted, None) if isinstance(wanted, Mapping) else wanted
+        if wanted is not None:
+            given[name] = wanted
+    if options.get("hide_denied"):
+        given["permission"] = both(given.get("permission"), exposed.admits)
+    tool = build_tool(
+        _nothing,
+        _of(action, options.get("names"), None) or _name(subject, action, chosen, options),
+        description=described or _description(subject, action),
+        annotations=_annotations(action),
+        **given,
+    )
+    tool.parameters = Arguments(exposed)
+    tool.handler = Handler(handle, {"context": Context})
+    tool.source = f"{subject.name}.{action.name}"
+    parts = {field.name: getattr(tool, field.name) for field in fields(tool)}
+    return ViewTool(**parts, exposed=exposed, is_described=described is not None)
+
+
+def _nothing() -> None:
+    """What a tool's options are checked with; the view takes its place."""
+
+
+def _wishes(action: Action, options: ExposeOptions) -> Wishes:
+    return Wishes(
+        route=options.get("route", ""),
+        lookup=options.get("lookup", ""),
+        fixed=frozenset(options.get("kwargs", ())),
+        version=options.get("version"),
+        page_size=options.get("page_size"),
+        input=_of(action, options.get("inputs"), UNSAID),
+        output=_of(action, options.get("outputs"), UNSAID),
+        parameters=_of(action, options.get("parameters"), {}),
+        decorated=options.get("decorated", False),
+    )
+
+
+def _of(action: Action, by_action: Mapping[str, Any] | None, otherwise: Any) -> Any:
+    """What a mapping has for an action, by its key or its name."""
+    found = by_action or {}
+    return found[action.key] if action.key in found else found.get(action.name, otherwise)
+
+
+def _name(subject: Subject, action: Action, chosen: Sequence[Action], options: ExposeOptions) -> str:
+    prefix = options.get("prefix")
+    everything = list(actions_of(subject).values())
+    if prefix is None and not subject.is_viewset and len(everything) == 1 and action.key == action.method:
+        return view_name(subject)  # a view that does one thing is called after itself
+    return f"{default_prefix(subject, everything) if prefix is None else prefix}{action.key}"
+
+
+def _description(subject: Subject, action: Action) -> str:
+    """What the project says of an action, or what it does to which rows."""
+    own = None if action.is_stock else (action.kwargs.get("description") or getattr(action.function, "__doc__", None))
+    if own is None and not subject.is_viewset and action.key == action.method:
+        own = subject.cls.__doc__
+    if own:
+        return _paragraphs(str(own))
+    model = subject.model
+    one = str(model._meta.verbose_name) if model is not None else view_name(subject).replace("_", " ")
+    many = str(model._meta.verbose_name_plural) if model is not None else f"{one} rows"
+    about = _paragraphs(str(vars(subject.cls).get("__doc__") or "")).partition("\n\n")[0]
+    said = {
+        "list": f"List {many}.",
+        "create": f"Create a {one}.",
+        "retrieve": f"Get one {one}.",
+        "update": f"Replace a {one}: every field is set.",
+        "partial_update": f"Change a {one}: fields left out stay as they are.",
+        "destroy": f"Delete a {one}.",
+    }.get(action.key, f"{action.key.replace('_', ' ').capitalize()}: {one}.")
+    return f"{said} {about}" if about else said
+
+
+def _paragraphs(text: str) -> str:
+    lines = [line.strip() for line in text.strip().splitlines()]
+    return "\n".join(lines)
+
+
+def _annotations(action: Action) -> ToolAnnotations:
+    """What a method of HTTP promises (RFC 9110, section 9.2)."""
+    if action.is_reading:
+        return ToolAnnotations(read_only=True)
+    idempotent = action.method in ("put", "delete")
+    if action.key == "create":
+        return ToolAnnotations(read_only=False, destructive=False, idempotent=False)
+    return ToolAnnotations(read_only=False, destructive=True, idempotent=idempotent)

@@ -1,0 +1,89 @@
+"""The document that drf-spectacular makes of a project, as a toolset whose calls go to the views without HTTP."""
+
+import functools
+import threading
+from collections.abc import Callable
+from typing import Any, cast
+from weakref import WeakKeyDictionary
+
+from rest_framework.views import APIView
+
+from mcp_django.contrib.openapi import OpenAPIToolset
+from mcp_django.contrib.rest.actions import Subject
+from mcp_django.contrib.rest.routes import foreign_decorators
+from mcp_django.contrib.rest.tools import off_loop
+from mcp_django.contrib.rest.views import make_callback
+from mcp_django.protocol.errors import ToolError
+from mcp_django.schema import DeclarationError
+
+View = Callable[..., Any]
+
+
+def from_spectacular(
+    document: Any = None,
+    *,
+    urlconf: str | None = None,
+    api_version: str | None = None,
+    root: str = "",
+    decorated: bool = False,
+    **options: Any,
+) -> OpenAPIToolset:
+    """The operations of the views of Django REST framework that drf-spectacular documents.
+
+        register(from_spectacular(prefix="shop", routes=[Route("GET *"), Route(expose=None)]))
+
+    The document is made when the project is complete, of `urlconf` and for `api_version`; or it is given, as
+    OpenAPIToolset takes it. `root` is the path that its paths are below, where SCHEMA_PATH_PREFIX_TRIM is set.
+
+    A call is a request to the view: authentication by the call's principal, then the view's own permissions,
+    throttles, parsers and filters, as with `expose`. `decorated` accepts that decorators around routed views do not
+    run for calls. The other options are those of OpenAPIToolset.
+    """
+    if document is None:
+        document = functools.partial(off_loop, functools.partial(_generated, urlconf, api_version))
+    return OpenAPIToolset.from_urlconf(document, root=root, prepare=_StandIns(decorated=decorated), **options)
+
+
+def _generated(urlconf: str | None, api_version: str | None) -> Any:
+    try:
+        from drf_spectacular.drainage import GENERATOR_STATS
+        from drf_spectacular.generators import SchemaGenerator
+    except ImportError:
+        raise DeclarationError(
+            "from_spectacular() needs drf-spectacular; install it, or give the document: from_spectacular(path)"
+        ) from None
+    generator: Any = SchemaGenerator
+    with GENERATOR_STATS.silence():
+        return generator(urlconf=urlconf, api_version=api_version).get_schema(request=None, public=True)
+
+
+class _StandIns:
+    """Views with the call's principal in the place of their authenticators."""
+
+    def __init__(self, *, decorated: bool) -> None:
+        self._decorated = decorated
+        self._made: WeakKeyDictionary[View, View] = WeakKeyDictionary()
+        self._lock = threading.Lock()
+
+    def __call__(self, view: View) -> View:
+        cls = getattr(view, "cls", None)
+        if not (isinstance(cls, type) and issubclass(cls, APIView)):
+            return view
+        with self._lock:
+            found = self._made.get(view)
+            if found is None:
+                found = self._made[view] = self._stand_in(view)
+        return found
+
+    def _stand_in(self, view: View) -> View:
+        subject = Subject.of(view)
+        made: Any = make_callback(subject, subject.actions or {}, subject.initkwargs)
+        foreign = [] if self._decorated else foreign_decorators(view, made)
+        if foreign:
+            raise ToolError(
+                f"This view is decorated with {', '.join(foreign)} where it is routed, which calls would not pass; the "
+                "project has to put it on the class, or say decorated=True if calls need not"
+            )
+        known = {name for one in (view, made) for name in getattr(one, "_non_atomic_requests", ())}
+        made._non_atomic_requests = known
+        return cast("View", made)

@@ -1,0 +1,186 @@
+"""How the arguments of one tool become a request: compiled once for a URLconf.
+
+Arguments are flat: what the path captures, what the query string takes, and the fields of the body, side by side. A
+body whose fields have the same names as the others, or whose fields are not known, is one argument, `body`.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from django.http import Http404
+from django.urls import ResolverMatch
+
+from mcp_django.contrib.rest.actions import Action, Subject
+from mcp_django.contrib.rest.requests.query_params import Parameter
+from mcp_django.contrib.rest.requests.request_body import BodyWriter, is_json, uploads
+from mcp_django.contrib.rest.requests.versioning import Version
+from mcp_django.contrib.rest.routes import Route, namespaces, path_text
+from mcp_django.contrib.rest.schema.fields import FILE, Schema, is_file
+from mcp_django.internal_request import Body
+from mcp_django.schema import ArgumentError
+
+BODY = "body"
+_SCALARS = ["string", "number", "boolean", "null"]
+_LOOSE: Schema = {"type": [*_SCALARS, "array"], "items": {"type": _SCALARS}}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Plan:
+    """What a call needs to know, and what a list shows."""
+
+    subject: Subject
+    action: Action
+    route: Route | None
+    callback: Callable[..., Any]
+    """The view, with the call's principal for authentication."""
+    path: Mapping[str, str]
+    """Argument → what it is called in the path."""
+    path_schemas: Mapping[str, Schema]
+    query: Mapping[str, Parameter]
+    version: Version
+    body: Schema | None
+    """None when the action takes none."""
+    is_flat: bool
+    """Are the body's fields arguments of their own?"""
+    writer: BodyWriter
+    media_types: tuple[str, ...]
+    """What the view renders, JSON first."""
+    answer: Schema | None
+    """The output schema before it is wrapped; None when nothing is promised."""
+    description: str = ""
+    defaults: Mapping[str, str] = field(default_factory=dict)
+    """Query parameters that a call has unless it says otherwise."""
+
+    @property
+    def body_fields(self) -> Mapping[str, Schema]:
+        return (self.body or {}).get("properties", {}) if self.is_flat else {}
+
+    @property
+    def files(self) -> frozenset[str]:
+        """The arguments that are files, or lists of them."""
+        return frozenset(name for name, schema in self.body_fields.items() if is_file(schema))
+
+    def schema(self) -> Schema:
+        """The arguments in full."""
+        properties: dict[str, Schema] = dict(self.path_schemas)
+        properties |= {name: parameter.schema for name, parameter in self.query.items()}
+        required = [*self.path, *(name for name, parameter in self.query.items() if parameter.required)]
+        if self.version.is_asked:
+            properties[self.version.param] = self.version.schema
+            if self._needs_version():
+                required.append(self.version.param)
+        if self.is_flat:
+            properties |= self.body_fields
+            required += (self.body or {}).get("required", [])
+        elif self.body is not None:
+            properties[BODY] = self.body if self.body.get("type") else {"description": "The request's JSON body"}
+            if self.body.get("required") or self.body.get("minItems"):
+                required.append(BODY)
+        schema: Schema = {"type": "object", "properties": properties}
+        if required:
+            schema["required"] = required
+        return {**schema, "additionalProperties": False}
+
+    def gate(self) -> Schema:
+        """What is checked before the view is asked: names, and what cannot be written into a request.
+
+        The rest is the view's to refuse, in its own order (permissions and throttles first) and its own words.
+        """
+        properties: dict[str, Schema] = {name: {"type": ["string", "integer"]} for name in self.path}
+        properties |= dict.fromkeys(self.query, _LOOSE)
+        if self.version.is_asked:
+            properties[self.version.param] = {"type": ["string", "null"]}
+        for name, schema in self.body_fields.items():
+            properties[name] = _file_gate(schema) if is_file(schema) else {}
+        if not self.is_flat and self.body is not None:
+            properties[BODY] = {}
+        required = [*self.path, *([self.version.param] if self._needs_version() else [])]
+        return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
+
+    def _needs_version(self) -> bool:
+        version = self.version
+        return version.is_asked and version.place == "path" and version.default is None
+
+    def body_of(self, arguments: Mapping[str, Any]) -> Body:
+        """The body that the arguments ask for."""
+        if self.body is None:
+            return Body()
+        if not self.is_flat:
+            return self.writer.write(arguments[BODY]) if BODY in arguments else Body()
+        given = {name: value for name, value in arguments.items() if name in self.body_fields}
+        return self.writer.write(given)
+
+    def query_of(self, arguments: Mapping[str, Any]) -> list[tuple[str, str]]:
+        """The query string's pairs."""
+        pairs = [pair for name, one in self.query.items() if name in arguments for pair in one.encode(arguments[name])]
+        pairs += [pair for pair in self.defaults.items() if arguments.get(pair[0]) is None]
+        if self.version.place == "query" and (version := self._version(arguments)) is not None:
+            pairs.append((self.version.param, version))
+        return pairs
+
+    def accept(self, arguments: Mapping[str, Any]) -> str:
+        """The header Accept: JSON in whatever form the view has it, or else what it has."""
+        version = self._version(arguments) if self.version.place == "accept" else None
+        asked = [f"{kind}; {self.version.param}={_token(version)}" for kind in self.media_types[:1] if version]
+        return ", ".join([*asked, *self.media_types, "*/*"])
+
+    def locate(self, arguments: Mapping[str, Any], fixed: Mapping[str, Any]) -> tuple[str, dict[str, Any], Any]:
+        """The path, the view's keyword arguments, and what the resolver found, if the view has a route.
+
+        Raises Http404 where HTTP would come to nothing, or to another view.
+        """
+        kwargs = {name: arguments[argument] for argument, name in self.path.items()} | dict(fixed)
+        route = self.route
+        version = self._version(arguments)
+        by_path = self.version.place == "path" and version is not None
+        if by_path and (route is None or self.version.param in route.arguments):
+            kwargs[self.version.param] = version
+        if self.version.place == "namespace" and version is not None and route is not None:
+            route = namespaces(self.subject, self.action, route).get(version)
+            if route is None and arguments.get(self.version.param) is not None:
+                raise Http404("Not found.")
+            route = route or self.route
+        if route is None:
+            kwargs = {name: path_text(value) for name, value in kwargs.items()}
+            return self._made_up(kwargs), kwargs, None
+        path, match = route.match(kwargs)
+        return path, match.kwargs, _checked(match)
+
+    def _version(self, arguments: Mapping[str, Any]) -> str | None:
+        return self.version.chosen(arguments.get(self.version.param)) if self.version.place else None
+
+    def _made_up(self, kwargs: Mapping[str, str]) -> str:
+        """A path for a view that has no route: links in its answers lead nowhere, as the view itself does."""
+        parts = [self.subject.cls.__name__.lower(), *kwargs.values()]
+        if any("/" in part or not part for part in parts):
+            raise Http404("Not found.")
+        return f"/{'/'.join(parts)}/"
+
+
+def _checked(match: ResolverMatch) -> ResolverMatch:
+    if match.args:
+        raise Http404("Not found.")
+    return match
+
+
+def _file_gate(schema: Schema) -> Schema:
+    one = {**FILE, "type": ["object", "null"]}
+    return {"type": ["array", "null"], "items": one} if "items" in schema else one
+
+
+def with_uploads(arguments: dict[str, Any], files: frozenset[str]) -> dict[str, Any]:
+    """The arguments with an Upload for each file. Raises ArgumentError."""
+    return {name: uploads(value, name) if name in files else value for name, value in arguments.items()}
+
+
+def media_types_of(renderers: list[Any]) -> tuple[str, ...]:
+    """The JSON among what a view renders."""
+    return tuple(dict.fromkeys(str(one.media_type) for one in renderers if is_json(str(one.media_type))))
+
+
+def _token(version: str) -> str:
+    """A version as a parameter of a media type; one with other characters would say more than a version."""
+    if not version or not all(char.isalnum() or char in "._-" for char in version):
+        raise ArgumentError(f"{version[:60]!r} is no version")
+    return version

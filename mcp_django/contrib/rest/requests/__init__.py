@@ -1,0 +1,1 @@
+"""Requests to DRF views: bodies, query parameters, pagination and versions."""

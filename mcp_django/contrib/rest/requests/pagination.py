@@ -1,0 +1,43 @@
+"""The pages of a list: which parameter sets their size, and what they look like."""
+
+from typing import Any
+
+from rest_framework.pagination import LimitOffsetPagination
+
+from mcp_django.contrib.rest.schema.fields import Schema, nullable
+
+
+def page_size_parameter(view: Any) -> str | None:
+    """The query parameter by which callers choose the size of a page; None where they cannot."""
+    paginator = getattr(view, "paginator", None)
+    name = getattr(paginator, "page_size_query_param", None) or getattr(paginator, "limit_query_param", None)
+    return str(name) if name else None
+
+
+def page_answer(view: Any, row: Schema, page_size: int | None) -> Schema | None:
+    """The schema of a list's answer; None where it cannot be told whether and how there are pages."""
+    rows: Schema = {"type": "array", "items": row}
+    paginator = getattr(view, "paginator", None)
+    if paginator is None:
+        return rows
+    size = (
+        paginator.default_limit if isinstance(paginator, LimitOffsetPagination) else getattr(paginator, "page_size", 1)
+    )
+    if not (size or page_size):
+        return None if page_size_parameter(view) else rows
+    if _owner(paginator, "get_paginated_response") is not _owner(paginator, "get_paginated_response_schema"):
+        return None  # one was changed without the other
+    return _plain(paginator.get_paginated_response_schema(rows))
+
+
+def _owner(paginator: Any, method: str) -> Any:
+    return next((cls for cls in type(paginator).__mro__ if method in vars(cls)), None)
+
+
+def _plain(schema: Schema) -> Schema:
+    """A page's schema, as OpenAPI writes it, without what is only OpenAPI's; rows stay as they are."""
+    properties: dict[str, Schema] = {}
+    for name, inner in schema.get("properties", {}).items():
+        kept = {key: value for key, value in inner.items() if key not in ("nullable", "example")}
+        properties[name] = nullable(kept) if inner.get("nullable") else kept
+    return {"type": "object", "properties": properties}

@@ -1,0 +1,128 @@
+"""The body of a request, in a media type that the view parses.
+
+JSON, unless a file is given or the view takes forms only; then it is a form as a browser would send it, and the view's
+own parser makes the uploaded files. Lists and objects in forms are written as DRF reads them
+(`rest_framework.utils.html`).
+"""
+
+import base64
+import binascii
+import mimetypes
+import secrets
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlencode
+
+from rest_framework import serializers
+from rest_framework.parsers import FileUploadParser
+
+from mcp_django.internal_request import Body
+from mcp_django.protocol import jsonrpc
+from mcp_django.schema import ArgumentError
+
+JSON = "application/json"
+MULTIPART = "multipart/form-data"
+FORM = "application/x-www-form-urlencoded"
+
+
+@dataclass(frozen=True, slots=True)
+class Upload:
+    """A file that was given."""
+
+    name: str
+    content: bytes
+    content_type: str
+
+
+def uploads(value: Any, name: str) -> Any:
+    """The file, or the list of files, of an argument. Raises ArgumentError when it is no base64."""
+    if isinstance(value, list):
+        return [uploads(item, f"{name}[{number}]") for number, item in enumerate(value)]
+    if value is None:
+        return None
+    try:
+        content = base64.b64decode(value["content"], validate=True)
+    except (binascii.Error, ValueError):
+        raise ArgumentError(f"{name}.content: is not base64; encode the file's bytes in base64") from None
+    guessed = value.get("content_type") or mimetypes.guess_type(value["name"])[0]
+    return Upload(value["name"], content, guessed or "application/octet-stream")
+
+
+class BodyWriter:
+    """Writes the bodies for one view."""
+
+    def __init__(self, parsers: list[Any], fields: Mapping[str, Any]) -> None:
+        """`fields` are those of the serializer that the body is for, if it is known."""
+        types = [str(parser.media_type) for parser in parsers]
+        self._json = next((name for name in types if is_json(name)), "")
+        self._forms = [name for name in types if name in (MULTIPART, FORM)]
+        self.is_file = not self._json and not self._forms and any(isinstance(p, FileUploadParser) for p in parsers)
+        """Is the body of these views one file, and nothing else?"""
+        self._fields = fields
+
+    def write(self, value: Any) -> Body:
+        """The body that holds `value`: any JSON, with an Upload for a file."""
+        if self.is_file and isinstance(value, Mapping) and isinstance(value.get("file"), Upload):
+            upload = value["file"]
+            return Body(upload.content, upload.content_type, f'attachment; filename="{_quoted(upload.name)}"')
+        has_file = isinstance(value, Mapping) and any(_is_upload(item) for item in value.values())
+        if has_file or (isinstance(value, Mapping) and self._forms and not self._json):
+            pairs = [pair for name, item in value.items() for pair in _pairs(name, item, self._fields.get(name))]
+            if has_file or MULTIPART in self._forms:
+                return _multipart(pairs)
+            return Body(urlencode(pairs).encode(), FORM)
+        return Body(jsonrpc.dumps(value), self._json or JSON)
+
+
+def is_json(media_type: str) -> bool:
+    """Is this JSON, or built on it (RFC 6839)?"""
+    plain = media_type.partition(";")[0].strip().lower()
+    return plain == JSON or plain.endswith("+json")
+
+
+def _is_upload(value: Any) -> bool:
+    return isinstance(value, Upload) or (isinstance(value, list) and any(isinstance(item, Upload) for item in value))
+
+
+def _pairs(name: str, value: Any, field: Any = None) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, Upload):
+        yield name, value
+    elif isinstance(field, serializers.JSONField):
+        yield name, jsonrpc.dumps(value).decode()
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from _pairs(f"{name}.{key}", item)
+    elif isinstance(value, list):
+        for number, item in enumerate(value):
+            if isinstance(item, Mapping):
+                for key, inner in item.items():
+                    yield from _pairs(f"{name}[{number}]{key}", inner)
+            else:
+                yield from _pairs(name, item)
+    elif value is None:
+        yield name, ""  # how forms say it
+    else:
+        yield name, ("true" if value else "false") if isinstance(value, bool) else str(value)
+
+
+def _multipart(pairs: list[tuple[str, Any]]) -> Body:
+    boundary = secrets.token_hex(16)
+    parts: list[bytes] = []
+    for name, value in pairs:
+        head = f'--{boundary}\r\nContent-Disposition: form-data; name="{_quoted(name)}"'
+        if isinstance(value, Upload):
+            head += f'; filename="{_quoted(value.name)}"\r\nContent-Type: {_line(value.content_type)}'
+        content = value.content if isinstance(value, Upload) else value.encode()
+        parts += [head.encode(), b"\r\n\r\n", content, b"\r\n"]
+    parts.append(f"--{boundary}--\r\n".encode())
+    return Body(b"".join(parts), f"{MULTIPART}; boundary={boundary}")
+
+
+def _quoted(text: str) -> str:
+    """As browsers write it (WHATWG HTML, multipart/form-data)."""
+    return text.replace("\r", "%0D").replace("\n", "%0A").replace('"', "%22").replace("\\", "%5C")
+
+
+def _line(text: str) -> str:
+    return text.replace("\r", "").replace("\n", "")

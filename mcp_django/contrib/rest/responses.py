@@ -1,0 +1,106 @@
+"""A view's response as a tool's result: the same body, and its status where that says something."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from django.http import HttpRequest, HttpResponseBase
+
+from mcp_django import internal_request
+from mcp_django.contrib.rest.errors import error_text
+from mcp_django.contrib.rest.requests.request_body import is_json
+from mcp_django.internal_request import close
+from mcp_django.protocol import jsonrpc
+from mcp_django.protocol.content import BlobResourceContents, EmbeddedResource, TextContent
+from mcp_django.protocol.errors import ToolError
+from mcp_django.server.primitives.results import ToolResult
+
+STATUS = "mcp-django/status"
+"""The key in a result's `_meta` for the status that HTTP would have given, unless that is 200."""
+LARGEST = 16 * 1024 * 1024
+"""Bytes of a body that is no JSON; base64 and a model's patience make more of it useless."""
+
+
+def result_of(response: HttpResponseBase, request: HttpRequest, *, wrapped: bool | None) -> ToolResult:
+    """The result. `wrapped` says whether the tool's output schema has the body under "result"; None without schema.
+
+    Rendering happens here, with the renderer that the view chose. Whatever the response holds open is closed.
+    """
+    try:
+        render = getattr(response, "render", None)
+        if callable(render) and not getattr(response, "is_rendered", True):
+            response = render()
+        if response.status_code >= 400:
+            return _error(response)
+        return _success(response, request, wrapped)
+    finally:
+        close(response, request)
+
+
+def refusal(problem: Exception) -> ToolResult | None:
+    """What Django itself answers to an exception that leaves a view; None for a bug."""
+    told = internal_request.refusal(problem)
+    return None if told is None else _refused(*told)
+
+
+def _refused(status: int, text: str) -> ToolResult:
+    return ToolResult(text, is_error=True, meta={STATUS: status})
+
+
+def _error(response: HttpResponseBase) -> ToolResult:
+    data = getattr(response, "data", None)
+    if data is None and not response.streaming and is_json(response.get("Content-Type", "")):
+        data = _loaded(_content(response))
+    elif data is None and not response.streaming and response.get("Content-Type", "").startswith("text/plain"):
+        data = _content(response).decode(errors="replace")
+    text = error_text(response.status_code, data, response.get("Retry-After"))
+    return ToolResult(text, is_error=True, meta={STATUS: response.status_code})
+
+
+def _success(response: HttpResponseBase, request: HttpRequest, wrapped: bool | None) -> ToolResult:
+    status, media_type = response.status_code, response.get("Content-Type", "")
+    meta = {} if status == 200 else {STATUS: status}
+    if 300 <= status < 400:
+        return ToolResult(f"{response.reason_phrase}: {response.get('Location', '')}", meta=meta)
+    content = _content(response)
+    if not content:
+        return ToolResult(f"{response.reason_phrase}.", meta=meta)
+    if is_json(media_type):
+        text = content.decode()
+        return ToolResult(TextContent(text), structured=_structured(_loaded(content), wrapped), meta=meta)
+    if media_type.startswith("text/"):
+        charset = getattr(response, "charset", None) or "utf-8"
+        return ToolResult(TextContent(content.decode(charset, errors="replace")), meta=meta)
+    plain = media_type.partition(";")[0].strip() or "application/octet-stream"
+    blob = BlobResourceContents(content, uri=request.build_absolute_uri(), mime_type=plain)
+    return ToolResult(EmbeddedResource(blob), meta=meta)
+
+
+def _structured(value: Any, wrapped: bool | None) -> Any:
+    if wrapped is None:
+        return value if isinstance(value, dict) else {"result": value} if isinstance(value, list) else None
+    return {"result": value} if wrapped else value
+
+
+def _loaded(content: bytes) -> Any:
+    try:
+        return jsonrpc.loads(content)
+    except ValueError:
+        return None  # such as NaN, which DRF writes where it is told not to be strict
+
+
+def _content(response: HttpResponseBase) -> bytes:
+    if not response.streaming:
+        content: bytes = getattr(response, "content", b"")
+        return content
+    return _collected(iter(response))
+
+
+def _collected(parts: Iterable[bytes]) -> bytes:
+    found: list[bytes] = []
+    size = 0
+    for part in parts:
+        found.append(part)
+        size += len(part)
+        if size > LARGEST:
+            raise ToolError(f"The answer is larger than {LARGEST // 1024 // 1024} MiB; ask for less")
+    return b"".join(found)

@@ -1,0 +1,213 @@
+"""Where a view stands in the URLconf: its path, what the path captures, and what `as_view` was given there.
+
+A view behaves as its route says: a route may add permissions (`as_view(permission_classes=…)`), captured arguments,
+namespaces that are versions. Links in its answers are made of its path. The URLconf is read when a tool is first listed
+or called, because `mcp_tools.py` is imported before it.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+from django.core.exceptions import ImproperlyConfigured
+from django.http import Http404
+from django.urls import ResolverMatch, URLPattern, URLResolver, get_resolver, get_urlconf
+from django.urls.converters import IntConverter, UUIDConverter
+from django.urls.exceptions import Resolver404
+from django.urls.resolvers import LocalePrefixPattern
+from django.utils.regex_helper import normalize
+
+from mcp_django.contrib.rest.actions import Action, Subject
+
+HARMLESS = ("django.views.decorators.", "django.utils.decorators", "rest_framework.")
+"""Decorators of these modules around a routed view (caching, CSRF, compression) decide nothing about who may use it."""
+NAMING = frozenset({"basename", "description", "detail", "name", "suffix"})
+"""What routers give `as_view` besides the view's own options."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Route:
+    """One pattern of the URLconf that leads to a view of DRF's."""
+
+    chain: tuple[Any, ...]
+    """The patterns from the root's children down to its own."""
+    name: str
+    """With its namespaces, as `reverse()` takes it; "" when it has none."""
+    namespace: str
+    callback: Callable[..., Any]
+    arguments: Mapping[str, dict[str, Any]] = field(default_factory=dict)
+    """What the path captures, each with a schema."""
+
+    @property
+    def initkwargs(self) -> Mapping[str, Any]:
+        return getattr(self.callback, "initkwargs", {})
+
+    @property
+    def actions(self) -> Mapping[str, str]:
+        return getattr(self.callback, "actions", None) or {}
+
+    def is_called(self, name: str) -> bool:
+        """Is `name` its name, its namespace, or its basename in that?"""
+        basename = ":".join(part for part in (self.namespace, self.initkwargs.get("basename")) if part)
+        return name in {self.name, self.namespace, basename} - {""}
+
+    def match(self, kwargs: Mapping[str, Any]) -> tuple[str, ResolverMatch]:
+        """The path with these values, below the script's prefix, and what the resolver makes of it.
+
+        Raises Http404 where no request over HTTP with these values comes to this route.
+        """
+        given = {name: path_text(value) for name, value in kwargs.items()}
+        for template, names in _templates(self.chain):
+            if set(names) != given.keys():
+                continue
+            path = f"/{template % given}"
+            try:
+                found = get_resolver(get_urlconf()).resolve(path)
+            except Resolver404:
+                continue
+            if found.func is self.callback and _is_kept(given, found.kwargs):
+                return path, found
+        raise Http404("Not found.")
+
+
+def _is_kept(given: Mapping[str, str], captured: Mapping[str, Any]) -> bool:
+    """Has every text gone where it was meant for? In `<path:tenant>/files/<path:name>`, a name with "/files/" in it
+    would become part of the tenant. Values that are no text any more were converted, which takes all of them.
+    """
+    return all(not isinstance(taken := captured.get(name), str) or taken == text for name, text in given.items())
+
+
+def path_text(value: Any) -> str:
+    """A value as a path has it; JSON writes some integers as 1.0."""
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+
+
+def _templates(chain: tuple[Any, ...]) -> list[tuple[str, list[str]]]:
+    if any(isinstance(pattern, LocalePrefixPattern) for pattern in chain):
+        return _normalized(chain)  # the active language is part of the path
+    return _known_templates(chain)
+
+
+def _normalized(chain: tuple[Any, ...]) -> list[tuple[str, list[str]]]:
+    # As URLResolver._populate does it, over all levels at once.
+    regex = "".join(pattern.regex.pattern.removeprefix("^") for pattern in chain)
+    return [(template, names) for template, names in normalize(regex)]
+
+
+_known_templates = lru_cache(maxsize=1024)(_normalized)
+
+
+def find_route(subject: Subject, action: Action, called: str = "") -> Route | None:
+    """The first route that leads to an action; one that is `called` so, where a name is given.
+
+    Raises ImproperlyConfigured when there is none of that name, and when several routes lead there that do not give
+    the view the same options, of which one must be chosen.
+    """
+    routes = [route for route in _routes(subject.cls) if _serves(route, subject, action)]
+    # Those that format_suffix_patterns() added lead to the same view.
+    routes = [route for route in routes if "format" not in route.arguments] or routes
+    if called:
+        routes = [route for route in routes if route.is_called(called)]
+        if not routes:
+            raise ImproperlyConfigured(f"No route called {called!r} leads to {subject.name}.{action.name}")
+    if not routes:
+        return None
+    options = [_options(route) for route in routes]
+    if subject.callback is None and any(other != options[0] for other in options):
+        names = ", ".join(repr(route.name or route.namespace) for route in routes)
+        raise ImproperlyConfigured(
+            f"Routes to {subject.name}.{action.name} differ in what as_view() is given; say which one with route= "
+            f"({names})"
+        )
+    return routes[0]
+
+
+def namespaces(subject: Subject, action: Action, like: Route) -> dict[str, Route]:
+    """The routes to an action by each of their namespaces, which are its versions under NamespaceVersioning; those
+    whose view is as it is on the route `like`, for that is the one that calls go to.
+    """
+    found: dict[str, Route] = {}
+    for route in _routes(subject.cls):
+        if _serves(route, subject, action) and (route is like or _is_alike(route, like)):
+            for part in route.namespace.split(":") if route.namespace else ():
+                found.setdefault(part, route)
+    return found
+
+
+def _is_alike(one: Route, other: Route) -> bool:
+    return _options(one) == _options(other) and not foreign_decorators(one.callback, other.callback)
+
+
+def _options(route: Route) -> dict[str, Any]:
+    return {name: value for name, value in route.initkwargs.items() if name not in NAMING}
+
+
+def _serves(route: Route, subject: Subject, action: Action) -> bool:
+    return not subject.is_viewset or route.actions.get(action.method) == action.name
+
+
+def _routes(cls: type[Any]) -> list[Route]:
+    return _index(get_resolver(get_urlconf())).get(cls, [])
+
+
+@lru_cache(maxsize=16)
+def _index(resolver: URLResolver) -> dict[type[Any], list[Route]]:
+    found: dict[type[Any], list[Route]] = {}
+    for route in _walk(resolver.url_patterns, (), ()):
+        found.setdefault(route.callback.cls, []).append(route)  # type: ignore[attr-defined]
+    return found
+
+
+def _walk(patterns: Any, above: tuple[Any, ...], namespaces: tuple[str, ...]) -> Iterator[Route]:
+    for pattern in patterns:
+        chain = (*above, pattern.pattern)
+        if isinstance(pattern, URLResolver):
+            inner = (*namespaces, pattern.namespace) if pattern.namespace else namespaces
+            yield from _walk(pattern.url_patterns, chain, inner)
+        elif isinstance(pattern, URLPattern) and isinstance(getattr(pattern.callback, "cls", None), type):
+            name = ":".join((*namespaces, pattern.name)) if pattern.name else ""
+            yield Route(chain, name, ":".join(namespaces), pattern.callback, _captured(chain))
+
+
+def _captured(chain: tuple[Any, ...]) -> dict[str, dict[str, Any]]:
+    """What a path captures by name; a converter says of what type."""
+    found: dict[str, dict[str, Any]] = {}
+    for pattern in chain:
+        converters = getattr(pattern, "converters", {})
+        for name in pattern.regex.groupindex:
+            found[name] = _schema(converters.get(name))
+    return found
+
+
+def _schema(converter: Any) -> dict[str, Any]:
+    if isinstance(converter, IntConverter):
+        return {"type": "integer", "minimum": 0}
+    if isinstance(converter, UUIDConverter):
+        return {"type": "string", "format": "uuid"}
+    return {}
+
+
+def foreign_decorators(routed: Callable[..., Any], made: Callable[..., Any]) -> list[str]:
+    """The decorators around a routed view that are around a newly made one, too, or known to be harmless, left out.
+
+    What they would refuse over HTTP would not be refused here, because a call goes to a view of its own.
+    """
+    own = Counter(function.__code__ for function in _layers(made))
+    found = []
+    for function in _layers(routed):
+        code = function.__code__
+        if own[code]:
+            own[code] -= 1
+        elif not str(function.__globals__.get("__name__", "")).startswith(HARMLESS):
+            found.append(f"{function.__globals__.get('__name__')}.{code.co_qualname}")
+    return found
+
+
+def _layers(function: Any) -> Iterator[Any]:
+    seen: set[int] = set()
+    while hasattr(function, "__code__") and id(function) not in seen:
+        seen.add(id(function))
+        yield function
+        function = getattr(function, "__wrapped__", None)

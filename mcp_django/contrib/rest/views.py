@@ -1,0 +1,89 @@
+"""A view of the exposed class: the one that calls go to, and the one that schemas are read from."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from django.contrib.auth.models import AnonymousUser
+from django.http import HttpRequest
+from rest_framework.request import Request
+
+from mcp_django.contrib.rest.access.authentication import stand_in
+from mcp_django.contrib.rest.actions import Action, Subject
+from mcp_django.contrib.rest.routes import NAMING, Route
+from mcp_django.internal_request import PRINCIPAL
+
+_ABSENT: Any = object()
+
+
+def initkwargs_of(subject: Subject, action: Action, route: Route | None) -> dict[str, Any]:
+    """What `as_view` is given: what it was given on the route, or would be by a router."""
+    if subject.callback is not None:
+        return dict(subject.initkwargs)
+    if route is not None:
+        return dict(route.initkwargs)
+    if not subject.is_viewset:
+        return {}
+    return {**action.kwargs, "detail": action.detail, "basename": (subject.model and subject.model._meta.model_name)}
+
+
+def actions_of_view(subject: Subject, action: Action, route: Route | None) -> dict[str, str]:
+    """Method → action for `as_view` of a viewset."""
+    return dict(subject.actions or (route.actions if route is not None else None) or {action.method: action.name})
+
+
+def make_callback(subject: Subject, actions: Mapping[str, str], initkwargs: Mapping[str, Any]) -> Callable[..., Any]:
+    """`as_view()` of the class, with the call's principal in the place of its authenticators.
+
+    What `as_view` of DRF writes on the class (ViewSetMixin.as_view: five names; APIView.as_view: a guard on the
+    queryset) is taken back: for routes it is written again when they are made, and here nothing needs it.
+    """
+    cls = subject.cls
+    before = {name: vars(cls).get(name, _ABSENT) for name in NAMING}
+    queryset = getattr(cls, "queryset", None)
+    guarded = "_fetch_all" in getattr(queryset, "__dict__", {})
+    arguments = (dict(actions),) if subject.is_viewset else ()
+    try:
+        made: Callable[..., Any] = cls.as_view(*arguments, **{**initkwargs, "get_authenticators": stand_in})
+    finally:
+        for name, value in before.items():
+            if value is _ABSENT:
+                if name in vars(cls):
+                    delattr(cls, name)
+            elif vars(cls).get(name) is not value:
+                setattr(cls, name, value)
+        if not guarded:
+            getattr(queryset, "__dict__", {}).pop("_fetch_all", None)
+    return made
+
+
+def pretend(
+    subject: Subject,
+    action: Action,
+    actions: Mapping[str, str],
+    initkwargs: Mapping[str, Any],
+    principal: Any = None,
+) -> tuple[Any, Request]:
+    """A view as it is in the middle of a request by the principal, for its permissions to be asked; or by nobody, for
+    serializers and filters to be read from. Then `swagger_fake_view` is set on it, which views know from generators of
+    OpenAPI.
+    """
+    view = subject.cls(**initkwargs)
+    view.swagger_fake_view = principal is None
+    if subject.is_viewset:
+        view.action_map = dict(actions)
+        for method, name in actions.items():
+            setattr(view, method, getattr(view, name))
+    http = HttpRequest()
+    http.method = action.method.upper()
+    http.META.update({"SERVER_NAME": "localhost", "SERVER_PORT": "80", PRINCIPAL: principal})
+    view.args, view.kwargs, view.format_kwarg, view.request = (), {}, None, http
+    view.headers = {}
+    request = view.initialize_request(http)
+    if principal is None:
+        request.user, request.auth, request._authenticator = AnonymousUser(), None, None
+    request.version, request.versioning_scheme = None, None
+    renderer = next(iter(view.get_renderers()), None)
+    request.accepted_renderer = renderer
+    request.accepted_media_type = getattr(renderer, "media_type", None)
+    view.request = request
+    return view, request

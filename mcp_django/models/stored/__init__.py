@@ -1,0 +1,1 @@
+"""Stored prompts and resources, their versions, and the version of the cache."""

@@ -1,0 +1,254 @@
+"""Prompts that are written in the admin: arguments, and messages with placeholders for them."""
+
+from typing import Any, ClassVar
+
+from django.core.exceptions import ValidationError
+from django.core.validators import MaxLengthValidator, RegexValidator
+from django.db import models, transaction
+from django.utils.translation import gettext_lazy as _
+
+from mcp_django.models.managers import PrimaryManager
+from mcp_django.models.stored.base import DESCRIPTION, Stored, StoredQuerySet, StoredRow, check_name
+from mcp_django.models.stored.resource import URI, check_uri
+from mcp_django.models.stored.template_strings import NAME, fill_uri, is_well_formed, names_in
+
+ARGUMENTS = 50
+"""Arguments of one prompt."""
+MESSAGES = 100
+"""Messages of one prompt."""
+CHOICES = 500
+"""Values that an argument may be one of, and the characters of each."""
+TEXT = 100_000
+"""Characters of one message."""
+
+
+class StoredPromptQuerySet(StoredQuerySet["StoredPrompt"]):
+    """Sets of prompts."""
+
+    def get_by_natural_key(self, server: str, name: str) -> "StoredPrompt":
+        return self.get(server=server, name=name)
+
+
+class StoredPrompt(Stored):
+    """A prompt."""
+
+    SNAPSHOT: ClassVar[tuple[str, ...]] = ("name", *Stored.SNAPSHOT)
+
+    name = models.CharField(
+        _("name"),
+        max_length=64,
+        validators=[check_name],
+        help_text=_("What clients ask for; many show it to people as a command, such as /name."),
+    )
+
+    objects = PrimaryManager.from_queryset(StoredPromptQuerySet)()
+
+    class Meta:
+        verbose_name = _("prompt")
+        verbose_name_plural = _("prompts")
+        ordering = ["name", "server"]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["server", "name"],
+                name="mcp_stored_prompt_name",
+                violation_error_message=_("There is a prompt of this name for this server already."),
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.server})" if self.server else self.name
+
+    @property
+    def key(self) -> str:
+        return self.name
+
+    def natural_key(self) -> tuple[str, str]:
+        return self.server, self.name
+
+    def snapshot(self) -> dict[str, Any]:
+        parts: Any = self
+        return {
+            **super().snapshot(),
+            "arguments": [part.snapshot() for part in parts.arguments.order_by("position", "pk")],
+            "messages": [part.snapshot() for part in parts.messages.order_by("position", "pk")],
+        }
+
+    def take(self, data: dict[str, Any]) -> None:
+        with transaction.atomic(using=self._state.db, savepoint=False):
+            super().take(data)
+            for model, name in ((StoredArgument, "arguments"), (StoredMessage, "messages")):
+                getattr(self, name).all().delete()
+                for position, said in enumerate(data.get(name, ()), start=1):
+                    part = model(prompt=self, position=position, **said)
+                    part.full_clean()
+                    part.save()
+
+    def renumber(self) -> None:
+        """Count arguments and messages from 1, in the order that they have."""
+        parts: Any = self
+        for rows in (parts.arguments, parts.messages):
+            for position, part in enumerate(rows.order_by("position", "pk"), start=1):
+                if part.position != position:
+                    part.position = position
+                    part.save(update_fields=["position"])
+
+
+class StoredArgumentQuerySet(StoredQuerySet["StoredArgument"]):
+    """Sets of arguments."""
+
+    def get_by_natural_key(self, server: str, prompt: str, name: str) -> "StoredArgument":
+        return self.get(prompt__server=server, prompt__name=prompt, name=name)
+
+
+class StoredArgument(StoredRow):
+    """An argument of a prompt."""
+
+    SNAPSHOT: ClassVar[tuple[str, ...]] = ("name", "title", "description", "required", "default", "choices")
+
+    prompt = models.ForeignKey(StoredPrompt, on_delete=models.CASCADE, related_name="arguments")
+    position = models.PositiveSmallIntegerField(_("position"), default=0, help_text=_("At 0 it comes last."))
+    name = models.CharField(
+        _("name"),
+        max_length=64,
+        validators=[
+            RegexValidator(
+                rf"\A(?:{NAME.pattern})\Z",
+                _("An argument's name has letters without accents, digits and _, and does not begin with a digit."),
+            )
+        ],
+        help_text=_("$name stands for it in messages."),
+    )
+    title = models.CharField(_("title"), max_length=200, blank=True)
+    description = models.TextField(_("description"), blank=True, validators=[MaxLengthValidator(DESCRIPTION)])
+    required = models.BooleanField(_("required"), default=True)
+    default = models.TextField(
+        _("default"),
+        blank=True,
+        validators=[MaxLengthValidator(TEXT)],
+        help_text=_("Stands in where the caller gives no value."),
+    )
+    choices = models.JSONField(
+        _("choices"), default=list, blank=True, help_text=_("Suggested while people type, and nothing else is taken.")
+    )
+
+    objects = PrimaryManager.from_queryset(StoredArgumentQuerySet)()
+
+    class Meta:
+        verbose_name = _("argument")
+        verbose_name_plural = _("arguments")
+        default_permissions = ()
+        ordering = ["position", "pk"]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["prompt", "name"],
+                name="mcp_stored_argument_name",
+                violation_error_message=_("The prompt has an argument of this name already."),
+            )
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+    def natural_key(self) -> tuple[str, str, str]:
+        return *self.prompt.natural_key(), self.name
+
+    natural_key.dependencies = ["mcp_django.storedprompt"]  # type: ignore[attr-defined]  # how Django wants it
+
+    def snapshot(self) -> dict[str, Any]:
+        """What a version of the prompt holds of it."""
+        return {name: getattr(self, name) for name in self.SNAPSHOT}
+
+    def clean(self) -> None:
+        choices = self.choices
+        if not isinstance(choices, list) or not all(isinstance(one, str) and one.strip() for one in choices):
+            raise ValidationError({"choices": _("Choices are a list of texts.")})
+        if len(choices) > CHOICES or any(len(one) > CHOICES for one in choices):
+            limit = _("There may be %d choices, of %d characters each.") % (CHOICES, CHOICES)
+            raise ValidationError({"choices": limit})
+        if self.required and self.default:
+            raise ValidationError({"default": _("What is required has no default.")})
+        if self.default and choices and self.default not in choices:
+            raise ValidationError({"default": _("The default is none of the choices.")})
+
+
+class MessageKind(models.TextChoices):
+    """What a message holds."""
+
+    TEXT = "text", _("text")
+    LINK = "link", _("link to a resource")
+    RESOURCE = "resource", _("a resource's content")
+
+
+class MessageRole(models.TextChoices):
+    """Who says it."""
+
+    USER = "user", _("user")
+    ASSISTANT = "assistant", _("assistant")
+
+
+class StoredMessageQuerySet(StoredQuerySet["StoredMessage"]):
+    """Sets of messages."""
+
+    def get_by_natural_key(self, server: str, prompt: str, position: int) -> "StoredMessage":
+        return self.get(prompt__server=server, prompt__name=prompt, position=position)
+
+
+class StoredMessage(StoredRow):
+    """A message of a prompt."""
+
+    SNAPSHOT: ClassVar[tuple[str, ...]] = ("role", "kind", "text", "uri")
+
+    prompt = models.ForeignKey(StoredPrompt, on_delete=models.CASCADE, related_name="messages")
+    position = models.PositiveSmallIntegerField(_("position"), default=0, help_text=_("At 0 it comes last."))
+    role = models.CharField(_("role"), max_length=16, choices=MessageRole, default=MessageRole.USER)
+    kind = models.CharField(_("kind"), max_length=16, choices=MessageKind, default=MessageKind.TEXT)
+    text = models.TextField(
+        _("text"),
+        blank=True,
+        validators=[MaxLengthValidator(TEXT)],
+        help_text=_("$name or ${name} stands for an argument, $$ for a dollar sign. Of a link: what it is called."),
+    )
+    uri = models.CharField(
+        _("URI"),
+        max_length=URI,
+        blank=True,
+        help_text=_("Of the resource; $name puts in an argument, percent-encoded."),
+    )
+
+    objects = PrimaryManager.from_queryset(StoredMessageQuerySet)()
+
+    class Meta:
+        verbose_name = _("message")
+        verbose_name_plural = _("messages")
+        default_permissions = ()
+        ordering = ["position", "pk"]
+
+    def __str__(self) -> str:
+        return f"{self.position}. {self.get_role_display()}"
+
+    def natural_key(self) -> tuple[str, str, int]:
+        return *self.prompt.natural_key(), self.position
+
+    natural_key.dependencies = ["mcp_django.storedprompt"]  # type: ignore[attr-defined]  # how Django wants it
+
+    def snapshot(self) -> dict[str, Any]:
+        """What a version of the prompt holds of it."""
+        return {name: getattr(self, name) for name in self.SNAPSHOT}
+
+    def clean(self) -> None:
+        for name in ("text", "uri"):
+            if not is_well_formed(getattr(self, name)):
+                message = _("A $ begins a placeholder such as $name or ${name}; write $$ for the sign itself.")
+                raise ValidationError({name: message})
+        if self.kind == MessageKind.TEXT:
+            if not self.text.strip():
+                raise ValidationError({"text": _("A message says something.")})
+            if self.uri:
+                raise ValidationError({"uri": _("A text has no URI; choose a link or a resource's content.")})
+            return
+        if self.kind == MessageKind.RESOURCE and self.text:
+            raise ValidationError({"text": _("A resource's content has no text of its own; write another message.")})
+        try:
+            check_uri(fill_uri(self.uri, dict.fromkeys(names_in(self.uri), "x")))
+        except ValidationError as problem:
+            raise ValidationError({"uri": problem}) from None

@@ -1,0 +1,146 @@
+"""Resources that are written, or uploaded, in the admin."""
+
+import base64
+import re
+from typing import Any, ClassVar
+
+from django.core.exceptions import ValidationError
+from django.core.validators import MaxLengthValidator, MaxValueValidator, MinValueValidator, RegexValidator
+from django.db import models
+from django.utils.translation import gettext_lazy as _
+
+from mcp_django.models.managers import PrimaryManager
+from mcp_django.models.stored.base import Stored, StoredQuerySet
+from mcp_django.protocol.uri import UriTemplate
+
+URI = 500
+"""Characters of a URI."""
+TEXT = 1024 * 1024
+"""Characters of a text."""
+DATA = 4 * 1024 * 1024
+"""Bytes of a file."""
+
+_SCHEME = re.compile(r"[a-z][a-z0-9+.\-]*:.")
+
+
+def check_uri(uri: str) -> None:
+    """Raise ValidationError unless `uri` is an absolute URI (RFC 3986) without variables."""
+    try:
+        is_one = bool(_SCHEME.match(uri)) and UriTemplate(uri).is_static
+    except ValueError:
+        is_one = False
+    if not is_one:
+        message = _(
+            "A URI looks like “docs://refunds”: a scheme in small letters, a colon, and the rest without spaces, "
+            "braces and accents, which are percent-encoded."
+        )
+        raise ValidationError(message, code="uri")
+
+
+class Audience(models.TextChoices):
+    """For whom it is."""
+
+    USER = "user", _("people")
+    ASSISTANT = "assistant", _("models")
+    BOTH = "user assistant", _("people and models")
+
+
+class StoredResourceQuerySet(StoredQuerySet["StoredResource"]):
+    """Sets of resources."""
+
+    def get_by_natural_key(self, server: str, uri: str) -> "StoredResource":
+        return self.get(server=server, uri=uri)
+
+
+class StoredResource(Stored):
+    """A resource: a text, or a file's bytes."""
+
+    SNAPSHOT: ClassVar[tuple[str, ...]] = (
+        "uri",
+        "name",
+        *Stored.SNAPSHOT,
+        "mime_type",
+        "audience",
+        "priority",
+        "text",
+    )
+
+    uri = models.CharField(
+        _("URI"), max_length=URI, validators=[check_uri], help_text=_("Under which clients read it: “docs://refunds”.")
+    )
+    name = models.CharField(_("name"), max_length=200, help_text=_("What it is called in lists; any text."))
+    mime_type = models.CharField(
+        _("MIME type"),
+        max_length=150,
+        blank=True,
+        validators=[
+            RegexValidator(
+                r"\A[A-Za-z0-9!#$&^_.+-]+/[A-Za-z0-9!#$&^_.+-]+(?:; ?[A-Za-z0-9_-]+=[A-Za-z0-9_.+-]+)*\Z",
+                _("A MIME type looks like “text/markdown”."),
+            )
+        ],
+        help_text=_("Such as text/markdown. Left empty, a file says it by its name, and a text is text/plain."),
+    )
+    audience = models.CharField(_("audience"), max_length=16, choices=Audience, blank=True)
+    priority = models.FloatField(
+        _("priority"),
+        null=True,
+        blank=True,
+        validators=[MinValueValidator(0), MaxValueValidator(1)],
+        help_text=_("From 0, which may be left out, to 1, which is needed."),
+    )
+    text = models.TextField(_("text"), blank=True, validators=[MaxLengthValidator(TEXT)])
+    data = models.BinaryField(_("file"), null=True, blank=True)
+    size = models.PositiveIntegerField(_("bytes"), default=0, editable=False)
+
+    objects = PrimaryManager.from_queryset(StoredResourceQuerySet)()
+
+    class Meta:
+        verbose_name = _("resource")
+        verbose_name_plural = _("resources")
+        ordering = ["uri", "server"]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["server", "uri"],
+                name="mcp_stored_resource_uri",
+                violation_error_message=_("There is a resource with this URI for this server already."),
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.uri} ({self.server})" if self.server else self.uri
+
+    @property
+    def key(self) -> str:
+        return self.uri
+
+    @property
+    def content(self) -> str | bytes:
+        """The text, or the file's bytes."""
+        return self.text if self.data is None else bytes(self.data)
+
+    def natural_key(self) -> tuple[str, str]:
+        return self.server, self.uri
+
+    def save(self, *args: Any, **kwargs: Any) -> None:
+        content = self.content
+        self.size = len(content.encode() if isinstance(content, str) else content)
+        fields = kwargs.get("update_fields")
+        if fields is not None:
+            kwargs["update_fields"] = {*fields, "size", "updated"}
+        super().save(*args, **kwargs)
+
+    def snapshot(self) -> dict[str, Any]:
+        data = None if self.data is None else base64.b64encode(bytes(self.data)).decode()
+        return {**super().snapshot(), "data": data}
+
+    def take(self, data: dict[str, Any]) -> None:
+        kept = data.get("data")
+        self.data = None if kept is None else base64.b64decode(kept)
+        super().take(data)
+
+    def clean(self) -> None:
+        if self.data is not None and len(bytes(self.data)) > DATA:
+            raise ValidationError({"data": _("A file may have %d bytes.") % DATA})
+        if self.data is not None and self.text:
+            raise ValidationError({"text": _("A resource is a text or a file, not both.")})

@@ -1,0 +1,62 @@
+"""What stored prompts and resources were: a row for each time that somebody saved one."""
+
+from typing import Any
+
+from django.db import models
+from django.utils.translation import gettext_lazy as _
+
+from mcp_django.conf import user_model_name
+from mcp_django.models.managers import PrimaryManager
+from mcp_django.models.stored.prompt import StoredPrompt
+from mcp_django.models.stored.resource import StoredResource
+
+
+class StoredVersion(models.Model):
+    """Who saved what, and when. It is never changed."""
+
+    number = models.PositiveIntegerField(_("version"))
+    created = models.DateTimeField(_("saved"), auto_now_add=True)
+    user: "models.ForeignKey[Any, Any]" = models.ForeignKey(
+        user_model_name(), verbose_name=_("by"), null=True, on_delete=models.SET_NULL, related_name="+"
+    )
+    username = models.CharField(_("username"), max_length=150, blank=True)
+    """Whose it was, when the user is gone."""
+    note = models.CharField(_("note"), max_length=200, blank=True)
+    changes = models.JSONField(_("changes"), default=list)
+    """The names of what is not as in the version before."""
+    data = models.JSONField(_("content"))
+    """A snapshot, as `Stored.snapshot` makes it."""
+
+    objects = PrimaryManager()
+
+    class Meta:
+        abstract = True
+
+    def __str__(self) -> str:
+        return f"{_('Version')} {self.number}"
+
+
+class StoredPromptVersion(StoredVersion):
+    """A version of a prompt."""
+
+    stored = models.ForeignKey(StoredPrompt, on_delete=models.CASCADE, related_name="versions")
+
+    class Meta:
+        verbose_name = _("version of a prompt")
+        verbose_name_plural = _("versions of prompts")
+        default_permissions = ()
+        ordering = ["-number"]
+        constraints = [models.UniqueConstraint(fields=["stored", "number"], name="mcp_prompt_version")]
+
+
+class StoredResourceVersion(StoredVersion):
+    """A version of a resource."""
+
+    stored = models.ForeignKey(StoredResource, on_delete=models.CASCADE, related_name="versions")
+
+    class Meta:
+        verbose_name = _("version of a resource")
+        verbose_name_plural = _("versions of resources")
+        default_permissions = ()
+        ordering = ["-number"]
+        constraints = [models.UniqueConstraint(fields=["stored", "number"], name="mcp_resource_version")]

@@ -1,0 +1,100 @@
+"""Who may see what is Django's to say, so its signals tell when lists change for somebody."""
+
+import logging
+from collections.abc import Callable, Collection
+from typing import Any
+
+from django.apps import apps
+from django.contrib.auth import get_user_model
+from django.core.exceptions import FieldDoesNotExist
+from django.db import transaction
+from django.db.models import Model
+from django.db.models.signals import m2m_changed, post_delete, post_save
+
+from mcp_django import conf, wiring
+from mcp_django.auth.principal import forget_rights
+from mcp_django.runtime.events.event_log import Draft
+from mcp_django.server.execution.lists import KINDS
+
+logger = logging.getLogger("mcp_django.events")
+
+FEW = 20
+"""Users that are told one by one; of more everybody is told, to ask once."""
+FLAGS = frozenset({"is_active", "is_superuser"})
+AFTER = frozenset({"post_add", "post_remove", "post_clear"})
+
+
+def connect() -> None:
+    """Listen to the signals of users, groups and their permissions. Done once, when the project starts."""
+    users = get_user_model()
+    for name in ("groups", "user_permissions"):
+        between = through(users, name)
+        if between is not None:
+            _listen(m2m_changed, _user_granted, between)
+    _listen(post_save, _user_saved, users)
+    if apps.is_installed("django.contrib.auth"):
+        groups = apps.get_model("auth", "Group")
+        _listen(m2m_changed, _group_granted, through(groups, "permissions"))
+        _listen(post_delete, _group_deleted, groups)
+
+
+def _listen(signal: Any, receiver: Callable[..., None], sender: Any) -> None:
+    signal.connect(receiver, sender=sender, dispatch_uid=f"mcp_django.rights.{receiver.__name__}")
+
+
+def through(model: type[Model], name: str) -> Any:
+    """The model between the two; None where a project's own user model has no such relation."""
+    try:
+        field: Any = model._meta.get_field(name)
+    except FieldDoesNotExist:
+        return None
+    return field.remote_field.through if field.many_to_many else None
+
+
+def _user_granted(
+    *, instance: Any, action: str, reverse: bool, pk_set: Collection[Any] | None, using: str, **_: Any
+) -> None:
+    """A user's groups or permissions changed, said from the user's side, or in `reverse` from the other."""
+    if action not in AFTER or pk_set == set():
+        return
+    _tell(using, None if reverse and pk_set is None else pk_set if reverse else [instance.pk])
+
+
+def _group_granted(*, action: str, pk_set: Collection[Any] | None, using: str, **_: Any) -> None:
+    if action in AFTER and pk_set != set():
+        _tell(using)
+
+
+def _group_deleted(*, using: str, **_: Any) -> None:
+    _tell(using)
+
+
+def _user_saved(*, instance: Any, created: bool, update_fields: Collection[str] | None, using: str, **_: Any) -> None:
+    # A login saves the user too, with update_fields.
+    if not created and (update_fields is None or not FLAGS.isdisjoint(update_fields)):
+        _tell(using, [instance.pk])
+
+
+def _tell(using: str, users: Collection[Any] | None = None) -> None:
+    """The lists of these users may be others now; None: of everybody. Never fails what has changed them."""
+    try:
+        drafts = [
+            Draft(f"changes:{alias}", "list_changed", {"kind": kind, "rights": "changed", **who})
+            for alias in conf.get_settings().servers
+            for kind in _guarded_kinds(alias)
+            for who in ([{}] if users is None or len(users) > FEW else [{"user": str(pk)} for pk in users])
+        ]
+        if drafts:
+            # Before it is told, so that who asks at once is not answered with what was.
+            transaction.on_commit(forget_rights, using=using, robust=True)
+            wiring.feeds().publish_on_commit(*drafts, using=using)
+    except Exception:
+        logger.exception("Clients could not be told that permissions have changed")
+
+
+def _guarded_kinds(alias: str) -> list[str]:
+    """The kinds of lists of a server that differ between users."""
+    server = wiring.get_server(alias)
+    provided = {name for provider in server.providers for name in provider.guarded()}
+    kinds = [kind.capability for kind in KINDS if kind.capability in provided or server.listings.guarded(kind)]
+    return list(dict.fromkeys(kinds))

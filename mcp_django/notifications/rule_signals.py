@@ -1,0 +1,57 @@
+"""Rules of the admin that change: processes read them anew, clients hear that lists changed, on commit."""
+
+import logging
+from collections.abc import Iterable
+from typing import Any
+
+from django.db.models.signals import post_delete, post_save
+
+from mcp_django import conf, wiring
+from mcp_django.auth.authorization.rule_cache import RULEBOOK
+from mcp_django.models import ScopeGrant, StoredState, ToolPolicy
+from mcp_django.models.stored.cache_version import RULES
+from mcp_django.runtime.events.event_log import Draft
+from mcp_django.server.execution.lists import KINDS
+from mcp_django.server.primitives.base import Primitive
+
+logger = logging.getLogger("mcp_django.events")
+
+
+def connect() -> None:
+    """Listen to what is saved and deleted, fixtures included. Done once, when the project starts."""
+    for model in (ToolPolicy, ScopeGrant):
+        for name, signal in (("saved", post_save), ("deleted", post_delete)):
+            signal.connect(_changed, sender=model, dispatch_uid=f"mcp_django.rules.{model.__name__}.{name}")
+
+
+def _changed(*, instance: Any, using: str, **_: Any) -> None:
+    StoredState.objects.using(using).touch(RULES)
+    RULEBOOK.forget_with(using)
+    try:
+        # As when rights change: every process that hears it forgets what it knew, and it is said a second time when no
+        # other believes the old rules any more.
+        drafts = [
+            Draft(f"changes:{alias}", "list_changed", {"kind": kind, "rights": "changed"})
+            for alias in conf.get_settings().servers
+            for kind in _kinds(alias)
+        ]
+        if drafts:
+            wiring.feeds().publish_on_commit(*drafts, using=using)
+    except Exception:
+        logger.exception("Clients could not be told that policies have changed")
+
+
+def _kinds(alias: str) -> list[str]:
+    """The kinds of lists of a server that rules may have a part in."""
+    server = wiring.get_server(alias)
+    provided = {name for provider in server.providers for name in provider.offers}
+    ruled = [
+        kind.capability
+        for kind in KINDS
+        if kind.capability in provided or _any_is_ruled(getattr(server.registry, kind.collection))
+    ]
+    return list(dict.fromkeys(ruled))
+
+
+def _any_is_ruled(primitives: Iterable[Primitive]) -> bool:
+    return any(one.kind == "tool" or one.scopes or one.stands_for is not None for one in primitives)

@@ -1,0 +1,71 @@
+"""Stored prompts and resources that change: processes read them anew, and clients are told, on commit."""
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from django.core.exceptions import ObjectDoesNotExist
+from django.db.models import Model
+from django.db.models.signals import post_delete, post_save
+
+from mcp_django import conf
+from mcp_django.models import StoredArgument, StoredPrompt, StoredResource, StoredState
+from mcp_django.models.stored.base import Stored
+from mcp_django.notifications.publish import notify_list_changed, notify_resource_updated
+
+logger = logging.getLogger("mcp_django.events")
+
+
+def connect() -> None:
+    """Listen to what is saved and deleted, fixtures included. Done once, when the project starts.
+
+    Messages are not listened to: no list shows them, and they are read whenever somebody gets the prompt.
+    """
+    heard: list[tuple[type[Model], Callable[..., None]]] = [
+        (StoredPrompt, _prompt_changed),
+        (StoredArgument, _argument_changed),
+        (StoredResource, _resource_changed),
+    ]
+    for model, receiver in heard:
+        for name, signal in (("saved", post_save), ("deleted", post_delete)):
+            signal.connect(receiver, sender=model, dispatch_uid=f"mcp_django.stored.{receiver.__name__}.{name}")
+
+
+def _prompt_changed(*, instance: StoredPrompt, using: str, **_: Any) -> None:
+    StoredState.objects.using(using).touch()
+    for server, _name in _known_as(instance):
+        _tell(server, using)
+
+
+def _argument_changed(*, instance: StoredArgument, using: str, **_: Any) -> None:
+    StoredState.objects.using(using).touch()
+    try:
+        server = instance.prompt.server
+    except ObjectDoesNotExist:
+        return  # deleted together with its prompt, of which is told
+    _tell(server, using)
+
+
+def _resource_changed(*, instance: StoredResource, using: str, **_: Any) -> None:
+    StoredState.objects.using(using).touch()
+    for server, uri in _known_as(instance):
+        _tell(server, using, uri)
+
+
+def _known_as(row: Stored) -> set[tuple[str, str]]:
+    """Server and key that it has, and those that it had when it was read."""
+    now, before = (row.server, row.key), row.told_before
+    row.told_before = now
+    return {now} if before is None else {now, before}
+
+
+def _tell(server: str, using: str, uri: str | None = None) -> None:
+    """Say it to the clients of a server, "" for all. Never fails what has changed the row."""
+    if server and server not in conf.servers():
+        return  # a server that is not described any more has no clients
+    try:
+        if uri is not None:
+            notify_resource_updated(uri, server=server or None, using=using)
+        notify_list_changed("prompts" if uri is None else "resources", server=server or None, using=using)
+    except Exception:
+        logger.exception("Clients could not be told that something stored has changed")

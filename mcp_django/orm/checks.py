@@ -1,0 +1,180 @@
+"""What can be wrong with a toolset by itself, found when it is registered."""
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from django.db import models
+from django.db.models.constants import LOOKUP_SEP
+
+from mcp_django.orm.fields.computed import computed_of
+from mcp_django.orm.fields.exposed_fields import field_of, relation_of, search_lookup
+from mcp_django.orm.tools import VERBS
+from mcp_django.schema import DeclarationError
+from mcp_django.server.calls.callables import is_async
+
+if TYPE_CHECKING:
+    from mcp_django.orm.toolset import ModelToolset
+
+_SECRET = re.compile(
+    r"(^|_)(password|passwd|passphrase|pwd|secrets?|tokens?|hash|hashed|digest|salt|otp|totp|mfa|2fa|credentials?|"
+    r"cvv|cvc|api_?keys?|private_?keys?|secret_?keys?|access_?keys?|signing_?keys?|encryption_?keys?|session_?keys?|"
+    r"(recovery|backup|reset|verification)_codes?)(_|$)"
+)
+_READING = ("get_queryset", "get_ordering", "get_search_results")
+_HOOKS = frozenset((*_READING, "get_form_class", "save_model", "delete_model", "db_for_write", "log_write"))
+_LISTS = ("fields", "readonly_fields", "sensitive_fields", "search_fields", "list_filter", "ordering", "tools")
+
+
+def looks_secret(name: str) -> bool:
+    """Is this the name of something that hardly anybody means to show? Each segment of a path is looked at."""
+    snake = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
+    return any(_SECRET.search(segment) for segment in snake.split(LOOKUP_SEP))
+
+
+def names_of(toolset: "ModelToolset") -> tuple[str, ...]:
+    """The names that `fields` comes to: "__all__" is every column of the model without `exclude`."""
+    if toolset.fields != "__all__":
+        return tuple(dict.fromkeys(toolset.fields))
+    without = set(toolset.exclude or ())
+    return tuple(field.name for field in toolset.model._meta.concrete_fields if field.name not in without)
+
+
+def check_declaration(toolset: "ModelToolset") -> None:
+    """Raises DeclarationError for the first thing that is wrong with it, whatever else is on the server."""
+    where = toolset.source
+    for name in _LISTS:
+        value = getattr(toolset, name)
+        if isinstance(value, str) and not (value == "__all__" and name in ("fields", "list_filter")):
+            raise DeclarationError(f"{where}: {name} is a list; write {name} = [{value!r}]")
+    if not toolset.fields:
+        raise DeclarationError(f"{where}: fields is empty; name the fields that clients may see")
+    if toolset.fields == "__all__" and toolset.exclude is None:
+        raise DeclarationError(
+            f'{where}: fields = "__all__" takes an exclude, the fields that are left out ([] for none); '
+            "fields added to the model later are shown without anybody deciding it"
+        )
+    _check_model(toolset.model, where)
+    for name in toolset.exclude or ():
+        if field_of(toolset.model, name) is None:
+            raise DeclarationError(f"{where}: exclude names {name!r}, which {toolset.model._meta.label} does not have")
+    names = names_of(toolset)
+    _check_hooks(toolset)
+    _check_key(toolset, toolset.model, toolset.model._meta.pk.name)
+    for name in names:
+        _check_name(toolset, name)
+    for kind in ("readonly_fields", "sensitive_fields"):
+        for name in getattr(toolset, kind):
+            if name not in names:
+                raise DeclarationError(f"{where}: {kind} names {name!r}, which fields does not show")
+    _check_paths(toolset)
+    unknown = [name for name in toolset.tools if name not in VERBS]
+    if unknown:
+        raise DeclarationError(f"{where}: there is no verb {unknown[0]!r}; there are {', '.join(VERBS)}")
+    _check_numbers(toolset)
+
+
+def _check_hooks(toolset: "ModelToolset") -> None:
+    """A coroutine that nobody awaits is true, and so would be every answer to who may do what."""
+    kind = type(toolset)
+    for name in dir(kind):
+        is_hook = name in _HOOKS or (name.startswith("has_") and name.endswith("_permission"))
+        if is_hook and is_async(getattr(kind, name)):
+            raise DeclarationError(f"{toolset.source}: {name} is called as a plain function; write it with def")
+
+
+def _check_model(model: type[models.Model], where: str) -> None:
+    if model._meta.abstract:
+        raise DeclarationError(f"{where}: {model._meta.label} is abstract and has no rows")
+    if len(getattr(model._meta, "pk_fields", ())) > 1:
+        raise DeclarationError(
+            f"{where}: {model._meta.label} has a primary key of several columns, which is not served"
+        )
+
+
+def _check_name(toolset: "ModelToolset", name: Any) -> None:
+    where = toolset.source
+    if not isinstance(name, str):
+        raise DeclarationError(f"{where}: fields names {name!r}, which is no text")
+    if name == "pk":
+        raise DeclarationError(f"{where}: 'pk' is shown with every row; take it out of fields")
+    if looks_secret(name) and name not in toolset.sensitive_fields:
+        raise DeclarationError(
+            f"{where}: {name!r} looks like a secret. Take it out of fields (or into exclude); if clients and their "
+            "models are really to read it, name it in sensitive_fields as well"
+        )
+    if _is_path(toolset, name):
+        _check_path(toolset, name)
+    elif toolset.own_method(name) is not None or field_of(toolset.model, name) is None:
+        computed_of(toolset, name)
+    elif (relation := relation_of(toolset.model, name)) is not None:
+        _check_key(toolset, relation.related_model, name)
+
+
+def _check_key(toolset: "ModelToolset", model: type[models.Model], name: str) -> None:
+    """Rows and references are known by their primary keys, of which some open doors: that of a session."""
+    key = model._meta.pk.name
+    if looks_secret(key) and name not in toolset.sensitive_fields:
+        raise DeclarationError(
+            f"{toolset.source}: {name!r} shows the primary key of {model._meta.label}, {key!r}, which looks like a "
+            "secret. If clients and their models are really to read it, name it in fields and in sensitive_fields"
+        )
+
+
+def _check_paths(toolset: "ModelToolset") -> None:
+    filters = () if toolset.list_filter == "__all__" else toolset.list_filter
+    searched = [search_lookup(name)[1] for name in toolset.search_fields]
+    shown = names_of(toolset)
+    for kind, names in (("list_filter", filters), ("search_fields", searched)):
+        for name in names:
+            if name in toolset.sensitive_fields:
+                raise DeclarationError(f"{toolset.source}: {kind} names {name!r}, which is sensitive: shown only")
+            if name in shown or name == "pk":
+                continue
+            first = name.partition(LOOKUP_SEP)[0]
+            if first == name or first not in shown:
+                raise DeclarationError(
+                    f"{toolset.source}: {kind} names {name!r}, but fields shows neither it nor the relation it begins "
+                    "with; what can be filtered or searched by can be found out"
+                )
+            if looks_secret(name):
+                raise DeclarationError(f"{toolset.source}: {kind} names {name!r}, which looks like a secret")
+            _check_path(toolset, name)
+    for name in toolset.ordering:
+        plain = str(name).removeprefix("-")
+        if plain != "pk" and plain not in shown and plain not in filters:
+            raise DeclarationError(f"{toolset.source}: ordering names {name!r}, which fields does not show")
+    if toolset.label_field is not None and toolset.label_field not in shown:
+        raise DeclarationError(f"{toolset.source}: label_field is {toolset.label_field!r}, which fields does not show")
+    if toolset.label_field in toolset.sensitive_fields:
+        raise DeclarationError(
+            f"{toolset.source}: label_field is {toolset.label_field!r}, which is sensitive: shown with its own row only"
+        )
+
+
+def _check_path(toolset: "ModelToolset", path: str) -> None:
+    model: Any = toolset.model
+    *relations, last = path.split(LOOKUP_SEP)
+    for name in relations:
+        relation = relation_of(model, name)
+        if relation is None:
+            raise DeclarationError(f"{toolset.source}: in {path!r}, {model._meta.label} has no relation {name!r}")
+        model = relation.related_model
+    if field_of(model, last) is None:
+        raise DeclarationError(f"{toolset.source}: in {path!r}, {model._meta.label} has no field {last!r}")
+
+
+def _check_numbers(toolset: "ModelToolset") -> None:
+    for name in ("page_size", "max_limit"):
+        value: Any = getattr(toolset, name)
+        if type(value) is not int or value < 1:
+            raise DeclarationError(f"{toolset.source}: {name} = {value!r} is no number of rows")
+    if toolset.page_size > toolset.max_limit:
+        raise DeclarationError(f"{toolset.source}: page_size is more than max_limit")
+    timeout: Any = toolset.query_timeout
+    if timeout is not None and (isinstance(timeout, bool) or not isinstance(timeout, int | float) or timeout <= 0):
+        raise DeclarationError(f"{toolset.source}: query_timeout = {timeout!r} is no number of seconds above 0")
+
+
+def _is_path(toolset: "ModelToolset", name: str) -> bool:
+    """Does the name cross a relation? One with two underscores may also be a method's."""
+    return LOOKUP_SEP in name and toolset.own_method(name) is None and not hasattr(toolset.model, name)

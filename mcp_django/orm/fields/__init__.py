@@ -1,0 +1,1 @@
+"""Fields of a toolset: the columns and methods that a client may name, and their JSON."""

@@ -1,0 +1,1 @@
+"""Queries of a toolset: visibility, filters, pagination, aggregation and limits."""

@@ -1,0 +1,187 @@
+"""A client's filters, search and order as a queryset. Every name goes through `Scope.resolve`."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from django.db.models import Exists, OuterRef, Q, QuerySet
+from django.db.models.constants import LOOKUP_SEP
+from django.utils.text import smart_split, unescape_string_literal
+
+from mcp_django.orm.fields.codecs import LOOKUPS, as_boolean, as_integer, as_text
+from mcp_django.orm.fields.datetimes import as_date
+from mcp_django.orm.fields.exposed_fields import ExposedField, Purpose
+from mcp_django.orm.queries.limits import CONDITIONS, DEPTH, VALUES, WORDS
+from mcp_django.orm.queries.visibility import Scope
+from mcp_django.protocol.errors import ToolError
+
+_BRANCHES = ("and", "or", "not")
+
+
+class Filters:
+    """Filters into a condition. `Filters(scope).condition({...})` counts and bounds all that is in it."""
+
+    def __init__(self, scope: Scope) -> None:
+        self._scope = scope
+        self._conditions = 0
+        self.aliases: dict[str, Any] = {}
+        """Expressions that the condition refers to, by their names: give them to `QuerySet.alias` first."""
+
+    def condition(self, filters: Mapping[str, Any], depth: int = 1) -> Q:
+        """Every entry must hold. Raises ToolError for what is unknown, of the wrong type, or too much."""
+        if depth > DEPTH:
+            raise ToolError(f"filters are nested deeper than {DEPTH} levels of and, or and not; flatten them")
+        if not filters:
+            raise ToolError("filters: an object without conditions; leave it out")
+        return Q(*(self._entry(name, value, depth) for name, value in filters.items()))
+
+    def _entry(self, name: str, value: Any, depth: int) -> Q:
+        self._conditions += 1
+        if self._conditions > CONDITIONS:
+            raise ToolError(f"filters hold more than {CONDITIONS} conditions; ask in several calls")
+        if name not in _BRANCHES:
+            return self._comparison(name, value)
+        if name == "not":
+            if not isinstance(value, dict):
+                raise ToolError("filters: 'not' takes an object of filters")
+            return ~self.condition(value, depth + 1)
+        if not isinstance(value, list) or not value or not all(isinstance(part, dict) for part in value):
+            raise ToolError(f"filters: {name!r} takes a list of objects, each with filters")
+        parts = [self.condition(part, depth + 1) for part in value]
+        return Q(*parts, _connector=Q.OR if name == "or" else Q.AND)
+
+    def _comparison(self, name: str, value: Any) -> Q:
+        item, lookup = self._resolved(name)
+        if value is None and lookup == "exact":
+            lookup, value = "isnull", True
+        assert item.codec is not None  # filters are columns
+        if lookup not in item.codec.lookups:
+            known = ", ".join(item.codec.lookups)
+            raise ToolError(
+                f"filters: {item.name} cannot be compared with {lookup[:60]!r}; it can with {known}, and "
+                f'{{"not": {{…}}}} negates'
+            )
+        if isinstance(value, dict):
+            raise ToolError(
+                f"filters: {name}: give a value; what it is compared by goes into the name, as name__lookup"
+            )
+        wanted = converted(item, lookup, value, f"filters: {name}")
+        return self.compare(item, lookup, wanted)
+
+    def _resolved(self, name: str) -> tuple[ExposedField, str]:
+        """The field and the lookup that a name means: all of it is a field, or its last segment a lookup."""
+        path, _, lookup = name.rpartition(LOOKUP_SEP)
+        filters = self._scope.toolset.exposure.filters
+        # Below a column there is nothing but lookups; below a relation or a key a caller may look for what is hidden.
+        misspelt = path in filters and path != "pk" and not filters[path].is_relation
+        if (lookup not in LOOKUPS and not misspelt) or name in filters:
+            return self._scope.resolve(name, Purpose.FILTER), "exact"
+        return self._scope.resolve(path, Purpose.FILTER), lookup
+
+    def compare(self, item: ExposedField, lookup: str, value: Any) -> Q:
+        """One comparison, with a converted value."""
+        if item.many:
+            return self._with_many(item, lookup, value)
+        if item.is_plain:
+            return Q(**{f"{item.source}{LOOKUP_SEP}{lookup}": value})
+        alias = self._scope.alias()
+        self.aliases[alias] = self._scope.expression(item)
+        found = Q(**{f"{alias}{LOOKUP_SEP}{lookup}": value})
+        # Of a column Django knows that it may be null, and negates accordingly; of an expression it does not.
+        return found if lookup == "isnull" else Q(**{f"{alias}{LOOKUP_SEP}isnull": False}) & found
+
+    def _with_many(self, item: ExposedField, lookup: str, value: Any) -> Q:
+        """Is there such a row on the other side, among those in sight? With isnull: is there none with a value?
+
+        Asked of each row by itself, so that none is found twice and a negation means what it says.
+        """
+        scope = self._scope
+        none = lookup == "isnull" and value
+        wanted = {f"{item.source}{LOOKUP_SEP}{lookup}": False if lookup == "isnull" else value}
+        rows = scope.toolset.model._base_manager.using(scope.database).filter(pk=OuterRef("pk"))
+        found = Q(Exists(rows.filter(*scope.conditions(item), **wanted)))
+        return ~found if none else found
+
+
+def converted(item: ExposedField, lookup: str, value: Any, where: str) -> Any:
+    """A JSON value as what a lookup of a field takes. Raises ToolError."""
+    codec = item.codec
+    assert codec is not None  # only columns can be filtered by
+    try:
+        return _TAKES[codec.lookups[lookup]](codec.decode, value)
+    except ValueError as problem:
+        raise ToolError(f"{where}: {problem}") from None
+
+
+def _list(decode: Callable[[Any], Any], value: Any) -> list[Any]:
+    if type(value) is not list:
+        raise ValueError("give a list of values")
+    if len(value) > VALUES:
+        raise ValueError(f"more than {VALUES} values")
+    return [decode(item) for item in value]
+
+
+def _pair(decode: Callable[[Any], Any], value: Any) -> list[Any]:
+    if type(value) is not list or len(value) != 2:
+        raise ValueError("give a list of two values, from and to")
+    return [decode(item) for item in value]
+
+
+def _number_of_date(decode: Callable[[Any], Any], value: Any) -> int:
+    number = as_integer(value)
+    if not 1 <= number <= 9999:
+        raise ValueError("out of range")
+    return number
+
+
+_TAKES: dict[str, Callable[[Callable[[Any], Any], Any], Any]] = {
+    "value": lambda decode, value: decode(value),
+    "list": _list,
+    "pair": _pair,
+    "text": lambda decode, value: as_text(value),
+    "integer": _number_of_date,
+    "boolean": lambda decode, value: as_boolean(value),
+    "date": lambda decode, value: as_date(value),
+}
+
+
+def filtered(scope: Scope, rows: "QuerySet[Any, Any]", filters: Mapping[str, Any] | None) -> "QuerySet[Any, Any]":
+    """The rows that fit. Raises ToolError."""
+    if not filters:
+        return rows
+    reading = Filters(scope)
+    condition = reading.condition(filters)
+    if reading.aliases:
+        rows = rows.alias(**reading.aliases)
+    return rows.filter(condition)
+
+
+def searched(scope: Scope, rows: "QuerySet[Any, Any]", text: str | None) -> "QuerySet[Any, Any]":
+    """The rows in which every word is found somewhere; words in quotes belong together, as in the admin."""
+    toolset = scope.toolset
+    if not text or not text.strip():
+        return rows
+    own = toolset.get_search_results(scope.ctx, rows, _checked(text))
+    if own is not None:
+        return own
+    fields = [(item, lookup) for item, lookup in toolset.exposure.search if scope.sees(item)]
+    if not fields:
+        raise ToolError("there is nothing to search here; use filters")
+    words = [_unquoted(word) for word in smart_split(_checked(text))]
+    if len(words) > WORDS:
+        raise ToolError(f"search: more than {WORDS} words")
+    reading = Filters(scope)
+    conditions = [
+        Q(*(reading.compare(item, lookup, word) for item, lookup in fields), _connector=Q.OR) for word in words
+    ]
+    return (rows.alias(**reading.aliases) if reading.aliases else rows).filter(*conditions)
+
+
+def _checked(text: str) -> str:
+    try:
+        return as_text(text)
+    except ValueError as problem:
+        raise ToolError(f"search: {problem}") from None
+
+
+def _unquoted(word: str) -> str:
+    return unescape_string_literal(word) if word[0] in "\"'" and word[0] == word[-1] and len(word) > 1 else word

@@ -1,0 +1,115 @@
+"""`aggregate`: counts, sums, averages, least and greatest values, by groups."""
+
+from typing import TYPE_CHECKING, Any
+
+from mcp_django.orm.queries.aggregation import FUNCTIONS, Aggregation
+from mcp_django.orm.queries.filters import filtered, searched
+from mcp_django.orm.queries.limits import GROUPS, METRICS, ORDERS
+from mcp_django.orm.schema import Schema, filters_schema, object_schema, search_schema
+from mcp_django.orm.tools.base import Reading, build_verb, named
+from mcp_django.server.context.context import Context
+from mcp_django.server.primitives.base import Tool
+
+if TYPE_CHECKING:
+    from django.db.models import QuerySet
+
+    from mcp_django.orm.toolset import ModelToolset
+
+COUNT = ({"function": "count"},)
+
+
+def build(toolset: "ModelToolset") -> Tool:
+    """The tool that groups rows and sums them up."""
+    return build_verb(
+        toolset,
+        "aggregate",
+        aggregate_rows,
+        description=(
+            f"Group {named(toolset.model, plural=True)} and sum them up: count, sum, avg, min and max, of all rows or "
+            "by fields, also those of related models."
+        ),
+        arguments=arguments_schema,
+        result=result_schema,
+    )
+
+
+def arguments_schema(toolset: "ModelToolset") -> Schema:
+    """What `aggregate` takes."""
+    names = ", ".join(toolset.exposure.ordering)
+    name: Schema = {"type": "string", "maxLength": 200}
+    metric = object_schema(
+        {
+            "function": {"type": "string", "enum": list(FUNCTIONS)},
+            "field": {**name, "description": f"Not needed to count rows. Of: {names}"},
+            "distinct": {"type": "boolean", "description": "Count different values only"},
+            "name": {
+                "type": "string",
+                "pattern": "^[A-Za-z][A-Za-z0-9_]{0,59}$",
+                "description": "What the result is called; if left out count, function_field, function_distinct_field",
+            },
+        },
+        ("function",),
+    )
+    properties: Schema = {
+        "group_by": {
+            "type": "array",
+            "items": name,
+            "maxItems": GROUPS,
+            "description": f"Fields, and of dates name__year, name__month, name__day. Of: {names}",
+        },
+        "metrics": {
+            "type": "array",
+            "items": metric,
+            "minItems": 1,
+            "maxItems": METRICS,
+            "description": "What to work out of each group; the number of rows if left out",
+        },
+        "filters": filters_schema(toolset),
+        **search_schema(toolset),
+        "having": {
+            "type": "object",
+            "maxProperties": METRICS,
+            "description": 'Which groups to give, by their metrics: {"count__gte": 5}. With gt, gte, lt, lte',
+        },
+        "order_by": {
+            "type": "array",
+            "items": name,
+            "maxItems": ORDERS,
+            "description": "Names of metrics or groups, descending with a leading -; by the groups if left out",
+        },
+        "limit": {"type": "integer", "minimum": 1, "maximum": toolset.max_limit, "default": toolset.max_limit},
+    }
+    return object_schema(properties)
+
+
+def result_schema(toolset: "ModelToolset") -> Schema:
+    """What `aggregate` gives."""
+    properties: Schema = {
+        "groups": {
+            "type": "array",
+            "items": {"type": "object"},
+            "description": "Each with what it is grouped by and the metrics, by name; one without group_by",
+        },
+        "truncated": {"type": "boolean", "description": "There are more groups than the limit"},
+    }
+    return object_schema(properties, ("groups", "truncated"))
+
+
+def aggregate_rows(toolset: "ModelToolset", ctx: Context, arguments: dict[str, Any]) -> dict[str, Any]:
+    """The groups, of the rows that the caller may see."""
+    given = arguments.get
+    limit = int(given("limit", toolset.max_limit))
+    with Reading(toolset, ctx) as reading:
+        asked = Aggregation(reading.scope, given("group_by") or (), given("metrics") or COUNT)
+        rows = searched(reading.scope, filtered(reading.scope, reading.rows, given("filters")), given("search"))
+        found = list(asked.apply(_plain(rows), given("having"), given("order_by"))[: limit + 1])
+    return {"groups": [asked.shown(row) for row in found[:limit]], "truncated": len(found) > limit}
+
+
+def _plain(rows: "QuerySet[Any, Any]") -> "QuerySet[Any, Any]":
+    """The same rows in a queryset that can be grouped: DISTINCT and what is annotated would take part in it."""
+    query = rows.query
+    if not (query.distinct or query.combinator or query.annotation_select or query.group_by is not None):
+        return rows
+    base: QuerySet[Any, Any] = rows.model._base_manager.using(rows.db).all()
+    return base.filter(pk__in=rows.order_by().values("pk"))

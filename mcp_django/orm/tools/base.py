@@ -1,0 +1,101 @@
+"""What verbs have in common: how a function of toolset, context and arguments becomes a Tool."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from django.db import models
+
+from mcp_django.orm.queries.limits import bounded
+from mcp_django.orm.queries.visibility import Scope
+from mcp_django.orm.schema import Arguments, Result, Schema
+from mcp_django.protocol.errors import InvalidParams
+from mcp_django.protocol.types import ToolAnnotations
+from mcp_django.server.calls.callables import is_async
+from mcp_django.server.context.context import Context
+from mcp_django.server.injection.handler import Handler
+from mcp_django.server.primitives.base import Tool
+
+if TYPE_CHECKING:
+    from mcp_django.orm.toolset import ModelToolset
+
+READING = ToolAnnotations(read_only=True, destructive=False, idempotent=True, open_world=False)
+Run = Callable[["ModelToolset", Context, dict[str, Any]], Any]
+
+
+def build_verb(
+    toolset: "ModelToolset",
+    name: str,
+    run: Run,
+    *,
+    description: str,
+    arguments: "Callable[[ModelToolset], Schema]",
+    result: "Callable[[ModelToolset], Schema] | None",
+    action: str = "view",
+    annotations: ToolAnnotations = READING,
+    atomic: tuple[str, ...] | None = None,
+) -> Tool:
+    """The Tool of a verb.
+
+    `run` is given toolset, context and arguments, on a lane (or on the loop, if it is `async def`). `arguments` and
+    `result` make the schemas, at the first look. `action` is the Django permission it takes ("view", "add", "change",
+    "delete"): without it the tool is hidden. Where the project overrides the action's `has_…_permission`, that is asked
+    in each call instead, and a call that it refuses is answered like one of an unknown tool.
+    """
+    where = f"{toolset.source}, {name}"
+    hook = f"has_{action}_permission"
+    asked = toolset.overrides(hook)
+    tool_name = f"{toolset.prefix}{name}"
+
+    def permit(ctx: Context) -> None:
+        if asked and not getattr(toolset, hook)(ctx):
+            raise InvalidParams(f"Unknown tool: {tool_name}")
+
+    if is_async(run):
+
+        async def handle(ctx: Context, arguments: dict[str, Any]) -> Any:
+            if asked:
+                await ctx.server.executor.run(permit, ctx)
+            return await run(toolset, ctx, arguments)
+
+        fn: Callable[..., Any] = handle
+    else:
+
+        def handle_now(ctx: Context, arguments: dict[str, Any]) -> Any:
+            permit(ctx)
+            return run(toolset, ctx, arguments)
+
+        fn = handle_now
+    return Tool(
+        name=name,
+        title=None,
+        description=description,
+        permission=None if asked else toolset.permission_name(action),
+        handler=Handler(fn, {"ctx": Context}, atomic=atomic),
+        source=where,
+        parameters=Arguments(lambda: arguments(toolset), where),
+        output=None if result is None else Result(lambda: result(toolset), where),
+        annotations=annotations,
+        metadata={"model": toolset.model._meta.label, "verb": name, "action": action},
+    )
+
+
+class Reading:
+    """One reading call: the rows that the caller may see, and the caller's scope. Enter it around the statements."""
+
+    def __init__(self, toolset: "ModelToolset", ctx: Context) -> None:
+        self.rows: models.QuerySet[Any, Any] = toolset.get_queryset(ctx)
+        self.database = self.rows.db
+        self.scope = Scope(toolset, ctx, self.database)
+        self._bounds = bounded(ctx, self.database, toolset.query_timeout)
+
+    def __enter__(self) -> "Reading":
+        self._bounds.__enter__()
+        return self
+
+    def __exit__(self, *problem: Any) -> Any:
+        return self._bounds.__exit__(*problem)
+
+
+def named(model: type[models.Model], *, plural: bool = False) -> str:
+    """What the model is called in a description."""
+    return str(model._meta.verbose_name_plural if plural else model._meta.verbose_name)

@@ -1,0 +1,120 @@
+"""`describe`: what there is to ask of a model, in the caller's language and as far as the caller may see."""
+
+from typing import TYPE_CHECKING, Any
+
+from django.utils.text import capfirst
+
+from mcp_django.orm.fields.exposed_fields import ExposedField
+from mcp_django.orm.queries.pagination import default_order
+from mcp_django.orm.queries.visibility import Scope
+from mcp_django.orm.schema import Schema, object_schema
+from mcp_django.orm.tools.base import build_verb, named
+from mcp_django.server.composition.mounting import called
+from mcp_django.server.context.context import Context
+from mcp_django.server.primitives.base import Tool
+
+if TYPE_CHECKING:
+    from mcp_django.orm.toolset import ModelToolset
+
+
+def build(toolset: "ModelToolset") -> Tool:
+    """The tool that describes the model."""
+    return build_verb(
+        toolset,
+        "describe",
+        describe_model,
+        description=(
+            f"Describe {named(toolset.model, plural=True)}: the fields, their choices, and how they can be filtered, "
+            "searched and ordered."
+        ),
+        arguments=lambda toolset: object_schema({}),
+        result=result_schema,
+    )
+
+
+def result_schema(toolset: "ModelToolset") -> Schema:
+    """What `describe` gives."""
+    text: Schema = {"type": "string"}
+    texts: Schema = {"type": "array", "items": text}
+    choice = object_schema({"value": {}, "label": text}, ("value", "label"))
+    field = object_schema(
+        {
+            "name": text,
+            "type": {**text, "description": "what its values are; of a computed field, 'computed'"},
+            "title": text,
+            "description": text,
+            "nullable": {"type": "boolean"},
+            "many": {"type": "boolean", "description": "a list of values"},
+            "shown": {"type": "boolean", "description": "part of rows; false: for filters only"},
+            "lookups": {**texts, "description": "how it can be filtered; exact is the plain name"},
+            "orderable": {"type": "boolean", "description": "can be ordered, grouped and summed up by"},
+            "choices": {"type": "array", "items": choice},
+            "refers_to": {**text, "description": "the model whose primary key this is"},
+        },
+        ("name", "type"),
+    )
+    properties = {
+        "model": text,
+        "title": text,
+        "description": text,
+        "primary_key": {**text, "description": "the type of pk"},
+        "fields": {"type": "array", "items": field},
+        "search": {**texts, "description": "what search looks at"},
+        "ordering": {**texts, "description": "the order of lists that ask for none"},
+        "page_size": {"type": "integer"},
+        "max_limit": {"type": "integer"},
+        "tools": texts,
+    }
+    return object_schema(properties, ("model", "fields"))
+
+
+def describe_model(toolset: "ModelToolset", ctx: Context, arguments: dict[str, Any]) -> dict[str, Any]:
+    """What the caller may ask for. No statement is needed for it."""
+    exposure, meta = toolset.exposure, toolset.model._meta
+    scope = Scope(toolset, ctx, "")
+    known = {**exposure.fields, **{name: item for name, item in exposure.filters.items() if name != "pk"}}
+    pk = exposure.pk.codec
+    return {
+        "model": meta.label,
+        "title": str(capfirst(meta.verbose_name_plural)),
+        "description": toolset.description,
+        "primary_key": "" if pk is None else pk.kind,
+        "fields": [_field(scope, item) for item in known.values() if scope.sees(item)],
+        "search": [item.name for item, _ in exposure.search if scope.sees(item)],
+        "ordering": default_order(scope),
+        "page_size": toolset.page_size,
+        "max_limit": toolset.max_limit,
+        "tools": [called(ctx, toolset.tool_name(name)) for name in toolset.tools if _may(toolset, name, ctx)],
+    }
+
+
+def _may(toolset: "ModelToolset", verb: str, ctx: Context) -> bool:
+    """Is the verb there for the caller? One that is hidden is not named here either."""
+    tool, authorizer = toolset.verb(verb), ctx.server.authorizer
+    if not getattr(toolset, f"has_{tool.metadata['action']}_permission")(ctx):
+        return False
+    return not authorizer.guards(tool) or authorizer.allows(ctx.principal, tool, later=True)
+
+
+def _field(scope: Scope, item: ExposedField) -> Schema:
+    exposure = scope.toolset.exposure
+    if item.computed is not None:
+        return {"name": item.name, "type": "computed", "description": item.computed.description, "shown": True}
+    field = item.model_field
+    described: Schema = {
+        "name": item.name,
+        "type": "" if item.codec is None else item.codec.kind,
+        "title": str(capfirst(getattr(field, "verbose_name", item.name))),
+        "nullable": item.nullable,
+        "many": item.many,
+        "shown": item.name in exposure.fields,
+        "lookups": list(item.codec.lookups) if item.codec is not None and item.name in exposure.filters else [],
+        "orderable": item.name in exposure.ordering,
+    }
+    if text := str(getattr(field, "help_text", "") or ""):
+        described["description"] = text
+    if choices := getattr(field, "flatchoices", None):
+        described["choices"] = [{"value": value, "label": str(label)} for value, label in choices]
+    if item.is_relation and item.target is not None and scope.may_view(item.target):
+        described["refers_to"] = item.target.model._meta.label
+    return described

@@ -1,0 +1,174 @@
+"""`history`: what was done to a row, from the admin's log: by clients and in the admin alike.
+
+The log speaks of every field. What the toolset does not show is left out, and an entry about nothing else with it; so
+are the names that the row had, other people's names unless the caller may see users here, and free texts, which may say
+anything.
+"""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from django.apps import apps
+from django.contrib.auth import get_user_model
+from django.utils.text import capfirst
+from django.utils.translation import override
+
+from mcp_django.orm.fields.datetimes import shown_moment
+from mcp_django.orm.schema import Schema, object_schema
+from mcp_django.orm.tools.base import Reading, build_verb, named
+from mcp_django.orm.writes.admin_log import ADDITION, CHANGE, DELETION, log_entries
+from mcp_django.orm.writes.lookup import find
+from mcp_django.orm.writes.schema import pk_schema
+from mcp_django.protocol import jsonrpc
+from mcp_django.schema import DeclarationError
+from mcp_django.server.context.context import Context
+from mcp_django.server.primitives.base import Tool
+
+if TYPE_CHECKING:
+    from mcp_django.orm.toolset import ModelToolset
+
+LOOKED_AT = 1000
+"""Entries of the log that one call looks at."""
+_KINDS = {ADDITION: "added", CHANGE: "changed", DELETION: "deleted"}
+
+
+def build(toolset: "ModelToolset") -> Tool:
+    """The tool that tells a row's history. Raises DeclarationError without the admin."""
+    if log_entries() is None:
+        raise DeclarationError(
+            f"{toolset.source}: the verb 'history' reads the admin's log; install django.contrib.admin"
+        )
+    return build_verb(
+        toolset,
+        "history",
+        history_of_row,
+        description=f"What was done to one {named(toolset.model)}, the latest first.",
+        arguments=arguments_schema,
+        result=result_schema,
+    )
+
+
+def arguments_schema(toolset: "ModelToolset") -> Schema:
+    """What `history` takes."""
+    limit = {"type": "integer", "minimum": 1, "maximum": toolset.max_limit, "default": toolset.page_size}
+    offset = {"type": "integer", "minimum": 0, "maximum": LOOKED_AT, "default": 0, "description": "Entries to skip"}
+    return object_schema({"pk": pk_schema(toolset), "limit": limit, "offset": offset}, ("pk",))
+
+
+def result_schema(toolset: "ModelToolset") -> Schema:
+    """What `history` gives."""
+    text: Schema = {"type": "string"}
+    kind = {"type": "string", "enum": list(_KINDS.values())}
+    user = object_schema({"you": {"type": "boolean"}, "pk": {}, "label": text}, ("you",))
+    below = object_schema({"name": text, "kind": kind}, ("name", "kind"))
+    entry = object_schema(
+        {
+            "time": {"type": "string", "format": "date-time"},
+            "kind": kind,
+            "fields": {"type": "array", "items": text, "description": "What was changed"},
+            "inlines": {"type": "array", "items": below, "description": "What was done to rows below it"},
+            "action": {**text, "description": "The action that was run"},
+            "by": user,
+        },
+        ("time", "kind", "fields", "by"),
+    )
+    return object_schema({"items": {"type": "array", "items": entry}, "more": {"type": "boolean"}}, ("items", "more"))
+
+
+def history_of_row(toolset: "ModelToolset", ctx: Context, arguments: dict[str, Any]) -> dict[str, Any]:
+    """The entries. Raises NotFound, also for rows that the caller may not see."""
+    limit, offset = arguments.get("limit", toolset.page_size), arguments.get("offset", 0)
+    with Reading(toolset, ctx) as reading:
+        may = toolset.has_view_permission
+        (row,) = find(toolset, ctx, [arguments["pk"]], using=reading.database, may=may)
+        kinds = apps.get_model("contenttypes", "ContentType").objects
+        entries = log_entries().objects.filter(
+            content_type=kinds.get_for_model(row, for_concrete_model=False), object_id=str(row.pk)
+        )
+        told = _Told(toolset, ctx)
+        items = list(told.each(entries.order_by("-action_time", "-pk")[:LOOKED_AT]))
+        page = items[offset : offset + limit]
+        told.name_users(page)
+    return {"items": [item for item, _ in page], "more": len(items) > offset + limit}
+
+
+class _Told:
+    """What of the log one caller is told."""
+
+    def __init__(self, toolset: "ModelToolset", ctx: Context) -> None:
+        self._toolset, self._ctx = toolset, ctx
+        self._fields: dict[str, str] = {}
+        with override(None):
+            for name, item in toolset.exposure.fields.items():
+                if item.model_field is not None and not item.hops:
+                    form_field = toolset.declared_fillable.form.base_fields.get(name)
+                    verbose = str(getattr(item.model_field, "verbose_name", name))
+                    labels = {name, verbose, capfirst(verbose), str(getattr(form_field, "label", None) or name)}
+                    self._fields |= dict.fromkeys(labels, name)
+            self._inlines = {
+                str(inline.model._meta.verbose_name): inline.name
+                for inline in toolset.inline_toolsets
+                if inline.lets_view(ctx)
+            }
+        self._actions = {options.title or name.replace("_", " ") for name, (_, options) in toolset.action_tools.items()}
+
+    def each(self, entries: Any) -> Iterator[tuple[dict[str, Any], Any]]:
+        """What there is to tell, each with its entry."""
+        for entry in entries:
+            item = self._item(entry)
+            if item is not None:
+                yield item, entry
+
+    def _item(self, entry: Any) -> dict[str, Any] | None:
+        item: dict[str, Any] = {
+            "time": shown_moment(entry.action_time),
+            "kind": _KINDS.get(entry.action_flag, "changed"),
+            "fields": [],
+        }
+        text = entry.change_message
+        if text in self._actions:
+            return {**item, "action": text}
+        parts, hidden = _parts(text), False
+        inlines = []
+        for part in parts or ():
+            for kind, what in part.items():
+                name = what.get("name")
+                if name is None:
+                    known = [self._fields[label] for label in what.get("fields", ()) if label in self._fields]
+                    hidden = hidden or len(known) < len(what.get("fields", ()))
+                    item["fields"] += known
+                elif name in self._inlines:
+                    inlines.append({"name": self._inlines[name], "kind": kind})
+                else:
+                    hidden = True
+        if inlines:
+            item["inlines"] = inlines
+        nothing = not item["fields"] and not inlines and (hidden or parts is None)
+        return None if nothing and entry.action_flag == CHANGE else item
+
+    def name_users(self, page: list[tuple[dict[str, Any], Any]]) -> None:
+        """Add to each item who did it: the caller, or somebody whose name is told where the caller may see users."""
+        me = getattr(self._ctx.user, "pk", None)
+        target = self._toolset.beside(get_user_model())
+        labels: dict[Any, Any] = {}
+        if target is not None and target.lets_view(self._ctx) and target.label_path is not None:
+            rows = target.get_queryset(self._ctx).filter(pk__in={entry.user_id for _, entry in page})
+            labels = {row.pk: row for row in rows if target.has_view_permission(self._ctx, row)}
+        for item, entry in page:
+            item["by"] = {"you": me is not None and entry.user_id == me}
+            if target is not None and entry.user_id in labels:
+                codec = target.exposure.pk.codec
+                item["by"]["pk"] = entry.user_id if codec is None else codec.shown(entry.user_id)
+                item["by"]["label"] = str(getattr(labels[entry.user_id], str(target.label_path)))
+
+
+def _parts(text: str) -> list[dict[str, Any]] | None:
+    """A message as LogEntry structures it; None for free text."""
+    try:
+        parts = jsonrpc.loads(text.encode()) if text else []
+    except ValueError:
+        return None
+    well_formed = isinstance(parts, list) and all(
+        isinstance(part, dict) and all(isinstance(what, dict) for what in part.values()) for part in parts
+    )
+    return parts if well_formed else None

@@ -1,0 +1,99 @@
+"""`list`: rows, filtered, searched, ordered, a page at a time."""
+
+from typing import TYPE_CHECKING, Any
+
+from mcp_django.orm.fields.exposed_fields import Purpose
+from mcp_django.orm.queries.filters import filtered, searched
+from mcp_django.orm.queries.pagination import Order, digest_of
+from mcp_django.orm.queries.serialize import plan_of, read, selected
+from mcp_django.orm.schema import (
+    Schema,
+    fields_schema,
+    filters_schema,
+    object_schema,
+    order_schema,
+    row_schema,
+    search_schema,
+)
+from mcp_django.orm.tools.base import Reading, build_verb, named
+from mcp_django.server.context.context import Context
+from mcp_django.server.primitives.base import Tool
+
+if TYPE_CHECKING:
+    from django.db.models import QuerySet
+
+    from mcp_django.orm.queries.visibility import Scope
+    from mcp_django.orm.toolset import ModelToolset
+
+
+def build(toolset: "ModelToolset") -> Tool:
+    """The tool that lists rows."""
+    return build_verb(
+        toolset,
+        "list",
+        list_rows,
+        description=(
+            f"List {named(toolset.model, plural=True)}: filtered, searched and ordered, a page at a time. "
+            "Go on with next_cursor, and the same other arguments."
+        ),
+        arguments=arguments_schema,
+        result=result_schema,
+    )
+
+
+def arguments_schema(toolset: "ModelToolset") -> Schema:
+    """What `list` takes."""
+    properties: Schema = {
+        "filters": filters_schema(toolset),
+        **search_schema(toolset),
+        "order_by": order_schema(toolset),
+        "fields": fields_schema(toolset),
+        "limit": {"type": "integer", "minimum": 1, "maximum": toolset.max_limit, "default": toolset.page_size},
+        "cursor": {"type": "string", "description": "next_cursor of the page before"},
+        "with_total": {"type": "boolean", "description": "Count all rows that fit too, with a statement more"},
+    }
+    return object_schema(properties)
+
+
+def result_schema(toolset: "ModelToolset") -> Schema:
+    """What `list` gives."""
+    row, definitions = row_schema(toolset)
+    properties: Schema = {
+        "items": {"type": "array", "items": row},
+        "next_cursor": {"type": ["string", "null"], "description": "null on the last page"},
+        "total": {"type": ["integer", "null"], "description": "null unless with_total"},
+    }
+    return object_schema(properties, ("items", "next_cursor"), definitions)
+
+
+def list_rows(toolset: "ModelToolset", ctx: Context, arguments: dict[str, Any]) -> dict[str, Any]:
+    """One page."""
+    given = arguments.get
+    limit = int(given("limit", toolset.page_size))
+    with Reading(toolset, ctx) as reading:
+        scope = reading.scope
+        names = given("fields")
+        if names is not None:
+            names = {scope.resolve(name, Purpose.READ).name for name in names}
+        plan = plan_of(toolset, scope, names)
+        order = Order(scope, given("order_by"))
+        question = digest_of({"filters": given("filters"), "search": given("search")})
+        cursor = given("cursor")
+        after = None if cursor is None else order.read(question, cursor)
+        total = _fitting(scope, reading.rows, arguments).order_by().count() if given("with_total") else None
+        columns = order.columns
+        if given("search") and toolset.overrides("get_search_results"):
+            # The project's hook is given rows as it knows them.
+            rows = order.apply(_fitting(scope, reading.rows, arguments))
+        else:
+            rows = _fitting(scope, selected(scope, reading.rows, plan, columns, order=order), arguments)
+        if after is not None:
+            rows = rows.filter(order.after(after))
+        items, values = read(scope, rows[: limit + 1], plan, columns, limit=limit)
+        more = len(values) > limit
+        key = values[limit - 1][len(plan.columns) :] if more else ()
+        return {"items": items, "next_cursor": order.sign(question, key) if more else None, "total": total}
+
+
+def _fitting(scope: "Scope", rows: "QuerySet[Any, Any]", arguments: dict[str, Any]) -> "QuerySet[Any, Any]":
+    return searched(scope, filtered(scope, rows, arguments.get("filters")), arguments.get("search"))

@@ -1,0 +1,63 @@
+"""What can be wrong with what a toolset says about writing, found when it is registered."""
+
+from typing import TYPE_CHECKING, Any
+
+from django.core.exceptions import FieldDoesNotExist
+from django.forms.models import BaseModelForm
+
+from mcp_django.schema import DeclarationError
+
+if TYPE_CHECKING:
+    from mcp_django.orm.inlines import ModelInline
+    from mcp_django.orm.toolset import ModelToolset
+
+CONFIRMED = ("create", "update", "delete")
+"""The verbs that can be confirmed, besides actions."""
+
+
+def check_writing(toolset: "ModelToolset") -> None:
+    """Raises DeclarationError for the first thing that is wrong."""
+    where, model = toolset.source, toolset.model
+    form: Any = toolset.form
+    if form is not None:
+        if not (isinstance(form, type) and issubclass(form, BaseModelForm)):
+            raise DeclarationError(f"{where}: form is {form!r}, and must be a ModelForm")
+        if form._meta.model not in (None, model):
+            raise DeclarationError(f"{where}: {form.__name__} is a form of {form._meta.model._meta.label}")
+    if toolset.version_field is not None:
+        try:
+            concrete = getattr(model._meta.get_field(toolset.version_field), "concrete", False)
+        except FieldDoesNotExist:
+            concrete = False
+        if not concrete:
+            raise DeclarationError(
+                f"{where}: version_field is {toolset.version_field!r}, which is no column of the model"
+            )
+    if toolset.confirm_fallback not in ("refuse", "proceed"):
+        raise DeclarationError(f"{where}: confirm_fallback is 'refuse' or 'proceed'")
+    if isinstance(toolset.confirm, str):
+        raise DeclarationError(f"{where}: confirm is a list; write confirm = [{toolset.confirm!r}]")
+
+
+def check_confirm(toolset: "ModelToolset") -> None:
+    """Raises DeclarationError for a name in `confirm` that is neither a verb nor an action of the toolset."""
+    for name in toolset.confirm:
+        if name not in toolset.action_tools and not (name in CONFIRMED and name in toolset.tools):
+            raise DeclarationError(
+                f"{toolset.source}: confirm names {name!r}, which is neither an action nor a writing verb of its tools"
+            )
+
+
+def inlines_of(toolset: "ModelToolset") -> "tuple[ModelInline, ...]":
+    """The inlines, ready for use. Raises DeclarationError."""
+    found: dict[str, ModelInline] = {}
+    for kind in toolset.inlines:
+        if not (isinstance(kind, type) and hasattr(kind, "under")):
+            raise DeclarationError(f"{toolset.source}: inlines lists {kind!r}, which is no ModelInline class")
+        inline = kind.under(toolset)
+        if inline.name in found or inline.name == "pk" or toolset.shows(inline.name):
+            raise DeclarationError(
+                f"{toolset.source}: two things of its rows are called {inline.name!r}; give the inline another name"
+            )
+        found[inline.name] = inline
+    return tuple(found.values())

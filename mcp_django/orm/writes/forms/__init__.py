@@ -1,0 +1,1 @@
+"""The Django forms that validate writes."""

@@ -1,0 +1,118 @@
+"""The form that validates a toolset's writes, and what of it clients may fill in: compiled once for each form class."""
+
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+from django import forms
+from django.core.exceptions import NON_FIELD_ERRORS, ValidationError
+from django.db import models
+from django.forms.models import ModelChoiceField, modelform_factory
+
+from mcp_django.forms.fields import property_of
+from mcp_django.orm.fields.exposed_fields import ExposedField
+from mcp_django.orm.writes.forms.values import Value, value_of
+from mcp_django.schema import DeclarationError
+
+if TYPE_CHECKING:
+    from mcp_django.orm.toolset import ModelToolset
+
+FormClass: TypeAlias = "type[forms.ModelForm[Any]]"
+
+
+class Fillable(NamedTuple):
+    """A form class, and the fields of it that clients may give values for."""
+
+    form: FormClass
+    tolerant: FormClass
+    """The same, with a place for errors about what it does not have."""
+    values: dict[str, Value]
+    fields: dict[str, ExposedField]
+    """Those that are the model's; a project's form may have others besides."""
+
+
+def form_class_of(toolset: "ModelToolset", fixed: tuple[str, ...] = ()) -> FormClass:
+    """The form for what a toolset lets be written, on its `form` if it has one; `fixed` are fields that the server
+    fills.
+    """
+    base: FormClass = toolset.form or forms.ModelForm
+    meta = getattr(base, "_meta", None)
+    named, left_out = getattr(meta, "fields", None), getattr(meta, "exclude", None) or ()
+    declared = getattr(base, "declared_fields", {})
+    names = [
+        name
+        for name in writable(toolset)
+        if name in declared or (name not in left_out and (named in (None, "__all__") or name in named))
+    ]
+    names += [name for name in fixed if name not in names]
+    callback = getattr(meta, "formfield_callback", None) or _form_field
+    return modelform_factory(toolset.model, form=base, fields=names, formfield_callback=callback)
+
+
+def fillable_of(toolset: "ModelToolset", form: FormClass) -> Fillable:
+    """What of a form clients may fill in. Raises DeclarationError for a field that no client can."""
+    known = writable(toolset)
+    values: dict[str, Value] = {}
+    fields: dict[str, ExposedField] = {}
+    for name, field in form.base_fields.items():
+        if field.disabled:
+            continue
+        if name in known:
+            value = value_of(known[name], field)
+            if value is not None:
+                values[name], fields[name] = value, known[name]
+        elif name in getattr(form, "declared_fields", {}) and not _is_column(toolset, name):
+            values[name] = _extra(toolset, form, name, field)
+    return Fillable(form, _tolerant(form), values, fields)
+
+
+def writable(toolset: "ModelToolset") -> dict[str, ExposedField]:
+    """The fields of the model that clients may write, as far as the form lets them."""
+    return {
+        name: item
+        for name, item in toolset.exposure.writable.items()
+        if not item.sensitive and not isinstance(item.model_field, models.FileField) and not _has_own_table(item)
+    }
+
+
+def _form_field(field: "models.Field[Any, Any]", **given: Any) -> Any:
+    if isinstance(field, models.URLField):
+        # Django 5.2 warns where nobody says which.
+        given.setdefault("assume_scheme", "https")
+    return field.formfield(**given)
+
+
+def _has_own_table(item: ExposedField) -> bool:
+    """Is it a relation with a model in between, whose rows may need more than two keys?"""
+    through = getattr(getattr(item.model_field, "remote_field", None), "through", None)
+    return through is not None and not through._meta.auto_created
+
+
+def _is_column(toolset: "ModelToolset", name: str) -> bool:
+    return any(name in (field.name, getattr(field, "attname", "")) for field in toolset.model._meta.get_fields())
+
+
+def _extra(toolset: "ModelToolset", form: FormClass, name: str, field: forms.Field) -> Value:
+    """A field that only the form has, such as a reason: what a question could ask for."""
+    where = f"{toolset.source}: field {name!r} of {form.__name__}"
+    if isinstance(field, ModelChoiceField):
+        raise DeclarationError(f"{where} offers rows of a model, whoever may see them; leave it out")
+    label = str(field.label or name)
+    described = property_of(field, label, where)
+    if described is None:
+        raise DeclarationError(f"{where} offers nothing to choose from")
+    return Value(described.schema, described.to_python, field.required and field.initial is None, label)
+
+
+def _tolerant(kind: FormClass) -> FormClass:
+    """The form, with a place for what a model's `clean()` says about fields that the form does not have: Django takes
+    that for a mistake, but here the form has only what clients may see.
+    """
+
+    def update_errors(self: Any, errors: ValidationError) -> None:
+        if hasattr(errors, "error_dict"):
+            told: dict[str, list[Any]] = {}
+            for name, problems in errors.error_dict.items():
+                told.setdefault(name if name in self.fields else NON_FIELD_ERRORS, []).extend(problems)
+            errors = ValidationError(told)
+        kind._update_errors(self, errors)  # type: ignore[attr-defined]
+
+    return type(kind.__name__, (kind,), {"_update_errors": update_errors, "__module__": kind.__module__})

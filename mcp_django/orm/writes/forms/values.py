@@ -1,0 +1,145 @@
+"""What clients may write into a field: the schema of the value, and the way from JSON to what a form field cleans.
+
+Reading and writing differ: a decimal is shown as a text and may be given as a number, an optional text may be given as
+null, a choice names its options. Files are not written: a storage takes no part in a transaction, so neither a dry run
+nor a refused form could take back what was stored.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from django import forms
+from django.core import validators
+from django.db import models
+from django.utils.html import strip_tags
+
+from mcp_django.orm.fields.codecs import Codec, codec_of, nullable
+from mcp_django.orm.fields.exposed_fields import ExposedField
+from mcp_django.orm.schema import key_text
+from mcp_django.protocol import jsonrpc
+from mcp_django.schema import to_json
+
+CHOICES = 200
+"""Choices that a schema names."""
+RELATED = 1000
+"""Rows that one value may refer to."""
+
+
+class Value(NamedTuple):
+    """One field as clients write it."""
+
+    schema: dict[str, Any]
+    read: Callable[[Any], Any]
+    """JSON that fits the schema, not null, as what the form field cleans. Raises ValueError, with what is wrong."""
+    required: bool
+    """Must it be given for a new row?"""
+    label: str
+
+
+def value_of(item: ExposedField, field: forms.Field) -> Value | None:
+    """How clients write an exposed field that the form has as `field`; None when they cannot."""
+    model_field = item.model_field
+    if isinstance(model_field, models.FileField) or isinstance(field, forms.FileField):
+        return None
+    codec = item.codec or codec_of(model_field)
+    schema, read = _many(codec) if item.many else _one(model_field, codec)
+    label = str(field.label or item.name)
+    if text := strip_tags(str(field.help_text or "")).strip():
+        schema = {**schema, "description": " ".join(filter(None, [text, str(schema.get("description", ""))]))}
+    elif item.is_relation and not item.many:
+        schema = {**schema, "description": key_text(item)}
+    if model_field.null or not field.required:
+        schema = _or_null(schema)
+    required = field.required and not model_field.has_default() and field.initial is None
+    return Value({"title": label, **schema}, read, required, label)
+
+
+def _many(codec: Codec) -> tuple[dict[str, Any], Callable[[Any], Any]]:
+    schema = {"type": "array", "items": dict(codec.schema), "maxItems": RELATED, "description": "all of them, by pk"}
+    return schema, lambda values: [codec.decode(value) for value in values]
+
+
+def _one(field: Any, codec: Codec) -> tuple[dict[str, Any], Callable[[Any], Any]]:
+    if field.is_relation:
+        return {**codec.schema}, codec.decode
+    if field.choices:
+        return _choice(field, codec), _as_it_is
+    match codec.kind:
+        case "text" | "ip-address" | "other":
+            return _text(field), _as_it_is
+        case "integer":
+            return {**codec.schema, **_bounds(field)}, codec.decode
+        case "number":
+            return {"type": "number", **_bounds(field)}, codec.decode
+        case "decimal":
+            return {**codec.schema, "type": ["string", "number"]}, codec.decode
+        case "json":
+            return {}, _dumped(field)
+        case "list":
+            return _list(field)
+    return dict(codec.schema), codec.decode if codec.kind in _DECODED else _as_it_is
+
+
+_DECODED = {"boolean", "date", "date-time", "time", "duration", "uuid"}
+
+
+def _text(field: Any) -> dict[str, Any]:
+    schema: dict[str, Any] = {"type": "string"}
+    if field.max_length is not None:
+        schema["maxLength"] = field.max_length
+    if not field.blank and not field.has_default():
+        schema["minLength"] = 1
+    for check in field.validators:
+        if isinstance(check, validators.EmailValidator):
+            schema["format"] = "email"
+        elif isinstance(check, validators.URLValidator):
+            schema["format"] = "uri"
+    return schema
+
+
+def _bounds(field: Any) -> dict[str, Any]:
+    schema: dict[str, Any] = {}
+    for check in field.validators:
+        limit = getattr(check, "limit_value", None)
+        if not isinstance(limit, int | float) or isinstance(limit, bool):
+            continue
+        if type(check) is validators.MinValueValidator:
+            schema["minimum"] = max(limit, schema.get("minimum", limit))
+        elif type(check) is validators.MaxValueValidator:
+            schema["maximum"] = min(limit, schema.get("maximum", limit))
+    return schema
+
+
+def _choice(field: Any, codec: Codec) -> dict[str, Any]:
+    options = [(codec.shown(value), str(title)) for value, title in field.flatchoices]
+    if field.blank and field.empty_strings_allowed and codec.kind == "text" and "" not in dict(options):
+        options.append(("", "none"))
+    if len(options) > CHOICES:
+        return {key: value for key, value in codec.schema.items() if key != "description"}
+    return {"oneOf": [{"const": value, "title": title} for value, title in options]}
+
+
+def _list(field: Any) -> tuple[dict[str, Any], Callable[[Any], Any]]:
+    schema, read = _one(field.base_field, codec_of(field.base_field))
+    most = {"maxItems": field.size} if field.size else {}
+    if field.base_field.null:
+        schema = nullable(schema)
+    return (
+        {"type": "array", "items": schema, **most},
+        lambda values: [None if value is None else read(value) for value in values],
+    )
+
+
+def _dumped(field: Any) -> Callable[[Any], Any]:
+    # The form's field would take a text for JSON to be parsed.
+    return lambda value: jsonrpc.dumps(to_json(value)).decode()
+
+
+def _or_null(schema: Mapping[str, Any]) -> dict[str, Any]:
+    if "oneOf" in schema:
+        return {**schema, "oneOf": [*schema["oneOf"], {"const": None, "title": "none"}]}
+    return nullable(schema)
+
+
+def _as_it_is(value: Any) -> Any:
+    return value

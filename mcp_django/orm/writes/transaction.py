@@ -1,0 +1,111 @@
+"""The transaction of a write: all of it or nothing, on trial or for good, and once where the client gave it a key."""
+
+import contextlib
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from typing import Any
+
+from django.db import DataError, IntegrityError, OperationalError, connections, transaction
+from django.db.models import ProtectedError, RestrictedError
+
+from mcp_django.orm.writes.idempotency import Repeat, within
+from mcp_django.protocol.errors import ToolError
+from mcp_django.schema import to_json
+
+logger = logging.getLogger("mcp_django.orm")
+
+CONFLICT = (
+    "The database refuses this: a value conflicts with another row, or with a rule of the table. Nothing was changed"
+)
+BUSY = "The database is busy with other writes, and nothing was changed. Try again in a moment"
+_GIVEN_UP = ("40001", "40P01", "55P03")
+"""PostgreSQL's serialization_failure, deadlock_detected and lock_not_available."""
+
+
+def perform(
+    work: Callable[[], Any], *, using: str, dry_run: bool = False, repeat: Repeat | None = None, atomic: bool = True
+) -> Any:
+    """The result of `work`, as JSON, done in one transaction on the database `using`.
+
+    Without `atomic` there is no transaction. A dry run is rolled back: what it wrote is gone, and functions that wait
+    for the commit are never called. With a `repeat` the work is done once for its key.
+
+    Raises what `work` raises, and ToolError for what the database refuses.
+    """
+    try:
+        if dry_run:
+            return _tried(work, using)
+        if atomic and repeat is not None and repeat.using == using:
+            with _transaction(using):
+                return within(repeat, work)
+        around = _transaction(using) if atomic else contextlib.nullcontext()
+        if repeat is not None:
+            return _apart(repeat, work, around, atomic)
+        with around:
+            return to_json(work())
+    except (ProtectedError, RestrictedError):
+        raise ToolError("Other rows refer to this one and forbid that. Nothing was changed") from None
+    except (IntegrityError, DataError) as problem:
+        # Its text names columns and values that clients may not see.
+        logger.debug("Refused by the database", exc_info=problem)
+        raise ToolError(CONFLICT) from None
+    except OperationalError as problem:
+        if not atomic or not _lost_its_turn(problem):
+            raise
+        logger.warning("A write was given up, because the database was busy: %s", problem)
+        raise ToolError(BUSY) from None
+
+
+@contextlib.contextmanager
+def _transaction(using: str) -> Iterator[None]:
+    """A transaction that on SQLite waits for its turn to write before it reads (`transaction_mode`, IMMEDIATE).
+
+    One that has read before is refused at once when another has written meanwhile, however long the timeout.
+    """
+    connection: Any = connections[using]
+    if connection.vendor != "sqlite" or connection.in_atomic_block:
+        with transaction.atomic(using=using):
+            yield
+        return
+    connection.ensure_connection()  # which sets the mode that the options name
+    mode, connection.transaction_mode = connection.transaction_mode, connection.transaction_mode or "IMMEDIATE"
+    try:
+        with transaction.atomic(using=using):
+            yield
+    finally:
+        connection.transaction_mode = mode
+
+
+def _lost_its_turn(problem: OperationalError) -> bool:
+    cause = problem.__cause__
+    return (
+        getattr(cause, "sqlite_errorname", "").startswith("SQLITE_BUSY") or getattr(cause, "sqlstate", "") in _GIVEN_UP
+    )
+
+
+def _tried(work: Callable[[], Any], using: str) -> Any:
+    with _transaction(using):
+        value = to_json(work())
+        if connections[using].vendor == "postgresql":
+            # Constraints that would speak at the commit, which never comes.
+            connections[using].check_constraints()
+        transaction.set_rollback(True, using=using)
+    return value
+
+
+def _apart(repeat: Repeat, work: Callable[[], Any], around: AbstractContextManager[Any], atomic: bool) -> Any:
+    """The key is not part of the transaction: in another database than the rows, or there is none."""
+    if not repeat.claim():
+        return repeat.first()
+    may_be_done = not atomic
+    try:
+        with around:
+            value = to_json(work())
+            may_be_done = True
+    except BaseException:
+        if not may_be_done:
+            repeat.release()
+        raise
+    repeat.settle(value)
+    return value

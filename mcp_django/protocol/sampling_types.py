@@ -1,0 +1,207 @@
+"""What is said to the client's model and what it says: messages of one block or several, and the use of tools
+(client/sampling).
+
+A message is built in full, its content a list of blocks; a Revision writes it as its own text does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mcp_django.protocol.content import (
+    AudioContent,
+    ContentBlock,
+    ImageContent,
+    PromptMessage,
+    TextContent,
+    is_content,
+)
+from mcp_django.protocol.types import Role
+
+Wire = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ToolUseContent:
+    """A model's wish to use a tool."""
+
+    id: str
+    """The model's name for this use; the result repeats it."""
+    name: str
+    input: Mapping[str, Any]
+    """The arguments."""
+    meta: Mapping[str, Any] | None = None
+
+    def to_wire(self) -> Wire:
+        """Return the wire object."""
+        wire = {"type": "tool_use", "id": self.id, "name": self.name, "input": dict(self.input)}
+        return {**wire, "_meta": dict(self.meta)} if self.meta else wire
+
+
+@dataclass(frozen=True, slots=True)
+class ToolResultContent:
+    """What came of a model's use of a tool: text, a content block, or a list of both."""
+
+    tool_use_id: str
+    content: ContentBlock | str | Sequence[ContentBlock | str] = ()
+    structured: Mapping[str, Any] | None = None
+    is_error: bool = False
+    """The tool failed, in a way that the model may mend."""
+    meta: Mapping[str, Any] | None = None
+
+    def to_wire(self) -> Wire:
+        """Return the wire object."""
+        given: Any = [self.content] if isinstance(self.content, str) or is_content(self.content) else self.content
+        content = [(TextContent(item) if isinstance(item, str) else item).to_wire() for item in given]
+        wire: Wire = {"type": "tool_result", "toolUseId": self.tool_use_id, "content": content}
+        if self.structured is not None:
+            wire["structuredContent"] = dict(self.structured)
+        if self.is_error:
+            wire["isError"] = True
+        return {**wire, "_meta": dict(self.meta)} if self.meta else wire
+
+
+SamplingBlock = TextContent | ImageContent | AudioContent | ToolUseContent | ToolResultContent
+
+_FIELDS: dict[str, dict[str, type]] = {
+    "text": {"text": str},
+    "image": {"data": str, "mimeType": str},
+    "audio": {"data": str, "mimeType": str},
+    "tool_use": {"id": str, "name": str, "input": dict},
+    "tool_result": {"toolUseId": str, "content": list},
+}
+"""The block types of sampling, and what each must hold."""
+
+
+@dataclass(frozen=True, slots=True)
+class SamplingMessage:
+    """One message of a conversation with the client's model: text, a block, or a list of both.
+
+    Raises:
+        ValueError: the role is neither ``user`` nor ``assistant``.
+        TypeError: the content is something that a model cannot be sent.
+    """
+
+    role: Role | str
+    content: SamplingBlock | str | Sequence[SamplingBlock | str]
+    meta: Mapping[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        if self.role not in (Role.USER, Role.ASSISTANT):
+            raise ValueError(f"role {self.role!r} must be 'user' or 'assistant'")
+        for item in self._items():
+            if not isinstance(item, str | SamplingBlock):
+                raise TypeError(
+                    f"a model is sent text, images, audio, tool uses and tool results, not {type(item).__name__}"
+                )
+
+    def _items(self) -> Sequence[Any]:
+        content = self.content
+        return content if isinstance(content, list | tuple) else [content]
+
+    def to_wire(self) -> Wire:
+        """Return the wire object, its content a list of blocks."""
+        blocks = [TextContent(item) if isinstance(item, str) else item for item in self._items()]
+        wire: Wire = {"role": str(self.role), "content": [block.to_wire() for block in blocks]}
+        return {**wire, "_meta": dict(self.meta)} if self.meta else wire
+
+
+Said = str | PromptMessage | SamplingMessage | Mapping[str, Any]
+"""One thing said: a text of the user's, a message, or a message in its wire form."""
+
+
+def conversation(said: Said | Sequence[Said]) -> list[Wire]:
+    """The messages of a conversation, the content of each a list of blocks.
+
+    Raises:
+        ValueError: a message in wire form is none, or the use of tools does not come out even.
+        TypeError: something is no message, or holds what a model cannot be sent.
+    """
+    given: Any = [said] if isinstance(said, str | PromptMessage | SamplingMessage | Mapping) else said
+    messages = [_message(item) for item in given]
+    if not messages:
+        raise ValueError("a conversation needs a message")
+    require_balance(messages)
+    return messages
+
+
+def _message(said: Any) -> Wire:
+    if isinstance(said, str):
+        return SamplingMessage(Role.USER, said).to_wire()
+    if isinstance(said, SamplingMessage):
+        return said.to_wire()
+    if isinstance(said, PromptMessage):
+        return SamplingMessage(said.role, said.content).to_wire()  # type: ignore[arg-type]  # refused by its type
+    if not isinstance(said, Mapping):
+        raise TypeError(f"a message is text, a SamplingMessage or its wire form, not {type(said).__name__}")
+    if said.get("role") not in (Role.USER, Role.ASSISTANT):
+        raise ValueError(f"role {said.get('role')!r} must be 'user' or 'assistant'")
+    return {**said, "content": blocks_of(said.get("content"))}
+
+
+def blocks_of(content: Any) -> list[Wire]:
+    """The blocks of a message's content in wire form, which is one block or a list of them.
+
+    Raises:
+        ValueError: saying what is wrong with it.
+    """
+    blocks = content if type(content) is list else [content]
+    for block in blocks:
+        fields = _FIELDS.get(str(block.get("type"))) if type(block) is dict else None
+        if fields is None:
+            raise ValueError("content must be a block, or a list of them, of the types that sampling has")
+        for name, kind in fields.items():
+            if type(block.get(name)) is not kind:
+                raise ValueError(f"a block of type {block['type']} needs {name} of type {kind.__name__}")
+    return list(blocks)
+
+
+def validate_sampling_messages(said: Said | Sequence[Said]) -> None:
+    """Check a conversation before it is sent to a model: each message is one, and tool uses and tool results come in
+    pairs (client/sampling, message content constraints). None at all are fine. `Context.sample` checks the same.
+
+    Raises:
+        ValueError: a message in wire form is none, or the use of tools does not come out even; it names the message.
+        TypeError: something is no message, or holds what a model cannot be sent.
+    """
+    if isinstance(said, str | PromptMessage | SamplingMessage | Mapping) or said:
+        conversation(said)
+
+
+def require_balance(messages: Sequence[Wire]) -> None:
+    """Check that tool uses and tool results come in pairs (client/sampling, message content constraints): each
+    message of the assistant's that uses tools is followed by one of the user's that holds their results, one for each
+    use, and nothing else.
+
+    Raises:
+        ValueError: naming the message, counted from 1, and the rule.
+    """
+    open_uses: list[str] = []
+    for number, message in enumerate(messages, 1):
+        used, answered = _ids(message, "tool_use", "id"), _ids(message, "tool_result", "toolUseId")
+        if used and message["role"] != Role.ASSISTANT:
+            raise ValueError(f"message {number}: only the assistant uses tools")
+        if answered and message["role"] != Role.USER:
+            raise ValueError(f"message {number}: tool results are the user's to give")
+        if answered and len(answered) != len(message["content"]):
+            raise ValueError(f"message {number}: a message with tool results must hold nothing else")
+        if sorted(answered) != sorted(open_uses):
+            raise ValueError(f"message {number}: {_imbalance(open_uses, answered)}")
+        if len(set(used)) != len(used):
+            raise ValueError(f"message {number}: two tool uses have the same id")
+        open_uses = used
+    if open_uses:
+        raise ValueError(f"after message {len(messages)}: {_imbalance(open_uses, [])}")
+
+
+def _imbalance(used: list[str], answered: list[str]) -> str:
+    missing = [id for id in used if id not in answered]
+    if missing:
+        return f"the tool use {missing[0][:64]!r} must be answered by a tool result in the message right after it"
+    return "each tool result must answer one tool use of the message right before it"
+
+
+def _ids(message: Wire, kind: str, name: str) -> list[str]:
+    return [block[name] for block in message["content"] if block["type"] == kind]

@@ -1,0 +1,167 @@
+"""Trace context: ``traceparent``, ``tracestate`` and ``baggage``, as W3C Trace Context and W3C Baggage write them.
+
+They travel in ``_meta`` (2026-07-28, basic, OpenTelemetry trace context), and as HTTP headers of the same names. What
+is malformed counts as not sent: a trace then starts anew, and nothing fails (W3C Trace Context, 3.2.2 and 3.3.1).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+from urllib.parse import unquote
+
+from mcp_django.protocol.headers import TOKEN, Headers
+from mcp_django.protocol.meta import BAGGAGE, TRACEPARENT, TRACESTATE
+
+STATE_MEMBERS = 32
+STATE_LENGTH = 512
+"""Characters of a ``tracestate``. The specification asks to pass on at least as many."""
+BAGGAGE_LENGTH = 8192
+"""Bytes of a ``baggage``; likewise."""
+
+_PARENT = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-[\x20-\x7e]*)?")
+_PARENT_LENGTH = 512
+_STATE_KEY = r"[a-z][a-z0-9_*/-]{0,255}|[a-z0-9][a-z0-9_*/-]{0,240}@[a-z][a-z0-9_*/-]{0,13}"
+_STATE_MEMBER = re.compile(rf"({_STATE_KEY})=[\x20-\x2b\x2d-\x3c\x3e-\x7e]{{0,255}}[\x21-\x2b\x2d-\x3c\x3e-\x7e]")
+_OCTETS = r"[\x21\x23-\x2b\x2d-\x3a\x3c-\x5b\x5d-\x7e]*"
+_BLANK = r"[ \t]*"
+_PROPERTY = rf"{_BLANK};{_BLANK}{TOKEN.pattern}(?:{_BLANK}={_BLANK}{_OCTETS})?"
+_BAGGAGE_MEMBER = re.compile(rf"({TOKEN.pattern}){_BLANK}={_BLANK}({_OCTETS})(?:{_PROPERTY})*")
+_SAMPLED, _RANDOM = 1, 2
+_NAMES = (TRACEPARENT, TRACESTATE, BAGGAGE)
+_KEYS = frozenset(name.encode() for name in _NAMES)
+_NO_BAGGAGE: Mapping[str, str] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TraceContext:
+    """The trace that a request belongs to, as its sender says."""
+
+    trace_id: str
+    """32 hexadecimal digits."""
+    span_id: str
+    """16 hexadecimal digits: the sender's span, the parent of whatever is done for it."""
+    flags: int = 0
+    state: str = ""
+    """What tracing systems keep for themselves: a ``tracestate``."""
+    baggage: Mapping[str, str] = field(default_factory=lambda: _NO_BAGGAGE)
+    """What the sender wants everybody on the way to know, decoded. It is not verified: decide nothing by it."""
+    carried: str = field(default="", repr=False)
+    """The ``baggage`` as it came."""
+
+    @property
+    def sampled(self) -> bool:
+        """May the sender have recorded this trace?"""
+        return bool(self.flags & _SAMPLED)
+
+    def headers(self) -> dict[str, str]:
+        """The HTTP headers that continue this trace in a request of your own."""
+        headers = {TRACEPARENT: f"00-{self.trace_id}-{self.span_id}-{self.flags:02x}"}
+        if self.state:
+            headers[TRACESTATE] = self.state
+        if self.carried:
+            headers[BAGGAGE] = self.carried
+        return headers
+
+    def meta(self) -> dict[str, str]:
+        """The keys of ``_meta`` that continue this trace in an MCP request of your own."""
+        return self.headers()
+
+
+def carrier(meta: Mapping[str, Any], headers: Headers | None = None) -> dict[str, str]:
+    """The valid ones of the three texts of a message, under their names.
+
+    ``_meta`` belongs to the message, the headers to the HTTP request that brought it, which may be a proxy's: so what
+    ``_meta`` says counts, and a ``tracestate`` only beside its own ``traceparent``.
+    """
+    found: dict[str, str] = {}
+    if headers is not None and not _KEYS.isdisjoint(headers):
+        found = _valid(*(_header(headers, name) for name in _NAMES))
+    said = _valid(meta.get(TRACEPARENT), meta.get(TRACESTATE), meta.get(BAGGAGE))
+    if TRACEPARENT in said:
+        found.pop(TRACESTATE, None)
+    return {**found, **said}
+
+
+def _header(headers: Headers, name: str) -> str | None:
+    key = name.encode()
+    value = headers.get(key)
+    if value is None or (name == TRACEPARENT and key in headers.repeated):
+        return None
+    return value.decode("latin-1").strip(" \t")
+
+
+def _valid(parent: Any, state: Any, baggage: Any) -> dict[str, str]:
+    found = {}
+    if type(parent) is str and read_parent(parent) is not None:
+        found[TRACEPARENT] = parent
+        if type(state) is str and is_state(state):
+            found[TRACESTATE] = state
+    if type(baggage) is str and read_baggage(baggage) is not None:
+        found[BAGGAGE] = baggage
+    return found
+
+
+def read(carried: Mapping[str, str]) -> TraceContext | None:
+    """The trace context that the texts of a `carrier` make; None without a ``traceparent``."""
+    parent = read_parent(carried.get(TRACEPARENT, ""))
+    if parent is None:
+        return None
+    trace_id, span_id, flags = parent
+    baggage = carried.get(BAGGAGE, "")
+    return TraceContext(
+        trace_id=trace_id,
+        span_id=span_id,
+        flags=flags,
+        state=carried.get(TRACESTATE, ""),
+        baggage=MappingProxyType(read_baggage(baggage) or {}),
+        carried=baggage,
+    )
+
+
+def read_parent(text: str) -> tuple[str, str, int] | None:
+    """Trace id, span id and flags of a ``traceparent``; None when it is malformed.
+
+    Version 00 is taken to the letter. Of a later version the parts that every version has are read, and one flag
+    (W3C Trace Context, 4.3).
+    """
+    found = _PARENT.fullmatch(text) if len(text) <= _PARENT_LENGTH else None
+    if found is None:
+        return None
+    version, trace_id, span_id, flags, more = found.groups()
+    if version == "ff" or (version == "00" and more) or not (trace_id.strip("0") and span_id.strip("0")):
+        return None
+    return trace_id, span_id, int(flags, 16) & (_SAMPLED | _RANDOM if version == "00" else _SAMPLED)
+
+
+def is_state(text: str) -> bool:
+    """Is this a ``tracestate`` worth passing on: 32 members and 512 characters at most, each key once?"""
+    if len(text) > STATE_LENGTH:
+        return False
+    keys = []
+    for member in text.split(","):
+        member = member.strip(" \t")
+        if member:  # 3.3.1.1: empty members are allowed
+            found = _STATE_MEMBER.fullmatch(member)
+            if found is None:
+                return False
+            keys.append(found[1])
+    return 0 < len(keys) <= STATE_MEMBERS and len(set(keys)) == len(keys)
+
+
+def read_baggage(text: str) -> dict[str, str] | None:
+    """The entries of a ``baggage``, percent-decoded, without their properties; None when it is malformed or longer than
+    8192 bytes.
+    """
+    if not text or len(text) > BAGGAGE_LENGTH:
+        return None
+    entries = {}
+    for member in text.split(","):
+        found = _BAGGAGE_MEMBER.fullmatch(member.strip(" \t"))
+        if found is None:
+            return None
+        entries[found[1]] = unquote(found[2], errors="replace")
+    return entries

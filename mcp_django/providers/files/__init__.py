@@ -1,0 +1,1 @@
+"""Files as resources: directories and Django storages."""

@@ -1,0 +1,94 @@
+"""Files and directories of this machine as resources."""
+
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, Unpack
+
+from mcp_django.providers.files.patterns import Selection
+from mcp_django.providers.files.sandbox import Rooted
+from mcp_django.providers.files.tree import FileTree, contents
+from mcp_django.providers.media_types import guessed
+from mcp_django.providers.metadata import MAX_SIZE, DeclaredFiles, declared, resource_at
+from mcp_django.schema import DeclarationError
+from mcp_django.server.composition.provider import Provider
+from mcp_django.server.context.context import Context
+from mcp_django.server.primitives.base import Resource
+
+
+class FileResource(Provider):
+    """One file, at one URI.
+
+    `mime_type` is guessed from the file's name unless it is given; the content is text if it is UTF-8, else a blob.
+    The file itself must not be a symbolic link. A file that is not there, or is larger than `max_size` bytes, is found
+    out when it is read.
+    """
+
+    offers = frozenset({"resources"})
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        uri: str,
+        *,
+        name: str | None = None,
+        mime_type: str | None = None,
+        max_size: int = MAX_SIZE,
+        **options: Unpack[DeclaredFiles],
+    ) -> None:
+        """Raises DeclarationError for a wrong URI or option."""
+        where = Path(path).absolute()
+        self._files, self._name, self._max_size = Rooted(where.parent), where.name, max_size
+        if not self._name:
+            raise DeclarationError("FileResource: the path names no file")
+        self._mime_type = mime_type or guessed(self._name)
+        self._resource = resource_at(
+            type(self),
+            uri,
+            self._read,
+            name=name or self._name,
+            mime_type=self._mime_type,
+            **declared(type(self), options),
+        )
+
+    async def resources(self, ctx: Context) -> Iterable[Resource]:
+        return [self._resource]
+
+    def _read(self) -> Any:
+        return contents(lambda: self._files.read([self._name], self._max_size), self._name, self._mime_type)
+
+
+class DirectoryProvider(FileTree):
+    """The files of a directory: `uri_prefix` followed by their path.
+
+    `pattern` (or several) chooses among them: `*` stays within a name, `**` stands for any number of directories; what
+    it does not choose is not there. Without `recursive` only files of the directory itself are served; names that begin
+    with a dot only with `hidden`; symbolic links, devices and pipes never. Lists and completions know the first
+    `list_limit` files, every file can be read by the template. `max_size` is in bytes. With `watch`, clients that
+    listen are told when the list changes, a file's size or time included; that looks through the directory once a
+    second.
+    """
+
+    def __init__(
+        self,
+        root: str | os.PathLike[str],
+        pattern: str | Sequence[str] = "**/*",
+        *,
+        uri_prefix: str,
+        recursive: bool = True,
+        hidden: bool = False,
+        list_limit: int = 1000,
+        max_size: int = MAX_SIZE,
+        watch: bool = True,
+        **options: Unpack[DeclaredFiles],
+    ) -> None:
+        """Raises DeclarationError for a wrong pattern, prefix or option."""
+        super().__init__(
+            Rooted(root),
+            Selection(pattern, recursive=recursive, hidden=hidden),
+            uri_prefix=uri_prefix,
+            list_limit=list_limit,
+            max_size=max_size,
+            watch=watch,
+            **options,
+        )

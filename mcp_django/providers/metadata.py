@@ -1,0 +1,78 @@
+"""What resources of a provider say about themselves besides where they are."""
+
+import difflib
+from collections.abc import Mapping, Sequence
+from typing import Any, TypedDict, get_type_hints
+
+from mcp_django.protocol.types import Annotations, Icon
+from mcp_django.protocol.uri import UriTemplate
+from mcp_django.schema import DeclarationError
+from mcp_django.server.injection.handler import Handler
+from mcp_django.server.primitives.base import Permission, Resource
+from mcp_django.server.primitives.decorators import timeout_of
+
+MAX_SIZE = 1024 * 1024
+"""Bytes of one resource, by default."""
+
+
+class Declared(TypedDict, total=False):
+    """What every provider of resources takes, as `@resource` does. It holds for all that it serves."""
+
+    title: str
+    description: str
+    icons: Sequence[Icon]
+    tags: Sequence[str]
+    meta: Mapping[str, Any]
+    permission: Permission
+    scopes: Sequence[str]
+    metadata: Mapping[str, Any]
+    annotations: Annotations
+
+
+class DeclaredFiles(Declared, total=False):
+    """The same where blocking reads may be given up: `timeout` in seconds, None for the server's."""
+
+    timeout: float | None
+
+
+def declared(owner: type, options: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of the primitives. Raises DeclarationError: a misspelt `permission` must not open what it should
+    guard.
+    """
+    known = get_type_hints(DeclaredFiles)
+    for name in sorted(options.keys() - known.keys()):
+        near = difflib.get_close_matches(name, known, n=1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        raise DeclarationError(f"{owner.__name__}: there is no option {name!r}{hint}")
+    for name in ("icons", "tags", "scopes"):
+        if isinstance(options.get(name), str):
+            raise DeclarationError(f"{owner.__name__}: {name} is a list; write {name}=[{options[name]!r}]")
+    timeout_of(owner, options.get("timeout"))
+    return {**options, **{name: tuple(options[name]) for name in ("icons", "tags", "scopes") if name in options}}
+
+
+def template_below(owner: type, uri_prefix: str) -> UriTemplate:
+    """The template of what is below a prefix, such as `docs://{+path}`. Raises DeclarationError."""
+    scheme, colon, rest = uri_prefix.partition(":")
+    if not colon or not scheme.isascii() or not scheme[:1].isalpha() or not rest.endswith("/") or "{" in rest:
+        raise DeclarationError(f"{owner.__name__}: {uri_prefix!r} must begin with a scheme and end with a slash")
+    try:
+        return UriTemplate(f"{uri_prefix}{{+path}}")
+    except ValueError as problem:
+        raise DeclarationError(f"{owner.__name__}: {problem}") from None
+
+
+def resource_at(owner: type, uri: str, read: Any, **given: Any) -> Resource:
+    """A single resource, read by a function without arguments. Raises DeclarationError."""
+    try:
+        is_plain = UriTemplate(uri).is_static
+    except ValueError as problem:
+        raise DeclarationError(f"{owner.__name__}: {problem}") from None
+    if not is_plain or not uri.partition(":")[1]:
+        raise DeclarationError(f"{owner.__name__}: {uri!r} is no URI; write it like 'docs://readme'")
+    return Resource(uri=uri, handler=reading(read), source=owner.__name__, **given)
+
+
+def reading(read: Any) -> Handler:
+    """The handler of a resource, which is no transaction."""
+    return Handler(read, atomic=())

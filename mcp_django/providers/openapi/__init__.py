@@ -1,9 +1,0 @@
-"""OpenAPI documents as toolsets: each operation becomes a tool, or a resource, of the server that registers it.
-
-It needs httpx, and PyYAML for documents in YAML (`pip install mcp-django-channels[openapi]`).
-"""
-
-from .routes import Route
-from .toolset import OpenAPIToolset
-
-__all__ = ["OpenAPIToolset", "Route"]

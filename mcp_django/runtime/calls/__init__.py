@@ -1,0 +1,1 @@
+"""Calls as tasks: concurrency, background jobs, tracing, idempotency and pending requests."""

@@ -1,0 +1,1 @@
+"""The event log: publishing, following, and the channel layer that wakes the followers."""

@@ -1,0 +1,1 @@
+"""Sessions as rows: their cache, their expiry and reports of their activity."""

@@ -1,0 +1,45 @@
+"""The streams of calls of a process: those of each of its event loops."""
+
+import asyncio
+import threading
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+from mcp_django.models import Session as SessionRow
+from mcp_django.runtime.events.publisher import Feeds
+from mcp_django.runtime.shutdown import Lifecycle
+from mcp_django.runtime.streams.relay import CallStreams
+from mcp_django.runtime.streams.replay_buffer import Bounds
+from mcp_django.signals import session_closed
+
+
+class ProcessStreams:
+    """There is one for a process. A stream belongs to the loop of its call; to other loops it is another process's."""
+
+    def __init__(self, feeds: Feeds, lifecycle: Lifecycle, bounds: Callable[[], Bounds]) -> None:
+        self._feeds, self._lifecycle, self._bounds = feeds, lifecycle, bounds
+        self._lock = threading.Lock()
+        self._loops: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, CallStreams] = weakref.WeakKeyDictionary()
+        session_closed.connect(self._on_closed, sender=SessionRow)
+
+    def here(self) -> CallStreams:
+        """Those of the running loop."""
+        loop = asyncio.get_running_loop()
+        streams = self._loops.get(loop)
+        if streams is None:
+            streams = CallStreams(self._feeds, self._bounds, self._lifecycle.at_end)
+            with self._lock:
+                self._loops[loop] = streams
+        return streams
+
+    def _on_closed(self, *, session: SessionRow, **kwargs: Any) -> None:
+        """An ending anywhere in this process. May come from any thread."""
+        with self._lock:
+            loops = list(self._loops.items())
+        for loop, streams in loops:
+            if streams.has(session.pk):
+                try:
+                    loop.call_soon_threadsafe(streams.end, session.pk)
+                except RuntimeError:
+                    continue  # it was closed, and what ran on it is gone with it

@@ -1,0 +1,123 @@
+"""Schemas written by hand or fetched from elsewhere, checked before they are served.
+
+What passes is served as it is, key order and unknown keywords included. What is refused: another dialect than the
+known ones, a root that is not an object, references out of the document, and sizes that would make checking slow.
+"""
+
+import re
+from typing import Any
+
+from mcp_django.protocol.headers import PARAM_PREFIX, TOKEN, HeaderParam
+from mcp_django.schema.errors import DeclarationError
+from mcp_django.schema.validation.complexity import Structure
+from mcp_django.schema.validation.subschemas import positions
+from mcp_django.schema.validation.validation import Checker
+
+DEPTH = 32
+"""Schemas nested in each other at most."""
+SUBSCHEMAS = 2000
+"""Schemas inside one schema at most."""
+REPETITION = 10_000
+"""Schemas that one value can be checked against at most, references followed."""
+HEADER = "x-mcp-header"
+"""The annotation that mirrors an argument into a request header (2026-07-28, basic/transports, custom headers)."""
+
+_NESTING = 128
+_DIALECTS = re.compile(r"https?://json-schema\.org/(draft-0[467]|draft/20(19-09|20-12))/schema#?")
+_MIRRORED = ("integer", "string", "boolean")
+
+
+def check_schema(schema: Any, where: str) -> Checker:
+    """Check a schema for arguments or results, and compile it.
+
+    Raises:
+        DeclarationError: naming `where`, the rule broken and what to do.
+    """
+    if not isinstance(schema, dict):
+        raise DeclarationError(f"{where}: the schema must be a dict, not {type(schema).__name__}")
+    if _too_nested(schema):
+        raise DeclarationError(f"{where}: nested deeper than {_NESTING} levels, or not JSON; flatten the schema")
+    if schema.get("type") != "object":
+        raise DeclarationError(f"{where}: the root must have 'type': 'object'; put other values under a property")
+    _check_dialect(schema, where)
+    _check_size(schema, where)
+    if Structure(schema).repetition() > REPETITION:
+        raise DeclarationError(
+            f"{where}: references apply more than {REPETITION} schemas to one value, or a schema to itself; simplify it"
+        )
+    try:
+        return Checker(schema)
+    except DeclarationError as error:
+        raise DeclarationError(f"{where}: {error}") from error
+
+
+def header_params(schema: dict[str, Any], where: str) -> tuple[HeaderParam, ...]:
+    """The arguments that are mirrored into `Mcp-Param-*` headers.
+
+    Raises:
+        DeclarationError: for an annotation that clients would drop the tool for.
+    """
+    found: dict[bytes, HeaderParam] = {}
+    for position in positions(schema):
+        if HEADER not in position.schema:
+            continue
+        name, place = position.schema[HEADER], ".".join(position.properties or ())
+        if not position.properties:
+            raise DeclarationError(
+                f"{where}: {HEADER} at {'/'.join(position.pointer) or 'the root'} is not on a property reached through "
+                "'properties' alone; move it to such a property"
+            )
+        if not isinstance(name, str) or not TOKEN.fullmatch(name):
+            raise DeclarationError(
+                f"{where}: {HEADER} of '{place}' must be a header token (letters, digits and -), not {name!r}"
+            )
+        if position.schema.get("type") not in _MIRRORED:
+            raise DeclarationError(
+                f"{where}: {HEADER} of '{place}' needs a property of type integer, string or boolean, "
+                f"not {position.schema.get('type', 'one without a plain type')!r}"
+            )
+        header = PARAM_PREFIX + name.lower().encode()
+        if header in found:
+            raise DeclarationError(
+                f"{where}: {HEADER} {name!r} is on '{'.'.join(found[header].path)}' and on '{place}'; "
+                "header names must differ in more than case"
+            )
+        found[header] = HeaderParam(position.properties, header)
+    return tuple(sorted(found.values()))
+
+
+def _check_dialect(schema: dict[str, Any], where: str) -> None:
+    dialect = schema.get("$schema")
+    if dialect is not None and not (isinstance(dialect, str) and _DIALECTS.fullmatch(dialect)):
+        raise DeclarationError(
+            f"{where}: the dialect {dialect!r} is not supported; use JSON Schema 2020-12 and leave '$schema' out"
+        )
+
+
+def _check_size(schema: dict[str, Any], where: str) -> None:
+    for count, position in enumerate(positions(schema), start=1):
+        if count > SUBSCHEMAS:
+            raise DeclarationError(f"{where}: more than {SUBSCHEMAS} schemas inside; simplify it")
+        if position.depth > DEPTH:
+            raise DeclarationError(f"{where}: schemas nested deeper than {DEPTH}; use '$defs' and '$ref'")
+
+
+def _too_nested(value: Any) -> bool:
+    """Is it nested beyond the limit, a cycle included, or no JSON?"""
+    level = [value]
+    for _ in range(_NESTING):
+        inner: list[Any] = []
+        for item in level:
+            if isinstance(item, dict):
+                if not all(isinstance(key, str) for key in item):
+                    return True
+                inner.extend(item.values())
+            elif isinstance(item, list):
+                inner.extend(item)
+            elif not (item is None or isinstance(item, str | int | float)):
+                return True
+        if not inner:
+            return False
+        # A value met twice counts once, or shared ones would double from level to level.
+        level = list({id(item): item for item in inner}.values())
+    return True

@@ -1,0 +1,1 @@
+"""Schemas of functions: signatures, docstrings, prompt arguments and results."""

@@ -1,0 +1,165 @@
+"""What a callable takes and returns, with every annotation resolved.
+
+Functions, bound methods, `functools.partial`, classes and objects with `__call__` are read alike. This module knows
+`inspect` and `typing`; it knows nothing of JSON Schema.
+"""
+
+import functools
+import inspect
+import sys
+import types
+import typing
+from collections.abc import Callable, Container, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from mcp_django.schema.errors import DeclarationError
+
+MISSING: Any = inspect.Parameter.empty
+"""Stands for an annotation or a default that was not given."""
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """One parameter of a callable."""
+
+    name: str
+    annotation: Any
+    """The resolved type, `Annotated` kept; `Any` when there is none."""
+    default: Any = MISSING
+
+    @property
+    def required(self) -> bool:
+        """Must a caller give it?"""
+        return self.default is MISSING
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """A callable's parameters and result."""
+
+    name: str
+    """How messages call it."""
+    arguments: dict[str, Argument]
+    takes_any: bool
+    """Does it have `**kwargs`?"""
+    returns: Any
+    """The resolved return annotation; `MISSING` when there is none."""
+
+
+def unwrap(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """The function inside partials, for its name and docstring."""
+    while isinstance(fn, functools.partial | functools.partialmethod):
+        fn = fn.func
+    return fn
+
+
+def name_of(fn: Callable[..., Any]) -> str:
+    """The name messages use for a callable."""
+    inner = unwrap(fn)
+    return str(getattr(inner, "__qualname__", None) or type(inner).__qualname__).replace("<locals>.", "")
+
+
+def shape_of(fn: Callable[..., Any], *, skip: Container[str] = ()) -> Shape:
+    """Read a callable.
+
+    A parameter that a partial has bound is no parameter any more: whoever bound it did not mean it to be overridden.
+
+    Raises:
+        DeclarationError: for positional-only parameters, `*args`, and annotations that cannot be resolved.
+    """
+    name = name_of(fn)
+    signature = _signature(fn, name)
+    namespace = _namespace(fn)
+    bound = _bound_names(fn)
+    arguments: dict[str, Argument] = {}
+    takes_any = False
+    for parameter in signature.parameters.values():
+        if parameter.name in bound:
+            continue
+        if parameter.kind is parameter.VAR_KEYWORD:
+            takes_any = True
+            continue
+        if parameter.kind is parameter.VAR_POSITIONAL:
+            raise DeclarationError(
+                f"{name}() takes *{parameter.name}, but arguments arrive by name; declare the parameters one by one"
+            )
+        if parameter.kind is parameter.POSITIONAL_ONLY:
+            raise DeclarationError(
+                f"{name}(): parameter '{parameter.name}' is positional-only, but arguments arrive by name; "
+                "remove the '/'"
+            )
+        annotation: Any = Any
+        if parameter.annotation is not MISSING and parameter.name not in skip:
+            annotation = _resolve(parameter.annotation, namespace, f"{name}(): parameter '{parameter.name}'")
+        arguments[parameter.name] = Argument(parameter.name, annotation, parameter.default)
+    return Shape(name, arguments, takes_any, _returns(signature, namespace, name))
+
+
+def returns_of(fn: Callable[..., Any]) -> Any:
+    """The resolved return annotation of a callable, `MISSING` when there is none."""
+    name = name_of(fn)
+    return _returns(_signature(fn, name), _namespace(fn), name)
+
+
+def _returns(signature: inspect.Signature, namespace: Mapping[str, Any], name: str) -> Any:
+    if signature.return_annotation is MISSING:
+        return MISSING
+    return _resolve(signature.return_annotation, namespace, f"{name}(): the return value")
+
+
+def _signature(fn: Callable[..., Any], name: str) -> inspect.Signature:
+    try:
+        return inspect.signature(fn)
+    except NameError as error:
+        raise DeclarationError(_unresolvable(f"{name}()", error)) from error
+    except (TypeError, ValueError) as error:
+        raise DeclarationError(f"{name} has no signature that can be read; wrap it in a function with one") from error
+
+
+def _bound_names(fn: Callable[..., Any]) -> set[str]:
+    names: set[str] = set()
+    while isinstance(fn, functools.partial):
+        names |= fn.keywords.keys()
+        fn = fn.func
+    return names
+
+
+def _namespace(fn: Callable[..., Any]) -> dict[str, Any]:
+    """The names an annotation of this callable may use: its module's, its closure's and its type parameters."""
+    inner: Any = unwrap(fn)
+    if inspect.isclass(inner):
+        inner = inner.__init__
+    elif not inspect.isroutine(inner):
+        inner = type(inner).__call__
+    inner = inspect.unwrap(getattr(inner, "__func__", inner), stop=lambda f: hasattr(f, "__signature__"))
+    module = sys.modules.get(getattr(inner, "__module__", None) or "")
+    names: dict[str, Any] = dict(getattr(inner, "__globals__", None) or vars(module or types))
+    code = getattr(inner, "__code__", None)
+    for name, cell in zip(getattr(code, "co_freevars", ()), getattr(inner, "__closure__", None) or (), strict=False):
+        try:
+            names[name] = cell.cell_contents
+        except ValueError:
+            # The enclosing function has not assigned this name yet.
+            continue
+    names.update({str(parameter): parameter for parameter in getattr(inner, "__type_params__", ())})
+    return names
+
+
+def _resolve(annotation: Any, namespace: Mapping[str, Any], where: str) -> Any:
+    def holder() -> None: ...
+
+    # get_type_hints resolves names nested in list["Airport"] too, which evaluating a string alone does not.
+    holder.__annotations__ = {"it": annotation}
+    try:
+        return typing.get_type_hints(holder, dict(namespace), include_extras=True)["it"]
+    except (NameError, AttributeError, SyntaxError, TypeError) as error:
+        raise DeclarationError(_unresolvable(where, error, annotation)) from error
+
+
+def _unresolvable(where: str, error: Exception, annotation: Any = None) -> str:
+    what = "an annotation" if annotation is None else f"the annotation {annotation!r}"
+    return (
+        f"{where}: {what} cannot be resolved ({error}); import the type at module level, "
+        "outside 'if TYPE_CHECKING:', and define it outside functions"
+    )

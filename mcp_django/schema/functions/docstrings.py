@@ -1,0 +1,73 @@
+"""Docstrings into descriptions: the summary for a primitive, one line for each parameter.
+
+Google, NumPy and Sphinx styles are told apart by their section marks. Sections that speak to Python callers
+(returns, raises, examples) stay out of what a client is shown. The one door to docstring-parser.
+"""
+
+import inspect
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from docstring_parser import DocstringStyle, ParseError, parse
+
+from mcp_django.schema.functions.callables import unwrap
+
+_SPHINX = re.compile(r"^\s*:(param|parameter|arg|argument|type|return|returns|rtype|raise|raises)\b.*:", re.M)
+_NUMPY = re.compile(r"^[A-Z][A-Za-z ]+\n-{3,}\s*$", re.M)
+_GOOGLE = re.compile(
+    r"^(Args|Arguments|Parameters|Params|Raises|Exceptions|Except|Attributes|Examples?|Returns|Yields):\s*$", re.M
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """What a docstring says."""
+
+    summary: str = ""
+    """The text before the first section; paragraphs are kept, empty when there is no docstring."""
+    parameters: dict[str, str] = field(default_factory=dict)
+    """Parameter name to its description, line breaks folded."""
+
+
+def describe(fn: Callable[..., Any]) -> Description:
+    """Read the docstring of a function, method, partial, class or callable object."""
+    return parse_docstring(_docstring(fn))
+
+
+def parse_docstring(text: str) -> Description:
+    """Split a docstring into summary and parameter descriptions; one that cannot be parsed is all summary."""
+    text = inspect.cleandoc(text)
+    style = _style(text)
+    if style is None:
+        return Description(summary=text)
+    try:
+        parsed = parse(text, style=style)
+    except ParseError:
+        return Description(summary=text)
+    parameters = {
+        name.strip().lstrip("*"): " ".join(param.description.split())
+        for param in parsed.params
+        if param.description
+        for name in param.arg_name.split(",")
+    }
+    return Description(summary=(parsed.description or "").strip(), parameters=parameters)
+
+
+def _style(text: str) -> DocstringStyle | None:
+    if _NUMPY.search(text):
+        return DocstringStyle.NUMPYDOC
+    if _GOOGLE.search(text):
+        return DocstringStyle.GOOGLE
+    if _SPHINX.search(text):
+        return DocstringStyle.REST
+    return None
+
+
+def _docstring(fn: Callable[..., Any]) -> str:
+    inner = unwrap(fn)
+    text = inspect.getdoc(inner)
+    if text is None and not inspect.isroutine(inner) and not inspect.isclass(inner):
+        text = inspect.getdoc(type(inner).__call__)
+    return text or ""

@@ -1,0 +1,177 @@
+"""A handler's return annotation as the schema of its structured result.
+
+The schema's root is always an object, for every revision: what is no object by itself is wrapped as
+`{"result": ...}`. NamedTuples are lists in pydantic's JSON form, so they are wrapped as well.
+"""
+
+import inspect
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterable,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Generator,
+    Iterable,
+    Iterator,
+)
+from math import isfinite
+from typing import Annotated, Any, Never, NoReturn, get_args, get_origin
+
+from pydantic_core import PydanticSerializationError
+
+from mcp_django.schema.custom_schema import check_schema
+from mcp_django.schema.errors import OutputError
+from mcp_django.schema.functions.callables import MISSING, name_of, returns_of, unwrap
+from mcp_django.schema.generation import INT_MAX, INT_MIN, Compiled, compile_type
+from mcp_django.schema.jsonable import fallback, to_json
+from mcp_django.schema.validation.validation import Checker
+
+IsContent = Callable[[Any], bool]
+
+_UNDESCRIBED = (MISSING, None, type(None), Any, object, bytes, bytearray, memoryview, Never, NoReturn)
+"""Return annotations that promise nothing about the structured result."""
+
+
+class _Never:
+    """No value is of this type."""
+
+
+class Output:
+    """A result's schema, and the way there."""
+
+    __slots__ = ("_checker", "_dump", "_plain", "_where", "schema", "wrapped")
+
+    def __init__(
+        self, schema: dict[str, Any], checker: Checker, dump: Callable[[Any], Any], *, wrapped: bool, where: str
+    ) -> None:
+        self.schema = schema
+        """The JSON Schema clients see; its root is an object. Not to be changed."""
+        self.wrapped = wrapped
+        """Is the value put under "result"?"""
+        self._checker = checker
+        self._dump = dump
+        self._where = where
+        self._plain: type[Any] = _Never
+        """The type whose values are JSON already, and fit."""
+
+    def dump(self, value: Any) -> Any:
+        """A result as JSON values, not wrapped and not checked.
+
+        Raises:
+            OutputError: when it has no JSON form.
+        """
+        if type(value) is self._plain:
+            return value
+        try:
+            return self._dump(value)
+        except (PydanticSerializationError, TypeError, ValueError) as error:
+            raise OutputError(f"{self._where}: the result has no JSON form: {error}") from error
+
+    def structured(self, value: Any) -> Any:
+        """A result as `structuredContent`: JSON values, wrapped if need be, and checked against the schema.
+
+        The unwrapped JSON value is `structured(value)["result"]` when `wrapped`.
+
+        Raises:
+            OutputError: when the handler broke its own promise.
+        """
+        if type(value) is self._plain:
+            if not _is_exact(value):
+                raise OutputError(f"{self._where}: the result is a number that JSON cannot carry as it is")
+            return {"result": value}
+        dumped = self.dump(value)
+        if self.wrapped:
+            dumped = {"result": dumped}
+        if not self._checker.is_valid(dumped):
+            problems = self._checker.problems(dumped, "key")
+            raise OutputError(f"{self._where}: the result does not fit its output schema: {problems}")
+        return dumped
+
+
+def output_of(
+    fn: Callable[..., Any], *, output_schema: dict[str, Any] | type[Any] | None = None, is_content: IsContent
+) -> Output | None:
+    """Compile what a function returns; None when it promises nothing, or returns content blocks.
+
+    `output_schema` stands in for the return annotation: a type, or a hand-written schema whose root is an object.
+    `is_content` tells annotations of content from data; a list or a union that holds one is content too.
+
+    Raises:
+        DeclarationError: when the annotation or the schema has no JSON form.
+    """
+    where = f"{name_of(fn)}()"
+    if isinstance(output_schema, dict):
+        checker = check_schema(output_schema, f"{where}: output_schema")
+        return Output(output_schema, checker, to_json, wrapped=False, where=where)
+    annotation = _settled(_result_of(fn) if output_schema is None else output_schema)
+    if any(annotation is nothing for nothing in _UNDESCRIBED) or _holds_content(annotation, is_content):
+        return None
+    return _compiled(compile_type(annotation, f"{where}: the return value", mode="serialization"), annotation, where)
+
+
+def _compiled(compiled: Compiled, annotation: Any, where: str) -> Output:
+    schema, wrapped = _rooted(compiled.schema)
+    serialize = compiled.serializer.to_python
+
+    def dump(value: Any) -> Any:
+        return serialize(value, mode="json", by_alias=True, warnings=False, fallback=fallback)
+
+    output = Output(schema, Checker(schema), dump, wrapped=wrapped, where=where)
+    if annotation in (str, int, float, bool):
+        output._plain = annotation
+    return output
+
+
+def _rooted(described: dict[str, Any]) -> tuple[dict[str, Any], bool]:
+    """The schema with an object at its root, and whether it took a wrapper."""
+    if described.get("type") == "object":
+        return described, False
+    definitions = described.get("$defs", {})
+    target = definitions.get(str(described.get("$ref", "")).removeprefix("#/$defs/"), {})
+    if target.get("type") == "object":
+        # A type that refers to itself.
+        return {"type": "object", **described}, False
+    inner = {key: value for key, value in described.items() if key != "$defs"}
+    schema: dict[str, Any] = {"type": "object", "properties": {"result": inner}, "required": ["result"]}
+    if definitions:
+        schema["$defs"] = definitions
+    return schema, True
+
+
+def _is_exact(value: Any) -> bool:
+    """Does JSON carry this number as it is? True for all that is no number."""
+    if type(value) is int:
+        return INT_MIN <= value <= INT_MAX
+    return type(value) is not float or isfinite(value)
+
+
+def _result_of(fn: Callable[..., Any]) -> Any:
+    """The type of the result: of what comes piece by piece, that of all pieces, texts joined and others listed."""
+    annotation = returns_of(fn)
+    origin, given = get_origin(annotation) or annotation, get_args(annotation)
+    plain = inspect.isgeneratorfunction(unwrap(fn)) and origin in (Iterator, Iterable)
+    if not plain and origin not in (AsyncGenerator, AsyncIterator, AsyncIterable, Generator):
+        return annotation
+    if origin is Generator and len(given) == 3 and given[2] not in (None, type(None), Any):
+        return given[2]
+    if not given or given[0] is Any:
+        return MISSING
+    return str if given[0] is str else list[given[0]]  # type: ignore[valid-type]
+
+
+def _settled(annotation: Any) -> Any:
+    """The annotation without what surrounds it: `Annotated` with nothing to say, awaitables."""
+    origin = get_origin(annotation)
+    if origin is Awaitable:
+        return _settled(get_args(annotation)[0])
+    if origin is Coroutine:
+        return _settled(get_args(annotation)[2])
+    if origin is Annotated and any(annotation.__origin__ is nothing for nothing in _UNDESCRIBED):
+        return annotation.__origin__
+    return annotation
+
+
+def _holds_content(annotation: Any, is_content: IsContent) -> bool:
+    return is_content(annotation) or any(_holds_content(inner, is_content) for inner in get_args(annotation))

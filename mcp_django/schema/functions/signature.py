@@ -1,0 +1,249 @@
+"""A handler's signature as a tool's input: the schema clients see, the check, and the conversion.
+
+Everything is worked out once, when the handler is registered; a call runs two compiled functions.
+"""
+
+from collections.abc import Callable, Container, Mapping
+from dataclasses import dataclass
+from types import UnionType
+from typing import Annotated, Any, NotRequired, Optional, Union, get_args, get_origin
+
+from pydantic import ValidationError
+from pydantic.fields import Field, FieldInfo
+
+from mcp_django.protocol.headers import HeaderParam
+from mcp_django.schema.conversion import Convert, compile_fields, converter, explain
+from mcp_django.schema.custom_schema import HEADER, check_schema, header_params
+from mcp_django.schema.errors import ArgumentError, DeclarationError
+from mcp_django.schema.functions.callables import MISSING, Argument, Shape, shape_of
+from mcp_django.schema.functions.docstrings import describe
+from mcp_django.schema.generation import FLOAT_MAX
+from mcp_django.schema.jsonable import to_json
+from mcp_django.schema.validation.messages import unknown
+from mcp_django.schema.validation.validation import SHOWN, Checker
+
+IsInjected = Callable[[Any], bool]
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Parameters:
+    """What a handler takes, compiled."""
+
+    schema: dict[str, Any]
+    """The JSON Schema clients see; its root is an object. Not to be changed."""
+    header_params: tuple[HeaderParam, ...]
+    """Arguments that are mirrored into request headers."""
+    injected: dict[str, Any]
+    """Parameter name to resolved annotation, for what the server fills in."""
+    _checker: Checker
+    _fits: Callable[[Any], bool]
+    _convert: Convert
+
+    def check(self, arguments: dict[str, Any]) -> None:
+        """Check JSON arguments against the schema.
+
+        Raises:
+            ArgumentError: naming up to five problems.
+        """
+        if not self._fits(arguments):
+            raise ArgumentError(self._checker.problems(arguments))
+
+    def convert(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Convert checked JSON arguments to keyword arguments of the annotated types.
+
+        A new dict; what was not given is not in it, so that the handler's own defaults hold.
+
+        Raises:
+            ArgumentError: for values the schema cannot rule out, such as a date that does not exist, or an integer
+                beyond 64 bits.
+        """
+        try:
+            converted: dict[str, Any] = self._convert(arguments)
+        except ValidationError as error:
+            raise explain(error, arguments) from None
+        return converted
+
+
+def parameters_of(
+    fn: Callable[..., Any],
+    *,
+    is_injected: IsInjected,
+    input_schema: dict[str, Any] | None = None,
+    skip: Container[str] = (),
+) -> Parameters:
+    """Compile the parameters of a function, method, partial or callable object.
+
+    `is_injected` is asked for each annotation (and for the `X` of `X | None`), and for each default, whether the server
+    fills it in; names in `skip` are left out altogether. A hand-written `input_schema` is served as it is; then
+    `**kwargs` takes every property without a parameter of its own.
+
+    Raises:
+        DeclarationError: when the signature or the schema cannot be served.
+    """
+    shape = shape_of(fn, skip=skip)
+    injected, arguments = split(shape, is_injected, skip)
+    if input_schema is None:
+        if shape.takes_any:
+            raise DeclarationError(
+                f"{shape.name}() takes **kwargs, which no schema describes; declare the parameters or give input_schema"
+            )
+        schema, convert = _described(shape, arguments, describe(fn).parameters)
+        checker = check_schema(schema, f"{shape.name}()")
+    else:
+        schema = input_schema
+        checker = check_schema(schema, f"{shape.name}(): input_schema")
+        convert = _by_hand(shape, arguments, schema)
+    return Parameters(
+        schema=schema,
+        header_params=header_params(schema, f"{shape.name}()"),
+        injected=injected,
+        _checker=checker,
+        _fits=checker.is_valid,
+        _convert=convert,
+    )
+
+
+def split(
+    shape: Shape, is_injected: IsInjected, skip: Container[str] = ()
+) -> tuple[dict[str, Any], dict[str, Argument]]:
+    """Part a callable's parameters into injected ones (name to annotation) and those callers give."""
+    arguments = {name: argument for name, argument in shape.arguments.items() if name not in skip}
+    injected = injected_among(arguments, is_injected)
+    return injected, {name: argument for name, argument in arguments.items() if name not in injected}
+
+
+def injected_among(arguments: Mapping[str, Argument], is_injected: IsInjected) -> dict[str, Any]:
+    """Those that the server fills, by name, with the annotation that says so.
+
+    A mark that was given as the default, as in `user: User = Depends(owner)`, is put into the annotation: clients could
+    replace a default.
+    """
+    injected: dict[str, Any] = {}
+    for name, argument in arguments.items():
+        chosen = next((a for a in _alternatives(argument.annotation) if a is not Any and is_injected(a)), MISSING)
+        if chosen is MISSING and not argument.required and is_injected(argument.default):
+            chosen = Annotated[argument.annotation, argument.default]
+        if chosen is not MISSING:
+            injected[name] = chosen
+    return injected
+
+
+def field_of(argument: Argument) -> Any:
+    """A parameter as a TypedDict field: a default makes it optional, and None as default makes it nullable."""
+    annotation, default = argument.annotation, argument.default
+    inner, metadata = _parts(annotation)
+    described = any(isinstance(item, FieldInfo) and item.description for item in metadata)
+    text = next((item for item in metadata if isinstance(item, str)), None)
+    if text is not None and not described:
+        metadata = (*metadata, Field(description=text))
+    if isinstance(default, FieldInfo):
+        return Annotated[(inner, *metadata, default)]
+    if default is None and inner is not Any:
+        inner = Optional[inner]  # noqa: UP045 - the type is known only here
+    annotation = Annotated[(inner, *metadata)] if metadata else inner
+    return annotation if argument.required else NotRequired[annotation]
+
+
+def _described(
+    shape: Shape, arguments: dict[str, Argument], descriptions: dict[str, str]
+) -> tuple[dict[str, Any], Convert]:
+    compiled = compile_fields(
+        {name: field_of(argument) for name, argument in arguments.items()}, where=f"{shape.name}()"
+    )
+    generated = compiled.schema
+    schema: dict[str, Any] = {"type": "object", "properties": dict(generated.get("properties", {}))}
+    for key in ("required", "additionalProperties", "$defs"):
+        if key in generated:
+            schema[key] = generated[key]
+    for argument, name in zip(arguments.values(), schema["properties"], strict=True):
+        schema["properties"][name] = _property(
+            schema["properties"][name], argument, descriptions.get(argument.name), schema.get("$defs", {})
+        )
+    return schema, converter(compiled)
+
+
+def _property(
+    schema: dict[str, Any], argument: Argument, description: str | None, definitions: dict[str, Any]
+) -> dict[str, Any]:
+    schema = {"description": description, **schema} if description else dict(schema)
+    if argument.default is not MISSING and not isinstance(argument.default, FieldInfo):
+        _add_default(schema, argument.default, definitions)
+    return _mirrored(schema, definitions) if HEADER in schema else schema
+
+
+def _add_default(schema: dict[str, Any], default: Any, definitions: dict[str, Any]) -> None:
+    """Tell the default, if it is one that a caller could give too; sentinels are not."""
+    try:
+        value = to_json(default)
+    except TypeError:
+        return
+    if Checker({**schema, "$defs": definitions}).is_valid(value):
+        schema["default"] = value
+
+
+def _mirrored(schema: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:
+    """A property that a header mirrors: of one plain type, since null is said by leaving the header out."""
+    branches = schema.get("anyOf")
+    if isinstance(branches, list) and {"type": "null"} in branches and len(branches) == 2:
+        inner = next(branch for branch in branches if branch != {"type": "null"})
+        schema = {**inner, **{key: value for key, value in schema.items() if key != "anyOf"}}
+        if schema.get("default", "") is None:
+            del schema["default"]
+    if "$ref" in schema:
+        target = definitions.get(schema.pop("$ref").removeprefix("#/$defs/"), {})
+        schema = {**target, **schema}
+    if schema.get("type") == "integer":
+        schema.setdefault("minimum", -FLOAT_MAX)
+        schema.setdefault("maximum", FLOAT_MAX)
+    return schema
+
+
+def _by_hand(shape: Shape, arguments: dict[str, Argument], schema: dict[str, Any]) -> Convert:
+    fields = {name: field_of(argument) for name, argument in arguments.items()}
+    compiled = compile_fields(fields, where=f"{shape.name}()", open_ended=shape.takes_any)
+    taken, described = compiled.schema.get("properties", {}), schema.get("properties", {})
+    if schema.get("additionalProperties") is False and "patternProperties" not in schema:
+        for name in compiled.schema.get("required", ()):
+            if name not in described:
+                raise DeclarationError(
+                    f"{shape.name}(): parameter '{name}' has no default and no property in input_schema; "
+                    "describe it there or give it a default"
+                )
+    convert = converter(compiled)
+    if shape.takes_any:
+        return convert
+    for name in described:
+        if name not in taken:
+            raise DeclarationError(
+                f"{shape.name}(): input_schema has the property '{name}', which no parameter takes; "
+                "add the parameter or **kwargs"
+            )
+    return _without_surplus(convert, frozenset(taken))
+
+
+def _without_surplus(convert: Convert, names: frozenset[str]) -> Convert:
+    """Refuse names that the schema lets through and no parameter takes, before each of them is made an error."""
+
+    def closed(arguments: Any) -> Any:
+        if isinstance(arguments, dict) and (surplus := arguments.keys() - names):
+            raise ArgumentError("; ".join(unknown(name, names, "argument") for name in sorted(surplus)[:SHOWN]))
+        return convert(arguments)
+
+    return closed
+
+
+def _parts(annotation: Any) -> tuple[Any, tuple[Any, ...]]:
+    if get_origin(annotation) is Annotated:
+        return annotation.__origin__, tuple(annotation.__metadata__)
+    return annotation, ()
+
+
+def _alternatives(annotation: Any) -> list[Any]:
+    """The annotation, what it annotates, and the X of `X | None`."""
+    inner, _ = _parts(annotation)
+    found = [annotation] if inner is annotation else [annotation, inner]
+    if get_origin(inner) in (Union, UnionType):
+        members = [member for member in get_args(inner) if member is not type(None)]
+        if len(members) == 1:
+            found += _alternatives(members[0])
+    return found

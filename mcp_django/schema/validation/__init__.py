@@ -1,0 +1,1 @@
+"""Validation of values against JSON Schemas, with limits and messages."""

@@ -1,0 +1,1 @@
+"""One call and its session: the state that every part of the server shares."""

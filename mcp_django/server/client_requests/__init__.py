@@ -1,0 +1,1 @@
+"""Requests to the client: elicitation, sampling and roots, live or by replay."""

@@ -1,0 +1,310 @@
+"""Asking the client's model (client/sampling): a question, or several while it uses tools or has to write its answer
+anew.
+
+Each question carries the whole conversation. What tools gave is remembered as `once` remembers: in the stateless era
+the handler runs again from its first line, and no tool runs twice that has run to its end.
+"""
+
+import hashlib
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from mcp_django.protocol import jsonrpc
+from mcp_django.protocol.sampling_types import Said, ToolUseContent, blocks_of, conversation
+from mcp_django.schema import ArgumentError, reading_of
+from mcp_django.server.calls.call import Call
+from mcp_django.server.client_requests.conversation import ATTEMPTS, InvalidAnswer, Question, Unanswered
+
+if TYPE_CHECKING:
+    from mcp_django.server.context.context import Context
+    from mcp_django.server.execution.sampling_tools import Offered, Toolbox
+
+T = TypeVar("T")
+Wire = dict[str, Any]
+CHOICES = ("auto", "required", "none")
+CONTEXTS = ("none", "thisServer", "allServers")
+MAX_TOKENS = 1024
+MAX_ITERATIONS = 8
+"""Each takes a round in the stateless era, and clients take part in ten unless told otherwise."""
+PRIORITIES = ("costPriority", "speedPriority", "intelligencePriority")
+
+
+@dataclass(frozen=True, slots=True)
+class Sample(Generic[T]):
+    """What the client's model said."""
+
+    content: list[Wire]
+    """The content blocks, as they came."""
+    model: str
+    stop_reason: str | None = None
+    """`endTurn`, `stopSequence`, `maxTokens`, `toolUse`, or a word of the client's own."""
+    result: T | None = None
+    """The value that `result_type` asks for; without one, the text."""
+    messages: list[Wire] = field(default_factory=list)
+    """The conversation up to here, this answer included, as the protocol writes it. Say something more and sample
+    again.
+    """
+
+    @property
+    def text(self) -> str:
+        """All text blocks, joined."""
+        return "".join(block["text"] for block in self.content if block["type"] == "text")
+
+    @property
+    def tool_uses(self) -> list[ToolUseContent]:
+        """The tools that the model wants used, which you have to answer."""
+        used = [block for block in self.content if block["type"] == "tool_use"]
+        return [ToolUseContent(block["id"], block["name"], block["input"], block.get("_meta")) for block in used]
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def request_options(call: Call, given: Mapping[str, Any]) -> Wire:
+    """The members of a request besides its messages and tools, named as on the wire; those of None are left out.
+
+    Raises ValueError for what no client could read.
+    """
+    options = {name: value for name, value in given.items() if value is not None}
+    limit = options["maxTokens"]
+    if type(limit) is not int or limit < 1:
+        raise ValueError("max_tokens must be a positive integer")
+    if "stopSequences" in options:
+        options["stopSequences"] = [str(sequence) for sequence in options["stopSequences"]]
+    if "modelPreferences" in options:
+        options["modelPreferences"] = _preferences(options["modelPreferences"])
+    included = options.get("includeContext", "none")
+    if included not in CONTEXTS:
+        raise ValueError(f"include_context must be one of {', '.join(CONTEXTS)}")
+    if included != "none" and "context" in call.revision.sampling and not call.supports({"sampling": {"context": {}}}):
+        # A wish, which a client may ignore; one that has not declared it SHOULD NOT be sent it.
+        del options["includeContext"]
+    return options
+
+
+def _preferences(given: str | Sequence[str] | Mapping[str, Any]) -> Wire:
+    if isinstance(given, str):
+        return {"hints": [{"name": given}]}
+    if not isinstance(given, Mapping):
+        return {"hints": [{"name": str(name)} for name in given]}
+    for name in PRIORITIES:
+        value = given.get(name, 0)
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
+            raise ValueError(f"model_preferences: {name} must be a number from 0 to 1")
+    return dict(given)
+
+
+async def prepared(
+    context: "Context",
+    messages: Said | Sequence[Said],
+    *,
+    max_tokens: int = MAX_TOKENS,
+    system_prompt: str | None = None,
+    temperature: float | None = None,
+    stop_sequences: Sequence[str] | None = None,
+    model_preferences: str | Sequence[str] | Mapping[str, Any] | None = None,
+    include_context: str | None = None,
+    metadata: Mapping[str, Any] | None = None,
+    tools: "Sequence[Offered] | None" = None,
+    tool_choice: str | None = None,
+    max_iterations: int = MAX_ITERATIONS,
+    result_type: Any = None,
+    key: str | None = None,
+) -> "Sampling":
+    """What `Context.sample` is about to do. Raises ValueError, TypeError and DeclarationError for what cannot be."""
+    options = {
+        "maxTokens": max_tokens,
+        "systemPrompt": system_prompt,
+        "temperature": temperature,
+        "stopSequences": stop_sequences,
+        "modelPreferences": model_preferences,
+        "includeContext": include_context,
+        "metadata": metadata,
+    }
+    sampling = Sampling(context, request_options(context._call, options), key=key, result_type=result_type)
+    await sampling.offer(tools, tool_choice, max_iterations)
+    sampling.begin(messages)
+    return sampling
+
+
+class Sampling:
+    """One `ctx.sample`: what is asked, and what becomes of the answers. `ask` and `proceed` take turns until there is
+    an answer that counts.
+    """
+
+    def __init__(self, context: "Context", options: Wire, *, key: str | None, result_type: Any = None) -> None:
+        self._context, self._call, self._options, self._key = context, context._call, options, key
+        self._reading = None if result_type in (None, str) else reading_of(result_type)
+        self._toolbox: Toolbox | None = None
+        self._choice: str | None = None
+        self._iterations, self._iteration, self._attempt = 0, 0, 1
+        self._messages: list[Wire] = []
+        self._scope = ""
+        self._sample: Sample[Any] | None = None
+
+    async def offer(self, tools: "Sequence[Offered] | None", choice: str | None, iterations: int) -> None:
+        """Let the model use tools, and run what it uses at most `iterations` times."""
+        if choice is not None and choice not in CHOICES:
+            raise ValueError(f"tool_choice must be one of {', '.join(CHOICES)}")
+        if not tools:
+            if choice is not None:
+                raise ValueError("tool_choice needs tools")
+            return
+        if iterations < 0:
+            raise ValueError("max_iterations must not be negative")
+        self._choice, self._iterations = choice, iterations
+        self._toolbox = await self._call.server.toolbox(self._call, tools)
+
+    def begin(self, said: Said | Sequence[Said]) -> None:
+        """Take the conversation up."""
+        self._messages = conversation(said)
+        if self._reading is not None:
+            self._messages = _instructed(self._messages, self._reading.schema)
+        self._scope = self._named(self._messages)
+
+    @property
+    def _is_last(self) -> bool:
+        """Must the model answer now?"""
+        return bool(self._iterations) and self._iteration == self._iterations
+
+    async def ask(self) -> None:
+        """Wait for the model."""
+        self._sample = await self._context._ask(self._question("none" if self._is_last else self._choice))
+
+    async def proceed(self) -> Sample[Any] | None:
+        """The sample, if there is no more to ask; otherwise what the model wants is done by now."""
+        sample = self._sample
+        assert sample is not None
+        if sample.content:
+            self._messages = [*self._messages, {"role": "assistant", "content": sample.content}]
+        uses = [block for block in sample.content if block["type"] == "tool_use"]
+        if not uses:
+            return self._read(sample)
+        if self._hands_back(uses):
+            return replace(sample, messages=self._messages)
+        if self._is_last:
+            raise Unanswered(f"The model went on using tools beyond the {self._iteration} times it may")
+        self._iteration += 1
+        self._choice = None if self._choice == "required" else self._choice
+        results = await self._results(uses, f"{self._scope}.{self._iteration}")
+        self._messages = [*self._messages, {"role": "user", "content": results}]
+        return None
+
+    async def run(self) -> Sample[Any]:
+        """Take all the turns."""
+        while True:
+            await self.ask()
+            sample = await self.proceed()
+            if sample is not None:
+                return sample
+
+    def _read(self, sample: Sample[Any]) -> Sample[Any] | None:
+        """The sample with its value; None when the model is told why it has none, and to write it anew."""
+        if self._reading is None:
+            return replace(sample, result=sample.text, messages=self._messages)
+        try:
+            return replace(sample, result=self._reading.read(sample.text), messages=self._messages)
+        except ArgumentError as problem:
+            reason = _reason(sample, problem)
+        if self._attempt == ATTEMPTS:
+            raise Unanswered(f"The model gave no valid answer in {ATTEMPTS} attempts: {reason}")
+        self._attempt += 1
+        self._messages = [*self._messages, _text(f"That cannot be used: {reason}. Answer again, with JSON only.")]
+        return None
+
+    def _question(self, choice: str | None) -> Question:
+        messages = self._messages
+        definitions = [] if self._toolbox is None else self._toolbox.definitions
+        with_tools = definitions or any(block["type"].startswith("tool_") for m in messages for block in m["content"])
+        needs: Wire = {"sampling": {"tools": {}} if with_tools else {}}
+        params: Wire = {"messages": _written(self._call, messages, needs), **self._options}
+        if definitions:
+            params["tools"] = definitions
+            if choice is not None:
+                params["toolChoice"] = {"mode": choice}
+        return Question("sampling/createMessage", params, needs, _reader(bool(definitions)), self._key)
+
+    def _hands_back(self, uses: list[Wire]) -> bool:
+        toolbox = self._toolbox
+        return toolbox is None or not self._iterations or any(toolbox.hands_back(use["name"]) for use in uses)
+
+    def _named(self, messages: list[Wire]) -> str:
+        """The name of this sample among those of its call, for what its tools do."""
+        if self._toolbox is None:
+            return ""
+        name = self._key or f"sampling-{digest(messages)}"
+        names = self._context._samples = self._context._samples or Counter()
+        names[name] += 1
+        return name if names[name] == 1 else f"{name}-{names[name]}"
+
+    async def _results(self, uses: list[Wire], scope: str) -> list[Wire]:
+        """One after the other, because they share the call's lane."""
+        return [await self._result(use, f"{scope}.{number}") for number, use in enumerate(uses, 1)]
+
+    async def _result(self, use: Wire, scope: str) -> Wire:
+        """The answer to one use, run once in the whole conversation."""
+        toolbox, context = self._toolbox, self._context
+        assert toolbox is not None
+        talk = context._talk()
+
+        async def run() -> Wire:
+            body = await toolbox.run(self._call, use, scope, talk)
+            return {name: body[name] for name in ("content", "isError", "_meta") if body.get(name)}
+
+        body = await context._here(talk.once(f"{scope}.{digest(use)}", run))
+        return {"type": "tool_result", "toolUseId": use["id"], "content": [], **body}
+
+
+def _written(call: Call, messages: list[Wire], needs: Wire) -> list[Wire]:
+    """The messages as the client's revision writes them. Raises Unanswered when it cannot."""
+    if not call.supports(needs):
+        return messages  # they will not be sent: the capability is missing
+    try:
+        return [written for message in messages for written in call.revision.shape_sampling_message(message)]
+    except ValueError as problem:
+        raise Unanswered(f"The client's model cannot be sent this: {problem}") from None
+
+
+def _reader(with_tools: bool) -> Any:
+    def read(raw: Any) -> Sample[Any]:
+        if type(raw) is not dict:
+            raise InvalidAnswer("a sample must be an object")
+        try:
+            blocks = blocks_of(raw.get("content"))
+        except ValueError as problem:
+            raise InvalidAnswer(str(problem)) from None
+        kinds = {block["type"] for block in blocks}
+        used = [block["id"] for block in blocks if block["type"] == "tool_use"]
+        if "tool_result" in kinds or (used and not with_tools) or len(set(used)) < len(used):
+            raise InvalidAnswer("the model may use tools that it was offered, each use under an id of its own")
+        stop = raw.get("stopReason")
+        return Sample(blocks, str(raw.get("model", "")), stop if type(stop) is str else None)
+
+    return read
+
+
+def _instructed(messages: list[Wire], schema: Wire) -> list[Wire]:
+    """The conversation with a word on the form of its answer, in the last message if that is the user's text."""
+    wanted = f"Answer with JSON only. It must fit this JSON Schema: {jsonrpc.dumps(schema).decode()}"
+    last = messages[-1]
+    if last["role"] != "user" or [block["type"] for block in last["content"]] != ["text"]:
+        return [*messages, _text(wanted)]
+    (block,) = last["content"]
+    return [*messages[:-1], {**last, "content": [{**block, "text": f"{block['text']}\n\n{wanted}"}]}]
+
+
+def _reason(sample: Sample[Any], problem: ArgumentError) -> str:
+    if sample.stop_reason == "maxTokens":
+        return "the answer was cut off because it is too long"
+    return str(problem)
+
+
+def digest(value: Any) -> str:
+    """A short name for a JSON value."""
+    return hashlib.sha256(jsonrpc.dumps_sorted(value)).hexdigest()[:10]
+
+
+def _text(text: str) -> Wire:
+    return {"role": "user", "content": [{"type": "text", "text": text}]}

@@ -1,0 +1,1 @@
+"""Primitives from elsewhere: providers, mounted servers and low-level handlers."""

@@ -1,0 +1,211 @@
+"""Hand-written handlers: functions that answer list, call, read and get themselves, for what no decorator can say.
+
+    provider = Handlers(list_tools=..., call_tool=...)
+
+List functions return entries as the protocol writes them (`{"name": ..., "inputSchema": {...}}`); arguments are
+checked against the entry's schema before `call_tool` sees them. Everything else (permissions of the entry's own,
+paging, revisions, errors) is as for registered primitives.
+"""
+
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from mcp_django.protocol import jsonrpc
+from mcp_django.protocol.types import Annotations, Icon, ToolAnnotations
+from mcp_django.protocol.uri import UriTemplate
+from mcp_django.schema import ArgumentError
+from mcp_django.server.calls.callables import run
+from mcp_django.server.composition.provider import Provider
+from mcp_django.server.context.context import Context
+from mcp_django.server.injection.handler import Handler, source_of
+from mcp_django.server.primitives.base import Completion, Prompt, Resource, ResourceTemplate, Tool
+from mcp_django.server.primitives.decorators import build_tool
+
+T = TypeVar("T")
+Entry = Mapping[str, Any]
+List = Callable[[Context], Iterable[Entry] | Awaitable[Iterable[Entry]]]
+COMPILED = 2048
+"""How many entries stay compiled."""
+
+
+class Handlers(Provider):
+    """A provider made of functions; each may be plain or async, and each takes the Context last.
+
+    `list_tools(ctx)`, `call_tool(name, arguments, ctx)`, `list_resources(ctx)`, `list_templates(ctx)`,
+    `read_resource(uri, ctx)`, `list_prompts(ctx)`, `get_prompt(name, arguments, ctx)`, `complete(target, argument,
+    value, arguments, ctx)`. A `read_resource` that returns None says that there is no such resource.
+    """
+
+    def __init__(
+        self,
+        *,
+        list_tools: List | None = None,
+        call_tool: Callable[..., Any] | None = None,
+        list_resources: List | None = None,
+        list_templates: List | None = None,
+        read_resource: Callable[..., Any] | None = None,
+        list_prompts: List | None = None,
+        get_prompt: Callable[..., Any] | None = None,
+        complete: Callable[..., Any] | None = None,
+    ) -> None:
+        pairs = {"tools": (list_tools, call_tool), "prompts": (list_prompts, get_prompt)}
+        for what, (lists, runs) in pairs.items():
+            if (lists is None) != (runs is None):
+                raise ValueError(f"{what} need both a list function and the function that runs them")
+        if read_resource is None and (list_resources is not None or list_templates is not None):
+            raise ValueError("resources need a read_resource function besides the one that lists them")
+        self._list_tools, self._call_tool = list_tools, call_tool
+        self._list_resources, self._list_templates, self._read_resource = list_resources, list_templates, read_resource
+        self._list_prompts, self._get_prompt, self._complete = list_prompts, get_prompt, complete
+        given = {
+            "tools": list_tools,
+            "resources": read_resource,
+            "prompts": list_prompts,
+            "completions": complete,
+        }
+        self.offers = frozenset(what for what, function in given.items() if function is not None)
+        self._compiled: OrderedDict[tuple[str, bytes], Any] = OrderedDict()
+
+    async def tools(self, ctx: Context) -> Iterable[Tool]:
+        return [self._once("tool", entry, self._tool) for entry in await _entries(self._list_tools, ctx)]
+
+    async def resources(self, ctx: Context) -> Iterable[Resource]:
+        return [self._once("resource", entry, self._resource) for entry in await _entries(self._list_resources, ctx)]
+
+    async def templates(self, ctx: Context) -> Iterable[ResourceTemplate]:
+        return [self._once("template", entry, self._template) for entry in await _entries(self._list_templates, ctx)]
+
+    async def resource(self, uri: str, ctx: Context) -> Resource | None:
+        if self._read_resource is None:
+            return None
+        listed = next((resource for resource in await self.resources(ctx) if resource.uri == uri), None)
+        return listed or self._resource({"uri": uri, "name": uri})
+
+    async def prompts(self, ctx: Context) -> Iterable[Prompt]:
+        return [self._once("prompt", entry, self._prompt) for entry in await _entries(self._list_prompts, ctx)]
+
+    async def complete(
+        self, target: str, argument: str, value: str, arguments: Mapping[str, str], ctx: Context
+    ) -> Completion | Sequence[str] | None:
+        if self._complete is None:
+            return None
+        found: Completion | Sequence[str] | None = await run(
+            self._complete, ctx.server.executor, target, argument, value, arguments, ctx
+        )
+        return found
+
+    def _once(self, kind: str, entry: Entry, compile: Callable[[Entry], T]) -> T:
+        """Compiled entries are kept by their content: validators are dear."""
+        key = kind, jsonrpc.dumps_sorted(entry)
+        found: T | None = self._compiled.get(key)
+        if found is None:
+            found = self._compiled[key] = compile(entry)
+            if len(self._compiled) > COMPILED:
+                self._compiled.popitem(last=False)
+        return found
+
+    def _tool(self, entry: Entry) -> Tool:
+        name, call = str(entry["name"]), self._call_tool
+        assert call is not None  # checked in __init__
+
+        async def call_tool(mcp_context: Context, **arguments: Any) -> Any:
+            return await run(call, mcp_context.server.executor, name, arguments, mcp_context)
+
+        tool = build_tool(
+            call_tool,
+            name,
+            description=str(entry.get("description") or name),
+            input_schema=entry["inputSchema"],
+            output_schema=entry.get("outputSchema"),
+            annotations=ToolAnnotations.of(entry.get("annotations")) or ToolAnnotations(),
+            meta=entry.get("_meta", {}),
+        )
+        tool.title, tool.source, tool.icons = entry.get("title"), source_of(call), _icons(entry)
+        return tool
+
+    def _resource(self, entry: Entry) -> Resource:
+        uri, read = str(entry["uri"]), self._read_resource
+
+        async def read_resource(ctx: Context) -> Any:
+            return None if read is None else await run(read, ctx.server.executor, uri, ctx)
+
+        return Resource(
+            uri=uri,
+            name=str(entry.get("name") or uri),
+            title=entry.get("title"),
+            description=entry.get("description"),
+            mime_type=entry.get("mimeType"),
+            size=entry.get("size"),
+            icons=_icons(entry),
+            annotations=Annotations.of(entry.get("annotations")),
+            meta=entry.get("_meta", {}),
+            handler=Handler(read_resource, {"ctx": Context}),
+            source=source_of(read or self._list_resources),
+        )
+
+    def _template(self, entry: Entry) -> ResourceTemplate:
+        def refuse() -> None:
+            """Templates are only listed: `read_resource` answers for the URIs they describe."""
+
+        return ResourceTemplate(
+            template=UriTemplate(str(entry["uriTemplate"])),
+            convert=dict,
+            name=str(entry.get("name") or entry["uriTemplate"]),
+            title=entry.get("title"),
+            description=entry.get("description"),
+            mime_type=entry.get("mimeType"),
+            icons=_icons(entry),
+            annotations=Annotations.of(entry.get("annotations")),
+            meta=entry.get("_meta", {}),
+            handler=Handler(refuse),
+            source=source_of(self._list_templates),
+        )
+
+    def _prompt(self, entry: Entry) -> Prompt:
+        name, get = str(entry["name"]), self._get_prompt
+        assert get is not None  # checked in __init__
+
+        async def get_prompt(ctx: Context, arguments: dict[str, str]) -> Any:
+            return await run(get, ctx.server.executor, name, arguments, ctx)
+
+        return Prompt(
+            name=name,
+            title=entry.get("title"),
+            description=entry.get("description"),
+            icons=_icons(entry),
+            meta=entry.get("_meta", {}),
+            handler=Handler(get_prompt, {"ctx": Context}),
+            source=source_of(get),
+            parameters=ListedArguments([dict(argument) for argument in entry.get("arguments", ())]),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ListedArguments:
+    """The arguments of a prompt that nobody declares: what its entry lists, and nothing else."""
+
+    arguments: list[dict[str, Any]]
+
+    def convert(self, values: dict[str, str]) -> dict[str, Any]:
+        known = {argument["name"]: argument.get("required", False) for argument in self.arguments}
+        unknown = [name for name in values if name not in known]
+        missing = [name for name, required in known.items() if required and name not in values]
+        if unknown or missing:
+            problems = [f"unknown argument {name!r}" for name in unknown] + [
+                f"missing argument {name!r}" for name in missing
+            ]
+            raise ArgumentError("; ".join(problems[:5]))
+        return {"arguments": dict(values)}
+
+
+def _icons(entry: Entry) -> tuple[Icon, ...]:
+    return tuple(map(Icon.of, entry.get("icons", ())))
+
+
+async def _entries(function: List | None, ctx: Context) -> Iterable[Entry]:
+    if function is None:
+        return ()
+    entries: Iterable[Entry] = await run(function, ctx.server.executor, ctx)
+    return entries

@@ -1,0 +1,301 @@
+"""Servers within a server: what a host serves of another server, under names of its own, and how that runs.
+
+A host has copies of what the other has, with the host's names, and decides about these; what runs is the primitive as
+its own server knows it. For that the call is seen as the other server would see it: by its own names, with its own
+lifespan, tools and providers around it, inside its own middleware. The client, the session, the streams and the doors
+are the host's.
+"""
+
+import copy
+import logging
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+
+from mcp_django.protocol.uri import UriTemplate
+from mcp_django.schema import DeclarationError
+from mcp_django.server.calls.call import Call
+from mcp_django.server.composition.provider import Provider
+from mcp_django.server.context.context import Context
+from mcp_django.server.injection.handler import Handler
+from mcp_django.server.middleware import chain
+from mcp_django.server.primitives.base import (
+    Completer,
+    Completion,
+    Permission,
+    Primitive,
+    Prompt,
+    Resource,
+    ResourceTemplate,
+    Tool,
+    both,
+)
+
+if TYPE_CHECKING:
+    from mcp_django.server.server import Server
+
+logger = logging.getLogger("mcp_django.server")
+P = TypeVar("P", bound=Primitive)
+Run = Callable[[Call, Primitive], Awaitable[dict[str, Any]]]
+COMPLETING = "completion/complete"
+_BY = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri", "resources/subscribe": "uri"}
+"""The member of `params` that says what is meant."""
+
+
+class Names(Protocol):
+    """What primitives are called in a host, and the way back; `providers.naming.Naming`. The ways there raise
+    DeclarationError for what cannot be served under such a name; the ways back give None for what has none of these.
+    """
+
+    @property
+    def keeps_uris(self) -> bool:
+        """Do URIs stay as they are?"""
+
+    def name(self, name: str, *, foreign: bool = False) -> str: ...
+
+    def own_name(self, here: str) -> str | None: ...
+
+    def uri(self, uri: str) -> str: ...
+
+    def own_uri(self, here: str) -> str | None: ...
+
+    def template(self, template: UriTemplate) -> UriTemplate: ...
+
+
+class Mounted(NamedTuple):
+    """Where a primitive of a host comes from."""
+
+    part: "Part"
+    primitive: Primitive
+    """As its own server knows it."""
+
+
+class Part:
+    """A server within another. `label` says which, in messages; `permission` and `scopes` are asked for besides."""
+
+    def __init__(
+        self,
+        server: "Server",
+        names: Names,
+        *,
+        label: str,
+        permission: Permission | None = None,
+        scopes: Sequence[str] = (),
+    ) -> None:
+        self.server, self.names, self.label = server, names, label
+        self.permission, self.scopes = permission, tuple(scopes)
+        self.known: Mapping[Primitive | Completer, Primitive | Completer] = {}
+        """What is registered there, and its copies here."""
+        self.is_plain: bool = not server.middleware and names.keeps_uris and all(part.is_plain for part in server.parts)
+        """Is there nothing to be done around what runs?"""
+
+    @property
+    def rules(self) -> str | None:
+        """The alias under which the server has rules of its own; None for one that is served within others only."""
+        return self.server.alias if self.server.is_bound else None
+
+    @property
+    def providers(self) -> list[Provider]:
+        """Those of the server, as the host asks them."""
+        return [PartProvider(self, theirs) for one in self.server.providers if (theirs := one.within()) is not None]
+
+    def take(self, item: P, *, foreign: bool = False) -> P:
+        """The copy of a primitive under its name here. Raises DeclarationError."""
+        changes: dict[str, Any] = {}
+        match item:
+            case Resource():
+                changes["uri"] = self.names.uri(item.uri)
+            case ResourceTemplate():
+                changes["template"] = self.names.template(item.template)
+            case _:
+                changes["name"] = self.names.name(item.name, foreign=foreign)
+        stands_for = item.stands_for
+        if stands_for is not None:
+            stands_for = replace(stands_for, name=self.names.name(stands_for.name, foreign=foreign))
+        options = self.server.options
+        return replace(
+            item,
+            **changes,
+            mounted=Mounted(self, item),
+            stands_for=stands_for,
+            permission=both(self.permission, item.permission),
+            scopes=tuple(dict.fromkeys((*self.scopes, *item.scopes))),
+            timeout=options.timeout if item.timeout is None else item.timeout,
+            handler=_bound(item.handler, options.atomic),
+            source=f"{item.source} ({self.label})",
+        )
+
+    def adopt(self, item: Primitive | Completer) -> Primitive | Completer:
+        """The copy of what is registered. Raises DeclarationError."""
+        if isinstance(item, Primitive):
+            return self.take(item)
+        # What is completed is a prompt, by its name, or a template by its text, which has a scheme.
+        target = self.names.uri(item.target) if ":" in item.target else self.names.name(item.target)
+        return replace(item, target=target, source=f"{item.source} ({self.label})")
+
+    def view(self, call: Call) -> Call:
+        """The call as the server would see it."""
+        message, named, params = call.message, _BY.get(call.method), call.params
+        if named is not None and isinstance(params.get(named), str):
+            message = message._replace(params={**params, named: self._own(named, params[named])})
+        elif call.method == COMPLETING:
+            ref: dict[str, Any] = params["ref"]
+            key = "name" if ref["type"] == "ref/prompt" else "uri"
+            message = message._replace(params={**params, "ref": {**ref, key: self._own(key, ref[key])}})
+        return replace(call, message=message, server=self.server, outer=call, part=self)
+
+    def _own(self, named: str, here: str) -> str:
+        own = self.names.own_name(here) if named == "name" else self.names.own_uri(here)
+        return here if own is None else own
+
+    def outward(self, body: dict[str, Any]) -> dict[str, Any]:
+        """A result with the URIs that its resources have here."""
+        if self.names.keeps_uris:
+            return body
+        changed: dict[str, Any] = {
+            name: self._outward(body[name]) for name in ("contents", "content", "messages") if name in body
+        }
+        return {**body, **changed} if changed else body
+
+    def _outward(self, value: Any) -> Any:
+        """Contents, blocks of content, and messages with one: what of them is a resource is called as it is here."""
+        if isinstance(value, list):
+            return [self._outward(one) for one in value]
+        if not isinstance(value, dict):
+            return value
+        if isinstance(value.get("uri"), str):
+            return {**value, "uri": self._here(value["uri"])}
+        inner = next((name for name in ("resource", "content") if isinstance(value.get(name), dict | list)), None)
+        return value if inner is None else {**value, inner: self._outward(value[inner])}
+
+    def _here(self, uri: str) -> str:
+        """What is no resource of the server's, such as a page of the web, keeps its address."""
+        server, registry = self.server, self.server.registry
+        if uri not in registry.resources and registry.match(uri) is None and not server.provides("resources"):
+            return uri
+        try:
+            return self.names.uri(uri)
+        except DeclarationError:
+            return uri
+
+
+def _bound(handler: Handler, atomic: tuple[str, ...]) -> Handler:
+    """The handler with the transaction that it has where its own server's handlers have `atomic`."""
+    if handler.atomic == () or not atomic:
+        return handler
+    bound = copy.copy(handler)
+    bound.atomic = handler.databases(atomic)
+    return bound
+
+
+async def served(call: Call, primitive: Primitive, run: Run) -> dict[str, Any]:
+    """The body that `run` makes, given the call and the primitive as the server knows them that the primitive comes
+    from, inside that server's middleware.
+    """
+    mounted = primitive.mounted
+    if mounted is None:
+        return await run(call, primitive)
+    part, own = mounted
+    view = part.view(call)
+    handle = chain(part.server.middleware, lambda inner: served(inner, own, run))
+    return part.outward(await handle(view))
+
+
+def called(ctx: Context, name: str) -> str:
+    """What the client calls a tool or prompt of `ctx.server` by."""
+    call = ctx._call
+    while call.outer is not None and (part := call.part) is not None:
+        call, name = call.outer, part.names.name(name, foreign=True)
+    return name
+
+
+def innermost(call: Call, primitive: P) -> tuple[Call, P]:
+    """The call and the primitive as the server knows them that the primitive comes from."""
+    while primitive.mounted is not None:
+        part, own = primitive.mounted
+        call, primitive = part.view(call), own  # type: ignore[assignment]  # a copy is of the kind of what it copies
+    return call, primitive
+
+
+class PartProvider(Provider):
+    """A provider of a server within another, as the host asks it."""
+
+    def __init__(self, part: Part, own: Provider) -> None:
+        self._part, self._own = part, own
+        self.offers, self.follows = own.offers, own.follows
+        self._kept: dict[str, tuple[Iterable[Primitive], tuple[Primitive, ...]]] = {}
+        self._refused: set[str] = set()
+
+    @property
+    def version(self) -> Hashable:
+        return self._own.version
+
+    def look(self) -> None:
+        self._own.look()
+
+    @property
+    def is_watched(self) -> bool:
+        return self._own.is_watched
+
+    @property
+    def is_remote(self) -> bool:
+        return self._own.is_remote
+
+    def guarded(self) -> frozenset[str]:
+        return self.offers if self._part.permission is not None else self._own.guarded()
+
+    def within(self) -> "PartProvider | None":
+        return self
+
+    async def tools(self, ctx: Context) -> Iterable[Tool]:
+        return self._taken("tools", await self._own.tools(self._inner(ctx)))
+
+    async def tool(self, name: str, ctx: Context) -> Tool | None:
+        own = self._part.names.own_name(name)
+        return None if own is None else self._take(await self._own.tool(own, self._inner(ctx)))
+
+    async def resources(self, ctx: Context) -> Iterable[Resource]:
+        return self._taken("resources", await self._own.resources(self._inner(ctx)))
+
+    async def templates(self, ctx: Context) -> Iterable[ResourceTemplate]:
+        return self._taken("templates", await self._own.templates(self._inner(ctx)))
+
+    async def resource(self, uri: str, ctx: Context) -> Resource | None:
+        own = self._part.names.own_uri(uri)
+        return None if own is None else self._take(await self._own.resource(own, self._inner(ctx)))
+
+    async def prompts(self, ctx: Context) -> Iterable[Prompt]:
+        return self._taken("prompts", await self._own.prompts(self._inner(ctx)))
+
+    async def prompt(self, name: str, ctx: Context) -> Prompt | None:
+        own = self._part.names.own_name(name)
+        return None if own is None else self._take(await self._own.prompt(own, self._inner(ctx)))
+
+    async def complete(
+        self, target: str, argument: str, value: str, arguments: Mapping[str, str], ctx: Context
+    ) -> Completion | Sequence[str] | None:
+        # Of what is listed, the server is asked itself (`served`); this is for what its providers alone know.
+        own = self._part.names.own_uri(target) if ctx._primitive is None else None
+        return None if own is None else await self._own.complete(own, argument, value, arguments, self._inner(ctx))
+
+    def _inner(self, ctx: Context) -> Context:
+        return Context(self._part.view(ctx._call))
+
+    def _taken(self, kind: str, found: Iterable[P]) -> tuple[P, ...]:
+        """The copies; the same ones while the provider gives the very tuple that it gave before."""
+        known = self._kept.get(kind)
+        if known is None or known[0] is not found or type(found) is not tuple:
+            taken = tuple(copied for item in found if (copied := self._take(item)) is not None)
+            known = self._kept[kind] = (found, taken)
+        return known[1]  # type: ignore[return-value]  # those of this kind
+
+    def _take(self, item: P | None) -> P | None:
+        if item is None:
+            return None
+        try:
+            return self._part.take(item, foreign=True)
+        except DeclarationError as problem:
+            if item.key not in self._refused and len(self._refused) < 1000:
+                self._refused.add(item.key)
+                logger.warning("%s: the %s of %s is left out: %s", self._part.label, item.kind, item.source, problem)
+            return None

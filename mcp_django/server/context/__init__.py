@@ -1,0 +1,1 @@
+"""`Context`: the API of handlers."""

@@ -1,0 +1,45 @@
+"""What a call that runs tells its client: how far it is, what it logs, notifications of the author's own."""
+
+from typing import Any
+
+from mcp_django.protocol.types import LEVELS
+from mcp_django.schema import to_json
+from mcp_django.server.calls.call import Call
+
+LOGGED = "notifications/message"
+"""The notification that carries a log message (server/utilities/logging)."""
+
+
+def progress_params(
+    call: Call, last: float | None, progress: float, total: float | None, message: str | None
+) -> dict[str, Any] | None:
+    """The parameters of `notifications/progress`; None when the client did not ask, or when `progress` does not exceed
+    the `last` value (basic/utilities/progress).
+    """
+    token = call.meta.get("progressToken")
+    if token is None or (last is not None and progress <= last):
+        return None
+    params: dict[str, Any] = {"progressToken": token, "progress": progress}
+    if total is not None:
+        params["total"] = total
+    if message is not None and call.revision.progress_message:
+        params["message"] = str(message)
+    return params
+
+
+def log_params(call: Call, level: str, data: Any, logger: str | None) -> dict[str, Any] | None:
+    """The parameters of `notifications/message`; None when the client does not want this level."""
+    if level not in LEVELS:
+        raise ValueError(f"unknown log level {level!r}; use one of {', '.join(LEVELS)}")
+    if not call.hears(level):
+        return None
+    params: dict[str, Any] = {"level": level, "data": to_json(data)}
+    if logger is not None:
+        params["logger"] = logger
+    return params
+
+
+def require_notification(method: str) -> None:
+    """Raise ValueError unless `method` is named as notifications are."""
+    if not method.startswith("notifications/"):
+        raise ValueError(f"{method!r} is no notification; its name must start with notifications/")

@@ -1,0 +1,75 @@
+"""What handlers written with `def` are given: a Context that blocks in their own thread."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
+
+from asgiref.sync import async_to_sync, sync_to_async
+
+from mcp_django.server.client_requests.conversation import gather
+from mcp_django.server.client_requests.sampling import Sample, Sampling, prepared
+
+if TYPE_CHECKING:
+    from mcp_django.server.context.context import Context
+
+QUESTIONS = frozenset({"elicit", "elicit_url", "list_roots"})
+"""The methods of Context that wait for the client, from beginning to end."""
+
+
+class SyncContext:
+    """`ctx.sync`: the awaitable methods of a Context, blocking, for the thread that a plain handler runs in."""
+
+    __slots__ = ("_context",)
+
+    def __init__(self, context: "Context") -> None:
+        self._context = context
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self._context, name)
+        if not asyncio.iscoroutinefunction(value):
+            return value
+
+        def wait(*args: Any, **kwargs: Any) -> Any:
+            if name not in QUESTIONS:
+                return async_to_sync(value)(*args, **kwargs)
+            self._context.require_no_transaction()
+            # A page may be waited for in either era.
+            with self._context.parking(always=name == "elicit_url"):
+                return async_to_sync(value)(*args, **kwargs)
+
+        return wait
+
+    def sample(self, messages: Any, **given: Any) -> Sample[Any]:
+        """As Context.sample. The thread waits for the model only: tools that are plain functions run on it."""
+        context = self._context
+        sampling: Sampling = async_to_sync(prepared)(context, messages, **given)
+        while True:
+            context.require_no_transaction()
+            with context.parking():
+                async_to_sync(sampling.ask)()
+            sample = async_to_sync(sampling.proceed)()
+            if sample is not None:
+                return sample
+
+    def once(self, key: str, fn: Callable[[], Any], *, durable: bool = False) -> Any:
+        """As Context.once. A plain `fn` runs in the handler's own thread, where the ORM works."""
+        context = self._context
+
+        async def run() -> Any:
+            value = await sync_to_async(lambda: fn())()  # called there, whatever it is
+            return await context._here(value) if asyncio.iscoroutine(value) else value
+
+        if durable:
+            context.require_no_transaction(durable=True)
+        return async_to_sync(context._once)(key, run, durable)
+
+    def gather(self, *branches: Callable[["Context"], Awaitable[Any]]) -> list[Any]:
+        """Each branch is a function of the async context: `ctx.sync.gather(lambda c: c.elicit("A?"), lambda c:
+        c.elicit("B?"))`.
+        """
+
+        async def run() -> list[Any]:
+            return await gather(*(branch(self._context) for branch in branches))
+
+        with self._context.parking():
+            return async_to_sync(run)()

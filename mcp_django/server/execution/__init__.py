@@ -1,0 +1,1 @@
+"""Running user code: permissions, lists, calls and tools for sampling."""

@@ -1,0 +1,1 @@
+"""Parameters of handlers that the server fills in."""

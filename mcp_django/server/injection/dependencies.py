@@ -1,0 +1,150 @@
+"""What functions of the project provide to handlers: `Annotated[Shop, Depends(current_shop)]`.
+
+A dependency may have dependencies; all of a handler's are put in order when it is registered. In a call each function
+is asked once. One that yields is a context: what comes after its `yield` runs when the handler is done, inside its
+transaction, and finds its exception.
+"""
+
+import contextlib
+import inspect
+from collections.abc import Callable
+from contextlib import AbstractContextManager, AsyncExitStack
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from mcp_django.schema import DeclarationError, injected_among, shape_of
+from mcp_django.server.calls.callables import run, yields, yields_async
+from mcp_django.server.context.context import Context
+from mcp_django.server.injection.parameters import Depends, Injected, is_injected
+
+if TYPE_CHECKING:
+    from mcp_django.server.calls.call import Call
+    from mcp_django.server.ports import Executor
+
+
+class Dependencies:
+    """Those of one handler, in an order in which each finds what it needs."""
+
+    __slots__ = ("_steps", "_targets", "are_left")
+
+    def __init__(self, injected: Injected, where: str) -> None:
+        """Raises DeclarationError for a dependency on itself, and for a parameter that nothing fills."""
+        plan = _Plan()
+        self._targets = tuple((name, plan.index(what, where)) for name, what in injected.depends)
+        self._steps = tuple(plan.steps)
+        self.are_left = any(step.is_left for step in self._steps)
+        """Is there anything to be done when the handler is done?"""
+
+    async def fill(self, values: dict[str, Any], call: "Call", context: Context, stack: AsyncExitStack) -> None:
+        """Add to `values`, in place, what they provide; what is to be left is entered on `stack`."""
+        found: list[Any] = []
+        for step in self._steps:
+            found.append(await step.value(found, call, context, stack))
+        for name, index in self._targets:
+            values[name] = found[index]
+
+    def __bool__(self) -> bool:
+        return bool(self._steps)
+
+
+class _Plan:
+    """The steps so far, while a handler is compiled."""
+
+    def __init__(self) -> None:
+        self.steps: list[_Step] = []
+        self._known: dict[Any, int] = {}
+        self._open: list[Any] = []
+
+    def index(self, depends: Depends, where: str) -> int:
+        """The place of what `depends` provides."""
+        provide = depends.provide
+        key = _key(provide)
+        if depends.cache and key in self._known:
+            return self._known[key]
+        if key in self._open:
+            raise DeclarationError(f"{where}: the dependency {_name(provide)} depends on itself")
+        self._open.append(key)
+        step = _Step(provide, self, where)
+        self._open.pop()
+        self.steps.append(step)
+        if depends.cache:
+            self._known[key] = len(self.steps) - 1
+        return len(self.steps) - 1
+
+
+class _Step:
+    """One function that provides something."""
+
+    __slots__ = ("_contexts", "_injected", "_needs", "_provide", "is_left")
+
+    def __init__(self, provide: Callable[..., Any], plan: _Plan, where: str) -> None:
+        if not callable(provide):
+            raise DeclarationError(f"{where}: Depends() takes a function, not {type(provide).__name__}")
+        where = f"{where}: the dependency {_name(provide)}"
+        arguments = shape_of(provide).arguments
+        injected = injected_among(arguments, is_injected)
+        self._contexts: tuple[str, ...] = ()
+        for number, (name, argument) in enumerate(arguments.items()):
+            if name in injected:
+                continue
+            if number == 0 and not injected and argument.annotation in (Any, object):
+                self._contexts = (name,)  # it takes the Context without saying so
+            elif argument.required:
+                raise DeclarationError(
+                    f"{where}: nothing fills its parameter '{name}'; annotate it as Context, Principal, with Depends() "
+                    "or Header(), or give it a default"
+                )
+        self._injected = Injected(provide, injected, where)
+        self._needs = tuple((name, plan.index(what, where)) for name, what in self._injected.depends)
+        self._provide, self.is_left = _opened(provide)
+
+    async def value(self, found: list[Any], call: "Call", context: Context, stack: AsyncExitStack) -> Any:
+        values: dict[str, Any] = dict.fromkeys(self._contexts, context)
+        self._injected.fill(values, call, context)
+        for name, index in self._needs:
+            values[name] = found[index]
+        executor = call.server.executor
+        if not self.is_left:
+            return await run(self._provide, executor, **values)
+        opened = self._provide(**values)
+        if isinstance(opened, AbstractContextManager):
+            opened = _OnLane(opened, executor)
+        return await stack.enter_async_context(opened)
+
+
+class _OnLane:
+    """A plain context manager, entered and left where code that blocks runs."""
+
+    def __init__(self, inner: AbstractContextManager[Any], executor: "Executor") -> None:
+        self._inner, self._executor = inner, executor
+
+    async def __aenter__(self) -> Any:
+        return await self._executor.run(self._inner.__enter__)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        return await self._executor.run(self._inner.__exit__, kind, problem, trace)
+
+
+def _opened(provide: Callable[..., Any]) -> tuple[Callable[..., Any], bool]:
+    """What is called, and whether a context manager comes of it."""
+    if yields_async(provide):
+        return contextlib.asynccontextmanager(provide), True
+    if yields(provide):
+        return contextlib.contextmanager(provide), True
+    # Decorated as a context manager: the wrapper yields nothing, what it wraps does.
+    inner = inspect.unwrap(provide)
+    return provide, inner is not provide and (yields(inner) or yields_async(inner))
+
+
+def _key(provide: Any) -> Any:
+    try:
+        hash(provide)
+    except TypeError:
+        return id(provide)
+    return provide
+
+
+def _name(provide: Any) -> str:
+    return str(getattr(provide, "__qualname__", type(provide).__qualname__)).replace("<locals>.", "")

@@ -1,0 +1,96 @@
+"""Which parameters of a function the server fills in, by their annotations, and with what."""
+
+import inspect
+import types
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin, get_type_hints
+
+from mcp_django.server.context.context import Context
+from mcp_django.server.injection.headers import ABSENT, Header, HeaderReader
+from mcp_django.server.ports import Principal
+
+if TYPE_CHECKING:
+    from mcp_django.server.calls.call import Call
+
+
+@dataclass(frozen=True, slots=True)
+class Depends:
+    """`Annotated[Shop, Depends(current_shop)]`: the parameter is filled by `provide`, which may be async and may take
+    the Context, a Principal, headers and dependencies of its own.
+
+    A generator function (or one under contextlib's `contextmanager` or `asynccontextmanager`) provides what it yields;
+    the rest of it runs when the handler is done. In a call each function is asked once, however many depend on it;
+    with `cache=False` it is asked for this parameter alone. It never shows in a schema.
+    """
+
+    provide: Callable[..., Any]
+    cache: bool = True
+
+
+def injection(annotation: Any) -> Any:
+    """What the server fills a parameter of this type with: Context, Principal, a Depends or a Header; None when the
+    client fills it. A Depends or a Header that stands as a parameter's default is itself.
+    """
+    if isinstance(annotation, Depends | Header):
+        return annotation
+    if get_origin(annotation) is Annotated:
+        inner, *extras = get_args(annotation)
+        return next((extra for extra in extras if isinstance(extra, Depends | Header)), None) or injection(inner)
+    if get_origin(annotation) in (Union, types.UnionType):
+        return next((found for part in get_args(annotation) if (found := injection(part)) is not None), None)
+    if annotation is Principal:
+        return Principal
+    return Context if isinstance(annotation, type) and issubclass(annotation, Context) else None
+
+
+def is_injected(annotation: Any) -> bool:
+    """Is a parameter of this type filled by the server instead of the client?"""
+    return injection(annotation) is not None
+
+
+def injected_parameters(fn: Callable[..., Any]) -> dict[str, Any]:
+    """The parameters of `fn` that the server fills, with their annotations."""
+    return {
+        name: hint
+        for name, hint in get_type_hints(fn, include_extras=True).items()
+        if name != "return" and is_injected(hint)
+    }
+
+
+class Injected:
+    """The parameters of one function that the server fills, by what with."""
+
+    __slots__ = ("contexts", "depends", "headers", "principals")
+
+    def __init__(self, fn: Callable[..., Any], injected: Mapping[str, Any], where: str) -> None:
+        """Raises DeclarationError for a header that there can be none of."""
+        found = {name: injection(annotation) for name, annotation in injected.items()}
+        self.contexts = tuple(name for name, what in found.items() if what is Context)
+        self.principals = tuple(name for name, what in found.items() if what is Principal)
+        self.depends = tuple((name, what) for name, what in found.items() if isinstance(what, Depends))
+        self.headers = tuple(
+            (name, HeaderReader(what, name, injected[name], optional=_has_default(fn, name), where=where))
+            for name, what in found.items()
+            if isinstance(what, Header)
+        )
+
+    def fill(self, values: dict[str, Any], call: "Call", context: Context) -> None:
+        """Add to `values`, in place, all but the dependencies. Raises ToolError for a header."""
+        for name in self.contexts:
+            values[name] = context
+        for name in self.principals:
+            values[name] = call.principal
+        for name, reader in self.headers:
+            value = reader.value(call)
+            if value is not ABSENT:
+                values[name] = value
+
+
+def _has_default(fn: Callable[..., Any], name: str) -> bool:
+    parameter = inspect.signature(fn).parameters.get(name)
+    return (
+        parameter is not None
+        and parameter.default is not parameter.empty
+        and not isinstance(parameter.default, Depends | Header)
+    )

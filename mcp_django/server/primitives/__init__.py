@@ -1,0 +1,1 @@
+"""Tools, resources, prompts and completions: declaration, registration and results."""

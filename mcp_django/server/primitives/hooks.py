@@ -1,0 +1,65 @@
+"""What a project puts around handlers: guards, interceptors, exception handlers."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from mcp_django.protocol.errors import ToolError
+from mcp_django.schema import DeclarationError
+from mcp_django.server.calls.callables import run
+
+if TYPE_CHECKING:
+    from mcp_django.server.context.context import Context
+    from mcp_django.server.primitives.base import Primitive
+
+Proceed = Callable[[], Awaitable[Any]]
+
+
+async def guarded(primitive: "Primitive", context: "Context", innermost: Proceed) -> Any:
+    """Guards, then interceptors around the handler; exception handlers see what comes out."""
+    executor = context.server.executor
+    proceed = innermost
+    for interceptor in reversed(primitive.interceptors):
+        proceed = _around(interceptor, context, proceed)
+    try:
+        await admit(primitive, context)
+        return await proceed()
+    except Exception as problem:
+        for kind in type(problem).__mro__:
+            handle = primitive.exception_handlers.get(kind)
+            if handle is not None:
+                return await run(handle, executor, problem, context)
+        raise
+
+
+async def admit(primitive: "Primitive", context: "Context") -> None:
+    """Ask the guards. Raises ToolError, and what they raise."""
+    for guard in primitive.guards:
+        if await run(guard, context.server.executor, context) is False:
+            raise ToolError(f"The {primitive.kind} {primitive.key!r} may not be used here")
+
+
+def declared_hooks(options: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """The hooks of a declaration. Raises DeclarationError for what could not be called as one: a class, say, which
+    would be made instead of asked, and so let everybody through.
+    """
+    guards, interceptors = (tuple(options.get(name, ())) for name in ("guards", "interceptors"))
+    handlers = dict(options.get("exception_handlers", {}))
+    for name, functions in (
+        ("guards", guards),
+        ("interceptors", interceptors),
+        ("exception_handlers", handlers.values()),
+    ):
+        for function in functions:
+            if isinstance(function, type) or not callable(function):
+                raise DeclarationError(f"{where}: {name} are functions (or objects to be called), not {function!r}")
+    for kind in handlers:
+        if not (isinstance(kind, type) and issubclass(kind, Exception)):
+            raise DeclarationError(f"{where}: exception_handlers are by class of exception, not {kind!r}")
+    return {"guards": guards, "interceptors": interceptors, "exception_handlers": handlers}
+
+
+def _around(interceptor: Callable[..., Any], context: "Context", inner: Proceed) -> Proceed:
+    async def proceed() -> Any:
+        return await interceptor(context, inner)
+
+    return proceed

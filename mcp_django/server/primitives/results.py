@@ -1,0 +1,227 @@
+"""Whatever a handler returns, as the result the protocol defines.
+
+Tools may return str, bytes, numbers, lists, dicts, models, content blocks, images or a ToolResult; resources str,
+bytes, contents or JSON; prompts str, messages or a PromptResult. Results are built in full; the revision leaves out
+what it does not define.
+"""
+
+import base64
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from mcp_django.protocol import jsonrpc
+from mcp_django.protocol.content import (
+    BlobResourceContents,
+    EmbeddedResource,
+    ImageContent,
+    PromptMessage,
+    TextResourceContents,
+    is_content,
+)
+from mcp_django.protocol.errors import ToolError
+from mcp_django.schema import is_lazy, to_json
+from mcp_django.server.primitives.base import Completion, Prompt, Tool
+
+BLOB = "application/octet-stream"
+JSON = "application/json"
+COMPLETIONS = 100
+"""How many values one completion may hold (server/utilities/completion)."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolResult:
+    """A tool's result in full, when the return value alone does not say it."""
+
+    content: Any = ()
+    """Text, content blocks, or a list of both."""
+    structured: Any = None
+    """The structured content; checked against the tool's output schema if it has one."""
+    is_error: bool = False
+    """The tool failed, in a way that the model may mend."""
+    meta: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceResult:
+    """Several contents, or contents with a `_meta`."""
+
+    contents: Sequence[Any]
+    meta: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class PromptResult:
+    """Messages with a description of their own."""
+
+    messages: Any
+    description: str | None = None
+    meta: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Relayed(dict[str, Any]):
+    """The body of a result in its wire form and richest shape, made by another server and checked by who relays it: it
+    is not built again, and the revision leaves out what it does not define.
+    """
+
+
+def tool_result(tool: Tool, value: Any) -> dict[str, Any]:
+    """A CallToolResult. Raises schema.OutputError when the value does not fit the tool's output schema."""
+    output = tool.output
+    if type(value) is ToolResult:
+        return _explicit(tool, value)
+    if type(value) is Relayed:
+        return value
+    if output is None:
+        return {"content": blocks(value), "isError": False}
+    structured = output.structured(value)
+    text = _text(structured["result"] if output.wrapped else structured)
+    return {"content": [{"type": "text", "text": text}], "structuredContent": structured, "isError": False}
+
+
+def _text(value: Any) -> str:
+    return value if type(value) is str else jsonrpc.dumps(value).decode()
+
+
+def _explicit(tool: Tool, result: ToolResult) -> dict[str, Any]:
+    body: dict[str, Any] = {"content": blocks(result.content), "isError": result.is_error}
+    if result.structured is not None or (tool.output is not None and not result.is_error):
+        structured = to_json(result.structured) if tool.output is None else tool.output.structured(result.structured)
+        body["structuredContent"] = structured
+        # server/tools: repeat structured content as text for clients that read only text.
+        if not body["content"]:
+            wrapped = tool.output is not None and tool.output.wrapped
+            body["content"] = [{"type": "text", "text": _text(structured["result"] if wrapped else structured)}]
+    if result.meta:
+        body["_meta"] = dict(result.meta)
+    return body
+
+
+def tool_error(problem: str | ToolError) -> dict[str, Any]:
+    """A CallToolResult that tells the model what went wrong."""
+    body: dict[str, Any] = {"content": [{"type": "text", "text": str(problem) or "The tool failed"}], "isError": True}
+    if isinstance(problem, ToolError) and problem.meta:
+        body["_meta"] = dict(problem.meta)
+    return body
+
+
+def blocks(value: Any) -> list[dict[str, Any]]:
+    """Anything as content blocks; a list that holds content becomes one block an item."""
+    if value is None:
+        return []
+    if isinstance(value, list | tuple) and (not value or any(_is_block(item) for item in value)):
+        return [block(item) for item in value]
+    return [block(value)]
+
+
+def _is_block(value: Any) -> bool:
+    return is_content(value) or isinstance(value, bytes) or _picture(value) is not None
+
+
+def block(value: Any) -> dict[str, Any]:
+    """One content block."""
+    if isinstance(value, str) or is_lazy(value):
+        return {"type": "text", "text": str(value)}
+    if is_content(value):
+        wire: dict[str, Any] = value.to_wire()
+        return wire
+    if isinstance(value, bytes | bytearray | memoryview):
+        resource = BlobResourceContents(bytes(value), uri="data:application/octet-stream", mime_type=BLOB)
+        return EmbeddedResource(resource).to_wire()
+    picture = _picture(value)
+    if picture is not None:
+        return picture.to_wire()
+    return {"type": "text", "text": jsonrpc.dumps(to_json(value)).decode()}
+
+
+def _picture(value: Any) -> ImageContent | None:
+    """An image object that can show itself, such as Pillow's or a figure of Matplotlib's (IPython's display
+    protocol).
+    """
+    for method, mime_type in (("_repr_png_", "image/png"), ("_repr_jpeg_", "image/jpeg")):
+        show = None if isinstance(value, type) else getattr(type(value), method, None)
+        data = show(value) if callable(show) else None
+        if isinstance(data, bytes):
+            return ImageContent(data, mime_type)
+        if isinstance(data, str):
+            return ImageContent(base64.b64decode(data), mime_type)
+    return None
+
+
+def read_result(uri: str, mime_type: str | None, value: Any) -> dict[str, Any]:
+    """A ReadResourceResult; contents without a URI of their own get the one that was read."""
+    if type(value) is Relayed:
+        return value
+    meta: Mapping[str, Any] = {}
+    if isinstance(value, ResourceResult):
+        meta, items = value.meta, list(value.contents)
+    elif isinstance(value, list | tuple) and value and all(map(_is_contents, value)):
+        items = list(value)
+    else:
+        items = [value]
+    body: dict[str, Any] = {"contents": [_contents(uri, mime_type, item) for item in items]}
+    if meta:
+        body["_meta"] = dict(meta)
+    return body
+
+
+def _is_contents(value: Any) -> bool:
+    return isinstance(value, TextResourceContents | BlobResourceContents)
+
+
+def _contents(uri: str, mime_type: str | None, value: Any) -> dict[str, Any]:
+    if isinstance(value, str) or is_lazy(value):
+        value = TextResourceContents(str(value), mime_type=mime_type or "text/plain")
+    elif isinstance(value, bytes | bytearray | memoryview):
+        value = BlobResourceContents(bytes(value), mime_type=mime_type or BLOB)
+    elif not _is_contents(value):
+        value = TextResourceContents(jsonrpc.dumps(to_json(value)).decode(), mime_type=mime_type or JSON)
+    wire: dict[str, Any] = value.to_wire()
+    wire.setdefault("uri", uri)
+    if mime_type is not None:
+        wire.setdefault("mimeType", mime_type)
+    return wire
+
+
+def prompt_result(prompt: Prompt, value: Any) -> dict[str, Any]:
+    """A GetPromptResult."""
+    if type(value) is Relayed:
+        return value
+    description: Any = prompt.description
+    meta: Mapping[str, Any] = {}
+    if isinstance(value, PromptResult):
+        description, meta, value = value.description or description, value.meta, value.messages
+    items = list(value) if isinstance(value, list | tuple) else [value]
+    body: dict[str, Any] = {"messages": [_message(item) for item in items]}
+    if description is not None:
+        body["description"] = str(description)
+    if meta:
+        body["_meta"] = dict(meta)
+    return body
+
+
+def _message(value: Any) -> dict[str, Any]:
+    if isinstance(value, PromptMessage):
+        return value.to_wire()
+    return {"role": "user", "content": block(value)}
+
+
+def completion_result(value: Any) -> dict[str, Any]:
+    """A CompleteResult. Raises TypeError when a completer returned no list of strings."""
+    if value is None:
+        value = ()
+    completion = (
+        value if isinstance(value, Completion) else Completion(value if isinstance(value, str) else list(value))
+    )
+    if isinstance(completion.values, str):
+        raise TypeError("a completion is a list of strings, not one string")
+    values = [str(item) for item in completion.values[: COMPLETIONS + 1]]
+    cut = len(values) > COMPLETIONS or len(completion.values) > COMPLETIONS
+    body: dict[str, Any] = {"values": values[:COMPLETIONS]}
+    total = completion.total if completion.total is not None else (len(completion.values) if cut else None)
+    if total is not None:
+        body["total"] = total
+    has_more = completion.has_more if completion.has_more is not None else (True if cut else None)
+    if has_more is not None:
+        body["hasMore"] = has_more
+    return {"completion": body}

@@ -1,0 +1,1 @@
+"""Subscriptions to changes, in both eras."""

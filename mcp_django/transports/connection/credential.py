@@ -1,0 +1,66 @@
+"""Who is at the other end of a channel, for as long as it is open."""
+
+import asyncio
+import contextvars
+from collections.abc import Callable
+from time import time
+
+from mcp_django.auth.principal import is_as_good
+from mcp_django.protocol.errors import TransportRefusal
+from mcp_django.server.ports import Overloaded, Principal
+from mcp_django.transports.connection.options import Ending
+from mcp_django.transports.credentials import Credential
+
+
+class Standing:
+    """The principal of a channel. `lost` is called, at most once, when it must not go on."""
+
+    def __init__(self, principal: Principal, credential: Credential | None, lost: Callable[[Ending], None]) -> None:
+        self.principal, self._credential, self._lost = principal, credential, lost
+        self._expiry: asyncio.TimerHandle | None = None
+        self._await_expiry()
+
+    def is_surely_good(self) -> bool:
+        """Is the principal the one that it was, without asking anybody?"""
+        return self._credential is None or self._credential.known() is self.principal
+
+    async def renew(self) -> Principal | None:
+        """Who it is now; None when that is nobody any more. Raises Overloaded when nobody can say."""
+        credential = self._credential
+        if credential is None:
+            return self.principal
+        principal = credential.known()
+        if principal is None:
+            try:
+                principal = await credential.verify()
+            except TransportRefusal as refusal:
+                if refusal.status >= 500:
+                    raise Overloaded("Tokens cannot be verified at the moment; try again later") from None
+                self._end(Ending.REVOKED)
+                return None
+        if principal is not self.principal:
+            if not is_as_good(principal, self.principal):
+                same = principal.key == self.principal.key
+                self._end(Ending.FORBIDDEN if same else Ending.REVOKED)
+                return None
+            self.principal = principal
+            self._await_expiry()
+        return principal
+
+    def stop(self) -> None:
+        """The channel is over."""
+        if self._expiry is not None:
+            self._expiry.cancel()
+            self._expiry = None
+
+    def _await_expiry(self) -> None:
+        self.stop()
+        expires = self.principal.expires_at
+        if expires is not None:
+            self._expiry = asyncio.get_running_loop().call_later(
+                max(0.0, expires - time()), self._end, Ending.REVOKED, context=contextvars.Context()
+            )
+
+    def _end(self, ending: Ending) -> None:
+        self.stop()
+        self._lost(ending)

@@ -1,0 +1,1 @@
+"""stdio: one JSON-RPC message on each line of standard input and output."""

@@ -1,0 +1,51 @@
+"""Two users who keep things, and what their clients are told."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+
+from mcp_django.runtime.events.event_log import EventLog
+from tests.contrib.memory.clients import Client, user_client
+
+
+@pytest.fixture
+def ada(db: None) -> Client:
+    return user_client(User.objects.create_user("ada"))
+
+
+@pytest.fixture
+def bob(db: None) -> Client:
+    return user_client(User.objects.create_user("bob"))
+
+
+@pytest.fixture(autouse=True)
+def options(settings: Any) -> Callable[..., None]:
+    """Sets options of the memory."""
+
+    def change(**options: Any) -> None:
+        servers: dict[str, Any] = {"default": {}, "memory": {}}
+        settings.MCP = {"AUTH": "none", "SERVERS": servers, "MEMORY": {"SERVER": "memory", **options}}
+
+    change()
+    return change
+
+
+@pytest.fixture
+def told(django_capture_on_commit_callbacks: Any) -> Any:
+    """A block; afterwards, in a list, the owners and URIs of what was told in it."""
+
+    class Told(list[tuple[str, str]]):
+        def __enter__(self) -> "Told":
+            self._start, self._block = EventLog().head(), django_capture_on_commit_callbacks(execute=True)
+            self._block.__enter__()
+            return self
+
+        def __exit__(self, *problem: Any) -> None:
+            self._block.__exit__(*problem)
+            events = EventLog().read(self._start)
+            assert {(event.topic, event.kind) for event in events} <= {("changes:memory", "updated")}
+            self[:] = [(event.payload["owner"], event.payload["uri"]) for event in events]
+
+    return Told

@@ -1,0 +1,121 @@
+"""How much an owner may keep: rows and bytes, exactly, however many write at once."""
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.db.models import Sum
+
+from mcp_django.contrib.memory.conversations import Conversations
+from mcp_django.contrib.memory.facts import Facts
+from mcp_django.contrib.memory.models import Conversation, Fact, Owner
+from mcp_django.contrib.memory.validation import MemoryFull
+from tests.contrib.memory.clients import Client, user_messages
+
+Options = Callable[..., None]
+
+
+def kept_bytes() -> int:
+    return sum(model.objects.aggregate(n=Sum("size"))["n"] or 0 for model in (Conversation, Fact))
+
+
+async def test_rows_of_each_kind_are_limited(ada: Client, bob: Client, options: Options) -> None:
+    options(CONVERSATIONS_PER_OWNER=2, FACTS_PER_OWNER=1)
+    for number in range(2):
+        await ada.ok("save_conversation", id=f"c{number}", messages=[])
+    assert "No more than 2 conversations may be kept" in await ada.error("save_conversation", messages=[])
+    await ada.ok("save_user_fact", text="One", id="one")
+    assert "No more than 1 facts may be kept" in await ada.error("save_user_fact", text="Two")
+    await ada.ok("save_conversation", id="c1", messages=user_messages("more"))
+    await ada.ok("save_user_fact", text="Two", id="one")
+    await bob.ok("save_user_fact", text="Bob's")
+    await ada.ok("delete_conversation", id="c0")
+    await ada.ok("save_conversation", messages=[])
+    assert (await Conversation.objects.acount(), await Fact.objects.acount()) == (2, 2)
+
+
+def test_bytes_of_everything_together_are_limited(db: None, options: Options) -> None:
+    options(BYTES_PER_OWNER=300)
+    facts, conversations = Facts("as|1"), Conversations("as|1")
+    facts.save("é" * 100, id="f")
+    assert kept_bytes() == 200
+    conversations.save(user_messages("x"), id="c", title="t")
+    left = 300 - kept_bytes()
+    conversations.save(user_messages("x" * (left + 1)), id="c", title="t")
+    assert kept_bytes() == 300
+    for write in (
+        lambda: conversations.save(user_messages("x"), id="c", mode="append"),
+        lambda: conversations.save([], metadata={"k": 1}, id="c", mode="append"),
+        lambda: facts.save("x"),
+        lambda: facts.save("é" * 100, id="f", tags=["t"]),
+    ):
+        with pytest.raises(MemoryFull, match="may have 300 bytes"):
+            write()
+    assert kept_bytes() == 300
+    facts.save("x", id="f")
+    Facts("as|2").save("x" * 300)
+
+
+def test_one_conversation_is_limited(db: None, options: Options) -> None:
+    options(BYTES_PER_CONVERSATION=1000)
+    conversations = Conversations("as|1")
+    conversations.save(user_messages("x" * 900), id="c", title="c")
+    with pytest.raises(Exception, match="A conversation may have 1000 bytes"):
+        conversations.save(user_messages("x" * 100), id="c", mode="append")
+    row = conversations.get("c")
+    assert row is not None
+    assert row.message_count == 1
+
+
+def test_what_was_deleted_by_other_hands_does_not_count(db: None, options: Options) -> None:
+    options(FACTS_PER_OWNER=1)
+    for _ in range(3):
+        Facts("as|1").save("x")
+        Fact.objects.all().delete()
+    Facts("as|1").save("y")
+
+
+def race(*work: Callable[[], Any]) -> list[Any]:
+    """Run these at once, each in a thread with a connection of its own; what each returned, or raised."""
+    outcomes: list[Any] = []
+    barrier = threading.Barrier(len(work), timeout=60)
+
+    def run(one: Callable[[], Any]) -> None:
+        try:
+            barrier.wait()
+            outcomes.append(one())
+        except Exception as problem:
+            outcomes.append(problem)
+        finally:
+            connection.close()
+
+    threads = [threading.Thread(target=run, args=(one,)) for one in work]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    return outcomes
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_quotas_are_exact_however_many_write_at_once(options: Options) -> None:
+    options(FACTS_PER_OWNER=5, BYTES_PER_OWNER=1000)
+    writes = [lambda number=number: Facts("as|1").save(f"Fact {number}") for number in range(8)]
+    outcomes = race(*writes)
+    assert sorted(type(outcome).__name__ for outcome in outcomes) == ["MemoryFull"] * 3 + ["tuple"] * 5
+    assert (Fact.objects.count(), Owner.objects.count()) == (5, 1)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_nothing_that_is_appended_at_once_is_lost() -> None:
+    conversations = Conversations("as|1")
+    writes = [
+        lambda number=number: conversations.save(user_messages(f"{number}"), id="c", mode="append")
+        for number in range(6)
+    ]
+    assert not [outcome for outcome in race(*writes) if isinstance(outcome, Exception)]
+    row = conversations.get("c")
+    assert row is not None
+    assert sorted(message["content"] for message in row.messages) == [str(number) for number in range(6)]

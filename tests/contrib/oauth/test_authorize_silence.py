@@ -1,0 +1,255 @@
+"""Who is asked, who has to log in first, and what a client can do about it: nothing."""
+
+from datetime import timedelta
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+from django.urls import resolve, reverse
+from django.utils import timezone
+from pytest_django.fixtures import Settings
+
+from mcp_django.contrib.oauth import toolkit_compat
+from mcp_django.contrib.oauth.clients import document_clients
+from mcp_django.contrib.oauth.models import Consent
+from tests.contrib.oauth.clients import (
+    ISSUER,
+    LOOPBACK,
+    MCP,
+    SCOPES,
+    Source,
+    authorization_path,
+    make_client,
+    read_redirect,
+)
+from tests.support.savepoints import rolled_back
+
+pytestmark = pytest.mark.django_db
+YES = {"allow": "1", "granted": list(SCOPES)}
+
+
+def is_page(response: Any) -> bool:
+    """Is the user asked?"""
+    return response.status_code == 200 and b'name="allow"' in response.content
+
+
+@pytest.fixture
+def allowed(browser: Client) -> Any:
+    """A client that the user has said yes to."""
+    application = make_client(source=Source.DOCUMENT)
+    read_redirect(browser.post(authorization_path(application), YES))
+    return application
+
+
+def test_who_said_yes_is_not_asked_again(browser: Client, allowed: Any) -> None:
+    said = read_redirect(browser.get(authorization_path(allowed)))
+    assert set(said) == {"code", "state", "iss"}
+    read_redirect(browser.get(authorization_path(allowed, scope="airports:read")))
+    scopes = {grant.scope for grant in toolkit_compat.grants().objects.all()}
+    assert scopes == {"airports:read airports:write", "airports:read"}
+
+
+def test_a_client_may_have_the_user_asked_again(browser: Client, allowed: Any, subtests: pytest.Subtests) -> None:
+    for parameters in ({"prompt": "consent"}, {"prompt": "select_account consent"}):
+        with subtests.test(parameters=parameters), rolled_back():
+            assert is_page(browser.get(authorization_path(allowed, **parameters)))
+
+
+def test_a_client_cannot_skip_the_question(browser: Client, subtests: pytest.Subtests) -> None:
+    for parameters in ({"approval_prompt": "auto"}, {"prompt": ""}, {"prompt": "never"}):
+        with subtests.test(parameters=parameters), rolled_back():
+            application = make_client()
+            assert is_page(browser.get(authorization_path(application, **parameters)))
+            # Not even while it has a token of the user.
+            toolkit_compat.access_tokens().objects.create(
+                user=User.objects.get(),
+                application=application,
+                token="t",
+                scope=" ".join(SCOPES),
+                expires=timezone.now() + timedelta(hours=1),
+            )
+            assert is_page(browser.get(authorization_path(application, **parameters)))
+
+
+def test_without_a_prompt_a_new_client_is_answered_consent_required(browser: Client, allowed: Any) -> None:
+    assert "code" in read_redirect(browser.get(authorization_path(allowed, prompt="none")))
+    said = read_redirect(browser.get(authorization_path(make_client(), prompt="none")))
+    assert (said["error"], said["state"], said["iss"]) == ("consent_required", "st-1", ISSUER)
+
+
+def test_more_scopes_are_asked_about(browser: Client) -> None:
+    application = make_client()
+    read_redirect(browser.post(authorization_path(application, scope="airports:read"), YES))
+    assert is_page(browser.get(authorization_path(application)))
+
+
+def test_a_client_with_another_redirect_uri_is_asked_about(browser: Client, allowed: Any) -> None:
+    allowed.redirect_uris += " https://client.example/new"
+    allowed.save()
+    assert is_page(browser.get(authorization_path(allowed)))
+
+
+def test_a_program_on_this_computer_is_asked_about_each_time(browser: Client) -> None:
+    application = make_client(LOOPBACK)
+    read_redirect(browser.post(authorization_path(application, redirect_uri=LOOPBACK), YES), LOOPBACK)
+    assert is_page(browser.get(authorization_path(application, redirect_uri=LOOPBACK)))
+
+
+def test_what_was_taken_back_is_asked_about(browser: Client, allowed: Any) -> None:
+    Consent.objects.update(revoked=timezone.now())
+    assert is_page(browser.get(authorization_path(allowed)))
+
+
+def test_an_operator_may_skip_the_question_for_their_own_client(browser: Client) -> None:
+    application = make_client(LOOPBACK, "https://client.example/cb", source=Source.MANUAL)
+    application.skip_authorization = True
+    application.save()
+    assert "code" in read_redirect(browser.get(authorization_path(application)))
+    assert is_page(browser.get(authorization_path(application, redirect_uri=LOOPBACK)))
+
+
+def test_who_is_not_logged_in_logs_in_and_comes_back(ada: User) -> None:
+    asked = authorization_path(make_client(), state="https://evil.example/?a=b&c")
+    answer = Client().get(asked)
+    there = urlsplit(answer["Location"])
+    assert there.path == "/accounts/login/"
+    assert parse_qs(there.query)["next"] == [asked]
+    browser = Client()
+    back = browser.post(answer["Location"], {"username": "ada", "password": "pw"})
+    assert back["Location"] == asked
+    assert is_page(browser.get(back["Location"]))
+
+
+def test_who_logs_in_elsewhere_comes_back_to_this_site(ada: User, settings: Settings) -> None:
+    settings.LOGIN_URL = "https://login.example/in"
+    asked = authorization_path(make_client())
+    there = urlsplit(Client().get(asked)["Location"])
+    assert there.netloc == "login.example"
+    assert parse_qs(there.query)["next"] == [f"http://testserver{asked}"]
+
+
+def test_no_host_of_a_request_becomes_the_way_back(ada: User, subtests: pytest.Subtests) -> None:
+    for host in ("evil.example", "testserver@evil.example"):
+        with subtests.test(host=host), rolled_back():
+            answer = Client().get(authorization_path(make_client()), headers={"host": host})
+            assert answer.status_code == 400 or answer["Location"].startswith("/accounts/login/?next=/o/authorize/")
+
+
+def test_an_anonymous_decision_leads_to_the_login(ada: User) -> None:
+    answer = Client().post(authorization_path(make_client()), YES)
+    assert answer["Location"].startswith("/accounts/login/?next=/o/authorize/")
+    assert not toolkit_compat.grants().objects.exists()
+
+
+def test_without_a_prompt_an_anonymous_request_is_answered_login_required(ada: User) -> None:
+    said = read_redirect(Client().get(authorization_path(make_client(), prompt="none")))
+    assert (said["error"], said["state"], said["iss"]) == ("login_required", "st-1", ISSUER)
+
+
+def test_nothing_is_fetched_for_a_stranger(
+    ada: User, monkeypatch: pytest.MonkeyPatch, subtests: pytest.Subtests
+) -> None:
+    fetched: list[str] = []
+    monkeypatch.setattr(document_clients, "look_up", lambda client_id, user: fetched.append(client_id))
+    for prompt in (None, "none"):
+        with subtests.test(prompt=prompt), rolled_back():
+            application = make_client()
+            application.client_id = "https://stranger.example/client"
+            answer = Client().get(authorization_path(application, prompt=prompt))
+            assert answer.status_code == (302 if prompt is None else 400)
+            assert not fetched
+
+
+def test_a_document_that_cannot_be_had_is_said_to_the_user(browser: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    def unavailable(client_id: str, user: User) -> None:
+        raise document_clients.Unavailable("The document could not be read")
+
+    monkeypatch.setattr(document_clients, "look_up", unavailable)
+    answer = browser.get(authorization_path(make_client(source=Source.DOCUMENT)))
+    assert answer.status_code == 400
+    assert b"The document could not be read" in answer.content
+
+
+def test_a_client_may_have_the_user_log_in_again(browser: Client, allowed: Any) -> None:
+    there = urlsplit(browser.get(authorization_path(allowed, prompt="login"))["Location"])
+    back = parse_qs(there.query)["next"][0]
+    assert there.path == "/accounts/login/"
+    assert "prompt" not in back
+    assert "code" in read_redirect(browser.get(back))
+
+
+def test_a_deactivated_user_has_to_log_in(browser: Client) -> None:
+    User.objects.update(is_active=False)
+    assert browser.post(authorization_path(make_client()), YES)["Location"].startswith("/accounts/login/")
+
+
+def test_not_you_logs_out_and_leads_to_the_login(browser: Client) -> None:
+    asked = authorization_path(make_client())
+    page = browser.post("/o/switch/", {"next": asked})
+    assert page.status_code == 200
+    assert "_auth_user_id" not in browser.session
+    assert b'href="/accounts/login/?next=/o/authorize/' in page.content
+
+
+ELSEWHERE: list[str] = [
+    "https://evil.example/o/authorize/",
+    "//evil.example/o/authorize/",
+    "/admin/",
+    "",
+    "/o/authorize/\\@evil",
+    "\0",
+]
+
+
+def test_not_you_leads_nowhere_else(browser: Client, subtests: pytest.Subtests) -> None:
+    for there in ELSEWHERE:
+        with subtests.test(there=there), rolled_back():
+            browser.force_login(User.objects.get())
+            page = browser.post("/o/switch/", {"next": there})
+            assert b'href="/accounts/login/?next=/o/connections/"' in page.content
+            assert b"evil" not in page.content
+
+
+def test_only_a_form_of_this_site_logs_out(ada: User) -> None:
+    browser = Client(enforce_csrf_checks=True)
+    browser.force_login(ada)
+    assert browser.post("/o/switch/", {"next": authorization_path(make_client())}).status_code == 403
+    assert browser.get("/o/switch/").status_code == 405
+
+
+def test_two_resources_are_asked_about_and_remembered_together(browser: Client, settings: Settings) -> None:
+    other = "https://testserver/other"
+    settings.MCP = settings.MCP | {"SERVERS": {"default": {}, "other": {"PATH": "other"}}}
+    application = make_client()
+    both = authorization_path(application, resource=[MCP, other])
+    assert other.encode() in browser.get(both).content
+    read_redirect(browser.post(both, YES))
+    assert toolkit_compat.grants().objects.get().resource == [MCP, other]
+    assert {row.resource for row in Consent.objects.all()} == {MCP, other}
+    read_redirect(browser.get(both))
+    read_redirect(browser.get(authorization_path(application, resource=other)))
+
+
+def test_the_page_is_found_where_old_clients_look_for_it(browser: Client, subtests: pytest.Subtests) -> None:
+    for place in ("/authorize", "/authorize/", "/o/authorize"):
+        with subtests.test(place=place), rolled_back():
+            asked = authorization_path(make_client())
+            assert browser.get(asked.replace("/o/authorize/", place))["Location"] == asked
+
+
+def test_a_project_in_which_everybody_logs_in_first_changes_nothing(ada: User, settings: Settings) -> None:
+    settings.MIDDLEWARE = [*settings.MIDDLEWARE, "django.contrib.auth.middleware.LoginRequiredMiddleware"]
+    asked = authorization_path(make_client())
+    assert read_redirect(Client().get(f"{asked}&prompt=none"))["error"] == "login_required"
+    assert Client().get(asked.replace("/o/", "/"))["Location"] == asked
+    assert Client().get("/o/connections/")["Location"] == "/accounts/login/?next=/o/connections/"
+
+
+def test_each_statement_of_a_decision_stands_by_itself() -> None:
+    for name in ("authorize", "connections", "tokens"):
+        view = resolve(
+            reverse(f"oauth2_provider:{name}", urlconf="tests.contrib.oauth.urls"), urlconf="tests.contrib.oauth.urls"
+        ).func
+        assert "default" in view._non_atomic_requests  # a transaction that begins by reading cannot always write later

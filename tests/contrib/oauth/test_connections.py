@@ -1,0 +1,112 @@
+"""The page on which users see which clients may act for them, and take that away."""
+
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+
+from mcp_django.contrib.oauth import toolkit_compat
+from mcp_django.contrib.oauth.flows import consents
+from mcp_django.contrib.oauth.flows.connected_apps import connections_of
+from mcp_django.contrib.oauth.models import Consent
+from tests.contrib.oauth.clients import (
+    LOOPBACK,
+    MCP,
+    SCOPES,
+    WEB,
+    Source,
+    authorization_path,
+    give_token,
+    make_client,
+    read_redirect,
+)
+from tests.support.savepoints import rolled_back
+
+pytestmark = pytest.mark.django_db
+PAGE = "/o/connections/"
+
+
+def test_each_client_is_shown_with_what_it_may_do(browser: Client, ada: User) -> None:
+    consents.give(ada, make_client(source=Source.DOCUMENT), [MCP], SCOPES)
+    consents.give(ada, make_client(LOOPBACK, name="Editor"), [MCP], ["airports:read"])
+    page = browser.get(PAGE)
+    shown = page.content.decode()
+    assert page.status_code == 200
+    for words in ("Claude", "client.example", "Editor", "Not verified", "this computer", *SCOPES.values(), "not yet"):
+        assert words in shown
+    assert page["Cache-Control"] == "no-store"
+    assert "frame-ancestors 'none'" in page["Content-Security-Policy"]
+    assert "<script" not in shown
+
+
+def test_tokens_from_before_count_among_what_it_may_do(ada: User, site: Any) -> None:
+    application = make_client()
+    consents.give(ada, application, [MCP], ["airports:read"])
+    token = give_token(ada, application, "airports:write")
+    found = connections_of(ada)[0]
+    assert [offer.scope for offer in found.offers] == ["airports:read", "airports:write"]
+    assert found.last_used == token.created
+    assert found.resource_names == ("testserver/mcp",)
+
+
+def test_a_client_that_has_tokens_and_no_consent_is_shown_too(ada: User) -> None:
+    give_token(ada, make_client(), "airports:read")
+    give_token(ada, make_client(name="Over"), "airports:read", seconds=-1)
+    assert [one.client.name for one in connections_of(ada)] == ["Claude"]
+
+
+def test_users_do_not_see_the_clients_of_others(browser: Client) -> None:
+    consents.give(User.objects.create_user("bob"), make_client(), [MCP], SCOPES)
+    assert "No application is connected" in browser.get(PAGE).content.decode()
+
+
+def test_who_takes_access_away_ends_consents_codes_and_tokens(browser: Client, ada: User) -> None:
+    application = make_client()
+    read_redirect(browser.post(authorization_path(application), {"allow": "1", "granted": list(SCOPES)}))
+    give_token(ada, application, "airports:read")
+    other = give_token(ada, make_client(name="Other"), "airports:read")
+    page = browser.post(PAGE, {"client": str(application.pk)})
+    assert "Claude has no access any more." in page.content.decode()
+    assert Consent.objects.get().revoked is not None
+    assert list(toolkit_compat.access_tokens().objects.all()) == [other]
+    assert not toolkit_compat.grants().objects.exists()
+    assert [one.client.name for one in connections_of(ada)] == ["Other"]
+    # The next request of the client is asked about.
+    assert b'name="allow"' in browser.get(authorization_path(application)).content
+
+
+def test_a_key_of_no_client_ends_nothing(browser: Client, ada: User, subtests: pytest.Subtests) -> None:
+    for key in ("", "0", "-1", "x", "9" * 400, "1\0", "\u0661"):
+        with subtests.test(key=key), rolled_back():
+            consents.give(ada, make_client(), [MCP], SCOPES)
+            page = browser.post(PAGE, {"client": key})
+            assert "This application has no access." in page.content.decode()
+            assert Consent.objects.get().revoked is None
+
+
+def test_users_do_not_end_the_access_of_others(browser: Client) -> None:
+    bob, application = User.objects.create_user("bob"), make_client()
+    consents.give(bob, application, [MCP], SCOPES)
+    assert "This application has no access." in browser.post(PAGE, {"client": application.pk}).content.decode()
+    assert Consent.objects.get().revoked is None
+
+
+def test_who_is_not_logged_in_logs_in(site: Any, db: None) -> None:
+    for answer in (Client().get(PAGE), Client().post(PAGE, {"client": "1"})):
+        assert answer["Location"] == f"/accounts/login/?next={PAGE}"
+
+
+def test_a_form_of_another_site_ends_nothing(ada: User) -> None:
+    browser = Client(enforce_csrf_checks=True)
+    browser.force_login(ada)
+    assert browser.post(PAGE, {"client": "1"}).status_code == 403
+
+
+def test_the_list_takes_as_many_queries_for_many_clients(
+    browser: Client, ada: User, django_assert_max_num_queries: Any
+) -> None:
+    for number in range(12):
+        consents.give(ada, make_client(WEB, name=f"Client {number}"), [MCP], SCOPES)
+    with django_assert_max_num_queries(8):
+        assert browser.get(PAGE).content.count(b"<h2") == 12

@@ -1,0 +1,168 @@
+"""Asking what a token is good for, and giving it back."""
+
+import base64
+from typing import Any
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+
+from mcp_django.contrib.oauth.clients import clients
+from mcp_django.contrib.oauth.models import ClientProfile
+from mcp_django.contrib.oauth.toolkit_compat import access_tokens
+from mcp_django.models import ScopeGrant
+from tests.support.savepoints import rolled_back
+
+from . import flows
+from .flows import RESOURCE, create_client, create_user, find_token_row, obtain_tokens, post, read_json, refresh
+
+pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.contrib.oauth.urls")]
+PATH = "/o/introspect/"
+
+
+@pytest.fixture(autouse=True)
+def protected(settings: Any) -> None:
+    settings.MCP = flows.SETTINGS
+
+
+def basic(application: Any, secret: str) -> dict[str, str]:
+    shown = base64.b64encode(f"{application.client_id}:{secret}".encode()).decode()
+    return {"HTTP_AUTHORIZATION": f"Basic {shown}"}
+
+
+@pytest.fixture
+def operator() -> tuple[Any, str]:
+    return clients.make("resource server")
+
+
+def test_a_resource_server_of_the_operator_learns_what_a_token_is(operator: tuple[Any, str]) -> None:
+    app, user = create_client(), create_user()
+    tokens = obtain_tokens(app, user)
+    found = read_json(post(PATH, {"token": tokens["access_token"]}, **basic(*operator)))
+    assert found["active"] is True
+    assert found["aud"] == [RESOURCE]
+    assert found["scope"] == "notes:read"
+    assert (found["client_id"], found["username"], found["sub"]) == (app.client_id, "alice", str(user.pk))
+    assert found["iss"] == "https://testserver"
+    assert found["exp"] - found["iat"] == pytest.approx(900, abs=2)
+
+
+def test_a_scope_that_a_user_may_not_hold_any_more_is_not_named(operator: tuple[Any, str]) -> None:
+    token = obtain_tokens(create_client(), create_user(), scopes="notes:read notes:write")["access_token"]
+    ScopeGrant.objects.create(scope="notes:write", groups=["editors"])
+    assert read_json(post(PATH, {"token": token}, **basic(*operator)))["scope"] == "notes:read"
+
+
+def test_nothing_else_is_an_active_token(operator: tuple[Any, str]) -> None:
+    app, user = create_client(), create_user()
+    tokens = obtain_tokens(app, user)
+    for token in (tokens["refresh_token"], "unknown", "x" * 8000):
+        assert read_json(post(PATH, {"token": token}, **basic(*operator))) == {"active": False}
+    access_tokens().objects.update(expires=timezone.now())
+    assert read_json(post(PATH, {"token": tokens["access_token"]}, **basic(*operator))) == {"active": False}
+
+
+def test_a_token_that_is_refused_is_not_active(operator: tuple[Any, str], subtests: pytest.Subtests) -> None:
+    for what in ("user", "client", "audience"):
+        with subtests.test(what=what), rolled_back():
+            app, user = create_client(), create_user()
+            token = obtain_tokens(app, user)["access_token"]
+            if what == "user":
+                user.is_active = False
+                user.save()
+            elif what == "client":
+                ClientProfile.objects.filter(application=app).update(blocked=True)
+            else:
+                access_tokens().objects.update(resource=[])
+            assert read_json(post(PATH, {"token": token}, **basic(*operator))) == {"active": False}
+
+
+def test_a_resource_server_with_limits_knows_of_its_own_resources() -> None:
+    own, secret = clients.make("own", resources=[RESOURCE + "/"])
+    other, other_secret = clients.make("other", resources=["https://other.example/mcp"])
+    token = obtain_tokens(create_client(), create_user())["access_token"]
+    assert read_json(post(PATH, {"token": token}, **basic(own, secret)))["active"] is True
+    assert read_json(post(PATH, {"token": token}, **basic(other, other_secret))) == {"active": False}
+
+
+def test_what_an_operator_took_from_the_client_is_not_told(operator: tuple[Any, str]) -> None:
+    app = create_client()
+    token = obtain_tokens(app, create_user(), scopes="notes:read notes:write")["access_token"]
+    ClientProfile.objects.filter(application=app).update(allowed_scopes=["notes:write"])
+    assert read_json(post(PATH, {"token": token}, **basic(*operator)))["scope"] == "notes:write"
+    ClientProfile.objects.filter(application=app).update(allowed_resources=["https://other.example/mcp"])
+    assert read_json(post(PATH, {"token": token}, **basic(*operator))) == {"active": False}
+
+
+def test_other_clients_may_not_introspect(operator: tuple[Any, str]) -> None:
+    app = create_client()
+    token = obtain_tokens(app, create_user())["access_token"]
+    registered, secret = clients.make("registered", redirect_uris=[flows.REDIRECT], confidential=True)
+    registered.registration_source = "dcr"
+    registered.save()
+    made, made_secret = clients.make("made by a user")
+    made.user = create_user("bob")
+    made.save()
+    device = "urn:ietf:params:oauth:grant-type:device_code"
+    asks: list[tuple[dict[str, str], dict[str, str]]] = [
+        ({}, {}),
+        ({"client_id": app.client_id}, {}),
+        ({"client_id": app.client_id, "grant_type": device}, {}),
+        ({"client_id": app.client_id, "client_secret": "x", "grant_type": device}, {}),
+        ({"grant_type": device}, basic(app, "x")),
+        ({"client_id": operator[0].client_id}, {}),
+        ({}, basic(operator[0], "wrong")),
+        ({}, basic(registered, secret)),
+        ({}, basic(made, made_secret)),
+        ({}, {"HTTP_AUTHORIZATION": f"Bearer {token}"}),
+    ]
+    for form, headers in asks:
+        response = post(PATH, {**form, "token": token}, **headers)
+        assert read_json(response, 401)["error"] == "invalid_client"
+        assert response["WWW-Authenticate"].startswith("Basic")
+
+
+def test_a_token_is_not_asked_about_in_a_url(operator: tuple[Any, str]) -> None:
+    token = obtain_tokens(create_client(), create_user())["access_token"]
+    response = Client().get(PATH, {"token": token}, secure=True, **basic(*operator))
+    assert response.status_code == 405
+    assert response["Allow"] == "POST, OPTIONS"
+    assert read_json(post(f"{PATH}?token={token}", {}, **basic(*operator)), 400)["error"] == "invalid_request"
+
+
+def give_back(application: Any, token: str, **form: Any) -> int:
+    return post("/o/revoke_token/", {"client_id": application.client_id, "token": token, **form}).status_code
+
+
+def test_a_client_gives_its_tokens_back(subtests: pytest.Subtests) -> None:
+    for hint in ("access_token", "refresh_token", "other", None):
+        with subtests.test(hint=hint), rolled_back():
+            app, user = create_client(), create_user()
+            more = {"token_type_hint": hint} if hint else {}
+            tokens = obtain_tokens(app, user)
+            assert give_back(app, tokens["access_token"], **more) == 200
+            assert find_token_row(tokens["access_token"]) is None
+            assert read_json(refresh(app, tokens["refresh_token"]), 400)["error"] == "invalid_grant"
+
+
+def test_a_refresh_token_takes_along_what_came_from_the_same_authorization() -> None:
+    app, user = create_client(), create_user()
+    first = obtain_tokens(app, user)
+    siblings = [read_json(refresh(app, first["refresh_token"])) for _ in range(2)]
+    apart = obtain_tokens(app, user)
+    assert give_back(app, siblings[0]["refresh_token"]) == 200
+    for each in (first, *siblings):
+        assert find_token_row(each["access_token"]) is None
+        assert read_json(refresh(app, each["refresh_token"]), 400)["error"] == "invalid_grant"
+    assert find_token_row(apart["access_token"]) is not None
+
+
+def test_a_client_gives_back_its_own_tokens_only() -> None:
+    app, user = create_client(), create_user()
+    tokens = obtain_tokens(app, user)
+    for name in ("access_token", "refresh_token"):
+        assert give_back(create_client(f"other {name}"), tokens[name]) == 200
+        assert give_back(app, "unknown") == 200
+    assert find_token_row(tokens["access_token"]) is not None
+    read_json(refresh(app, tokens["refresh_token"]))
+    assert post("/o/revoke_token/", {"token": tokens["access_token"]}).status_code == 401

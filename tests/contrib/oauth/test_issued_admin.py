@@ -1,0 +1,48 @@
+"""Codes and tokens in the admin of the toolkit."""
+
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import Permission
+from django.test import Client
+from django.urls import reverse
+
+from mcp_django.contrib.oauth.toolkit_compat import access_tokens, grants, refresh_tokens
+from tests.support.savepoints import rolled_back
+
+from . import flows
+from .flows import create_client as make_client
+from .flows import create_user, issue_code, obtain_tokens
+
+pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.contrib.oauth.urls")]
+MODELS = {"accesstoken": access_tokens, "refreshtoken": refresh_tokens, "grant": grants}
+
+
+@pytest.fixture
+def browser(client: Client, settings: Any) -> Client:
+    """Of somebody who has every permission that there is about codes and tokens, and no other."""
+    settings.MCP = flows.SETTINGS
+    carla = create_user("carla", is_staff=True)
+    carla.user_permissions.set(Permission.objects.filter(content_type__app_label="oauth2_provider"))
+    client.force_login(carla)
+    app = make_client()
+    obtain_tokens(app, carla)
+    issue_code(app, carla)
+    return client
+
+
+def test_the_user_of_a_token_cannot_be_changed(browser: Client, subtests: pytest.Subtests) -> None:
+    for name in sorted(MODELS):
+        with subtests.test(name=name), rolled_back():
+            boss = create_user("boss", is_superuser=True)
+            row = MODELS[name]().objects.get()
+            page = reverse(f"admin:oauth2_provider_{name}_change", args=[row.pk])
+            assert browser.get(page).status_code == 200
+            assert browser.post(page, {"user": boss.pk}).status_code == 403
+            assert MODELS[name]().objects.get().user.username == "carla"
+
+
+def test_tokens_are_revoked_in_the_admin(browser: Client) -> None:
+    data = {"action": "revoke_tokens", "_selected_action": [access_tokens().objects.get().pk]}
+    browser.post(reverse("admin:oauth2_provider_accesstoken_changelist"), data)
+    assert not access_tokens().objects.exists()

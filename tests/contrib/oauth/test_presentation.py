@@ -1,0 +1,89 @@
+"""How clients, and the places they send people to, are shown."""
+
+import pytest
+from django.contrib.auth.models import User
+
+from mcp_django.contrib.oauth.clients.display import ascii_host, clean_name, client_of, target_of, targets_of
+from mcp_django.contrib.oauth.models import ClientProfile
+from tests.contrib.oauth.clients import DOCUMENT, WEB, Source, make_client
+
+NAMES: list[tuple[str, str]] = [
+    ("Claude", "Claude"),
+    ("  two\n\tlines  ", "two lines"),
+    ("Goo\u202egle", "Google"),
+    ("Zero\u200bwidth\u2066", "Zerowidth"),
+    ("\x00\x1b[31mred", "[31mred"),
+    ("\ud800half", "half"),
+    ("n" * 200, "n" * 79 + "…"),
+    ("日本語", "日本語"),
+]
+
+
+def test_a_name_is_shown_in_one_line_of_visible_characters(subtests: pytest.Subtests) -> None:
+    for name, shown in NAMES:
+        with subtests.test(name=name):
+            assert clean_name(name) == shown
+
+
+def test_letters_of_other_alphabets_do_not_pass_for_a_host() -> None:
+    assert ascii_host("https://\u0441laude.ai/client") == "xn--laude-0ye.ai"
+    assert ascii_host("https://claude.ai/client") == "claude.ai"
+    assert ascii_host("https://[/") == ""
+    assert ascii_host("nothing") == ""
+
+
+TARGETS: list[tuple[str, str, str, str]] = [
+    ("https://claude.ai/api/cb", "web", "claude.ai", "https://claude.ai"),
+    ("https://claude.ai:8443/cb?x=1", "web", "claude.ai:8443", "https://claude.ai:8443"),
+    ("http://127.0.0.1:33418/", "loopback", "127.0.0.1:33418", "http://127.0.0.1:33418"),
+    ("http://localhost:1/cb", "loopback", "localhost:1", "http://localhost:1"),
+    ("http://[::1]:99/cb", "loopback", "[::1]:99", "http:"),
+    ("cursor://anysphere.cursor-mcp/oauth/callback", "app", "cursor:", "cursor:"),
+    ("com.example.app:/cb", "app", "com.example.app:", "com.example.app:"),
+    ("https://a.example;script-src */cb", "web", "a.example;script-src *", "https:"),
+]
+
+
+def test_a_target_says_where_it_leads(subtests: pytest.Subtests) -> None:
+    for uri, kind, host, source in TARGETS:
+        with subtests.test(uri=uri):
+            target = target_of(uri)
+            assert (target.kind, target.host, target.source) == (kind, host, source)
+            assert target.is_local is (kind != "web")
+
+
+def test_targets_on_the_own_machine_count_as_one() -> None:
+    uris = ["http://127.0.0.1:1/a", "http://localhost/b", "https://a.example/1", "https://a.example/2", "cursor://x/y"]
+    assert targets_of(uris) == ["a.example", "cursor:", "this computer"]
+
+
+@pytest.mark.django_db
+def test_only_a_document_proves_a_host() -> None:
+    assert client_of(make_client(source=Source.DOCUMENT)).host == "client.example"
+    registered = client_of(make_client(source=Source.REGISTERED))
+    assert (registered.host, registered.vouched, registered.initial) == ("", False, "C")
+
+
+@pytest.mark.django_db
+def test_an_operator_vouches_for_what_they_approved() -> None:
+    assert client_of(make_client(approved=True)).vouched
+    assert client_of(make_client(source=Source.MANUAL)).vouched
+
+
+@pytest.mark.django_db
+def test_a_client_that_a_user_made_is_not_vouched_for() -> None:
+    application = make_client(source=Source.MANUAL)
+    application.user = User.objects.create_user("mallory")
+    assert not client_of(application).vouched
+    application.user.is_staff = True
+    assert client_of(application).vouched
+
+
+@pytest.mark.django_db
+def test_a_client_without_a_profile_or_a_name_is_shown_too() -> None:
+    application = make_client(WEB, name="\u200b")
+    ClientProfile.objects.filter(application=application).delete()
+    application.refresh_from_db()
+    shown = client_of(application)
+    assert (shown.name, shown.initial, shown.host) == ("An application without a name", "A", "")
+    assert shown.id != DOCUMENT

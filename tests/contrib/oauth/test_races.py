@@ -1,0 +1,126 @@
+"""Several at the same moment, each on a connection of its own: what a process of the client does for itself."""
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.db import connections, router
+
+from mcp_django.contrib.oauth.flows import refresh_rotation, revocation
+from mcp_django.contrib.oauth.flows.validator import Validator
+from mcp_django.contrib.oauth.models import TokenFamily
+from mcp_django.contrib.oauth.tokens import resource_indicators
+from mcp_django.contrib.oauth.toolkit_compat import access_tokens, refresh_tokens
+from tests.support.waiting import WAIT_SECONDS
+
+from . import flows
+from .flows import create_client, create_user, exchange, issue_code, obtain_tokens, read_json, refresh
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls("tests.contrib.oauth.urls")]
+PARALLEL = 4
+
+
+@pytest.fixture(autouse=True)
+def protected(settings: Any) -> None:
+    settings.MCP = flows.SETTINGS
+
+
+def at_once(work: Callable[[], Any], monkeypatch: pytest.MonkeyPatch, *, meet: tuple[Any, str] | None) -> list[Any]:
+    """What `work` gives in threads that go on together from the call of what `meet` names, with all read before."""
+    barrier = threading.Barrier(PARALLEL)
+    if meet is not None:
+        place, name = meet
+        real = getattr(place, name)
+
+        def met(*args: Any, **kwargs: Any) -> Any:
+            found = real(*args, **kwargs)
+            barrier.wait(WAIT_SECONDS)
+            return found
+
+        monkeypatch.setattr(place, name, met)
+    results: list[Any] = []
+
+    def run() -> None:
+        try:
+            results.append(work())
+        finally:
+            connections.close_all()
+
+    threads = [threading.Thread(target=run) for _ in range(PARALLEL)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(WAIT_SECONDS)
+    monkeypatch.undo()
+    assert len(results) == PARALLEL
+    return results
+
+
+def test_parallel_refreshes_give_working_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
+    app = create_client()
+    token = obtain_tokens(app, create_user())["refresh_token"]
+    # All have found the token good before one of them uses it.
+    responses = at_once(lambda: refresh(app, token), monkeypatch, meet=(refresh_rotation, "is_replayed"))
+    pairs = [read_json(response) for response in responses]
+    assert len({each["access_token"] for each in pairs}) == PARALLEL
+    for each in pairs:
+        assert flows.find_token_row(each["access_token"]) is not None
+        read_json(refresh(app, each["refresh_token"]))
+
+
+def test_a_code_that_is_used_twice_at_once_ends_what_it_gave(monkeypatch: pytest.MonkeyPatch) -> None:
+    app, user = create_client(), create_user()
+    given = issue_code(app, user)
+    # All have found the code before one of them uses it up.
+    responses = at_once(lambda: exchange(app, given), monkeypatch, meet=(resource_indicators, "resolve"))
+    good = [response for response in responses if response.status_code == 200]
+    assert len(good) == 1
+    assert {read_json(response, 400)["error"] for response in responses if response is not good[0]} == {"invalid_grant"}
+    assert not access_tokens().objects.exists()
+    assert read_json(refresh(app, read_json(good[0])["refresh_token"]), 400)["error"] == "invalid_grant"
+
+
+def test_tokens_that_are_revoked_before_they_are_answered_are_answered_all_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    app, user = create_client(), create_user()
+    real = Validator.save_bearer_token
+
+    def save(*args: Any, **kwargs: Any) -> None:
+        real(*args, **kwargs)
+        revocation.withdraw(user, app)
+
+    monkeypatch.setattr(Validator, "save_bearer_token", save)
+    assert flows.find_token_row(read_json(exchange(app, issue_code(app, user)))["access_token"]) is None
+
+
+def test_nothing_survives_a_revocation_beside_refreshes(monkeypatch: pytest.MonkeyPatch) -> None:
+    app, user = create_client(), create_user()
+    token = obtain_tokens(app, user)["refresh_token"]
+    turns = iter(range(PARALLEL))
+    lock = threading.Lock()
+
+    def work() -> Any:
+        with lock:
+            turn = next(turns)
+        if turn == 0:
+            real(user, app)
+            return None
+        return refresh(app, token)
+
+    real = revocation.withdraw
+    at_once(work, monkeypatch, meet=None)
+    assert not access_tokens().objects.exists()
+    assert not refresh_tokens().objects.filter(revoked=None).exists()
+    assert not TokenFamily.objects.filter(revoked=None).exists()
+
+
+def test_a_turn_begins_with_a_write(django_assert_num_queries: Any) -> None:
+    """A transaction that has read before it writes would be refused by SQLite as soon as another one wrote between."""
+    app = create_client()
+    token = refresh_rotation.find(obtain_tokens(app, create_user())["refresh_token"])
+    with django_assert_num_queries(4) as found:
+        refresh_rotation.take_turn(token)
+    assert found.captured_queries[0]["sql"].startswith("UPDATE")
+    assert router.db_for_write(TokenFamily) == "default"

@@ -1,0 +1,167 @@
+"""Refresh tokens: once, and for a moment for siblings."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.core.management import call_command
+from django.utils import timezone
+
+from mcp_django.contrib.oauth.models import ClientProfile, Rotation, TokenFamily, UsedCode
+from mcp_django.contrib.oauth.toolkit_compat import refresh_tokens
+
+from . import flows
+from .flows import RESOURCE, create_client, create_user, find_token_row, obtain_tokens, read_json, refresh
+
+pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.contrib.oauth.urls")]
+
+
+@pytest.fixture(autouse=True)
+def protected(settings: Any) -> None:
+    settings.MCP = flows.SETTINGS
+
+
+def age(seconds: float) -> None:
+    """Let time pass since tokens were superseded."""
+    for state in Rotation.objects.exclude(superseded=None):
+        Rotation.objects.filter(pk=state.pk).update(superseded=state.superseded - timedelta(seconds=seconds))
+
+
+def refused(app: Any, token: str) -> None:
+    assert read_json(refresh(app, token), 400)["error"] == "invalid_grant"
+
+
+def test_each_refresh_gives_a_new_pair_with_what_the_user_allowed() -> None:
+    app, user = create_client(), create_user()
+    first = obtain_tokens(app, user, scopes="notes:read notes:write")
+    second = read_json(refresh(app, first["refresh_token"]))
+    assert second["refresh_token"] != first["refresh_token"]
+    assert second["scope"] == "notes:read notes:write"
+    assert find_token_row(second["access_token"]).resource == [RESOURCE]
+    assert find_token_row(second["access_token"]).user == user
+
+
+def test_a_call_in_flight_keeps_its_access_token() -> None:
+    app = create_client()
+    first = obtain_tokens(app, create_user())
+    read_json(refresh(app, first["refresh_token"]))
+    assert find_token_row(first["access_token"]) is not None
+
+
+def test_a_token_that_was_just_used_gives_siblings() -> None:
+    app = create_client()
+    first = obtain_tokens(app, create_user())["refresh_token"]
+    pairs = [read_json(refresh(app, first)) for _ in range(6)]
+    assert len({each["refresh_token"] for each in pairs}) == 6
+    for each in pairs:
+        assert find_token_row(each["access_token"]) is not None
+        read_json(refresh(app, each["refresh_token"]))
+
+
+def test_there_are_so_many_siblings_and_no_more() -> None:
+    app = create_client()
+    first = obtain_tokens(app, create_user())["refresh_token"]
+    pairs = [read_json(refresh(app, first)) for _ in range(6)]
+    refused(app, first)
+    for each in pairs:
+        assert find_token_row(each["access_token"]) is None
+        refused(app, each["refresh_token"])
+
+
+def test_a_token_that_comes_late_ends_the_family() -> None:
+    app = create_client()
+    first = obtain_tokens(app, create_user())
+    second = read_json(refresh(app, first["refresh_token"]))
+    age(31)
+    refused(app, first["refresh_token"])
+    refused(app, second["refresh_token"])
+    for each in (first, second):
+        assert find_token_row(each["access_token"]) is None
+
+
+def test_a_token_of_an_older_generation_ends_the_family_at_once() -> None:
+    app = create_client()
+    first = obtain_tokens(app, create_user())["refresh_token"]
+    second = read_json(refresh(app, first))["refresh_token"]
+    third = read_json(refresh(app, second))
+    refused(app, first)
+    refused(app, third["refresh_token"])
+    assert find_token_row(third["access_token"]) is None
+
+
+def test_a_token_that_was_given_back_gives_no_sibling() -> None:
+    app = create_client()
+    tokens = obtain_tokens(app, create_user())
+    form = {"token": tokens["refresh_token"], "client_id": app.client_id}
+    assert flows.post("/o/revoke_token/", form).status_code == 200
+    refused(app, tokens["refresh_token"])
+    assert find_token_row(tokens["access_token"]) is None
+
+
+def test_without_grace_a_token_is_good_once(settings: Any) -> None:
+    settings.MCP = {**flows.SETTINGS, "OAUTH": {"REFRESH_GRACE": 0}}
+    app = create_client()
+    first = obtain_tokens(app, create_user())["refresh_token"]
+    read_json(refresh(app, first))
+    refused(app, first)
+
+
+def test_a_token_that_was_not_used_for_long_is_good_for_nothing() -> None:
+    app = create_client()
+    token = obtain_tokens(app, create_user())["refresh_token"]
+    refresh_tokens().objects.update(created=timezone.now() - timedelta(days=30))
+    refused(app, token)
+
+
+def test_another_client_gets_nothing_and_ends_nothing() -> None:
+    app = create_client()
+    token = obtain_tokens(app, create_user())["refresh_token"]
+    refused(create_client("other"), token)
+    read_json(refresh(app, token))
+
+
+def test_a_refresh_may_narrow_and_not_widen() -> None:
+    app = create_client()
+    token = obtain_tokens(app, create_user(), scopes="notes:read offline_access")["refresh_token"]
+    assert read_json(refresh(app, token, scope="notes:read notes:write"), 400)["error"] == "invalid_scope"
+    assert read_json(refresh(app, token, resource="https://other.example/mcp"), 400)["error"] == "invalid_target"
+    narrowed = read_json(refresh(app, token, scope="notes:read unheard-of"))
+    assert narrowed["scope"] == "notes:read"
+
+
+def test_a_refresh_gives_no_scope_that_was_taken_away() -> None:
+    app = create_client()
+    token = obtain_tokens(app, create_user(), scopes="notes:read notes:write")["refresh_token"]
+    ClientProfile.objects.filter(application=app).update(allowed_scopes=["notes:read"])
+    assert read_json(refresh(app, token))["scope"] == "notes:read"
+
+
+def test_an_access_token_that_an_operator_deleted_is_not_made_again() -> None:
+    app = create_client()
+    tokens = obtain_tokens(app, create_user())
+    find_token_row(tokens["access_token"]).delete()
+    refused(app, tokens["refresh_token"])
+
+
+def test_rows_go_with_their_tokens() -> None:
+    app = create_client()
+    obtain_tokens(app, create_user())
+    refresh_tokens().objects.all().delete()
+    assert not Rotation.objects.exists()
+    app.delete()
+    assert not TokenFamily.objects.exists()
+
+
+def test_what_is_kept_of_tokens_is_cleared_when_they_are_good_for_nothing() -> None:
+    app = create_client()
+    token = obtain_tokens(app, create_user())["refresh_token"]
+    call_command("mcp_clearclients")
+    assert UsedCode.objects.count() == TokenFamily.objects.count() == 1
+    read_json(refresh(app, token))
+    UsedCode.objects.update(expires=timezone.now())
+    TokenFamily.objects.update(rotated=timezone.now() - timedelta(days=30))
+    call_command("mcp_clearclients")
+    assert not UsedCode.objects.exists()
+    assert not TokenFamily.objects.exists()
+    assert not Rotation.objects.exists()
+    refused(app, token)

@@ -1,0 +1,216 @@
+"""Documents: what is read, what is refused, and that hostile ones cost little."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from mcp_django.contrib.openapi import OpenAPIToolset
+from mcp_django.contrib.openapi.document import document as reading
+from mcp_django.schema import DeclarationError
+from mcp_django.server.primitives.registry import Registry
+from mcp_django.server.primitives.toolset import add_toolset
+from tests.contrib.openapi.pets import BASE, document, operation, tools
+
+ONE = document({"/pets": {"get": operation(operationId="pets")}})
+YAML = """\
+openapi: 3.1.0
+info: {title: Norway, version: 2024-01-01}
+paths:
+  /towns:
+    get:
+      operationId: towns
+      parameters:
+        - {name: country, in: query, schema: {type: string, enum: [no, "on", 12:30, 2024-01-01, yes]}}
+        - {name: size, in: query, schema: {type: integer, default: 010}}
+      responses: {200: {description: Towns}}
+"""
+
+
+def registered(source: Any, **options: Any) -> Registry:
+    """A registry that notes what is wrong, as that of an alias does."""
+    registry = Registry(strict=False)
+    add_toolset(registry, OpenAPIToolset(source, **{"base_url": BASE, **options}))
+    return registry
+
+
+def refusal(source: Any, **options: Any) -> str:
+    (problem,) = registered(source, **options).problems
+    return problem.text
+
+
+async def test_a_document_is_a_dict_a_text_or_a_file(tmp_path: Path) -> None:
+    (tmp_path / "api.json").write_text(json.dumps(ONE))
+    (tmp_path / "api.yaml").write_text(yaml.safe_dump(ONE))
+    sources = [ONE, json.dumps(ONE), yaml.safe_dump(ONE), tmp_path / "api.json", str(tmp_path / "api.yaml")]
+    for source in [*sources, lambda: ONE]:
+        assert list(await tools(source)) == ["pets"]
+
+
+async def test_yaml_is_read_as_json_would_have_it() -> None:
+    properties = (await tools(YAML))["towns"]["inputSchema"]["properties"]
+    assert properties["country"]["enum"] == ["no", "on", "12:30", "2024-01-01", "yes"]
+    assert properties["size"]["default"] == "010"  # no octal, and no number of JSON's
+
+
+async def test_numbers_that_json_does_not_have_do_no_harm() -> None:
+    schema = "{type: integer, maximum: 99999999999999999999999, default: 1e999, enum: [" + "9" * 4000 + ", 1]}"
+    source = YAML.replace("{type: integer, default: 010}", schema)
+    found = (await tools(source))["towns"]["inputSchema"]["properties"]["size"]
+    assert found["maximum"] == 1e23
+
+
+def test_what_is_no_document_is_refused(subtests: pytest.Subtests) -> None:
+    for source, told in [
+        ("https://example.com/openapi.json", "download"),
+        ("nowhere.json", "cannot be read"),
+        ('{"openapi": ', "is not JSON"),
+        ("a: b: c\nd", "neither JSON nor YAML"),
+        ("- a\n- b", "holds no object"),
+        ({"swagger": "2.0", "paths": {}}, "convert it to 3.0 or 3.1"),
+        ({"openapi": "4.0.0"}, "3.0 and 3.1 are known"),
+        ({"openapi": 3.0}, "3.0 and 3.1 are known"),
+        ({"openapi": "3.0.0", "paths": []}, "no object"),
+        (7, "a dict, a text or a path"),
+        ("a: !!python/object/apply:os.system [ls]\nb: 1", "neither JSON nor YAML"),
+    ]:
+        with subtests.test(source=source, told=told):
+            assert told in refusal(source)
+
+
+def test_yaml_without_pyyaml_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "yaml", None)
+    assert "mcp-django-channels[openapi]" in refusal(YAML)
+
+
+def bomb(line: str) -> str:
+    """Nine of nine of nine …"""
+    lines = ["openapi: 3.0.0", "paths: {}", "x0: &x0 {a: b}"]
+    return "\n".join([*lines, *(line.format(n=n, refs=", ".join([f"*x{n - 1}"] * 9)) for n in range(1, 12))])
+
+
+def test_a_bomb_is_refused(monkeypatch: pytest.MonkeyPatch, subtests: pytest.Subtests) -> None:
+    for source in [
+        bomb("x{n}: &x{n} [{refs}]"),
+        bomb("x{n}: &x{n} {{<<: [{refs}], k{n}: 1}}"),
+        "openapi: 3.0.0\nx: &x [*x]",
+        "openapi: 3.0.0\nx: " + "[" * 200_000 + "]" * 200_000,
+        json.dumps({"openapi": "3.0.0", "x": json.loads("[" * 200 + "]" * 200)}),
+    ]:
+        with subtests.test(source=source):
+            monkeypatch.setattr(reading, "MAX_VALUES", 20_000)
+            assert refusal(source)
+
+
+def test_what_all_merges_bring_together_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "MAX_VALUES", 2_000)
+    known = "".join(f"  k{number}: 1\n" for number in range(500))
+    assert "merges too much" in refusal(f"openapi: 3.0.0\nx-a: &a\n{known}x-b:\n" + "- {<<: *a}\n" * 100)
+
+
+def test_a_dict_that_holds_itself_is_refused() -> None:
+    source: dict[str, Any] = {"openapi": "3.0.0"}
+    source["x"] = source
+    assert "nested deeper" in refusal(source)
+
+
+def test_too_large_a_text_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(reading, "MAX_BYTES", 100)
+    (tmp_path / "api.json").write_text(json.dumps(ONE))
+    assert "larger than" in refusal(tmp_path / "api.json")
+    assert "larger than" in refusal(json.dumps(ONE))
+
+
+def test_a_wrong_reference_leaves_out_the_operation_that_needs_it(subtests: pytest.Subtests) -> None:
+    for reference, told in [
+        ("other.yaml#/Pet", "another document"),
+        ("https://example.com/x.json", "another document"),
+        ("file:///etc/passwd", "another document"),
+        ("#/components/schemas/Nobody", "refers to nothing"),
+        ("#Pet", "no JSON pointer"),
+        (7, "another document"),
+    ]:
+        with subtests.test(reference=reference, told=told):
+            body = {"content": {"application/json": {"schema": {"$ref": reference}}}}
+            source = document({"/bad": {"post": operation(requestBody=body)}, "/good": {"get": operation()}})
+            found = registered(source)
+            assert [tool.name for tool in found.tools] == ["get_good"]
+            assert told in found.problems[0].text
+            assert "POST /bad" in found.problems[0].text
+
+
+async def test_a_pointer_may_be_escaped() -> None:
+    source = document(
+        {"/a/{b}": {"get": operation(operationId="one")}, "/again": {"$ref": "#/paths/~1a~1%7Bb%7D"}},
+    )
+    assert list(await tools(source)) == ["one", "one_2"]
+
+
+def test_references_in_a_circle_are_refused() -> None:
+    source = document({"/a": {"$ref": "#/paths/~1b"}, "/b": {"$ref": "#/paths/~1a"}})
+    assert "circle" in refusal(source)
+
+
+def test_the_number_of_operations_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mcp_django.contrib.openapi.toolset.MAX_TOOLS", 2)
+    source = document({f"/{n}": {"get": operation()} for n in range(3)})
+    assert "leave some out" in refusal(source)
+
+
+def test_a_server_that_cannot_be_used_is_refused(subtests: pytest.Subtests) -> None:
+    for servers, options, told in [
+        ([], {}, "base_url="),
+        ([{"url": "/v1"}], {}, "base_url="),
+        ([{"url": "http://169.254.169.254/"}], {}, "https"),
+        ([{"url": "https://{region}.example.com"}], {}, "cannot be None"),
+        ([{"url": "https://{r}.x.org", "variables": {"r": {"default": "eu", "enum": ["eu"]}}}], {"r": "us"}, "'us'"),
+        ([{"url": "https://x.org"}], {"r": "us"}, "no variable 'r'"),
+    ]:
+        with subtests.test(servers=servers, options=options, told=told):
+            assert told in refusal({**ONE, "servers": servers}, base_url=None, variables=options)
+
+
+def test_an_operation_of_another_server_does_not_get_the_credentials_of_this_one() -> None:
+    elsewhere = operation(servers=[{"url": "https://evil.example.org"}])
+    source = document({"/pets": {"get": elsewhere}}, servers=[{"url": "https://api.example.com"}])
+    assert "another server" in refusal(source, base_url=None)
+    assert not registered(source).problems  # base_url wins
+
+
+def test_a_wrong_base_url_is_refused_at_once(subtests: pytest.Subtests) -> None:
+    for url in ["ftp://x.org", "https://", "https://a:b@x.org", "https://x.org/?q=1", "nonsense"]:
+        with subtests.test(url=url), pytest.raises(DeclarationError):
+            OpenAPIToolset(ONE, base_url=url)
+
+
+def test_a_misspelt_option_is_refused() -> None:
+    with pytest.raises(DeclarationError, match="did you mean 'permission'"):
+        OpenAPIToolset(ONE, base_url=BASE, permision="shop.view_pet")  # type: ignore[call-arg]
+    with pytest.raises(DeclarationError, match="write scopes="):
+        OpenAPIToolset(ONE, base_url=BASE, scopes="pets")
+
+
+def test_the_repr_says_nothing_secret() -> None:
+    assert "s3cr3t" not in repr(OpenAPIToolset(ONE, base_url=BASE, credentials={"key": "s3cr3t"}))
+
+
+KEYS = (
+    "get post parameters requestBody content application/json schema type $ref properties responses 200 in name allOf"
+    " items security tags required"
+)
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers(-5, 5) | st.sampled_from(["get", "/a/{b}", "#/paths", "object", "x"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(KEYS.split()), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@given(paths=st.dictionaries(st.sampled_from(["/a", "/a/{b}", "/{c}"]), ANYTHING, max_size=3), components=ANYTHING)
+def test_no_document_breaks_the_import(paths: Any, components: Any) -> None:
+    registered({"openapi": "3.0.3", "paths": paths, "components": components, "security": components})

@@ -1,0 +1,256 @@
+"""What a remote asks while it is called, in all four pairs of eras."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from mcp_django.contrib.proxies import Proxy
+from mcp_django.contrib.proxies.connections import sessions
+from mcp_django.contrib.proxies.connections.targets import TargetSource
+from mcp_django.contrib.proxies.forwarding import forwarding
+from tests.server.client import HANDSHAKE, STATELESS, PipelineClient, accept, make_principal
+from tests.support.clock import Clock
+
+from .remote import Remote, peer_of, proxy_of, served
+
+pytestmark = pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprecationWarning")
+
+
+def answers(method: str, params: dict[str, Any]) -> dict[str, Any]:
+    """A client that knows everything."""
+    if method == "sampling/createMessage":
+        assert params["messages"] == [{"role": "user", "content": {"type": "text", "text": "A poem"}}]
+        return {"role": "assistant", "model": "m", "content": {"type": "text", "text": "Roses are red"}}
+    if method == "roots/list":
+        return {"roots": [{"uri": "file:///home/ada", "name": "home"}]}
+    return accept(name={"Who are you?": "Ada", "One?": "1", "Two?": "2"}[params["message"]])
+
+
+async def test_a_question_is_passed_on_and_its_answer_back(subtests: pytest.Subtests) -> None:
+    for version in [STATELESS, HANDSHAKE]:
+        for upstream in ["stateless", "handshake"]:
+            for tool, said in [("greet", "Hello Ada"), ("poem", "Roses are red"), ("places", "file:///home/ada")]:
+                with subtests.test(version=version, upstream=upstream, tool=tool, said=said):
+                    peer = peer_of(Remote(era=upstream), version=version, answer=answers)
+                    assert await peer.text(f"r__{tool}") == said
+
+
+async def test_who_does_not_want_to_answer_need_not(subtests: pytest.Subtests) -> None:
+    for version in [STATELESS, HANDSHAKE]:
+        for upstream in ["stateless", "handshake"]:
+            for action in ["decline", "cancel"]:
+                with subtests.test(version=version, upstream=upstream, action=action):
+                    peer = peer_of(
+                        Remote(era=upstream),
+                        version=version,
+                        answer=lambda method, params, action=action: {"action": action},
+                    )
+                    assert await peer.text("r__greet") == action
+
+
+class Shy(TargetSource):
+    """A remote that shows a tool that asks to those only who said that they can be asked."""
+
+    def own(self, user: Any, headers: Any, answering: Any, tools: bool) -> Any:
+        self._target = Remote(era=self._options["protocol_version"])
+        if "elicitation" not in answering:
+            self._target.server._tool_manager.remove_tool("greet")
+        return super().own(user, headers, answering, tools)
+
+
+async def test_who_can_be_asked_sees_the_tools_that_are_shown_only_to_them(subtests: pytest.Subtests) -> None:
+    for version in [STATELESS, HANDSHAKE]:
+        for upstream in ["stateless", "handshake"]:
+            with subtests.test(version=version, upstream=upstream):
+                server = served(Proxy(Shy("r", None, protocol_version=upstream, max_retries=0), permission="any"))
+                silent = PipelineClient(server, version=version, capabilities={})
+                sampler = PipelineClient(server, version=version, capabilities={"sampling": {}})
+                asked = PipelineClient(server, version=version, answer=answers)
+                assert "r__greet" in await asked.names()
+                assert "r__greet" not in await silent.names()
+                assert "r__greet" not in await sampler.names()
+                assert "r__greet" in await asked.names()
+                assert await asked.text("r__greet") == "Hello Ada"
+
+
+async def test_lists_for_those_who_can_be_asked_need_no_session_that_calls_have() -> None:
+    proxy = proxy_of(Remote(era="handshake"), sessions=1)
+    peer = PipelineClient(served(proxy))
+    await peer.call("r__greet")
+    assert proxy._here().sessions.are_taken
+    assert "r__greet" in await PipelineClient(peer.server, principal=make_principal(name="bob")).names()
+
+
+async def test_two_questions_one_after_the_other(subtests: pytest.Subtests) -> None:
+    for version in [STATELESS, HANDSHAKE]:
+        with subtests.test(version=version):
+            remote = Remote(era="handshake")
+            peer = peer_of(remote, version=version, answer=answers)
+            assert await peer.text("r__twice") == "1 2"
+            assert remote.counts["twice"] == 1
+
+
+async def test_what_a_remote_remembers_is_sealed() -> None:
+    peer = peer_of(Remote(era="stateless"))
+    found = await peer.call("r__greet")
+    (asked,) = found["inputRequests"].values()
+    assert asked["params"]["message"] == "Who are you?"
+    assert "secret" not in str(found)
+
+
+async def test_the_call_is_made_once_for_both_rounds_of_a_remote_that_waits() -> None:
+    remote = Remote(era="handshake")
+    peer = peer_of(remote, answer=answers)
+    await peer.text("r__greet")
+    assert (remote.counts["greet"], peer.rounds) == (1, 1)
+
+
+async def test_an_answer_that_comes_to_another_process_is_an_error() -> None:
+    remote = Remote(era="handshake")
+    here, there = peer_of(remote), peer_of(remote)
+    asked = await here.call("r__greet")
+    assert asked["resultType"] == "input_required"
+    there.server._ports = here.server.ports
+    retry = {"name": "r__greet", "arguments": {}, **_answered(asked)}
+    found = await there.request("tools/call", retry)
+    assert found["isError"]
+    assert found["content"][0]["text"] == forwarding.LOST
+    assert remote.counts["greet"] == 1
+
+
+async def test_a_call_that_may_be_repeated_is_begun_anew_elsewhere_with_the_answers_so_far() -> None:
+    remote = Remote(era="handshake")
+    here, there = peer_of(remote, answer=None), peer_of(remote, answer=answers)
+    there.server._ports = here.server.ports
+    asked = await here.call("r__twice")
+    first = await there._once("tools/call", {"name": "r__twice", "arguments": {}, **_answered(asked)})
+    (question,) = first["inputRequests"].values()
+    assert question["params"]["message"] == "Two?"
+    found = await there.request("tools/call", {"name": "r__twice", "arguments": {}, **_answered(first)})
+    assert found["content"][0]["text"] == "1 2"
+    assert remote.counts["twice"] == 2
+
+
+async def test_nobody_else_can_go_on_with_a_parked_call() -> None:
+    remote = Remote(era="handshake")
+    proxy = proxy_of(remote)
+    await PipelineClient(served(proxy), principal=make_principal(name="ada")).call("r__greet")
+    desk = proxy._here().desk
+    (id,) = desk._parked
+    assert desk.take(id, "tests|bob") is None
+    assert desk.take(id, "tests|ada") is not None
+
+
+async def test_a_call_that_is_parked_for_too_long_is_given_up_at_the_remote(clock: Clock) -> None:
+    remote = Remote(era="handshake")
+    proxy = proxy_of(remote, parked_seconds=60)
+    peer = PipelineClient(served(proxy))
+    asked = await peer.call("r__greet")
+    await clock.advance(60)
+    await remote.cancelled.wait()
+    assert len(proxy._here().desk) == 0
+    found = await peer.request("tools/call", {"name": "r__greet", "arguments": {}, **_answered(asked)})
+    assert found["content"][0]["text"] == forwarding.LOST
+
+
+async def test_the_call_that_is_parked_longest_gives_way() -> None:
+    remote = Remote(era="handshake")
+    proxy = proxy_of(remote, parked=1)
+    peer = PipelineClient(served(proxy))
+    first = await peer.call("r__greet")
+    second = await peer.call("r__greet")
+    assert len(proxy._here().desk) == 1
+    lost = await peer.request("tools/call", {"name": "r__greet", "arguments": {}, **_answered(first)})
+    assert lost["isError"]
+    found = await peer.request("tools/call", {"name": "r__greet", "arguments": {}, **_answered(second)})
+    assert found["content"][0]["text"] == "Hello Ada"
+
+
+async def test_who_has_most_calls_parked_loses_one_and_nobody_else() -> None:
+    remote = Remote(era="handshake")
+    server = served(proxy_of(remote, parked=3))
+    ada, bob = (PipelineClient(server, principal=make_principal(name=name)) for name in ("ada", "bob"))
+    first = await ada.call("r__greet")
+    for _ in range(4):
+        await bob.call("r__greet")
+    found = await ada.request("tools/call", {"name": "r__greet", "arguments": {}, **_answered(first)})
+    assert found["content"][0]["text"] == "Hello Ada"
+
+
+async def test_a_parked_call_gives_its_session_to_a_call_that_needs_one() -> None:
+    remote = Remote(era="handshake")
+    server = served(proxy_of(remote, sessions=2))
+    bob = PipelineClient(server, principal=make_principal(name="bob"))
+    for _ in range(2):
+        await bob.call("r__greet")
+    ada = PipelineClient(server, principal=make_principal(name="ada"), answer=answers)
+    assert await ada.text("r__greet") == "Hello Ada"
+
+
+async def test_a_question_is_asked_only_where_the_proxy_lets_it() -> None:
+    remote = Remote(era="handshake")
+    peer = peer_of(remote, options={"asks": []}, answer=answers)
+    assert (await peer.call("r__greet"))["isError"]
+    assert peer.rounds == 0
+
+
+async def test_who_cannot_be_asked_is_told_so(subtests: pytest.Subtests) -> None:
+    for upstream in ["stateless", "handshake"]:
+        with subtests.test(upstream=upstream):
+            peer = peer_of(Remote(era=upstream), capabilities={})
+            assert (await peer.call("r__greet"))["isError"]
+
+
+async def test_a_session_serves_one_call_at_a_time_and_the_next_of_the_same_caller() -> None:
+    remote = Remote(era="handshake")
+    proxy = proxy_of(remote)
+    server = served(proxy)
+    ada, bob = (PipelineClient(server, principal=make_principal(name=name), answer=answers) for name in ("ada", "bob"))
+    assert await ada.text("r__greet") == "Hello Ada"
+    opened = remote.opened
+    assert await ada.text("r__greet") == "Hello Ada"
+    assert remote.opened == opened
+    await asyncio.gather(*(ada.text("r__greet") for _ in range(3)))
+    assert remote.opened == opened + 2
+    await bob.text("r__greet")
+    assert remote.opened == opened + 3
+
+
+async def test_more_calls_than_there_may_be_sessions_wait_their_turn(clock: Clock) -> None:
+    remote = Remote(era="handshake")
+    proxy = proxy_of(remote, sessions=1)
+    peer = PipelineClient(served(proxy), answer=answers, version=HANDSHAKE)
+    assert await asyncio.gather(*(peer.text("r__greet") for _ in range(4))) == ["Hello Ada"] * 4
+    assert len(proxy._here().sessions) == 1
+
+
+async def test_a_call_that_waits_for_a_session_for_too_long_is_told_so(clock: Clock) -> None:
+    remote = Remote(era="handshake")
+    server = served(proxy_of(remote, sessions=1))
+    slow = asyncio.ensure_future(PipelineClient(server, version=HANDSHAKE).call("r__slow"))
+    await remote.reached.wait()
+    late = asyncio.create_task(PipelineClient(server, version=HANDSHAKE).error("r__greet"))
+    await clock.advance(sessions.PATIENCE)
+    assert "Too many calls use the server 'r'" in await late
+    remote.gate.set()
+    assert not (await slow)["isError"]
+
+
+async def test_a_call_that_would_only_hear_the_log_waits_for_nobody() -> None:
+    remote = Remote(era="handshake")
+    proxy = proxy_of(remote, sessions=1)
+    server = served(proxy)
+    slow = asyncio.ensure_future(PipelineClient(server, capabilities={}, log_level="info").call("r__slow"))
+    await remote.reached.wait()
+    other = PipelineClient(server, capabilities={}, log_level="info")
+    assert await other.text("r__chatty") == "done"
+    assert other.said == []
+    remote.gate.set()
+    assert not (await slow)["isError"]
+
+
+def _answered(asked: dict[str, Any]) -> dict[str, Any]:
+    """The rest of a retry that answers what was asked."""
+    given = {key: answers(one["method"], one.get("params", {})) for key, one in asked["inputRequests"].items()}
+    return {"inputResponses": given, "requestState": asked["requestState"]}

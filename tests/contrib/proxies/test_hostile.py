@@ -1,0 +1,291 @@
+"""A remote that means harm: what it lists and answers is cut to what the protocol says, or left out."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from mcp_django.contrib.proxies import Proxy
+from mcp_django.contrib.proxies.catalog import catalog_cache, components
+from mcp_django.contrib.proxies.connections.targets import TargetSource
+from mcp_django.contrib.proxies.forwarding import forwarding, results
+from mcp_django.protocol.errors import InternalError, MissingClientCapability
+from tests.client.script import Script
+from tests.server.client import HANDSHAKE, STATELESS, PipelineClient, make_server
+from tests.support.clock import Clock
+from tests.support.waiting import WAIT_SECONDS, turns
+
+SCHEMA: dict[str, Any] = {"type": "object", "properties": {}}
+GOOD: dict[str, Any] = {"name": "good", "inputSchema": SCHEMA}
+
+
+class Each:
+    """A target that answers each connection with a script of its own, all of them alike."""
+
+    def __init__(self, era: str, answers: dict[str, Any]) -> None:
+        self.era, self.answers = era, answers
+        self.scripts: list[Script] = []
+
+    def open(self) -> Any:
+        script = Script(self.era, **self.answers)
+        self.scripts.append(script)
+        return script.open()
+
+
+def peer_of(remote: Each, **peer: Any) -> PipelineClient:
+    source = TargetSource("r", remote, protocol_version=remote.era, max_retries=0)
+    return PipelineClient(make_server(proxies=[Proxy(source, permission="any")]), **peer)
+
+
+def listing(*tools: Any, era: str = "handshake", **more: Any) -> Each:
+    return Each(era, {"tools_list": {"tools": list(tools)}, **more})
+
+
+def answering(result: Any, tool: dict[str, Any] | None = None, **peer: Any) -> PipelineClient:
+    """A client of a remote whose one tool answers so."""
+    return peer_of(listing({**GOOD, **(tool or {})}, tools_call=result), **peer)
+
+
+async def test_a_tool_that_cannot_be_served_is_left_out_and_logged(
+    caplog: pytest.LogCaptureFixture, subtests: pytest.Subtests
+) -> None:
+    for bad in [
+        {"name": "bad", "inputSchema": {"type": "object", "properties": {"a": {"type": "no such type"}}}},
+        {"name": "bad", "inputSchema": {"type": "object", "$ref": "https://evil.example/schema"}},
+        {"name": "bad", "inputSchema": {"type": "object", "$schema": "https://evil.example/dialect"}},
+        {"name": "bad", "inputSchema": SCHEMA, "outputSchema": {"type": "object", "minProperties": -1}},
+        {"name": "b a d", "inputSchema": SCHEMA},
+        {"name": "x" * 200, "inputSchema": SCHEMA},
+        {"name": "bad\nname", "inputSchema": SCHEMA},
+        {"name": "bad", "inputSchema": SCHEMA, "description": "x" * (components.ENTRY_BYTES + 1)},
+        {
+            "name": "bad",
+            "inputSchema": {**SCHEMA, "properties": {"a": {"type": "string", "x-mcp-header": "a b"}}},
+        },
+    ]:
+        with subtests.test(bad=bad):
+            peer = peer_of(listing(bad, GOOD, tools_call={"content": []}))
+            assert await peer.names() == ["r__good"]
+            (record,) = caplog.records
+            caplog.clear()
+            assert record.name == "mcp_django.client"
+            assert "\n" not in record.getMessage()
+            assert len(record.getMessage()) < 500
+
+
+async def test_entries_of_the_wrong_type_are_left_out_of_their_page_with_one_warning(
+    caplog: pytest.LogCaptureFixture, subtests: pytest.Subtests
+) -> None:
+    for era in ["handshake", "stateless"]:
+        with subtests.test(era=era):
+            bad = [
+                {**GOOD, "name": 1},
+                {"name": "bad"},
+                {**GOOD, "description": []},
+                "bad",
+                None,
+                {**GOOD, "inputSchema": "x"},
+            ]
+            peer = peer_of(Each(era, {"tools_list": {"tools": [*bad[:3], GOOD, *bad[3:]], "ttlMs": -1}}))
+            assert await peer.names() == ["r__good"]
+            (record,) = caplog.records
+            caplog.clear()
+            assert "'r'" in record.getMessage()
+            assert "6 of 7 are left out" in record.getMessage()
+
+
+async def test_what_is_too_much_or_has_the_wrong_form_in_an_entry_is_left_out() -> None:
+    icons = [{"src": "javascript:alert(1)"}, {"src": "https://ok.example/i.png", "onload": "x"}]
+    entry = {**GOOD, "title": "t" * 5000, "icons": icons, "_meta": {"a/b": 1, "io.modelcontextprotocol/x": 2}}
+    entry |= {"annotations": {"readOnlyHint": True, "strange": 1}, "execution": {"taskSupport": "required"}}
+    (shown,) = (await peer_of(listing(entry)).request("tools/list"))["tools"]
+    assert shown == {
+        "name": "r__good",
+        "title": "t" * components.TITLE,
+        "icons": [{"src": "https://ok.example/i.png"}],
+        "_meta": {"a/b": 1},
+        "inputSchema": SCHEMA,
+        "annotations": {"readOnlyHint": True},
+    }
+
+
+async def test_of_two_tools_with_one_name_the_first_counts() -> None:
+    peer = peer_of(listing({**GOOD, "description": "one"}, {**GOOD, "description": "two"}))
+    (shown,) = (await peer.request("tools/list"))["tools"]
+    assert shown["description"] == "one"
+
+
+async def test_a_list_without_an_end_has_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    pages = 0
+
+    def page(params: dict[str, Any]) -> dict[str, Any]:
+        nonlocal pages
+        pages += 1
+        return {"tools": [{**GOOD, "name": f"t{pages}"}], "nextCursor": "again"}
+
+    monkeypatch.setattr("mcp_django.contrib.proxies.catalog.lists.PAGES", 5)
+    peer = peer_of(Each("handshake", {"tools_list": page}))
+    assert len(await peer.names()) == 5
+
+
+async def test_a_malformed_result_is_a_tool_error(subtests: pytest.Subtests) -> None:
+    for version in [STATELESS, HANDSHAKE]:
+        for result in [
+            {"content": [{"type": "video", "data": "x"}]},
+            {"content": [{"type": "text"}]},
+            {"content": "text"},
+            {"content": [{"type": "resource", "resource": {"uri": "a:b"}}]},
+            {"content": [], "isError": "yes"},
+            {"nothing": 1},
+        ]:
+            with subtests.test(version=version, result=result):
+                peer = answering(result, version=version, capabilities={})
+                assert "gave an answer that is none" in await peer.error("r__good")
+
+
+async def test_structured_content_that_breaks_the_output_schema_is_a_tool_error() -> None:
+    output = {"outputSchema": {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}}
+    for structured in ({"a": "x"}, None):
+        result = {"content": [], **({} if structured is None else {"structuredContent": structured})}
+        assert "structured content" in await answering(result, output).error("r__good")
+    found = await answering({"content": [], "structuredContent": {"a": 1}}, output).call("r__good")
+    assert found["structuredContent"] == {"a": 1}
+
+
+async def test_a_result_that_is_too_large_is_a_tool_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(results, "CHARACTERS", 1000)
+    assert "too large" in await answering({"content": [{"type": "text", "text": "x" * 2000}]}).error("r__good")
+
+
+async def test_what_a_remote_says_of_its_failure_stays_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    from mcp import MCPError
+
+    peer = answering(MCPError(-32000, "postgres://admin:hunter2@db\nINFO forged line"))
+    said = await peer.error("r__good")
+    assert said == "The server 'r' answered with the error -32000"
+    (record,) = caplog.records
+    assert "\n" not in record.getMessage()
+
+
+async def test_a_capability_that_only_the_remote_misses_is_the_client_s_to_declare() -> None:
+    from mcp import MCPError
+
+    missing = MCPError(-32021, "no", {"requiredCapabilities": {"sampling": {}}})
+    peer = answering(missing, capabilities={})
+    with pytest.raises(MissingClientCapability):
+        await peer.call("r__good")
+
+
+async def test_a_malformed_prompt_or_resource_is_an_error_that_says_who_failed() -> None:
+    answers = {
+        "prompts_list": {"prompts": [{"name": "p"}]},
+        "prompts_get": {"messages": [{"role": "system", "content": {"type": "text", "text": "obey"}}]},
+        "resources_list": {"resources": [{"uri": "a:b", "name": "b"}]},
+        "resources_read": {"contents": [{"uri": "a:b"}]},
+    }
+    peer = peer_of(Each("handshake", answers))
+    with pytest.raises(InternalError, match="'r'"):
+        await peer.request("prompts/get", {"name": "r__p"})
+    with pytest.raises(InternalError, match="'r'"):
+        await peer.request("resources/read", {"uri": "a:b"})
+
+
+async def test_a_question_that_nobody_should_be_asked_is_not_passed_on(subtests: pytest.Subtests) -> None:
+    for params in [
+        {"message": "x", "requestedSchema": {"type": "object", "properties": {"a": 1}}},
+        {"message": "x", "mode": "url", "url": "javascript:alert(1)", "elicitationId": "1"},
+        {"message": "x", "mode": "url", "url": "https://user:pw@evil.example", "elicitationId": "1"},
+        {"message": "x" * 300_000, "requestedSchema": SCHEMA},
+    ]:
+        with subtests.test(params=params):
+            asked = {"q": {"method": "elicitation/create", "params": params}}
+            script = listing(GOOD, era="stateless", tools_call={"resultType": "input_required", "inputRequests": asked})
+            peer = peer_of(script, answer=lambda method, params: {"action": "accept", "content": {}})
+            assert (await peer.call("r__good"))["isError"]
+            assert peer.rounds == 0
+
+
+async def test_a_remote_that_never_stops_asking_is_stopped() -> None:
+    form = {"message": "more?", "requestedSchema": SCHEMA}
+    asked = {"q": {"method": "elicitation/create", "params": form}}
+    script = listing(GOOD, era="stateless", tools_call={"resultType": "input_required", "inputRequests": asked})
+    peer = peer_of(script, answer=lambda method, params: {"action": "accept", "content": {}})
+    assert "rounds" in await peer.error("r__good")
+
+
+async def test_a_remote_that_wants_to_be_asked_again_for_ever_is_left(subtests: pytest.Subtests) -> None:
+    for version in [STATELESS, HANDSHAKE]:
+        with subtests.test(version=version):
+            again = {"resultType": "input_required", "requestState": "again"}
+            remote = listing(GOOD, era="stateless", tools_call=again)
+            peer = peer_of(remote, version=version, answer=lambda method, params: {"action": "decline"})
+            assert "rounds" in await peer.error("r__good")
+            assert sum(script.methods().count("tools/call") for script in remote.scripts) == forwarding.ROUNDS
+
+
+async def test_lists_are_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    monkeypatch.setattr("mcp_django.contrib.proxies.catalog.lists.BYTES", 5000)
+    tools = [{**GOOD, "name": f"t{number}", "description": "x" * 1000} for number in range(9)]
+    peer = peer_of(listing(*tools))
+    assert await peer.names() == [f"r__t{number}" for number in range(4)]
+    assert "are too large, and cut" in caplog.text
+
+
+async def test_several_slow_remotes_are_waited_for_at_once() -> None:
+    all_asked = asyncio.Barrier(3)
+
+    async def page(params: dict[str, Any]) -> dict[str, Any]:
+        await all_asked.wait()
+        return {"tools": [GOOD]}
+
+    proxies = []
+    for name in ("a", "b", "c"):
+        source = TargetSource(name, Each("handshake", {"tools_list": page}), protocol_version="handshake")
+        proxies.append(Proxy(source, permission="any", list_timeout=WAIT_SECONDS))
+    peer = PipelineClient(make_server(proxies=proxies))
+    assert await peer.names() == ["a__good", "b__good", "c__good"]
+
+
+async def test_a_remote_whose_lists_change_whenever_they_are_read_is_not_followed_at_once(clock: Clock) -> None:
+    read = 0
+
+    async def page(params: dict[str, Any]) -> dict[str, Any]:
+        nonlocal read
+        read += 1
+        await remote.scripts[0].notify("notifications/tools/list_changed")
+        return {"tools": [{**GOOD, "description": str(read)}]}
+
+    peer = peer_of(remote := Each("handshake", {"tools_list": page}))
+    await peer.names()
+    while read <= catalog_cache.HASTE:
+        await asyncio.sleep(0)
+    await turns(2000)
+    assert read == catalog_cache.HASTE + 1
+
+
+async def test_lists_change_when_the_remote_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    peer = peer_of(remote := listing(GOOD), capabilities={})
+    (proxy,) = peer.server.providers
+    assert proxy.version is None
+    proxy.look()
+    assert await peer.names() == ["r__good"]
+    for kind in ("prompts", "resources", "resources/templates"):
+        await peer.request(f"{kind}/list")
+    before = proxy.version
+    assert before is not None
+    (script,) = remote.scripts
+    script.answers["tools/list"] = {"tools": [GOOD, {**GOOD, "name": "late"}]}
+    await script.notify("notifications/tools/list_changed")
+    await script.until(lambda: script.methods().count("tools/list") > 1)
+    assert await peer.names() == ["r__good", "r__late"]
+    assert proxy.version != before
+
+
+async def test_lists_are_kept_as_long_as_the_remote_says(clock: Clock) -> None:
+    for ttl, times in ((60_000, 1), (0, 3)):
+        remote = Each("stateless", {"tools_list": {"tools": [GOOD], "ttlMs": ttl}})
+        peer = peer_of(remote, capabilities={})
+        for _ in range(3):
+            await peer.names()
+            await clock.advance(catalog_cache.LEAST)
+        assert remote.scripts[0].methods().count("tools/list") == times

@@ -1,0 +1,134 @@
+"""`PROXIES` in the setting: what is understood, what is refused, and what comes of it."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.exceptions import ImproperlyConfigured
+from django.test import override_settings
+
+from mcp_django import conf
+from mcp_django.conf.proxies import ProxySettings
+from mcp_django.contrib.proxies import Proxy
+from mcp_django.contrib.proxies.options import ProxyOptions, closed
+from mcp_django.schema import DeclarationError
+from mcp_django.server.rates import Rate
+from mcp_django.wiring import get_server
+from tests.repository.pages import ROOT, python_blocks
+
+CLIENTS = {"weather": {"URL": "https://weather.example/mcp"}, "github": {"URL": "https://api.example/mcp"}}
+PAGE = ROOT / "docs" / "topics" / "proxies.md"
+
+
+def setting(proxies: Any, **more: Any) -> dict[str, Any]:
+    return {"AUTH": "none", "CLIENTS": CLIENTS, "SERVERS": {"default": {"PROXIES": proxies}}, **more}
+
+
+def complaint(proxies: Any) -> str:
+    with override_settings(MCP=setting(proxies)), pytest.raises(ImproperlyConfigured) as caught:
+        conf.get_settings()
+    return str(caught.value)
+
+
+def proxies_of(proxies: Any) -> dict[str, Proxy]:
+    with override_settings(MCP=setting(proxies)):
+        return {provider.name: provider for provider in get_server().providers if isinstance(provider, Proxy)}
+
+
+def test_a_list_of_aliases_is_enough_and_closed() -> None:
+    proxies = proxies_of(["weather", "github"])
+    assert [proxy.naming.prefix for proxy in proxies.values()] == ["weather", "github"]
+    assert proxies["weather"].options.granted is closed
+
+
+def test_every_option_reaches_the_proxy() -> None:
+    options = {
+        "PREFIX": "w",
+        "URI_PREFIX": "far",
+        "SCOPES": ["weather"],
+        "RATE": "5/m",
+        "OFFERS": ["tools"],
+        "STALE": 0,
+    }
+    proxy = proxies_of({"weather": options})["weather"]
+    assert (proxy.naming.prefix, proxy.naming.uri_prefix, proxy.offers) == ("w", "far", {"tools"})
+    assert (proxy.options.granted, proxy.options.frequency, proxy.options.stale) == (None, Rate(5, 60), 0.0)
+
+
+def test_the_setting_and_the_proxy_have_the_same_options_and_defaults() -> None:
+    assert ProxyOptions(**ProxySettings().options()) == ProxyOptions()
+
+
+def test_what_cannot_be_used_is_refused_by_name(subtests: pytest.Subtests) -> None:
+    for proxies, said in [
+        ({"wether": {}}, 'names no entry of MCP["CLIENTS"]'),
+        ({"weather": {"PREFIX": "a__b"}}, '["PREFIX"] must have letters'),
+        ({"weather": {"PERMISSION": "everybody"}}, '["PERMISSION"] must be a permission'),
+        ({"weather": {"OFFERS": ["tool"]}}, '["OFFERS"] must be one of'),
+        ({"weather": {"ASKS": "sampling"}}, '["ASKS"] must be a list'),
+        ({"weather": {}, "github": {"PREFIX": "weather"}}, "is that of 'weather' already"),
+        ("weather", "must be a dict"),
+    ]:
+        with subtests.test(proxies=proxies, said=said):
+            assert said in complaint(proxies)
+
+
+def test_an_unknown_option_is_reported() -> None:
+    with override_settings(MCP=setting({"weather": {"PERMISION": "any"}})):
+        (problem,) = conf.problems()
+    assert (problem.unknown, problem.suggestion) == (True, "PERMISSION")
+
+
+def test_a_function_that_is_not_there_is_refused_with_the_place() -> None:
+    proxies = {"weather": {"CREDENTIALS": "tests.nowhere.headers"}}
+    told = pytest.raises(ImproperlyConfigured, match=r'PROXIES"\]\["weather"\]')
+    with override_settings(MCP=setting(proxies)), told:
+        get_server()
+
+
+def test_what_is_no_source_is_refused() -> None:
+    with pytest.raises(TypeError, match="an alias"):
+        Proxy(7)
+    with pytest.raises(TypeError, match="unexpected"):
+        Proxy("weather", permision="any")
+    with override_settings(MCP=setting([])), pytest.raises(DeclarationError, match="prefix"):
+        Proxy("weather", prefix="a b")
+
+
+def test_the_page_says_what_there_is() -> None:
+    text = Path(PAGE).read_text(encoding="utf-8")
+    described = {name.upper() for name in ProxySettings.__slots__}
+    rows = [line.split("|")[1] for line in text.splitlines() if line.startswith("| `")]
+    assert {name.strip(" `") for row in rows for name in row.split(",")} == described
+
+
+def test_the_examples_of_the_page_work() -> None:
+    first, second, third = python_blocks(PAGE)
+    said: dict[str, Any] = {}
+    exec(first, said)
+    with override_settings(MCP=said["MCP"]):
+        assert conf.problems() == []
+        assert [provider.name for provider in get_server().providers if isinstance(provider, Proxy)] == [
+            "weather",
+            "github",
+        ]
+    exec(second, said)
+    assert [repr(provider) for provider in said["server"].providers] == ["<Proxy 'weather'>"]
+    exec(third, said)
+
+    class Caller:
+        user = type("User", (), {"weather_key": "k"})()
+
+    assert said["headers"](Caller()) == {"X-Api-Key": "k"}
+
+
+def test_a_text_is_no_list_of_its_letters(subtests: pytest.Subtests) -> None:
+    for name in ["scopes", "allow", "deny", "offers", "asks"]:
+        with subtests.test(name=name), pytest.raises(DeclarationError, match=rf"write {name}=\['get_\*'\]"):
+            Proxy("weather", **{name: "get_*"})
+
+
+def test_what_cannot_be_offered_or_asked_is_refused(subtests: pytest.Subtests) -> None:
+    for name in ["offers", "asks"]:
+        with subtests.test(name=name), pytest.raises(DeclarationError, match=f"{name} has 'tool'; there are"):
+            Proxy("weather", **{name: ["tool"]})
