@@ -76,6 +76,19 @@ async def test_it_lists_calls_reads_gets_and_completes(revision: str) -> None:
     assert await client.complete("hotel://rooms/{number}", "number", "4") == ["41", "42"]
 
 
+async def test_capabilities_are_declared_and_no_log_level_means_no_log_messages() -> None:
+    server = hotel()
+
+    @server.tool
+    async def declared(ctx: Context) -> list[str]:
+        await ctx.info("here")
+        return sorted(ctx.client_capabilities)
+
+    client = Client(server, capabilities={"sampling": {}}, log_level=None)
+    assert (await client.call_tool("declared", {}))["structuredContent"] == {"result": ["sampling"]}
+    assert client.notifications == []
+
+
 @both
 async def test_a_bug_is_raised_as_it_is(revision: str) -> None:
     with pytest.raises(LookupError, match="secret"):
