@@ -133,7 +133,7 @@ def _known_host() -> str:
 
 def _surrogates(key: str) -> dict[str, str]:
     """What stands for credentials: the same for the same caller, and of no use anywhere."""
-    mark = salted_hmac("mcp_django.internal_request", key, algorithm="sha256").hexdigest()[:32]
+    mark = salted_hmac("mcp_django.subrequests", key, algorithm="sha256").hexdigest()[:32]  # the salt outlives the name
     return {"HTTP_AUTHORIZATION": f"MCP {mark}", "HTTP_COOKIE": f"mcp={mark}"}
 
 
