@@ -362,6 +362,9 @@ class TestActivity:
             session.in_flight[1] = Flight()
             while not await ours._executor.run(reported):
                 await clock.advance(invalidation.LOOK_EVERY)
+            reports = ours._reports
+            assert reports is not None
+            await eventually(lambda: not reports._tasks)  # one that is written late would carry the later time
             clock.move(activity.BELIEVED + 1)  # without a look, as if the process were gone
             assert await ours._executor.run(reported) == {}
 
