@@ -1,3 +1,4 @@
-"""The engine: bytes of a message in, bytes of an answer out. Free of Django and of I/O; what it needs comes through
-`ports`.
+"""The protocol engine: turns the bytes of a message into the bytes of a response.
+
+It is free of Django and of I/O. Everything it needs from outside comes through `ports`.
 """

@@ -1,4 +1,7 @@
-"""Batches: several messages in one body, which one revision takes (2025-03-26, basic/transports)."""
+"""JSON-RPC batches: several messages in one body.
+
+Only revision 2025-03-26 accepts them (basic/transports).
+"""
 
 import asyncio
 import inspect
@@ -18,8 +21,9 @@ if TYPE_CHECKING:
 
 
 class Batch:
-    """The elements of one batch: each on its own, all at once; one that fails does not fail the others (JSON-RPC 2.0,
-    batch).
+    """The elements of one batch, handled independently and concurrently.
+
+    A failing element does not affect the other elements (JSON-RPC 2.0, batch).
     """
 
     def __init__(self, pipeline: "Pipeline", era: Era, connection: Connection, outbox: Outbox) -> None:
@@ -29,17 +33,18 @@ class Batch:
         self._receipts: list[AnyCoroutine] = []
 
     def handle(self, items: list[Any]) -> Handled:
-        """What becomes of the batch. Raises InvalidRequest when it is none."""
+        """Handle all elements. Raises InvalidRequest for an invalid batch."""
         most = self._pipeline.server.options.batch
         if len(items) > most:
-            raise InvalidRequest(f"A batch may hold {most} messages at most")
+            raise InvalidRequest(f"The batch has more than {most} messages; send several smaller batches")
         if any(map(_is_answer, items)) and not all(map(_is_answer, items)):
-            raise InvalidRequest("A batch holds requests and notifications, or answers, but not both")
+            raise InvalidRequest("A batch must hold either requests and notifications, or responses, but not both")
         for item in items:
             try:
                 self._sort(self._one(item))
             except MCPError as problem:
                 self._replies.append(self._pipeline.refuse(self._era, problem))
+
         if not self._works and not self._replies:
             return Receipt(self._noticed() if self._receipts else None)
         if not self._works and not self._receipts:
@@ -48,13 +53,16 @@ class Batch:
 
     def _one(self, item: Any) -> Handled:
         if type(item) is list:
-            raise InvalidRequest("A batch must not hold another")
+            raise InvalidRequest("A batch must not contain another batch")
         if type(item) is dict and item.get("method") == OPENING:
             raise InvalidRequest("initialize must not be part of a batch", request_id=_readable_id(item))
         return self._pipeline.handle(self._era, item, self._connection, self._outbox)
 
     def _sort(self, outcome: Handled) -> None:
-        """Raises InvalidRequest when the id of a call is taken, in this batch or by a call that is running."""
+        """Sort the outcome of one element into calls, notifications and responses.
+
+        Raises InvalidRequest when another call of this batch, or a running call, uses the same id.
+        """
         match outcome:
             case Work():
                 id, in_flight = _id(outcome), self._connection.in_flight
@@ -80,9 +88,11 @@ class Batch:
     async def _answers(self) -> bytes:
         found = self._connection.in_flight
         in_flight: dict[jsonrpc.Id, Any] = {} if found is None else found
+
         elements = {id: _Element(work) for id, work in self._works.items()}
         for id, element in elements.items():
             in_flight.setdefault(id, element)
+
         try:
             await self._noticed()
             for element in elements.values():
@@ -93,12 +103,13 @@ class Batch:
             for id, element in elements.items():
                 if in_flight.get(id) is element:
                     del in_flight[id]
-            # What a batch that was cancelled did not come to.
+            # Calls that a cancelled batch did not start.
             for work in self._works.values():
                 if _is_new(work.run):
                     work.close()
+
         if not self._replies and not any(answers):
-            raise asyncio.CancelledError  # the client gave every one of them up
+            raise asyncio.CancelledError  # the client cancelled every call
         return jsonrpc.batch([*self._replies, *filter(None, answers)])
 
     async def _noticed(self) -> None:
@@ -111,7 +122,7 @@ class Batch:
                     receipt.close()
 
     def _answer(self, element: "_Element") -> bytes:
-        """The answer to a call; an empty one when the client gave it up."""
+        """Return the encoded response to a call, or b"" if the client cancelled it."""
         work, task = element.work, element.task
         try:
             answer = b"" if task is None or task.cancelled() else task.result()
@@ -123,7 +134,10 @@ class Batch:
 
 
 class _Element:
-    """One call of a batch, which can be given up by its id while the others go on."""
+    """Task of a call in a batch, which the client can cancel by its id.
+
+    The other calls of the batch continue.
+    """
 
     __slots__ = ("_loop", "cancelled", "task", "work")
 
@@ -133,7 +147,7 @@ class _Element:
         self._loop = asyncio.get_running_loop()
 
     def begin(self) -> None:
-        """Run, unless it was given up while the batch's notifications were acted on."""
+        """Start the call, unless it was cancelled while notifications were handled."""
         if not self.cancelled:
             self.task = self._loop.create_task(_begun(self.work))
 
@@ -141,7 +155,10 @@ class _Element:
         return self._loop
 
     def cancel(self) -> None:
-        """Give the call up, once: a second cancellation would hit what cleans up after the first."""
+        """Cancel the call once.
+
+        A second cancellation would interrupt the cleanup that the first one started.
+        """
         if not self.cancelled and (self.task is None or not self.task.done()):
             self.cancelled = self.work.call.cancelled = True
             if self.task is not None:
@@ -149,7 +166,10 @@ class _Element:
 
 
 async def _ended(elements: list[_Element]) -> None:
-    """All have ended; when the caller is cancelled, by being cancelled too."""
+    """Wait until all calls have ended.
+
+    If the caller is cancelled, cancel the calls and wait for them.
+    """
     tasks = [element.task for element in elements if element.task is not None]
     if not tasks:
         return
@@ -161,12 +181,12 @@ async def _ended(elements: list[_Element]) -> None:
         await asyncio.wait(tasks)
         for task in tasks:
             if not task.cancelled():
-                task.exception()  # nobody will look at it
+                task.exception()  # mark the exception as retrieved
         raise
 
 
 async def _begun(work: Work) -> bytes:
-    # A task of this can be cancelled before its first step, and the work be closed all the same.
+    # The task can be cancelled before its first step. `_BatchCall` closes `work` in that case too.
     return await work.run
 
 
@@ -175,7 +195,7 @@ def _id(work: Work) -> jsonrpc.Id:
 
 
 def _is_new(coroutine: AnyCoroutine) -> bool:
-    """Has nothing of it run?"""
+    """Return True if the coroutine has not started."""
     return inspect.getcoroutinestate(coroutine) == inspect.CORO_CREATED
 
 

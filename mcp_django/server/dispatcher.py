@@ -1,5 +1,7 @@
-"""Method names to functions. A function takes the Call and gives the result's body: at once, encoded before, or as a
-coroutine.
+"""Dispatch: maps method names to functions.
+
+A function receives the `Call` and returns the body of the result. The body is a dict, an encoded result, or a coroutine
+for either.
 """
 
 from collections.abc import Awaitable, Callable, Coroutine
@@ -50,24 +52,30 @@ NEEDS = {
     "completion/complete": "completions",
     "logging/setLevel": "logging",
 }
-"""The server capability behind a method."""
+"""Method name to the server capability that it requires."""
 
 
 def dispatch(call: Call) -> Body | Coroutine[Any, Any, Body]:
-    """Find the method in the call's revision and begin it. Raises MethodNotFound, and what the method raises."""
+    """Find the method in the call's revision and start it.
+
+    Raises MethodNotFound, and the errors of the method.
+    """
     method = call.message.method
+
     function = METHODS.get(method)
     if function is None or method not in call.revision.methods:
         raise MethodNotFound(f"Method not found: {method[:128]}")
+
     needed = NEEDS.get(method)
     if needed is not None and needed not in call.server.offers:
-        raise MethodNotFound(f"This server offers no {needed}")
+        raise MethodNotFound(f"This server does not offer {needed}")
+
     call.era.check(call)
     return function(call)
 
 
 async def notice(call: Call) -> None:
-    """Act on a notification; unknown ones are ignored, as JSON-RPC asks."""
+    """Handle a notification. Unknown notifications are ignored, as JSON-RPC requires."""
     function = NOTIFICATIONS.get(call.method)
     if function is not None and call.method in call.revision.client_notifications:
         await function(call)

@@ -1,9 +1,10 @@
-"""What a server keeps open for as long as a process and its loop serve it.
+"""Lifespans: resources that a server keeps open on an event loop.
 
-Entered when the server starts, or before the first call, once per event loop; left by `leave()`, and when the loop is
-closed: `asyncio.run` cancels what is left on its loop and waits for it. So under WSGI, where `async_to_sync` runs
-every request on a loop of its own, a lifespan spans one request. Each entry is a task of its own: an async context
-manager must be left by the task that entered it.
+A lifespan is entered once per event loop: when the server starts, or before the first call. It exits with `exit()`, or
+when the loop closes: `asyncio.run` cancels the remaining tasks of its loop and waits for them. Under WSGI,
+`async_to_sync` runs each request on a new loop, so a lifespan spans one request.
+
+Each entry is a separate task, because the task that entered an async context manager must also exit it.
 """
 
 import asyncio
@@ -18,9 +19,9 @@ from typing import Any
 logger = logging.getLogger("mcp_django.server")
 Factory = Callable[[], AbstractAsyncContextManager[Any]]
 LEAVING = 5.0
-"""Seconds that the lifespans of a server may take to be left."""
+"""Seconds within which the lifespans of a server must exit."""
 STUBBORN = 1.0
-"""Seconds after which one that does not even end when it is cancelled is left behind."""
+"""Seconds to wait for a cancelled lifespan. After them it is abandoned."""
 
 
 class _Entry:
@@ -30,36 +31,49 @@ class _Entry:
         self.task: asyncio.Task[None] | None = None
         self.state: Any = None
         self.own = False
-        """Does the server serve calls of its own?"""
+        """True if the server handles calls itself."""
         self.guests = 0
-        """How many servers it is mounted in have entered it."""
+        """Number of host servers that have entered it."""
 
 
 class Lifespans:
-    """The lifespans of one server: its own, whose value handlers see as `ctx.lifespan`, and its toolsets'."""
+    """The lifespans of one server: its own and those of its toolsets.
+
+    Handlers read the value of the server's own lifespan as `ctx.lifespan`.
+    """
 
     def __init__(self, own: Factory | None, others: Callable[[], list[Factory]]) -> None:
         self._own, self._others = own, others
         self._entries: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Entry] = weakref.WeakKeyDictionary()
 
     def state(self, loop: asyncio.AbstractEventLoop) -> Any:
-        """What the server's own lifespan yielded on a loop; None without one. May be asked from any thread."""
+        """Return the value that the server's own lifespan yielded on a loop, or None.
+
+        Thread-safe.
+        """
         entry = self._entries.get(loop)
         return None if entry is None else entry.state
 
     def entered(self) -> bool:
-        """Is there nothing to wait for before a call may run? The hot path asks this."""
+        """Return True if a call may run without waiting for the lifespan.
+
+        Called on the hot path.
+        """
         entry = self._entries.get(asyncio.get_running_loop())
         return entry is not None and entry.ready.done() and entry.ready.exception() is None
 
     async def enter(self) -> None:
-        """Enter on this loop unless it is done. Raises what the lifespan raises; the next call tries again."""
+        """Enter the lifespan on the running loop, unless it is entered.
+
+        Raises the errors of the lifespan; the next call tries again.
+        """
         (await self._enter()).own = True
 
     @contextlib.asynccontextmanager
     async def shared(self) -> AsyncIterator[None]:
-        """For the lifespan of another server, which this one is mounted in: entered with it, and left with the last
-        that is there.
+        """Enter the lifespan for a server that this one is mounted in.
+
+        It exits when no host and no call of its own needs it.
         """
         entry = await self._enter()
         entry.guests += 1
@@ -75,7 +89,7 @@ class Lifespans:
         entry = self._entries.get(loop)
         if entry is None:
             entry = self._entries[loop] = _Entry()
-            # In a clean context: that of the call that comes first names a lane which goes back when the call is over.
+            # A clean context: the context of the first call refers to a thread that is released when the call ends.
             entry.task = loop.create_task(self._hold(entry), context=contextvars.Context())
         try:
             await asyncio.shield(entry.ready)
@@ -86,8 +100,9 @@ class Lifespans:
         return entry
 
     async def leave(self) -> None:
-        """Leave on this loop and wait until that is done. Errors are logged, and what takes too long is given up:
-        shutdown goes on.
+        """Exit the lifespan on the running loop and wait for it.
+
+        Errors are logged and a timeout abandons the lifespan, so that shutdown continues.
         """
         entry = self._entries.get(asyncio.get_running_loop())
         if entry is not None:
@@ -103,7 +118,7 @@ class Lifespans:
             entry.over.set()
             _, late = await asyncio.wait([entry.task], timeout=LEAVING + STUBBORN)
             if late:
-                logger.error("A lifespan does not end although it is cancelled; it is left behind")
+                logger.error("Lifespan abandoned: it did not exit after its cancellation")
 
     async def _hold(self, entry: _Entry) -> None:
         loop = asyncio.get_running_loop()
@@ -113,20 +128,21 @@ class Lifespans:
                 entry.ready.set_result(None)
                 await _wait(entry.over)
                 bound.reschedule(loop.time() + LEAVING)
+
         except BaseException as problem:
             is_failure = isinstance(problem, Exception)
             if not entry.ready.done():
-                # Whatever it was, nobody may wait for it for ever.
-                text = f"{type(problem).__name__} left a lifespan while it was entered"
+                # Every outcome must resolve the future, because callers wait for it.
+                text = f"Entering the lifespan raised {type(problem).__name__}"
                 entry.ready.set_exception(problem if isinstance(problem, Exception) else RuntimeError(text))
             elif is_failure and bound.expired():
-                logger.error("A lifespan took longer than %g seconds to be left, and was cancelled", LEAVING)
+                logger.error("Lifespan cancelled: its exit took longer than %g seconds", LEAVING)
             elif is_failure:
-                logger.exception("A lifespan failed while it was left")
+                logger.exception("Lifespan failed during its exit")
             if not is_failure:
                 raise
         finally:
-            # The entry knows the loop, so neither would ever be freed.
+            # The entry refers to the loop, so a remaining entry would keep both alive.
             if self._entries.get(loop) is entry:
                 del self._entries[loop]
 
@@ -140,8 +156,9 @@ class Lifespans:
 
 
 async def _wait(over: asyncio.Event) -> None:
-    """Until it is over, or until the loop is being closed, which is an end like any other: what is left now must not
-    find itself cancelled.
+    """Wait for the request to exit.
+
+    Closing the loop counts as a request. The cancellation is then revoked, so that the exit itself is not cancelled.
     """
     try:
         await over.wait()

@@ -5,11 +5,12 @@
         ...
         return result
 
-The first of a server's list is the outermost. It sees `initialize` and `notifications/initialized`, methods that do
-not exist, arguments that do not fit, and the handler's result; errors reach it as exceptions, and raising an MCPError
-answers the request with it, which is how `initialize` is refused. `dataclasses.replace(call, ...)` passes another
-call on. A notification has `call.id is None`; what is returned for it is dropped. During `initialize` there is no
-session yet, so nothing can be asked.
+The first function of a server's list is the outermost. It receives `initialize`, `notifications/initialized`, unknown
+methods and invalid arguments, and it receives the handler's result. Errors reach it as exceptions. Raising an MCPError
+answers the request with that error; this is how to refuse `initialize`.
+
+`dataclasses.replace(call, ...)` passes a changed call on. A notification has `call.id is None`, and its return value is
+discarded. During `initialize` no session exists, so the handler cannot send requests to the client.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -22,7 +23,7 @@ Middleware = Callable[[Call, Handle], Awaitable[dict[str, Any]]]
 
 
 def chain(middleware: Sequence[Middleware], innermost: Handle) -> Handle:
-    """The one function that runs them all, the first outermost."""
+    """Build one function that runs all middleware, the first outermost."""
     handle = innermost
     for layer in reversed(middleware):
         handle = _around(layer, handle)

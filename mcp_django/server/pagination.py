@@ -1,15 +1,19 @@
-"""Cursors: where a list goes on, sealed, so that a client can only hand them back (server/utilities/pagination)."""
+"""Cursors: sealed list positions, opaque to clients (server/utilities/pagination)."""
 
 from mcp_django.protocol.errors import InvalidParams
 from mcp_django.server.calls.call import Call
 
 FOREVER = 10 * 365 * 86400.0
-"""Cursors do not expire: they hold a name, which stays true."""
+"""Lifetime of cursors in seconds.
+
+They hold a name, which stays valid, so they practically never expire.
+"""
 
 
 def position(call: Call, kind: str, owner: str) -> str | None:
-    """The key after which the page that the client asks for begins; None for the first page. `owner` is whose list it
-    is, "" for one that is everybody's. Raises InvalidParams.
+    """Return the key that precedes the requested page, or None for the first page.
+
+    `owner` is the key of the list's owner, or "" for a list shared by all callers. Raises InvalidParams.
     """
     params = call.params
     if "cursor" not in params:
@@ -21,7 +25,7 @@ def position(call: Call, kind: str, owner: str) -> str | None:
 
 
 def cursor(call: Call, kind: str, owner: str, last: str) -> str:
-    """The cursor of the page that follows the key `last` in the list of `owner`."""
+    """Create the cursor of the page that follows `last_key` in the list of `owner`."""
     return call.server.cursor_sealer.seal({"after": last}, _binding(call, kind, owner), ttl=FOREVER)
 
 

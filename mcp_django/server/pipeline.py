@@ -1,4 +1,4 @@
-"""The way of one message, from decoded body to encoded answer."""
+"""The pipeline: the steps of one message, from decoded body to encoded response."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -29,15 +29,18 @@ from mcp_django.server.subscriptions.listen import LISTENING, Subscription
 
 CALLING = "tools/call"
 WHOLE = frozenset({OPENING, LISTENING})
-"""What comes of these is more than an answer, and the transport has to see it before it says anything."""
+"""Methods whose response may not be streamed.
+
+The transport must inspect their outcome before it sends anything.
+"""
 OK, BUG, CANCELLED = Outcome.OK, Outcome.BUG, Outcome.CANCELLED
 
 
 class Pipeline:
     """The steps of one message, for one server.
 
-    The transport has decoded the body (1, 2) and authenticated the caller; `select` has named the era. `handle` goes
-    on.
+    The transport decodes the body (steps 1 and 2) and authenticates the caller. `select_era` chooses the era. `handle`
+    continues from there.
     """
 
     def __init__(self, server: Server) -> None:
@@ -48,14 +51,18 @@ class Pipeline:
         self._through = chain(server.middleware, self._innermost) if server.middleware else None
 
     def handle(self, era: EraStrategy, raw: Any, connection: Connection, outbox: Outbox) -> Handled:
-        """What becomes of a message. Raises MCPError, with the request's id in `request_id` when it was readable."""
-        message = era.read(raw, connection)  # 3. the era's shapes
+        """Handle a message.
+
+        Raises MCPError, with `request_id` set when the id was readable.
+        """
+        message = era.read(raw, connection)  # 3. parse the message by the era's rules
         if isinstance(message, list):
             return Batch(self, era, connection, outbox).handle(message)
         if not isinstance(message, jsonrpc.Request):
             return self._receive(era, message, connection, outbox)
+
         try:
-            call = era.open(message, connection, outbox)  # 3. the call
+            call = era.open(message, connection, outbox)  # 3. create the call
         except MCPError as problem:
             problem.request_id = message.id
             raise
@@ -63,6 +70,7 @@ class Pipeline:
             error = InternalError(report(self.server, f"method {label(message.method)!r}", problem))
             error.request_id = message.id
             raise error from None
+
         attendance = self.server.observer.attend(call)
         if (
             attendance is not None
@@ -71,10 +79,10 @@ class Pipeline:
         ):
             return self._work(call, self._prepared(call), attendance)
         try:
-            body = dispatch(call)  # 5. the method; 6. providers and the user's function
+            body = dispatch(call)  # 5. find the method; 6. run providers and the user's function
             if isinstance(body, Coroutine):
                 return self._work(call, body)
-            answer = self._encode(call, body)  # 7. the era's dress; 8. is the transport's
+            answer = self._encode(call, body)  # 7. add the era's fields; step 8 belongs to the transport
         except MCPError as problem:
             problem.request_id = message.id
             over(call, call.fate.of(problem), problem)
@@ -100,26 +108,26 @@ class Pipeline:
         token = CURRENT.set(call)
         try:
             return InternalError(report(self.server, f"method {label(call.method)!r}", problem, call.fate))
-        except BaseException:  # a server that raises bugs gives no answer to them
+        except BaseException:  # a server with `raise_bugs` sends no response to them
             over(call, BUG)
             raise
         finally:
             leave(token)
 
     def refuse(self, era: EraStrategy, problem: MCPError, call: Call | None = None) -> bytes:
-        """An error, encoded."""
+        """Encode an error response."""
         code = problem.code
         if call is not None and isinstance(problem, ResourceNotFound):
             code = call.revision.resource_not_found
         if call is not None and isinstance(problem, InsufficientScope):
-            # With those that every request takes, so that one step-up brings all (RFC 6750, section 3.1).
+            # Add the scopes that every request requires, so that one step-up is enough (RFC 6750, section 3.1).
             every = self.server.ports.required_scopes(call.connection)
             problem = InsufficientScope(sorted({*problem.scopes, *every}), problem.message)
         id = problem.request_id if call is None else call.id
         return jsonrpc.error(id, problem, code=code)
 
     def decline(self, work: Work, problem: MCPError) -> bytes:
-        """An error in place of the answer to some work, encoded."""
+        """Encode an error in place of the response to some work."""
         if work.in_batch and work.calls:
             return jsonrpc.batch([self.refuse(call.era, problem, call) for call in work.calls])
         return self.refuse(work.call.era, problem, None if work.in_batch else work.call)
@@ -140,8 +148,9 @@ class Pipeline:
 
     async def _finish(self, call: Call, work: Coroutine[Any, Any, Body]) -> bytes:
         token = CURRENT.set(call)
-        # One lane for whatever this call does with the ORM: middleware, dependencies, providers, the handler.
+        # One thread for all ORM use of this call: middleware, dependencies, providers, the handler.
         lease = self.server.executor.enter()
+
         try:
             body = await work
             answer = self._encode(call, body)
@@ -157,9 +166,10 @@ class Pipeline:
             if not is_bug(problem):
                 over(call, CANCELLED)
                 raise
+
             error = self._bug(call, problem)
             if call.method == CALLING:
-                # A tool's result that has no JSON form is a bug like any other of the tool.
+                # A tool result without a JSON form is a bug of the tool.
                 answer = self._encode(call, tool_error(error.message))
                 over(call, BUG)
                 return answer
@@ -176,7 +186,7 @@ class Pipeline:
         kind = body.get("resultType")
         if kind is None:
             return jsonrpc.result(id, call.era.dress(call, body))
-        # By its content, because middleware may have copied it.
+        # Check the content, not the type, because middleware may have copied the body.
         return jsonrpc.result(id, call.era.suspend(call, body) if kind == INPUT_REQUIRED else body)
 
     def _receive(
@@ -184,7 +194,7 @@ class Pipeline:
     ) -> Receipt:
         if isinstance(message, jsonrpc.Response):
             if connection.session is None:
-                raise InvalidRequest("Nothing was asked here")
+                raise InvalidRequest("Unexpected response: no request is pending without a session")
             session, replies = connection.session, self.server.replies
             if session.answer(message) or not replies.is_genuine(session, message.id):
                 return Receipt()
@@ -196,10 +206,11 @@ class Pipeline:
     async def _noticed(self, call: Call) -> None:
         token = CURRENT.set(call)
         lease = self.server.executor.enter()
+
         try:
             await (notice(call) if self._through is None else self._through(call))
             over(call, OK)
-        except (MCPError, Overloaded) as problem:  # there is nobody to tell
+        except (MCPError, Overloaded) as problem:  # a notification has no response
             over(call, call.fate.of(problem), problem)
         except BaseException as problem:
             if not is_bug(problem):
@@ -213,23 +224,26 @@ class Pipeline:
 
 
 def _subscription(call: Call) -> Subscription | None:
-    """The stream that this call has opened."""
+    """Return the stream that this call has opened, or None."""
     opened = call.connection.subscriptions
     return None if opened is None or call.method != LISTENING or call.id is None else opened.get(call.id)
 
 
 def _begin(call: Call, answer: bytes) -> bool:
-    """Begin the stream that this call has opened; False when it has opened none."""
+    """Start the stream that this call has opened. Returns False without a stream."""
     subscription = _subscription(call)
     if subscription is None:
         return False
-    call.outcome = OK  # so far; it is over when the stream is
+    call.outcome = OK  # preliminary; the final outcome follows when the stream ends
     subscription.begin(answer)
     return True
 
 
 def _abandon(call: Call) -> None:
-    """A call failed, perhaps in middleware after it had opened a stream."""
+    """Discard the unstarted stream of a failed call.
+
+    Middleware may have failed after the stream opened.
+    """
     subscription, opened = _subscription(call), call.connection.subscriptions
     if opened is not None and subscription is not None and not subscription.has_begun:
         opened.pop(subscription.id)
@@ -237,7 +251,7 @@ def _abandon(call: Call) -> None:
 
 
 def _outcome(call: Call, body: Body) -> Outcome:
-    """The outcome of a call that has a result."""
+    """Return the outcome of a call that has a result."""
     if isinstance(body, Encoded):
         return OK
     if body.get("isError"):
@@ -246,8 +260,9 @@ def _outcome(call: Call, body: Body) -> Outcome:
 
 
 async def _attended(call: Call, run: Coroutine[Any, Any, bytes], body: AnyCoroutine, attendance: Attendance) -> bytes:
-    """`run`, with somebody to be told before and after."""
+    """Run a call between the start and the finish of its observation."""
     token = CURRENT.set(call)
+
     try:
         try:
             await attendance.begin()
@@ -263,7 +278,7 @@ async def _attended(call: Call, run: Coroutine[Any, Any, bytes], body: AnyCorout
     except asyncio.CancelledError:
         await attendance.end(CANCELLED, None)
         raise
-    except Exception:  # a bug of a server that raises them
+    except Exception:  # a bug, on a server with `raise_bugs`
         await attendance.end(BUG, None)
         raise
     else:

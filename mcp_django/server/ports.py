@@ -1,7 +1,7 @@
-"""What the engine needs from outside, on one page.
+"""Ports: the interfaces that the engine needs from outside.
 
-`wiring` fills these seams with the Django side (rows, lanes, keys, permissions); tests fill them with plain objects.
-Nothing in the engine imports the implementations.
+`wiring` fills them with the Django side (rows, threads, keys, permissions). Tests fill them with plain objects. The
+engine imports no implementation.
 """
 
 import secrets
@@ -24,9 +24,10 @@ T = TypeVar("T")
 
 
 class Overloaded(Exception):
-    """A limit is reached. Said at once, never after a wait; `retry_after` is in seconds.
+    """A limit is reached. Raised at once, without waiting.
 
-    `status` is the HTTP status: 503 when the process is full, 429 when the caller asks for too much.
+    `retry_after` is in seconds. `status` is the HTTP status: 503 when the process is full, 429 when the caller exceeds
+    a rate.
     """
 
     def __init__(
@@ -37,20 +38,24 @@ class Overloaded(Exception):
 
 
 class StateTooLarge(Exception):
-    """What a conversation has to remember no longer fits into a sealed state."""
+    """The data of a conversation no longer fits into a sealed state."""
 
 
 class Principal(Protocol):
-    """Who asks. Immutable, and the same on every transport."""
+    """The authenticated caller. Immutable, and the same on every transport."""
 
     @property
     def key(self) -> str:
-        """`issuer|subject|client`: what sessions, sealed states and limits are bound to."""
+        """Identity `issuer|subject|client`.
+
+        Sessions, sealed states and limits are bound to it.
+        """
 
     @property
     def owner(self) -> str | None:
-        """`issuer|subject`: whose lasting data it may see, whichever client is used. None for nobody in particular, who
-        owns nothing.
+        """Identity `issuer|subject`, which owns persistent data whichever client is used.
+
+        None for an anonymous caller, who owns no data.
         """
 
     @property
@@ -59,21 +64,24 @@ class Principal(Protocol):
 
     @property
     def scopes(self) -> frozenset[str]:
-        """What the user delegated to this client."""
+        """Scopes that the user delegated to this client."""
 
     @property
     def expires_at(self) -> float | None:
-        """When the credential expires, in seconds since the epoch; None when it does not."""
+        """Expiry of the credential in seconds since the epoch, or None."""
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The answer to "may this principal use this primitive?": ALLOW, HIDDEN or `step_up(scopes)`."""
+    """The permission decision: ALLOW, HIDDEN or `step_up(scopes)`."""
 
     visible: bool
-    """Shown in lists."""
+    """True if the primitive is shown in lists."""
     scopes: tuple[str, ...] = ()
-    """The scopes a step-up has to bring before the primitive may be used; empty when it may be used now."""
+    """Scopes that a step-up must obtain before use.
+
+    Empty if the primitive may be used now.
+    """
 
     @property
     def allowed(self) -> bool:
@@ -85,12 +93,15 @@ HIDDEN = Decision(False)
 
 
 def step_up(scopes: Sequence[str]) -> Decision:
-    """Visible, and usable once the token also has `scopes`."""
+    """Return a decision for a visible primitive that requires `scopes`."""
     return Decision(True, tuple(sorted(scopes)))
 
 
 class Guarded(Protocol):
-    """What a decision looks at: a primitive, or what a class asks for all that it declares."""
+    """The subject of a decision.
+
+    It is a primitive, or the requirements of a class for all its primitives.
+    """
 
     @property
     def permission(self) -> Any: ...
@@ -101,39 +112,60 @@ class Guarded(Protocol):
 
 
 class Authorizer(Protocol):
-    """The one permission decision, for list, call, read, get and complete alike."""
+    """The one permission decision for list, call, read, get and complete."""
 
     @property
     def version(self) -> Hashable | None:
-        """Changes with what `guards` says. None while that has to be found out: until then everything is guarded."""
+        """Version of the results of `is_restricted`.
+
+        None while unknown; then every primitive counts as restricted.
+        """
 
     async def refresh(self) -> None:
-        """Find out what holds now. Raises Overloaded."""
+        """Load the current version. Raises Overloaded."""
 
     def guards(self, primitive: "Guarded") -> bool:
-        """Can the decision depend on who asks, or when? False keeps permission checks off the hot path."""
+        """Return True if the decision can depend on the caller or the time.
+
+        False keeps permission checks off the hot path.
+        """
 
     async def decide(self, principal: Principal, primitive: "Primitive", scopes: Collection[str] = ()) -> Decision:
-        """May `principal` use `primitive`, where that takes more `scopes` than it always does? Raises Overloaded."""
+        """Decide about `principal` and `primitive`, with `scopes` required in addition.
+
+        Raises Overloaded.
+        """
 
     async def ration(self, principal: Principal, tool: "Primitive") -> float | None:
-        """Count one more use of a tool that is guarded; None, or the seconds to wait where its rate is used up."""
+        """Count one use of a restricted tool.
+
+        Returns the seconds to wait if its rate is exhausted, else None.
+        """
 
     def allows(self, principal: Principal, guarded: "Guarded", *, later: bool = False) -> bool:
-        """May `principal` use it as things are, or, `later`, after a step-up? For threads."""
+        """Return True if `principal` may use the target now.
+
+        With `after_step_up`, return True if a step-up would be enough. May block.
+        """
 
     async def hidden(self, principal: Principal, primitives: "Sequence[Primitive]") -> frozenset[str]:
-        """The keys of those of `primitives` that `principal` must not see."""
+        """Return the keys of those `primitives` that `principal` must not see."""
 
 
 class SessionStore(Protocol):
     """Sessions of the handshake era."""
 
     def peek(self, key: str, owner: str) -> "Session | None":
-        """The session, if this process knows it; no I/O. A foreign owner's session is no session."""
+        """Return the session if this process has it cached, without I/O.
+
+        A session of another owner counts as unknown.
+        """
 
     async def load(self, key: str, owner: str) -> "Session | None":
-        """The session, or None when it is unknown, foreign, ended or expired."""
+        """Return the session.
+
+        None if it is unknown, expired, ended or belongs to another owner.
+        """
 
     async def open(
         self,
@@ -145,43 +177,57 @@ class SessionStore(Protocol):
         server: str,
         user_id: Any = None,
     ) -> "Session":
-        """A new session. Raises Overloaded above the cap of all sessions."""
+        """Create a session. Raises Overloaded above the limit of all sessions."""
 
     async def save(self, session: "Session") -> None:
-        """Write the log level and whether the client has said `initialized`."""
+        """Save the log level and the `initialized` flag."""
 
     async def end(self, session: "Session", reason: str) -> None:
-        """End it here and in the store, with the calls it has in flight."""
+        """End the session here and in the store, and cancel its running calls."""
 
     async def cancel(self, session: "Session", id: jsonrpc.Id) -> None:
-        """Cancel the call with this id, in whichever process it runs; unknown and finished ids are nothing to
-        cancel.
+        """Cancel the call with this id, in any process.
+
+        Unknown and finished ids are ignored.
         """
 
     def touch(self, session: "Session") -> None:
-        """It was used just now. Cheap: the store writes at most once a minute."""
+        """Record that the session was used now.
+
+        Cheap: the store writes at most once a minute.
+        """
 
 
 class Replies(Protocol):
-    """Questions to clients of the handshake era: their ids, and answers that reach another process than the one that
-    asked.
+    """Requests from the server to clients of the handshake era, across processes.
+
+    It creates their ids, and forwards responses that reach another process than the sender of the request.
     """
 
     def new_id(self, session: "Session") -> str:
-        """An id for a question, unlike any other's in any process."""
+        """Create a request id that is unique across processes."""
 
     def is_genuine(self, session: "Session", id: jsonrpc.Id) -> bool:
-        """Is this an id that some process may have made for a question to this session, which still waits?"""
+        """Return True if a process may have created this id for a pending request."""
 
     def listening(self, session: "Session") -> AbstractAsyncContextManager[None]:
-        """While inside, what others `forward` comes to `session.answer`. Entered before a question is sent."""
+        """Route forwarded responses to `session.answer` while the context is active.
+
+        Enter it before the request is sent.
+        """
 
     async def forward(self, session: "Session", response: jsonrpc.Response) -> None:
-        """Pass an answer on to whoever asked. Once for each id; raises Overloaded when it cannot be done now."""
+        """Forward a response to the process that sent the request.
+
+        Call it once for each id. Raises Overloaded when forwarding fails now.
+        """
 
 
 class InProcess:
-    """The Replies of a server in a single process: nobody else could have asked."""
+    """`PendingRequests` of a server in a single process.
+
+    No other process can have sent a request.
+    """
 
     def new_id(self, session: "Session") -> str:
         return secrets.token_urlsafe(12)
@@ -197,17 +243,20 @@ class InProcess:
 
 
 class ListMemory(Protocol):
-    """What lists sessions were given."""
+    """Digests of the lists that sessions have received."""
 
     def keep(self, session: "Session") -> None:
-        """Remember `session.lists`, beside what other processes gave it. Does not wait."""
+        """Save `session.lists`, and keep the entries that other processes saved.
+
+        Does not wait.
+        """
 
     async def given(self, session: "Session") -> Mapping[str, str]:
-        """The digests of what it was given last, by the kind of list."""
+        """Return the digests of the lists that the session received last, by kind."""
 
 
 class Forgetful:
-    """The ListMemory of a server that remembers nothing."""
+    """`ListDigestStore` that stores nothing."""
 
     def keep(self, session: "Session") -> None:
         return None
@@ -217,103 +266,132 @@ class Forgetful:
 
 
 class Sealer(Protocol):
-    """Authenticated encryption of what clients carry for us."""
+    """Authenticated encryption of data that clients carry for the server."""
 
     def seal(self, payload: dict[str, Any], binding: bytes, *, ttl: float) -> str:
-        """A token that only `open` with the same binding reads back, for `ttl` seconds. Raises StateTooLarge."""
+        """Return a token that only `unseal` with the same binding can read.
+
+        It is valid for `ttl` seconds. Raises StateTooLarge.
+        """
 
     def open(self, token: Any, binding: bytes) -> dict[str, Any]:
-        """The payload. Raises InvalidParams, with one text for every reason."""
+        """Return the payload. Raises InvalidParams, with the same text for every reason."""
 
     def refused(self) -> InvalidParams:
-        """What `open` raises, for those who find a reason of their own."""
+        """Return the error of `unseal`, for callers that reject a token themselves."""
 
 
 class Ledger(Protocol):
-    """What was done, or used, and must not be again: by the next attempt or in another process."""
+    """Operations that must happen at most once, across attempts and processes."""
 
     async def claim(self, name: str, *, owner: str, ttl: float) -> bool:
-        """Take the right to do what is called `name`, for good. False when somebody has had it; kept `ttl` seconds."""
+        """Claim the operation `name` permanently.
+
+        Returns False if it was claimed before. Stored for `ttl` seconds.
+        """
 
     async def record(self, name: str, outcome: dict[str, Any]) -> None:
-        """Write down what came of it. Is done also when the caller is cancelled meanwhile."""
+        """Store the outcome of an operation. Completes even if the caller is cancelled."""
 
     def give_up(self, name: str) -> None:
-        """Nobody will know what came of it. Written down without waiting for that."""
+        """Record that the outcome will stay unknown. Does not wait."""
 
     async def outcome(self, name: str) -> dict[str, Any] | None:
-        """What came of it; None while nothing was written down."""
+        """Return the outcome, or None if none is stored."""
 
     async def spend(self, digest: str, *, ttl: float) -> bool:
-        """Use something up that is good for `ttl` seconds at most. False when it was used before."""
+        """Consume a single-use token that is valid for `ttl` seconds at most.
+
+        Returns False if it was consumed before.
+        """
 
 
 class Lease(Protocol):
-    """What a call may hold of the executor."""
+    """The resources of the executor that one call holds."""
 
     def close(self) -> None:
-        """The call is over; a lane it took goes back when its thread is idle."""
+        """End the lease. Its thread returns to the pool once it is idle."""
 
 
 class Executor(Protocol):
-    """Where code that blocks runs."""
+    """The thread pool for blocking code."""
 
     async def run(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> T:
-        """Run a plain function on a lane, in the caller's context variables. Raises Overloaded at once when the queue
-        is full.
+        """Run a plain function on a pool thread, in the caller's context variables.
+
+        Raises Overloaded at once when the queue is full.
         """
 
     def enter(self, *, patient: bool = False) -> Lease:
-        """Make thread-sensitive work of the current context (the async ORM) land on one lane, leased at its first
-        use. What is `patient` waits in line however long the line is, and must give up by itself.
+        """Run thread-sensitive work of the current context (the async ORM) on one thread.
+
+        The thread is leased at its first use. With `unbounded` the call may queue without limit, and the caller must
+        apply its own timeout.
         """
 
     def atomic(self, databases: Sequence[str]) -> AbstractAsyncContextManager[None]:
-        """A transaction on each of `databases` around what the current call does inside the `async with` block:
-        committed when the block ends, rolled back when it raises or is cancelled.
+        """Open a transaction on each of `databases` around an `async with` block.
+
+        It covers the ORM use of the current call. It commits when the block ends, and rolls back when the block raises
+        or is cancelled.
         """
 
     def rest(self) -> None:
-        """Give the current call's lane back while it waits for somebody."""
+        """Return the current call's thread to the pool while the call waits."""
 
     def parking(self) -> AbstractContextManager[None]:
-        """Around the wait of a plain function in its own thread, whose place another may use meanwhile. Raises
-        Overloaded when too many wait so.
+        """Release a thread's place in the pool while a plain function waits in it.
+
+        Raises Overloaded when too many threads wait in this way.
         """
 
     async def attend(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> T:
-        """As `run`; in a plain function that waits (`parking`), its thread has a place again for the time."""
+        """Run a function as `run` does.
+
+        Inside `blocking_wait`, the waiting thread takes its place again to run it.
+        """
 
     def asking_is_unsafe(self) -> bool:
-        """Is the calling thread inside a transaction, which a question must not hold open?"""
+        """Return True if the calling thread is in a transaction.
+
+        A transaction must not stay open during a request to the client.
+        """
 
 
 class Attendance(Protocol):
-    """What somebody does around one call, in the task and the context variables that the call runs in. It raises
-    nothing but the cancellation of that task.
+    """The observation of one call, in the task and the context variables of the call.
+
+    Its methods raise nothing but the cancellation of that task.
     """
 
     async def begin(self) -> None:
-        """The call is about to run."""
+        """Prepare the observation, before the call runs."""
 
     async def end(self, outcome: "Outcome", problem: "MCPError | Overloaded | None") -> None:
-        """The call is over; `begin` came before. `problem` is the error that is the answer."""
+        """Finish the observation after `start` and the call.
+
+        `problem` is the error in the response, if any.
+        """
 
 
 class Observer(Protocol):
-    """Who is told of calls. What it does with them never fails them."""
+    """An observer of calls. Its failures never fail a call."""
 
     def attend(self, call: "Call") -> Attendance | None:
-        """Called for each request in the context of its transport. None, the rule, means that nothing has to be done
-        around the call; it must cost next to nothing then.
+        """Return an observation of a request, or None, the usual case, for none.
+
+        Called for each request in the context of its transport. Returning None must cost next to nothing.
         """
 
     def over(self, call: "Call", outcome: "Outcome", problem: "MCPError | Overloaded | None") -> None:
-        """Called once for each request when its outcome is known, whether it ran or not, and for each notification."""
+        """Record an outcome.
+
+        Called once for each request when its outcome is known, even if it never ran, and once for each notification.
+        """
 
 
 class Unobserved:
-    """The Observer of a server that nobody observes."""
+    """`Observer` that observes nothing."""
 
     def attend(self, call: "Call") -> None:
         return None
@@ -323,78 +401,107 @@ class Unobserved:
 
 
 class Changes(Protocol):
-    """What changed, for those who want to be told, and what sessions want to be told of. Of one server."""
+    """Changes of one server: a feed of events, and the subscriptions of sessions."""
 
     def enter(self, owner: str) -> None:
-        """Count one more open stream of `owner`, a principal's key. Raises Overloaded at a limit."""
+        """Count one more open stream of `owner`, a principal's key.
+
+        Raises Overloaded at a limit.
+        """
 
     def leave(self, owner: str) -> None:
-        """One stream less, which had been counted."""
+        """Count one open stream less."""
 
     async def follow(self, tell: Callable[[str, Any], None]) -> Callable[[], None]:
-        """Have `tell` called on the running loop for each change from now on; returns, once that holds, what ends it.
+        """Call `callback` on the running loop for each later change.
 
-        It is given `"updated"` and `{"uri": ...}`, with an `"owner"` if it concerns one alone, or `"list_changed"` and
-        `{"kind": "tools"}` (or prompts, resources); other kinds may be ignored. It must neither block nor raise.
+        The callback receives `"updated"` and `{"uri": ...}`, with an `"owner"` if the change concerns one owner only,
+        or `"list_changed"` and `{"kind": "tools"}` (or prompts, resources). It may ignore other kinds. It must neither
+        block nor raise.
+
+        The callback is registered when this returns. Returns a function that removes it.
         """
 
     async def subscribe(self, call: "Call", uri: str) -> None:
-        """Tell the session of `call` of changes of a resource, from now on and on whichever worker its stream is. Once
-        is enough. Raises InvalidParams above the limit.
+        """Subscribe the session of `call` to changes of a resource.
+
+        The subscription holds on any worker that has the session's stream. Subscribing twice has no effect. Raises
+        InvalidParams above the limit.
         """
 
     async def unsubscribe(self, call: "Call", uri: str) -> None:
-        """Take that back; nothing to take back is no error."""
+        """Unsubscribe the session. A missing subscription is ignored."""
 
     def announce(self, call: "Call", uris: Sequence[str], *, opened: bool) -> None:
-        """Tell the project that a stream for these resources opened or ended. Does not wait."""
+        """Send the project's signal that a stream for these resources opened or closed.
+
+        Does not wait.
+        """
 
 
 class Interactive(Protocol):
-    """The stream of one call: what it says before its answer."""
+    """The message stream of one call, before its response."""
 
     async def put(self, message: bytes) -> None:
-        """Queue an encoded message; waits while the client reads too slowly."""
+        """Queue an encoded message. Waits while the client reads too slowly."""
 
     def put_nowait(self, message: bytes) -> None:
-        """Queue an encoded message whatever the reader does."""
+        """Queue an encoded message without waiting."""
 
     def take_back(self, message: bytes) -> None:
-        """Queue what says that a question is not asked any more."""
+        """Queue the cancellation of a request that was sent to the client."""
 
 
 class FrameworkForm(Protocol):
-    """A question's form that is a framework's own, which cleans the answer itself. Both may block."""
+    """A framework's form behind an elicitation, which cleans the content itself.
+
+    Its methods may block.
+    """
 
     schema: dict[str, Any]
-    """The restricted JSON Schema that clients show."""
+    """Restricted JSON Schema that clients show."""
     identity: dict[str, Any]
-    """What of it stays the same while it is the same form."""
+    """Properties that stay equal while the form is the same form."""
 
     def read(self, content: Any, *, taken: bool = False) -> tuple[Any, Any]:
-        """The cleaned data, and the form that holds it. `taken` says that the same content was found valid before.
-        Raises ArgumentError with a text for the person.
+        """Return the cleaned data and the bound form.
+
+        With `is_validated`, the same content was found valid before. Raises ArgumentError with a text for the user.
         """
 
 
 FormTable = Callable[[Any], Callable[[], FrameworkForm] | None]
-"""Knows a framework's forms: what compiles one (which may block), None for anything else."""
+"""Resolver of framework forms.
+
+Returns a function that compiles the form (and may block), or None for other values.
+"""
 
 
 class Pages(Protocol):
-    """Pages of the site that people are sent to (client/elicitation, URL mode)."""
+    """Pages of the site that clients send users to (client/elicitation, URL mode)."""
 
     def address(self, call: "Call", target: Any, id: str, *, ttl: float) -> str:
-        """The absolute URL of a gate before `target`, which lets nobody but the user of the call through, for `ttl`
-        seconds. May block. Raises Unanswered when there can be none.
+        """Return the absolute URL of a page that redirects to `target`.
+
+        The page admits only the user of the call. It is valid for `ttl` seconds. May block. Raises Unanswered when no
+        URL is possible.
         """
 
     async def returned(self, id: str, *, within: float) -> bool:
-        """Has this user come back from the page? Waits for it, `within` seconds at most."""
+        """Wait until the user has returned from the page.
+
+        Returns False after `timeout` seconds.
+        """
 
 
 Lifespan = Callable[[Any], Any]
-"""A function of the server that returns an async context manager; what it yields is `ctx.lifespan`."""
+"""A function of the server that returns an async context manager.
+
+Its value is `ctx.lifespan`.
+"""
 
 ExceptionTable = Callable[[Exception], Exception | None]
-"""Translates a framework's exception into an MCPError or a ToolError; None when it is a bug."""
+"""Translator of a framework's exceptions into an MCPError or a ToolError.
+
+Returns None for a bug.
+"""

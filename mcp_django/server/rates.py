@@ -1,4 +1,4 @@
-"""How often something may be done: "10/m" is ten times a minute."""
+"""Rates: a number of uses per period, such as "10/m" for ten per minute."""
 
 import re
 from typing import Any, NamedTuple
@@ -6,21 +6,24 @@ from typing import Any, NamedTuple
 _RATE = re.compile(r"([1-9]\d{0,8})/([1-9]\d{0,4})?(s|sec|seconds?|m|min|minutes?|h|hours?|d|days?)")
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 GRAMMAR = "a rate such as '10/m': a number, a slash, and s, m, h or d, or several of these, such as '5/15m'"
-"""What a rate is, for messages."""
+"""Description of the accepted format, for messages."""
 
 
 class Rate(NamedTuple):
-    """So many times in so many seconds."""
+    """A maximum number of uses in a number of seconds."""
 
     times: int
     seconds: int
 
     @classmethod
     def parse(cls, text: Any) -> "Rate":
-        """Read "10/s", "10/m", "100/h", "1000/d" or, for several units, "5/15m". Raises ValueError."""
+        """Parse "10/s", "10/m", "100/h", "1000/d" or, for several units, "5/15m".
+
+        Raises ValueError.
+        """
         found = _RATE.fullmatch(text.strip()) if isinstance(text, str) else None
         if found is None:
-            raise ValueError(f"{text!r} is no rate; write {GRAMMAR}")
+            raise ValueError(f"Invalid rate {text!r}; write {GRAMMAR}")
         times, several, unit = found.groups()
         return cls(int(times), int(several or 1) * _SECONDS[unit[0]])
 
@@ -29,4 +32,4 @@ class Rate(NamedTuple):
             if self.seconds % seconds == 0:
                 several = self.seconds // seconds
                 return f"{self.times}/{several if several > 1 else ''}{unit}"
-        raise AssertionError("every number of seconds is one of seconds")
+        raise AssertionError("every period is a multiple of one second")

@@ -1,4 +1,4 @@
-"""A server: an endpoint's identity, what it offers, and the seams it runs on."""
+"""The server: an endpoint's identity, its primitives, and its ports."""
 
 import copy
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
@@ -52,12 +52,12 @@ from mcp_django.server.subscriptions.listen import Subscriptions
 
 BOTH = (Era.HANDSHAKE, Era.STATELESS)
 _NOTIFYING = frozenset({"listChanged", "logging", "subscribe"})
-"""Capabilities, and their members, that consist of notifications."""
+"""Capabilities, and members of capabilities, that consist of notifications."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ports:
-    """The outside of one server; `wiring` fills it in."""
+    """The ports of one server; `wiring` fills them."""
 
     authorizer: Authorizer
     executor: Executor
@@ -66,30 +66,30 @@ class Ports:
     cursor_sealer: Sealer
     ledger: Ledger
     translate: ExceptionTable = lambda problem: None
-    """Turns a framework's exception into one of ours."""
+    """Translator of a framework's exceptions."""
     observer: Observer = field(default_factory=Unobserved)
     forms: FormTable = lambda schema: None
-    """Knows the forms of a framework among what questions may ask for."""
+    """Resolver of a framework's forms, for the schemas of elicitation."""
     pages: Pages | None = None
-    """None where there is no site."""
+    """Pages for URL elicitation, or None without a site."""
     replies: Replies = field(default_factory=InProcess)
     lists: ListMemory = field(default_factory=Forgetful)
     background: Places = field(default_factory=Unlimited)
-    """What work after the answer may take."""
+    """Limits of background work after the response."""
     at_end: Callable[[Callable[[], Awaitable[None]]], None] = lambda work: None
-    """Has `work` awaited when the running loop is about to end."""
+    """Function that registers a callback, awaited before the running loop ends."""
     changes: Changes | None = None
-    """Where the server learns what changed; None when nobody tells it, so that it offers no subscriptions."""
+    """Feed of changes. With None the server offers no subscriptions."""
     required_scopes: Callable[[Connection], Collection[str]] = lambda connection: ()
-    """The scopes that every request on a connection takes, whatever it asks for."""
+    """Function that returns the scopes that every request on a connection requires."""
 
 
 TRANSPORTS = ("http", "websocket", "sse", "stdio")
-"""The ways into a server: Streamable HTTP, WebSocket, HTTP+SSE of the first revision, and a pipe."""
+"""All transports: Streamable HTTP, WebSocket, HTTP+SSE and stdio."""
 
 
 class Notified(NamedTuple):
-    """The changes that a server tells of."""
+    """The changes that a server notifies clients of."""
 
     lists: frozenset[str]
     """Kinds of lists: "tools", "prompts", "resources"."""
@@ -98,56 +98,67 @@ class Notified(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """How a server behaves."""
+    """Options of a server's behaviour."""
 
     require_session: bool = True
-    """Does `initialize` open a session, which the requests that follow need (handshake era)?"""
+    """True if `initialize` opens a session, required later (handshake era)."""
     page_size: int | None = 100
-    """Entries on one page of a list; None for all."""
+    """Number of entries on one page of a list, or None for all."""
     timeout: float | None = None
-    """Seconds that a tool, prompt, resource or completion may run, unless it says so itself."""
+    """Default time limit of a tool, prompt, resource or completion in seconds."""
     atomic: tuple[str, ...] = ()
-    """Databases, by alias, on which a handler is one transaction unless it says otherwise itself."""
+    """Aliases of the databases on which a handler runs in a transaction by default."""
     log_level: str | None = "info"
-    """The lowest level of log message that a session gets before its client sets one; None for none."""
+    """Lowest level of log messages for a session that has set none.
+
+    None sends no messages.
+    """
     cache_ttl: float = 60.0
-    """Seconds that a client may keep a list (server/utilities/caching)."""
+    """Seconds for which a client may cache a list (server/utilities/caching)."""
     private: bool = False
-    """Are lists for the caller only, whatever they hold? True where callers are authenticated."""
+    """True if every list is private to its caller.
+
+    Set where callers are authenticated.
+    """
     capabilities: Mapping[str, Any] = field(default_factory=dict)
-    """Added to what the server declares by itself; `experimental` entries go here. None in place of an entry takes a
-    capability away, with its methods.
+    """Capabilities added to the server's own, such as `experimental`.
+
+    None as a value removes a capability and its methods.
     """
     expose_errors: bool = False
-    """Send the text of bugs to the client. For development."""
+    """True to send the text of bugs to the client. For development."""
     raise_bugs: bool = False
-    """Raise bugs out of the pipeline, in place of an answer. For tests, which call a server in their own process."""
+    """True to raise bugs from the pipeline instead of sending an error.
+
+    For tests that call a server in their process.
+    """
     batch: int = 50
-    """Messages that one batch may hold."""
+    """Maximum number of messages in a batch."""
     subscriptions: int = 100
-    """Resources that a session, or one stream of the stateless era, may be told of."""
+    """Maximum number of subscribed resources of a session, or of a stateless stream."""
     ask: AskLimits = field(default_factory=AskLimits)
     enable_get: bool = True
-    """May clients of sessions open a stream of their own with GET, and go on with one that they lost?"""
+    """True if clients with a session may open a GET stream, and resume a lost one."""
     allow_delete: bool = True
-    """May clients end their session with DELETE?"""
+    """True if clients may end their session with DELETE."""
     transports: tuple[str, ...] = TRANSPORTS
-    """The ways in that are open, of `TRANSPORTS`."""
+    """Enabled transports, of `TRANSPORTS`."""
     healthz: bool = False
-    """Answer GET at "<path>/healthz" where the server is mounted."""
+    """True to answer GET at "<path>/healthz" where the server is mounted."""
 
 
 class Mountable(Protocol):
-    """What may be mounted in a server: `providers.mounts.Mount`."""
+    """An object that can be mounted in a server: `providers.mounts.Mount`."""
 
     def part(self, host: "Server") -> "Part":
-        """What it is in `host`. Raises DeclarationError."""
+        """Create the mounted server for `host`. Raises DeclarationError."""
 
 
 class Server:
-    """One endpoint. `MCP["SERVERS"]` describes them by alias; tests and scripts may build their own.
+    """An MCP endpoint.
 
-    Its decorators (`@server.tool`) register on it alone and raise DeclarationError at once.
+    `MCP["SERVERS"]` describes servers by alias. Tests and scripts may create their own. Its decorators (`@server.tool`)
+    register on it alone and raise DeclarationError at once.
     """
 
     def __init__(
@@ -168,6 +179,7 @@ class Server:
         options: Options | None = None,
         ports: Ports | None = None,
     ) -> None:
+
         self.info = name if isinstance(name, Implementation) else Implementation(name, version)
         self.alias, self.instructions, self.eras = alias, instructions, tuple(eras)
         self.registry = registry if registry is not None else Registry(alias)
@@ -175,16 +187,19 @@ class Server:
         self.middleware = tuple(middleware)
         self.options = options or Options()
         self._ports = ports
+
         for toolset in toolsets:
             add_toolset(self.registry, toolset)
         self.registry.settle()
         self._host: Server | None = None
         self.parts: tuple[Part, ...] = ()
         """The servers that are mounted in this one."""
+
         if mounts:
             self._mount(mounts)
         self.lifespan = Lifespans(None if lifespan is None else lambda: lifespan(self), self._inner_lifespans)
         self.has_lifespan = lifespan is not None or bool(self._inner_lifespans())
+
         self.listings = Listings(self)
         self.subscriptions = Subscriptions(self)
         self._offers: tuple[int, frozenset[str]] = (-1, frozenset())
@@ -193,7 +208,10 @@ class Server:
         return f"<Server {self.alias!r}: {self.info.name} {self.info.version}>"
 
     def _mount(self, mounts: Sequence[Mountable]) -> None:
-        """Have what they hold among what is registered, or asked of providers. Raises DeclarationError."""
+        """Add the registered and provided primitives of the mounted servers.
+
+        Raises DeclarationError.
+        """
         self.parts = tuple(mount.part(self) for mount in mounts)
         self._require_toolsets_once()
         joint = self.registry = Joint(self.registry)
@@ -204,16 +222,22 @@ class Server:
         self.providers = in_order((*self.providers, *(theirs for part in self.parts for theirs in part.providers)))
 
     def _require_toolsets_once(self) -> None:
-        """An instance keeps what its lifespan opened, which must not be opened twice. Raises DeclarationError."""
+        """Check that each toolset instance belongs to one server only.
+
+        Raises DeclarationError. An instance holds the values that its lifespan opened, and a lifespan must be entered
+        once.
+        """
         owners: dict[int, Server] = {id(toolset): self for toolset in self.registry.toolsets}
         for part in self.parts:
             for toolset in part.server.registry.toolsets:
                 if owners.setdefault(id(toolset), part.server) is not part.server:
-                    text = "is an instance that is served here already; mount its class, or a server that has it"
+                    text = (
+                        "is a toolset instance that this server already has; mount its class, or a server that has it"
+                    )
                     raise DeclarationError(f"{type(toolset).__qualname__}, {part.label}, {text}")
 
     def hosted_by(self, host: "Server") -> None:
-        """It is mounted in `host`, whose outside it uses unless it is given its own."""
+        """Set the host server. Its ports are used unless this server has its own."""
         self._host = self._host or host
 
     def _inner_lifespans(self) -> list[Any]:
@@ -221,7 +245,7 @@ class Server:
         return mounted + [t.lifespan for t in self.registry.toolsets if type(t).lifespan is not Toolset.lifespan]
 
     def provides(self, capability: str) -> bool:
-        """Have providers a part in what it offers?"""
+        """Return True if a provider offers the capability."""
         return any(capability in provider.offers for provider in self.providers)
 
     @property
@@ -229,16 +253,16 @@ class Server:
         if self._ports is None and self._host is not None:
             return self._host.ports
         if self._ports is None:
-            raise RuntimeError(f"{self!r} has no ports yet; mount it, or build it with ports=")
+            raise RuntimeError(f"{self!r} has no ports; mount it in another server, or create it with ports=")
         return self._ports
 
     @property
     def is_bound(self) -> bool:
-        """Has it been given its outside?"""
+        """True if the server has ports of its own."""
         return self._ports is not None
 
     def bind(self, ports: Ports) -> "Server":
-        """Give it its outside, in place of the one it had."""
+        """Replace the server's ports."""
         self._ports = ports
         self._forget_ports()
         return self
@@ -289,7 +313,7 @@ class Server:
 
     @property
     def offers(self) -> frozenset[str]:
-        """The capabilities that it has something for, by their names on the wire."""
+        """Names of the capabilities that the server has primitives for, as on the wire."""
         version, offered = self._offers
         if version != self.registry.version:
             offered = self._offered()
@@ -299,6 +323,7 @@ class Server:
     def _offered(self) -> frozenset[str]:
         registry = self.registry
         offered = {name for provider in self.providers for name in provider.offers} | {"logging"}
+
         if len(registry.tools):
             offered.add("tools")
         if len(registry.resources) or len(registry.templates):
@@ -307,22 +332,26 @@ class Server:
             offered.add("prompts")
         if registry.completers:
             offered.add("completions")
+
         added = self.options.capabilities
         return frozenset(offered.union(added) - {name for name, value in added.items() if value is None})
 
     def capabilities(self, revision: Revision, *, streams: bool = True) -> dict[str, Any]:
-        """What it declares to a client of `revision`. Without `streams`, over a transport that carries nothing but
-        answers, it promises nothing that takes a notification.
+        """Return the capabilities declared to a client of `revision`.
+
+        Without `streams`, the transport carries only responses, so capabilities that need notifications are left out.
         """
         declared: dict[str, Any] = {name: {} for name in sorted(self.offers)}
-        # Sessions are told of changes on their own streams, and nowhere else.
+        # Sessions receive list changes on their own GET streams only.
         if self.changes is not None and (revision.era is Era.STATELESS or self.options.enable_get):
             for name in LISTS:
                 if name in declared:
                     declared[name] = {"listChanged": True, **({"subscribe": True} if name == "resources" else {})}
+
         for name, value in self.options.capabilities.items():
             if value is not None:
                 declared[name] = {**declared.get(name, {}), **value}
+
         if not streams:
             declared = {
                 name: {key: inner for key, inner in value.items() if key not in _NOTIFYING}
@@ -332,50 +361,53 @@ class Server:
         return revision.shape_capabilities(declared)
 
     def notified(self, revision: Revision, *, streams: bool = True) -> Notified:
-        """The changes that clients of `revision` are told of, which is what it declares: nothing without `streams`."""
+        """Return the changes that clients of `revision` are notified of.
+
+        They are the declared ones, and none without `streams`.
+        """
         declared = self.capabilities(revision, streams=streams) if self.changes is not None else {}
         lists = frozenset(kind for kind in LISTS if declared.get(kind, {}).get("listChanged"))
         return Notified(lists, bool(declared.get("resources", {}).get("subscribe")))
 
     def tool(self, fn: Any = None, *, name: str | None = None, **options: Unpack[ToolOptions]) -> Any:
-        """`mcp_django.tool`, for this server only."""
+        """Register a tool on this server only, like `mcp_django.tool`."""
         return register_tool(self.registry, fn, name, options)
 
     def resource(self, uri: str, **options: Unpack[ResourceOptions]) -> Any:
-        """`mcp_django.resource`, for this server only."""
+        """Register a resource on this server only, like `mcp_django.resource`."""
         return register_resource(self.registry, uri, options)
 
     def prompt(self, fn: Any = None, *, name: str | None = None, **options: Unpack[PrimitiveOptions]) -> Any:
-        """`mcp_django.prompt`, for this server only."""
+        """Register a prompt on this server only, like `mcp_django.prompt`."""
         return register_prompt(self.registry, fn, name, options)
 
     def completion(
         self, target: str, argument: str, *, atomic: bool | str | Sequence[str] | None = None
     ) -> Callable[[Any], Any]:
-        """`mcp_django.completion`, for this server only."""
+        """Register a completion on this server only, like `mcp_django.completion`."""
         decorator: Callable[[Any], Any] = register_completer(self.registry, target, argument, atomic)
         return decorator
 
     def remove(self, kind: Kind, key: str) -> bool:
-        """Take out what is registered: a tool or prompt by its name, a resource by its URI, a template by its text;
-        with its completions. False when there is none. Clients that listen are told that the list changed.
+        """Remove a registered primitive and its completions.
 
-        It holds for this process, as everything that is registered does: what every worker must agree on comes from a
-        Provider.
+        Returns False if it is unknown. `key` is the name of a tool or prompt, the URI of a resource, or the text of a
+        template. Listening clients are notified of the list change. Like registration, removal concerns this process
+        only. Use a Provider for lists that all workers must share.
         """
         return self.registry.remove(kind, key)
 
     async def toolbox(self, call: Call, tools: Sequence[Offered]) -> Toolbox:
-        """What the client's model may use of `tools` in a sample of `call`."""
+        """Build the set of `tools` that the client's model may use in a sampling request."""
         return await Toolbox.of(call, tools)
 
     def variant(self, **changes: Any) -> "Server":
-        """The same server, with what is registered on it and its outside, but with other options."""
+        """Return a copy of the server with other options, but the same registry and ports."""
         other = copy.copy(self)
         return other.with_options(**changes)
 
     def with_options(self, **changes: Any) -> "Server":
-        """Change options in place; for tests and scripts."""
+        """Change options in place. For tests and scripts."""
         self.options = replace(self.options, **changes)
         self.listings, self._offers = Listings(self), (-1, frozenset())
         return self

@@ -232,7 +232,7 @@ async def test_middleware_runs_around_every_method() -> None:
         raise ToolError("no")
 
     client = Client(server, revision=HANDSHAKE)
-    with pytest.raises(MCPError, match="Say initialize first"):
+    with pytest.raises(MCPError, match="send initialize first"):
         await client._exchange("tools/list", {}, client._connection())
     assert seen == [], "what is refused before there is a call"
     await client.call_tool("fail")

@@ -315,6 +315,6 @@ async def test_one_that_does_not_even_end_when_cancelled_is_left_behind(
     leaving = asyncio.ensure_future(lifespans.leave())
     await clock.advance(module.LEAVING + module.STUBBORN)
     await leaving
-    assert "left behind" in caplog.text
+    assert "Lifespan abandoned" in caplog.text
     gate.set()
     await ended.wait()

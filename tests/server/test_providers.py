@@ -192,7 +192,7 @@ async def test_handlers_offer_what_they_were_given() -> None:
     assert tools("a").offers == {"tools"}
     assert Handlers(read_resource=lambda *_: None).offers == {"resources"}
     assert Handlers(complete=lambda *_: None).offers == {"completions"}
-    with pytest.raises(MethodNotFound, match="offers no tools"):
+    with pytest.raises(MethodNotFound, match="does not offer tools"):
         await PipelineClient(make_server(providers=[Handlers(complete=lambda *_: None)])).request("tools/list")
 
 

@@ -591,7 +591,7 @@ async def test_what_no_client_could_read_is_a_mistake_of_the_handler() -> None:
         ({"tool_choice": "auto"}, "needs tools"),
         ({"tools": [add], "max_iterations": -1}, "must not be negative"),
         ({"tools": [add, add]}, "'add' twice"),
-        ({"tools": ["nothing"]}, "no tool of this server"),
+        ({"tools": ["nothing"]}, "unknown tool of this server"),
         ({"tools": [{"name": "a b", "inputSchema": {"type": "object"}}]}, "needs a name"),
         ({"tools": [{"name": "a", "inputSchema": {}}]}, "inputSchema of type object"),
     ]

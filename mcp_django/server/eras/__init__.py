@@ -9,10 +9,10 @@ STATELESS, HANDSHAKE = Era.STATELESS, Era.HANDSHAKE
 
 
 def select(version: str | None, raw: Any) -> Era:
-    """Which era a message belongs to, by the version header (None when absent) and the body's `_meta`.
+    """Select the era of a message by its version header and its `_meta`.
 
-    Neither the method's name nor a session id is a signal: `initialize` inside a modern envelope is a stateless
-    request for a method that does not exist (basic/versioning).
+    `version` is None without the header. Neither the method nor a session id matters: `initialize` in a stateless
+    envelope is a stateless request for an unknown method (basic/versioning).
     """
     stated = None
     if type(raw) is dict:

@@ -1,6 +1,4 @@
-"""What an era decides: the shape of messages, how one becomes a call, how a result is dressed, how questions are
-asked.
-"""
+"""The interface of an era: parsing, calls, result fields and client requests."""
 
 from typing import Any, Protocol
 
@@ -13,32 +11,36 @@ from mcp_django.server.client_requests.conversation import Conversation, Replay
 
 
 class Era(Protocol):
-    """One era's strategy, for one server."""
+    """Strategy of one era for one server."""
 
     name: EraName
 
     def read(self, raw: Any, connection: Connection) -> jsonrpc.Message | list[Any]:
-        """The message in a decoded body, or the list of a batch. Raises InvalidRequest for shapes the era does not
-        know.
+        """Parse a decoded body into a message, or return the list of a batch.
+
+        Raises InvalidRequest for a shape that the era does not allow.
         """
 
     def open(self, message: jsonrpc.Request | jsonrpc.Notification, connection: Connection, outbox: Outbox) -> Call:
-        """The call that a message is. Raises the MCPError that the era's envelope rules ask for."""
+        """Create the call of a message. Raises MCPError by the era's envelope rules."""
 
     def check(self, call: Call) -> None:
-        """The shapes inside the envelope, once the method is known to exist. Raises InvalidParams."""
+        """Check the fields inside the envelope of a known method. Raises InvalidParams."""
 
     def dress(self, call: Call, body: dict[str, Any], *, private: bool = True) -> dict[str, Any]:
-        """Add to a complete result what the era's results carry. In place; returns it."""
+        """Add the era's fields to a complete result in place, and return it."""
 
     def suspend(self, call: Call, body: dict[str, Any]) -> dict[str, Any]:
-        """Add to the end of a round what it carries. In place; returns it."""
+        """Add the era's fields to the result of a round, and return it."""
 
     def status(self, problem: MCPError) -> int:
-        """The HTTP status of an error."""
+        """Return the HTTP status of an error."""
 
     def resume(self, call: Call) -> Replay | None:
-        """The conversation that a retry continues; None when the call is a first one. Raises InvalidParams."""
+        """Return the conversation that a retry continues, or None for a first call.
+
+        Raises InvalidParams.
+        """
 
     def conversation(self, call: Call) -> Conversation:
-        """A conversation for the call's first question."""
+        """Start a conversation for the call's first request to the client."""

@@ -1,5 +1,6 @@
-"""The handshake era: `initialize` opens a session that fixes the revision; questions are requests that the server
-sends.
+"""The handshake era: `initialize` opens a session with a fixed revision.
+
+The server sends its requests to the client as JSON-RPC requests.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -18,18 +19,26 @@ if TYPE_CHECKING:
 
 OPENING = "initialize"
 WITHOUT_SESSION = frozenset({OPENING, "ping"})
-"""What may be asked before there is a session (basic/lifecycle: ping is allowed at any time)."""
+"""Methods allowed without a session.
+
+basic/lifecycle: ping is allowed at any time.
+"""
 
 
 def opens_without_session(raw: Any) -> bool:
-    """May this message come without a session? Transports that carry session ids ask before they insist on one."""
+    """Return True if the message may come without a session.
+
+    Transports check this before they require a session id.
+    """
     method = raw.get("method") if type(raw) is dict else None
     return type(method) is str and method in WITHOUT_SESSION
 
 
 def _stated(connection: Connection) -> Revision:
-    """The revision of a message without a session: what its header says, else the one that the specification names
-    (2025-06-18, basic/transports, protocol version header).
+    """Return the revision of a message without a session.
+
+    It is that of the header, else the default of the specification (2025-06-18, basic/transports, protocol version
+    header).
     """
     headers = connection.own_headers
     version = None if headers is None else headers.get(PROTOCOL_VERSION)
@@ -40,7 +49,7 @@ def _stated(connection: Connection) -> Revision:
 
 
 class HandshakeEra:
-    """See `base.Era`."""
+    """Strategy of the handshake era. See `base.EraStrategy`."""
 
     name = Era.HANDSHAKE
 
@@ -50,11 +59,11 @@ class HandshakeEra:
     def read(self, raw: Any, connection: Connection) -> jsonrpc.Message | list[Any]:
         if type(raw) is not list:
             return jsonrpc.read(raw)
-        # basic/transports of 2025-03-26: batches MUST be accepted; later revisions removed them, the first never had
-        # them.
+        # basic/transports of 2025-03-26: batches MUST be accepted. Later revisions removed them, the first one never
+        # had them.
         revision = _stated(connection) if connection.session is None else connection.session.revision
         if not revision.batches:
-            raise InvalidRequest("This revision takes one message at a time, not an array")
+            raise InvalidRequest("This revision does not allow batches; send one message at a time")
         if not raw:
             raise InvalidRequest("A batch must hold at least one message")
         return raw
@@ -62,17 +71,19 @@ class HandshakeEra:
     def open(self, message: jsonrpc.Request | jsonrpc.Notification, connection: Connection, outbox: Outbox) -> Call:
         session, params = connection.session, message.params or {}
         if Era.HANDSHAKE not in self._server.eras:
-            # basic/versioning: a server without handshake names its versions to a client that tries one.
+            # basic/versioning: a server without handshake lists its versions to a client that tries one.
             raise UnsupportedProtocolVersion([LATEST.version], str(params.get("protocolVersion", ""))[:128])
+
         if session is not None and message.method != OPENING:
             revision, capabilities, info = session.revision, session.client_capabilities, session.client_info
         elif message.method == OPENING:
             revision, capabilities, info = self._greeting(params)
         elif message.method in WITHOUT_SESSION or not self._server.options.require_session:
-            # What the client said in `initialize` is forgotten: it has declared nothing.
+            # Without a session, the capabilities of `initialize` are not stored, so the client has declared none.
             revision, capabilities, info = _stated(connection), {}, {}
         else:
-            raise InvalidRequest("Say initialize first")
+            raise InvalidRequest("No session; send initialize first")
+
         meta = params.get("_meta")
         level = None if session is None else session.log_level or self._server.options.log_level
         return Call(
@@ -106,10 +117,10 @@ class HandshakeEra:
         return body
 
     def suspend(self, call: Call, body: dict[str, Any]) -> dict[str, Any]:
-        raise AssertionError("the handshake era waits for its answers")
+        raise AssertionError("the handshake era has no rounds")
 
     def status(self, problem: MCPError) -> int:
-        # Only a body that is no message is an HTTP matter here; a missing scope is one in every revision
+        # Only an invalid body maps to an HTTP status here. A missing scope does so in every revision
         # (basic/authorization).
         return problem.http_status if problem.code in (-32700, -32600) else 200
 

@@ -1,5 +1,6 @@
-"""The stateless era: every request stands for itself and says who it is; questions end the call and are answered in a
-retry.
+"""The stateless era: every request is self-contained and identifies its client.
+
+A request to the client ends the call; the client answers it in a retry.
 """
 
 import hashlib
@@ -32,7 +33,7 @@ _MISSING = f"params._meta must hold {PROTOCOL_VERSION} (a string) and {CLIENT_CA
 
 
 class StatelessEra:
-    """See `base.Era`."""
+    """Strategy of the stateless era. See `base.EraStrategy`."""
 
     name = Era.STATELESS
 
@@ -41,13 +42,14 @@ class StatelessEra:
         info = REVISIONS[STATELESS[-1]].shape_implementation(natively(server.info.to_wire))
         self._meta: dict[str, Any] = {SERVER_INFO: info}
         self._is_offered = Era.STATELESS in server.eras
-        # The official SDK goes to `initialize` where the list has a revision with it, and gives up where it is empty.
+        # The official SDK falls back to `initialize` if the list has a handshake revision, and gives up on an empty
+        # list.
         self._supported = list(STATELESS if self._is_offered else HANDSHAKE)
 
     def read(self, raw: Any, connection: Connection) -> jsonrpc.Message:
         message = jsonrpc.read(raw)
         if type(message) is jsonrpc.Response:
-            raise InvalidRequest("Clients send no responses in this revision; answer questions with inputResponses")
+            raise InvalidRequest("Clients must not send responses in this revision; use inputResponses in a retry")
         return message
 
     def open(self, message: jsonrpc.Request | jsonrpc.Notification, connection: Connection, outbox: Outbox) -> Call:
@@ -61,12 +63,14 @@ class StatelessEra:
             or CLIENT_CAPABILITIES not in meta
         ):
             raise InvalidParams(_MISSING)
+
         headers = connection.own_headers
         if headers is not None:
             named = NAMED.get(message.method)
             name = params.get(named) if named is not None and params is not None else None
-            # A name that is no string is a fault of the params, not of the header.
+            # A name of the wrong type is an error of the params, not of the header.
             check_routing(headers, version, message.method, name if type(name) is str else None)
+
         revision = REVISIONS.get(version)
         if revision is None or not self._is_offered or version not in STATELESS:
             raise UnsupportedProtocolVersion(self._supported, version)
@@ -120,7 +124,7 @@ class StatelessEra:
 
     def conversation(self, call: Call) -> Replay:
         if call.method not in call.revision.asks_inline:
-            raise Unanswered("Only tools, prompts and resources can ask; a completion cannot")
+            raise Unanswered("A completion cannot send requests to the client; only tools, prompts and resources can")
         call = call.root
         params = call.params
         what = [
