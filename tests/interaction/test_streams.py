@@ -183,7 +183,7 @@ async def test_why_a_call_is_cancelled_is_logged_on_one_line(latest_legacy, chec
         await client.notify("notifications/cancelled", {"requestId": "five", "reason": "bored\nof it" + "!" * 500})
         await exchange.reply()
     (line,) = [record.getMessage() for record in caplog.records if "takes back" in record.getMessage()]
-    assert line.startswith("The client takes back request five: bored\\nof it!")
+    assert line.startswith("Request cancelled by the client: five: bored\\nof it!")
     assert len(line) < 200
 
 

@@ -166,7 +166,7 @@ async def test_of_two_live_sources_the_earlier_is_served_and_both_are_named_once
         assert await peer.names() == ["one__look"]
     assert await peer.text("one__look") == "first"
     (record,) = caplog.records
-    assert "as first has it; that of second stands back" in record.getMessage()
+    assert "using the one from first, ignoring the one from second" in record.getMessage()
 
 
 async def test_what_is_mounted_comes_before_what_is_live(caplog: pytest.LogCaptureFixture) -> None:

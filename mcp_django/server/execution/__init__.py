@@ -1,1 +1,1 @@
-"""Running user code: permissions, lists, calls and tools for sampling."""
+"""Execution of user code: permissions, lists, calls and sampling tools."""

@@ -1,7 +1,8 @@
-"""Running the user's code: the one place where it is called, and where its exceptions are sorted.
+"""Handler invocation: runs user code and classifies its exceptions.
 
-A ToolError, and what the server's table of exceptions translates to one, is for the model; an MCPError is for the
-client; anything else is a bug, whose text stays in the log beside the reference that goes out.
+No other module runs user code. A ToolError is for the model, including one that the server's translator returns. An
+MCPError is for the client. Any other exception is a bug: its text stays in the log, and the response carries only its
+reference.
 """
 
 import asyncio
@@ -48,16 +49,19 @@ _NOTHING: Any = object()
 
 
 class TimedOut(Exception):
-    """The handler ran longer than it may."""
+    """The handler exceeded its time limit."""
 
 
 async def call_tool(call: Call, tool: Tool, arguments: dict[str, Any]) -> dict[str, Any]:
-    """The CallToolResult body of one call, or the InputRequired that ends a round. Raises MCPError only, or is
+    """Run a tool and return the CallToolResult body.
+
+    Returns InputRequired for a round that ends with requests to the client. Raises MCPError and Overloaded only, or is
     cancelled.
     """
-    conversation = call.era.resume(call)  # a bad `requestState` is refused before anything runs
+    conversation = call.era.resume(call)  # an invalid `requestState` is rejected before anything runs
     if conversation is not None and tool.single_use_state:
         await conversation.spend()
+
     try:
         tool.parameters.check(arguments)
         values = tool.parameters.convert(arguments)
@@ -93,12 +97,13 @@ def _begin(call: Call, tool: Tool, values: dict[str, Any]) -> Callable[[Context]
 
 
 async def call_within(call: Call, tool: Tool, arguments: dict[str, Any], conversation: Conversation) -> dict[str, Any]:
-    """The CallToolResult body of a tool that runs inside a call of another one, whose conversation it shares.
+    """Run a tool inside the call of another tool, whose conversation it shares.
 
-    Raises Suspended where it waits for another round, MissingClientCapability and Overloaded; whatever else goes wrong
-    is told in the result.
+    Returns the CallToolResult body. Raises Suspended when the tool waits for another round, MissingClientCapability and
+    Overloaded. The result carries every other failure.
     """
     call, tool = innermost(call, tool)
+
     try:
         tool.parameters.check(arguments)
         values = tool.parameters.convert(arguments)
@@ -124,10 +129,9 @@ async def call_within(call: Call, tool: Tool, arguments: dict[str, Any], convers
 async def read_within(
     call: Call, primitive: Resource | ResourceTemplate, values: dict[str, Any], conversation: Conversation
 ) -> Any:
-    """The value of a resource that is read inside a call of something else, whose conversation it shares, with its
-    guards, interceptors and timeout.
+    """Read a resource inside another call, whose conversation it shares.
 
-    Raises what the resource raises, and TimedOut.
+    Its guards, interceptors and timeout apply. Raises the errors of the resource, and HandlerTimeout.
     """
     call, primitive = innermost(call, primitive)
     context = Context(call, primitive, conversation)
@@ -135,18 +139,21 @@ async def read_within(
 
 
 async def pass_on(context: Context, tool: Tool, arguments: dict[str, Any]) -> Any:
-    """The value of `tool`, which the tool that runs stands for: as if the client had called it, with its permission,
-    checks, guards, timeout and transactions. The conversation, and what the client called, stay the same.
+    """Run `tool` in place of the running tool, as if the client had called it.
 
-    Raises what the tool raises, ArgumentError, InsufficientScope, and InvalidParams where the caller may not use it.
+    Its permission, checks, guards, timeout and transactions apply. The conversation and the request stay the same.
+
+    Raises the errors of the tool, ArgumentError, InsufficientScope, and InvalidParams if the caller may not use it.
     """
     call = context._call
     await permit(call, tool, InvalidParams(f"Unknown tool: {tool.name}"), arguments)
     if too_often := await ration(call, tool):
         raise ToolError(too_often)
+
     tool.parameters.check(arguments)
     values = tool.parameters.convert(arguments)
     context.stand_for(tool, arguments)
+
     value = await _timed(call, tool, _begin(call, tool, values)(context))
     if tool.output is None or type(value) in (ToolResult, Relayed):
         return value
@@ -156,11 +163,13 @@ async def pass_on(context: Context, tool: Tool, arguments: dict[str, Any]) -> An
 async def run_primitive(
     call: Call, primitive: Primitive, values: dict[str, Any], *, handler: Handler | None = None
 ) -> Any:
-    """The value of a prompt's or resource's handler (or of its completer's), or InputRequired. Raises MCPError only,
-    or is cancelled.
+    """Run the handler of a prompt or resource, or a completer.
+
+    Returns its value, or InputRequired. Raises MCPError and Overloaded only, or is cancelled.
     """
     runs = handler or primitive.handler
     context = Context(call, primitive, call.era.resume(call))
+
     try:
         return await _suspendable(call, primitive, context, lambda c: _run(call, primitive, runs, values, c))
     except URLElicitationRequired as problem:
@@ -176,18 +185,24 @@ async def run_primitive(
 
 
 def _knows_url_errors(call: Call) -> bool:
-    """One revision has an error for "open these pages first", for clients that can open them; the next forbids it."""
+    """Return True if the client supports URLElicitationRequired errors.
+
+    One revision defines this error; the next one forbids it.
+    """
     return call.revision.url_elicitation_error and call.supports({"elicitation": {"url": {}}})
 
 
 def _pages(problem: URLElicitationRequired) -> str:
-    """The same in words, for everybody else."""
+    """Describe the pages as text, for clients without the error."""
     pages = [f"{page.get('message', 'Open this page')}: {page.get('url', '')}" for page in problem.elicitations]
     return "\n".join([problem.message, *pages])
 
 
 async def run_handler(call: Call, handler: Handler, values: dict[str, Any], context: Context) -> Any:
-    """Fill in what the server provides, and run; dependencies and handler are one transaction where that is wanted."""
+    """Inject parameters and run a handler, in a transaction if configured.
+
+    The transaction covers the dependencies and the handler.
+    """
     jobs: list[Job] = []
     context.jobs = jobs
     try:
@@ -210,7 +225,8 @@ async def _in_transaction(call: Call, handler: Handler, values: dict[str, Any], 
         finally:
             context.in_transaction = False
         if context.unanswered is not None:
-            # The round ends with a question, whatever the handler made of it; the next one does all of this again.
+            # The round ends with a request to the client, whatever the handler returned. The next round repeats the
+            # handler.
             raise Suspended
         return value
 
@@ -231,7 +247,7 @@ async def _with_dependencies(
         await dependencies.fill(values, call, context, stack)
         value = await _value(call, handler, values, context)
     if value is _NOTHING:
-        raise RuntimeError("A dependency swallowed the exception of what depends on it; raise it again after clean-up")
+        raise RuntimeError("A dependency suppressed the exception of its dependent; raise it again after cleanup")
     return value
 
 
@@ -247,12 +263,13 @@ def _is_result(piece: Any) -> bool:
 
 
 async def is_there(call: Call, primitive: Resource | ResourceTemplate, values: dict[str, Any]) -> bool:
-    """Is there such a resource for the caller, which may use the primitive? Only those to `probe` are asked.
+    """Return True if the resource exists for a caller that may use the primitive.
 
-    Raises Overloaded, and whatever is a bug of the handler's.
+    Only primitives with `probe` are run. Raises Overloaded, and bugs of the handler.
     """
     if not primitive.probe:
         return True
+
     call, primitive = innermost(call, primitive)
     lease = call.server.executor.enter()
     try:
@@ -270,12 +287,14 @@ async def is_there(call: Call, primitive: Resource | ResourceTemplate, values: d
 
 
 def sorted_out(call: Call, what: str, problem: BaseException) -> str | ToolError:
-    """What the client is told of an exception: what the server's table makes of it, else a bug's reference.
+    """Translate an exception into a text for the client, or into a ToolError.
 
-    Raises the MCPError that the table makes of it, and whatever is no failure of the code.
+    Uses the server's translator; for a bug, the text is its reference. Raises an MCPError that the translator returns,
+    and exceptions that are not failures of the code, such as cancellation.
     """
     if not is_bug(problem):
         raise problem
+
     translated = call.server.ports.translate(problem) if isinstance(problem, Exception) else None
     if isinstance(translated, MCPError):
         raise translated from None
@@ -287,7 +306,10 @@ def sorted_out(call: Call, what: str, problem: BaseException) -> str | ToolError
 
 
 async def _run(call: Call, primitive: Primitive, handler: Handler, values: dict[str, Any], context: Context) -> Any:
-    """Run a handler with what stands around it: all of it around the primitive's own, the guards before completions."""
+    """Run a handler inside the hooks of its primitive.
+
+    The primitive's own handler runs inside guards and interceptors. A completer runs after the guards.
+    """
     try:
         if not primitive.is_guarded:
             return await run_handler(call, handler, values, context)
@@ -304,26 +326,27 @@ async def _run(call: Call, primitive: Primitive, handler: Handler, values: dict[
 async def _suspendable(
     call: Call, primitive: Primitive, context: Context, start: Callable[[Context], Awaitable[Any]]
 ) -> Any:
-    """Run; a question that needs another round wins over whatever the handler made of it."""
+    """Run a handler; a pending request to the client overrides its value."""
     try:
         value = await _timed(call, primitive, start(context))
     except BaseException as problem:
         if not is_suspension(problem):
             raise
+
     else:
         if context.unanswered is None:
             return value
         logger.warning(
-            "%s %r caught the suspension of a question; never catch BaseException", primitive.kind, primitive.key
+            "Suspension caught by %s %r; its handler must not catch BaseException", primitive.kind, primitive.key
         )
     waiting = context.unanswered
     if waiting is None:
-        raise RuntimeError("a suspension without a question")
+        raise RuntimeError("suspended without a pending request to the client")
     return waiting.input_required()
 
 
 def _limit(call: Call, primitive: Primitive) -> float | None:
-    """Its own, or that of its server, or of the one which that is mounted in."""
+    """Return the time limit of the primitive, its server, or the server's host."""
     if primitive.timeout is not None:
         return primitive.timeout
     limit = call.server.options.timeout
@@ -336,26 +359,27 @@ def _atomic(call: Call) -> tuple[str, ...]:
 
 
 def _is_unbound(call: Call, primitive: Primitive) -> bool:
-    """Has it neither a limit nor a transaction?"""
+    """Return True if neither a time limit nor a transaction applies."""
     atomic = primitive.handler.atomic
     return _limit(call, primitive) is None and not (_atomic(call) if atomic is None else atomic)
 
 
 async def _timed(call: Call, primitive: Primitive, work: Awaitable[Any]) -> Any:
     limit = _limit(call, primitive)
+
     try:
         if limit is None:
             return await work
         async with asyncio.timeout(limit) as scope:
             return await work
     except asyncio.CancelledError:
-        # Middleware may have passed on another call than the one that was cancelled.
+        # Middleware may have passed on another call than the cancelled one.
         call.cancelled = True
         raise
     except TimeoutError:
         if limit is None or not scope.expired():
             raise
-        # A plain function goes on in its thread, and looks at this.
+        # A plain function continues in its thread and checks this flag.
         call.cancelled = True
         call.fate.failed(Outcome.TIMEOUT)
         raise TimedOut(f"The {primitive.kind} took longer than {limit:g} seconds and was stopped") from None

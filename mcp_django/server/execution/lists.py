@@ -1,10 +1,11 @@
-"""The four lists: gathered, filtered by permission, cut into pages, and kept encoded while nothing changes.
+"""Lists of primitives: collected, filtered, paged and cached.
 
-A list that looks the same for everybody is encoded once for each revision and page. Where permissions decide, it is
-encoded once for each set of primitives that somebody may see. Lists with provided primitives are gathered anew, and
-encoded anew unless every provider gives the very tuple that it gave before.
+A list that is equal for all callers is encoded once per revision and page. Where permissions apply, it is encoded once
+per set of visible primitives. Lists with provided primitives are collected for each request. They are encoded again
+unless every provider returns the identical tuple as before.
 
-What a session is given is remembered by its digest, so that it can be told of what changed while it had no stream.
+The digest of the list that a session received is stored. After an interrupted stream, the session is notified of the
+changes since.
 """
 
 import logging
@@ -27,18 +28,18 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("mcp_django.server")
 EVERYBODY = ""
-"""The owner of a list that is the same for all callers."""
+"""Owner of a list that is equal for all callers."""
 KEPT = 512
-"""How many encoded pages a server keeps."""
+"""Maximum number of encoded pages in a server's cache."""
 
 
 class Kind(NamedTuple):
-    """One of the lists."""
+    """A kind of list."""
 
     collection: str
-    """The registry's and the providers' name for it."""
+    """Attribute name in the registry and the providers."""
     field: str
-    """Its name in the result."""
+    """Field name in the result."""
     capability: str
 
 
@@ -50,11 +51,11 @@ KINDS = (TOOLS, RESOURCES, TEMPLATES, PROMPTS)
 
 
 class Encoded(NamedTuple):
-    """A whole result, encoded before."""
+    """A complete result, already encoded."""
 
     raw: bytes
     digest: str = ""
-    """Of the whole list, on the first page of a revision with sessions."""
+    """Digest of the whole list, set on the first page of a revision with sessions."""
 
     def decoded(self) -> dict[str, Any]:
         value: dict[str, Any] = jsonrpc.loads(self.raw)
@@ -62,7 +63,10 @@ class Encoded(NamedTuple):
 
 
 class _Gathered(NamedTuple):
-    """A page, and the tuples that providers gave for it: what holds them does not change."""
+    """A cached page with the providers' tuples that it was built from.
+
+    The references keep the tuples alive, so that their identity stays valid.
+    """
 
     sources: "list[Iterable[Primitive]]"
     page: Encoded
@@ -83,7 +87,7 @@ class Listings:
         self._told: set[tuple[str, ...]] = set()
 
     def give(self, call: Call, kind: Kind) -> Encoded | Coroutine[Any, Any, Encoded]:
-        """The page that the call asks for, for its client. What a session is given is remembered."""
+        """Return the requested page, and store the digest of the list for a session."""
         if call.session is None or not call.connection.streams or "cursor" in call.params:
             return self.page(call, kind)
         if self._server.authorizer.version is None or self._provided(kind) or self.guarded(kind):
@@ -93,7 +97,7 @@ class Listings:
         return page
 
     async def _given(self, call: Call, kind: Kind) -> Encoded:
-        # The page is begun here, because a call may be refused before this is.
+        # The page is requested here, because middleware may refuse the call earlier.
         page = self.page(call, kind)
         page = page if isinstance(page, Encoded) else await page
         self._remember(call, kind, page)
@@ -106,8 +110,9 @@ class Listings:
             self._server.ports.lists.keep(session)
 
     async def stale(self, call: Call) -> list[str]:
-        """The kinds of lists, "tools", "resources" or "prompts", that are not any more what the session of `call` was
-        given last, by whichever process, before a deploy or after it.
+        """Return the kinds of lists that changed since the session received them.
+
+        The kinds are "tools", "resources" and "prompts". Any process may have sent the list, also before a deployment.
         """
         if call.session is None:
             return []
@@ -121,7 +126,7 @@ class Listings:
         return list(changed)
 
     def page(self, call: Call, kind: Kind) -> Encoded | Coroutine[Any, Any, Encoded]:
-        """The page that the call asks for."""
+        """Return the requested page."""
         return self._refreshed(call, kind) if self._server.authorizer.version is None else self._page(call, kind)
 
     async def _refreshed(self, call: Call, kind: Kind) -> Encoded:
@@ -139,11 +144,11 @@ class Listings:
         return self._kept(call, kind, after, frozenset())
 
     def _provided(self, kind: Kind) -> bool:
-        """Do providers have a part in it?"""
+        """Return True if a provider contributes to the list."""
         return any(kind.capability in provider.offers for provider in self._server.providers)
 
     def guarded(self, kind: Kind) -> list[Primitive]:
-        """The registered primitives whose visibility depends on who asks."""
+        """Return the registered primitives whose visibility depends on the caller."""
         registry, authorizer = self._server.registry, self._server.authorizer
         version, known = self._guarded.get(kind.collection, (None, []))
         current = registry.version, authorizer.version
@@ -157,7 +162,7 @@ class Listings:
         while True:
             version = registry.version, authorizer.version
             hidden = await authorizer.hidden(call.principal, self.guarded(kind))
-            # What was registered meanwhile, or is guarded since, has not been asked about.
+            # Repeat the decision if a primitive was registered or restricted during it.
             if version == (registry.version, authorizer.version):
                 return self._kept(call, kind, after, hidden)
 
@@ -165,27 +170,32 @@ class Listings:
         context = Context(call)
         registry = self._server.registry
         offering = [provider for provider in self._server.providers if kind.capability in provider.offers]
+
         sources: list[Iterable[Primitive]] = [
             await getattr(provider, kind.collection)(context) for provider in offering if not provider.is_remote
         ]
-        # Who waits for several other servers waits for the slowest, and not for each. They come last (`in_order`).
+        # Remote lists are fetched concurrently. Their providers come last (`in_order`).
         others = [getattr(provider, kind.collection)(context) for provider in offering if provider.is_remote]
         sources += [await other for other in others] if len(others) == 1 else await gather(*others)
+
         found: dict[str, Primitive] = {}
         for source in sources:
             for item in source:
                 if found.setdefault(item.key, item) is not item:
                     self._tell_both(found[item.key], item)
+
         for item in getattr(registry, kind.collection):
             if item.key in found:
                 self._tell_both(item, found[item.key])
             found[item.key] = item
+
         version, authorizer = registry.version, self._server.authorizer
         hidden = await authorizer.hidden(call.principal, [item for item in found.values() if authorizer.guards(item)])
         key = kind.collection, call.revision.version, after, hidden, call.principal.key, version
         known = self._provided_pages.get(key)
         if known is not None and _are_same(known.sources, sources):
             return known.page
+
         items = [found[key] for key in sorted(found) if key not in hidden]
         page = self._encode(call, kind, after, items, private=True)
         if all(type(source) is tuple for source in sources):
@@ -195,17 +205,17 @@ class Listings:
         return page
 
     def _tell_both(self, served: Primitive, other: Primitive) -> None:
-        """Two sources have the same: the earlier is served, and the log says so once."""
+        """Log once that two sources have the same primitive; the earlier one is served."""
         told = served.kind, served.key, served.source, other.source
         if served.origin is not other.origin and told not in self._told and len(self._told) < KEPT:
             self._told.add(told)
-            text = "The %s %.200r is served as %s has it; that of %s stands back"
+            text = "Duplicate %s %.200r: using the one from %s, ignoring the one from %s"
             logger.warning(text, served.kind, served.key, served.source, other.source)
 
     def _kept(self, call: Call, kind: Kind, after: str | None, hidden: frozenset[str]) -> Encoded:
         server, size = self._server, self._server.options.page_size
         private = bool(self.guarded(kind))
-        # A page that ends with a cursor is for one caller only where lists differ.
+        # Only a page with a cursor is private, and only where lists differ by caller.
         paged = private and size is not None and len(getattr(server.registry, kind.collection)) > size
         owner = call.principal.key if paged else EVERYBODY
         key = kind.collection, call.revision.version, after, hidden, owner, private, server.registry.version
@@ -223,10 +233,12 @@ class Listings:
         size = self._server.options.page_size or len(items)
         page = items[start : start + size]
         body: dict[str, Any] = {kind.field: [item.listed(call.revision) for item in page]}
+
         digest = ""
         if after is None and call.revision.era is Era.HANDSHAKE:
             rest = [item.listed(call.revision) for item in items[size:]]
             digest = blake2b(jsonrpc.dumps([body, rest]), digest_size=12).hexdigest()
+
         if start + size < len(items):
             owner = call.principal.key if private else EVERYBODY
             body["nextCursor"] = cursor(call, kind.collection, owner, page[-1].key)

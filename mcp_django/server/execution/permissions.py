@@ -1,4 +1,4 @@
-"""May the caller use a primitive now: the decision as calls ask for it, with scopes of arguments, and rates."""
+"""Permission checks of calls: the decision, scopes of arguments, and rates."""
 
 import copy
 import inspect
@@ -15,23 +15,26 @@ from mcp_django.server.primitives.base import Primitive, ScopesFor, Tool
 
 
 async def permit(call: Call, primitive: Primitive, unknown: MCPError, arguments: dict[str, Any] | None = None) -> None:
-    """The permission decision, for a tool with its arguments. Raises `unknown` when the primitive is hidden,
-    InsufficientScope when a step-up would do.
+    """Check that the caller may use the primitive, for a tool with its arguments.
+
+    Raises `unknown` if the primitive is hidden, and InsufficientScope if a step-up would be enough.
     """
     if call.outer is not None and call.part is not None:
         here = call.part.known.get(primitive)
         if isinstance(here, Primitive):
-            # Decided as its copy is in the host, by what both ask for.
+            # Decide about the host's copy, which combines the requirements of both.
             return await permit(call.outer, here, unknown, arguments)
+
     authorizer = call.server.authorizer
     if not authorizer.guards(primitive):
         return None
     scopes: Collection[str] = ()
     decision = await authorizer.decide(call.principal, primitive)
     if decision != HIDDEN and arguments is not None and isinstance(primitive, Tool) and primitive.scopes_for:
-        # Of whoever may see it: the function is not run for others. One step-up has to bring all scopes.
+        # Only for a visible tool: `scopes_for` must not run for other callers. One step-up must obtain all scopes.
         scopes = await _scopes_of(call, primitive, primitive.scopes_for, arguments)
         decision = await authorizer.decide(call.principal, primitive, scopes) if scopes else decision
+
     if decision == HIDDEN:
         raise unknown
     if decision != ALLOW:
@@ -39,7 +42,10 @@ async def permit(call: Call, primitive: Primitive, unknown: MCPError, arguments:
 
 
 async def _scopes_of(call: Call, tool: Tool, scopes_for: ScopesFor, arguments: dict[str, Any]) -> frozenset[str]:
-    """What the arguments take. Arguments that do not fit take nothing: they will be refused for what they are."""
+    """Return the scopes that the arguments require.
+
+    Invalid arguments require none, because the call rejects them later.
+    """
     try:
         tool.parameters.check(arguments)
     except ArgumentError:
@@ -48,15 +54,18 @@ async def _scopes_of(call: Call, tool: Tool, scopes_for: ScopesFor, arguments: d
         found = scopes_for(copy.deepcopy(arguments))
         found = await found if inspect.isawaitable(found) else found
         if isinstance(found, str) or not all(isinstance(scope, str) for scope in found):
-            raise TypeError(f"scopes_for must return scopes, in a list or set, not {found!r}")
+            raise TypeError(f"scopes_for must return a list or set of scopes, not {found!r}")
         return frozenset(found)
     except Exception as problem:
-        # A bug, which permits nothing.
+        # A bug in `scopes_for` grants nothing.
         raise InternalError(report(call.server, f"scopes_for of tool {tool.name!r}", problem, call.fate)) from None
 
 
 async def ration(call: Call, tool: Tool) -> str | None:
-    """Count one more use of a tool; what to tell the model when that is too often."""
+    """Count one use of a tool.
+
+    Returns an error text for the model if its rate is exhausted.
+    """
     if call.outer is not None and call.part is not None:
         here = call.part.known.get(tool)
         if isinstance(here, Tool):

@@ -1,7 +1,7 @@
-"""The tools that the client's model may use in a sample: what it is told of them, and running them.
+"""Tools for sampling requests: definitions for the client's model, and execution.
 
-A tool of the server's own stays what it is: the permission decision holds for it, guards and interceptors stand around
-it. A function becomes a tool for this one sample. A definition has nothing to run: its use is handed back.
+A tool of the server keeps its permission decision, guards and interceptors. A function becomes a tool for this one
+request. The handler itself must run the uses of a plain definition.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -25,30 +25,33 @@ from mcp_django.server.primitives.decorators import NAME, build_tool
 from mcp_django.server.primitives.results import tool_error
 
 Offered = str | Callable[..., Any] | Tool | Mapping[str, Any]
-"""The name of a tool of the server's, the function behind one, any other function, a Tool, or a definition as the
-protocol writes it: `{"name": …, "description": …, "inputSchema": {…}}`.
+"""A tool for a sampling request.
+
+It is the name of a tool of the server, the function of one, any other function, a Tool, or a definition in wire form:
+`{"name": …, "description": …, "inputSchema": {…}}`.
 """
 _TOLD = frozenset({"name", "title", "description", "inputSchema"})
-"""What a model is told of a tool; the rest is for clients."""
+"""Fields of a tool that the model receives. The other fields are for clients."""
 
 
 class Toolbox:
-    """What the model of one sample may use."""
+    """The tools of one sampling request."""
 
     def __init__(self, definitions: Sequence[Mapping[str, Any]], tools: Mapping[str, Tool]) -> None:
         self.definitions = list(definitions)
-        """What the model is told, as the call's revision writes it."""
+        """Definitions for the model, in the form of the call's revision."""
         self._tools = tools
 
     @classmethod
     async def of(cls, call: Call, offered: Sequence[Offered]) -> "Toolbox":
-        """The tools in `offered` that the caller may use; the others are not shown to the model.
+        """Select the tools in `offered` that the caller may use.
 
-        Raises ValueError for a name that is unknown or given twice, TypeError for what is no tool, DeclarationError for
-        a function that cannot be one.
+        The model does not receive the other tools. Raises ValueError for an unknown or repeated name, TypeError for a
+        value that cannot be a tool, and DeclarationError for a function that cannot be a tool.
         """
         definitions: dict[str, Mapping[str, Any]] = {}
         tools: dict[str, Tool] = {}
+
         for item in offered:
             definition = item if isinstance(item, Mapping) else None
             tool = None if definition is not None else await _tool(call, item)
@@ -58,6 +61,7 @@ class Toolbox:
             if tool is None:
                 definitions[name] = call.revision.shape_tool(dict(definition or {}))
                 continue
+
             tools[name] = tool
             if await _may_use(call, tool):
                 listed = tool.listed(call.revision)
@@ -65,43 +69,47 @@ class Toolbox:
         return cls(list(definitions.values()), tools)
 
     def hands_back(self, name: str) -> bool:
-        """Is this a definition, whose use is the handler's own affair?"""
+        """Return True for a plain definition, whose uses the handler must run."""
         return name not in self._tools and any(definition["name"] == name for definition in self.definitions)
 
     async def run(self, call: Call, use: Mapping[str, Any], scope: str, outer: Conversation) -> dict[str, Any]:
-        """The CallToolResult body of one use; a tool that the caller may not use is unknown to its model too. `scope`
-        names the use within the `outer` conversation.
+        """Run one use of a tool and return the CallToolResult body.
 
-        Raises Suspended, MissingClientCapability and Overloaded.
+        A tool that the caller may not use is unknown to the model too. `scope` names the use within the `outer`
+        conversation. Raises Suspended, MissingClientCapability and Overloaded.
         """
         conversation = Within(outer, scope)
         tool, arguments = self._tools.get(use["name"]), use["input"]
         unknown = InvalidParams(f"Unknown tool: {use['name'][:128]}")
+
         if tool is None:
             return tool_error(unknown.message)
         try:
             await permit(call, tool, unknown, arguments)
         except MCPError as problem:
-            # Its model has no credential to step up with.
+            # The model has no credential for a step-up.
             return tool_error(unknown.message if isinstance(problem, InsufficientScope) else problem.message)
         if too_often := await ration(call, tool):
             return tool_error(too_often)
+
         body = await call_within(_inner(call, tool, arguments), tool, arguments, conversation)
         if conversation.suspended:
-            raise Suspended  # whatever the tool made of it
+            raise Suspended  # overrides the tool's own result
         return body
 
 
 class Within:
-    """A conversation as a tool knows it that runs inside another call: its questions and `once` keys get names of their
-    own, so that they mean the same in every round, whichever tools have their results by then.
+    """The conversation of a tool that runs inside another call.
+
+    Its requests and `once` keys have a prefix. They keep their names in every round, whichever tools have results by
+    then.
     """
 
     def __init__(self, outer: Conversation, scope: str) -> None:
         self._outer, self._scope = outer, scope
         self.waits = outer.waits
         self.suspended = False
-        """Does it wait for another round?"""
+        """True if the tool waits for another round."""
 
     @property
     def replaying(self) -> bool:
@@ -123,7 +131,7 @@ class Within:
 
 
 def _inner(call: Call, tool: Tool, arguments: dict[str, Any]) -> Call:
-    """The call as the tool sees it. Its failures are not those of the call around it, and its progress is nobody's."""
+    """Create the call for the tool, with its own failures and without progress."""
     message = jsonrpc.Request(call.id or 0, "tools/call", {"name": tool.name, "arguments": arguments})
     meta = {key: value for key, value in call.meta.items() if key != PROGRESS_TOKEN}
     fate = Fate()
@@ -143,7 +151,7 @@ async def _tool(call: Call, item: Any) -> Tool:
     if isinstance(item, str):
         tool = registered.get(item) or await provided_tool(call, item)
         if tool is None:
-            raise ValueError(f"tools= names {item!r}, which is no tool of this server")
+            raise ValueError(f"tools= names {item!r}, an unknown tool of this server")
         return tool
     if not callable(item):
         raise TypeError(f"tools= takes names, functions and definitions, not {type(item).__name__}")
@@ -151,8 +159,9 @@ async def _tool(call: Call, item: Any) -> Tool:
 
 
 def _made_of(fn: Callable[..., Any]) -> Tool:
-    """A function of a module is compiled once. One that a handler made is compiled anew: to keep it would be to keep
-    what it has seen of a call.
+    """Compile a function into a tool, cached for functions at module level.
+
+    A function created by a handler is not cached, because the cache would keep its closure alive.
     """
     local = not isinstance(fn, FunctionType) or "<locals>" in fn.__qualname__
     return build_tool(fn) if local else _kept(fn)
@@ -164,7 +173,7 @@ def _kept(fn: Callable[..., Any]) -> Tool:
 
 
 def _named(definition: Mapping[str, Any] | None) -> str:
-    """The name of a definition. Raises ValueError when it is none."""
+    """Return the name of a definition. Raises ValueError for an invalid definition."""
     name, schema = (definition or {}).get("name"), (definition or {}).get("inputSchema")
     if not isinstance(name, str) or not NAME.fullmatch(name):
         raise ValueError(f"a tool's definition needs a name of 1 to 64 letters, digits, '_', '-' and '.', not {name!r}")

@@ -1,1 +1,4 @@
-"""One module for each area of the specification; `dispatcher.METHODS` lists what they serve."""
+"""Method handlers: one module per area of the specification.
+
+`dispatcher.METHODS` lists the methods.
+"""

@@ -1,4 +1,4 @@
-"""`completion/complete` (server/utilities/completion)."""
+"""The method `completion/complete` (server/utilities/completion)."""
 
 from typing import Any, NamedTuple
 
@@ -14,7 +14,7 @@ from mcp_django.server.primitives.results import completion_result
 
 
 class Asked(NamedTuple):
-    """A well-formed request."""
+    """A parsed completion request."""
 
     target: str
     argument: str
@@ -24,15 +24,20 @@ class Asked(NamedTuple):
 
 
 async def complete(call: Call) -> dict[str, Any]:
-    """Ask the completer of the argument, then the providers; an argument nobody completes has no values."""
+    """Complete an argument with its completer, else with a provider.
+
+    Without either the result has no values.
+    """
     asked = _read(call.params)
     unknown = InvalidParams(f"Unknown {'prompt' if asked.is_prompt else 'resource template'}: {asked.target[:128]}")
     primitive = await _target(call, asked)
+
     if primitive is None:
         found = await _provided(call, None, asked)
         if found is None:
             raise unknown
         return found
+
     await permit(call, primitive, unknown)
     return await served(call, primitive, _complete)
 
@@ -46,7 +51,7 @@ async def _complete(call: Call, primitive: Primitive) -> dict[str, Any]:
 
 
 async def _provided(call: Call, primitive: Primitive | None, asked: Asked) -> dict[str, Any] | None:
-    """What the first provider says that says anything."""
+    """Return the first completion that a provider returns, or None."""
     context = Context(call, primitive)
     for provider in call.server.providers:
         if "completions" in provider.offers:
@@ -60,12 +65,15 @@ def _read(params: dict[str, Any]) -> Asked:
     ref, argument, context = params.get("ref"), params.get("argument"), params.get("context", {})
     if type(ref) is not dict or ref.get("type") not in ("ref/prompt", "ref/resource"):
         raise InvalidParams("params.ref must be an object of type ref/prompt or ref/resource")
+
     is_prompt = ref["type"] == "ref/prompt"
     target = ref.get("name" if is_prompt else "uri")
     if type(target) is not str:
         raise InvalidParams(f"params.ref.{'name' if is_prompt else 'uri'} must be a string")
+
     if type(argument) is not dict or type(argument.get("name")) is not str or type(argument.get("value")) is not str:
         raise InvalidParams("params.argument must be an object with a name and a value, both strings")
+
     arguments = context.get("arguments", {}) if type(context) is dict else None
     if type(arguments) is not dict or not all(type(value) is str for value in arguments.values()):
         raise InvalidParams("params.context.arguments must be an object of strings")
@@ -73,9 +81,10 @@ def _read(params: dict[str, Any]) -> Asked:
 
 
 async def _target(call: Call, asked: Asked) -> Primitive | None:
-    """The prompt, or the template that is named by its text or by a URI that fits it."""
+    """Find the prompt or template by name, by template text, or by a matching URI."""
     if asked.is_prompt:
         return await find_prompt(call, asked.target)
+
     registry = call.server.registry
     named = registry.templates.get(asked.target) or registry.resources.get(asked.target)
     if named is not None:
@@ -83,6 +92,7 @@ async def _target(call: Call, asked: Asked) -> Primitive | None:
     found = registry.match(asked.target)
     if found is not None:
         return found[0]
+
     context = Context(call)
     for provider in call.server.providers:
         if "resources" in provider.offers:

@@ -1,4 +1,4 @@
-"""`initialize`, `ping` and `server/discover`; and the notifications that keep a session's books."""
+"""The methods `initialize`, `ping`, `server/discover`, and session notifications."""
 
 import logging
 from typing import Any
@@ -12,7 +12,10 @@ logger = logging.getLogger("mcp_django.server")
 
 
 async def initialize(call: Call) -> dict[str, Any]:
-    """Open a session, where the server has them, and say what was agreed on (basic/lifecycle)."""
+    """Open a session if the server has sessions, and return the negotiated terms.
+
+    See basic/lifecycle.
+    """
     server = call.server
     if server.options.require_session:
         call.connection.opened = await server.sessions.open(
@@ -23,8 +26,9 @@ async def initialize(call: Call) -> dict[str, Any]:
             server=server.alias,
             user_id=getattr(call.principal.user, "pk", None),
         )
-    # Without a session there is no telling anything but answers, and no level to keep.
+    # Without a session the server cannot send notifications and cannot store a log level.
     streams = call.connection.streams and server.options.require_session
+
     body: dict[str, Any] = {
         "protocolVersion": call.revision.version,
         "capabilities": server.capabilities(call.revision, streams=streams),
@@ -36,24 +40,27 @@ async def initialize(call: Call) -> dict[str, Any]:
 
 
 def ping(call: Call) -> dict[str, Any]:
-    """An empty object, exactly (basic/utilities/ping)."""
+    """Return an empty object (basic/utilities/ping)."""
     return {}
 
 
 def discover(call: Call) -> dict[str, Any]:
-    """What the server speaks and serves (server/discover). Only versions that are asked for in this way are named."""
+    """Return the supported versions and capabilities (server/discover).
+
+    Only versions of the stateless era are listed.
+    """
     server = call.server
     capabilities = server.capabilities(call.revision, streams=call.connection.streams)
     body: dict[str, Any] = {"supportedVersions": list(STATELESS), "capabilities": capabilities}
     if server.instructions:
         body["instructions"] = natively(str, server.instructions)
     body = call.era.dress(call, body, private=False)
-    # A copy: the era's own is that of every result, and middleware may change this one.
+    # Copy `_meta`: results share the era's own object, and middleware may change this one.
     return {**body, "_meta": {**body["_meta"]}}
 
 
 async def initialized(call: Call) -> None:
-    """The client is ready (basic/lifecycle)."""
+    """Mark the session as initialized (basic/lifecycle)."""
     session = call.session
     if session is not None and not session.initialized:
         session.initialized = True
@@ -61,15 +68,17 @@ async def initialized(call: Call) -> None:
 
 
 async def cancelled(call: Call) -> None:
-    """Give up a request of this session, or a stream of this connection; unknown, finished and malformed ids are
-    ignored (basic/utilities/cancellation).
+    """Cancel a request of this session, or a stream of this connection.
+
+    Unknown, finished and malformed ids are ignored (basic/utilities/cancellation).
     """
     session, id, reason = call.session, call.params.get("requestId"), call.params.get("reason")
     streams, in_flight = call.connection.subscriptions or {}, call.connection.in_flight
     if (in_flight is None and not streams) or not (type(id) is int or type(id) is str):
         return
+
     if type(reason) is str:  # both parties SHOULD log it
-        logger.debug("The client takes back request %s: %s", label(str(id)), label(reason))
+        logger.debug("Request cancelled by the client: %s: %s", label(str(id)), label(reason))
     if id in streams:
         streams.pop(id).cancel()
     elif session is not None and not call.connection.shares:

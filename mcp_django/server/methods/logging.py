@@ -1,4 +1,4 @@
-"""`logging/setLevel`: how much a session wants to hear (server/utilities/logging)."""
+"""The method `logging/setLevel` (server/utilities/logging)."""
 
 from typing import Any
 
@@ -8,12 +8,13 @@ from mcp_django.server.calls.call import Call
 
 
 async def set_level(call: Call) -> dict[str, Any]:
-    """Set the session's level. An empty object, exactly."""
+    """Set the session's log level. Returns an empty object."""
     session = call.session
     if not call.connection.streams:
-        raise MethodNotFound("This server offers no logging: its transport carries nothing but answers")
+        raise MethodNotFound("This server does not offer logging: its transport carries only responses")
     if session is None:
-        raise MethodNotFound("This server offers no logging: it keeps no sessions, and so no level")
+        raise MethodNotFound("This server does not offer logging: it has no sessions to store a level")
+
     level = call.params.get("level")
     if level not in LEVELS:
         raise InvalidParams(f"level must be one of {', '.join(LEVELS)}")

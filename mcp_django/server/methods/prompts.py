@@ -1,4 +1,4 @@
-"""`prompts/list` and `prompts/get` (server/prompts)."""
+"""The methods `prompts/list` and `prompts/get` (server/prompts)."""
 
 from collections.abc import Coroutine
 from typing import Any, cast
@@ -21,12 +21,13 @@ def list_prompts(call: Call) -> Encoded | Coroutine[Any, Any, Encoded]:
 
 
 async def get(call: Call) -> dict[str, Any]:
-    """Arguments are strings; they are converted to what the function declares."""
+    """Run a prompt. Its arguments are strings, converted to the annotated types."""
     name, arguments = call.params.get("name"), call.params.get("arguments", {})
     if type(name) is not str:
         raise InvalidParams("params.name must be a string")
     if type(arguments) is not dict or not all(type(value) is str for value in arguments.values()):
         raise InvalidParams("params.arguments must be an object of strings")
+
     unknown = InvalidParams(f"Unknown prompt: {name[:128]}")
     prompt = await find_prompt(call, name)
     if prompt is None:
@@ -46,7 +47,7 @@ async def _get(call: Call, primitive: Primitive) -> dict[str, Any]:
 
 
 async def find_prompt(call: Call, name: str) -> Prompt | None:
-    """The prompt called `name`, registered or provided."""
+    """Find a registered or provided prompt by name."""
     prompt = call.server.registry.prompts.get(name)
     if prompt is not None:
         return prompt

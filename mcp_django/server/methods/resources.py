@@ -1,4 +1,7 @@
-"""`resources/list`, `resources/templates/list` and `resources/read` (server/resources)."""
+"""The methods `resources/list`, `resources/templates/list` and `resources/read`.
+
+See server/resources.
+"""
 
 import functools
 from collections.abc import Coroutine
@@ -28,7 +31,10 @@ def list_templates(call: Call) -> Encoded | Coroutine[Any, Any, Encoded]:
 
 
 async def read(call: Call) -> dict[str, Any]:
-    """Registered resources win over templates, templates over providers."""
+    """Read a resource.
+
+    Registered resources precede templates, templates precede providers.
+    """
     uri = uri_of(call)
     primitive, values = await find_resource(call, uri)
     await permit(call, primitive, ResourceNotFound(uri))
@@ -46,7 +52,7 @@ async def _read(values: dict[str, Any], call: Call, primitive: Primitive) -> dic
 
 
 def uri_of(call: Call) -> str:
-    """The URI that a request names. Raises InvalidParams."""
+    """Return the URI of a request. Raises InvalidParams."""
     uri = call.params.get("uri")
     if type(uri) is not str:
         raise InvalidParams("params.uri must be a string")
@@ -56,11 +62,15 @@ def uri_of(call: Call) -> str:
 
 
 async def find_resource(call: Call, uri: str) -> tuple[Resource | ResourceTemplate, dict[str, Any]]:
-    """What is at `uri`, registered or provided, and its template's variables. Raises ResourceNotFound."""
+    """Find the resource at `uri` and the values of its template's variables.
+
+    Searches registered and provided resources. Raises ResourceNotFound.
+    """
     registry = call.server.registry
     resource = registry.resources.get(uri)
     if resource is not None:
         return resource, {}
+
     found = registry.match(uri)
     if found is not None:
         template, variables = found
@@ -68,6 +78,7 @@ async def find_resource(call: Call, uri: str) -> tuple[Resource | ResourceTempla
             return template, template.convert(variables)
         except ArgumentError:
             raise ResourceNotFound(uri) from None
+
     context, fitting = Context(call), None
     for provider in call.server.providers:
         if "resources" in provider.offers:
@@ -81,10 +92,10 @@ async def find_resource(call: Call, uri: str) -> tuple[Resource | ResourceTempla
 
 
 async def contents_of(uri: str, context: Context) -> list[ResourceContents]:
-    """The contents of the resource at `uri`, for another handler's result: what the caller would read there, under the
-    same decision and with the same hooks, as part of the call that `context` belongs to.
+    """Read the resource at `uri` for the result of another handler.
 
-    Raises ResourceNotFound, in the same words for what does not exist and what the caller may not see.
+    The read is part of the call of `context`. The permission decision and the hooks apply as for a client's read.
+    Raises the same ResourceNotFound for a missing resource and for one that the caller may not see.
     """
     call = context._call
     primitive, values = await find_resource(call, uri)

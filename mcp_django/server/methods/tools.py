@@ -1,4 +1,4 @@
-"""`tools/list` and `tools/call` (server/tools)."""
+"""The methods `tools/list` and `tools/call` (server/tools)."""
 
 from collections.abc import Coroutine
 from typing import Any, cast
@@ -21,13 +21,17 @@ def list_tools(call: Call) -> Encoded | Coroutine[Any, Any, Encoded]:
 
 
 def call_(call: Call) -> Coroutine[Any, Any, dict[str, Any]]:
-    """The name is looked up at once; permission, headers and arguments are checked in the call's own task."""
+    """Find a registered tool at once and start the call.
+
+    Permission, headers and arguments are checked in the task of the call, except for headers of an unrestricted tool.
+    """
     params = call.params
     name, arguments = params.get("name"), params.get("arguments", _NONE)
     if type(name) is not str:
         raise InvalidParams("params.name must be a string")
     if type(arguments) is not dict:
         raise InvalidParams("params.arguments must be an object")
+
     tool = call.server.registry.tools.get(name)
     if tool is not None and not call.server.authorizer.guards(tool):
         if tool.header_params:
@@ -58,12 +62,15 @@ def _run(call: Call, tool: Tool, arguments: dict[str, Any]) -> Coroutine[Any, An
 
 
 async def _as_given(call: Call, tool: Primitive) -> dict[str, Any]:
-    """With the arguments that the middleware of a mounted server has left."""
+    """Call a mounted tool with the arguments that its server's middleware passed on."""
     return await call_tool(call, cast(Tool, tool), call.params.get("arguments", {}))
 
 
 def _check_headers(call: Call, tool: Tool, arguments: dict[str, Any]) -> None:
-    """Only where the revision has them; basic/transports/streamable-http, custom headers."""
+    """Check mirrored header parameters, in the stateless era only.
+
+    See basic/transports/streamable-http, custom headers.
+    """
     headers = call.connection.own_headers
     if headers is not None and call.revision.era is Era.STATELESS:
         check_params(headers, tool.header_params, arguments)
