@@ -1,6 +1,4 @@
-"""What may change, in the words of the protocol: what clients ask to be told of, who is told of an update, and who may
-be.
-"""
+"""Subscription filters: requested changes, matching subscribers, read permission."""
 
 import logging
 from collections.abc import Iterator, Mapping
@@ -18,26 +16,26 @@ if TYPE_CHECKING:
     from mcp_django.server.server import Server
 
 FILTERS = {"tools": "toolsListChanged", "prompts": "promptsListChanged", "resources": "resourcesListChanged"}
-"""The kinds of lists, and what a filter calls their changes."""
+"""Kind of list to the field of a filter for its changes."""
 URIS = "resourceSubscriptions"
 LISTS = {kind: f"notifications/{kind}/list_changed" for kind in FILTERS}
-"""The notifications about the kinds of lists."""
+"""Kind of list to the notification of its changes."""
 RESOURCE_UPDATED = "notifications/resources/updated"
 ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
 logger = logging.getLogger("mcp_django.server")
 
 
 class Wanted(NamedTuple):
-    """What a client asks to be told of, or will be."""
+    """The changes that a client requests or receives."""
 
     lists: tuple[str, ...] = ()
     """Kinds of lists: "tools", "prompts", "resources"."""
     uris: tuple[str, ...] = ()
-    """Resources."""
+    """URIs of resources."""
 
     @classmethod
     def read(cls, params: dict[str, Any], *, most: int) -> "Wanted":
-        """The filter of a request, of which members that are not known here are ignored. Raises InvalidParams."""
+        """Parse the filter of a request, ignoring unknown members. Raises InvalidParams."""
         given = params.get("notifications")
         if type(given) is not dict:
             raise InvalidParams("params.notifications must be an object")
@@ -48,20 +46,21 @@ class Wanted(NamedTuple):
         if type(uris) is not list or not all(type(uri) is str for uri in uris):
             raise InvalidParams(f"params.notifications.{URIS} must be an array of strings")
         if len(uris) > most:
-            raise InvalidParams(f"params.notifications.{URIS} may name {most} resources at most")
+            raise InvalidParams(f"params.notifications.{URIS} must name at most {most} resources")
         return cls(tuple(kind for kind, name in FILTERS.items() if given.get(name)), tuple(dict.fromkeys(uris)))
 
     def to_wire(self) -> dict[str, Any]:
-        """The filter that says the same."""
+        """Return the filter in wire form."""
         wire: dict[str, Any] = {FILTERS[kind]: True for kind in self.lists}
         return {**wire, URIS: list(self.uris)} if self.uris else wire
 
 
 def covering(uri: str) -> Iterator[str]:
-    """The URIs whose subscribers are told of a change of `uri`: itself, and those it is a part of.
+    """Yield the URIs whose subscribers are notified of a change of `uri`.
 
-    The specification lets an update name a part of what was subscribed to (ResourceUpdatedNotification) and leaves open
-    what a part is: here, what comes below it after a slash.
+    They are `uri` itself and its parents. The specification allows an update to name a part of a subscribed resource
+    (ResourceUpdatedNotification), without a definition of a part. Here a part is a path below the resource, after a
+    slash.
     """
     yield uri
     end = uri.rfind("/")
@@ -72,22 +71,23 @@ def covering(uri: str) -> Iterator[str]:
 
 
 class Update(NamedTuple):
-    """A resource changed."""
+    """A change of a resource."""
 
     uri: str
     under: str
-    """The URI that was subscribed to."""
+    """The URI of the subscription."""
     free: bool
-    """May everybody read it, so that nobody need be asked?"""
+    """True if all callers may read the resource, without a permission check."""
 
     def whole(self) -> "Update":
-        """The same of the resource that was subscribed to."""
+        """Return the update for the subscribed resource as a whole."""
         return self if self.uri == self.under else Update(self.under, self.under, False)
 
 
 def concerns(payload: Mapping[str, Any], principal: Principal) -> bool:
-    """Is what changed something that `principal` sees? When the rights of one user change, that user's lists alone do;
-    and a resource may have changed for its `owner` only.
+    """Return True if the change is visible to `principal`.
+
+    A change of a user's permissions affects only that user's lists. A change of a resource may affect only its `owner`.
     """
     owner = payload.get("owner")
     if owner is not None and owner != principal.owner:
@@ -100,7 +100,7 @@ def concerns(payload: Mapping[str, Any], principal: Principal) -> bool:
 
 
 def is_free(server: "Server", uri: str) -> bool:
-    """Is this a registered resource, or one of a registered template, that everybody may read?"""
+    """Return True for a registered resource or template that all callers may read."""
     registry = server.registry
     found: Resource | ResourceTemplate | None = registry.resources.get(uri)
     if found is None:
@@ -110,14 +110,21 @@ def is_free(server: "Server", uri: str) -> bool:
 
 
 async def may_read(call: Call, uri: str) -> bool:
-    """Is there such a resource, and may the caller read it now? What cannot be found out is no. Raises Overloaded."""
+    """Return True if the resource exists and the caller may read it now.
+
+    A failed check counts as False. Raises Overloaded.
+    """
     return await readable(call, uri) is not None
 
 
 async def readable(call: Call, uri: str) -> Resource | ResourceTemplate | None:
-    """What is at `uri`, if the caller may read it now. What cannot be found out is nothing. Raises Overloaded."""
+    """Return the resource at `uri` if the caller may read it now, else None.
+
+    A failed check counts as None. Raises Overloaded.
+    """
     if len(uri) > MAX_LENGTH:
         return None
+
     try:
         primitive, values = await find_resource(call, uri)
         authorizer = call.server.authorizer
@@ -129,5 +136,5 @@ async def readable(call: Call, uri: str) -> Resource | ResourceTemplate | None:
     except MCPError:
         return None
     except Exception:
-        logger.exception("Whether a resource may be read could not be found out; its subscribers are not told of it")
+        logger.exception("Read permission check failed; the subscribers of the resource are not notified")
         return None

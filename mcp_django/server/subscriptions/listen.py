@@ -1,9 +1,8 @@
-"""`subscriptions/listen`: what clients of the stateless era asked to be told of, and the telling.
+"""`subscriptions/listen`: streams of change notifications in the stateless era.
 
-A `Subscription` is a plain object without a task: what changes marks it, and its transport takes what is to be sent
-when it can. So a client that reads slowly holds no more than one mark for each thing that changed, and one that only
-waits costs no more than its object. The board of a server and a loop knows who wants what, and follows the changes for
-all of them at once.
+A `Subscription` is a plain object without a task. Changes mark it, and its transport takes the notifications when it
+can send. A slow client therefore costs at most one mark per changed item, and an idle client costs one object. The
+`SubscriptionRegistry` of a server and a loop matches changes to subscriptions, and listens to changes once for all.
 """
 
 import asyncio
@@ -40,17 +39,17 @@ if TYPE_CHECKING:
 
 LISTENING = "subscriptions/listen"
 WAITING = 64
-"""Parts of the resources subscribed to that may wait singly for a slow reader, on top of the resources themselves."""
+"""Maximum number of pending updates of parts, on top of the subscribed resources."""
 
 RETRY = 1.0
-"""Seconds after which is asked again who may read a resource, when nobody had time to say."""
+"""Seconds before an overloaded permission check is retried."""
 
 
 class Subscription:
-    """One stream of changes, from its request to its end.
+    """A stream of changes, from its request to its end.
 
-    `wake` is called on the loop whenever there is something to `take`; the transport sets it, and takes. The first
-    message is the acknowledgement, and what has happened since the request was read comes after it.
+    The transport sets `wake`, which is called on the loop whenever `take_messages` has messages. The first message is
+    the acknowledgement. Changes since the request was parsed follow it.
     """
 
     __slots__ = (
@@ -85,36 +84,42 @@ class Subscription:
 
     @property
     def id(self) -> jsonrpc.Id:
-        """The id of its request."""
+        """Id of the stream's request."""
         return cast(jsonrpc.Request, self._call.message).id
 
     @property
     def principal(self) -> Principal:
-        """Who it is for."""
+        """The caller of the stream."""
         return self._call.principal
 
     def is_expired(self, now: float) -> bool:
-        """Is the credential no good any more that it was asked for with? `now` is in seconds since the epoch."""
+        """Return True if the credential of the request has expired.
+
+        `now_seconds` is in seconds since the epoch.
+        """
         expires = self.principal.expires_at
         return expires is not None and expires <= now
 
     @property
     def has_begun(self) -> bool:
-        """Has its request succeeded?"""
+        """True if the request has succeeded."""
         return bool(self._answer)
 
     @property
     def is_over(self) -> bool:
-        """Will there be nothing more to take?"""
+        """True if no message will follow."""
         return self._outcome is not None
 
     def begin(self, answer: bytes) -> None:
-        """Its request has succeeded: `answer` is the response to it, which is sent when the server ends the stream."""
+        """Start the stream after its request has succeeded.
+
+        `answer` is the response to the request, which is sent when the server ends the stream.
+        """
         self._answer = jsonrpc.compact(answer)
         self._board.announce(self._call, self.wanted.uris, opened=True)
 
     async def settle(self) -> None:
-        """Find out what it may be told of, and acknowledge that: nothing else is promised."""
+        """Find the resources that the caller may read, and acknowledge only those."""
         found = {uri: await readable(self._call, uri) for uri in self.wanted.uris}
         permitted = {uri: primitive for uri, primitive in found.items() if primitive is not None}
         if len(permitted) < len(self.wanted.uris):
@@ -128,14 +133,15 @@ class Subscription:
         self._ack = self._notification(ACKNOWLEDGED, {"notifications": self.wanted.to_wire()})
 
     def list_changed(self, kind: str) -> None:
-        """Note that a list changed. Twice is once while it waits."""
+        """Add a change of a list. A repeated change counts once until it is sent."""
         if kind not in self._lists:
             self._lists += (kind,)
             self._awake()
 
     def updated(self, update: Update) -> None:
-        """Note that a resource changed. Twice is once while it waits; of more parts than are worth keeping, the
-        resources that they belong to are told.
+        """Add a change of a resource. A repeated change counts once until it is sent.
+
+        Above the limit of parts, updates of parts become updates of the subscribed resources.
         """
         waiting = self._updates
         if waiting is None:
@@ -149,24 +155,27 @@ class Subscription:
         self._awake()
 
     async def take(self) -> list[bytes] | None:
-        """The messages that wait to be sent, encoded: none when nothing waits, None when the stream is over.
+        """Return the encoded pending messages, or None after the end of the stream.
 
-        Whether the client may still read what changed is asked here, as late as can be.
+        Read permission is checked here, as late as possible.
         """
         if self._outcome is not None:
             return None
+
         messages: list[bytes] = []
         if self._ack:
             messages.append(self._ack)
             self._ack = b""
+
         lists, self._lists = self._lists, ()
         messages += [self._notification(LISTS[kind], {}) for kind in lists]
         updates, self._updates = self._updates, None
         for update in () if updates is None else updates.values():
             if update.free or await self._permits(update):
                 messages.append(self._notification(RESOURCE_UPDATED, {"uri": update.uri}))
-        if self.is_over:  # meanwhile
+        if self.is_over:  # the stream ended during the permission checks
             return None
+
         if self._ending:
             messages += self._farewell()
             self._leave(Outcome.OK)
@@ -180,17 +189,20 @@ class Subscription:
             return False
 
     def end(self) -> None:
-        """End it in order: what waits is taken still, and the answer to the request comes last."""
+        """End the stream after its pending messages.
+
+        The response to the request comes last.
+        """
         self._ending = True
         self._awake()
 
     def cancel(self) -> None:
-        """The client wants no more of it, or is gone: there is nothing more to take."""
+        """End the stream at once, because the client cancelled it or disconnected."""
         self._leave(Outcome.CANCELLED)
         self._awake()
 
     def abandon(self) -> None:
-        """Its request is answered with an error instead."""
+        """Discard the stream, because its request is answered with an error."""
         if self._outcome is None:
             self._outcome = Outcome.ERROR
             self._withdraw()
@@ -212,8 +224,9 @@ class Subscription:
             self.updated(Update(uri, uri, False))
 
     def _farewell(self) -> list[bytes]:
-        """basic/patterns/subscriptions, graceful closure. Where all messages share one channel, which does not end
-        now, a cancellation says it as well (basic/patterns/cancellation).
+        """Encode the last messages of a graceful closure (basic/patterns/subscriptions).
+
+        If several streams share a channel that stays open, a cancellation follows (basic/patterns/cancellation).
         """
         if not self._shares:
             return [self._answer]
@@ -228,7 +241,7 @@ class Subscription:
 
 
 class Board:
-    """Who wants what of one server, on one loop."""
+    """The subscriptions of one server on one loop, indexed by list and URI."""
 
     def __init__(self, server: "Server", changes: Changes) -> None:
         self._server, self._changes = server, changes
@@ -238,28 +251,33 @@ class Board:
         self._following: asyncio.Task[Callable[[], None]] | None = None
 
     async def add(self, subscription: Subscription) -> None:
-        """From when this returns, and a little before, it is told. Raises Overloaded at a limit."""
+        """Add a subscription. Raises Overloaded at a limit.
+
+        Changes reach it from shortly before this returns.
+        """
         self._changes.enter(subscription.principal.key)
         self._all.add(subscription)
         self._place(subscription)
+
         following = self._following
         if following is None:
-            # A task of its own: whoever else comes meanwhile waits for the same one.
+            # A separate task, because concurrent callers wait for the same one.
             begun = asyncio.get_running_loop().create_task(
                 _followed(self._changes, self.tell), context=contextvars.Context()
             )
             following = self._following = begun
+
         try:
             await asyncio.shield(following)
         except BaseException:
-            # What was followed in the very moment of a cancellation serves the others, or is stopped by the last.
+            # A listener that succeeded despite the cancellation serves other callers. The last removal stops it.
             if self._following is following and _has_failed(following):
                 self._following = None
             self.remove(subscription)
             raise
 
     def remove(self, subscription: Subscription) -> None:
-        """It is told nothing more. The last one to leave ends the following."""
+        """Remove a subscription. The last one stops the listener."""
         if subscription not in self._all:
             return
         self._all.discard(subscription)
@@ -270,13 +288,13 @@ class Board:
             self._following = None
 
     def replace(self, subscription: Subscription, wanted: Wanted) -> None:
-        """It wants something else now."""
+        """Replace the filter of a subscription."""
         self._displace(subscription)
         subscription.wanted = wanted
         self._place(subscription)
 
     def announce(self, call: Call, uris: tuple[str, ...], *, opened: bool) -> None:
-        """Tell the project of a stream that opened or ended."""
+        """Send the project's signal that a stream opened or closed."""
         if uris:
             self._changes.announce(call, uris, opened=opened)
 
@@ -296,7 +314,7 @@ class Board:
                 del self._uris[uri]
 
     def tell(self, kind: str, payload: Any) -> None:
-        """A change, as the port tells it."""
+        """Publish a change from the change feed to the matching subscriptions."""
         if kind == "list_changed":
             for subscription in tuple(self._lists.get(payload["kind"], ())):
                 if concerns(payload, subscription.principal):
@@ -325,15 +343,16 @@ class Subscriptions:
 
     def __init__(self, server: "Server") -> None:
         self._server = server
-        # Under WSGI, and where a server runs a loop in each of its threads, there are several.
+        # One registry per loop: WSGI, and servers with a loop per thread, use several loops.
         self._boards: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Board] = weakref.WeakKeyDictionary()
 
     async def open(self, call: Call, wanted: Wanted) -> Subscription:
-        """A subscription for the request `call`. Changes are followed before it is acknowledged. Raises Overloaded at a
-        limit.
+        """Open a subscription for the request `call`. Raises Overloaded at a limit.
+
+        Changes are collected before the acknowledgement.
         """
         changes = self._server.changes
-        assert changes is not None  # nothing is offered without it
+        assert changes is not None  # `listen` is not offered without it
         loop = asyncio.get_running_loop()
         board = self._boards.get(loop)
         if board is None:
@@ -368,7 +387,10 @@ _SILENT = Outbox(interactive=False)
 
 
 def _slimmed(call: Call) -> Call:
-    """What is kept of a call for as long as its stream is open: who asked, and what the log says at the end."""
+    """Strip a call to the data that an open stream needs.
+
+    It needs the caller, and the fields of the final log record.
+    """
     traced = call.trace is not None
     return replace(
         call,

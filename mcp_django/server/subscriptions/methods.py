@@ -1,5 +1,7 @@
-"""`resources/subscribe` and `resources/unsubscribe` (handshake era, server/resources) and `subscriptions/listen`
-(stateless era, basic/patterns/subscriptions).
+"""Methods of subscriptions, in both eras.
+
+`resources/subscribe` and `resources/unsubscribe` belong to the handshake era (server/resources), `subscriptions/listen`
+to the stateless era (basic/patterns/subscriptions).
 """
 
 from collections.abc import Coroutine
@@ -17,12 +19,13 @@ from mcp_django.server.subscriptions.filter import Wanted
 
 
 def listen(call: Call) -> Coroutine[Any, Any, dict[str, Any]]:
-    """Open a stream. Its body is the response that ends the stream; the transport has the stream from the
-    connection.
+    """Open a stream of changes.
+
+    The returned body is the response that ends the stream. The transport takes the stream from the connection.
     """
     offered = call.server.notified(call.revision, streams=call.connection.streams)
     if not offered.lists and not offered.resources:
-        raise MethodNotFound("This server tells of no changes")
+        raise MethodNotFound("This server does not send change notifications")
     wanted = Wanted.read(call.params, most=call.server.options.subscriptions)
     lists = tuple(kind for kind in wanted.lists if kind in offered.lists)
     return _listen(call, Wanted(lists, wanted.uris if offered.resources else ()))
@@ -30,7 +33,7 @@ def listen(call: Call) -> Coroutine[Any, Any, dict[str, Any]]:
 
 async def _listen(call: Call, wanted: Wanted) -> dict[str, Any]:
     connection, id = call.connection, call.id
-    assert id is not None  # a notification is no request
+    assert id is not None  # notifications are never dispatched here
     if connection.subscriptions is None:
         connection.subscriptions = {}
     elif id in connection.subscriptions:
@@ -40,13 +43,13 @@ async def _listen(call: Call, wanted: Wanted) -> dict[str, Any]:
 
 
 async def subscribe(call: Call) -> dict[str, Any]:
-    """Tell the session of changes of a resource. An empty object, exactly."""
+    """Subscribe the session to changes of a resource. Returns an empty object."""
     uri = _offered(call)
     primitive, values = await find_resource(call, uri)
     await permit(call, primitive, ResourceNotFound(uri))
     if not await _is_there(call, primitive, values):
         raise ResourceNotFound(uri)
-    assert call.server.changes is not None  # it is offered
+    assert call.server.changes is not None  # checked by `_check_offered`
     await call.server.changes.subscribe(call, uri)
     return {}
 
@@ -61,14 +64,14 @@ async def _is_there(call: Call, primitive: Resource | ResourceTemplate, values: 
 
 
 async def unsubscribe(call: Call) -> dict[str, Any]:
-    """Tell it no more. A resource that was not subscribed to, or is gone, is no error."""
+    """Unsubscribe the session. A missing subscription or resource is ignored."""
     uri = _offered(call)
-    assert call.server.changes is not None  # it is offered
+    assert call.server.changes is not None  # checked by `_check_offered`
     await call.server.changes.unsubscribe(call, uri)
     return {}
 
 
 def _offered(call: Call) -> str:
     if not call.server.notified(call.revision, streams=call.connection.streams).resources:
-        raise MethodNotFound("This server does not tell of changes of resources")
+        raise MethodNotFound("This server does not offer resource subscriptions")
     return uri_of(call)

@@ -1,4 +1,7 @@
-"""Resources that are elsewhere: whoever serves them follows them there while a client's stream is open here."""
+"""Upstream subscriptions: remote resources, followed while a stream is open.
+
+The provider of a resource follows it on its own server.
+"""
 
 import asyncio
 import contextvars
@@ -19,22 +22,24 @@ if TYPE_CHECKING:
 logger = logging.getLogger("mcp_django.server")
 
 AGAIN = 30.0
-"""Seconds after which a resource is looked for again that could not be found: who serves it may be down."""
+"""Seconds between attempts to find a resource, whose server may be unavailable."""
 
 Stop = Callable[[], None]
 
 
 def may_follow(server: "Server") -> bool:
-    """Is anything of the server elsewhere?"""
+    """Return True if a provider of the server has remote resources to follow."""
     return any(provider.follows for provider in server.providers)
 
 
 class Followed:
-    """What one stream has followed, until `close`. Belongs to the loop that it is used on."""
+    """The upstream subscriptions of one stream. They belong to one event loop."""
 
     def __init__(self, call: Call, tell: Callable[[str], None]) -> None:
-        """`call` says who listens. `tell` is called on the loop with a URI, as the client has it, when the resource has
-        changed or may have; it must neither block nor raise.
+        """Create the subscriptions for the caller of `call`.
+
+        `on_change` is called on the loop with the client's URI of a resource that has changed or may have changed. It
+        must neither block nor raise.
         """
         self._call, self._tell = call, tell
         self._stops: dict[str, Stop] = {}
@@ -42,17 +47,20 @@ class Followed:
         self._over = False
 
     async def begin(self, found: Mapping[str, Resource | ResourceTemplate]) -> None:
-        """Follow these resources, which the caller may read. Returns when that holds, or has been waited for."""
+        """Follow these readable resources. Returns when all are followed or have failed."""
         await asyncio.gather(*(self._follow(uri, primitive) for uri, primitive in found.items()))
 
     def add(self, uri: str, *, late: bool = False) -> None:
-        """Follow one, without waiting for that. `late` says that it may have changed before."""
+        """Follow a resource in the background.
+
+        With `may_have_changed`, a change is reported once the resource is followed.
+        """
         if not self._over and uri not in self._stops and uri not in self._tasks:
             work = self._find(uri, late)
             self._tasks[uri] = asyncio.get_running_loop().create_task(work, context=contextvars.Context())
 
     def drop(self, uri: str) -> None:
-        """Follow it no more."""
+        """Stop following a resource."""
         task, stop = self._tasks.pop(uri, None), self._stops.pop(uri, None)
         if task is not None:
             task.cancel()
@@ -60,7 +68,7 @@ class Followed:
             stop()
 
     def close(self) -> None:
-        """Follow nothing any more."""
+        """Stop following all resources."""
         self._over = True
         for uri in [*self._tasks, *self._stops]:
             self.drop(uri)
@@ -83,14 +91,17 @@ class Followed:
             return None
 
     async def _follow(self, uri: str, primitive: Resource | ResourceTemplate) -> bool:
-        """Have it followed by whoever serves it, if that is somebody who has to be told."""
+        """Follow a resource through its provider.
+
+        Returns False if its provider cannot follow it.
+        """
         call, own = innermost(self._call, primitive)
         if not isinstance(own, Resource) or own.follow is None:
             return False
         try:
             stop = await own.follow(Context(call, own), lambda: self._tell(uri))
         except Exception:
-            logger.exception("The changes of a resource cannot be followed")
+            logger.exception("Following a remote resource failed")
             return False
         if self._over:
             stop()
