@@ -1,7 +1,7 @@
-"""Types and schemas: signatures into JSON Schema, arguments into values, results into JSON.
+"""Types and schemas: schemas of signatures, values of arguments, JSON of results.
 
-The one door to pydantic, jsonschema-rs, docstring-parser and msgspec: what else needs them comes through these names.
-It knows no server, no transport and no Django.
+Only this package uses pydantic, jsonschema-rs, docstring-parser and msgspec; other packages use the names exported
+here. It does not depend on servers, transports or Django.
 """
 
 from mcp_django.schema.choices import Choice

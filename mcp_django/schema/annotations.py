@@ -1,7 +1,7 @@
-"""Annotations as their authors write them, made into annotations pydantic takes.
+"""Adaptation of annotations for pydantic.
 
-Two kinds of class need a hand: `typing.TypedDict` before Python 3.12, which pydantic refuses, and `msgspec.Struct`,
-which it does not know. Both may sit anywhere inside generic types and TypedDicts.
+Two kinds of class need it: `typing.TypedDict` before Python 3.12, which pydantic rejects, and `msgspec.Struct`, which
+it does not support. Both may occur anywhere inside generic types and TypedDicts.
 """
 
 import sys
@@ -15,7 +15,7 @@ from typing_extensions import ReadOnly, TypedDict, is_typeddict
 from mcp_django.schema.structs import StructSchema, is_struct
 
 _typed_dict: Any = TypedDict
-"""Under a name that type checkers do not take for a declaration."""
+"""`TypedDict` under a name that type checkers do not treat as a declaration."""
 _QUALIFIERS: dict[Any, Any] = {
     qualifier: getattr(typing_extensions, name)
     for name in ("Required", "NotRequired", "ReadOnly")
@@ -25,31 +25,34 @@ _QUALIFIERS: dict[Any, Any] = {
 
 
 class Adapter:
-    """Rewrites annotations, and remembers the Structs it met."""
+    """Rewrites annotations and collects their Structs."""
 
     def __init__(self) -> None:
         self.structs: dict[str, type[Any]] = {}
-        """Mark in the schema to the class it stands for."""
+        """Mark in the schema to the Struct class."""
         self._typed_dicts: dict[Any, Any] = {}
 
     def adapt(self, annotation: Any) -> Any:
-        """The annotation, or an equivalent one that pydantic takes."""
+        """Return the annotation, or an equivalent one that pydantic accepts."""
         if is_struct(annotation):
             mark = next((mark for mark, cls in self.structs.items() if cls is annotation), str(len(self.structs)))
             self.structs[mark] = annotation
             return Annotated[annotation, StructSchema(annotation, mark)]
         if is_typeddict(annotation):
             return self._converted(annotation)
+
         origin = get_origin(annotation)
         if origin is None or origin is typing.Literal:
             return annotation
         if origin is Annotated:
             inner = self.adapt(annotation.__origin__)
             return annotation if inner is annotation.__origin__ else Annotated[(inner, *annotation.__metadata__)]
+
         arguments = get_args(annotation)
         adapted = tuple(self.adapt(argument) for argument in arguments)
         if all(new is old for new, old in zip(adapted, arguments, strict=True)):
             return annotation
+
         if origin is Union or origin is types.UnionType:
             return Union[adapted]  # noqa: UP007 - the members are known only here
         if origin in _QUALIFIERS:
@@ -60,13 +63,15 @@ class Adapter:
         if cls in self._typed_dicts:
             return self._typed_dicts[cls]
         hints = typing_extensions.get_type_hints(cls, include_extras=True)
-        # Only the keys count here; their types follow below, when a recursive one can name the new class.
+        # The keys are enough at first. The types follow below, so that a recursive type can refer to the new class.
         new = _typed_dict(cls.__name__, dict.fromkeys(hints, Any))
         self._typed_dicts[cls] = new
+
         fields = {key: self.adapt(hint) for key, hint in hints.items()}
         if not _refused(cls) and all(fields[key] is hints[key] and not _is_read_only(hints[key]) for key in hints):
             self._typed_dicts[cls] = cls
             return cls
+
         required = {key for key in hints if _is_required(hints[key], key in cls.__required_keys__)}
         new.__annotations__ = {
             key: _bare(hint) if key in required else NotRequired[_bare(hint)] for key, hint in fields.items()
@@ -84,7 +89,10 @@ def _refused(cls: Any) -> bool:
 
 
 def _is_required(hint: Any, otherwise: bool) -> bool:
-    """Does a qualifier say so? `__required_keys__` misses qualifiers inside string annotations."""
+    """Return True if the qualifiers make the key required.
+
+    `__required_keys__` misses qualifiers inside string annotations.
+    """
     while (origin := get_origin(hint)) is not None:
         qualifier = _QUALIFIERS.get(origin)
         if qualifier is Required:
@@ -98,7 +106,10 @@ def _is_required(hint: Any, otherwise: bool) -> bool:
 
 
 def _is_read_only(hint: Any) -> bool:
-    """Is it `ReadOnly`, which pydantic warns that it does not enforce? Arguments are a copy anyway."""
+    """Return True for `ReadOnly`.
+
+    pydantic warns that it does not enforce it. Arguments are a copy in any case.
+    """
     while (qualifier := _QUALIFIERS.get(get_origin(hint))) is not None:
         if qualifier is ReadOnly:
             return True

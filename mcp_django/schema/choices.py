@@ -1,4 +1,4 @@
-"""Choices in a form: an Enum or a Literal as strings to pick from, and what each stands for."""
+"""Choices in a form: an Enum or a Literal as strings, and their values."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,14 +11,17 @@ from pydantic_core import core_schema, to_jsonable_python
 from mcp_django.schema.generation import SchemaGenerator
 
 Field = tuple[dict[str, Any], dict[str, Any] | None]
-"""A property of a form, and the meaning of its choices unless each stands for itself."""
+"""Property of a form, and the values of its choices unless they equal the strings."""
 
 
 class FormGenerator(SchemaGenerator):
-    """Describes Enums by `oneOf` with titles where their members have any."""
+    """Schema generator that describes Enums with titles by `oneOf`."""
 
     def get_default_value(self, schema: core_schema.WithDefaultSchema) -> Any:
-        """Also what `default_factory=list` gives: a default that is a list cannot be written otherwise."""
+        """Return the default, or the result of a default factory if it is a list.
+
+        A list cannot be a default without a factory.
+        """
         default = super().get_default_value(schema)
         factory = schema.get("default_factory")
         if factory is None or schema.get("default_factory_takes_data"):
@@ -42,7 +45,10 @@ class FormGenerator(SchemaGenerator):
 
 
 def _title(member: Enum) -> str | None:
-    """What a person is shown: the `label` of Django's choices, else the name where it says more than the value."""
+    """Return the title of a member for users, or None.
+
+    It is the `label` of Django's choices, else the name if it differs from the value.
+    """
     label = getattr(member, "label", None)
     if label is not None:
         return str(label)
@@ -53,20 +59,20 @@ def _title(member: Enum) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Values to pick from, with titles or without."""
+    """Values to choose from, with or without titles."""
 
     values: list[Any]
     titles: list[str] | None
 
     def single(self, texts: dict[str, Any], default: Any) -> Field:
-        """The property that lets a person pick one."""
+        """Return the property for a single choice."""
         field = {"type": "string", **texts, **self._options("oneOf")}
         if default is not None:
             field["default"] = _text(default)
         return field, self._meaning()
 
     def multiple(self, texts: dict[str, Any], default: Any) -> Field:
-        """The property that lets a person pick several."""
+        """Return the property for a multiple choice."""
         items = self._options("anyOf")
         field = {"type": "array", **texts, "items": items if self.titles else {"type": "string", **items}}
         if isinstance(default, list):
@@ -86,7 +92,7 @@ class Choice:
 
 
 def choice_of(schema: dict[str, Any]) -> Choice | None:
-    """The choice that an enum, a const or a `oneOf` of consts offers; None for other schemas."""
+    """Return the choice of an enum, a const or a `oneOf` of consts, else None."""
     if isinstance(schema.get("oneOf"), list) and all("const" in option for option in schema["oneOf"]):
         options = schema["oneOf"]
         return Choice([option["const"] for option in options], [str(option.get("title", "")) for option in options])

@@ -1,4 +1,4 @@
-"""JSON values into the types handlers are annotated with, and pydantic's failures into words."""
+"""Conversion of JSON values to annotated types, and texts for pydantic's errors."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, NotRequired, get_args, get_origin
@@ -23,11 +23,14 @@ def compile_fields(
     open_ended: bool = False,
     generator: type[SchemaGenerator] = SchemaGenerator,
 ) -> Compiled:
-    """Compile named annotations to one object; `open_ended` lets further names through unchanged.
+    """Compile named annotations to one object type.
+
+    `open_ended` passes additional names through unchanged.
 
     Raises:
-        DeclarationError: naming the field whose type has no JSON form.
+        DeclarationError: names the field whose type has no JSON form.
     """
+
     config = ConfigDict(extra="allow" if open_ended else "forbid")
     create: Any = TypedDict
     holder = with_config(config)(create("Arguments", dict(fields)))
@@ -42,10 +45,10 @@ def compile_fields(
 
 
 def converter(compiled: Compiled) -> Convert:
-    """A function from a checked JSON value to its Python value.
+    """Build a function that converts a checked JSON value to its Python value.
 
-    pydantic decides between `datetime | str` by how exactly a value fits, and a Python string always fits str best.
-    Only of JSON it knows that a string may be a datetime; such types take that way, which costs an encoding.
+    For `datetime | str`, pydantic chooses the more exact type, and a Python string always matches str exactly. In JSON
+    mode it accepts a string as a datetime. Such types are therefore encoded to JSON first, which costs time.
     """
     validator = compiled.validator()
     if not _is_ambiguous(compiled.schema):
@@ -65,9 +68,9 @@ def converter(compiled: Compiled) -> Convert:
 def explain(
     error: ValidationError, value: Any, noun: str = "argument", at: tuple[str | int, ...] = ()
 ) -> ArgumentError:
-    """pydantic's failures in words, up to five.
+    """Build an ArgumentError that describes up to five of pydantic's errors.
 
-    `value` is the root, `at` the place inside it that was converted.
+    `value` is the root, `prefix` the path of the converted part inside it.
     """
     told: dict[str, None] = {}
     for detail in error.errors(include_url=False, include_context=False):
@@ -96,7 +99,10 @@ def _problem(detail: ErrorDetails, value: Any, noun: str) -> str:
 
 
 def _path(loc: tuple[str | int, ...], value: Any) -> list[str | int]:
-    """The steps of a location that exist in the value; pydantic adds the names of union members and of keys."""
+    """Return the steps of a location that exist in the value.
+
+    pydantic adds the names of union members and of keys.
+    """
     path: list[str | int] = []
     for step in loc:
         try:
@@ -108,25 +114,28 @@ def _path(loc: tuple[str | int, ...], value: Any) -> list[str | int]:
 
 
 def _refuse_endless_choice(schema: dict[str, Any], where: str) -> None:
-    """Refuse alternatives that pydantic tries in full at every level: a few dozen levels would take for ever."""
+    """Reject recursive choices that pydantic tries in full at every level.
+
+    A value with a few dozen levels would take exponential time.
+    """
     structure = Structure(schema)
     for alternatives in structure.returning("anyOf"):
         types = [structure.type_of(alternative) for alternative in alternatives]
         if len(set(types)) < len(types):
             names = [str(alternative.get("$ref", "a type")).rpartition("/")[2] for alternative in alternatives]
             raise DeclarationError(
-                f"{where}: {' and '.join(names)} hold a choice between each other, which takes for ever on a deep "
-                "value; tell them apart by Field(discriminator=...)"
+                f"{where}: {' and '.join(names)} form a recursive choice, which takes exponential time on a deep "
+                "value; distinguish them by Field(discriminator=...)"
             )
 
 
 def unqualified(annotation: Any) -> Any:
-    """A field's type without the mark that it may be absent."""
+    """Return a field's type without NotRequired."""
     return get_args(annotation)[0] if get_origin(annotation) is NotRequired else annotation
 
 
 def _is_ambiguous(schema: dict[str, Any]) -> bool:
-    """Is there a choice between two types that look alike in JSON?"""
+    """Return True if a choice has two types with the same JSON type."""
     definitions = schema.get("$defs", {})
     waiting: list[Any] = [schema]
     while waiting:
@@ -144,7 +153,7 @@ def _is_ambiguous(schema: dict[str, Any]) -> bool:
 
 
 def json_types(schema: dict[str, Any]) -> set[str]:
-    """The JSON types a schema names at its root, alternatives included."""
+    """Return the JSON types at the root of a schema, including alternatives."""
     definitions = schema.get("$defs", {})
     branches = schema.get("anyOf") or schema.get("oneOf") or [schema]
     return {str(_json_type(branch, definitions)) for branch in branches}

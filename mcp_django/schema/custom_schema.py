@@ -1,7 +1,7 @@
-"""Schemas written by hand or fetched from elsewhere, checked before they are served.
+"""Custom schemas, written by hand or fetched, checked before use.
 
-What passes is served as it is, key order and unknown keywords included. What is refused: another dialect than the
-known ones, a root that is not an object, references out of the document, and sizes that would make checking slow.
+Clients receive an accepted schema unchanged, with its key order and unknown keywords. Rejected are unsupported
+dialects, a root that is not an object, references outside the document, and sizes that would make validation slow.
 """
 
 import re
@@ -14,13 +14,16 @@ from mcp_django.schema.validation.subschemas import positions
 from mcp_django.schema.validation.validation import Checker
 
 DEPTH = 32
-"""Schemas nested in each other at most."""
+"""Maximum nesting of schemas."""
 SUBSCHEMAS = 2000
-"""Schemas inside one schema at most."""
+"""Maximum number of schemas inside one schema."""
 REPETITION = 10_000
-"""Schemas that one value can be checked against at most, references followed."""
+"""Maximum number of schemas applied to one value, following references."""
 HEADER = "x-mcp-header"
-"""The annotation that mirrors an argument into a request header (2026-07-28, basic/transports, custom headers)."""
+"""Annotation that mirrors an argument into a request header.
+
+See 2026-07-28, basic/transports, custom headers.
+"""
 
 _NESTING = 128
 _DIALECTS = re.compile(r"https?://json-schema\.org/(draft-0[467]|draft/20(19-09|20-12))/schema#?")
@@ -31,7 +34,7 @@ def check_schema(schema: Any, where: str) -> Checker:
     """Check a schema for arguments or results, and compile it.
 
     Raises:
-        DeclarationError: naming `where`, the rule broken and what to do.
+        DeclarationError: names `where`, the violated rule and the remedy.
     """
     if not isinstance(schema, dict):
         raise DeclarationError(f"{where}: the schema must be a dict, not {type(schema).__name__}")
@@ -39,12 +42,14 @@ def check_schema(schema: Any, where: str) -> Checker:
         raise DeclarationError(f"{where}: nested deeper than {_NESTING} levels, or not JSON; flatten the schema")
     if schema.get("type") != "object":
         raise DeclarationError(f"{where}: the root must have 'type': 'object'; put other values under a property")
+
     _check_dialect(schema, where)
     _check_size(schema, where)
     if Structure(schema).repetition() > REPETITION:
         raise DeclarationError(
             f"{where}: references apply more than {REPETITION} schemas to one value, or a schema to itself; simplify it"
         )
+
     try:
         return Checker(schema)
     except DeclarationError as error:
@@ -52,15 +57,16 @@ def check_schema(schema: Any, where: str) -> Checker:
 
 
 def header_params(schema: dict[str, Any], where: str) -> tuple[HeaderParam, ...]:
-    """The arguments that are mirrored into `Mcp-Param-*` headers.
+    """Return the arguments that are mirrored into `Mcp-Param-*` headers.
 
     Raises:
-        DeclarationError: for an annotation that clients would drop the tool for.
+        DeclarationError: for an invalid annotation, for which clients would drop the tool.
     """
     found: dict[bytes, HeaderParam] = {}
     for position in positions(schema):
         if HEADER not in position.schema:
             continue
+
         name, place = position.schema[HEADER], ".".join(position.properties or ())
         if not position.properties:
             raise DeclarationError(
@@ -76,6 +82,7 @@ def header_params(schema: dict[str, Any], where: str) -> tuple[HeaderParam, ...]
                 f"{where}: {HEADER} of '{place}' needs a property of type integer, string or boolean, "
                 f"not {position.schema.get('type', 'one without a plain type')!r}"
             )
+
         header = PARAM_PREFIX + name.lower().encode()
         if header in found:
             raise DeclarationError(
@@ -103,7 +110,7 @@ def _check_size(schema: dict[str, Any], where: str) -> None:
 
 
 def _too_nested(value: Any) -> bool:
-    """Is it nested beyond the limit, a cycle included, or no JSON?"""
+    """Return True for a value that is too deeply nested, cyclic, or not JSON."""
     level = [value]
     for _ in range(_NESTING):
         inner: list[Any] = []
@@ -116,8 +123,9 @@ def _too_nested(value: Any) -> bool:
                 inner.extend(item)
             elif not (item is None or isinstance(item, str | int | float)):
                 return True
+
         if not inner:
             return False
-        # A value met twice counts once, or shared ones would double from level to level.
+        # Deduplicate: a shared value would double the work at each level.
         level = list({id(item): item for item in inner}.values())
     return True

@@ -1,7 +1,7 @@
-"""Types as forms that a person fills in: the restricted schema of elicitation, and the way back.
+"""Forms of elicitation: the restricted schema of a type, and its conversion.
 
-A form is flat: strings, numbers, booleans and choices (elicitation, requestedSchema). The newest form is built, with
-titles and multiple choice; older revisions take away what they do not know.
+A form is flat: strings, numbers, booleans and choices (elicitation, requestedSchema). The form is built for the newest
+revision, with titles and multiple choice. Older revisions remove unsupported fields.
 """
 
 from collections.abc import Callable
@@ -20,7 +20,7 @@ from mcp_django.schema.lazy_strings import natively
 from mcp_django.schema.validation.validation import Checker
 
 VALUE = "value"
-"""The one property of a form that asks for a single value."""
+"""Name of the one property of a form that requests a single value."""
 _FORMATS = ("date", "date-time", "email", "uri")
 _KEPT = {
     "string": ("minLength", "maxLength", "default"),
@@ -31,7 +31,7 @@ _KEPT = {
 
 
 class Form:
-    """A question's schema, and what an answer to it means."""
+    """The schema of an elicitation, and the conversion of its content."""
 
     __slots__ = ("_checker", "_convert", "_decode", "_nullable", "schema")
 
@@ -43,24 +43,25 @@ class Form:
         nullable: frozenset[str] = frozenset(),
     ) -> None:
         self.schema = schema
-        """The restricted JSON Schema a client shows. Not to be changed."""
+        """Restricted JSON Schema that a client shows. Must not be changed."""
         self._checker = Checker(schema)
         self._convert = convert
         self._decode = decode or {}
         self._nullable = nullable
 
     def read(self, content: dict[str, Any] | None) -> Any:
-        """The value that the content of an accepted answer stands for.
+        """Convert the content of an accepted elicitation to its value.
 
-        Fields the form does not have are ignored, fields left empty (null) count as absent.
+        Unknown fields are ignored. Empty fields (null) count as absent.
 
         Raises:
-            ValueError: saying in words which field breaks which rule.
+            ValueError: names the field and the violated rule.
         """
         if content is not None and not isinstance(content, dict):
             raise ArgumentError("the content of a form must be an object")
         known = self.schema["properties"]
         given = {name: value for name, value in (content or {}).items() if name in known and value is not None}
+
         if not self._checker.is_valid(given):
             raise ArgumentError(self._checker.problems(given, "field"))
         for name, meaning in self._decode.items():
@@ -68,6 +69,7 @@ class Form:
                 given[name] = _decoded(given[name], meaning)
         for name in self._nullable - given.keys():
             given[name] = None
+
         try:
             return self._convert(given)
         except ValidationError as error:
@@ -77,9 +79,9 @@ class Form:
 def form_of(type_: Any) -> Form:
     """Compile a type to a form.
 
-    None asks for nothing but consent. A bool, str, number, date, Literal, Enum or list of choices asks for one value;
-    a dataclass, TypedDict, pydantic model or Struct for its fields; a dict is a restricted schema written by hand,
-    whose content is checked and returned as it is.
+    None requests only consent. A bool, str, number, date, Literal, Enum or list of choices requests one value. A
+    dataclass, TypedDict, pydantic model or Struct requests its fields. A dict is a custom restricted schema, whose
+    content is checked and returned unchanged.
 
     Raises:
         DeclarationError: when the type does not fit a flat form.
@@ -89,7 +91,7 @@ def form_of(type_: Any) -> Form:
     try:
         hash(type_)
     except TypeError:
-        # Annotated with a Field, for example.
+        # For example a type annotated with a Field.
         return natively(_compiled_form, type_)
     return _cached_form(type_)
 
@@ -106,14 +108,14 @@ def _compiled_form(type_: Any) -> Form:
     return _form(single, single.schema, {}, where, unwrap=True)
 
 
-# Questions are asked at run time, so that their types are met again and again.
+# Cached, because handlers request the same types at run time again and again.
 @lru_cache(maxsize=256)
 def _cached_form(type_: Any) -> Form:
     return natively(_compiled_form, type_)
 
 
 def _object(compiled: Compiled) -> dict[str, Any] | None:
-    """The schema of a type with fields, None for any other."""
+    """Return the schema of a type with fields, else None."""
     described = compiled.schema
     if "$ref" in described:
         definitions = described.get("$defs", {})
@@ -128,6 +130,7 @@ def _form(
     properties: dict[str, Any] = {}
     decode: dict[str, dict[str, Any]] = {}
     nullable: set[str] = set()
+
     for name, inner in described.get("properties", {}).items():
         schema, may_be_null = _without_null(inner, definitions)
         if may_be_null:
@@ -138,10 +141,12 @@ def _form(
         properties[name] = field
         if meaning is not None:
             decode[name] = meaning
+
     required = described.get("required", [])
     schema = {"type": "object", "properties": properties}
     if must := [name for name in required if name not in nullable]:
         schema["required"] = must
+
     convert = converter(compiled)
     if unwrap:
         return Form(schema, lambda given: convert(given)[VALUE], decode, frozenset(nullable.intersection(required)))
@@ -151,9 +156,13 @@ def _form(
 def _field(
     schema: dict[str, Any], definitions: dict[str, Any], where: str
 ) -> tuple[dict[str, Any], dict[str, Any] | None]:
-    """One property as a form knows it, and what its choices stand for unless for themselves."""
+    """Build one property of a form.
+
+    Returns it with the values of its choices, or None where the values equal the choices.
+    """
     texts: dict[str, Any] = {key: schema[key] for key in ("title", "description") if key in schema}
     _refuse_secret(schema, where)
+
     choice = choice_of(schema)
     if choice is not None:
         return choice.single(texts, schema.get("default"))
@@ -166,8 +175,9 @@ def _field(
     if kind not in _KEPT:
         raise DeclarationError(
             f"{where} does not fit a form, which holds strings, numbers, booleans, choices and lists of choices; "
-            "ask for it in several questions"
+            "split it into several forms"
         )
+
     field: dict[str, Any] = {
         "type": kind,
         **texts,
@@ -180,7 +190,10 @@ def _field(
 
 
 def _include_bounds(field: dict[str, Any], schema: dict[str, Any]) -> None:
-    """Forms know inclusive bounds only; for numbers the excluded one is refused when the answer is read."""
+    """Convert exclusive bounds to inclusive ones, the only ones in forms.
+
+    For numbers, the excluded bound is rejected when the content is read.
+    """
     step = 1 if field["type"] == "integer" else 0
     if "exclusiveMinimum" in schema:
         field["minimum"] = schema["exclusiveMinimum"] + step
@@ -189,11 +202,14 @@ def _include_bounds(field: dict[str, Any], schema: dict[str, Any]) -> None:
 
 
 def _without_null(schema: dict[str, Any], definitions: dict[str, Any]) -> tuple[dict[str, Any], bool]:
-    """A property's schema with its reference followed and null taken out, and whether null was in."""
+    """Resolve a property's reference and remove null.
+
+    Returns the schema, and True if null was allowed.
+    """
     branches = schema.get("anyOf")
     if isinstance(branches, list):
         rest = [branch for branch in branches if branch.get("type") != "null"]
-        # A decimal is a number or a string; a form asks for the number.
+        # A decimal is a number or a string; a form requests the number.
         numbers = [branch for branch in rest if branch.get("type") == "number"]
         if len(rest) == 1 or (len(rest) == 2 and numbers):
             around = {key: value for key, value in schema.items() if key != "anyOf"}
@@ -208,8 +224,8 @@ def _without_null(schema: dict[str, Any], definitions: dict[str, Any]) -> tuple[
 def _refuse_secret(schema: dict[str, Any], where: str) -> None:
     if schema.get("format") == "password" or schema.get("writeOnly"):
         raise DeclarationError(
-            f"{where} asks for a secret, which must not pass through the client (client/elicitation); ask for it on a "
-            "page of yours, with ctx.elicit_url"
+            f"{where} requests a secret, which must not pass through the client (client/elicitation); request it on a "
+            "page of your site, with ctx.elicit_url"
         )
 
 

@@ -1,8 +1,8 @@
-"""Types into JSON Schema 2020-12 and into validators: pydantic, with the corners this project decides itself.
+"""JSON Schema 2020-12 and validators for types, by pydantic with project rules.
 
-Titles that pydantic makes up from names are left out, decimals are described by patterns that are checked in linear
-time, and integers are the exact ones of 64 bits: JSON decoders turn larger ones into floats, which pydantic would
-turn back into some other integer.
+Titles that pydantic generates from names are removed. Decimals are described by patterns that run in linear time.
+Integers are exact and fit 64 bits: JSON decoders turn larger ones into floats, which pydantic would convert to another
+integer.
 """
 
 from typing import Any, Literal
@@ -20,7 +20,7 @@ Mode = Literal["validation", "serialization"]
 
 INT_MIN, INT_MAX = -(2**63), 2**63 - 1
 FLOAT_MAX = 2**53 - 1
-"""The largest magnitude up to which a float that looks like an integer certainly is the one that was meant."""
+"""Largest magnitude up to which a float with an integral value is certainly exact."""
 
 _DECIMAL_IN = r"^[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)$"
 # No exponent: int(Decimal("1e999999999")) would take all memory.
@@ -32,7 +32,7 @@ _NO_SCHEMAS_INSIDE = frozenset({"metadata", "default", "expected", "config", "se
 
 
 class SchemaGenerator(GenerateJsonSchema):
-    """pydantic's generator without the titles it invents."""
+    """pydantic's generator without generated titles."""
 
     def field_title_should_be_set(self, schema: Any) -> bool:
         return False
@@ -51,7 +51,7 @@ class SchemaGenerator(GenerateJsonSchema):
     def dataclass_schema(self, schema: core_schema.DataclassSchema) -> JsonSchemaValue:
         described = _untitled(super().dataclass_schema(schema), schema["cls"])
         if schema.get("config", {}).get("extra_fields_behavior") == "forbid":
-            # Not every pydantic says that a plain dataclass follows the type around it.
+            # Not all pydantic versions mark a plain dataclass as closed when the surrounding type is.
             described.setdefault("additionalProperties", False)
         return described
 
@@ -65,7 +65,7 @@ class SchemaGenerator(GenerateJsonSchema):
     def generate(self, schema: CoreSchema, mode: Mode = "validation") -> JsonSchemaValue:
         self._enums: set[str] = set()
         described = super().generate(schema, mode)
-        # An enum's title is added after enum_schema has returned.
+        # The title of an enum is added after enum_schema has returned.
         for place in (described, *described.get("$defs", {}).values()):
             if place.get("title") in self._enums and _CHOICE & place.keys():
                 del place["title"]
@@ -73,19 +73,22 @@ class SchemaGenerator(GenerateJsonSchema):
 
 
 class Compiled:
-    """One annotation, compiled: its schema in either mode, its validator, its serializer."""
+    """A compiled annotation: its schema, its validator and its serializer."""
 
     def __init__(self, annotation: Any, mode: Mode, generator: type[SchemaGenerator]) -> None:
-        """Raises pydantic's errors when the annotation cannot be described; `compile_type` says it readably."""
+        """Compile the annotation.
+
+        Raises pydantic's errors; `compile_type` makes them readable.
+        """
         adapter = Adapter()
         self._adapter: TypeAdapter[Any] = TypeAdapter(adapter.adapt(annotation))
         if not self._adapter.pydantic_complete:
             self._adapter.rebuild(raise_errors=True)
         described = self._adapter.json_schema(mode=mode, by_alias=True, schema_generator=generator)
-        # Lazy translations, as Django's models have them, become plain text here.
+        # Converts lazy translations, as in Django's models, to plain text.
         plain: dict[str, Any] = to_jsonable_python(described, fallback=str)
         self.schema = structs.inline(plain, adapter.structs)
-        """JSON Schema of what goes in or comes out, by alias. Not to be changed."""
+        """JSON Schema of the input or the output, by alias. Must not be changed."""
 
     @property
     def serializer(self) -> Any:
@@ -93,11 +96,11 @@ class Compiled:
         return self._adapter.serializer
 
     def validator(self) -> SchemaValidator:
-        """A validator that takes integers of 64 bits only."""
+        """Return a validator that accepts only integers of 64 bits."""
         return _built(_exact_integers(self._adapter.core_schema))
 
     def text_validator(self) -> SchemaValidator:
-        """A validator for values written as text, where "5" is an integer too."""
+        """Return a validator for values written as text, such as "5" for an integer."""
         return _built(_exact_integers(self._adapter.core_schema, from_text=True))
 
 
@@ -108,7 +111,7 @@ def compile_type(
     mode: Mode = "validation",
     generator: type[SchemaGenerator] = SchemaGenerator,
 ) -> Compiled:
-    """Compile an annotation for what goes in ("validation") or comes out ("serialization").
+    """Compile an annotation for input ("validation") or output ("serialization").
 
     Raises:
         DeclarationError: when it has no JSON form; the text starts with `where`.
@@ -131,17 +134,17 @@ def compile_type(
 
 
 def describe_type(annotation: Any) -> str:
-    """A short name of a type for messages."""
+    """Return a short name of a type for messages."""
     name = annotation.__qualname__ if isinstance(annotation, type) else str(annotation)
     return name if len(name) <= 120 else f"{name[:117]}..."
 
 
 def _built(schema: CoreSchema) -> SchemaValidator:
     try:
-        # The prebuilt validators of model classes would bring back pydantic's own integers.
+        # Prebuilt validators of model classes would restore pydantic's own integers.
         return SchemaValidator(schema, _use_prebuilt=False)
     except TypeError:
-        # A pydantic without this switch: inside models, and only there, integers are as pydantic takes them.
+        # A pydantic version without this switch: integers inside models follow pydantic's rules.
         return SchemaValidator(schema)
 
 
@@ -152,7 +155,10 @@ def _untitled(schema: JsonSchemaValue, cls: Any) -> JsonSchemaValue:
 
 
 def _exact_integers(schema: Any, *, from_text: bool = False) -> Any:
-    """The core schema with each integer replaced by one that is exact and fits 64 bits, and quick to give up."""
+    """Replace each integer in a core schema by an exact one of 64 bits.
+
+    Collections stop at their first error.
+    """
     if isinstance(schema, list | tuple):
         return type(schema)(_exact_integers(item, from_text=from_text) for item in schema)
     if not isinstance(schema, dict):
@@ -161,16 +167,18 @@ def _exact_integers(schema: Any, *, from_text: bool = False) -> Any:
     if kind == "int":
         bounded = _bounded(schema)
         return bounded if from_text else _exact(bounded)
+
     is_schema = isinstance(kind, str)
     exact = {
-        # An object's keys are text.
+        # The keys of an object are text.
         key: _exact_integers(value, from_text=from_text or key == "keys_schema")
         if not is_schema or key not in _NO_SCHEMAS_INSIDE
         else value
         for key, value in schema.items()
     }
+
     if kind in _COLLECTIONS:
-        # One failure says enough: a million of them in one argument would take seconds to collect.
+        # The first error is enough: collecting a million errors of one argument would take seconds.
         exact["fail_fast"] = True
     return exact
 

@@ -1,4 +1,4 @@
-"""Texts that are read once and shown to everybody."""
+"""Evaluation of lazily translated texts independent of any request."""
 
 import contextvars
 from collections.abc import Callable
@@ -8,9 +8,9 @@ T = TypeVar("T")
 
 
 def natively(make: Callable[..., T], *args: Any) -> T:
-    """Call `make` as if nobody had asked: in a clean context, where no request's language is active.
+    """Call `make` in a clean context, without the language of a request.
 
-    What declarations say is kept and served to everybody. A lazily translated text among it (`gettext_lazy`) must read
-    the same whoever comes first, so it is read in the project's own language.
+    The texts of declarations are cached and served to all clients. A lazily translated text (`gettext_lazy`) must not
+    depend on the first request, so it is evaluated in the project's own language.
     """
     return contextvars.Context().run(make, *args)

@@ -1,6 +1,6 @@
-"""A type as what a language model writes: the schema it is told, and the way from its text to a value.
+"""Parsing of model output: the schema for a language model, and the conversion.
 
-Models like to put JSON into a fenced block and a sentence around it; both are read.
+Models often put JSON into a fenced block with a sentence around it. Both forms are parsed.
 """
 
 from collections.abc import Callable, Iterator
@@ -21,21 +21,21 @@ _FENCE = "```"
 
 
 class Reading:
-    """A type's schema, and what a text that fits it means."""
+    """The schema of a type, and the conversion of a model's text to its value."""
 
     __slots__ = ("_checker", "_convert", "schema")
 
     def __init__(self, schema: dict[str, Any], convert: Callable[[Any], Any]) -> None:
         self.schema = schema
-        """The JSON Schema a model is told. Not to be changed."""
+        """JSON Schema for the model. Must not be changed."""
         self._checker = Checker(schema)
         self._convert = convert
 
     def read(self, text: str) -> Any:
-        """The value that a text of JSON stands for; the text may stand in a fenced block.
+        """Convert a JSON text, possibly in a fenced block, to its value.
 
         Raises:
-            ArgumentError: saying in words what is wrong, for the model that wrote it.
+            ArgumentError: describes the error to the model that wrote the text.
         """
         value = _parsed(text)
         if not self._checker.is_valid(value):
@@ -47,10 +47,12 @@ class Reading:
 
 
 def reading_of(type_: Any) -> Reading:
-    """Compile a type: a dataclass, TypedDict, pydantic model or Struct, a list of them, whatever has a JSON form.
+    """Compile a type: a dataclass, TypedDict, pydantic model or Struct, or a list.
+
+    Any type with a JSON form is accepted.
 
     Raises:
-        DeclarationError: when it has none.
+        DeclarationError: when the type has no JSON form.
     """
     try:
         hash(type_)
@@ -64,7 +66,7 @@ def _compiled(type_: Any) -> Reading:
     return Reading(compiled.schema, converter(compiled))
 
 
-# Asked for at run time, so that the same types are met again and again.
+# Cached, because handlers request the same types at run time again and again.
 @lru_cache(maxsize=256)
 def _cached(type_: Any) -> Reading:
     return natively(_compiled, type_)
@@ -80,7 +82,7 @@ def _parsed(text: str) -> Any:
 
 
 def _fenced(text: str) -> Iterator[str]:
-    """What stands between fences, without the name of the language."""
+    """Yield the text of fenced blocks, without the name of the language."""
     parts = text.split(_FENCE, 16)
     for part in parts[1::2]:
         language, _, rest = part.partition("\n")

@@ -1,7 +1,7 @@
-"""The one door to msgspec: `msgspec.Struct` as a type of arguments and results.
+"""Support of `msgspec.Struct` as a type of arguments and results.
 
-msgspec is never imported here. A class can only derive from `msgspec.Struct` once somebody else has imported it,
-so the loaded module is taken from `sys.modules`.
+Only this module uses msgspec, and never imports it. A class can derive from `msgspec.Struct` only after another module
+has imported msgspec, so the loaded module is taken from `sys.modules`.
 """
 
 import sys
@@ -14,27 +14,27 @@ from pydantic_core import CoreSchema, core_schema
 from mcp_django.schema.errors import DeclarationError
 
 MARK = "x-msgspec-struct"
-"""Stands in a schema for a Struct until `inline` puts a reference in its place."""
+"""Keyword that marks a Struct until `inline_structs` inserts a reference."""
 
 
 def is_struct(annotation: Any) -> bool:
-    """Is it a `msgspec.Struct` class?"""
+    """Return True for a `msgspec.Struct` class."""
     loaded = sys.modules.get("msgspec")
     return loaded is not None and isinstance(annotation, type) and issubclass(annotation, loaded.Struct)
 
 
 def is_struct_value(value: Any) -> bool:
-    """Is it an instance of a `msgspec.Struct`?"""
+    """Return True for an instance of a `msgspec.Struct`."""
     return is_struct(type(value))
 
 
 def to_builtins(value: Any) -> Any:
-    """A Struct as JSON values."""
+    """Convert a Struct to JSON values."""
     return _msgspec().to_builtins(value, str_keys=True)
 
 
 class StructSchema:
-    """Annotation metadata that teaches pydantic one Struct class."""
+    """Annotation metadata that defines one Struct class for pydantic."""
 
     def __init__(self, cls: type[Any], mark: str) -> None:
         self.cls = cls
@@ -58,7 +58,7 @@ class StructSchema:
         try:
             return msgspec.convert(value, self.cls)
         except msgspec.ValidationError:
-            # JSON knows 1.0 as an integer, strict msgspec does not. The schema has already refused "1".
+            # JSON accepts 1.0 as an integer, strict msgspec does not. The schema has already rejected "1".
             pass
         try:
             return msgspec.convert(value, self.cls, strict=False)
@@ -67,16 +67,17 @@ class StructSchema:
 
 
 def inline(schema: dict[str, Any], structs: dict[str, type[Any]]) -> dict[str, Any]:
-    """Replace the marks of `structs` in a schema by references, and add what they refer to under `$defs`."""
+    """Replace the marks of `structs` in a schema by references, and add their `$defs`."""
     if not structs:
         return schema
     classes = list(structs.values())
     try:
         roots, components = _msgspec().json.schema_components(classes, ref_template="#/$defs/{name}")
     except (TypeError, KeyError) as error:
-        # KeyError: two classes of one module and one name.
+        # KeyError: two classes of one module with the same name.
         names = ", ".join(cls.__name__ for cls in classes)
         raise DeclarationError(f"msgspec cannot describe {names} together as JSON Schema ({error})") from error
+
     by_mark = dict(zip(structs, roots, strict=True))
     result: dict[str, Any] = _replace(schema, by_mark)
     definitions = result.setdefault("$defs", {})

@@ -207,5 +207,7 @@ def test_a_variable_without_parameter_is_refused() -> None:
 def test_a_parameter_that_is_no_variable_needs_a_default() -> None:
     def file(path: str, size: int) -> None: ...
 
-    with pytest.raises(DeclarationError, match=r"parameter 'size' is no variable of the address; add \{size\} there"):
+    with pytest.raises(
+        DeclarationError, match=r"parameter 'size' is not a variable of the URI template; add \{size\} there"
+    ):
         address(file, "path")

@@ -256,7 +256,7 @@ def test_positional_only_is_refused() -> None:
 
 
 def test_a_callable_without_a_readable_signature_is_refused() -> None:
-    with pytest.raises(DeclarationError, match="has no signature that can be read; wrap it"):
+    with pytest.raises(DeclarationError, match="has no readable signature; wrap it"):
         compiled(int)
 
 

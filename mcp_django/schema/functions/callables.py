@@ -1,7 +1,7 @@
-"""What a callable takes and returns, with every annotation resolved.
+"""Signatures of callables, with every annotation resolved.
 
-Functions, bound methods, `functools.partial`, classes and objects with `__call__` are read alike. This module knows
-`inspect` and `typing`; it knows nothing of JSON Schema.
+Supports functions, bound methods, `functools.partial`, classes and objects with `__call__`. This module uses `inspect`
+and `typing`, and does not depend on JSON Schema.
 """
 
 import functools
@@ -16,54 +16,54 @@ from typing import Any
 from mcp_django.schema.errors import DeclarationError
 
 MISSING: Any = inspect.Parameter.empty
-"""Stands for an annotation or a default that was not given."""
+"""Marker of a missing annotation or default."""
 
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """One parameter of a callable."""
+    """A parameter of a callable."""
 
     name: str
     annotation: Any
-    """The resolved type, `Annotated` kept; `Any` when there is none."""
+    """Resolved type with `Annotated` kept, or `Any` without an annotation."""
     default: Any = MISSING
 
     @property
     def required(self) -> bool:
-        """Must a caller give it?"""
+        """True if a caller must give a value."""
         return self.default is MISSING
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """A callable's parameters and result."""
+    """The parameters and the result of a callable."""
 
     name: str
-    """How messages call it."""
+    """Name for messages."""
     arguments: dict[str, Argument]
     takes_any: bool
-    """Does it have `**kwargs`?"""
+    """True if the callable has `**kwargs`."""
     returns: Any
-    """The resolved return annotation; `MISSING` when there is none."""
+    """Resolved return annotation, or `MISSING`."""
 
 
 def unwrap(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """The function inside partials, for its name and docstring."""
+    """Return the function inside partials, for its name and docstring."""
     while isinstance(fn, functools.partial | functools.partialmethod):
         fn = fn.func
     return fn
 
 
 def name_of(fn: Callable[..., Any]) -> str:
-    """The name messages use for a callable."""
+    """Return the name of a callable for messages."""
     inner = unwrap(fn)
     return str(getattr(inner, "__qualname__", None) or type(inner).__qualname__).replace("<locals>.", "")
 
 
 def shape_of(fn: Callable[..., Any], *, skip: Container[str] = ()) -> Shape:
-    """Read a callable.
+    """Inspect the signature of a callable.
 
-    A parameter that a partial has bound is no parameter any more: whoever bound it did not mean it to be overridden.
+    Parameters bound by a partial are left out, so that callers cannot override them.
 
     Raises:
         DeclarationError: for positional-only parameters, `*args`, and annotations that cannot be resolved.
@@ -74,6 +74,7 @@ def shape_of(fn: Callable[..., Any], *, skip: Container[str] = ()) -> Shape:
     bound = _bound_names(fn)
     arguments: dict[str, Argument] = {}
     takes_any = False
+
     for parameter in signature.parameters.values():
         if parameter.name in bound:
             continue
@@ -89,6 +90,7 @@ def shape_of(fn: Callable[..., Any], *, skip: Container[str] = ()) -> Shape:
                 f"{name}(): parameter '{parameter.name}' is positional-only, but arguments arrive by name; "
                 "remove the '/'"
             )
+
         annotation: Any = Any
         if parameter.annotation is not MISSING and parameter.name not in skip:
             annotation = _resolve(parameter.annotation, namespace, f"{name}(): parameter '{parameter.name}'")
@@ -97,7 +99,7 @@ def shape_of(fn: Callable[..., Any], *, skip: Container[str] = ()) -> Shape:
 
 
 def returns_of(fn: Callable[..., Any]) -> Any:
-    """The resolved return annotation of a callable, `MISSING` when there is none."""
+    """Return the resolved return annotation of a callable, or `MISSING`."""
     name = name_of(fn)
     return _returns(_signature(fn, name), _namespace(fn), name)
 
@@ -114,7 +116,7 @@ def _signature(fn: Callable[..., Any], name: str) -> inspect.Signature:
     except NameError as error:
         raise DeclarationError(_unresolvable(f"{name}()", error)) from error
     except (TypeError, ValueError) as error:
-        raise DeclarationError(f"{name} has no signature that can be read; wrap it in a function with one") from error
+        raise DeclarationError(f"{name} has no readable signature; wrap it in a function with one") from error
 
 
 def _bound_names(fn: Callable[..., Any]) -> set[str]:
@@ -126,13 +128,17 @@ def _bound_names(fn: Callable[..., Any]) -> set[str]:
 
 
 def _namespace(fn: Callable[..., Any]) -> dict[str, Any]:
-    """The names an annotation of this callable may use: its module's, its closure's and its type parameters."""
+    """Return the names for the annotations of a callable.
+
+    They come from its module, its closure and its type parameters.
+    """
     inner: Any = unwrap(fn)
     if inspect.isclass(inner):
         inner = inner.__init__
     elif not inspect.isroutine(inner):
         inner = type(inner).__call__
     inner = inspect.unwrap(getattr(inner, "__func__", inner), stop=lambda f: hasattr(f, "__signature__"))
+
     module = sys.modules.get(getattr(inner, "__module__", None) or "")
     names: dict[str, Any] = dict(getattr(inner, "__globals__", None) or vars(module or types))
     code = getattr(inner, "__code__", None)
@@ -149,7 +155,7 @@ def _namespace(fn: Callable[..., Any]) -> dict[str, Any]:
 def _resolve(annotation: Any, namespace: Mapping[str, Any], where: str) -> Any:
     def holder() -> None: ...
 
-    # get_type_hints resolves names nested in list["Airport"] too, which evaluating a string alone does not.
+    # get_type_hints also resolves names nested in list["Airport"], unlike evaluating the string.
     holder.__annotations__ = {"it": annotation}
     try:
         return typing.get_type_hints(holder, dict(namespace), include_extras=True)["it"]

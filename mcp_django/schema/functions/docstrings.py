@@ -1,7 +1,7 @@
-"""Docstrings into descriptions: the summary for a primitive, one line for each parameter.
+"""Descriptions from docstrings: a summary, and a text for each parameter.
 
-Google, NumPy and Sphinx styles are told apart by their section marks. Sections that speak to Python callers
-(returns, raises, examples) stay out of what a client is shown. The one door to docstring-parser.
+Google, NumPy and Sphinx styles are recognized by their section marks. Sections for Python callers (returns, raises,
+examples) are left out. Only this module uses docstring-parser.
 """
 
 import inspect
@@ -23,29 +23,34 @@ _GOOGLE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """What a docstring says."""
+    """The description of a docstring."""
 
     summary: str = ""
-    """The text before the first section; paragraphs are kept, empty when there is no docstring."""
+    """Text before the first section, with its paragraphs. Empty without a docstring."""
     parameters: dict[str, str] = field(default_factory=dict)
-    """Parameter name to its description, line breaks folded."""
+    """Parameter name to its description on one line."""
 
 
 def describe(fn: Callable[..., Any]) -> Description:
-    """Read the docstring of a function, method, partial, class or callable object."""
+    """Parse the docstring of a function, method, partial, class or callable object."""
     return parse_docstring(_docstring(fn))
 
 
 def parse_docstring(text: str) -> Description:
-    """Split a docstring into summary and parameter descriptions; one that cannot be parsed is all summary."""
+    """Split a docstring into a summary and parameter descriptions.
+
+    A docstring with a syntax error becomes the summary.
+    """
     text = inspect.cleandoc(text)
     style = _style(text)
     if style is None:
         return Description(summary=text)
+
     try:
         parsed = parse(text, style=style)
     except ParseError:
         return Description(summary=text)
+
     parameters = {
         name.strip().lstrip("*"): " ".join(param.description.split())
         for param in parsed.params

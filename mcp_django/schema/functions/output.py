@@ -1,7 +1,7 @@
-"""A handler's return annotation as the schema of its structured result.
+"""Structured results: the schema of a handler's return annotation.
 
-The schema's root is always an object, for every revision: what is no object by itself is wrapped as
-`{"result": ...}`. NamedTuples are lists in pydantic's JSON form, so they are wrapped as well.
+The root of the schema is an object in every revision. Other values are wrapped as `{"result": ...}`. NamedTuples are
+lists in pydantic's JSON form, so they are wrapped as well.
 """
 
 import inspect
@@ -31,15 +31,15 @@ from mcp_django.schema.validation.validation import Checker
 IsContent = Callable[[Any], bool]
 
 _UNDESCRIBED = (MISSING, None, type(None), Any, object, bytes, bytearray, memoryview, Never, NoReturn)
-"""Return annotations that promise nothing about the structured result."""
+"""Return annotations without a structured result."""
 
 
 class _Never:
-    """No value is of this type."""
+    """Type without values: the result always needs serialization."""
 
 
 class Output:
-    """A result's schema, and the way there."""
+    """The schema of a result, and its serialization."""
 
     __slots__ = ("_checker", "_dump", "_plain", "_where", "schema", "wrapped")
 
@@ -47,17 +47,17 @@ class Output:
         self, schema: dict[str, Any], checker: Checker, dump: Callable[[Any], Any], *, wrapped: bool, where: str
     ) -> None:
         self.schema = schema
-        """The JSON Schema clients see; its root is an object. Not to be changed."""
+        """JSON Schema for clients; its root is an object. Must not be changed."""
         self.wrapped = wrapped
-        """Is the value put under "result"?"""
+        """True if the value is put under "result"."""
         self._checker = checker
         self._dump = dump
         self._where = where
         self._plain: type[Any] = _Never
-        """The type whose values are JSON already, and fit."""
+        """Type whose values are valid JSON without serialization."""
 
     def dump(self, value: Any) -> Any:
-        """A result as JSON values, not wrapped and not checked.
+        """Convert a result to JSON values, without wrapping or checking it.
 
         Raises:
             OutputError: when it has no JSON form.
@@ -70,17 +70,18 @@ class Output:
             raise OutputError(f"{self._where}: the result has no JSON form: {error}") from error
 
     def structured(self, value: Any) -> Any:
-        """A result as `structuredContent`: JSON values, wrapped if need be, and checked against the schema.
+        """Convert a result to `structuredContent`: wrapped if needed, and checked.
 
-        The unwrapped JSON value is `structured(value)["result"]` when `wrapped`.
+        With `is_wrapped`, the unwrapped JSON value is under "result".
 
         Raises:
-            OutputError: when the handler broke its own promise.
+            OutputError: when the result violates the handler's own schema.
         """
         if type(value) is self._plain:
             if not _is_exact(value):
-                raise OutputError(f"{self._where}: the result is a number that JSON cannot carry as it is")
+                raise OutputError(f"{self._where}: the result is a number that JSON cannot represent exactly")
             return {"result": value}
+
         dumped = self.dump(value)
         if self.wrapped:
             dumped = {"result": dumped}
@@ -93,10 +94,10 @@ class Output:
 def output_of(
     fn: Callable[..., Any], *, output_schema: dict[str, Any] | type[Any] | None = None, is_content: IsContent
 ) -> Output | None:
-    """Compile what a function returns; None when it promises nothing, or returns content blocks.
+    """Compile the result of a function, or return None without a structured result.
 
-    `output_schema` stands in for the return annotation: a type, or a hand-written schema whose root is an object.
-    `is_content` tells annotations of content from data; a list or a union that holds one is content too.
+    `output_schema` replaces the return annotation by a type, or by a custom schema whose root is an object.
+    `is_content` returns True for annotations of content blocks. A list or a union with content is content too.
 
     Raises:
         DeclarationError: when the annotation or the schema has no JSON form.
@@ -125,13 +126,13 @@ def _compiled(compiled: Compiled, annotation: Any, where: str) -> Output:
 
 
 def _rooted(described: dict[str, Any]) -> tuple[dict[str, Any], bool]:
-    """The schema with an object at its root, and whether it took a wrapper."""
+    """Return the schema with an object at its root, and True if it needed a wrapper."""
     if described.get("type") == "object":
         return described, False
     definitions = described.get("$defs", {})
     target = definitions.get(str(described.get("$ref", "")).removeprefix("#/$defs/"), {})
     if target.get("type") == "object":
-        # A type that refers to itself.
+        # A recursive type.
         return {"type": "object", **described}, False
     inner = {key: value for key, value in described.items() if key != "$defs"}
     schema: dict[str, Any] = {"type": "object", "properties": {"result": inner}, "required": ["result"]}
@@ -141,14 +142,17 @@ def _rooted(described: dict[str, Any]) -> tuple[dict[str, Any], bool]:
 
 
 def _is_exact(value: Any) -> bool:
-    """Does JSON carry this number as it is? True for all that is no number."""
+    """Return True if JSON carries the number exactly, or the value is not a number."""
     if type(value) is int:
         return INT_MIN <= value <= INT_MAX
     return type(value) is not float or isfinite(value)
 
 
 def _result_of(fn: Callable[..., Any]) -> Any:
-    """The type of the result: of what comes piece by piece, that of all pieces, texts joined and others listed."""
+    """Return the type of the result.
+
+    A generator's result is all its pieces: texts are joined, other pieces form a list.
+    """
     annotation = returns_of(fn)
     origin, given = get_origin(annotation) or annotation, get_args(annotation)
     plain = inspect.isgeneratorfunction(unwrap(fn)) and origin in (Iterator, Iterable)
@@ -162,7 +166,7 @@ def _result_of(fn: Callable[..., Any]) -> Any:
 
 
 def _settled(annotation: Any) -> Any:
-    """The annotation without what surrounds it: `Annotated` with nothing to say, awaitables."""
+    """Remove awaitables, and `Annotated` around an unstructured type."""
     origin = get_origin(annotation)
     if origin is Awaitable:
         return _settled(get_args(annotation)[0])

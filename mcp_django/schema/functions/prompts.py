@@ -1,7 +1,7 @@
-"""Parameters that arrive as text: a prompt's arguments, and the variables of a resource's address.
+"""Parameters with text values: prompt arguments and variables of resource URIs.
 
-There is no schema for them on the wire. A text becomes the annotated type the way a form field does ("5" an int,
-"2024-05-01" a date); lists and objects are written as JSON.
+They have no schema on the wire. A text is converted to the annotated type like a form field ("5" to an int,
+"2024-05-01" to a date). Lists and objects are written as JSON.
 """
 
 from collections.abc import Callable, Collection
@@ -31,23 +31,25 @@ class PromptParameters:
     """Parameters of a handler whose values arrive as text."""
 
     arguments: list[dict[str, Any]]
-    """`{"name", "title"?, "description"?, "required"}` for each parameter a caller gives."""
+    """`{"name", "title"?, "description"?, "required"}` for each caller's parameter."""
     injected: dict[str, Any]
-    """Parameter name to resolved annotation, for what the server fills in."""
+    """Parameter name to resolved annotation, for values that the server injects."""
     _read: dict[str, Read]
     _required: tuple[str, ...]
     _late: dict[str, FieldInfo]
     _noun: str
 
     def convert(self, values: dict[str, Any]) -> dict[str, Any]:
-        """Convert texts (lists of texts for exploded variables) to keyword arguments of the annotated types.
+        """Convert texts to keyword arguments of the annotated types.
+
+        Exploded variables have lists of texts.
 
         Raises:
             ArgumentError: for missing and unknown names, and for texts that do not fit their type.
         """
         unknown = (messages.unknown(name, self._read, self._noun) for name in values if name not in self._read)
         missing = (messages.missing(name, self._noun) for name in self._required if name not in values)
-        # Only as many as are shown are worded: looking for what was meant takes its time, and there may be very many.
+        # Build only as many texts as are shown: finding similar names is slow, and a request may have very many names.
         problems = list(islice(chain(unknown, missing), SHOWN))
         if problems:
             raise ArgumentError("; ".join(problems))
@@ -62,7 +64,7 @@ def prompt_parameters_of(fn: Callable[..., Any], *, is_injected: IsInjected) -> 
     """Compile the parameters of a prompt.
 
     Raises:
-        DeclarationError: when the signature cannot be served.
+        DeclarationError: when the signature is not supported.
     """
     shape = shape_of(fn)
     if shape.takes_any:
@@ -74,26 +76,31 @@ def prompt_parameters_of(fn: Callable[..., Any], *, is_injected: IsInjected) -> 
 def uri_parameters_of(
     fn: Callable[..., Any], variables: Collection[str], *, is_injected: IsInjected
 ) -> PromptParameters:
-    """Compile the parameters of a resource whose address has `variables`.
+    """Compile the parameters of a resource whose URI template has `variables`.
 
-    A variable with several values (`{path*}`) arrives as a list; a parameter that is not a list gets it joined by "/".
+    A variable with several values (`{path*}`) arrives as a list. For a parameter that is not a list, "/" joins the
+    values.
 
     Raises:
-        DeclarationError: when a variable has no parameter, or a parameter neither variable nor default.
+        DeclarationError: when a variable has no parameter, or a parameter has neither variable nor default.
     """
     shape = shape_of(fn)
     injected, arguments = split(shape, is_injected)
+
     for name in variables:
         if name not in arguments and not shape.takes_any:
             raise DeclarationError(
-                f"{shape.name}() has no parameter for the variable '{name}' of its address; add one, or remove it there"
+                f"{shape.name}() has no parameter for the variable '{name}' of its URI template; add one, or remove "
+                "the variable"
             )
         arguments.setdefault(name, Argument(name, Any))
     for name, argument in arguments.items():
         if name not in variables and (argument.required or isinstance(argument.default, FieldInfo)):
             raise DeclarationError(
-                f"{shape.name}(): parameter '{name}' is no variable of the address; add {{{name}}} there, or a default"
+                f"{shape.name}(): parameter '{name}' is not a variable of the URI template; add {{{name}}} there, or a "
+                "default"
             )
+
     given = {name: argument for name, argument in arguments.items() if name in variables}
     return _compiled(fn, shape, injected, given, "variable")
 
@@ -106,13 +113,15 @@ def _compiled(
     described = describe(fn).parameters
     listed: list[dict[str, Any]] = []
     required = schema.get("required", ())
+
     for name, wire_name in zip(arguments, schema.get("properties", {}), strict=True):
         if wire_name != name:
-            raise DeclarationError(f"{shape.name}(): parameter '{name}' has an alias, which text values do not know")
+            raise DeclarationError(f"{shape.name}(): parameter '{name}' has an alias, which text values do not support")
         description = schema["properties"][name].get("description") or described.get(name)
         title = schema["properties"][name].get("title")
         entry = {"name": name, "title": title, "description": description, "required": name in required}
         listed.append({key: value for key, value in entry.items() if value is not None})
+
     return PromptParameters(
         arguments=listed,
         injected=injected,
@@ -124,7 +133,9 @@ def _compiled(
 
 
 def text_reader(annotation: Any, where: str) -> Callable[[str], Any]:
-    """A function from a text to the annotated type, which raises ArgumentError for one that does not fit.
+    """Build a function that converts a text to the annotated type.
+
+    The function raises ArgumentError for an invalid text.
 
     Raises:
         DeclarationError: when the type cannot be written as text.
@@ -141,7 +152,7 @@ def text_reader(annotation: Any, where: str) -> Callable[[str], Any]:
 
 
 def _reader(annotation: Any, where: str) -> Read:
-    """A function from text to the annotated type."""
+    """Build a function that converts one or several texts to the annotated type."""
     if annotation is Any or annotation is str:
         return _joined
     compiled = compile_type(annotation, where)
@@ -160,7 +171,7 @@ def _reader(annotation: Any, where: str) -> Read:
         try:
             return from_text.validate_strings(text)
         except ValidationError:
-            # A Literal or an Enum of numbers knows them as JSON only.
+            # Numbers in a Literal or an Enum are accepted only as JSON.
             with suppress(ValidationError):
                 return from_json.validate_json(text)
             raise

@@ -1,6 +1,6 @@
-"""A handler's signature as a tool's input: the schema clients see, the check, and the conversion.
+"""Tool input: the schema of a handler's signature, its validation and conversion.
 
-Everything is worked out once, when the handler is registered; a call runs two compiled functions.
+All preparation happens once, when the handler is registered. A call runs two compiled functions.
 """
 
 from collections.abc import Callable, Container, Mapping
@@ -27,14 +27,14 @@ IsInjected = Callable[[Any], bool]
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Parameters:
-    """What a handler takes, compiled."""
+    """The compiled parameters of a handler."""
 
     schema: dict[str, Any]
-    """The JSON Schema clients see; its root is an object. Not to be changed."""
+    """JSON Schema for clients; its root is an object. Must not be changed."""
     header_params: tuple[HeaderParam, ...]
     """Arguments that are mirrored into request headers."""
     injected: dict[str, Any]
-    """Parameter name to resolved annotation, for what the server fills in."""
+    """Parameter name to resolved annotation, for values that the server injects."""
     _checker: Checker
     _fits: Callable[[Any], bool]
     _convert: Convert
@@ -43,7 +43,7 @@ class Parameters:
         """Check JSON arguments against the schema.
 
         Raises:
-            ArgumentError: naming up to five problems.
+            ArgumentError: names up to five problems.
         """
         if not self._fits(arguments):
             raise ArgumentError(self._checker.problems(arguments))
@@ -51,11 +51,11 @@ class Parameters:
     def convert(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """Convert checked JSON arguments to keyword arguments of the annotated types.
 
-        A new dict; what was not given is not in it, so that the handler's own defaults hold.
+        Returns a new dict without the missing arguments, so that the handler's own defaults apply.
 
         Raises:
-            ArgumentError: for values the schema cannot rule out, such as a date that does not exist, or an integer
-                beyond 64 bits.
+            ArgumentError: for values that the schema cannot exclude, such as a date that does not exist, or an
+                integer beyond 64 bits.
         """
         try:
             converted: dict[str, Any] = self._convert(arguments)
@@ -73,15 +73,16 @@ def parameters_of(
 ) -> Parameters:
     """Compile the parameters of a function, method, partial or callable object.
 
-    `is_injected` is asked for each annotation (and for the `X` of `X | None`), and for each default, whether the server
-    fills it in; names in `skip` are left out altogether. A hand-written `input_schema` is served as it is; then
-    `**kwargs` takes every property without a parameter of its own.
+    `is_injected` receives each annotation (also the `X` of `X | None`) and each default, and returns True if the server
+    injects the value. Names in `skip` are left out. A custom `input_schema` is used unchanged; `**kwargs` then accepts
+    each property without a parameter.
 
     Raises:
-        DeclarationError: when the signature or the schema cannot be served.
+        DeclarationError: when the signature or the schema is not supported.
     """
     shape = shape_of(fn, skip=skip)
     injected, arguments = split(shape, is_injected, skip)
+
     if input_schema is None:
         if shape.takes_any:
             raise DeclarationError(
@@ -93,6 +94,7 @@ def parameters_of(
         schema = input_schema
         checker = check_schema(schema, f"{shape.name}(): input_schema")
         convert = _by_hand(shape, arguments, schema)
+
     return Parameters(
         schema=schema,
         header_params=header_params(schema, f"{shape.name}()"),
@@ -106,16 +108,19 @@ def parameters_of(
 def split(
     shape: Shape, is_injected: IsInjected, skip: Container[str] = ()
 ) -> tuple[dict[str, Any], dict[str, Argument]]:
-    """Part a callable's parameters into injected ones (name to annotation) and those callers give."""
+    """Split a callable's parameters into injected ones and others.
+
+    Returns the annotations of the injected ones by name, and the other parameters.
+    """
     arguments = {name: argument for name, argument in shape.arguments.items() if name not in skip}
     injected = injected_among(arguments, is_injected)
     return injected, {name: argument for name, argument in arguments.items() if name not in injected}
 
 
 def injected_among(arguments: Mapping[str, Argument], is_injected: IsInjected) -> dict[str, Any]:
-    """Those that the server fills, by name, with the annotation that says so.
+    """Return the injected parameters by name, with the annotation that marks them.
 
-    A mark that was given as the default, as in `user: User = Depends(owner)`, is put into the annotation: clients could
+    A mark given as the default, as in `user: User = Depends(owner)`, moves into the annotation, because clients could
     replace a default.
     """
     injected: dict[str, Any] = {}
@@ -129,13 +134,17 @@ def injected_among(arguments: Mapping[str, Argument], is_injected: IsInjected) -
 
 
 def field_of(argument: Argument) -> Any:
-    """A parameter as a TypedDict field: a default makes it optional, and None as default makes it nullable."""
+    """Convert a parameter to a TypedDict field.
+
+    A default makes it optional, and None as the default makes it nullable.
+    """
     annotation, default = argument.annotation, argument.default
     inner, metadata = _parts(annotation)
     described = any(isinstance(item, FieldInfo) and item.description for item in metadata)
     text = next((item for item in metadata if isinstance(item, str)), None)
     if text is not None and not described:
         metadata = (*metadata, Field(description=text))
+
     if isinstance(default, FieldInfo):
         return Annotated[(inner, *metadata, default)]
     if default is None and inner is not Any:
@@ -155,6 +164,7 @@ def _described(
     for key in ("required", "additionalProperties", "$defs"):
         if key in generated:
             schema[key] = generated[key]
+
     for argument, name in zip(arguments.values(), schema["properties"], strict=True):
         schema["properties"][name] = _property(
             schema["properties"][name], argument, descriptions.get(argument.name), schema.get("$defs", {})
@@ -172,7 +182,10 @@ def _property(
 
 
 def _add_default(schema: dict[str, Any], default: Any, definitions: dict[str, Any]) -> None:
-    """Tell the default, if it is one that a caller could give too; sentinels are not."""
+    """Add the default to the schema if a caller could give it too.
+
+    Sentinels are left out.
+    """
     try:
         value = to_json(default)
     except TypeError:
@@ -182,13 +195,17 @@ def _add_default(schema: dict[str, Any], default: Any, definitions: dict[str, An
 
 
 def _mirrored(schema: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:
-    """A property that a header mirrors: of one plain type, since null is said by leaving the header out."""
+    """Simplify a property that is mirrored into a header to one plain type.
+
+    A missing header means null.
+    """
     branches = schema.get("anyOf")
     if isinstance(branches, list) and {"type": "null"} in branches and len(branches) == 2:
         inner = next(branch for branch in branches if branch != {"type": "null"})
         schema = {**inner, **{key: value for key, value in schema.items() if key != "anyOf"}}
         if schema.get("default", "") is None:
             del schema["default"]
+
     if "$ref" in schema:
         target = definitions.get(schema.pop("$ref").removeprefix("#/$defs/"), {})
         schema = {**target, **schema}
@@ -209,6 +226,7 @@ def _by_hand(shape: Shape, arguments: dict[str, Argument], schema: dict[str, Any
                     f"{shape.name}(): parameter '{name}' has no default and no property in input_schema; "
                     "describe it there or give it a default"
                 )
+
     convert = converter(compiled)
     if shape.takes_any:
         return convert
@@ -222,7 +240,10 @@ def _by_hand(shape: Shape, arguments: dict[str, Argument], schema: dict[str, Any
 
 
 def _without_surplus(convert: Convert, names: frozenset[str]) -> Convert:
-    """Refuse names that the schema lets through and no parameter takes, before each of them is made an error."""
+    """Reject names without a parameter.
+
+    pydantic would create an error for each of them.
+    """
 
     def closed(arguments: Any) -> Any:
         if isinstance(arguments, dict) and (surplus := arguments.keys() - names):
@@ -239,7 +260,7 @@ def _parts(annotation: Any) -> tuple[Any, tuple[Any, ...]]:
 
 
 def _alternatives(annotation: Any) -> list[Any]:
-    """The annotation, what it annotates, and the X of `X | None`."""
+    """Return the annotation, its type without `Annotated`, and the X of `X | None`."""
     inner, _ = _parts(annotation)
     found = [annotation] if inner is annotation else [annotation, inner]
     if get_origin(inner) in (Union, UnionType):

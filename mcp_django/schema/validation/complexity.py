@@ -1,8 +1,8 @@
-"""How much work a schema can make of a small value.
+"""Complexity of schemas: bounds on the work for a small value.
 
-Whether a value fits is decided fast, and remembered where a schema meets itself again. Three things are not so kind:
-the reasons why a value does not fit, which are collected for every alternative; pydantic's choice between
-alternatives, which tries them all; and schemas multiplied by references on one and the same value.
+Deciding validity is fast, and cached where a schema applies again. Three things are slow: collecting the errors of an
+invalid value for every alternative, pydantic's choice between alternatives, which tries them all, and schemas that
+references multiply on one value.
 """
 
 from collections.abc import Iterator
@@ -16,12 +16,12 @@ Schema = dict[str, Any]
 
 UNBOUNDED = 64
 _EXPLAINED = 500
-"""Alternatives that may be gone through for one explanation."""
+"""Maximum number of alternatives examined for one explanation."""
 _SAME_VALUE = frozenset({"allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas"})
 
 
 class Structure:
-    """A schema as a graph: which schemas it holds, and where its references lead."""
+    """A schema as a graph: its subschemas and the targets of its references."""
 
     def __init__(self, schema: Schema) -> None:
         self.root = schema
@@ -35,7 +35,7 @@ class Structure:
                 self._targets.setdefault(str(position.schema.get(keyword)), position.schema)
 
     def repetition(self) -> float:
-        """How many schemas can be applied to one value, at the schema where they are most; infinite for a loop."""
+        """Return the maximum number of schemas applied to one value, infinite for a loop."""
         weights: dict[int, float] = {}
         waiting = [(position.schema, False) for position in positions(self.root)]
         while waiting:
@@ -43,14 +43,17 @@ class Structure:
             if weighed:
                 weights[id(node)] = 1 + sum(weights[id(inner)] for inner in self._same_value(node))
             elif id(node) not in weights:
-                # Met again before it is weighed, a schema applies itself to the same value without end.
+                # A schema visited again before it is weighed applies to the same value without end.
                 weights[id(node)] = float("inf")
                 waiting.append((node, True))
                 waiting.extend((inner, False) for inner in self._same_value(node))
         return max(weights.values())
 
     def returning(self, *keywords: str) -> Iterator[list[Schema]]:
-        """For each choice under one of `keywords`, the alternatives that lead back to it, if they are several."""
+        """Yield the recursive alternatives of each choice under `keywords`, if several.
+
+        An alternative is recursive if it leads back to its choice.
+        """
         for position in positions(self.root):
             for keyword in keywords:
                 choice = position.schema.get(keyword)
@@ -62,16 +65,16 @@ class Structure:
                         yield back
 
     def explained_depth(self) -> int:
-        """Levels of a value that can be explained in bounded time."""
+        """Return the number of levels of a value that can be explained in bounded time."""
         fan = max((len(back) for back in self.returning("anyOf", "oneOf", "allOf")), default=1)
         return UNBOUNDED if fan < 2 else max(2, int(log(_EXPLAINED, fan)))
 
     def type_of(self, schema: Schema) -> Any:
-        """The `type` of a schema, a reference followed."""
+        """Return the `type` of a schema, following a reference."""
         return (self._referred(schema) or schema).get("type")
 
     def _same_value(self, node: Schema) -> Iterator[Schema]:
-        """The schemas that the same value is checked against next."""
+        """Yield the schemas that apply to the same value next."""
         referred = self._referred(node)
         if referred is not None:
             yield referred
@@ -81,12 +84,16 @@ class Structure:
 
     @cached_property
     def _circles(self) -> dict[int, int]:
-        """For each schema the circle of references it is in: two schemas lead to each other if it is the same one."""
+        """Schema id to the cycle of references that contains it.
+
+        Two schemas lead to each other if they have the same cycle.
+        """
         onward = {id(place.schema): [id(i) for i in self._onward(place.schema)] for place in positions(self.root)}
         backward: dict[int, list[int]] = {node: [] for node in onward}
         for node, inner in onward.items():
             for target in inner:
                 backward[target].append(node)
+
         circles: dict[int, int] = {}
         for start in reversed(_finished(onward)):
             waiting = [start]
@@ -98,7 +105,7 @@ class Structure:
         return circles
 
     def _onward(self, node: Schema) -> Iterator[Schema]:
-        """The schemas that a value, or a part of it, is checked against next; definitions are not by themselves."""
+        """Yield the schemas that apply to a value or its parts next, without definitions."""
         referred = self._referred(node)
         if referred is not None:
             yield referred
@@ -112,7 +119,7 @@ class Structure:
 
 
 def _finished(onward: dict[int, list[int]]) -> list[int]:
-    """The nodes of a graph in the order a search in depth is done with them (Kosaraju's first pass)."""
+    """Return the nodes of a graph in finishing order (Kosaraju's first pass)."""
     order: list[int] = []
     seen: set[int] = set()
     for start in onward:

@@ -1,6 +1,6 @@
-"""Failures of a check or a conversion, in words a language model can act on: the place, the rule, what to do.
+"""Error messages for a language model: the location, the rule, and the remedy.
 
-Values are echoed short: what a caller sent may be large, and it knows what it sent.
+Values are shortened: the caller has the value, and it may be large.
 """
 
 import difflib
@@ -12,7 +12,7 @@ from jsonschema_rs import ValidationError
 from jsonschema_rs import ValidationErrorKind as Kind
 
 LINE = 200
-"""Longest text for one problem, in characters."""
+"""Maximum length of the text for one problem, in characters."""
 _BY_ABSENCE = (Kind.Required, Kind.MinItems, Kind.MinProperties, Kind.Contains)
 _ECHO = 60
 _CHOICES = 12
@@ -23,17 +23,17 @@ _NAMES |= {"integer": "an integer", "boolean": "true or false"}
 def explain(
     error: ValidationError, schema: Any, noun: str, cut: Container[tuple[str | int, ...]] = ()
 ) -> Iterator[str]:
-    """The problems one validation error stands for, each a short text.
+    """Describe the problems of one validation error, each in a short text.
 
-    `schema` is the one that was checked against, `noun` what a property of its root is called. At the places `cut`
-    something was left out of the value, so that absence is no problem there.
+    `schema` is the checked schema, and `noun` names a property of its root. The value was truncated at the paths in
+    `cut`, so missing parts there are ignored.
     """
     for path, text in _rules(error, schema, noun, cut):
         yield shorten(f"{path}: {text}" if path else text)
 
 
 def place(path: Sequence[str | int]) -> str:
-    """A path inside a value as `filter.limits[2]`."""
+    """Format a path inside a value as `filter.limits[2]`."""
     text = ""
     for step in path:
         text += f"[{step}]" if isinstance(step, int) else f".{step}" if text else str(step)
@@ -41,37 +41,37 @@ def place(path: Sequence[str | int]) -> str:
 
 
 def echo(value: Any) -> str:
-    """A value as JSON, cut short."""
+    """Format a value as JSON, shortened."""
     if isinstance(value, str):
-        # Cut first: quoting a long text only to throw it away costs time the caller decides about.
+        # Shorten first, because quoting a long text takes time that the caller controls.
         value = value if len(value) <= _ECHO else f"{value[:_ECHO]}..."
     elif isinstance(value, list | dict):
         return "the list" if isinstance(value, list) else "the object"
     elif isinstance(value, int) and value.bit_length() > 1000:
-        # Python refuses to write integers of several thousand digits.
+        # Python refuses to format integers of several thousand digits.
         return "the integer"
     return shorten(json.dumps(value, ensure_ascii=False, default=str), _ECHO + 5)
 
 
 def shorten(text: str, limit: int = LINE) -> str:
-    """The text, cut to `limit` characters."""
+    """Truncate a text to `limit` characters."""
     return text if len(text) <= limit else f"{text[: limit - 3]}..."
 
 
 def unknown(name: str, known: Iterable[str], noun: str) -> str:
-    """That a name is not known, and which one may have been meant."""
+    """Describe an unknown name, with the most similar known name."""
     name = shorten(name, _ECHO)
     close = difflib.get_close_matches(name, list(known), n=1)
     return f"unknown {noun} '{name}'" + (f"; did you mean '{close[0]}'?" if close else "")
 
 
 def missing(name: str, noun: str) -> str:
-    """That a required name is absent."""
+    """Describe a missing required name."""
     return f"missing {noun} '{shorten(name, _ECHO)}'"
 
 
 def choices(values: Sequence[Any]) -> str:
-    """Values to choose from, as many as are worth reading."""
+    """Format the values to choose from, up to a limit."""
     listed = ", ".join(echo(value) for value in values[:_CHOICES])
     return listed if len(values) <= _CHOICES else f"{listed} and {len(values) - _CHOICES} more"
 
@@ -81,9 +81,11 @@ def _rules(
 ) -> Iterator[tuple[str, str]]:
     if isinstance(error.kind, _BY_ABSENCE) and tuple(error.instance_path) in cut:
         return
+
     kind, value, path = error.kind, error.instance, place(error.instance_path)
     whole = path or f"{noun}s"
     noun = "key" if path else noun
+
     match kind:
         case Kind.Required():
             yield path, missing(kind.property, noun)
@@ -110,13 +112,13 @@ def _rules(
 
 
 def _meant(whole: ValidationError, branches: list[list[ValidationError]]) -> list[ValidationError]:
-    """The errors of the alternative that was meant: its type fits, and it is missed by the least."""
+    """Return the errors of the alternative with a fitting type and the fewest errors."""
     fitting = [branch for branch in branches if not _root_types(whole, branch)]
     return min(fitting, key=_distance, default=[])
 
 
 def _constants(whole: ValidationError, branches: list[list[ValidationError]]) -> list[Any] | None:
-    """The values to choose from, where each alternative is one value: choices with titles, and null beside them."""
+    """Return the allowed values if each alternative is a constant or null, else None."""
     allowed: list[Any] = []
     for branch in branches:
         match [error.kind for error in branch if error.instance_path == whole.instance_path]:
@@ -130,19 +132,19 @@ def _constants(whole: ValidationError, branches: list[list[ValidationError]]) ->
 
 
 def _distance(branch: list[ValidationError]) -> tuple[int, int]:
-    # A constant that differs is the mark of another form.
+    # A different constant indicates another alternative.
     return sum(isinstance(error.kind, Kind.Constant) for error in branch), len(branch)
 
 
 def _root_types(whole: ValidationError, branch: list[ValidationError]) -> list[str]:
-    """The types an alternative wants, when the value as a whole has another."""
+    """Return the types that an alternative accepts, if the root has another type."""
     depth = len(whole.instance_path)
     at_root = [error.kind for error in branch if len(error.instance_path) == depth]
     return [name for kind in at_root if isinstance(kind, Kind.Type) for name in kind.types]
 
 
 def _known(schema: Any, schema_path: Sequence[str | int]) -> list[str]:
-    """The property names beside the keyword at `schema_path`."""
+    """Return the property names next to the keyword at `schema_path`."""
     for step in schema_path[:-1]:
         try:
             schema = schema[step]

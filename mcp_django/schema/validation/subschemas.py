@@ -1,4 +1,4 @@
-"""Where schemas sit inside a JSON Schema, in every dialect from draft 4 to 2020-12."""
+"""Subschemas of a JSON Schema, in all dialects from draft 4 to 2020-12."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,19 +12,22 @@ _NAMED = frozenset(["properties", "patternProperties", "$defs", "definitions", "
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """One schema inside another."""
+    """A schema inside another schema."""
 
     schema: dict[str, Any]
     pointer: tuple[str, ...]
-    """The steps that lead here from the root, empty for the root."""
+    """Path from the root, empty for the root."""
     properties: tuple[str, ...] | None
-    """The property names on the way, if `properties` keywords alone lead here; else None."""
+    """Property names of the path if it has only `properties` keywords, else None."""
     depth: int
-    """Schemas around this one."""
+    """Number of surrounding schemas."""
 
 
 def positions(schema: dict[str, Any]) -> Iterator[Position]:
-    """Every object-valued schema inside `schema`, the root first; works without recursion at any depth."""
+    """Yield every object-valued schema inside `schema`, the root first.
+
+    Works without recursion at any depth.
+    """
     waiting = [Position(schema, (), (), 0)]
     while waiting:
         here = waiting.pop()
@@ -36,7 +39,10 @@ def positions(schema: dict[str, Any]) -> Iterator[Position]:
 
 
 def inner_schemas(schema: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """The object-valued schemas one level down, each with its keyword, and its name or number under that."""
+    """Yield the object-valued schemas one level down.
+
+    Each has its keyword, and its name or number under the keyword.
+    """
     for keyword, value in schema.items():
         found: list[tuple[str, Any]] = []
         if keyword in _NAMED and isinstance(value, dict):

@@ -1,8 +1,7 @@
-"""The part of a large value that is worth explaining.
+"""Truncation of large values for explanations.
 
-Deciding whether a value fits is fast at any size; collecting what is wrong with it costs about 20 us for each
-failure, alternatives included, so that a body of a few megabytes would hold a worker for many seconds. A value is
-therefore cut before it is explained.
+Deciding validity is fast at any size. Collecting errors takes about 20 us for each one, alternatives included, so a
+body of a few megabytes would block a worker for many seconds. A value is therefore truncated before it is explained.
 """
 
 from collections.abc import Collection, Iterator
@@ -10,21 +9,24 @@ from dataclasses import dataclass, field
 from typing import Any
 
 NODES = 500
-"""Values, nested ones included, up to which a value is explained whole."""
+"""Maximum number of values, including nested ones, that are explained in full."""
 _ITEMS = 50
 
 
 @dataclass(slots=True)
 class Excerpt:
-    """A value with what is long or deep cut."""
+    """A value without its long or deep parts."""
 
     value: Any
     cut: set[tuple[str | int, ...]] = field(default_factory=set)
-    """Where something was left out."""
+    """Paths of the truncated parts."""
 
 
 def excerpt(value: Any, depth: int) -> Excerpt:
-    """Cut a JSON value to `NODES` nodes and `depth` levels; a small one is returned as it is."""
+    """Truncate a JSON value to `MAX_NODES` nodes and `depth` levels.
+
+    A smaller value is returned unchanged.
+    """
     if _within(value, NODES, depth) >= 0:
         return Excerpt(value)
     cutter = _Cutter(depth)
@@ -32,7 +34,10 @@ def excerpt(value: Any, depth: int) -> Excerpt:
 
 
 def _within(value: Any, budget: int, depth: int) -> int:
-    """What is left of a budget of nodes after `value`; negative as soon as it is spent or the depth exceeded."""
+    """Return the rest of a budget of nodes after `value`.
+
+    Negative if the budget or the depth is exceeded.
+    """
     budget -= 1
     if isinstance(value, dict):
         value = value.values()

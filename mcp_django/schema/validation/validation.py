@@ -1,6 +1,7 @@
-"""The one door to jsonschema-rs: schemas compiled to checkers, and failures told in words.
+"""Validation by jsonschema-rs: compiled schemas and descriptions of errors.
 
-Formats are annotations and are not asserted, nothing is ever fetched, and patterns run in linear time where they can.
+Only this module uses jsonschema-rs. Formats are annotations and are not checked, references are never fetched, and
+patterns run in linear time where possible.
 """
 
 from typing import Any
@@ -13,9 +14,9 @@ from mcp_django.schema.validation.complexity import Structure
 from mcp_django.schema.validation.truncation import excerpt
 
 SHOWN = 5
-"""Problems told at most; a model that has five to mend does not need the rest yet."""
+"""Maximum number of problems described; a model can fix the remaining ones later."""
 MISFITS = 50
-"""Places named at most."""
+"""Maximum number of paths returned."""
 _BEYOND = "beyond its first items or levels; check every one"
 
 
@@ -28,19 +29,18 @@ class Checker:
         """Compile `schema`, which must not change afterwards.
 
         Raises:
-            DeclarationError: when the schema is not valid in its dialect, or refers to something outside itself.
+            DeclarationError: when the schema is invalid in its dialect, or has a reference outside itself.
         """
         self._schema = schema
         self._validator = _compile(schema)
         self._depth = Structure(schema).explained_depth()
         self.is_valid = self._validator.is_valid
-        """Does a JSON value fit? The hot path."""
+        """Function that returns True for a valid JSON value. Called on the hot path."""
 
     def problems(self, value: Any, noun: str = "argument") -> str:
-        """What is wrong with a value, for its reader: up to five problems joined by "; ", empty when it fits.
+        """Describe up to five problems of a value, joined by "; ". Empty if it is valid.
 
-        `noun` is what a property of the root is called.
-        A large value is explained from its beginning, a deep one from its top.
+        `noun` names a property of the root. A large value is described from its beginning, a deep one from its top.
         """
         if self.is_valid(value):
             return ""
@@ -53,7 +53,10 @@ class Checker:
         return "; ".join(list(told)[:SHOWN]) or self._beyond(value, part.value, noun)
 
     def misfits(self, value: Any) -> list[tuple[str | int, ...]]:
-        """Where a value breaks the schema: the steps to some of the places, of an excerpt where it is large."""
+        """Return the paths of some invalid parts of a value.
+
+        A large value is truncated first.
+        """
         part = excerpt(value, self._depth)
         found: dict[tuple[str | int, ...], None] = {}
         for error in self._validator.iter_errors(part.value):
@@ -63,7 +66,7 @@ class Checker:
         return list(found)
 
     def _beyond(self, value: Any, part: Any, noun: str) -> str:
-        """Name the property whose part left out breaks the schema."""
+        """Name the property whose truncated part violates the schema."""
         if isinstance(value, dict):
             for name, item in value.items():
                 if name in part and not self.is_valid({**part, name: item}):
@@ -75,7 +78,7 @@ def _compile(schema: dict[str, Any]) -> jsonschema_rs.Validator:
     try:
         return _validator(schema, jsonschema_rs.RegexOptions())
     except jsonschema_rs.ValidationError:
-        # Look-around needs the backtracking engine; its steps are bounded, and running out of them is a refusal.
+        # Lookaround needs the backtracking engine. Its steps are bounded, and exceeding them rejects the value.
         pass
     try:
         return _validator(schema, jsonschema_rs.FancyRegexOptions(backtrack_limit=100_000))
