@@ -62,7 +62,7 @@ def nested(levels: int, kind: str, leaf: Any) -> Any:
 
 
 def test_types_that_hold_a_choice_between_each_other_need_a_discriminator() -> None:
-    with pytest.raises(DeclarationError, match=r"tool\(\): Left and Right hold .* Field\(discriminator=...\)"):
+    with pytest.raises(DeclarationError, match=r"tool\(\): Left and Right form .* Field\(discriminator=...\)"):
         parameters_of(taking(Left), is_injected=nothing)
 
 
