@@ -1,5 +1,5 @@
-"""The wire: messages, headers, content and the five revisions, as values.
+"""The wire protocol as values: messages, headers, content and the five revisions.
 
-Pure: bytes and values in, values and bytes out. Nothing here imports Django, asyncio or a socket, and nothing here
-re-exports; import the module that has the name.
+The package is pure: its functions map bytes and values to values and bytes. It imports neither Django nor asyncio nor
+sockets. It re-exports no names; import the module that defines a name.
 """

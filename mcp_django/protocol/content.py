@@ -1,7 +1,7 @@
-"""Content: the blocks of tool results and prompt messages, and the contents of resources.
+"""Content: blocks of tool results and prompt messages, and contents of resources.
 
-``to_wire()`` gives the richest form; a Revision cuts it down. Binary data is given as bytes, or as base64 text that is
-already at hand (standard alphabet, padded).
+``to_wire()`` returns the richest form; a Revision reduces it. Binary data is given as bytes, or as base64 text
+(standard alphabet, padded).
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def _sniffed(data: bytes, kind: str) -> str:
     for mime_type, offset, signature in _SIGNATURES:
         if mime_type.startswith(kind) and data.startswith(signature, offset):
             return mime_type
-    raise ValueError(f"the bytes are in no {kind} format that is recognised; pass mime_type")
+    raise ValueError(f"unrecognised {kind} format; pass mime_type")
 
 
 def _extras(wire: dict[str, Any], annotations: Annotations | None, meta: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -61,7 +61,7 @@ def _extras(wire: dict[str, Any], annotations: Annotations | None, meta: Mapping
 
 @dataclass(frozen=True, slots=True)
 class TextContent:
-    """Text."""
+    """A text block."""
 
     text: str
     annotations: Annotations | None = None
@@ -92,7 +92,9 @@ class _Media:
 
     @classmethod
     def from_bytes(cls, data: bytes, mime_type: str | None = None) -> Self:
-        """Make one from bytes; PNG, JPEG, GIF and WebP, WAV, Ogg, FLAC and MP3 tell their type themselves.
+        """Create a block from bytes.
+
+        The type of PNG, JPEG, GIF, WebP, WAV, Ogg, FLAC and MP3 is detected.
 
         Raises:
             ValueError: the type is neither given nor recognised.
@@ -101,7 +103,10 @@ class _Media:
 
     @classmethod
     def from_file(cls, path: str | Path, mime_type: str | None = None) -> Self:
-        """Make one from a file; the type comes from `mime_type`, else from the file's name, else from its bytes."""
+        """Create a block from a file.
+
+        The type comes from `mime_type`, else from the file's name, else from its bytes.
+        """
         return cls.from_bytes(Path(path).read_bytes(), mime_type or _guessed(path, f"{cls.KIND}/"))
 
     def to_wire(self) -> dict[str, Any]:
@@ -112,14 +117,14 @@ class _Media:
 
 @dataclass(frozen=True, slots=True)
 class ImageContent(_Media):
-    """A picture, from bytes or base64 text."""
+    """An image, from bytes or base64 text."""
 
     KIND: ClassVar[str] = "image"
 
 
 @dataclass(frozen=True, slots=True)
 class AudioContent(_Media):
-    """A sound, from bytes or base64 text."""
+    """Audio, from bytes or base64 text."""
 
     KIND: ClassVar[str] = "audio"
 
@@ -131,7 +136,7 @@ def _guessed(path: str | Path, kind: str) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class ResourceLink:
-    """A resource that the client may read; it need not be listed."""
+    """A link to a resource that the client may read. The resource may be unlisted."""
 
     uri: str
     name: str
@@ -139,7 +144,7 @@ class ResourceLink:
     description: str | None = None
     mime_type: str | None = None
     size: int | None = None
-    """Bytes of the raw content."""
+    """Size of the raw content in bytes."""
     annotations: Annotations | None = None
     icons: Sequence[Icon] = ()
     meta: Mapping[str, Any] | None = None
@@ -159,7 +164,7 @@ class ResourceLink:
 
 @dataclass(frozen=True, slots=True)
 class TextResourceContents:
-    """A resource's content as text. Without `uri` it gets the one that was read."""
+    """Text contents of a resource. The default of `uri` is the URI that was read."""
 
     text: str
     uri: str | None = None
@@ -167,13 +172,13 @@ class TextResourceContents:
     meta: Mapping[str, Any] | None = None
 
     def to_wire(self) -> dict[str, Any]:
-        """Return the wire object; ``uri`` is left out where there is none yet."""
+        """Return the wire object, without ``uri`` if it is not set."""
         return _contents({"text": self.text}, self.uri, self.mime_type, self.meta)
 
 
 @dataclass(frozen=True, slots=True)
 class BlobResourceContents:
-    """A resource's content as bytes. Without `uri` it gets the one that was read.
+    """Binary contents of a resource. The default of `uri` is the URI that was read.
 
     Raises:
         ValueError: `data` is text but not base64.
@@ -188,7 +193,7 @@ class BlobResourceContents:
         _checked(self.data, type(self).__name__)
 
     def to_wire(self) -> dict[str, Any]:
-        """Return the wire object; ``uri`` is left out where there is none yet."""
+        """Return the wire object, without ``uri`` if it is not set."""
         return _contents({"blob": _encoded(self.data)}, self.uri, self.mime_type, self.meta)
 
 
@@ -206,7 +211,7 @@ ResourceContents = TextResourceContents | BlobResourceContents
 
 @dataclass(frozen=True, slots=True)
 class EmbeddedResource:
-    """A resource's content right inside a result or message.
+    """Contents of a resource inside a result or message.
 
     Raises:
         ValueError: the contents have no URI.
@@ -218,7 +223,7 @@ class EmbeddedResource:
 
     def __post_init__(self) -> None:
         if self.resource.uri is None:
-            raise ValueError("EmbeddedResource: the contents need a uri, since nothing was read that could give it")
+            raise ValueError("EmbeddedResource: the contents need a uri; set it explicitly")
 
     def to_wire(self) -> dict[str, Any]:
         """Return the wire object."""
@@ -231,18 +236,18 @@ _BLOCKS = frozenset({TextContent, ImageContent, AudioContent, ResourceLink, Embe
 
 
 def is_content(value: Any) -> bool:
-    """Whether `value` is a content block."""
+    """Return True for a content block."""
     return type(value) in _BLOCKS
 
 
 def is_content_type(annotation: Any) -> bool:
-    """Whether a type annotation names one of the content blocks; unions are the caller's to take apart."""
+    """Return True for the type of a content block. The caller must split unions."""
     return isinstance(annotation, type) and annotation in _BLOCKS
 
 
 @dataclass(frozen=True, slots=True)
 class PromptMessage:
-    """One message of a prompt: a role and a single content block. Text may be given as it is.
+    """A message of a prompt: a role with a text or a single content block.
 
     Raises:
         ValueError: the role is neither ``user`` nor ``assistant``.
@@ -265,10 +270,10 @@ class PromptMessage:
 
 
 def user(content: ContentBlock | str) -> PromptMessage:
-    """Make a message from the user."""
+    """Create a message from the user."""
     return PromptMessage(Role.USER, content)
 
 
 def assistant(content: ContentBlock | str) -> PromptMessage:
-    """Make a message from the assistant."""
+    """Create a message from the assistant."""
     return PromptMessage(Role.ASSISTANT, content)

@@ -1,4 +1,4 @@
-"""What the protocol can refuse, and the three kinds of failure that are never mixed.
+"""Errors of the protocol, of tools, and of the transport.
 
     Exception
     ├── MCPError                        a JSON-RPC ``error`` object
@@ -14,11 +14,11 @@
     │   ├── URLElicitationRequired      -32042  200  (one revision only: Revision.url_elicitation_error)
     │   └── InsufficientScope           -32600  403
     ├── ToolError                       a tool result with ``isError``; its text is for the model
-    └── TransportRefusal                an HTTP refusal before there is a message to answer
+    └── TransportRefusal                an HTTP error response before a message exists
 
-Anything else that is raised is a bug; its text never reaches the wire. An exception carries its facts and does not know
-how to become a response. ``http_status`` is the status of the stateless era; the handshake era answers 200 once a
-request is readable.
+Any other exception is a bug; its text is never sent. An exception carries data only, and other modules convert it to a
+response. ``http_status`` is the status of the stateless era. The handshake era responds with 200 once a request is
+readable.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from typing import Any
 
 
 class MCPError(Exception):
-    """A refusal that the peer sees as a JSON-RPC error.
+    """An error that the peer receives as a JSON-RPC error.
 
-    ``message`` is one short sentence for the peer; ``data`` any JSON value, or None for no ``data`` member. A subclass
-    of your own sets ``code`` to an integer outside -32768…-32000.
+    ``message`` is one short sentence for the peer. ``data`` is any JSON value, or None for no ``data`` member. A custom
+    subclass sets ``code`` to an integer outside -32768…-32000.
     """
 
     code: int = -32603
     http_status: int = 200
     message: str = "Internal error"
     request_id: int | str | None = None
-    """The id to answer under; None when the message had none or it could not be read."""
+    """Id of the error response. None if the message had no id, or an unreadable one."""
 
     def __init__(self, message: str | None = None, *, data: Any = None) -> None:
         if message is not None:
@@ -48,7 +48,7 @@ class MCPError(Exception):
 
 
 class ParseError(MCPError):
-    """The bytes are not JSON."""
+    """Bytes that are not JSON."""
 
     code = -32700
     http_status = 400
@@ -56,7 +56,7 @@ class ParseError(MCPError):
 
 
 class InvalidRequest(MCPError):
-    """JSON, but not a message this revision allows here."""
+    """Valid JSON, but not a message that this revision allows here."""
 
     code = -32600
     http_status = 400
@@ -68,7 +68,7 @@ class InvalidRequest(MCPError):
 
 
 class MethodNotFound(MCPError):
-    """The revision does not define the method, or the server does not offer the capability behind it."""
+    """A method that the revision does not define, or an unsupported capability."""
 
     code = -32601
     http_status = 404
@@ -76,7 +76,7 @@ class MethodNotFound(MCPError):
 
 
 class InvalidParams(MCPError):
-    """Missing or malformed parameters, an unknown tool, prompt or cursor."""
+    """Missing or malformed parameters, or an unknown tool, prompt or cursor."""
 
     code = -32602
     http_status = 400
@@ -84,7 +84,10 @@ class InvalidParams(MCPError):
 
 
 class ResourceNotFound(InvalidParams):
-    """No such resource for this caller. Encode with ``code=revision.resource_not_found``."""
+    """A resource that does not exist for this caller.
+
+    Encode with ``code=revision.resource_not_found``.
+    """
 
     message = "Resource not found"
 
@@ -94,7 +97,7 @@ class ResourceNotFound(InvalidParams):
 
 
 class InternalError(MCPError):
-    """A fault of the server. The message never comes from the exception behind it."""
+    """A fault of the server. Its message never contains the text of an exception."""
 
     code = -32603
     http_status = 200
@@ -102,7 +105,7 @@ class InternalError(MCPError):
 
 
 class HeaderMismatch(MCPError):
-    """A routing or parameter header is missing, malformed, repeated, or differs from the body."""
+    """A missing, malformed, repeated or different routing or parameter header."""
 
     code = -32020
     http_status = 400
@@ -110,7 +113,7 @@ class HeaderMismatch(MCPError):
 
 
 class MissingClientCapability(MCPError):
-    """The request did not declare a capability that serving it needs.
+    """A client capability that the server needs and the request did not declare.
 
     ``required`` is a ClientCapabilities object such as ``{"elicitation": {"url": {}}}``.
     """
@@ -125,7 +128,10 @@ class MissingClientCapability(MCPError):
 
 
 class UnsupportedProtocolVersion(MCPError):
-    """The request names a protocol version that is not served; ``requested`` is echoed as it came."""
+    """A request with an unsupported protocol version.
+
+    ``requested`` is echoed unchanged.
+    """
 
     code = -32022
     http_status = 400
@@ -138,7 +144,7 @@ class UnsupportedProtocolVersion(MCPError):
 
 
 class URLElicitationRequired(MCPError):
-    """The request cannot go on before the user has visited the given URLs.
+    """A request that requires the user to visit the given URLs first.
 
     ``elicitations`` are url-mode parameters, each with ``mode``, ``message``, ``url`` and ``elicitationId``.
     """
@@ -153,7 +159,10 @@ class URLElicitationRequired(MCPError):
 
 
 class InsufficientScope(MCPError):
-    """The credential is good but lacks scopes. Over HTTP it goes with an ``insufficient_scope`` challenge."""
+    """A valid credential that lacks scopes.
+
+    Over HTTP, an ``insufficient_scope`` challenge is added.
+    """
 
     code = -32600
     http_status = 403
@@ -165,7 +174,7 @@ class InsufficientScope(MCPError):
 
 
 class ToolError(Exception):
-    """Raised by a tool to tell the model what went wrong; becomes a result with ``isError``.
+    """An error for the model, raised by a tool. It becomes a result with ``isError``.
 
     ``meta`` is the result's ``_meta``, for the program around the model.
     """
@@ -179,13 +188,17 @@ class ToolError(Exception):
 
 
 class NotFound(ToolError):
-    """What a handler looked for is not there; a resource is not found then."""
+    """A missing object of a handler.
+
+    When a resource raises it, the resource is not found.
+    """
 
 
 class TransportRefusal(Exception):
-    """An HTTP answer given before there is a message: wrong method, media type, Origin, size, credential.
+    """An HTTP error response without a message.
 
-    ``headers`` are pairs of lower-case name and value.
+    Reasons are a wrong method, media type, Origin, size or credential. ``headers`` are pairs of lower-case name and
+    value.
     """
 
     def __init__(self, status: int, headers: Iterable[tuple[bytes, bytes]] = (), body: bytes = b"") -> None:

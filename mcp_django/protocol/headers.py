@@ -1,7 +1,7 @@
-"""The headers of the stateless era that mirror the body: routing headers and ``Mcp-Param-*``.
+"""Headers of the stateless era that mirror the body: routing and ``Mcp-Param-*``.
 
-Names are lower-case bytes and values are bytes, as ASGI gives them. The version and method headers are never encoded;
-a name or parameter may come as ``=?base64?…?=`` (transports/streamable-http, standard headers and x-mcp-header).
+Names are lower-case bytes and values are bytes, as in ASGI. The version and method headers are never encoded. A name or
+parameter may be encoded as ``=?base64?…?=`` (transports/streamable-http, standard headers and x-mcp-header).
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ PARAM_PREFIX = b"mcp-param-"
 ROUTING = frozenset({PROTOCOL_VERSION, METHOD, NAME})
 
 NAMED = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
-"""Methods whose ``Mcp-Name`` mirrors a parameter, and the parameter."""
+"""Method to the parameter that its ``Mcp-Name`` header mirrors."""
 
 TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-"""What a header's name may be made of (RFC 9110, section 5.6.2)."""
+"""Pattern of a header's name (RFC 9110, section 5.6.2)."""
 
 _PREFIX, _SUFFIX = b"=?base64?", b"?="
 _LEGAL = re.compile(rb"[\t\x20-\x7e]*")
@@ -42,9 +42,10 @@ _LISTS = {b"baggage": b",", b"tracestate": b",", b"x-forwarded-for": b",", b"coo
 
 
 class Headers(dict[bytes, bytes]):
-    """The last value of each header by lower-case name; `repeated` holds the names that came more than once.
+    """The last value of each header by lower-case name.
 
-    Those that are lists, and that somebody reads as such, are joined (RFC 9110, section 5.3).
+    `repeated` holds the names that occurred more than once. Repeated list headers in use are joined (RFC 9110, section
+    5.3).
     """
 
     __slots__ = ("repeated",)
@@ -69,11 +70,11 @@ class HeaderParam(NamedTuple):
     path: tuple[str, ...]
     """Property names from the root of the arguments."""
     header: bytes
-    """The whole header name in lower case, ``mcp-param-`` included."""
+    """Full header name in lower case, including ``mcp-param-``."""
 
 
 def encode_value(text: str) -> bytes:
-    """Write `text` as a header value, in the base64 form where plain text would not survive.
+    """Encode `text` as a header value, in base64 if plain text is unsafe.
 
     Raises:
         ValueError: `text` holds lone surrogates.
@@ -84,20 +85,21 @@ def encode_value(text: str) -> bytes:
 
 
 def decode_value(value: bytes) -> str:
-    """Read a header value: strip blanks at both ends, undo the base64 form.
+    """Decode a header value: strip blanks at both ends, and decode base64.
 
     Raises:
-        HeaderMismatch: an illegal byte, or a malformed base64 form.
+        HeaderMismatch: an illegal byte, or malformed base64.
     """
     text = value.strip(b" \t")
     if not _LEGAL.fullmatch(text):
-        raise HeaderMismatch("Header mismatch: a value holds bytes that no header may")
+        raise HeaderMismatch("Header mismatch: a value holds bytes that are illegal in headers")
     if not (text.startswith(_PREFIX) and text.endswith(_SUFFIX) and len(text) >= len(_PREFIX) + len(_SUFFIX)):
         return text.decode("ascii")
+
     payload = text[len(_PREFIX) : -len(_SUFFIX)]
     try:
         raw = base64.b64decode(payload, validate=True)
-        # b64decode tolerates surplus padding; the canonical spelling is the only one accepted.
+        # b64decode tolerates surplus padding. Only the canonical encoding is accepted.
         if base64.b64encode(raw) == payload:
             return raw.decode()
     except (binascii.Error, UnicodeDecodeError):
@@ -106,20 +108,24 @@ def decode_value(value: bytes) -> str:
 
 
 def check_routing(headers: Headers, version: str, method: str, name: str | None) -> None:
-    """Check that the routing headers repeat what the body says; `name` is None for methods without one.
+    """Check that the routing headers equal the body's values.
+
+    `name` is None for methods without a name.
 
     Raises:
         HeaderMismatch: missing, repeated, malformed or different; the message names the header.
     """
     if headers.repeated and not headers.repeated.isdisjoint(ROUTING):
-        raise HeaderMismatch("Header mismatch: a routing header came more than once")
-    # Equal bytes are the ordinary case; only the rest is taken apart.
+        raise HeaderMismatch("Header mismatch: a routing header was sent more than once")
+    # Equal bytes are the usual case. Other values are decoded first.
     got = headers.get(PROTOCOL_VERSION)
     if got is None or (got != version.encode() and got.strip(b" \t") != version.encode()):
         raise _mismatch("MCP-Protocol-Version", got, "the protocol version in params._meta")
+
     got = headers.get(METHOD)
     if got is None or (got != method.encode() and got.strip(b" \t") != method.encode()):
         raise _mismatch("Mcp-Method", got, "the method")
+
     if name is not None:
         got = headers.get(NAME)
         if got is None or not (_is_plainly(got, name) or decode_value(got) == name):
@@ -127,7 +133,7 @@ def check_routing(headers: Headers, version: str, method: str, name: str | None)
 
 
 def _is_plainly(got: bytes, name: str) -> bool:
-    # Equal bytes are not enough: they may be illegal in a header, or the encoded spelling of another name.
+    # Equal bytes are not enough: they may be illegal in a header, or the encoded form of another name.
     return got == name.encode() and name.isascii() and name.isprintable() and not got.startswith(_PREFIX)
 
 
@@ -138,7 +144,9 @@ def _mismatch(header: str, got: bytes | None, mirrored: str) -> HeaderMismatch:
 
 
 def check_params(headers: Headers, params: tuple[HeaderParam, ...], arguments: dict[str, Any]) -> None:
-    """Check that each mirrored argument of a tool came in its header as well, and no header without its argument.
+    """Check the parameter headers of a tool call against its arguments.
+
+    Each mirrored argument must equal its header, and each header needs its argument.
 
     Raises:
         HeaderMismatch: missing, surplus, repeated, malformed or different; the message names the header.
@@ -147,14 +155,16 @@ def check_params(headers: Headers, params: tuple[HeaderParam, ...], arguments: d
         value: Any = arguments
         for step in path:
             value = value.get(step) if type(value) is dict else None
+
         got = headers.get(header)
         if got is None and value is None:
             continue
+
         name, mirrored = header.decode("ascii"), "arguments." + ".".join(path)
         if value is None:
             raise HeaderMismatch(f"Header mismatch: {name} was sent, but {mirrored} is absent or null")
         if header in headers.repeated:
-            raise HeaderMismatch(f"Header mismatch: {name} came more than once")
+            raise HeaderMismatch(f"Header mismatch: {name} was sent more than once")
         if got is None or not _mirrors(decode_value(got), value):
             raise _mismatch(name, got, mirrored)
 
@@ -165,6 +175,6 @@ def _mirrors(text: str, value: Any) -> bool:
     if type(value) is bool:
         return text == ("true" if value else "false")
     if type(value) is int or type(value) is float:
-        # Integers are compared as numbers: 42 is 42.0.
+        # Integers are compared as numbers: 42 equals 42.0.
         return _NUMBER.fullmatch(text) is not None and Decimal(text) == value
     return False

@@ -1,7 +1,7 @@
-"""JSON-RPC 2.0: bytes to messages, and results, errors and requests to bytes.
+"""JSON-RPC 2.0: messages from bytes, and results, errors and requests to bytes.
 
-JSON is decoded once and encoded once, here. What a revision or an era forbids (arrays, responses, a missing ``_meta``)
-is not decided here; this module knows the shape of one message.
+JSON is decoded once and encoded once, here. This module checks the shape of one message. The rules of revisions and
+eras (arrays, responses, a required ``_meta``) are checked elsewhere.
 """
 
 from __future__ import annotations
@@ -15,19 +15,25 @@ import orjson
 from mcp_django.protocol.errors import InvalidRequest, MCPError, ParseError
 
 Id = int | str
-"""A request id. ``1`` and ``"1"`` are two ids; booleans, floats and null are none."""
+"""A request id.
+
+``1`` and ``"1"`` are two ids; booleans, floats and null are invalid.
+"""
 
 dumps = orjson.dumps
 loads = orjson.loads
 
 
 def dumps_sorted(value: Any) -> bytes:
-    """Encode with the keys of every object in order, for digests."""
+    """Encode a value for digests, with the keys of every object sorted."""
     return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
 
 
 class Request(NamedTuple):
-    """A call that expects an answer under ``id``; ``params`` is None when the member was absent."""
+    """A call that expects a response with ``id``.
+
+    ``params`` is None when the member was absent.
+    """
 
     id: Id
     method: str
@@ -35,14 +41,17 @@ class Request(NamedTuple):
 
 
 class Notification(NamedTuple):
-    """A call that is never answered."""
+    """A call without a response."""
 
     method: str
     params: dict[str, Any] | None
 
 
 class Response(NamedTuple):
-    """The peer's answer to a request of ours: ``error`` is None, or an object with ``code`` and ``message``."""
+    """The peer's response to a request.
+
+    ``error`` is None, or an object with ``code`` and ``message``.
+    """
 
     id: Id
     result: Any
@@ -51,11 +60,11 @@ class Response(NamedTuple):
 
 Message = Request | Notification | Response
 
-# What Request(...) does, without the Python function in between: half the cost on the hottest path.
+# Same as Request(...), but without its Python function: half the cost on the hottest path.
 _new = tuple.__new__
 
 LARGE = 64 * 1024
-"""Bytes of a document that is read without the garbage collector."""
+"""Size in bytes from which a document is decoded without garbage collection."""
 
 _OPEN_ARRAY = ord("[")
 _OPENING_ONLY = bytes.maketrans(b"{}", b"[]")
@@ -64,20 +73,22 @@ _RUNS = re.compile(rb"\[+|\]+")
 
 
 def decode(body: bytes, *, max_nesting: int = 64) -> Any:
-    """Read one JSON document.
+    """Decode one JSON document.
 
     Raises:
         ParseError: not JSON, or not UTF-8.
         InvalidRequest: objects and arrays are nested deeper than `max_nesting`.
     """
-    # Ordinary requests are cleared here: an object takes five bytes a level, `{"":` and `}`, and no more opening
-    # brackets than the limit, in strings or out of them, means no deeper nesting. Looking is cheaper than counting.
+    # A quick check for ordinary requests. An object takes five bytes a level, `{"":` and `}`. With at most
+    # `max_nesting` opening brackets, inside strings or not, deeper nesting is impossible. Searching a byte is cheaper
+    # than counting.
     if (
         (_OPEN_ARRAY in body or len(body) > 5 * max_nesting)
         and body.count(b"{") + body.count(b"[") > max_nesting
         and _nested_deeper(body, max_nesting)
     ):
         raise InvalidRequest(f"Invalid request: nested deeper than {max_nesting} levels")
+
     try:
         return loads(body) if len(body) < LARGE else _load_large(body)
     except ValueError:
@@ -85,8 +96,10 @@ def decode(body: bytes, *, max_nesting: int = 64) -> Any:
 
 
 def _load_large(body: bytes) -> Any:
-    """Nothing that is being read can be garbage yet, but the collector would walk over all of it again and again: most
-    of the time that a body of a million empty arrays takes.
+    """Decode a large document without garbage collection.
+
+    A document that is being decoded has no garbage, but the collector would traverse it repeatedly. That takes most of
+    the time for a body of a million empty arrays.
     """
     if not gc.isenabled():
         return loads(body)
@@ -98,15 +111,19 @@ def _load_large(body: bytes) -> Any:
 
 
 def _nested_deeper(body: bytes, limit: int) -> bool:
-    """Measure the nesting of `body` in linear time and without recursion. Exact for valid JSON."""
-    # A backslash occurs only inside strings; without escaped quotes every second piece between quotes is a string.
+    """Return True if `body` is nested deeper than `limit`.
+
+    Runs in linear time and without recursion. Exact for valid JSON.
+    """
+    # A backslash occurs only inside strings. Without escaped quotes, every second piece between quotes is a string.
     if b"\\" in body:
         body = body.replace(b"\\\\", b"").replace(b'\\"', b"")
     brackets = b"".join(body.split(b'"')[::2]).translate(_OPENING_ONLY, _NOT_BRACKETS)
-    # Taking out the innermost pairs lowers every peak by one, and a few times over leaves few runs to walk over.
+    # Removing the innermost pairs lowers every peak by one. A few rounds leave few runs to count.
     depth = min(4, limit)
     for _ in range(depth):
         brackets = brackets.replace(b"[]", b"")
+
     for run in _RUNS.findall(brackets):
         if run[0] == _OPEN_ARRAY:
             depth += len(run)
@@ -118,13 +135,14 @@ def _nested_deeper(body: bytes, limit: int) -> bool:
 
 
 def read(raw: Any) -> Message:
-    """Tell what message a JSON value is.
+    """Convert a JSON value to a message.
 
     Raises:
-        InvalidRequest: it is none; ``request_id`` is set when the value had a readable id.
+        InvalidRequest: an invalid message; ``request_id`` is set when the id was readable.
     """
     if type(raw) is not dict:
         raise InvalidRequest("Invalid request: a message is a JSON object")
+
     method = raw.get("method")
     if type(method) is str and raw.get("jsonrpc") == "2.0":
         params = raw.get("params")
@@ -142,6 +160,7 @@ def read(raw: Any) -> Message:
                 return Response(id, raw["result"], None)
             if "result" not in raw and _is_error(error):
                 return Response(id, None, error)
+
     raise _refusal(raw)
 
 
@@ -150,9 +169,10 @@ def _is_error(error: Any) -> bool:
 
 
 def _refusal(raw: dict[str, Any]) -> InvalidRequest:
-    """Say which rule the object breaks; the road here is the slow one."""
+    """Build the error for an invalid message. Only the slow path calls this."""
     id = raw.get("id")
     readable = id if type(id) is int or type(id) is str else None
+
     if raw.get("jsonrpc") != "2.0":
         problem = 'jsonrpc must be "2.0"'
     elif "id" in raw and readable is None:
@@ -172,12 +192,15 @@ def result(id: Id, value: Any) -> bytes:
 
 
 def splice(id: Id, encoded_result: bytes) -> bytes:
-    """Encode a response around a result that is JSON already."""
+    """Encode a response around an encoded result."""
     return b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (dumps(id), encoded_result)
 
 
 def error(id: Id | None, problem: MCPError, *, code: int | None = None) -> bytes:
-    """Encode an error response; an unreadable id is left out. `code` overrides the error's own."""
+    """Encode an error response, without an unreadable id.
+
+    `code` overrides the error's own.
+    """
     body: dict[str, Any] = {"code": problem.code if code is None else code, "message": problem.message}
     if problem.data is not None:
         body["data"] = problem.data
@@ -201,7 +224,10 @@ def notification(method: str, params: dict[str, Any] | None = None) -> bytes:
 
 
 def compact(encoded: bytes) -> bytes:
-    """The same bytes in as little memory as they need, for those that are kept: orjson leaves 4 KB behind each."""
+    """Return a copy of the bytes in minimal memory, for storage.
+
+    orjson reserves 4 KB more than it needs.
+    """
     return memoryview(encoded).tobytes()
 
 

@@ -1,4 +1,4 @@
-"""Keys of ``_meta``: the protocol's, the bare ones it allows, ours, and the grammar of all others."""
+"""Keys of ``_meta``: those of the protocol and of this project, and their grammar."""
 
 from __future__ import annotations
 
@@ -18,15 +18,19 @@ TRACESTATE = "tracestate"
 BAGGAGE = "baggage"
 
 TAGS = "mcp-django/tags"
-"""Where the tags of a tool, resource or prompt travel: an array of strings."""
+"""Key of the tags of a tool, resource or prompt: an array of strings."""
 
 ERRORS = "mcp-django/errors"
-"""Where a tool error tells what is wrong with which value: an object of arrays of strings, by field. Not the structured
-content, which has to fit the tool's output schema whatever happened (server/tools).
+"""Key of the details of a tool error: an object of arrays of strings, by field.
+
+Structured content is not used for them, because it must fit the tool's output schema in every case (server/tools).
 """
 
 LONGEST_PROGRESS_TOKEN = 1024
-"""Characters. Each progress notification repeats the token, so a long one makes a long answer to a short request."""
+"""Maximum length of a progress token in characters.
+
+Each progress notification repeats the token, so a long one makes a long response to a short request.
+"""
 
 WRONG_PROGRESS_TOKEN = (
     f"_meta progressToken must be an integer or a string of {LONGEST_PROGRESS_TOKEN} characters at most"
@@ -38,17 +42,23 @@ _RESERVED = frozenset({"modelcontextprotocol", "mcp"})
 
 
 def is_progress_token(value: Any) -> bool:
-    """Whether `value` is an integer, or a string that is worth repeating."""
+    """Return True for an integer, or a string of acceptable length."""
     return type(value) is int or (type(value) is str and len(value) <= LONGEST_PROGRESS_TOKEN)
 
 
 def is_valid_key(key: str) -> bool:
-    """Whether `key` follows the grammar: an optional prefix of dot-separated labels and a slash, then a name."""
+    """Return True if `key` follows the grammar.
+
+    The grammar is an optional prefix of dot-separated labels and a slash, then a name.
+    """
     return _KEY.fullmatch(key) is not None
 
 
 def is_reserved(key: str) -> bool:
-    """Whether the key's prefix belongs to the protocol: its second label is ``modelcontextprotocol`` or ``mcp``."""
+    """Return True if the key's prefix belongs to the protocol.
+
+    Its second label is then ``modelcontextprotocol`` or ``mcp``.
+    """
     found = _KEY.fullmatch(key)
     if found is None or found[1] is None:
         return False

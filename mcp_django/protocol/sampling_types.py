@@ -1,7 +1,7 @@
-"""What is said to the client's model and what it says: messages of one block or several, and the use of tools
-(client/sampling).
+"""Messages to and from the client's model (client/sampling).
 
-A message is built in full, its content a list of blocks; a Revision writes it as its own text does.
+They hold one block or several, including tool uses and tool results. The content of a built message is always a list of
+blocks. A Revision converts it to its own form.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ Wire = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class ToolUseContent:
-    """A model's wish to use a tool."""
+    """A model's request to use a tool."""
 
     id: str
-    """The model's name for this use; the result repeats it."""
+    """The model's id for this use; the result repeats it."""
     name: str
     input: Mapping[str, Any]
-    """The arguments."""
+    """Arguments of the tool."""
     meta: Mapping[str, Any] | None = None
 
     def to_wire(self) -> Wire:
@@ -42,13 +42,13 @@ class ToolUseContent:
 
 @dataclass(frozen=True, slots=True)
 class ToolResultContent:
-    """What came of a model's use of a tool: text, a content block, or a list of both."""
+    """The result of a model's use of a tool: text, a content block, or a list of both."""
 
     tool_use_id: str
     content: ContentBlock | str | Sequence[ContentBlock | str] = ()
     structured: Mapping[str, Any] | None = None
     is_error: bool = False
-    """The tool failed, in a way that the model may mend."""
+    """True if the tool failed. The model may correct its arguments and retry."""
     meta: Mapping[str, Any] | None = None
 
     def to_wire(self) -> Wire:
@@ -72,16 +72,16 @@ _FIELDS: dict[str, dict[str, type]] = {
     "tool_use": {"id": str, "name": str, "input": dict},
     "tool_result": {"toolUseId": str, "content": list},
 }
-"""The block types of sampling, and what each must hold."""
+"""The block types of sampling with their required members."""
 
 
 @dataclass(frozen=True, slots=True)
 class SamplingMessage:
-    """One message of a conversation with the client's model: text, a block, or a list of both.
+    """A message of a conversation with the client's model: text, a block, or a list.
 
     Raises:
         ValueError: the role is neither ``user`` nor ``assistant``.
-        TypeError: the content is something that a model cannot be sent.
+        TypeError: the content has an unsupported type.
     """
 
     role: Role | str
@@ -94,7 +94,7 @@ class SamplingMessage:
         for item in self._items():
             if not isinstance(item, str | SamplingBlock):
                 raise TypeError(
-                    f"a model is sent text, images, audio, tool uses and tool results, not {type(item).__name__}"
+                    f"sampling accepts text, images, audio, tool uses and tool results, not {type(item).__name__}"
                 )
 
     def _items(self) -> Sequence[Any]:
@@ -109,15 +109,15 @@ class SamplingMessage:
 
 
 Said = str | PromptMessage | SamplingMessage | Mapping[str, Any]
-"""One thing said: a text of the user's, a message, or a message in its wire form."""
+"""A message: a text of the user, a message object, or a message in wire form."""
 
 
 def conversation(said: Said | Sequence[Said]) -> list[Wire]:
-    """The messages of a conversation, the content of each a list of blocks.
+    """Build the messages of a conversation, each with a list of blocks as its content.
 
     Raises:
-        ValueError: a message in wire form is none, or the use of tools does not come out even.
-        TypeError: something is no message, or holds what a model cannot be sent.
+        ValueError: a message in wire form is invalid, or tool uses and results do not match.
+        TypeError: a message or its content has an unsupported type.
     """
     given: Any = [said] if isinstance(said, str | PromptMessage | SamplingMessage | Mapping) else said
     messages = [_message(item) for item in given]
@@ -142,16 +142,16 @@ def _message(said: Any) -> Wire:
 
 
 def blocks_of(content: Any) -> list[Wire]:
-    """The blocks of a message's content in wire form, which is one block or a list of them.
+    """Return the blocks of a message's content in wire form, one block or a list.
 
     Raises:
-        ValueError: saying what is wrong with it.
+        ValueError: describes the invalid block.
     """
     blocks = content if type(content) is list else [content]
     for block in blocks:
         fields = _FIELDS.get(str(block.get("type"))) if type(block) is dict else None
         if fields is None:
-            raise ValueError("content must be a block, or a list of them, of the types that sampling has")
+            raise ValueError("content must be a sampling block, or a list of them")
         for name, kind in fields.items():
             if type(block.get(name)) is not kind:
                 raise ValueError(f"a block of type {block['type']} needs {name} of type {kind.__name__}")
@@ -159,32 +159,36 @@ def blocks_of(content: Any) -> list[Wire]:
 
 
 def validate_sampling_messages(said: Said | Sequence[Said]) -> None:
-    """Check a conversation before it is sent to a model: each message is one, and tool uses and tool results come in
-    pairs (client/sampling, message content constraints). None at all are fine. `Context.sample` checks the same.
+    """Check the messages of a conversation for a model.
+
+    Each message must be valid, and tool uses and tool results must match (client/sampling, message content
+    constraints). An empty conversation is valid. `Context.sample` performs the same check.
 
     Raises:
-        ValueError: a message in wire form is none, or the use of tools does not come out even; it names the message.
-        TypeError: something is no message, or holds what a model cannot be sent.
+        ValueError: names the invalid message, or the message whose tool uses and results do not match.
+        TypeError: a message or its content has an unsupported type.
     """
     if isinstance(said, str | PromptMessage | SamplingMessage | Mapping) or said:
         conversation(said)
 
 
 def require_balance(messages: Sequence[Wire]) -> None:
-    """Check that tool uses and tool results come in pairs (client/sampling, message content constraints): each
-    message of the assistant's that uses tools is followed by one of the user's that holds their results, one for each
-    use, and nothing else.
+    """Check that tool uses and tool results match.
+
+    After a message of the assistant with tool uses, the next message is the user's. It holds one result for each use
+    and nothing else (client/sampling, message content constraints).
 
     Raises:
-        ValueError: naming the message, counted from 1, and the rule.
+        ValueError: names the message, counted from 1, and the rule.
     """
     open_uses: list[str] = []
+
     for number, message in enumerate(messages, 1):
         used, answered = _ids(message, "tool_use", "id"), _ids(message, "tool_result", "toolUseId")
         if used and message["role"] != Role.ASSISTANT:
             raise ValueError(f"message {number}: only the assistant uses tools")
         if answered and message["role"] != Role.USER:
-            raise ValueError(f"message {number}: tool results are the user's to give")
+            raise ValueError(f"message {number}: only the user sends tool results")
         if answered and len(answered) != len(message["content"]):
             raise ValueError(f"message {number}: a message with tool results must hold nothing else")
         if sorted(answered) != sorted(open_uses):
@@ -192,6 +196,7 @@ def require_balance(messages: Sequence[Wire]) -> None:
         if len(set(used)) != len(used):
             raise ValueError(f"message {number}: two tool uses have the same id")
         open_uses = used
+
     if open_uses:
         raise ValueError(f"after message {len(messages)}: {_imbalance(open_uses, [])}")
 

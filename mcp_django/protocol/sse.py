@@ -1,4 +1,4 @@
-"""Server-sent events (WHATWG HTML, section 9.2): bytes for an event, and bytes back to events as they arrive."""
+"""Server-sent events: encoding and decoding of streams (WHATWG HTML, section 9.2)."""
 
 from __future__ import annotations
 
@@ -10,54 +10,62 @@ _BREAKS = re.compile(r"[\r\n]")
 _BOM = b"\xef\xbb\xbf"
 
 KEEP_ALIVE = b": keep-alive\n"
-"""A comment that keeps proxies from closing a quiet stream. No empty line follows it: where events have ids, an empty
-line alone makes some clients' parsers report an event without data."""
+"""Comment that keeps proxies from closing an idle stream.
+
+No empty line follows it: in a stream with event ids, some clients report an empty line as an event without data.
+"""
 
 
 class Event(NamedTuple):
-    """One event that was received."""
+    """A received event."""
 
     event: str
-    """Its type; ``message`` when the stream names none."""
+    """Event type; the default is ``message``."""
     data: bytes
-    """Its data lines, joined by newlines."""
+    """Data lines of the event, joined by newlines."""
     id: str | None
-    """The last event id of the stream so far, None before there is one."""
+    """Last event id of the stream so far, or None."""
     retry: int | None
-    """Milliseconds to wait before reconnecting, when this event says so."""
+    """Reconnection delay of this event in milliseconds, or None."""
 
 
 def event(data: bytes, *, event: str = "message", id: str | None = None, retry: int | None = None) -> bytes:
-    """Encode one event; each line of `data` becomes a data line, `retry` is in milliseconds.
+    """Encode an event.
+
+    Each line of `data` becomes a data line; `retry` is in milliseconds.
 
     Raises:
         ValueError: a line break in `event` or `id`, a NUL in `id`, or a negative `retry`.
     """
     if event == "message" and id is None and retry is None and b"\n" not in data and b"\r" not in data:
         return b"event: message\ndata: %b\n\n" % data
+
     if _BREAKS.search(event):
-        raise ValueError("the type of an event is one line")
+        raise ValueError("the type of an event must be one line")
+
     lines = [b"event: %b" % event.encode()]
     if id is not None:
         if _BREAKS.search(id) or "\0" in id:
-            raise ValueError("the id of an event is one line without NUL")
+            raise ValueError("the id of an event must be one line without NUL")
         lines.append(b"id: %b" % id.encode())
     if retry is not None:
         if retry < 0:
-            raise ValueError("retry is a number of milliseconds")
+            raise ValueError("retry must not be negative")
         lines.append(b"retry: %d" % retry)
+
     lines += [b"data: %b" % line for line in _NEWLINE.split(data)]
     return b"\n".join(lines) + b"\n\n"
 
 
 def numbered(id: bytes, data: bytes) -> bytes:
-    """Encode a message with an id; both are known to be one line."""
+    """Encode a message with an id. Both must be single lines."""
     return b"event: message\nid: %b\ndata: %b\n\n" % (id, data)
 
 
 def priming(id: bytes, *, retry: int | None = None) -> bytes:
-    """Encode an event that carries an id and no data: the client knows from where to resume before there is a message.
-    `retry` is in milliseconds.
+    """Encode an event with an id and no data.
+
+    It lets the client resume before the first message. `retry` is in milliseconds.
     """
     return b"id: %b\ndata: \n\n" % id if retry is None else b"id: %b\nretry: %d\ndata: \n\n" % (id, retry)
 
@@ -68,10 +76,10 @@ def comment(text: str = "") -> bytes:
 
 
 class Decoder:
-    """Reads a stream that comes in pieces of any size.
+    """Decodes a stream that arrives in chunks of any size.
 
-    `last_event_id` is what a reconnecting client sends back, `retry` the last reconnection time in milliseconds; both
-    are None until the stream says them. Data is given as bytes, undecoded.
+    `last_event_id` is the value that a reconnecting client sends. `retry` is the last reconnection delay in
+    milliseconds. Both are None until the stream sets them. Data is returned as undecoded bytes.
     """
 
     def __init__(self, *, max_event: int = 16 * 1024 * 1024) -> None:
@@ -92,19 +100,21 @@ class Decoder:
         self._retry: int | None = None
 
     def feed(self, chunk: bytes) -> list[Event]:
-        """Take the next bytes and return the events they complete.
+        """Decode the next bytes and return the events that they complete.
 
         Raises:
-            ValueError: one event is larger than `max_event` bytes; the stream cannot be read any further.
+            ValueError: one event is larger than `max_event` bytes; the decoder cannot continue.
         """
         if not chunk:
             return []
+
         if self._after_cr and chunk.startswith(b"\n"):
             chunk = chunk[1:]
-        # A CR at the end has ended its line; an LF that comes next belongs to it.
+        # A CR at the end has ended its line. A following LF belongs to it.
         self._after_cr = chunk.endswith(b"\r") if chunk else False
         lines = _NEWLINE.split(chunk)
         rest = lines.pop()
+
         events: list[Event] = []
         for line in lines:
             if self._pending:
@@ -117,6 +127,7 @@ class Decoder:
                 self._field(line)
             else:
                 self._dispatch(events)
+
         if rest:
             self._pending.append(rest)
             self._pending_size += len(rest)
@@ -143,7 +154,7 @@ class Decoder:
             self.retry = self._retry = int(value)
 
     def _dispatch(self, events: list[Event]) -> None:
-        # Not before the empty line: who is cut off within an event has not received it.
+        # Set only at the empty line: a client that disconnects within an event has not received it.
         self.last_event_id = self._id
         if self._data:
             name = self._event.decode(errors="replace") or "message"

@@ -1,7 +1,8 @@
-"""Trace context: ``traceparent``, ``tracestate`` and ``baggage``, as W3C Trace Context and W3C Baggage write them.
+"""Trace context: ``traceparent``, ``tracestate`` and ``baggage`` of W3C.
 
-They travel in ``_meta`` (2026-07-28, basic, OpenTelemetry trace context), and as HTTP headers of the same names. What
-is malformed counts as not sent: a trace then starts anew, and nothing fails (W3C Trace Context, 3.2.2 and 3.3.1).
+The formats are those of W3C Trace Context and W3C Baggage. The values are sent in ``_meta`` (2026-07-28, basic,
+OpenTelemetry trace context) and in HTTP headers with the same names. Malformed values are ignored: a new trace starts,
+without an error (W3C Trace Context, 3.2.2 and 3.3.1).
 """
 
 from __future__ import annotations
@@ -18,9 +19,12 @@ from mcp_django.protocol.meta import BAGGAGE, TRACEPARENT, TRACESTATE
 
 STATE_MEMBERS = 32
 STATE_LENGTH = 512
-"""Characters of a ``tracestate``. The specification asks to pass on at least as many."""
+"""Maximum length of a ``tracestate`` in characters.
+
+The specification requires to pass on at least as many.
+"""
 BAGGAGE_LENGTH = 8192
-"""Bytes of a ``baggage``; likewise."""
+"""Maximum size of a ``baggage`` in bytes, with the same requirement."""
 
 _PARENT = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-[\x20-\x7e]*)?")
 _PARENT_LENGTH = 512
@@ -38,27 +42,30 @@ _NO_BAGGAGE: Mapping[str, str] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceContext:
-    """The trace that a request belongs to, as its sender says."""
+    """The trace of a request, as declared by its sender."""
 
     trace_id: str
-    """32 hexadecimal digits."""
+    """Trace id: 32 hexadecimal digits."""
     span_id: str
-    """16 hexadecimal digits: the sender's span, the parent of whatever is done for it."""
+    """Span id: 16 hexadecimal digits. The sender's span is the parent of new spans."""
     flags: int = 0
     state: str = ""
-    """What tracing systems keep for themselves: a ``tracestate``."""
+    """Data of tracing systems: a ``tracestate``."""
     baggage: Mapping[str, str] = field(default_factory=lambda: _NO_BAGGAGE)
-    """What the sender wants everybody on the way to know, decoded. It is not verified: decide nothing by it."""
+    """Decoded data that the sender passes to all recipients.
+
+    It is not verified: do not base decisions on it.
+    """
     carried: str = field(default="", repr=False)
-    """The ``baggage`` as it came."""
+    """Original text of the ``baggage``."""
 
     @property
     def sampled(self) -> bool:
-        """May the sender have recorded this trace?"""
+        """True if the sender may have recorded this trace."""
         return bool(self.flags & _SAMPLED)
 
     def headers(self) -> dict[str, str]:
-        """The HTTP headers that continue this trace in a request of your own."""
+        """Return the HTTP headers that continue this trace in another request."""
         headers = {TRACEPARENT: f"00-{self.trace_id}-{self.span_id}-{self.flags:02x}"}
         if self.state:
             headers[TRACESTATE] = self.state
@@ -67,15 +74,15 @@ class TraceContext:
         return headers
 
     def meta(self) -> dict[str, str]:
-        """The keys of ``_meta`` that continue this trace in an MCP request of your own."""
+        """Return the keys of ``_meta`` that continue this trace in another MCP request."""
         return self.headers()
 
 
 def carrier(meta: Mapping[str, Any], headers: Headers | None = None) -> dict[str, str]:
-    """The valid ones of the three texts of a message, under their names.
+    """Return the valid trace values of a message by name.
 
-    ``_meta`` belongs to the message, the headers to the HTTP request that brought it, which may be a proxy's: so what
-    ``_meta`` says counts, and a ``tracestate`` only beside its own ``traceparent``.
+    ``_meta`` belongs to the message. The headers belong to the HTTP request, which a proxy may have sent. Therefore
+    ``_meta`` takes precedence, and a ``tracestate`` is used only with its own ``traceparent``.
     """
     found: dict[str, str] = {}
     if headers is not None and not _KEYS.isdisjoint(headers):
@@ -106,7 +113,7 @@ def _valid(parent: Any, state: Any, baggage: Any) -> dict[str, str]:
 
 
 def read(carried: Mapping[str, str]) -> TraceContext | None:
-    """The trace context that the texts of a `carrier` make; None without a ``traceparent``."""
+    """Parse the values of `find_carrier`. Returns None without a ``traceparent``."""
     parent = read_parent(carried.get(TRACEPARENT, ""))
     if parent is None:
         return None
@@ -123,10 +130,9 @@ def read(carried: Mapping[str, str]) -> TraceContext | None:
 
 
 def read_parent(text: str) -> tuple[str, str, int] | None:
-    """Trace id, span id and flags of a ``traceparent``; None when it is malformed.
+    """Parse a ``traceparent`` into trace id, span id and flags, or None if malformed.
 
-    Version 00 is taken to the letter. Of a later version the parts that every version has are read, and one flag
-    (W3C Trace Context, 4.3).
+    Version 00 is parsed strictly. Of later versions, the common parts and one flag are read (W3C Trace Context, 4.3).
     """
     found = _PARENT.fullmatch(text) if len(text) <= _PARENT_LENGTH else None
     if found is None:
@@ -138,7 +144,10 @@ def read_parent(text: str) -> tuple[str, str, int] | None:
 
 
 def is_state(text: str) -> bool:
-    """Is this a ``tracestate`` worth passing on: 32 members and 512 characters at most, each key once?"""
+    """Return True for a valid ``tracestate`` within the limits.
+
+    The limits are 32 members and 512 characters, with unique keys.
+    """
     if len(text) > STATE_LENGTH:
         return False
     keys = []
@@ -153,8 +162,9 @@ def is_state(text: str) -> bool:
 
 
 def read_baggage(text: str) -> dict[str, str] | None:
-    """The entries of a ``baggage``, percent-decoded, without their properties; None when it is malformed or longer than
-    8192 bytes.
+    """Parse the entries of a ``baggage``, percent-decoded, without their properties.
+
+    Returns None if it is malformed or longer than 8192 bytes.
     """
     if not text or len(text) > BAGGAGE_LENGTH:
         return None

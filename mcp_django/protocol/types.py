@@ -1,6 +1,6 @@
-"""Values that describe things: who a server is, icons, annotations, log levels. Each says itself with ``to_wire()``.
+"""Descriptive values: implementations, icons, annotations, log levels.
 
-``to_wire()`` gives the richest form; a Revision cuts it down. Optional members that are None are left out.
+``to_wire()`` returns the richest form; a Revision reduces it. Optional members that are None are left out.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ class LoggingLevel(StrEnum):
 
     @property
     def rank(self) -> int:
-        """The place among the levels; the levels themselves compare as text."""
+        """Index among the levels, lowest first. The levels themselves compare as text."""
         return LEVELS.index(self.value)
 
 
 LEVELS: tuple[str, ...] = tuple(level.value for level in LoggingLevel)
-"""The levels as they go over the wire, lowest first."""
+"""The levels in wire form, lowest first."""
 
 
 class Role(StrEnum):
-    """Who speaks, or is spoken to."""
+    """Sender or audience of a message."""
 
     USER = "user"
     ASSISTANT = "assistant"
@@ -48,19 +48,22 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Icon:
-    """A picture of a server, tool, prompt or resource.
+    """An icon of a server, tool, prompt or resource.
 
     Raises:
-        ValueError: `src` is neither an http(s) nor a data URI, or `sizes` or `theme` are none of the allowed ones.
+        ValueError: `src` is neither an http(s) nor a data URI, or `sizes` or `theme` are invalid.
     """
 
     src: str
-    """An absolute ``https:`` or ``http:`` URL, or a ``data:`` URI. Clients refuse all others."""
+    """Absolute ``https:`` or ``http:`` URL, or a ``data:`` URI.
+
+    Clients reject other URLs.
+    """
     mime_type: str | None = None
     sizes: Sequence[str] = ()
-    """Like ``"48x48"``, or ``"any"`` for a scalable picture."""
+    """Sizes like ``"48x48"``, or ``"any"`` for a scalable image."""
     theme: Literal["light", "dark"] | None = None
-    """The background it is made for."""
+    """Background that the icon is made for."""
 
     def __post_init__(self) -> None:
         if not _ICON_SOURCE.match(self.src):
@@ -75,7 +78,7 @@ class Icon:
 
     @classmethod
     def of(cls, given: Icon | Mapping[str, Any] | str) -> Icon:
-        """Accept an icon, its wire object, or its URL alone.
+        """Convert an icon, its wire object, or its URL.
 
         Raises:
             ValueError: as for an icon; an unknown name, or a value of the wrong type.
@@ -83,13 +86,15 @@ class Icon:
         if isinstance(given, Icon):
             return given
         wire: dict[str, Any] = {"src": given} if isinstance(given, str) else dict(given)
+
         unknown = [key for key in wire if key not in _ICON_FIELDS]
         if unknown:
             raise ValueError(f"unknown icon field {unknown[0]!r}; known are {', '.join(_ICON_FIELDS)}")
         if not isinstance(wire.get("src"), str):
-            raise ValueError("an icon needs a src, which is text")
+            raise ValueError("an icon needs a src of type text")
         if not isinstance(wire.get("mimeType", ""), str):
             raise ValueError("icon mimeType must be text")
+
         sizes = wire.get("sizes", ())
         if not isinstance(sizes, str) and not all(isinstance(size, str) for size in sizes):
             raise ValueError('icon sizes are a list, like ["48x48"]')
@@ -111,7 +116,7 @@ class Icon:
 
 @dataclass(frozen=True, slots=True)
 class Implementation:
-    """What a server or client is called."""
+    """Name and version of a server or client."""
 
     name: str
     version: str
@@ -133,21 +138,30 @@ class Implementation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolAnnotations:
-    """Hints about a tool. None leaves a hint out, and its default holds; clients must not trust any of them."""
+    """Hints about a tool. Clients must not trust them.
+
+    None leaves a hint out, so that its default applies.
+    """
 
     title: str | None = None
     read_only: bool | None = None
-    """Does it change nothing? Default: no."""
+    """True if the tool changes nothing. Default: False."""
     destructive: bool | None = None
-    """May it destroy or overwrite? Default: yes. Means something only if it is not read-only."""
+    """True if the tool may destroy or overwrite data. Default: True.
+
+    Meaningful only if the tool is not read-only.
+    """
     idempotent: bool | None = None
-    """Does a repeated call change nothing more? Default: no. Means something only if it is not read-only."""
+    """True if a repeated call has no further effect. Default: False.
+
+    Meaningful only if the tool is not read-only.
+    """
     open_world: bool | None = None
-    """Does it reach things outside, like the web? Default: yes."""
+    """True if the tool accesses external systems, like the web. Default: True."""
 
     @classmethod
     def of(cls, given: ToolAnnotations | Mapping[str, Any] | None) -> ToolAnnotations | None:
-        """Accept annotations, their wire object, or None.
+        """Convert annotations, their wire object, or None.
 
         Raises:
             ValueError: an unknown name, or a value of the wrong type.
@@ -173,7 +187,7 @@ _HINTS = dict(zip(_WIRE_NAMES, (field.name for field in fields(ToolAnnotations))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Annotations:
-    """Hints about content or a resource: for whom, how important, how fresh.
+    """Hints about content or a resource: audience, importance, and age.
 
     Raises:
         ValueError: an unknown role, or a priority outside 0…1.
@@ -181,13 +195,13 @@ class Annotations:
 
     audience: Sequence[Role | str] | None = None
     priority: float | None = None
-    """1 is needed, 0 may be left out."""
+    """Importance: 1 is required, 0 is optional."""
     last_modified: datetime | str | None = None
-    """A moment, or its ISO 8601 text."""
+    """Time of the last change, or its ISO 8601 text."""
 
     @classmethod
     def of(cls, given: Annotations | Mapping[str, Any] | None) -> Annotations | None:
-        """Accept annotations, their wire object, or None.
+        """Convert annotations, their wire object, or None.
 
         Raises:
             ValueError: as for annotations, and for an unknown name.

@@ -1,4 +1,4 @@
-"""URI templates, the part of RFC 6570 that resources need, in both directions.
+"""URI templates: the subset of RFC 6570 for resources, in both directions.
 
     {x}      one path segment or a part of one; never crosses "/"
     {+x}     text that may span segments, like "a/b/c"
@@ -6,8 +6,9 @@
     {?a,b}   query variables at the end, in any order, each optional
 
 Matching takes linear time: a template is matched segment by segment, without backtracking. Values are percent-decoded
-exactly once. A value with a ".." segment never matches, nor does {x} with a decoded "/". RFC 6570 joins the list of
-{x*} by commas; here it is joined by "/", which is what servers mean by it.
+exactly once. A value with a ".." segment never matches, nor does {x} with a decoded "/".
+
+RFC 6570 joins the list of {x*} by commas. Here "/" joins it, the common meaning among servers.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import NamedTuple
 from urllib.parse import quote, unquote_to_bytes
 
 MAX_LENGTH = 8192
-"""Longest URI that is matched, in characters."""
+"""Maximum length of a matched URI, in characters."""
 
 Value = str | list[str]
 
@@ -31,22 +32,22 @@ _FORMS = "{x}, {+x}, {x*} and {?a,b}"
 
 
 class _Segment(NamedTuple):
-    """What stands between two slashes: literals around single variables, or one spanning variable."""
+    """Part between two slashes: literals and variables, or one spanning variable."""
 
     literals: tuple[str, ...]
-    """One more than there are names."""
+    """The literals around the names, one more than the names."""
     names: tuple[str, ...]
     span: str
-    """``+`` or ``*`` where the name spans segments, else empty."""
+    """``+`` or ``*`` if the name spans segments, else empty."""
     guarded: str
-    """Characters that separate the variables here, and are encoded inside their values."""
+    """Characters that separate the variables. They are encoded inside values."""
 
 
 class UriTemplate:
     """A URI template, or a plain URI (`is_static`).
 
     Raises:
-        ValueError: the template is malformed or ambiguous; the message says where.
+        ValueError: the template is malformed or ambiguous; the message names the part.
     """
 
     __slots__ = ("_prefix", "_query", "_segments", "_span", "is_static", "text", "variables")
@@ -55,22 +56,26 @@ class UriTemplate:
         self.text = text
         if len(text) > MAX_LENGTH:
             raise ValueError(f"URI template is longer than {MAX_LENGTH} characters")
+
         path, query = _split_query(text)
         self._query: tuple[str, ...] = query
         self._segments = tuple(_segment(text, part) for part in path.split("/"))
+
         spans = [index for index, segment in enumerate(self._segments) if segment.span]
         if len(spans) > 1:
             raise ValueError(f"URI template {text!r}: only one variable may span segments")
         self._span: int | None = spans[0] if spans else None
         self._prefix = path.split("{", 1)[0]
         self.variables: tuple[str, ...] = (*(name for segment in self._segments for name in segment.names), *query)
-        """Names in order, the query's last."""
+        """Names in order, those of the query last."""
+
         if len(set(self.variables)) != len(self.variables):
             raise ValueError(f"URI template {text!r}: a variable occurs twice")
         if query and "?" in path:
             raise ValueError(f"URI template {text!r}: a literal '?' cannot come before {{?…}}")
+
         self.is_static: bool = not self.variables
-        """Does it stand for one URI only?"""
+        """True if the template matches exactly one URI."""
 
     def __repr__(self) -> str:
         return f"UriTemplate({self.text!r})"
@@ -82,9 +87,10 @@ class UriTemplate:
         return hash(self.text)
 
     def match(self, uri: str) -> dict[str, Value] | None:
-        """Return the variables of `uri`: text, a list for ``{x*}``; absent query variables are left out.
+        """Return the variables of `uri`: text, or a list for ``{x*}``.
 
-        None when it does not match, is malformed, too long, or a value is a path traversal.
+        Absent query variables are left out. Returns None for a URI that does not match, is malformed or too long, or
+        has a path traversal in a value.
         """
         if not uri.startswith(self._prefix) or len(uri) > MAX_LENGTH:
             return None
@@ -92,11 +98,13 @@ class UriTemplate:
             return {} if uri == self.text else None
         if not _ENCODED.fullmatch(uri):
             return None
+
         found: dict[str, Value] = {}
         if self._query:
             uri, mark, query = uri.partition("?")
             if mark and not _match_query(query, self._query, found):
                 return None
+
         parts = uri.split("/")
         segments = self._segments
         at, after = self._span, 0
@@ -110,16 +118,19 @@ class UriTemplate:
                 return None
             parts = [*parts[:at], *parts[end:]]
             segments = segments[:at] + segments[at + 1 :]
+
         for part, segment in zip(parts, segments, strict=True):
             if not _match_segment(part, segment, found):
                 return None
         return found
 
     def expand(self, values: Mapping[str, str | Sequence[str]]) -> str:
-        """Write the URI of `values`; ``match`` gives them back. Query variables may be absent.
+        """Return the URI for `values`, the inverse of ``match``.
+
+        Query variables may be absent.
 
         Raises:
-            ValueError: a variable is missing, unknown, empty, or holds what it cannot, like "/" for ``{x}``.
+            ValueError: a variable is missing, unknown, empty, or has an invalid value, like "/" for ``{x}``.
         """
         unknown = values.keys() - set(self.variables)
         if unknown:
@@ -144,14 +155,19 @@ class UriTemplate:
         if segment.span == "*":
             parts = value.split("/") if isinstance(value, str) else list(value)
             if not parts or not all(parts) or any("/" in part for part in parts) or not _is_safe("/".join(parts)):
-                raise ValueError(f"{name}: a list of segments, none of them empty, '..', or with '/' or NUL")
+                raise ValueError(f"{name}: segments must not be empty or '..', or hold '/' or NUL")
             return "/".join(quote(part, safe="") for part in parts)
+
         text = _text(name, value)
         if not text or not _is_safe(text) or (not segment.span and "/" in text):
-            raise ValueError(f"{name}: {text!r} is empty, or holds '/', '..' or NUL where the template allows none")
+            raise ValueError(
+                f"{name}: {text!r} is empty, or holds '/', '..' or NUL where the template does not allow it"
+            )
+
         if segment.span:
-            # A "?" would be taken for the start of the query.
+            # A literal "?" would start the query.
             return quote(text, safe=_RESERVED.replace("?", "") if self._query else _RESERVED)
+
         encoded = quote(text, safe="")
         for separator in segment.guarded:
             encoded = encoded.replace(separator, f"%{ord(separator):02X}")
@@ -167,7 +183,7 @@ def _split_query(text: str) -> tuple[str, tuple[str, ...]]:
         raise ValueError(f"URI template {text!r}: {{?…}} must be closed and come last")
     for name in names.split(","):
         if not _NAME.fullmatch(name):
-            raise ValueError(f"URI template {text!r}: {name!r} is no variable name")
+            raise ValueError(f"URI template {text!r}: {name!r} is not a variable name")
     return path, tuple(names.split(","))
 
 
@@ -177,6 +193,7 @@ def _segment(text: str, part: str) -> _Segment:
     for literal in literals:
         if not _ENCODED.fullmatch(literal):
             raise ValueError(f"URI template {text!r}: {literal!r} must be percent-encoded, or its braces balanced")
+
     span, names = "", []
     for expression in expressions:
         name = expression.removeprefix("+")
@@ -184,16 +201,18 @@ def _segment(text: str, part: str) -> _Segment:
         if not operator and name.endswith("*"):
             name, operator = name[:-1], "*"
         if not _NAME.fullmatch(name):
-            raise ValueError(f"URI template {text!r}: {{{expression}}} is none of {_FORMS}")
+            raise ValueError(f"URI template {text!r}: {{{expression}}} is not one of {_FORMS}")
         span = span or operator
         names.append(name)
+
     if span and len(names) > 1:
         raise ValueError(f"URI template {text!r}: a variable that spans segments needs a segment of its own")
+
     guarded = ""
     for literal in literals[1:-1]:
         mark = next((char for char in literal if not char.isalnum() and char != "%"), None)
         if mark is None:
-            raise ValueError(f"URI template {text!r}: variables must be apart by a character like '-', '.' or '/'")
+            raise ValueError(f"URI template {text!r}: variables must be separated by a character like '-', '.' or '/'")
         guarded += mark
     return _Segment(literals, tuple(names), span, guarded)
 
@@ -205,8 +224,8 @@ def _match_segment(part: str, segment: _Segment, found: dict[str, Value]) -> boo
     if not (part.startswith(literals[0]) and part.endswith(literals[-1])) or "?" in part or "#" in part:
         return False
     start, end = len(literals[0]), len(part) - len(literals[-1])
-    # From the right, so that "{name}.{ext}" takes the last dot; the rightmost place leaves most room for the others,
-    # so no other place need be tried.
+    # Match from the right, so that "{name}.{ext}" splits at the last dot. The rightmost split leaves the most room for
+    # the other variables, so trying other splits is unnecessary.
     for index in range(len(names) - 1, 0, -1):
         cut = part.rfind(literals[index], start + 1, end - 1)
         if cut < 0 or not _take(names[index], part[cut + len(literals[index]) : end], found):
@@ -235,6 +254,7 @@ def _match_span(part: str, segment: _Segment, found: dict[str, Value]) -> bool:
             return False
         found[name] = value
         return True
+
     values: list[str] = []
     for piece in raw.split("/"):
         value = _decoded(piece)
@@ -266,7 +286,10 @@ def _text(name: str, value: str | Sequence[str]) -> str:
 
 
 def _is_safe(value: str) -> bool:
-    """Whether no NUL and no ".." segment is in it; a backslash counts as a slash, since some file systems say so."""
+    """Return True without a NUL and without a ".." segment.
+
+    A backslash counts as a slash, as on some file systems.
+    """
     return "\0" not in value and (".." not in value or ".." not in value.replace("\\", "/").split("/"))
 
 

@@ -576,7 +576,7 @@ async def test_a_conversation_that_does_not_come_out_even_is_never_sent() -> Non
         ([SamplingMessage("assistant", [ToolUseContent("a", "t", {})] * 2)], "have the same id"),
         ([{"role": "system", "content": {"type": "text", "text": "x"}}], "role 'system'"),
         ([{"role": "user", "content": {"type": "text"}}], "needs text of type str"),
-        ([{"role": "user", "content": {"type": "resource"}}], "types that sampling has"),
+        ([{"role": "user", "content": {"type": "resource"}}], "must be a sampling block"),
     ]
     found = await reasons(HANDSHAKE, [(messages, {}) for messages, _ in cases])
     assert [reason for (_, reason), text in zip(cases, found, strict=True) if reason not in text] == []

@@ -1,6 +1,7 @@
-"""The five revisions as data, oldest first. A revision's date appears in code only in this package.
+"""The five revisions of the protocol as data, oldest first.
 
-Pure, like the rest of ``protocol``. Ask a `Revision` what it allows; never compare version strings.
+The date of a revision appears in code only in this package. It is pure, like the rest of ``protocol``. Read the fields
+of a `Revision`; never compare version strings.
 """
 
 from __future__ import annotations
@@ -37,13 +38,14 @@ STATELESS: list[str] = [version for version, revision in REVISIONS.items() if re
 LATEST_HANDSHAKE: Revision = REVISIONS[HANDSHAKE[-1]]
 LATEST: Revision = REVISIONS[STATELESS[-1]]
 ASSUMED: Revision = V2025_03_26
-"""What a handshake-era HTTP request speaks that has neither a session nor a version header."""
+"""Revision of a handshake-era HTTP request without a session and a version header."""
 
 
 def negotiate(wanted: Any, offered: Sequence[str] = HANDSHAKE) -> Revision:
-    """Agree on a revision in ``initialize``: the wanted one if offered, else the newest offered as a counter-offer.
+    """Negotiate the revision of ``initialize``.
 
-    Only handshake-era revisions can be agreed on; others in `offered` are passed over.
+    It is the requested one if offered, else the newest offered one. Only handshake-era revisions are negotiable, so
+    other revisions in `offered` are ignored.
 
     Raises:
         ValueError: `offered` has no handshake-era revision.
@@ -55,7 +57,8 @@ def negotiate(wanted: Any, offered: Sequence[str] = HANDSHAKE) -> Revision:
 
 
 def may_notify(revision: Revision, method: str) -> bool:
-    """Whether a server may send this notification under `revision`: the revision defines it, or none does, so that it
-    is the project's own.
+    """Return True if a server may send this notification under `revision`.
+
+    The revision must define it. A notification that no revision defines is custom, and allowed too.
     """
     return method in revision.notifications or not any(method in other.notifications for other in REVISIONS.values())

@@ -1,7 +1,7 @@
-"""What a revision of the protocol is: a table of what it defines, and functions that cut a richer object down to it.
+"""The table of a protocol revision, and functions that reduce objects to it.
 
-Everything the server emits is built once, in the richest form. A `Revision` takes such a wire object and gives back the
-one its own text defines. Inputs are never changed; where nothing has to go, the same object comes back.
+The server builds each object once, in the richest form. A `Revision` converts such a wire object to its own form.
+Inputs are never changed; without changes, the same object is returned.
 """
 
 from __future__ import annotations
@@ -24,36 +24,42 @@ _TASKS_EXTENSION = "io.modelcontextprotocol/tasks"
 
 
 class Era(Enum):
-    """How a server and a client meet."""
+    """The two eras of the protocol, by the way of connecting."""
 
     HANDSHAKE = "handshake"
     """``initialize`` once, then messages of a session in both directions."""
     STATELESS = "stateless"
-    """Every request says all there is to know; the server never asks, it answers ``input_required``."""
+    """Self-contained requests.
+
+    The server responds ``input_required`` instead of sending requests.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Revision:
-    """One revision. Compare revisions as objects, never through the version string."""
+    """A revision of the protocol.
+
+    Compare revisions as objects, never through the version string.
+    """
 
     version: str
-    """The date on the wire; an identifier, not a quantity."""
+    """Date in wire form; an identifier, not a quantity."""
     era: Era
     methods: frozenset[str]
-    """Requests a client may send. Absence is the gate: an unlisted method is method-not-found."""
+    """Requests that a client may send. An unlisted method is method-not-found."""
     notifications: frozenset[str]
-    """Notifications the revision defines, in either direction."""
+    """Notifications that the revision defines, in either direction."""
     client_notifications: frozenset[str]
-    """Those of them that a client may send."""
+    """Notifications that a client may send."""
     asks: frozenset[str]
-    """What a server may ask a client, as a request or as an entry of ``inputRequests``."""
+    """Requests that a server may send, also as entries of ``inputRequests``."""
 
     implementation_fields: frozenset[str]
     tool_fields: frozenset[str]
     tool_annotation_fields: frozenset[str]
     prompt_fields: frozenset[str]
     argument_fields: frozenset[str]
-    """Fields of one argument of a prompt."""
+    """Fields of an argument of a prompt."""
     resource_fields: frozenset[str]
     template_fields: frozenset[str]
     contents_fields: frozenset[str]
@@ -63,51 +69,56 @@ class Revision:
     content: Mapping[str, frozenset[str]]
     """Content block types, and the fields of each."""
     capabilities: frozenset[str]
-    """Server capabilities. Keys no revision defines are the author's own and pass."""
+    """Server capabilities.
+
+    Keys that no revision defines are custom and pass unchanged.
+    """
 
     batches: bool = False
-    """Is a JSON array of messages accepted?"""
+    """True if a JSON array of messages is accepted."""
     resource_not_found: int = -32002
-    """The error code for a resource that does not exist."""
+    """Error code for a resource that does not exist."""
     structured: Literal["none", "object", "any"] = "none"
-    """What ``structuredContent`` may hold."""
+    """Allowed values of ``structuredContent``."""
     elicitation: frozenset[str] = frozenset()
     """Modes of elicitation: ``form``, ``url``."""
     elicitation_id: bool = False
-    """Does a url elicitation carry ``elicitationId``?"""
+    """True if a url elicitation has an ``elicitationId``."""
     form_defaults: frozenset[str] = frozenset()
     """JSON types of form properties that may have a ``default``."""
     form_titled_enums: bool = False
-    """May choices of a form be titled with ``oneOf``? Otherwise ``enumNames``."""
+    """True if choices of a form have titles by ``oneOf``, else by ``enumNames``."""
     form_multi_select: bool = False
-    """May a form property be an array of choices?"""
+    """True if a form property may be an array of choices."""
     polling: bool = False
-    """May the server close the connection of a stream that goes on? Then each stream opens with an event that has an id
-    and no data, which clients of other revisions cannot read."""
+    """True if the server may close the connection of a stream that continues.
+
+    Each stream then opens with an event that has an id and no data, which clients of other revisions cannot read.
+    """
     sampling: frozenset[str] = frozenset()
-    """What sampling may be besides itself, where the client can: with ``tools``, with ``context``."""
+    """Optional features of sampling, if the client has them: ``tools``, ``context``."""
     sampling_content: frozenset[str] = frozenset({"text", "image"})
-    """Types of the blocks that messages to and from the client's model may hold."""
+    """Types of the blocks in messages to and from the client's model."""
     sampling_lists: bool = False
-    """May such a message hold several blocks?"""
+    """True if a sampling message may hold several blocks."""
     completion_context: bool = False
-    """Does ``completion/complete`` carry the arguments chosen so far?"""
+    """True if ``completion/complete`` carries the arguments chosen before."""
     argument_errors_in_result: bool = False
-    """Is a tool argument that fails its schema an ``isError`` result rather than invalid params?"""
+    """True if invalid tool arguments give an ``isError`` result, not invalid params."""
     url_elicitation_error: bool = False
-    """May a request fail with URLElicitationRequired?"""
+    """True if a request may fail with URLElicitationRequired."""
     progress_message: bool = False
-    """May progress carry a ``message``?"""
+    """True if progress may have a ``message``."""
     result_type: bool = False
-    """Must every result carry ``resultType``?"""
+    """True if every result must have a ``resultType``."""
     cacheable: frozenset[str] = frozenset()
-    """Methods whose complete results carry ``ttlMs`` and ``cacheScope``."""
+    """Methods whose complete results have ``ttlMs`` and ``cacheScope``."""
     asks_inline: frozenset[str] = frozenset()
-    """Methods that may answer ``input_required``."""
+    """Methods that may respond ``input_required``."""
     boolean_properties: bool = False
-    """May a value under the root ``properties`` of a tool's schema be ``true`` or ``false``?"""
+    """True if root ``properties`` of a tool's schema may be ``true`` or ``false``."""
     verbatim: bool = False
-    """Is this the richest form, so that content and results pass as they are?"""
+    """True for the richest form, in which content and results pass unchanged."""
 
     def __repr__(self) -> str:
         return f"<Revision {self.version}>"
@@ -119,7 +130,10 @@ class Revision:
         remove: Mapping[str, Iterable[str]] | None = None,
         **facts: Any,
     ) -> Revision:
-        """Return the next revision: names added to or removed from this one's sets, other facts replaced."""
+        """Return the next revision, with changed fields.
+
+        `add` and `remove` change sets of names; `facts` replace other fields.
+        """
         for field, names in (add or {}).items():
             facts[field] = getattr(self, field) | frozenset(names)
         for field, names in (remove or {}).items():
@@ -127,14 +141,14 @@ class Revision:
         return replace(self, **facts)
 
     def shape_implementation(self, implementation: Wire) -> Wire:
-        """Cut ``serverInfo`` down to the fields of this revision."""
+        """Reduce ``serverInfo`` to the fields of this revision."""
         return downgrade.keep(implementation, self.implementation_fields)
 
     def shape_capabilities(self, capabilities: Wire) -> Wire:
-        """Leave out server capabilities that this revision does not define.
+        """Remove server capabilities that this revision does not define.
 
-        ``extensions`` pass everywhere, since extensions are agreed upon in both eras; the tasks extension is the
-        exception that counts in the stateless era only.
+        ``extensions`` pass everywhere, because both eras negotiate extensions. Only the tasks extension is limited to
+        the stateless era.
         """
         unknown = _CAPABILITIES - self.capabilities
         if not unknown.isdisjoint(capabilities):
@@ -146,14 +160,19 @@ class Revision:
         return capabilities
 
     def shape_tool(self, tool: Wire) -> Wire:
-        """Cut an entry of ``tools/list`` down; an output schema this revision cannot express is left out."""
+        """Reduce an entry of ``tools/list``.
+
+        An output schema in an unsupported form is removed.
+        """
         shaped = downgrade.keep(tool, self.tool_fields)
         annotations = shaped.get("annotations")
         if annotations is not None:
             shaped = downgrade.put(shaped, "annotations", downgrade.keep(annotations, self.tool_annotation_fields))
+
         output = shaped.get("outputSchema")
         if output is not None and self.structured == "object" and output.get("type") != "object":
             shaped = downgrade.put(shaped, "outputSchema", None)
+
         if self.boolean_properties:
             return shaped
         for key in ("inputSchema", "outputSchema"):
@@ -163,7 +182,7 @@ class Revision:
         return shaped
 
     def shape_prompt(self, prompt: Wire) -> Wire:
-        """Cut an entry of ``prompts/list`` down."""
+        """Reduce an entry of ``prompts/list``."""
         shaped = downgrade.keep(prompt, self.prompt_fields)
         arguments = shaped.get("arguments")
         if not arguments:
@@ -173,26 +192,28 @@ class Revision:
         )
 
     def shape_resource(self, resource: Wire) -> Wire:
-        """Cut an entry of ``resources/list`` down."""
+        """Reduce an entry of ``resources/list``."""
         return self._annotated(downgrade.keep(resource, self.resource_fields))
 
     def shape_template(self, template: Wire) -> Wire:
-        """Cut an entry of ``resources/templates/list`` down."""
+        """Reduce an entry of ``resources/templates/list``."""
         return self._annotated(downgrade.keep(template, self.template_fields))
 
     def shape_content(self, block: Wire) -> Wire:
-        """Cut a content block down; a block of a type this revision lacks becomes one it has.
+        """Reduce a content block, and replace a block of an unsupported type.
 
         Audio becomes an embedded resource, a resource link a text with its name and URI.
         """
         if self.verbatim:
             return block
+
         fields = self.content.get(block["type"])
         if fields is not None and block.keys() <= fields and _PARTS.isdisjoint(block):
             return block
         if fields is None:
             block = downgrade.replace_block(block)
             fields = self.content[block["type"]]
+
         shaped = self._annotated(downgrade.keep(block, fields))
         embedded = shaped.get("resource")
         if embedded is not None:
@@ -200,13 +221,13 @@ class Revision:
         return shaped
 
     def shape_contents(self, contents: list[Wire]) -> list[Wire]:
-        """Cut the contents of a resource down."""
+        """Reduce the contents of a resource."""
         if self.verbatim:
             return contents
         return downgrade.each(contents, lambda item: downgrade.keep(item, self.contents_fields))
 
     def shape_result(self, result: Wire) -> Wire:
-        """Take the stateless era's members out of any result, where this revision is of the other era."""
+        """Remove the stateless era's members from any result, in the handshake era."""
         if self.result_type:
             return result
         if not _STATELESS_ONLY.isdisjoint(result):
@@ -218,7 +239,7 @@ class Revision:
         return result
 
     def shape_call_result(self, result: Wire) -> Wire:
-        """Cut a result of ``tools/call`` down; structured content that has to go stays as text."""
+        """Reduce a result of ``tools/call``; removed structured content remains as text."""
         if self.verbatim:
             return result
         shaped = self.shape_result(result)
@@ -231,14 +252,14 @@ class Revision:
         return downgrade.put(shaped, "content", content)
 
     def shape_read_result(self, result: Wire) -> Wire:
-        """Cut a result of ``resources/read`` down."""
+        """Reduce a result of ``resources/read``."""
         if self.verbatim:
             return result
         shaped = self.shape_result(result)
         return downgrade.put(shaped, "contents", self.shape_contents(shaped["contents"]))
 
     def shape_prompt_result(self, result: Wire) -> Wire:
-        """Cut a result of ``prompts/get`` down."""
+        """Reduce a result of ``prompts/get``."""
         if self.verbatim:
             return result
         shaped = self.shape_result(result)
@@ -249,11 +270,12 @@ class Revision:
         return downgrade.put(shaped, "messages", messages)
 
     def shape_sampling_message(self, message: Wire) -> list[Wire]:
-        """Write a message for the client's model, whose content is a list of blocks: as one message, or as one for each
-        block where the revision knows no lists.
+        """Convert a message for the client's model, whose content is a list of blocks.
+
+        Returns one message, or one for each block if the revision does not support lists.
 
         Raises:
-            ValueError: sampling has no such block in this revision.
+            ValueError: sampling in this revision does not support the type of a block.
         """
         blocks = downgrade.each(message["content"], self._sampled)
         if self.sampling_lists:
@@ -269,15 +291,16 @@ class Revision:
         return self.shape_content(block) if kind in self.content else block
 
     def requested_schema(self, schema: Wire) -> Wire:
-        """Write the schema of an elicitation form as this revision allows.
+        """Reduce the schema of an elicitation form.
 
         Raises:
-            ValueError: the revision has no forms, or cannot express a property, which is named.
+            ValueError: the revision has no forms, or does not support the named property.
         """
         if "form" not in self.elicitation:
             raise ValueError(f"revision {self.version} has no elicitation forms")
         if self.form_titled_enums and self.form_multi_select:
             return schema
+
         properties = {
             name: downgrade.form_property(name, field, self.form_defaults)
             for name, field in schema["properties"].items()

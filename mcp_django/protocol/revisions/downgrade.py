@@ -1,6 +1,6 @@
-"""Rewriting wire objects for revisions that lack something.
+"""Conversion of wire objects for revisions with fewer features.
 
-Inputs are never changed; where nothing has to change, the same object comes back.
+Inputs are never changed; without changes, the same object is returned.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 from mcp_django.protocol import jsonrpc
 
 Wire = dict[str, Any]
-"""A JSON object as it goes over the wire."""
+"""A JSON object in wire form."""
 
 _FORM_FIELDS: dict[str, tuple[str, ...]] = {
     "string": ("type", "title", "description", "minLength", "maxLength", "format"),
@@ -30,14 +30,14 @@ def keep(item: Wire, fields: Set[str]) -> Wire:
 
 
 def put(item: Wire, key: str, value: Any) -> Wire:
-    """Return `item` with `key` set to `value`, or without it where `value` is None."""
+    """Return `item` with `key` set to `value`, or without `key` for None."""
     if value is None:
         return {name: kept for name, kept in item.items() if name != key}
     return item if item.get(key) is value else {**item, key: value}
 
 
 def each(items: list[Wire], shape: Callable[[Wire], Wire]) -> list[Wire]:
-    """Return `items` shaped one by one."""
+    """Return `items`, each converted by `shape`."""
     changed, shaped = False, []
     for item in items:
         new = shape(item)
@@ -47,7 +47,7 @@ def each(items: list[Wire], shape: Callable[[Wire], Wire]) -> list[Wire]:
 
 
 def without_boolean_properties(schema: Wire) -> Wire:
-    """Spell boolean subschemas right under ``properties`` as objects: older schemas want objects there."""
+    """Replace boolean subschemas under ``properties`` by objects, for older revisions."""
     properties = schema.get("properties")
     if not isinstance(properties, dict) or not any(isinstance(value, bool) for value in properties.values()):
         return schema
@@ -58,10 +58,10 @@ def without_boolean_properties(schema: Wire) -> Wire:
 
 
 def replace_block(block: Wire) -> Wire:
-    """Say with an older content block what `block` says."""
+    """Replace a content block by an older type with the same information."""
     extras: Wire = {key: block[key] for key in ("annotations", "_meta") if key in block}
     if block["type"] == "audio":
-        # Audio has no address of its own; a data URI without data stands in for the one an embedded resource must have.
+        # Audio has no URI, but an embedded resource requires one. A data URI without data is used.
         contents = {"uri": f"data:{block['mimeType']}", "mimeType": block["mimeType"], "blob": block["data"]}
         return {"type": "resource", "resource": contents, **extras}
     if block["type"] == "resource_link":
@@ -69,13 +69,13 @@ def replace_block(block: Wire) -> Wire:
         if block.get("description"):
             text = f"{text}\n{block['description']}"
         return {"type": "text", "text": text, **extras}
-    raise ValueError(f"content blocks have no type {block['type']!r}")
+    raise ValueError(f"unknown content block type {block['type']!r}")
 
 
 def with_text_of(content: list[Wire], value: Any) -> list[Wire]:
-    """Return `content` with a text block that holds `value` as JSON, unless one does already.
+    """Return `content` with a text block that holds `value` as JSON.
 
-    A value wrapped as ``{"result": …}`` is also said by what is in the wrapper.
+    An existing block is enough. For a value wrapped as ``{"result": …}``, a text of the inner value is enough too.
     """
     said = [value, value["result"]] if isinstance(value, dict) and value.keys() == {"result"} else [value]
     for block in content:
@@ -88,21 +88,24 @@ def _says(text: str, value: Any) -> bool:
     if isinstance(value, str) and text == value:
         return True
     try:
-        # Compared as JSON text: in Python True is 1, on the wire it is not.
+        # Compare as JSON text: in Python True equals 1, on the wire it does not.
         return jsonrpc.dumps_sorted(jsonrpc.loads(text)) == jsonrpc.dumps_sorted(value)
     except ValueError:
         return False
 
 
 def form_property(name: str, field: Wire, defaults: Set[str]) -> Wire:
-    """Write one property of a form with ``enum`` and ``enumNames`` for choices, and defaults for `defaults` types only.
+    """Convert one property of a form: ``enum`` and ``enumNames`` for choices.
+
+    Only the types in `defaults` keep their default.
 
     Raises:
-        ValueError: it cannot be said, as for a choice of several.
+        ValueError: unsupported, such as a multiple choice.
     """
     kind = field.get("type")
     if kind not in _FORM_FIELDS:
         raise ValueError(f"form property {name!r}: the client's revision cannot express type {kind!r}")
+
     if kind == "string" and ("oneOf" in field or "enum" in field):
         shaped = {key: field[key] for key in _ENUM_FIELDS if key in field}
         if "oneOf" in field:
@@ -110,6 +113,7 @@ def form_property(name: str, field: Wire, defaults: Set[str]) -> Wire:
             shaped["enumNames"] = [choice.get("title", choice["const"]) for choice in field["oneOf"]]
     else:
         shaped = {key: field[key] for key in _FORM_FIELDS[kind] if key in field}
+
     if "default" in field and kind in defaults:
         shaped["default"] = field["default"]
     return shaped

@@ -1,4 +1,4 @@
-"""The first revision, stated whole; the others state what they change."""
+"""The first revision, defined in full. The others define their changes."""
 
 from mcp_django.protocol.revisions.base import Era, Revision
 

@@ -1,4 +1,7 @@
-"""Adds batches, audio, tool annotations, the completions capability and a message for progress."""
+"""The second revision: adds batches, audio, tool annotations and completions.
+
+It also adds a message for progress.
+"""
 
 from mcp_django.protocol.revisions.v2024_11_05 import V2024_11_05
 

@@ -1,4 +1,7 @@
-"""Removes batches; adds titles, structured content, resource links, ``_meta`` on items and elicitation forms."""
+"""The third revision: adds titles, structured content and elicitation forms.
+
+It also adds resource links and ``_meta`` on items, and removes batches.
+"""
 
 from mcp_django.protocol.revisions.v2025_03_26 import V2025_03_26
 

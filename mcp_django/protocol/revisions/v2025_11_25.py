@@ -1,7 +1,7 @@
-"""Adds icons, url elicitation, richer forms, tools in sampling and polling of streams; argument errors move into the
-tool's result.
+"""The fourth revision: adds icons, url elicitation, richer forms and polling.
 
-The experimental tasks of this revision are not served, so neither their methods nor ``Tool.execution`` are listed.
+It also adds tools in sampling. Argument errors move into the tool's result. The experimental tasks of this revision are
+not supported, so neither their methods nor ``Tool.execution`` are listed.
 """
 
 from mcp_django.protocol.revisions.v2025_06_18 import V2025_06_18

@@ -1,4 +1,7 @@
-"""Replaces the handshake by requests that say everything, and server requests by ``input_required`` answers."""
+"""The fifth revision: replaces the handshake by self-contained requests.
+
+Server requests become ``input_required`` results.
+"""
 
 from mcp_django.protocol.revisions.base import Era
 from mcp_django.protocol.revisions.v2025_11_25 import V2025_11_25
