@@ -46,14 +46,11 @@ class Principal(Protocol):
 
     @property
     def key(self) -> str:
-        """Identity `issuer|subject|client`.
-
-        Sessions, sealed states and limits are bound to it.
-        """
+        """Identity `issuer|subject|client`, the key of sessions, states and limits."""
 
     @property
     def owner(self) -> str | None:
-        """Identity `issuer|subject`, which owns persistent data whichever client is used.
+        """Identity `issuer|subject`, which owns persistent data across clients.
 
         None for an anonymous caller, who owns no data.
         """
@@ -78,10 +75,7 @@ class Decision:
     visible: bool
     """True if the primitive is shown in lists."""
     scopes: tuple[str, ...] = ()
-    """Scopes that a step-up must obtain before use.
-
-    Empty if the primitive may be used now.
-    """
+    """Scopes that a step-up must obtain before use. Empty if usable now."""
 
     @property
     def allowed(self) -> bool:
@@ -98,10 +92,7 @@ def step_up(scopes: Sequence[str]) -> Decision:
 
 
 class Guarded(Protocol):
-    """The subject of a decision.
-
-    It is a primitive, or the requirements of a class for all its primitives.
-    """
+    """A primitive, or the requirements of a class for all its primitives."""
 
     @property
     def permission(self) -> Any: ...
@@ -131,16 +122,10 @@ class Authorizer(Protocol):
         """
 
     async def decide(self, principal: Principal, primitive: "Primitive", scopes: Collection[str] = ()) -> Decision:
-        """Decide about `principal` and `primitive`, with `scopes` required in addition.
-
-        Raises Overloaded.
-        """
+        """Return the decision about a primitive, with extra `scopes`. Raises Overloaded."""
 
     async def ration(self, principal: Principal, tool: "Primitive") -> float | None:
-        """Count one use of a restricted tool.
-
-        Returns the seconds to wait if its rate is exhausted, else None.
-        """
+        """Count one use of a tool. Returns seconds to wait if its rate is exhausted."""
 
     def allows(self, principal: Principal, guarded: "Guarded", *, later: bool = False) -> bool:
         """Return True if `principal` may use the target now.
@@ -162,10 +147,7 @@ class SessionStore(Protocol):
         """
 
     async def load(self, key: str, owner: str) -> "Session | None":
-        """Return the session.
-
-        None if it is unknown, expired, ended or belongs to another owner.
-        """
+        """Return the session, or None if unknown, ended, expired or another owner's."""
 
     async def open(
         self,
@@ -186,16 +168,10 @@ class SessionStore(Protocol):
         """End the session here and in the store, and cancel its running calls."""
 
     async def cancel(self, session: "Session", id: jsonrpc.Id) -> None:
-        """Cancel the call with this id, in any process.
-
-        Unknown and finished ids are ignored.
-        """
+        """Cancel the call with this id in any process, if it is running."""
 
     def touch(self, session: "Session") -> None:
-        """Record that the session was used now.
-
-        Cheap: the store writes at most once a minute.
-        """
+        """Record that the session was used now. Writes at most once a minute."""
 
 
 class Replies(Protocol):
@@ -224,10 +200,7 @@ class Replies(Protocol):
 
 
 class InProcess:
-    """`PendingRequests` of a server in a single process.
-
-    No other process can have sent a request.
-    """
+    """`PendingRequests` of a single process, without forwarding."""
 
     def new_id(self, session: "Session") -> str:
         return secrets.token_urlsafe(12)
@@ -246,10 +219,7 @@ class ListMemory(Protocol):
     """Digests of the lists that sessions have received."""
 
     def keep(self, session: "Session") -> None:
-        """Save `session.lists`, and keep the entries that other processes saved.
-
-        Does not wait.
-        """
+        """Merge `session.lists` into the stored digests. Does not wait."""
 
     async def given(self, session: "Session") -> Mapping[str, str]:
         """Return the digests of the lists that the session received last, by kind."""
@@ -300,10 +270,7 @@ class Ledger(Protocol):
         """Return the outcome, or None if none is stored."""
 
     async def spend(self, digest: str, *, ttl: float) -> bool:
-        """Consume a single-use token that is valid for `ttl` seconds at most.
-
-        Returns False if it was consumed before.
-        """
+        """Consume a token valid for `ttl` seconds. Returns False if already consumed."""
 
 
 class Lease(Protocol):
@@ -368,10 +335,7 @@ class Attendance(Protocol):
         """Prepare the observation, before the call runs."""
 
     async def end(self, outcome: "Outcome", problem: "MCPError | Overloaded | None") -> None:
-        """Finish the observation after `start` and the call.
-
-        `problem` is the error in the response, if any.
-        """
+        """Finish the observation. `problem` is the error in the response, if any."""
 
 
 class Observer(Protocol):
@@ -404,10 +368,7 @@ class Changes(Protocol):
     """Changes of one server: a feed of events, and the subscriptions of sessions."""
 
     def enter(self, owner: str) -> None:
-        """Count one more open stream of `owner`, a principal's key.
-
-        Raises Overloaded at a limit.
-        """
+        """Count one more open stream of a principal's key. Raises Overloaded."""
 
     def leave(self, owner: str) -> None:
         """Count one open stream less."""
@@ -433,10 +394,7 @@ class Changes(Protocol):
         """Unsubscribe the session. A missing subscription is ignored."""
 
     def announce(self, call: "Call", uris: Sequence[str], *, opened: bool) -> None:
-        """Send the project's signal that a stream for these resources opened or closed.
-
-        Does not wait.
-        """
+        """Send the project's signal that a stream opened or closed. Does not wait."""
 
 
 class Interactive(Protocol):
@@ -453,10 +411,7 @@ class Interactive(Protocol):
 
 
 class FrameworkForm(Protocol):
-    """A framework's form behind an elicitation, which cleans the content itself.
-
-    Its methods may block.
-    """
+    """A framework's form that cleans its content itself. Its methods may block."""
 
     schema: dict[str, Any]
     """Restricted JSON Schema that clients show."""
@@ -488,20 +443,11 @@ class Pages(Protocol):
         """
 
     async def returned(self, id: str, *, within: float) -> bool:
-        """Wait until the user has returned from the page.
-
-        Returns False after `timeout` seconds.
-        """
+        """Wait until the user has returned. Returns False after `timeout` seconds."""
 
 
 Lifespan = Callable[[Any], Any]
-"""A function of the server that returns an async context manager.
-
-Its value is `ctx.lifespan`.
-"""
+"""Function of a server that returns an async context manager (`ctx.lifespan`)."""
 
 ExceptionTable = Callable[[Exception], Exception | None]
-"""Translator of a framework's exceptions into an MCPError or a ToolError.
-
-Returns None for a bug.
-"""
+"""Translator of exceptions into an MCPError or ToolError, or None for a bug."""

@@ -182,7 +182,7 @@ async def test_why_a_call_is_cancelled_is_logged_on_one_line(latest_legacy, chec
     with caplog.at_level("DEBUG", "mcp_django.server"):
         await client.notify("notifications/cancelled", {"requestId": "five", "reason": "bored\nof it" + "!" * 500})
         await exchange.reply()
-    (line,) = [record.getMessage() for record in caplog.records if "takes back" in record.getMessage()]
+    (line,) = [record.getMessage() for record in caplog.records if "cancelled by the client" in record.getMessage()]
     assert line.startswith("Request cancelled by the client: five: bored\\nof it!")
     assert len(line) < 200
 

@@ -281,7 +281,7 @@ async def test_a_completion_cannot_ask() -> None:
         return []
 
     asked = {"ref": {"type": "ref/prompt", "name": "p"}, "argument": {"name": "x", "value": ""}}
-    with pytest.raises(MCPError, match="a completion cannot"):
+    with pytest.raises(MCPError, match="A completion cannot"):
         await PipelineClient(server).request("completion/complete", asked)
 
 
