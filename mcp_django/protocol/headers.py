@@ -44,8 +44,8 @@ _LISTS = {b"baggage": b",", b"tracestate": b",", b"x-forwarded-for": b",", b"coo
 class Headers(dict[bytes, bytes]):
     """The last value of each header by lower-case name.
 
-    `repeated` holds the names that occurred more than once. Repeated list headers in use are joined (RFC 9110, section
-    5.3).
+    `repeated` holds the names that occurred more than once. Repeated headers in `_LISTS`, the list headers in use, are
+    joined (RFC 9110, section 5.3).
     """
 
     __slots__ = ("repeated",)

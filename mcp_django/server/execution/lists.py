@@ -97,7 +97,7 @@ class Listings:
         return page
 
     async def _given(self, call: Call, kind: Kind) -> Encoded:
-        # The page is requested here, because middleware may refuse the call earlier.
+        # Create the coroutine of the page here: the call may be refused before this task starts.
         page = self.page(call, kind)
         page = page if isinstance(page, Encoded) else await page
         self._remember(call, kind, page)
