@@ -1,4 +1,4 @@
-"""The first revision, defined in full. The others define their changes."""
+"""The first revision, defined in full. Later revisions define their changes."""
 
 from mcp_django.protocol.revisions.base import Era, Revision
 

@@ -108,7 +108,7 @@ def parameters_of(
 def split(
     shape: Shape, is_injected: IsInjected, skip: Container[str] = ()
 ) -> tuple[dict[str, Any], dict[str, Argument]]:
-    """Split a callable's parameters into injected ones and others.
+    """Split a callable's parameters into injected and given ones.
 
     Returns the annotations of the injected ones by name, and the other parameters.
     """

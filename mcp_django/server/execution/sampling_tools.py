@@ -101,8 +101,8 @@ class Toolbox:
 class Within:
     """The conversation of a tool that runs inside another call.
 
-    Its requests and `once` keys have a prefix. They keep their names in every round, whichever tools have results by
-    then.
+    Its requests and `run_once` keys have a prefix. They keep their names in every round, no matter which tools have
+    results by then.
     """
 
     def __init__(self, outer: Conversation, scope: str) -> None:
