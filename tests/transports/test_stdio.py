@@ -225,7 +225,7 @@ async def test_nobody_waits_for_answers_of_a_client_that_has_said_all(server: Se
         client.close()
         (answer,) = await client.rest()
         assert answer["result"]["isError"]
-        assert answer["result"]["content"][0]["text"] == "The client says nothing more"
+        assert answer["result"]["content"][0]["text"] == "The client has closed its sending side"
         assert await client.serving is Ending.CLOSING
 
 

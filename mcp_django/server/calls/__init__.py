@@ -1,1 +1,1 @@
-"""One call and its session: the state that every part of the server shares."""
+"""State of a single call and its session, shared by all parts of the server."""

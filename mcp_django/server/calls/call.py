@@ -1,6 +1,7 @@
-"""One call: a message, and everything around it that the engine knows.
+"""Call and connection: the state of one message and of the exchange that carries it.
 
-A `Connection` holds what the transport knows about the exchange, a `Call` what the era made of one message in it.
+A `Connection` holds the facts that the transport provides about the exchange. A `Call` holds one message of that
+exchange as its era interprets it.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class Connection:
-    """One exchange with a client: an HTTP request, a socket, a pipe."""
+    """Exchange with a client: an HTTP request, a socket or a pipe."""
 
     __slots__ = (
         "_in_flight",
@@ -54,34 +55,43 @@ class Connection:
         streams: bool = True,
         in_flight: dict[jsonrpc.Id, Cancellable] | None = None,
     ) -> None:
-        """`in_flight` makes it a channel: one way back that all messages share, and one table of requests, which their
-        client takes back by id.
+        """Create a connection, bidirectional if `in_flight` is given.
+
+        All messages of a bidirectional connection share one outgoing stream and one table of requests. The client
+        cancels these requests by id.
         """
         self.principal = principal
         self.headers = headers
-        """None where the transport has none. On a channel they are those that opened it, and say nothing of a
-        message.
+        """HTTP headers; None on transports without headers.
+
+        A bidirectional connection has the headers of its opening request. They do not describe a single message.
         """
         self.own_headers = headers if in_flight is None else None
-        """The headers that came with the message itself; None where the rules for them do not apply."""
+        """Headers of the message itself; None where the header rules do not apply."""
         self._in_flight = in_flight
         self.session = session
         self.kwargs = kwargs
-        """What the URL pattern captured."""
+        """Values captured by the URL pattern."""
         self.streams = streams
-        """Can this transport carry more than answers: notifications, and questions to the client? Not under WSGI."""
+        """True if the transport can send notifications and requests to the client.
+
+        False under WSGI, which can send nothing but the response.
+        """
         self.opened: Session | None = None
-        """The session that this exchange opened, for the transport to name to the client."""
+        """Session opened in this exchange; the transport sends its id to the client."""
         self.subscriptions: dict[jsonrpc.Id, Subscription] | None = None
-        """The streams of changes that requests of this exchange opened, by their ids; the transport serves them, and
-        takes out those that are over. None as long as there was none.
+        """Change streams opened by requests of this exchange, by request id.
+
+        The transport serves them and removes the finished ones. None until the first stream is opened.
         """
         self._make_request = make_request
         self._request: Any = None
 
     def of_message(self) -> "Connection":
-        """The connection of a channel as one message has it: with a Django request of its own, because handlers write
-        on requests, and because its user is not to be older than the message.
+        """Return the connection for one message of a bidirectional connection.
+
+        The message gets its own Django request: handlers write attributes on requests, and the user must be loaded
+        after the message arrived.
         """
         if self._make_request is None:
             return self
@@ -94,24 +104,25 @@ class Connection:
             streams=self.streams,
             in_flight=self._in_flight,
         )
+
         own.subscriptions = self.subscriptions
         return own
 
     @property
     def shares(self) -> bool:
-        """Is this a channel?"""
+        """Return True if all messages share one bidirectional connection."""
         return self._in_flight is not None
 
     @property
     def in_flight(self) -> dict[jsonrpc.Id, Cancellable] | None:
-        """The calls being served that the client can take back, by request id; None where it cannot."""
+        """Running calls that the client can cancel, by request id; None if it cannot."""
         if self._in_flight is None and self.session is not None:
             return self.session.in_flight
         return self._in_flight
 
     @property
     def request(self) -> Any:
-        """The Django request, made at its first use where the transport has none of its own; None without HTTP."""
+        """Django request, created on first use if the transport has none; None without HTTP."""
         if self._request is None and self._make_request is not None:
             self._request = self._make_request(self.principal)
         return self._request
@@ -119,7 +130,10 @@ class Connection:
 
 @dataclass(slots=True, eq=False)
 class Call:
-    """One request or notification under its revision. Treat it as immutable; middleware replaces it."""
+    """A single request or notification under its revision.
+
+    Treat it as immutable: middleware replaces it with a copy.
+    """
 
     message: jsonrpc.Request | jsonrpc.Notification
     revision: Revision
@@ -128,32 +142,32 @@ class Call:
     server: "Server"
     outbox: Outbox
     capabilities: dict[str, Any]
-    """The client's, as the revision says: of this request, or of the handshake."""
+    """Client capabilities in the form of the revision: of this request, or of the handshake."""
     client_info: dict[str, Any]
     meta: dict[str, Any]
     log_level: str | None = None
-    """The lowest level of log message that the client wants; None when it wants none."""
+    """Lowest level of log messages that the client requested; None for no log messages."""
     cancelled: bool = field(default=False)
-    """The client or the server gave this call up."""
+    """True once the client or the server has cancelled the call."""
     started: float = field(default_factory=perf_counter)
-    """When it was made of its message, by `time.perf_counter`."""
+    """Time at which the call was created from its message, by `time.perf_counter`."""
     outcome: Outcome | None = None
-    """How it ended; None while it runs."""
+    """Outcome of the call; None while it runs."""
     fate: Fate = field(default_factory=Fate, repr=False)
-    """What is noted for those who observe calls."""
+    """Mutable record for observers of calls."""
     outer: "Call | None" = field(default=None, repr=False)
-    """The same as the server sees it that this one is mounted in; None where the client called this one."""
+    """Same call as the host server sees it; None if the client called this server directly."""
     part: "Part | None" = field(default=None, repr=False)
-    """How this server is mounted there."""
+    """Mount through which the host serves this server; None without a host."""
 
     @property
     def root(self) -> "Call":
-        """The call as the server sees it that the client called."""
+        """Call as the server that the client contacted sees it."""
         return self if self.outer is None else self.outer.root
 
     @property
     def id(self) -> jsonrpc.Id | None:
-        """The request's id; None marks a notification."""
+        """Id of the request; None for a notification."""
         return self.message.id if isinstance(self.message, jsonrpc.Request) else None
 
     @property
@@ -174,34 +188,34 @@ class Call:
 
     @property
     def request(self) -> Any:
-        """The Django request; None without HTTP."""
+        """Django request; None without HTTP."""
         return self.connection.request
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """The request's headers by lower-case name, credentials left out; empty on transports without them."""
+        """Request headers by lower-case name, without credentials; empty without headers."""
         return readable(self.connection.headers)
 
     @property
     def kwargs(self) -> Mapping[str, Any]:
-        """What the URL pattern captured, such as a tenant's slug."""
+        """Values captured by the URL pattern, such as a tenant's slug."""
         return self.connection.kwargs or {}
 
     @property
     def duration(self) -> float:
-        """Seconds since it was made of its message."""
+        """Seconds since the call was created from its message."""
         return perf_counter() - self.started
 
     @property
     def trace(self) -> TraceContext | None:
-        """The trace that the client says this call belongs to; read when it is first asked for."""
+        """Trace context sent by the client, parsed on first use; None without one."""
         known = self.fate.trace
         if known is UNREAD:
             known = self.fate.trace = read(carrier(self.meta, self.connection.own_headers))
         return cast(TraceContext | None, known)
 
     def supports(self, needed: Mapping[str, Any]) -> bool:
-        """Did the client declare the capability object `needed`, down to its sub-modes?"""
+        """Return True if the client declared the capability object `needed`, with its sub-modes."""
         modes = needed.get("elicitation")
         if modes is not None and not self.revision.elicitation.issuperset(modes or {"form"}):
             return False
@@ -211,21 +225,26 @@ class Call:
 
     @property
     def wanted_level(self) -> str | None:
-        """The least level of log messages that the client wants; that of a session is the one it has now. None for
-        none, and where the server has taken the capability away.
+        """Lowest level of log messages to send to the client; None for no log messages.
+
+        In a session it is the current level of the session. None as well if the server has withdrawn the logging
+        capability.
         """
         session = self.connection.session
         lowest = self.log_level if session is None else session.log_level or self.log_level
         return lowest if lowest is not None and "logging" in self.root.server.offers else None
 
     def hears(self, level: str) -> bool:
-        """Does the client want log messages of this level?"""
+        """Return True if the client requested log messages of this level."""
         lowest = self.wanted_level
         return lowest is not None and LEVELS.index(level) >= LEVELS.index(lowest)
 
     def require(self, needed: dict[str, Any]) -> None:
-        """Raise unless the client declared `needed`: MissingClientCapability where clients declare it anew for each
-        request, and so may mend it; else a ToolError.
+        """Check that the client declared the capability object `needed`.
+
+        Raises:
+            MissingClientCapability: in the stateless era; clients can declare more and retry the request.
+            ToolError: in the handshake era.
         """
         if self.supports(needed):
             return
@@ -235,7 +254,7 @@ class Call:
 
 
 def readable(headers: Headers | None) -> dict[str, str]:
-    """Headers as text, without those that prove who asks."""
+    """Return headers as text, without the credential headers."""
     return (
         {}
         if headers is None
@@ -244,7 +263,7 @@ def readable(headers: Headers | None) -> dict[str, str]:
 
 
 def credentials(headers: Headers | None) -> Iterator[str]:
-    """The secrets in headers, without what stands around them: schemes, names of cookies."""
+    """Yield the secrets in headers, without schemes and cookie names."""
     for name in CREDENTIALS | {b"mcp-session-id"}:
         value = "" if headers is None else headers.get(name, b"").decode("latin-1")
         for part in value.split(";") if name == b"cookie" else [value]:
@@ -252,7 +271,7 @@ def credentials(headers: Headers | None) -> Iterator[str]:
 
 
 CREDENTIALS = frozenset({b"authorization", b"cookie", b"proxy-authorization"})
-"""Headers that prove who asks; no handler sees them."""
+"""Headers that authenticate the caller; handlers never receive them."""
 
 
 def _dotted(needed: Mapping[str, Any]) -> str:
@@ -265,7 +284,7 @@ def _covers(declared: Any, needed: Mapping[str, Any]) -> bool:
         have = declared.get(name) if type(declared) is dict else None
         if type(have) is not dict:
             return False
-        # client/elicitation: an empty object means form mode, for the clients that knew no other.
+        # client/elicitation: an empty object means form mode, for clients that predate the modes.
         if name == "elicitation" and not have:
             have = {"form": {}}
         if not _covers(have, inner):

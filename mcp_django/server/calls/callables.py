@@ -1,4 +1,4 @@
-"""How a function of the user's is called: async on the loop, plain on a lane."""
+"""Calls of functions of the project: async ones on the event loop, sync ones on a thread."""
 
 import functools
 import inspect
@@ -9,7 +9,7 @@ from mcp_django.server.ports import Executor
 
 
 async def run(fn: Callable[..., Any], executor: Executor, /, *args: Any, **kwargs: Any) -> Any:
-    """Call a function of the user's, async on the loop or plain on a lane."""
+    """Call a function of the project: async on the event loop, sync on a thread."""
     if is_async(fn):
         return await fn(*args, **kwargs)
     value = await executor.run(fn, *args, **kwargs)
@@ -17,24 +17,27 @@ async def run(fn: Callable[..., Any], executor: Executor, /, *args: Any, **kwarg
 
 
 def is_async(fn: Callable[..., Any]) -> bool:
-    """Also for partials and objects with an async `__call__`."""
+    """Return True if `fn` is async, also if it is a partial or has an async `__call__`."""
     fn = _bare(fn)
     return inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(vars(type(fn)).get("__call__"))
 
 
 def is_generator(fn: Callable[..., Any]) -> bool:
-    """Does calling it begin nothing yet, because it yields? Also for partials and objects that are called."""
+    """Return True if `fn` is a generator function, sync or async.
+
+    Calling such a function does not start its body. Partials and callable objects are supported.
+    """
     return yields_async(fn) or yields(fn)
 
 
 def yields(fn: Callable[..., Any]) -> bool:
-    """Is it a plain generator function?"""
+    """Return True if `fn` is a sync generator function."""
     fn = _bare(fn)
     return inspect.isgeneratorfunction(fn) or inspect.isgeneratorfunction(vars(type(fn)).get("__call__"))
 
 
 def yields_async(fn: Callable[..., Any]) -> bool:
-    """Is it an async generator function?"""
+    """Return True if `fn` is an async generator function."""
     fn = _bare(fn)
     return inspect.isasyncgenfunction(fn) or inspect.isasyncgenfunction(vars(type(fn)).get("__call__"))
 

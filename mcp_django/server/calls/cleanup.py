@@ -1,7 +1,7 @@
-"""What is to be done when a session is over in this process, or a call without one: `ctx.at_end`.
+"""Cleanup callbacks of sessions and of calls without a session: `ctx.add_cleanup`.
 
-The end of a session is heard on any thread, and has nobody who waits: what is left for it runs in a task of its own, on
-the loop of the call that left it.
+A session can end on any thread, and no caller waits for its callbacks. They run in a separate task, on the event loop
+of the call that registered them.
 """
 
 import asyncio
@@ -20,11 +20,11 @@ logger = logging.getLogger("mcp_django.server")
 
 Loop = asyncio.AbstractEventLoop
 PATIENCE = 5.0
-"""Seconds that each has."""
+"""Seconds after which a callback is cancelled."""
 
 
 class _Farewell(NamedTuple):
-    """One thing to do."""
+    """A registered callback."""
 
     loop: Loop
     executor: Executor
@@ -33,7 +33,11 @@ class _Farewell(NamedTuple):
 
 
 class Farewells:
-    """What is left for one end. The last is done first; a failure is logged, and keeps nothing else from being done."""
+    """Cleanup callbacks of one session or call.
+
+    They run in reverse order of registration. A failure is logged and does not prevent the other callbacks from
+    running.
+    """
 
     __slots__ = ("__weakref__", "_left", "_lock", "_over")
 
@@ -43,28 +47,32 @@ class Farewells:
         self._over = False
 
     def add(self, loop: Loop, executor: Executor, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> None:
-        """Have `fn` called then, on `loop` if it is async, else on a lane. From any thread. Raises RuntimeError when it
-        is over already.
+        """Register `fn` to run at the end, on `loop` if it is async, else on a thread.
+
+        Thread-safe. Raises RuntimeError if the end has already been reached.
         """
         name = getattr(fn, "__qualname__", type(fn).__qualname__)
         with self._lock:
             if self._over:
-                raise RuntimeError("It is over already: nothing can be left for its end any more")
+                raise RuntimeError("The session or call has already ended; register cleanup callbacks earlier")
             self._left.append(_Farewell(loop, executor, partial(fn, *args, **kwargs), name))
 
     def say(self) -> None:
-        """It is over: begin with what is to be done. From any thread; waits for nothing."""
+        """Schedule all callbacks on their event loops; return without waiting.
+
+        Thread-safe. No callback can be registered afterwards.
+        """
         with self._lock:
             left, self._left, self._over = self._left, [], True
         for loop in dict.fromkeys(farewell.loop for farewell in left):
             mine = [farewell for farewell in left if farewell.loop is loop]
             try:
                 loop.call_soon_threadsafe(_begin, mine, context=contextvars.Context())
-            except RuntimeError:  # the loop is closed, and what was to be closed has perhaps gone with it
-                logger.warning("Left undone, because its event loop has ended: %s", ", ".join(one.name for one in mine))
+            except RuntimeError:  # the loop is closed
+                logger.warning("Cleanup callbacks skipped, event loop closed: %s", ", ".join(one.name for one in mine))
 
     async def said(self) -> None:
-        """It is over, as far as the running loop is concerned: what was left from there is done."""
+        """Run the callbacks that were registered on the running loop, and wait for them."""
         loop = asyncio.get_running_loop()
         with self._lock:
             mine = [farewell for farewell in self._left if farewell.loop is loop]
@@ -74,13 +82,16 @@ class Farewells:
 
 
 _OPEN: weakref.WeakKeyDictionary[Loop, weakref.WeakSet[Farewells]] = weakref.WeakKeyDictionary()
-"""Those for which something was left on a loop."""
+"""Callback collections with entries for an event loop."""
 _TASKS: set[asyncio.Task[None]] = set()
-"""The loop knows its tasks weakly."""
+"""Strong references to running tasks; the event loop holds weak ones."""
 
 
 def keep(farewells: Farewells, loop: Loop, at_end: Callable[[Callable[[], Awaitable[None]]], None]) -> None:
-    """Have them said at the latest when `loop` is about to end, which `at_end` tells."""
+    """Run the callbacks at the latest when `loop` shuts down.
+
+    `on_shutdown` registers a shutdown function of the loop.
+    """
     loop.call_soon_threadsafe(_keep, farewells, at_end, context=contextvars.Context())
 
 
@@ -98,7 +109,7 @@ async def _say_all() -> None:
 
 
 def _begin(farewells: list[_Farewell]) -> "asyncio.Task[None]":
-    # In a clean context: that of the call names its lane, which it has given back.
+    # Use a clean context: the context of the call refers to a thread that the call has released.
     task = asyncio.get_running_loop().create_task(_do(farewells), context=contextvars.Context())
     _TASKS.add(task)
     task.add_done_callback(_TASKS.discard)
@@ -112,8 +123,8 @@ async def _do(farewells: list[_Farewell]) -> None:
             async with asyncio.timeout(PATIENCE):
                 await run(farewell.work, farewell.executor)
         except TimeoutError:
-            logger.exception("What was left for an end took longer than %g seconds: %s", PATIENCE, farewell.name)
+            logger.exception("Cleanup callback timed out after %g s: %s", PATIENCE, farewell.name)
         except (Exception, SystemExit):
-            logger.exception("What was left for an end failed: %s", farewell.name)
+            logger.exception("Cleanup callback failed: %s", farewell.name)
         finally:
             lease.close()

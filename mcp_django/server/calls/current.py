@@ -1,6 +1,6 @@
-"""The call that is running, for code that nobody hands it to: log filters, functions deep below a handler.
+"""Current call, for code that does not receive it as an argument, such as log filters.
 
-It is in a context variable, which asyncio copies into tasks and asgiref into threads.
+It is a context variable, which asyncio copies into tasks and asgiref into threads.
 """
 
 from contextvars import ContextVar, Token
@@ -10,17 +10,20 @@ if TYPE_CHECKING:
     from mcp_django.server.calls.call import Call
 
 CURRENT: ContextVar["Call | None"] = ContextVar("mcp_django.call", default=None)
-"""The pipeline sets it."""
+"""Current call; set by the pipeline."""
 
 
 def current_call() -> "Call | None":
-    """The MCP call that this code runs for, also in threads and tasks that it started; None outside of one."""
+    """Return the MCP call that this code runs for; None outside of a call.
+
+    Also works in threads and tasks that the call started.
+    """
     return CURRENT.get()
 
 
 def leave(token: "Token[Call | None]") -> None:
-    """Undo a `CURRENT.set`."""
+    """Undo a `CURRENT_CALL.set`."""
     try:
         CURRENT.reset(token)
     except ValueError:
-        pass  # closed by the garbage collector, in another context: ours is gone
+        pass  # closed by the garbage collector, in another context: the variable no longer exists there

@@ -1,4 +1,7 @@
-"""Bugs: what counts as one, and what is said of it. Their text stays in the log, beside the reference that goes out."""
+"""Unexpected exceptions: classification and logging.
+
+The text of the exception stays in the log. The client receives the reference of the log record.
+"""
 
 import asyncio
 import logging
@@ -14,8 +17,10 @@ logger = logging.getLogger("mcp_django.server")
 
 
 def is_bug(problem: BaseException) -> bool:
-    """Is this the fault of the code that ran? `sys.exit()` is, and a cancellation that nobody asked for; what ends the
-    process, or closes a coroutine, is not.
+    """Return True if the exception is a fault of the code that ran.
+
+    `sys.exit()` and an unrequested cancellation are faults. Exceptions that end the process or close a coroutine are
+    not.
     """
     if isinstance(problem, asyncio.CancelledError):
         task = asyncio.current_task()
@@ -24,8 +29,9 @@ def is_bug(problem: BaseException) -> bool:
 
 
 def report(server: "Server", what: str, problem: BaseException, fate: Fate | None = None) -> str:
-    """Log a bug under a fresh reference, and note it in the call's fate; the text that may go out. Raises the bug
-    itself where the server is told to.
+    """Log a bug under a new reference and return the text for the client.
+
+    The bug is noted in the record of the call. Raises the exception itself with the option `raise_bugs`.
     """
     if server.options.raise_bugs:
         if fate is not None:

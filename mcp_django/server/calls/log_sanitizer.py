@@ -1,7 +1,7 @@
-"""What of a call may stand in a log or a trace: bounded, printable, on one line, and no secret.
+"""Labels of calls for logs and traces: bounded, printable, on one line, without secrets.
 
-Names, ids and URIs are the client's words. Arguments and results are never used; of a URI its query, its fragment and
-whoever logs in with it are left out.
+Names, ids and URIs are untrusted text of the client. Arguments and results are never used. URIs lose their user
+information, query and fragment.
 """
 
 import hashlib
@@ -11,13 +11,14 @@ from mcp_django.protocol.headers import NAMED
 from mcp_django.server.calls.call import Call
 
 LENGTH = 128
-"""Characters of a text of the client's."""
+"""Maximum characters of a text of the client."""
 _ELLIPSIS = "…"
 
 
 def label(text: str) -> str:
-    """A text of somebody else's: at most LENGTH characters and a mark of what is missing, what does not print as a
-    backslash escape.
+    """Return an untrusted text in printable form, at most `MAX_LABEL_CHARACTERS` long.
+
+    Truncated text ends with an ellipsis. Unprintable characters become backslash escapes.
     """
     if len(text) > LENGTH:
         text = text[:LENGTH] + _ELLIPSIS
@@ -31,7 +32,10 @@ def _escaped(character: str) -> str:
 
 
 def target_of(call: Call) -> str | None:
-    """What a call is about: the name of a tool or prompt, or a resource's URI; for a completion, what it completes."""
+    """Return the target of a call: the name of a tool or prompt, or a resource URI.
+
+    The target of a completion is the prompt or resource template to complete.
+    """
     params = call.params
     about: Any = params.get("ref") if call.method == "completion/complete" else params
     if type(about) is not dict:
@@ -47,9 +51,9 @@ def target_of(call: Call) -> str | None:
 
 
 def uri_label(uri: str) -> str:
-    """A URI without user information, query and fragment, which is where secrets are."""
+    """Return a URI without user information, query and fragment, which can hold secrets."""
     bare, query, _ = uri.replace("#", "?", 1).partition("?")
-    # By hand, because a parser of URLs refuses, or changes, some of those that a client may send.
+    # Split by hand: URL parsers reject or change some of the URIs that a client may send.
     scheme, slashes, rest = bare.partition("//")
     authority, slash, path = rest.partition("/")
     bare = f"{scheme}{slashes}{authority.rpartition('@')[2]}{slash}{path}"
@@ -57,26 +61,30 @@ def uri_label(uri: str) -> str:
 
 
 def principal_of(call: Call) -> str:
-    """Who asks: the principal's key, which sessions in the admin show too. It names the user, never the credential."""
+    """Return the principal's key, as sessions in the admin show it.
+
+    It identifies the user and never contains the credential.
+    """
     return label(call.principal.key)
 
 
 def session_of(call: Call) -> str | None:
-    """The first 8 digits of the SHA-256 of the session's key, which is how its row's `key_hash` begins; None without a
-    session.
+    """Return the first 8 hexadecimal digits of the session key's SHA-256; None without session.
+
+    The `key_hash` column of the session's row starts with these digits.
     """
     session = call.session or call.connection.opened
     return None if session is None else hashlib.sha256(session.key.encode("utf-8", "surrogatepass")).hexdigest()[:8]
 
 
 def call_id_of(call: Call) -> str | None:
-    """The request's id as text; None for a notification."""
+    """Return the request id as text; None for a notification."""
     id = call.id
     return None if id is None else label(str(id))
 
 
 def trace_id_of(call: Call) -> str | None:
-    """The trace that the call belongs to: that of its own span, or else the client's."""
+    """Return the id of the call's trace: of its own span, else of the client."""
     if call.fate.trace_id is not None:
         return call.fate.trace_id
     trace = call.trace
@@ -84,7 +92,7 @@ def trace_id_of(call: Call) -> str | None:
 
 
 def fields_of(call: Call) -> dict[str, str]:
-    """The six labels that every log record of a call may have, those it has none for left out."""
+    """Return the six labels for log records of a call, without the missing ones."""
     found = {
         "mcp_server": call.server.alias,
         "mcp_method": label(call.method),

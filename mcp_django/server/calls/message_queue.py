@@ -1,4 +1,4 @@
-"""What one call says before its answer: a bounded queue with one reader."""
+"""Outgoing message queue of one call: bounded, with one reader."""
 
 import asyncio
 import threading
@@ -7,40 +7,42 @@ from typing import Protocol
 
 
 class Track(Protocol):
-    """Where the messages of a stream go whose reader may change."""
+    """Destination of the messages of a stream whose reader can change."""
 
     async def put(self, message: bytes) -> None:
-        """Say something; waits for a reader that is too far behind."""
+        """Queue a message; wait if the reader is too far behind."""
 
     def put_nowait(self, message: bytes) -> None:
-        """Say something, whatever the reader does."""
+        """Queue a message without waiting, whatever the state of the reader."""
 
     def has_room(self) -> bool:
-        """Is there room for what may as well be dropped?"""
+        """Return True if there is room for an optional message."""
 
     def finish(self, message: bytes | None = None) -> None:
-        """Say the last thing, if there is one."""
+        """Queue the last message, if any, and end the stream."""
 
     def cut(self) -> None:
-        """The call was given up: nothing more is sent."""
+        """End the stream of a cancelled call; send nothing more."""
 
     def take_back(self, message: bytes) -> None:
-        """Say, also after a cut, that a question is not asked any more."""
+        """Queue the cancellation of a request to the client, even after `abort`."""
 
     def release(self, retry: float | None) -> bool:
-        """Send the reader away when it has read what waits; False when there is none."""
+        """Disconnect the reader once it has read all queued messages; False without a reader."""
 
 
 _COUNTING = threading.Lock()
-"""Held for an addition."""
+"""Guards the counters of scheduled messages of all queues."""
 
 
 class Outbox:
-    """`put` waits while `size` messages are unsent, `patience` seconds for a reader that takes none. `opened` is called
-    once, at the first message: the answer becomes a stream; `abandoned` when a writer has lost patience.
+    """Bounded queue of the messages that a call sends before its response.
 
-    Messages are whole, encoded JSON-RPC messages; framing is the transport's. Once it has been handed over to a track,
-    it is no more than the way there.
+    `put` waits while `max_messages` messages are unsent, at most `send_timeout` seconds for a stalled reader.
+    `on_first_message` is called once: the response becomes a stream. `on_abandoned` is called when a writer timed out.
+
+    Messages are complete, encoded JSON-RPC messages; the transport does the framing. After `redirect_to` the queue only
+    passes messages on to its sink.
     """
 
     __slots__ = (
@@ -59,7 +61,7 @@ class Outbox:
     )
 
     def __init__(self, size: int = 64, interactive: bool = True, patience: float = 60.0) -> None:
-        # No deques: an empty one takes 600 bytes, and most calls say nothing before their answer.
+        # No deques: an empty one takes 600 bytes, and most calls send no message before their response.
         self._messages: list[bytes] = []
         self._size, self._patience = size, patience
         self._reader: asyncio.Future[None] | None = None
@@ -70,12 +72,12 @@ class Outbox:
         self.opened: Callable[[], None] | None = None
         self.abandoned: Callable[[], None] | None = None
         self.interactive = interactive
-        """False where the transport has no stream (WSGI): messages are dropped and questions refused."""
+        """False for transports without a stream (WSGI): messages are dropped, requests to the client refused."""
         self.loop: asyncio.AbstractEventLoop | None = None
-        """The loop that the call runs on."""
+        """Event loop on which the call runs."""
 
     async def put(self, message: bytes) -> None:
-        """Queue a message; waits while the reader is behind, and no longer once it has stopped reading."""
+        """Queue a message; wait while the reader is behind, but not once it has stopped reading."""
         if self._track is not None:
             await self._track.put(message)
             return
@@ -83,11 +85,11 @@ class Outbox:
         self.put_nowait(message)
 
     def has_room(self) -> bool:
-        """Is the reader keeping up?"""
+        """Return True if the reader keeps up."""
         return len(self._messages) < self._size if self._track is None else self._track.has_room()
 
     async def room(self) -> None:
-        """Wait while the reader is behind, and no longer once it has stopped reading."""
+        """Wait while the reader is behind, but not once it has stopped reading."""
         while len(self._messages) >= self._size and not self._closed:
             loop = asyncio.get_running_loop()
             room = loop.create_future()
@@ -99,12 +101,13 @@ class Outbox:
                 alarm.cancel()
 
     def put_nowait(self, message: bytes) -> None:
-        """Queue a message, beyond the bound if need be. Dropped when nobody will read it."""
+        """Queue a message even beyond the bound; drop it without a reader."""
         if self._closed or not self.interactive:
             return
         if self._track is not None:
             self._track.put_nowait(message)
             return
+
         self._messages.append(message)
         if self.opened is not None:
             opened, self.opened = self.opened, None
@@ -112,11 +115,12 @@ class Outbox:
         self._wake()
 
     def offer(self, message: bytes) -> None:
-        """Queue a message from whatever thread, if there is room: never waits, and drops what is too much."""
+        """Queue a message if there is room, else drop it; never wait. Thread-safe."""
         try:
             here = asyncio.get_running_loop()
         except RuntimeError:
             here = None
+
         if here is not None and (self.loop is None or self.loop is here):
             if self.has_room():
                 self.put_nowait(message)
@@ -136,7 +140,7 @@ class Outbox:
         self.offer(message)
 
     def finish(self, message: bytes | None = None) -> None:
-        """Queue the last message, if there is one, and end. Never waits."""
+        """Queue the last message, if any, and close the queue without waiting."""
         if message is not None:
             self.put_nowait(message)
         self._closed = True
@@ -146,15 +150,17 @@ class Outbox:
         self._wake()
 
     def cut(self) -> None:
-        """Nobody reads any more: forget what is here and let every writer go on."""
+        """Discard all queued messages, close the queue and release waiting writers."""
         self._messages.clear()
         if self._track is not None:
             self._track.cut()
         self.finish()
 
     def take_back(self, message: bytes) -> None:
-        """Say that a question is not asked any more. Where others share the way, the client is there to be told also
-        when the call that asked was given up.
+        """Queue the cancellation of a request to the client.
+
+        Calls of a bidirectional connection share one stream. There the cancellation is sent even if its call was
+        cancelled.
         """
         if self._track is not None:
             self._track.take_back(message)
@@ -162,7 +168,7 @@ class Outbox:
             self.put_nowait(message)
 
     def hand_over(self, track: Track) -> None:
-        """From now on everything goes to `track`, also what is here."""
+        """Pass all messages on to `sink` from now on, including the queued ones."""
         messages, self._messages = self._messages, []
         for message in messages:
             track.put_nowait(message)
@@ -170,7 +176,7 @@ class Outbox:
         self._free()
 
     def release(self, retry: float) -> bool:
-        """Send the reader away, to come back after `retry` seconds. False where nobody can come back."""
+        """Disconnect the reader, to reconnect after `retry` seconds; False if it cannot."""
         if self._closed or not self.interactive:
             return False
         if self.opened is not None:
@@ -185,13 +191,15 @@ class Outbox:
             abandoned()
 
     async def read(self, patience: float) -> list[bytes] | None:
-        """All that waits; an empty list after `patience` seconds of silence; None at the end."""
+        """Return all queued messages; an empty list after `timeout` seconds; None at the end."""
         if not self._messages:
             if self.is_over():
                 return None
+
             loop = asyncio.get_running_loop()
             reader = self._reader = loop.create_future()
             alarm = loop.call_later(patience, self._wake)
+
             try:
                 await reader
             finally:
@@ -199,12 +207,13 @@ class Outbox:
                 self._reader = None
             if not self._messages:
                 return None if self.is_over() else []
+
         messages, self._messages = self._messages, []
         self._free()
         return messages
 
     def is_over(self) -> bool:
-        """Has the last message been queued?"""
+        """Return True if the last message has been queued."""
         return self._closed
 
     def _wake(self) -> None:

@@ -1,4 +1,4 @@
-"""How a call ends, and what is noted of it on the way there."""
+"""Outcome and mutable record of a call."""
 
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
@@ -13,82 +13,82 @@ if TYPE_CHECKING:
 
 
 class Outcome(StrEnum):
-    """How a call ended."""
+    """Result category of a finished call."""
 
     OK = "ok"
     TOOL_ERROR = "tool_error"
-    """The tool said why it failed, or its arguments did not fit."""
+    """The tool reported an error, or its arguments were invalid."""
     INPUT_REQUIRED = "input_required"
-    """A round ended with questions (stateless era)."""
+    """A round ended with requests to the client (stateless era)."""
     ERROR = "error"
-    """A protocol error: unknown, not allowed, malformed."""
+    """Protocol error: unknown, forbidden or malformed."""
     BUG = "bug"
-    """An exception that nobody expected; it is in the log under the reference."""
+    """Unexpected exception; the log contains it under its reference."""
     TIMEOUT = "timeout"
     CANCELLED = "cancelled"
-    """The client or the server gave it up."""
+    """Cancelled by the client or the server."""
     OVERLOADED = "overloaded"
-    """Refused, or broken off, because a limit is reached."""
+    """Refused or aborted because a limit is reached."""
 
 
 class _Unread:
-    """The trace context was not asked for yet."""
+    """Marker for a trace context that has not been parsed yet."""
 
 
 UNREAD: Final = _Unread()
 
 
 class Fate:
-    """What is noted of a call while it runs. The calls that middleware makes of a call share its fate."""
+    """Mutable record of one call. Copies of the call made by middleware share it."""
 
-    # On the class, because most calls need none of them: making a fate costs every call.
+    # Defaults live on the class: most calls need none of them, and each instance attribute costs every call.
     failure: Outcome | None = None
-    """What lies behind an error, where its form does not tell: a bug, a timeout."""
+    """Cause of an error whose type does not show it: a bug or a timeout."""
     reference: str | None = None
-    """The one that a bug's answer and the log have."""
+    """Reference that the response and the log of a bug share."""
     trace: TraceContext | _Unread | None = UNREAD
-    """The client's, once it was asked for."""
+    """Trace context of the client, once parsed."""
     trace_id: str | None = None
-    """The trace that the call's own span is in."""
+    """Id of the trace that contains the call's own span."""
 
     conversation: "ReferenceType[Any] | None" = None
-    """Its questions, in the era where a handler repeats itself."""
+    """Weak reference to the replayed conversation, in the stateless era."""
     forwarded: int = 0
-    """Log records that were sent to the client."""
+    """Number of log records sent to the client."""
     around: "Fate | None" = None
-    """That of the call in which a tool is used by the client's model."""
+    """Record of the outer call, if the client's model uses a tool in it."""
     jobs: "list[Job] | None" = None
-    """What is to be done when the call is answered."""
+    """Background jobs to run after the response."""
     answered: bool = False
-    """Were they taken?"""
+    """True once the background jobs were taken."""
 
     @property
     def replaying(self) -> bool:
-        """Does the handler repeat what the client has heard in an earlier round?"""
+        """True while the handler repeats an earlier round whose messages the client has received."""
         talk = None if self.conversation is None else self.conversation()
         return talk is not None and talk.replaying
 
     def leave(self, jobs: "list[Job]") -> None:
-        """Have `jobs` done when the call is answered. Raises RuntimeError when they were taken already."""
+        """Add background jobs to run after the response; RuntimeError if they were already taken."""
         if self.around is not None:
             self.around.leave(jobs)
         elif self.answered:
-            raise RuntimeError("The call was answered before this background work was left")
+            raise RuntimeError("The call was answered before this background work was added")
         else:
             self.jobs = [*(self.jobs or ()), *jobs]
 
     def take_jobs(self) -> "list[Job]":
-        """What is to be done now. Asked once."""
+        """Return the background jobs to run now. Called once."""
         self.answered = True
         jobs, self.jobs = self.jobs, None
         return jobs or []
 
     def failed(self, failure: Outcome, reference: str | None = None) -> None:
-        """Note what lies behind the error that will be the answer."""
+        """Record the cause of the error that becomes the response."""
         self.failure, self.reference = failure, reference
 
     def of(self, problem: MCPError | Overloaded) -> Outcome:
-        """The outcome of a call that ends with this."""
+        """Return the outcome of a call that ends with `problem`."""
         if isinstance(problem, Overloaded):
             return Outcome.OVERLOADED
         return self.failure or Outcome.ERROR

@@ -1,4 +1,4 @@
-"""What the pipeline makes of a message that is not answered at once."""
+"""Results of the pipeline for messages that it does not answer at once."""
 
 from collections.abc import Coroutine
 from typing import Any, NamedTuple
@@ -12,25 +12,27 @@ AnyCoroutine = Coroutine[Any, Any, Any]
 
 
 class Work(NamedTuple):
-    """Requests whose answer has to be worked for: one, or those of a batch."""
+    """Response still to be computed, for one request or for a batch."""
 
     call: Call
     run: Coroutine[Any, Any, bytes]
-    """The encoded answer. Raises MCPError or Overloaded, or is cancelled."""
+    """Coroutine of the encoded response; raises MCPError or Overloaded, or is cancelled."""
     inner: tuple[AnyCoroutine, ...]
-    """What `run` runs; it has to be closed too when nobody will."""
+    """Coroutines that `run` awaits; closed together with it if it never runs."""
     calls: tuple[Call, ...]
-    """What is answered by it."""
+    """Calls that the response answers."""
     may_stream: bool = True
-    """False when the answer must come in one piece, because the transport has something to say beside it."""
+    """False if the response must be a single body, because the transport adds headers to it."""
     in_batch: bool = False
-    """Is the answer that of a batch?"""
+    """True for the response to a batch."""
     weight: int = 1
-    """How many calls in flight it counts for: each of a batch, and none where it opens a stream that has a limit of its
-    own."""
+    """Number of running calls it counts for.
+
+    Each call of a batch counts. Zero for a request that opens a stream with a limit of its own.
+    """
 
     def close(self, problem: MCPError | Overloaded | None = None) -> None:
-        """It will not be run: it was refused with `problem`, or given up before its first step."""
+        """Close the coroutines of a response that was refused with `problem` or cancelled early."""
         for coroutine in (self.run, *self.inner):
             coroutine.close()
         for call in self.calls:
@@ -38,7 +40,7 @@ class Work(NamedTuple):
 
 
 class Receipt(NamedTuple):
-    """A notification or an answer to a question: nothing is sent back."""
+    """Acknowledgement of a notification or of a client's response: no reply is sent."""
 
     run: Coroutine[Any, Any, None] | None = None
 
@@ -47,6 +49,6 @@ Handled = bytes | Work | Receipt
 
 
 def over(call: Call, outcome: Outcome, problem: MCPError | Overloaded | None = None) -> None:
-    """Say, once, how a call ended."""
+    """Record the outcome of a call and notify the observer, once per call."""
     call.outcome = outcome
     call.server.observer.over(call, outcome, problem)

@@ -1,7 +1,7 @@
-"""One session of the handshake era, as this process holds it.
+"""Session of the handshake era, as the current process holds it.
 
-The store (`ports.SessionStore`) keeps what must outlive the process; the calls in flight and the questions that wait
-for an answer live here.
+The store (`ports.SessionStore`) persists the data that must outlive the process. Running calls and pending requests to
+the client live in the session object.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ class Cancellable(Protocol):
 
 
 class Session:
-    """A client that said `initialize`, and what it said there."""
+    """Client that sent `initialize`, with the data of its handshake."""
 
     __slots__ = (
         "_asked",
@@ -61,18 +61,19 @@ class Session:
         self.client_info, self.client_capabilities = client_info, client_capabilities
         self.log_level, self.initialized = log_level, initialized
         self.pk, self.user_id = pk, user_id
+
         self.state: dict[str, Any] = {}
-        """For handlers; lives as long as this process knows the session."""
+        """Scratch space for handlers; lives until this process discards the session."""
         self.farewells = Farewells()
-        """What is done when it does so no more."""
+        """Callbacks that run when this process discards the session."""
         self.in_flight: dict[jsonrpc.Id, Cancellable] = {}
-        """Calls being served here, by request id."""
+        """Calls running in this process, by request id."""
         self.streams = 0
-        """Streams of its own, without a call, that its client reads here."""
+        """Number of session streams, without a call, that the client reads in this process."""
         self.lists: dict[str, str] = {}
-        """Kind of list → digest of what this process gave the client last."""
+        """Kind of list → digest of the list last sent by this process."""
         self.touched = 0.0
-        """Monotonic time of the last write of `last_seen`; the store's."""
+        """Monotonic time of the last write of `last_seen`; maintained by the store."""
         self._asked: dict[jsonrpc.Id, asyncio.Future[jsonrpc.Response]] = {}
         self._silent = False
 
@@ -81,21 +82,22 @@ class Session:
 
     @property
     def is_busy(self) -> bool:
-        """Is anything of it going on in this process?"""
+        """True if this process runs a call or serves a stream of the session."""
         return bool(self.in_flight or self.streams)
 
     async def ask(
         self, outbox: Interactive, id: str, method: str, params: dict[str, Any] | None, *, timeout: float
     ) -> jsonrpc.Response:
-        """Send a request under `id` on a call's stream and wait for the client's answer, `timeout` seconds at most.
+        """Send a request on a call's stream and wait for the response of the client.
 
-        Raises TimeoutError. A question given up (timeout, cancellation) is taken back with `notifications/cancelled`
-        (2025-11-25, basic/utilities/cancellation).
+        The request is cancelled with `notifications/cancelled` on timeout or cancellation (2025-11-25,
+        basic/utilities/cancellation). Raises TimeoutError after `timeout` seconds.
         """
         if self._silent:
             return _no_answer(id)
-        # The future comes first: the answer may arrive before `put` returns.
+        # Create the future first: the response may arrive before `put` returns.
         answer: asyncio.Future[jsonrpc.Response] = asyncio.get_running_loop().create_future()
+
         self._asked[id] = answer
         try:
             await outbox.put(jsonrpc.request(id, method, params))
@@ -108,8 +110,9 @@ class Session:
             del self._asked[id]
 
     def answer(self, response: jsonrpc.Response) -> bool:
-        """Hand a client's answer to the question it belongs to, on whatever loop of this process that waits; of
-        several the first counts. False when it was not asked here, or waits no more.
+        """Pass a response to its waiting request, on the event loop of that request.
+
+        Only the first response to a request counts. Returns False if no request of this process waits for it.
         """
         waiting = self._asked.get(response.id)
         if waiting is None:
@@ -118,33 +121,31 @@ class Session:
         return True
 
     def hang_up(self) -> None:
-        """The client still listens but says nothing more: whoever has asked it something, or does so from now on, gets
-        an error for an answer.
-        """
+        """Fail all pending and future requests: the client can receive but sends nothing more."""
         self._silent = True
         for id in list(self._asked):
             self.answer(_no_answer(id))
 
     def cancel(self, id: jsonrpc.Id) -> bool:
-        """Cancel a call in flight, on the loop that it runs on. False when none with this id runs in this process."""
+        """Cancel a running call on its event loop; False if this process runs none with this id."""
         running = self.in_flight.get(id)
         if running is not None:
             _give_up(running)
         return running is not None
 
     def cancel_all(self) -> None:
-        """Cancel what is in flight; the session is over. May be called from any thread."""
+        """Cancel all running calls at the end of the session. Thread-safe."""
         for running in list(self.in_flight.values()):
             _give_up(running)
 
     def leave(self) -> None:
-        """This process knows it no more: do what was left for then. May be called from any thread."""
+        """Discard the session in this process and schedule its cleanup callbacks. Thread-safe."""
         self.state = {}
         self.farewells.say()
 
 
 def _no_answer(id: jsonrpc.Id) -> jsonrpc.Response:
-    return jsonrpc.Response(id, None, {"code": InternalError.code, "message": "The client says nothing more"})
+    return jsonrpc.Response(id, None, {"code": InternalError.code, "message": "The client has closed its sending side"})
 
 
 def _give_up(running: Cancellable) -> None:
@@ -157,8 +158,8 @@ def _settle(waiting: "asyncio.Future[jsonrpc.Response]", response: jsonrpc.Respo
 
 
 def _on_its_loop(loop: asyncio.AbstractEventLoop, act: Callable[..., object], *given: Any) -> None:
-    # Under WSGI each request has a loop and a thread of its own, and a server may run a loop in each of its threads;
-    # tasks and futures are touched on their own only.
+    # Under WSGI each request has its own loop and thread, and a server may run a loop in each thread. Tasks and futures
+    # must be accessed on their own loop.
     try:
         here = asyncio.get_running_loop()
     except RuntimeError:
@@ -169,4 +170,4 @@ def _on_its_loop(loop: asyncio.AbstractEventLoop, act: Callable[..., object], *g
     try:
         loop.call_soon_threadsafe(act, *given)
     except RuntimeError:
-        pass  # the loop is closed, and what ran on it is gone with it
+        pass  # the loop is closed, and its tasks with it
