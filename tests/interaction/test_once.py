@@ -97,7 +97,7 @@ async def test_a_claim_that_nobody_holds_any_more_is_not_taken_over(modern, chec
     await OnceResult.objects.aupdate(done_at=None, result=None)
     reply = await client.tool("charge", requestState=state)
     assert reply.result["isError"] is True
-    assert "not done again" in text(reply)
+    assert "does not run again" in text(reply)
     assert checkpoints.counts["charged"] == 1
 
 

@@ -76,7 +76,10 @@ async def test_sound_is_sent_where_the_revision_has_it(connect, revision):
     client = await connect()
     if revision == "2024-11-05":
         reply = await client.tool("sample_sound")
-        assert text(reply) == "The client's model cannot be sent this: sampling in revision 2024-11-05 has no audio"
+        assert (
+            text(reply)
+            == "The client's model cannot receive this message: sampling in revision 2024-11-05 has no audio"
+        )
         assert reply.result["isError"]
     else:
         assert text(await client.ask_tool("sample_sound", {}, answers([said("a door")]))) == "a door"

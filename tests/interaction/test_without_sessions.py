@@ -68,7 +68,7 @@ async def test_progress_is_told_on_the_stream_of_the_call_and_logs_are_not(clien
 async def test_nobody_can_be_asked_and_the_reason_is_told(client):
     reply = await client.tool("ask_somebody")
     assert reply.result["isError"] is True
-    assert "keeps no sessions" in reply.result["content"][0]["text"]
+    assert "has no sessions" in reply.result["content"][0]["text"]
 
 
 async def test_an_answer_is_refused(client):

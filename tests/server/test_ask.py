@@ -211,7 +211,7 @@ async def test_the_handler_is_replaying_until_it_gets_beyond_what_is_known() -> 
 
 @pytest.mark.parametrize(
     ("limits", "text"),
-    [({"rounds": 2}, "more than 2 rounds"), ({"answers": 2}, "more than 2 questions")],
+    [({"rounds": 2}, "more than 2 rounds"), ({"answers": 2}, "more than 2 requests")],
 )
 async def test_a_conversation_has_limits(limits: dict[str, int], text: str) -> None:
     async def handler(ctx: Context) -> None:

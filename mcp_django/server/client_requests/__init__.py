@@ -1,1 +1,1 @@
-"""Requests to the client: elicitation, sampling and roots, live or by replay."""
+"""Requests to the client: elicitation, sampling and roots, sent live or by replay."""

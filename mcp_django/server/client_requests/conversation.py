@@ -1,13 +1,15 @@
-"""Questions to the client, written once by a handler and asked in two ways.
+"""Conversations: requests to the client, written once by a handler and sent in two ways.
 
-`Live` sends a request on the call's stream and waits (handshake era). `Replay` answers from the record that the
-client carries in the sealed `requestState`, or notes the question and ends the round (stateless era): the handler
-then runs again from its first line when the client comes back with the answers.
+`LiveConversation` sends a request on the call's stream and waits (handshake era). `ReplayConversation` reads responses
+from the record that the client carries in the sealed `requestState` (stateless era). For a missing response it records
+the request and ends the round. The handler then runs again from its first line when the client returns with the
+responses.
 
-A question is identified by its key and how often that key was asked before in this run; its answer counts
-only while the question is still the same, which a digest of method and parameters tells. Answers that no run reached
-are kept; a round that answers nothing the handler still asks is stale, and a few stale rounds in a row end the call,
-because the handler asks something else each time. Decline and cancel are answers like any other.
+A request is identified by its key and by the number of earlier requests with that key in the same run. A response
+counts only while a digest of method and parameters is unchanged. Responses that a run did not reach are kept.
+
+A round is stale if the handler uses none of its responses. A few stale rounds in a row end the call, because the
+handler sends a different request each time. Decline and cancel are ordinary responses.
 """
 
 import asyncio
@@ -28,78 +30,84 @@ from mcp_django.server.client_requests.idempotency import OnceKeys, Run, at_most
 from mcp_django.server.ports import StateTooLarge
 
 INPUT_REQUIRED = "input_required"
-"""The `resultType` of a result that ends a round."""
+"""`resultType` of a result that ends a round."""
 ATTEMPTS = 3
-"""How often a handshake-era client may answer one question wrongly."""
+"""Maximum number of responses to one request in the handshake era, if they are invalid."""
 TOLD = 1000
-"""Characters of what was wrong with an answer that the person is told."""
+"""Maximum characters of the validation error that is shown to the user."""
 ASKED_IN_TRANSACTION = (
-    "A question inside a transaction would hold it open while somebody thinks. Ask before it begins; where it is the "
-    "call's own (atomic= or ATOMIC_REQUESTS), declare the handler with atomic=False and put what must hold together "
-    "into a transaction.atomic() after the question"
+    "A request to the client inside a transaction would hold the transaction open while the user thinks. Send the "
+    "request before the transaction starts. If it is the call's own (atomic= or ATOMIC_REQUESTS), declare the handler "
+    "with atomic=False and put the writes into a transaction.atomic() after the request"
 )
 
 
 class Suspended(BaseException):
-    """The handler cannot go on in this round. Not an Exception, so that `except Exception` does not swallow it."""
+    """The handler cannot continue in this round.
+
+    Not an Exception, so that `except Exception` does not swallow it.
+    """
 
 
 class InvalidAnswer(ValueError):
-    """The client's answer does not have the shape that was asked for."""
+    """The client's response does not have the requested shape."""
 
 
 class InvalidContent(InvalidAnswer):
-    """What was filled in breaks a rule of the form. The text is for the person, who is asked again."""
+    """The values break a rule of the form. The user sees the text and is prompted again."""
 
 
 class Refused(ToolError):
-    """The client answered a question with an error instead of an answer (handshake era only)."""
+    """The client answered a request with an error (handshake era only)."""
 
 
 class Unanswered(ToolError):
-    """No usable answer came in time, or the conversation cannot go on."""
+    """Missing or unusable response, or a conversation that cannot continue."""
 
 
 class Question(NamedTuple):
-    """What is asked, and how its raw answer is read."""
+    """Request to the client, with the parser of its response."""
 
     method: str
     params: dict[str, Any] | None
     needs: dict[str, Any]
-    """The client capability that it takes."""
+    """Client capability that the request requires."""
     read: Callable[[Any], Any]
-    """Raw answer to value, or to an awaitable of it; raises InvalidAnswer."""
+    """Convert the raw response to a value, or an awaitable of it; raises InvalidInputResponse."""
     key: str | None = None
-    """The author's name for it, seen on the wire in the stateless era."""
+    """Name given by the author; visible on the wire in the stateless era."""
     identity: Any = None
-    """The JSON that it is known by, where the parameters may differ from run to run though it is the same question."""
+    """JSON that identifies the request if its parameters can differ between runs."""
     read_again: Callable[[Any], Any] | None = None
-    """As `read`, for an answer that was taken in an earlier round: what the handler did upon it is no fault of it."""
+    """Parser for a response that an earlier round accepted.
+
+    The handler may have changed the data since then, which does not make the response invalid.
+    """
 
     @property
     def known_by(self) -> list[Any]:
-        """What tells whether another question is the same, as JSON."""
+        """JSON that is equal for equal requests."""
         return [self.method, self.params if self.identity is None else self.identity]
 
     def again(self, problem: InvalidAnswer) -> "Question":
-        """The same question, which says what was wrong with the answer to it."""
+        """Return the same request with the validation error in its message."""
         if type(problem) is not InvalidContent or self.params is None:
             return self
         return self._replace(params={**self.params, "message": f"{self.params['message']}\n\n{str(problem)[:TOLD]}"})
 
 
 class InputRequired(dict[str, Any]):
-    """The body of a result that ends a round (basic/patterns/mrtr)."""
+    """Result body that ends a round (basic/patterns/mrtr)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskLimits:
-    """What one conversation may take."""
+    """Limits of one conversation."""
 
     wait: float = 600.0
-    """Seconds that a question waits for its answer in the handshake era."""
+    """Seconds that a request waits for its response in the handshake era."""
     page_wait: float = 60.0
-    """Seconds that a round waits in the stateless era for somebody who has a page to finish."""
+    """Seconds that a round waits in the stateless era for a user to finish a page."""
     answers: int = 64
     rounds: int = 32
     stale_rounds: int = 3
@@ -108,25 +116,25 @@ class AskLimits:
 
     @property
     def kept(self) -> float:
-        """Seconds after which no state of a conversation opens any more, however it is prolonged."""
+        """Seconds after which no state of the conversation is valid, with all extensions."""
         return self.ttl * (self.rounds + 1)
 
 
 class Conversation(Protocol):
-    """One call's questions."""
+    """Requests of one call to its client."""
 
     waits: bool
-    """Does a question wait for its answer, or end the round?"""
+    """True if a request waits for its response; False if it ends the round."""
 
     @property
     def replaying(self) -> bool:
-        """Is the handler still on ground that an earlier round covered?"""
+        """True while the handler repeats steps of an earlier round."""
 
     async def ask(self, question: Question) -> Any:
-        """The value of the answer."""
+        """Return the parsed response to a request."""
 
     async def once(self, key: str, run: Run, *, durable: bool = False) -> Any:
-        """Run and remember; `durable`, in a row."""
+        """Run a step once and record its value; with `durable`, in a database row."""
 
 
 async def _value(read: Callable[[Any], Any], raw: Any) -> Any:
@@ -135,7 +143,7 @@ async def _value(read: Callable[[Any], Any], raw: Any) -> Any:
 
 
 class Live:
-    """Handshake era: ask on the call's stream, wait for the answer."""
+    """Handshake era: send a request on the call's stream and wait for the response."""
 
     replaying = False
     waits = True
@@ -151,16 +159,17 @@ class Live:
         if not call.outbox.interactive:
             raise Unanswered(_unaskable(call))
         if not await _is_ready(call, call.session):
-            # basic/lifecycle: before `initialized` a server asks nothing.
-            raise Unanswered("The client must say notifications/initialized before it can be asked")
+            # basic/lifecycle: a server sends no requests before `initialized`.
+            raise Unanswered("The client has not sent notifications/initialized, so it cannot receive requests yet")
+
         asked = question
         async with call.server.replies.listening(call.session):
             for attempt in range(1, ATTEMPTS + 1):
-                # The answer before may have been read on a lane.
+                # The previous response may have been parsed on a thread.
                 call.server.executor.rest()
                 reply = await self._send(call.session, asked)
                 if reply.error is not None:
-                    raise Refused(str(reply.error.get("message") or "The client refused the question"))
+                    raise Refused(str(reply.error.get("message") or "The client refused the request"))
                 try:
                     return await _value(question.read, reply.result)
                 except InvalidAnswer as problem:
@@ -176,38 +185,38 @@ class Live:
         try:
             return await session.ask(call.outbox, id, question.method, question.params, timeout=wait)
         except TimeoutError:
-            raise Unanswered(f"No answer came within {wait:g} seconds") from None
+            raise Unanswered(f"The client did not answer within {wait:g} seconds") from None
 
     async def once(self, key: str, run: Run, *, durable: bool = False) -> Any:
         self._once.claim(key)
         if not durable:
             return through_json(await run())
         call, session = self._call, self._call.session
-        # A client must not use an id twice in a session (basic), so a request with a known one is a repetition.
+        # A client must not reuse an id within a session (basic), so a repeated id marks a repeated request.
         flow = secrets.token_hex(16) if session is None else f"{session.pk} {jsonrpc.dumps(call.id).decode()}"
         return await at_most_once(call, flow, key, run, ttl=self._limits.kept)
 
 
 async def _is_ready(call: Call, session: Session) -> bool:
-    """Has the client said `initialized`? Another process may have heard it."""
+    """Return True if the client has sent `initialized`, to any process."""
     if not session.initialized:
         await call.server.sessions.load(session.key, session.owner)
     return session.initialized
 
 
 def _unaskable(call: Call) -> str:
-    """Why no question can reach this client."""
+    """Explain why no request can reach this client."""
     if not call.connection.streams:
         return (
-            "The question could not be asked: this server runs under WSGI, where an answer is all it can send; under "
-            "ASGI it can ask clients of this revision"
+            "The request could not be sent to the client: this server runs under WSGI, which can send only responses. "
+            "Under ASGI it can send requests to clients of this revision"
         )
     if call.session is None:
         return (
-            "The question could not be asked: this server keeps no sessions (REQUIRE_SESSION), in which a client of "
-            "this revision could answer"
+            "The request could not be sent to the client: this server has no sessions (REQUIRE_SESSION), which clients "
+            "of this revision need to answer"
         )
-    return "The question could not be asked: the client's Accept header does not allow text/event-stream"
+    return "The request could not be sent to the client: its Accept header does not allow text/event-stream"
 
 
 class _Record(NamedTuple):
@@ -216,9 +225,9 @@ class _Record(NamedTuple):
 
 
 class Replay:
-    """Stateless era: answer from the record, or note the question and end this round.
+    """Stateless era: replay recorded responses, or record the request and end this round.
 
-    Raises InvalidParams for a `requestState` or `inputResponses` that cannot be honoured.
+    Raises InvalidParams for an unusable `requestState` or `inputResponses`.
     """
 
     waits = False
@@ -227,6 +236,7 @@ class Replay:
         self._call, self._binding, self._limits = call, binding, limits
         self._once, self._count = OnceKeys(), Counter[str]()
         self.pending: dict[str, tuple[str, Question]] = {}
+
         params = call.params
         state: dict[str, Any] = {
             "flow": "",
@@ -239,6 +249,7 @@ class Replay:
         }
         if "requestState" in params:
             state |= call.server.state_sealer.open(params["requestState"], binding)
+
         self._state = state
         self._answers = {key: _Record(*record) for key, record in state["answers"].items()}
         self._taken = set(state["taken"])
@@ -249,15 +260,18 @@ class Replay:
         self._unread = {*self._answers, *(f"once:{key}" for key in state["once"])}
         self._live = False
         self._needs_flow = False
-        call.fate.conversation = weakref.ref(self)  # no cycle
+        call.fate.conversation = weakref.ref(self)  # weak: avoids a reference cycle
 
     @property
     def unfinished(self) -> bool:
-        """Does it take another round?"""
+        """True if the call needs another round."""
         return bool(self.pending) or self._needs_flow
 
     async def spend(self) -> None:
-        """Use the state up that came with this request. Raises InvalidParams when it was used before, anywhere."""
+        """Consume the state that came with this request.
+
+        Raises InvalidParams if any process has consumed it before.
+        """
         state, server = self._call.params.get("requestState"), self._call.server
         if state is not None:
             digest = hashlib.sha256(state.encode()).hexdigest()
@@ -278,11 +292,12 @@ class Replay:
 
     async def ask(self, question: Question) -> Any:
         key, digest = self._identify(question)
+
         record = self._answers.get(key)
         if record is None and key in self._fresh:
-            # The client may know the question without having been asked in this flow; the answer is checked like any
-            # other.
+            # A client can answer a request that this conversation has not sent. The response is validated as usual.
             record = self._answers[key] = _Record(digest, self._fresh.pop(key))
+
         if record is not None:
             if record.digest == digest:
                 self._unread.discard(key)
@@ -297,6 +312,7 @@ class Replay:
                     return value
             del self._answers[key]
             self._taken.discard(key)
+
         self._call.require(question.needs)
         self.pending[key] = digest, question
         self._live = True
@@ -306,6 +322,7 @@ class Replay:
         self._once.claim(key)
         self._unread.discard(f"once:{key}")
         results, flow = self._state["once"], self._state["flow"]
+
         if key not in results:
             self._live = True
             if not durable:
@@ -314,22 +331,27 @@ class Replay:
                 steps = _without_questions(key, run)
                 results[key] = await at_most_once(self._call, flow, key, steps, ttl=self._limits.kept)
             else:
-                # A client whose request is lost sends it again as it was. Only when it already holds the name of this
-                # conversation is the repetition known for one; so the round ends with a state alone.
+                # A client repeats a lost request unchanged. The repetition is recognized only if the client already
+                # holds the conversation id. So this round ends with the state alone.
                 self._needs_flow = True
                 raise Suspended
+
         return results[key]
 
     def input_required(self) -> InputRequired:
-        """The end of a round. Raises Unanswered when the conversation goes nowhere or outgrows its limits."""
+        """Build the result that ends the round.
+
+        Raises InputUnavailable if the conversation makes no progress or exceeds its limits.
+        """
         state, limits = self._state, self._limits
         stale = state["stale"] + 1 if self._answered else 0
         if stale > limits.stale_rounds:
-            raise Unanswered("The tool asked something else on every round; it cannot be continued")
+            raise Unanswered("The tool sent a different request in every round; the conversation cannot be continued")
         if state["round"] >= limits.rounds:
             raise Unanswered(f"The conversation took more than {limits.rounds} rounds")
         if len(self._answers) + len(self.pending) > limits.answers:
-            raise Unanswered(f"The tool asked more than {limits.answers} questions")
+            raise Unanswered(f"The tool sent more than {limits.answers} requests to the client")
+
         payload = {
             **state,
             "flow": state["flow"] or secrets.token_hex(16),
@@ -339,10 +361,11 @@ class Replay:
             "asked": {key: digest for key, (digest, _) in self.pending.items()},
             "taken": sorted(self._taken),
         }
+
         try:
             sealed = self._call.server.state_sealer.seal(payload, self._binding, ttl=limits.ttl)
         except StateTooLarge:
-            raise Unanswered("The conversation holds more than a state can carry") from None
+            raise Unanswered("The conversation is too large for a state; reduce the requests and answers") from None
         requests = {
             key: {"method": question.method, "params": question.params}
             if question.params is not None
@@ -353,7 +376,7 @@ class Replay:
         return InputRequired(**asked, requestState=sealed, resultType=INPUT_REQUIRED)
 
     def _identify(self, question: Question) -> tuple[str, str]:
-        """The question's name in this run, and the digest that says whether it is still the same question."""
+        """Return the name of the request in this run and the digest that identifies its content."""
         digest = hashlib.sha256(jsonrpc.dumps_sorted(question.known_by)).hexdigest()[:24]
         name = question.key or f"{question.method.partition('/')[0]}-{digest[:10]}"
         self._count[name] += 1
@@ -361,29 +384,35 @@ class Replay:
 
 
 def _without_questions(key: str, run: Run) -> Run:
-    """A question would run it again in the next round, which must not be."""
+    """Reject requests to the client in a durable step: they would run it again in the next round."""
 
     async def steps() -> Any:
         try:
             return await run()
         except BaseException as problem:
             if is_suspension(problem):
-                raise RuntimeError(f"once({key!r}, durable=True) may not ask; ask before it") from problem
+                raise RuntimeError(
+                    f"run_once({key!r}, durable=True) may not send requests to the client; send them before it"
+                ) from problem
             raise
 
     return steps
 
 
 def is_suspension(problem: BaseException) -> bool:
-    """Also when a TaskGroup wrapped it: a group suspends if nothing but suspensions is in it."""
+    """Return True for a suspension, also for a group that holds nothing but suspensions.
+
+    A TaskGroup wraps the exceptions of its tasks in a group.
+    """
     if isinstance(problem, BaseExceptionGroup):
         return all(is_suspension(inner) for inner in problem.exceptions)
     return isinstance(problem, Suspended)
 
 
 async def gather(*branches: Awaitable[Any]) -> list[Any]:
-    """Run branches side by side, each to its end or its question, so that one round asks them all. A real error comes
-    first.
+    """Run branches concurrently, so that one round sends the requests of all of them.
+
+    Each branch runs to its end or to its suspension. Errors take precedence over suspensions.
     """
     outcomes = await asyncio.gather(*branches, return_exceptions=True)
     for kinds in (MCPError, Exception, BaseException):

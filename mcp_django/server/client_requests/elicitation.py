@@ -1,4 +1,4 @@
-"""Asking the person in front of the client (client/elicitation): to fill in a form, or to open a page."""
+"""Elicitation (client/elicitation): requests that the user fills in a form or opens a page."""
 
 import secrets
 from collections import Counter
@@ -27,14 +27,18 @@ _URL: dict[str, Any] = {"elicitation": {"url": {}}}
 
 
 async def form_question(call: Call, message: str, schema: Any, key: str | None) -> Question:
-    """Ask for a form's worth of values (form mode). Raises Unanswered when the client's revision cannot show the form,
-    DeclarationError when none can.
+    """Build the request for the values of a form (form mode).
+
+    Raises:
+        InputUnavailable: the client's revision cannot show the form.
+        DeclarationError: no client can show the form.
     """
     compile_form = call.server.ports.forms(schema)
     if compile_form is None:
         form = form_of(schema)
         params = _form_params(call.revision, message, form.schema)
         return Question("elicitation/create", params, _FORM, _read(form.read), key)
+
     theirs = await call.server.executor.attend(compile_form)
     return Question(
         "elicitation/create",
@@ -52,13 +56,13 @@ def _form_params(revision: Revision, message: str, schema: dict[str, Any]) -> di
 
 
 def _requested(revision: Revision, schema: dict[str, Any]) -> dict[str, Any]:
-    """The form as the client's revision writes it. Raises Unanswered when it cannot."""
+    """Return the form schema in the client's revision. Raises InputUnavailable if it cannot."""
     if "form" not in revision.elicitation:
-        return schema  # it will not be sent: the capability is missing
+        return schema  # not sent: the capability is missing
     try:
         return revision.requested_schema(schema)
     except ValueError as problem:
-        raise Unanswered(f"The client cannot be asked for this: {problem}") from None
+        raise Unanswered(f"The client cannot show this form: {problem}") from None
 
 
 def _read(values: Callable[[Any], Any]) -> Callable[[Any], Answer[Any]]:
@@ -101,8 +105,9 @@ def _action(raw: Any) -> str:
 
 
 def url_question(revision: Revision, message: str, url: str, key: str | None, id: str | None = None) -> Question:
-    """Ask the user to open a page (URL mode). Accepting means consent to open it, not that it is done. The `id` is a
-    fresh one if none is given, in the revisions that have it.
+    """Build the request to open a page (URL mode).
+
+    Accepting is consent to open the page, not completion. Revisions with an elicitation id get `id`, or a new one.
     """
 
     def read(raw: Any) -> Answer[None]:
@@ -115,24 +120,28 @@ def url_question(revision: Revision, message: str, url: str, key: str | None, id
 
 
 def is_address(url: Any) -> bool:
-    """Is this an absolute URL, to be sent as it is? Raises ValueError for one that no browser should open."""
+    """Return True for an absolute URL, which is sent unchanged.
+
+    Raises ValueError for a URL that no browser should open.
+    """
     if not isinstance(url, str) or "://" not in url.partition("?")[0]:
         return False
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.username is not None:
-        raise ValueError(f"{url!r} is no page to be sent to; use an http or https URL without credentials")
+        raise ValueError(f"{url!r} cannot be opened as a page; use an http or https URL without credentials")
     return True
 
 
 async def page_question(
     call: Call, talk: Conversation, message: str, target: Any, *, key: str | None, met: Counter[str]
 ) -> Question:
-    """Ask the user to open a page of the site, and to come back from it. `met` tells how often this call has asked
-    under each name.
+    """Build the request to open a page of this site and to return from it.
+
+    `counts` holds the number of requests of this call under each name.
     """
     pages = call.server.ports.pages
     if pages is None:
-        raise Unanswered("This server has no site with pages; give a URL with a scheme")
+        raise Unanswered("This server has no pages of its own; pass a URL with a scheme")
     limits, stateless = call.server.options.ask, call.revision.era is Era.STATELESS
     ttl = limits.ttl if stateless else limits.wait
 
@@ -142,13 +151,13 @@ async def page_question(
 
     name = key or str(message)
     met[name] += 1
-    # The rounds that follow are about the same visit.
+    # The following rounds refer to the same visit of the page.
     id, url = await talk.once(f"elicit_url:{name}:{met[name]}", make)
 
     async def read(raw: Any) -> Answer[None]:
         action = _action(raw)
         if action == "accept":
-            # A transport that carries nothing but answers has a thread for each call, which must not wait.
+            # A transport that carries only responses has one thread for each call, which must not wait.
             within = limits.wait if not stateless else limits.page_wait if call.connection.streams else 0
             if not await pages.returned(id, within=within):
                 if stateless:

@@ -1,7 +1,7 @@
-"""`ctx.once`: what a call does a single time, however often its handler runs.
+"""Steps that run once although their handler runs several times: `ctx.run_once`.
 
-Plain, it is a note in the conversation: the rounds that follow do not repeat it, but a round that is sent again does.
-Durable, a row is claimed before anything runs, so that it starts at most once whatever the client or the network does
+A plain step is recorded in the conversation: the following rounds skip it, but a repeated round runs it again. For a
+durable step, a row is claimed before the step runs. It starts at most once, whatever the client or the network does
 (basic/patterns/mrtr: the state alone does not prevent a replay).
 """
 
@@ -20,22 +20,25 @@ logger = logging.getLogger("mcp_django.server")
 
 Run = Callable[[], Awaitable[Any]]
 WAIT = 10.0
-"""Seconds that a second attempt waits for the first, which may still be running."""
+"""Seconds that a second attempt waits for the first one, which may still be running."""
 LOOK_EVERY = 0.05, 0.5
-"""Seconds between two looks: the first, and the most it grows to."""
+"""Seconds between two checks: initial and maximum value."""
 
 ONCE_IN_TRANSACTION = (
-    "What once(durable=True) did could be rolled back with the transaction around it, and would not be done again. "
-    "Declare the handler with atomic=False, and put a transaction.atomic() into the function that runs once"
+    "The effects of run_once(durable=True) could be rolled back with the surrounding transaction, and the step would "
+    "not run again. Declare the handler with atomic=False, and use transaction.atomic() inside the function"
 )
 
 
 class OutcomeUnknown(ToolError):
-    """It was begun before, and nobody can say what came of it; so it is not done again."""
+    """The step was started before and its result is unknown, so it does not run again."""
 
 
 class OnceKeys:
-    """The `once` keys of one run: a key used twice is a mistake, never a silent skip."""
+    """Keys of `run_once` in one run of a handler.
+
+    A repeated key is an error: the second step must not be skipped silently.
+    """
 
     def __init__(self) -> None:
         self._seen: set[str] = set()
@@ -43,23 +46,25 @@ class OnceKeys:
     def claim(self, key: str) -> None:
         if key in self._seen:
             raise ValueError(
-                f"once({key!r}) ran before in this call; make the key unique, for example with the loop variable"
+                f"run_once({key!r}) already ran in this call; make the key unique, for example with the loop variable"
             )
         self._seen.add(key)
 
 
 def through_json(value: Any) -> Any:
-    """The same loss of types in both eras."""
+    """Convert a value to JSON and back, so that both eras lose the same types."""
     return jsonrpc.loads(jsonrpc.dumps(value))
 
 
 async def at_most_once(call: Call, flow: str, key: str, run: Run, *, ttl: float) -> Any:
-    """The JSON value of `run`, which begins at most once for this caller, server, primitive, `flow` and `key`, in
-    whatever process; remembered for `ttl` seconds.
+    """Return the JSON value of `run`, which starts at most once in any process.
 
-    Raises what `run` raises. A later attempt gets the same value, or the same ToolError, or OutcomeUnknown when `run`
-    failed otherwise, was cancelled, or went down with its process.
+    The caller, server, primitive, conversation and `key` identify the step. The value is stored for `ttl` seconds.
+
+    Raises the exceptions of `run`. A later attempt gets the same value or the same ToolError. It gets OutcomeUnknown if
+    `run` raised another exception, was cancelled, or died with its process.
     """
+
     ledger, name = call.server.ledger, _name_of(call, flow, key)
     if not await ledger.claim(name, owner=call.principal.key, ttl=ttl):
         return _outcome(key, await _recorded(call, name))
@@ -79,12 +84,12 @@ async def _record(call: Call, name: str, outcome: dict[str, Any]) -> None:
     try:
         await call.server.ledger.record(name, outcome)
     except Exception:
-        # What was done is done, and this call can go on with it.
-        logger.exception("The outcome of once(durable=True) could not be written; it will count as unknown")
+        # The step took effect, and this call can continue with its value.
+        logger.exception("Outcome of a durable step not stored; it counts as unknown")
 
 
 async def _recorded(call: Call, name: str) -> dict[str, Any] | None:
-    """What the first attempt came to; None while that is not known."""
+    """Wait for the outcome of the first attempt; None if it stays unknown."""
     call.server.executor.rest()
     pause, most = LOOK_EVERY
     loop = asyncio.get_running_loop()
@@ -100,8 +105,8 @@ def _outcome(key: str, outcome: dict[str, Any] | None) -> Any:
         return outcome["value"]
     if outcome is not None and "error" in outcome:
         raise ToolError(outcome["error"])
-    begun = "was begun before and has not ended" if outcome is None else "was begun before and did not end well"
-    raise OutcomeUnknown(f"The step {key!r} {begun}; it is not done again. Find out whether it took effect")
+    begun = "was started before and has not finished" if outcome is None else "was started before and failed"
+    raise OutcomeUnknown(f"The step {key!r} {begun}; it does not run again. Check whether it took effect")
 
 
 def _name_of(call: Call, flow: str, key: str) -> str:

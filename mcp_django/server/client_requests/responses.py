@@ -1,4 +1,4 @@
-"""What comes back from questions: the values that `ctx.elicit`, `ctx.sample` and `ctx.list_roots` return."""
+"""Result types of `ctx.elicit`, `ctx.sample` and `ctx.list_roots`."""
 
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
@@ -10,13 +10,13 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Answer(Generic[T]):
-    """What the user said: truthy when accepted, with the cleaned and typed value in `data`."""
+    """Result of an elicitation: truthy when accepted, with the cleaned and typed value in `data`."""
 
     action: str
     """`accept`, `decline` or `cancel`."""
     data: T | None = None
     form: Any = None
-    """The bound and valid Django form, where one was asked with; that of a ModelForm can `save()`."""
+    """Bound and valid Django form, if the request used one; a ModelForm can `save()`."""
 
     def __bool__(self) -> bool:
         return self.action == "accept"
@@ -24,14 +24,17 @@ class Answer(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Root:
-    """A place that the client works in. Advice, not access control (client/roots)."""
+    """Directory or other location that the client works in.
+
+    Informative only, not access control (client/roots).
+    """
 
     uri: str
     name: str | None = None
 
 
 def roots_question(key: str | None) -> Question:
-    """Ask where the client works (client/roots)."""
+    """Build the request for the client's roots (client/roots)."""
 
     def read(raw: Any) -> list[Root]:
         roots = raw.get("roots") if type(raw) is dict else None

@@ -1,8 +1,8 @@
-"""Asking the client's model (client/sampling): a question, or several while it uses tools or has to write its answer
-anew.
+"""Sampling (client/sampling): one or more requests to the client's model.
 
-Each question carries the whole conversation. What tools gave is remembered as `once` remembers: in the stateless era
-the handler runs again from its first line, and no tool runs twice that has run to its end.
+Further requests follow while the model uses tools or has to correct its answer. Each request carries the whole
+conversation. Results of tools are recorded like those of `run_once`: the stateless era repeats the handler, but no
+finished tool runs twice.
 """
 
 import hashlib
@@ -27,34 +27,32 @@ CHOICES = ("auto", "required", "none")
 CONTEXTS = ("none", "thisServer", "allServers")
 MAX_TOKENS = 1024
 MAX_ITERATIONS = 8
-"""Each takes a round in the stateless era, and clients take part in ten unless told otherwise."""
+"""Default limit; below the ten rounds of the stateless era that clients accept by default."""
 PRIORITIES = ("costPriority", "speedPriority", "intelligencePriority")
 
 
 @dataclass(frozen=True, slots=True)
 class Sample(Generic[T]):
-    """What the client's model said."""
+    """Message of the client's model."""
 
     content: list[Wire]
-    """The content blocks, as they came."""
+    """Content blocks, unchanged."""
     model: str
     stop_reason: str | None = None
-    """`endTurn`, `stopSequence`, `maxTokens`, `toolUse`, or a word of the client's own."""
+    """`endTurn`, `stopSequence`, `maxTokens`, `toolUse`, or a value defined by the client."""
     result: T | None = None
-    """The value that `result_type` asks for; without one, the text."""
+    """Value of type `result_type`; the text without a type."""
     messages: list[Wire] = field(default_factory=list)
-    """The conversation up to here, this answer included, as the protocol writes it. Say something more and sample
-    again.
-    """
+    """Conversation including this message, in the form of the protocol. Append messages and sample again."""
 
     @property
     def text(self) -> str:
-        """All text blocks, joined."""
+        """Text blocks, joined."""
         return "".join(block["text"] for block in self.content if block["type"] == "text")
 
     @property
     def tool_uses(self) -> list[ToolUseContent]:
-        """The tools that the model wants used, which you have to answer."""
+        """Tool uses that the handler has to answer."""
         used = [block for block in self.content if block["type"] == "tool_use"]
         return [ToolUseContent(block["id"], block["name"], block["input"], block.get("_meta")) for block in used]
 
@@ -63,9 +61,9 @@ class Sample(Generic[T]):
 
 
 def request_options(call: Call, given: Mapping[str, Any]) -> Wire:
-    """The members of a request besides its messages and tools, named as on the wire; those of None are left out.
+    """Return the request members other than messages and tools, by wire name, without None.
 
-    Raises ValueError for what no client could read.
+    Raises ValueError for values that no client could read.
     """
     options = {name: value for name, value in given.items() if value is not None}
     limit = options["maxTokens"]
@@ -73,13 +71,14 @@ def request_options(call: Call, given: Mapping[str, Any]) -> Wire:
         raise ValueError("max_tokens must be a positive integer")
     if "stopSequences" in options:
         options["stopSequences"] = [str(sequence) for sequence in options["stopSequences"]]
+
     if "modelPreferences" in options:
         options["modelPreferences"] = _preferences(options["modelPreferences"])
     included = options.get("includeContext", "none")
     if included not in CONTEXTS:
         raise ValueError(f"include_context must be one of {', '.join(CONTEXTS)}")
     if included != "none" and "context" in call.revision.sampling and not call.supports({"sampling": {"context": {}}}):
-        # A wish, which a client may ignore; one that has not declared it SHOULD NOT be sent it.
+        # A preference that clients may ignore. Clients without the declared capability SHOULD NOT receive it.
         del options["includeContext"]
     return options
 
@@ -113,7 +112,10 @@ async def prepared(
     result_type: Any = None,
     key: str | None = None,
 ) -> "Sampling":
-    """What `Context.sample` is about to do. Raises ValueError, TypeError and DeclarationError for what cannot be."""
+    """Create the sampling loop of `Context.sample`.
+
+    Raises ValueError, TypeError or DeclarationError for invalid arguments.
+    """
     options = {
         "maxTokens": max_tokens,
         "systemPrompt": system_prompt,
@@ -123,6 +125,7 @@ async def prepared(
         "includeContext": include_context,
         "metadata": metadata,
     }
+
     sampling = Sampling(context, request_options(context._call, options), key=key, result_type=result_type)
     await sampling.offer(tools, tool_choice, max_iterations)
     sampling.begin(messages)
@@ -130,8 +133,9 @@ async def prepared(
 
 
 class Sampling:
-    """One `ctx.sample`: what is asked, and what becomes of the answers. `ask` and `proceed` take turns until there is
-    an answer that counts.
+    """Loop of one `ctx.sample`: requests to the model, tool runs and retries.
+
+    `request_message` and `process_message` alternate until the result is complete.
     """
 
     def __init__(self, context: "Context", options: Wire, *, key: str | None, result_type: Any = None) -> None:
@@ -145,7 +149,7 @@ class Sampling:
         self._sample: Sample[Any] | None = None
 
     async def offer(self, tools: "Sequence[Offered] | None", choice: str | None, iterations: int) -> None:
-        """Let the model use tools, and run what it uses at most `iterations` times."""
+        """Offer tools to the model, and run the used ones in at most `iterations` iterations."""
         if choice is not None and choice not in CHOICES:
             raise ValueError(f"tool_choice must be one of {', '.join(CHOICES)}")
         if not tools:
@@ -154,11 +158,12 @@ class Sampling:
             return
         if iterations < 0:
             raise ValueError("max_iterations must not be negative")
+
         self._choice, self._iterations = choice, iterations
         self._toolbox = await self._call.server.toolbox(self._call, tools)
 
     def begin(self, said: Said | Sequence[Said]) -> None:
-        """Take the conversation up."""
+        """Start the conversation with these messages."""
         self._messages = conversation(said)
         if self._reading is not None:
             self._messages = _instructed(self._messages, self._reading.schema)
@@ -166,26 +171,28 @@ class Sampling:
 
     @property
     def _is_last(self) -> bool:
-        """Must the model answer now?"""
+        """True if the model may use no more tools."""
         return bool(self._iterations) and self._iteration == self._iterations
 
     async def ask(self) -> None:
-        """Wait for the model."""
+        """Request a message from the model and wait for it."""
         self._sample = await self._context._ask(self._question("none" if self._is_last else self._choice))
 
     async def proceed(self) -> Sample[Any] | None:
-        """The sample, if there is no more to ask; otherwise what the model wants is done by now."""
+        """Return the result if it is complete; else run the used tools and return None."""
         sample = self._sample
         assert sample is not None
         if sample.content:
             self._messages = [*self._messages, {"role": "assistant", "content": sample.content}]
         uses = [block for block in sample.content if block["type"] == "tool_use"]
+
         if not uses:
             return self._read(sample)
         if self._hands_back(uses):
             return replace(sample, messages=self._messages)
         if self._is_last:
-            raise Unanswered(f"The model went on using tools beyond the {self._iteration} times it may")
+            raise Unanswered(f"The model used tools after the limit of {self._iteration} iterations")
+
         self._iteration += 1
         self._choice = None if self._choice == "required" else self._choice
         results = await self._results(uses, f"{self._scope}.{self._iteration}")
@@ -193,7 +200,7 @@ class Sampling:
         return None
 
     async def run(self) -> Sample[Any]:
-        """Take all the turns."""
+        """Run the loop until the result is complete."""
         while True:
             await self.ask()
             sample = await self.proceed()
@@ -201,7 +208,7 @@ class Sampling:
                 return sample
 
     def _read(self, sample: Sample[Any]) -> Sample[Any] | None:
-        """The sample with its value; None when the model is told why it has none, and to write it anew."""
+        """Return the result with its value; None after an invalid one, which the model must correct."""
         if self._reading is None:
             return replace(sample, result=sample.text, messages=self._messages)
         try:
@@ -231,7 +238,7 @@ class Sampling:
         return toolbox is None or not self._iterations or any(toolbox.hands_back(use["name"]) for use in uses)
 
     def _named(self, messages: list[Wire]) -> str:
-        """The name of this sample among those of its call, for what its tools do."""
+        """Return the unique name of this sampling in its call, used as scope of its tools."""
         if self._toolbox is None:
             return ""
         name = self._key or f"sampling-{digest(messages)}"
@@ -240,11 +247,11 @@ class Sampling:
         return name if names[name] == 1 else f"{name}-{names[name]}"
 
     async def _results(self, uses: list[Wire], scope: str) -> list[Wire]:
-        """One after the other, because they share the call's lane."""
+        """Run the tools one after the other, because they share the thread of the call."""
         return [await self._result(use, f"{scope}.{number}") for number, use in enumerate(uses, 1)]
 
     async def _result(self, use: Wire, scope: str) -> Wire:
-        """The answer to one use, run once in the whole conversation."""
+        """Return the result of one tool use, which runs once in the whole conversation."""
         toolbox, context = self._toolbox, self._context
         assert toolbox is not None
         talk = context._talk()
@@ -258,13 +265,13 @@ class Sampling:
 
 
 def _written(call: Call, messages: list[Wire], needs: Wire) -> list[Wire]:
-    """The messages as the client's revision writes them. Raises Unanswered when it cannot."""
+    """Return the messages in the client's revision. Raises InputUnavailable if it cannot."""
     if not call.supports(needs):
-        return messages  # they will not be sent: the capability is missing
+        return messages  # not sent: the capability is missing
     try:
         return [written for message in messages for written in call.revision.shape_sampling_message(message)]
     except ValueError as problem:
-        raise Unanswered(f"The client's model cannot be sent this: {problem}") from None
+        raise Unanswered(f"The client's model cannot receive this message: {problem}") from None
 
 
 def _reader(with_tools: bool) -> Any:
@@ -278,7 +285,7 @@ def _reader(with_tools: bool) -> Any:
         kinds = {block["type"] for block in blocks}
         used = [block["id"] for block in blocks if block["type"] == "tool_use"]
         if "tool_result" in kinds or (used and not with_tools) or len(set(used)) < len(used):
-            raise InvalidAnswer("the model may use tools that it was offered, each use under an id of its own")
+            raise InvalidAnswer("the model may use only the offered tools, each use with a unique id")
         stop = raw.get("stopReason")
         return Sample(blocks, str(raw.get("model", "")), stop if type(stop) is str else None)
 
@@ -286,7 +293,7 @@ def _reader(with_tools: bool) -> Any:
 
 
 def _instructed(messages: list[Wire], schema: Wire) -> list[Wire]:
-    """The conversation with a word on the form of its answer, in the last message if that is the user's text."""
+    """Append the instruction on the result format, to the last message if it is user text."""
     wanted = f"Answer with JSON only. It must fit this JSON Schema: {jsonrpc.dumps(schema).decode()}"
     last = messages[-1]
     if last["role"] != "user" or [block["type"] for block in last["content"]] != ["text"]:
@@ -302,7 +309,7 @@ def _reason(sample: Sample[Any], problem: ArgumentError) -> str:
 
 
 def digest(value: Any) -> str:
-    """A short name for a JSON value."""
+    """Return a short digest of a JSON value."""
     return hashlib.sha256(jsonrpc.dumps_sorted(value)).hexdigest()[:10]
 
 
