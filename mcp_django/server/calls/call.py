@@ -1,4 +1,4 @@
-"""Call and connection: the state of one message and of the exchange that carries it.
+"""Call and connection: the state of a message and of the exchange that carries it.
 
 A `Connection` holds the facts that the transport provides about the exchange. A `Call` holds one message of that
 exchange as its era interprets it.
@@ -122,7 +122,7 @@ class Connection:
 
     @property
     def request(self) -> Any:
-        """Django request, created on first use if the transport has none; None without HTTP."""
+        """Django request; None without HTTP. Created on first use if necessary."""
         if self._request is None and self._make_request is not None:
             self._request = self._make_request(self.principal)
         return self._request
@@ -142,11 +142,11 @@ class Call:
     server: "Server"
     outbox: Outbox
     capabilities: dict[str, Any]
-    """Client capabilities in the form of the revision: of this request, or of the handshake."""
+    """Client capabilities, from this request or from the handshake."""
     client_info: dict[str, Any]
     meta: dict[str, Any]
     log_level: str | None = None
-    """Lowest level of log messages that the client requested; None for no log messages."""
+    """Lowest level of log messages requested by the client; None for no messages."""
     cancelled: bool = field(default=False)
     """True once the client or the server has cancelled the call."""
     started: float = field(default_factory=perf_counter)
@@ -156,7 +156,7 @@ class Call:
     fate: Fate = field(default_factory=Fate, repr=False)
     """Mutable record for observers of calls."""
     outer: "Call | None" = field(default=None, repr=False)
-    """Same call as the host server sees it; None if the client called this server directly."""
+    """Same call as the host server sees it; None for a call without a host."""
     part: "Part | None" = field(default=None, repr=False)
     """Mount through which the host serves this server; None without a host."""
 
@@ -215,7 +215,7 @@ class Call:
         return cast(TraceContext | None, known)
 
     def supports(self, needed: Mapping[str, Any]) -> bool:
-        """Return True if the client declared the capability object `needed`, with its sub-modes."""
+        """Return True if the client declared the capability `needed`, with its sub-modes."""
         modes = needed.get("elicitation")
         if modes is not None and not self.revision.elicitation.issuperset(modes or {"form"}):
             return False

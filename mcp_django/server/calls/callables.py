@@ -1,4 +1,4 @@
-"""Calls of functions of the project: async ones on the event loop, sync ones on a thread."""
+"""Calls of project functions: async on the event loop, sync on a thread."""
 
 import functools
 import inspect
@@ -17,7 +17,7 @@ async def run(fn: Callable[..., Any], executor: Executor, /, *args: Any, **kwarg
 
 
 def is_async(fn: Callable[..., Any]) -> bool:
-    """Return True if `fn` is async, also if it is a partial or has an async `__call__`."""
+    """Return True if `fn` is async, as a partial or through `__call__` as well."""
     fn = _bare(fn)
     return inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(vars(type(fn)).get("__call__"))
 

@@ -1,4 +1,4 @@
-"""Current call, for code that does not receive it as an argument, such as log filters.
+"""Current call, for code without access to it, such as log filters.
 
 It is a context variable, which asyncio copies into tasks and asgiref into threads.
 """

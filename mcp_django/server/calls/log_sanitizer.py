@@ -1,4 +1,4 @@
-"""Labels of calls for logs and traces: bounded, printable, on one line, without secrets.
+"""Labels of calls for logs and traces: bounded, printable, without secrets.
 
 Names, ids and URIs are untrusted text of the client. Arguments and results are never used. URIs lose their user
 information, query and fragment.
@@ -51,7 +51,10 @@ def target_of(call: Call) -> str | None:
 
 
 def uri_label(uri: str) -> str:
-    """Return a URI without user information, query and fragment, which can hold secrets."""
+    """Return a URI without the parts that can hold secrets.
+
+    These are the user information, the query and the fragment.
+    """
     bare, query, _ = uri.replace("#", "?", 1).partition("?")
     # Split by hand: URL parsers reject or change some of the URIs that a client may send.
     scheme, slashes, rest = bare.partition("//")
@@ -69,7 +72,7 @@ def principal_of(call: Call) -> str:
 
 
 def session_of(call: Call) -> str | None:
-    """Return the first 8 hexadecimal digits of the session key's SHA-256; None without session.
+    """Return the first 8 digits of the session key's SHA-256; None without session.
 
     The `key_hash` column of the session's row starts with these digits.
     """

@@ -28,7 +28,7 @@ class Track(Protocol):
         """Queue the cancellation of a request to the client, even after `abort`."""
 
     def release(self, retry: float | None) -> bool:
-        """Disconnect the reader once it has read all queued messages; False without a reader."""
+        """Disconnect the reader when it has read the queue; False without a reader."""
 
 
 _COUNTING = threading.Lock()
@@ -72,12 +72,15 @@ class Outbox:
         self.opened: Callable[[], None] | None = None
         self.abandoned: Callable[[], None] | None = None
         self.interactive = interactive
-        """False for transports without a stream (WSGI): messages are dropped, requests to the client refused."""
+        """False for transports without a stream (WSGI).
+
+        Messages are dropped then, and requests to the client refused.
+        """
         self.loop: asyncio.AbstractEventLoop | None = None
         """Event loop on which the call runs."""
 
     async def put(self, message: bytes) -> None:
-        """Queue a message; wait while the reader is behind, but not once it has stopped reading."""
+        """Queue a message; wait while the reader is behind, unless it has stopped."""
         if self._track is not None:
             await self._track.put(message)
             return
@@ -89,7 +92,7 @@ class Outbox:
         return len(self._messages) < self._size if self._track is None else self._track.has_room()
 
     async def room(self) -> None:
-        """Wait while the reader is behind, but not once it has stopped reading."""
+        """Wait while the reader is behind, unless it has stopped."""
         while len(self._messages) >= self._size and not self._closed:
             loop = asyncio.get_running_loop()
             room = loop.create_future()
@@ -191,7 +194,7 @@ class Outbox:
             abandoned()
 
     async def read(self, patience: float) -> list[bytes] | None:
-        """Return all queued messages; an empty list after `timeout` seconds; None at the end."""
+        """Return all queued messages, [] after `timeout` seconds, or None at the end."""
         if not self._messages:
             if self.is_over():
                 return None

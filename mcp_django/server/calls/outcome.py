@@ -64,12 +64,15 @@ class Fate:
 
     @property
     def replaying(self) -> bool:
-        """True while the handler repeats an earlier round whose messages the client has received."""
+        """True while the handler repeats a round whose messages the client already has."""
         talk = None if self.conversation is None else self.conversation()
         return talk is not None and talk.replaying
 
     def leave(self, jobs: "list[Job]") -> None:
-        """Add background jobs to run after the response; RuntimeError if they were already taken."""
+        """Add background jobs to run after the response.
+
+        Raises RuntimeError if the jobs were already taken.
+        """
         if self.around is not None:
             self.around.leave(jobs)
         elif self.answered:

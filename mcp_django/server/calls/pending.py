@@ -16,13 +16,13 @@ class Work(NamedTuple):
 
     call: Call
     run: Coroutine[Any, Any, bytes]
-    """Coroutine of the encoded response; raises MCPError or Overloaded, or is cancelled."""
+    """Coroutine of the encoded response. Raises MCPError or Overloaded."""
     inner: tuple[AnyCoroutine, ...]
     """Coroutines that `run` awaits; closed together with it if it never runs."""
     calls: tuple[Call, ...]
     """Calls that the response answers."""
     may_stream: bool = True
-    """False if the response must be a single body, because the transport adds headers to it."""
+    """False if the response must be a single body, as the transport adds headers."""
     in_batch: bool = False
     """True for the response to a batch."""
     weight: int = 1
@@ -32,7 +32,7 @@ class Work(NamedTuple):
     """
 
     def close(self, problem: MCPError | Overloaded | None = None) -> None:
-        """Close the coroutines of a response that was refused with `problem` or cancelled early."""
+        """Close the coroutines of a response that was refused or cancelled early."""
         for coroutine in (self.run, *self.inner):
             coroutine.close()
         for call in self.calls:

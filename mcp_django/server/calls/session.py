@@ -69,7 +69,7 @@ class Session:
         self.in_flight: dict[jsonrpc.Id, Cancellable] = {}
         """Calls running in this process, by request id."""
         self.streams = 0
-        """Number of session streams, without a call, that the client reads in this process."""
+        """Number of session streams that the client reads in this process."""
         self.lists: dict[str, str] = {}
         """Kind of list → digest of the list last sent by this process."""
         self.touched = 0.0
@@ -121,13 +121,13 @@ class Session:
         return True
 
     def hang_up(self) -> None:
-        """Fail all pending and future requests: the client can receive but sends nothing more."""
+        """Fail all pending and future requests: the client no longer sends messages."""
         self._silent = True
         for id in list(self._asked):
             self.answer(_no_answer(id))
 
     def cancel(self, id: jsonrpc.Id) -> bool:
-        """Cancel a running call on its event loop; False if this process runs none with this id."""
+        """Cancel a running call on its event loop; False if this process has no such call."""
         running = self.in_flight.get(id)
         if running is not None:
             _give_up(running)
@@ -139,7 +139,7 @@ class Session:
             _give_up(running)
 
     def leave(self) -> None:
-        """Discard the session in this process and schedule its cleanup callbacks. Thread-safe."""
+        """Discard the session and schedule its cleanup callbacks. Thread-safe."""
         self.state = {}
         self.farewells.say()
 

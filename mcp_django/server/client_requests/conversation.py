@@ -1,4 +1,4 @@
-"""Conversations: requests to the client, written once by a handler and sent in two ways.
+"""Conversations: requests from a handler to its client, sent in two ways.
 
 `LiveConversation` sends a request on the call's stream and waits (handshake era). `ReplayConversation` reads responses
 from the record that the client carries in the sealed `requestState` (stateless era). For a missing response it records
@@ -32,7 +32,7 @@ from mcp_django.server.ports import StateTooLarge
 INPUT_REQUIRED = "input_required"
 """`resultType` of a result that ends a round."""
 ATTEMPTS = 3
-"""Maximum number of responses to one request in the handshake era, if they are invalid."""
+"""Maximum invalid responses to one request in the handshake era."""
 TOLD = 1000
 """Maximum characters of the validation error that is shown to the user."""
 ASKED_IN_TRANSACTION = (
@@ -54,7 +54,7 @@ class InvalidAnswer(ValueError):
 
 
 class InvalidContent(InvalidAnswer):
-    """The values break a rule of the form. The user sees the text and is prompted again."""
+    """Form values that break a rule; the user sees the text and is prompted again."""
 
 
 class Refused(ToolError):
@@ -73,7 +73,7 @@ class Question(NamedTuple):
     needs: dict[str, Any]
     """Client capability that the request requires."""
     read: Callable[[Any], Any]
-    """Convert the raw response to a value, or an awaitable of it; raises InvalidInputResponse."""
+    """Converts the raw response to a value or awaitable; raises InvalidInputResponse."""
     key: str | None = None
     """Name given by the author; visible on the wire in the stateless era."""
     identity: Any = None
@@ -225,7 +225,7 @@ class _Record(NamedTuple):
 
 
 class Replay:
-    """Stateless era: replay recorded responses, or record the request and end this round.
+    """Stateless era: replay responses, or record the request and end the round.
 
     Raises InvalidParams for an unusable `requestState` or `inputResponses`.
     """
@@ -376,7 +376,7 @@ class Replay:
         return InputRequired(**asked, requestState=sealed, resultType=INPUT_REQUIRED)
 
     def _identify(self, question: Question) -> tuple[str, str]:
-        """Return the name of the request in this run and the digest that identifies its content."""
+        """Return the name of the request in this run, and the digest of its content."""
         digest = hashlib.sha256(jsonrpc.dumps_sorted(question.known_by)).hexdigest()[:24]
         name = question.key or f"{question.method.partition('/')[0]}-{digest[:10]}"
         self._count[name] += 1
@@ -384,7 +384,7 @@ class Replay:
 
 
 def _without_questions(key: str, run: Run) -> Run:
-    """Reject requests to the client in a durable step: they would run it again in the next round."""
+    """Reject requests to the client in a durable step, which they would repeat."""
 
     async def steps() -> Any:
         try:
@@ -400,7 +400,7 @@ def _without_questions(key: str, run: Run) -> Run:
 
 
 def is_suspension(problem: BaseException) -> bool:
-    """Return True for a suspension, also for a group that holds nothing but suspensions.
+    """Return True for a suspension, or for a group of suspensions only.
 
     A TaskGroup wraps the exceptions of its tasks in a group.
     """

@@ -1,4 +1,4 @@
-"""Elicitation (client/elicitation): requests that the user fills in a form or opens a page."""
+"""Elicitation (client/elicitation): requests to fill in a form or open a page."""
 
 import secrets
 from collections import Counter
@@ -56,7 +56,7 @@ def _form_params(revision: Revision, message: str, schema: dict[str, Any]) -> di
 
 
 def _requested(revision: Revision, schema: dict[str, Any]) -> dict[str, Any]:
-    """Return the form schema in the client's revision. Raises InputUnavailable if it cannot."""
+    """Return the form schema in the client's revision, or raise InputUnavailable."""
     if "form" not in revision.elicitation:
         return schema  # not sent: the capability is missing
     try:

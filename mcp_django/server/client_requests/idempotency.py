@@ -20,7 +20,7 @@ logger = logging.getLogger("mcp_django.server")
 
 Run = Callable[[], Awaitable[Any]]
 WAIT = 10.0
-"""Seconds that a second attempt waits for the first one, which may still be running."""
+"""Seconds that a second attempt waits for the first one to finish."""
 LOOK_EVERY = 0.05, 0.5
 """Seconds between two checks: initial and maximum value."""
 

@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Answer(Generic[T]):
-    """Result of an elicitation: truthy when accepted, with the cleaned and typed value in `data`."""
+    """Result of an elicitation: truthy when accepted, with the value in `data`."""
 
     action: str
     """`accept`, `decline` or `cancel`."""

@@ -27,7 +27,7 @@ CHOICES = ("auto", "required", "none")
 CONTEXTS = ("none", "thisServer", "allServers")
 MAX_TOKENS = 1024
 MAX_ITERATIONS = 8
-"""Default limit; below the ten rounds of the stateless era that clients accept by default."""
+"""Default limit; in the stateless era clients accept ten rounds by default."""
 PRIORITIES = ("costPriority", "speedPriority", "intelligencePriority")
 
 
@@ -39,11 +39,14 @@ class Sample(Generic[T]):
     """Content blocks, unchanged."""
     model: str
     stop_reason: str | None = None
-    """`endTurn`, `stopSequence`, `maxTokens`, `toolUse`, or a value defined by the client."""
+    """`endTurn`, `stopSequence`, `maxTokens`, `toolUse`, or a value of the client."""
     result: T | None = None
     """Value of type `result_type`; the text without a type."""
     messages: list[Wire] = field(default_factory=list)
-    """Conversation including this message, in the form of the protocol. Append messages and sample again."""
+    """Conversation including this message, in the form of the protocol.
+
+    Append messages and sample again to continue it.
+    """
 
     @property
     def text(self) -> str:
@@ -61,7 +64,7 @@ class Sample(Generic[T]):
 
 
 def request_options(call: Call, given: Mapping[str, Any]) -> Wire:
-    """Return the request members other than messages and tools, by wire name, without None.
+    """Return the request members other than messages and tools, by wire name.
 
     Raises ValueError for values that no client could read.
     """
@@ -149,7 +152,7 @@ class Sampling:
         self._sample: Sample[Any] | None = None
 
     async def offer(self, tools: "Sequence[Offered] | None", choice: str | None, iterations: int) -> None:
-        """Offer tools to the model, and run the used ones in at most `iterations` iterations."""
+        """Offer tools to the model, to run in at most `iterations` iterations."""
         if choice is not None and choice not in CHOICES:
             raise ValueError(f"tool_choice must be one of {', '.join(CHOICES)}")
         if not tools:
@@ -208,7 +211,7 @@ class Sampling:
                 return sample
 
     def _read(self, sample: Sample[Any]) -> Sample[Any] | None:
-        """Return the result with its value; None after an invalid one, which the model must correct."""
+        """Return the result with its value; None if the model must correct it."""
         if self._reading is None:
             return replace(sample, result=sample.text, messages=self._messages)
         try:
@@ -265,7 +268,7 @@ class Sampling:
 
 
 def _written(call: Call, messages: list[Wire], needs: Wire) -> list[Wire]:
-    """Return the messages in the client's revision. Raises InputUnavailable if it cannot."""
+    """Return the messages in the client's revision, or raise InputUnavailable."""
     if not call.supports(needs):
         return messages  # not sent: the capability is missing
     try:
@@ -293,7 +296,10 @@ def _reader(with_tools: bool) -> Any:
 
 
 def _instructed(messages: list[Wire], schema: Wire) -> list[Wire]:
-    """Append the instruction on the result format, to the last message if it is user text."""
+    """Append the instruction on the result format to the conversation.
+
+    It is added to the last message if that is user text.
+    """
     wanted = f"Answer with JSON only. It must fit this JSON Schema: {jsonrpc.dumps(schema).decode()}"
     last = messages[-1]
     if last["role"] != "user" or [block["type"] for block in last["content"]] != ["text"]:

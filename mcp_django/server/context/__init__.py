@@ -1,1 +1,1 @@
-"""`Context`: the API of handlers."""
+"""`Context`: the API for handlers."""

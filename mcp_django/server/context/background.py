@@ -1,7 +1,8 @@
-"""Work that a handler leaves for when its answer has been sent: `ctx.background`.
+"""Background jobs that run after the response is sent: `ctx.background`.
 
-It is kept with the handler's run until that succeeds (and its transaction, if it is one, has committed), then with the
-call until whoever serves the call has answered and runs it. What fails is logged; nobody is told.
+A job is held by the run of the handler until the handler succeeds and its transaction, if any, commits. Then the call
+holds it until the process that serves the call has sent the response and runs it. Failures are logged; the client does
+not receive them.
 """
 
 import asyncio
@@ -21,21 +22,21 @@ logger = logging.getLogger("mcp_django.server")
 
 
 class Place(Protocol):
-    """One of those that background work may take in a process."""
+    """A place for one background job in this process."""
 
     def leave(self) -> None:
-        """It is somebody else's. May be said more than once."""
+        """Release the place. May be called more than once."""
 
 
 class Places(Protocol):
-    """How much background work may wait or run."""
+    """Limit on waiting and running background jobs."""
 
     def take(self) -> Place:
-        """One more. Raises Overloaded when there are too many. From any thread."""
+        """Acquire a place. Raises Overloaded at the limit. Thread-safe."""
 
 
 class Unlimited:
-    """The places of a server that counts none."""
+    """Places of a server without a limit."""
 
     def take(self) -> "Unlimited":
         return self
@@ -45,7 +46,7 @@ class Unlimited:
 
 
 class Job:
-    """One piece of work, in the context variables of the code that left it (language, current call)."""
+    """A background job with the context variables of its creator."""
 
     __slots__ = ("_context", "_name", "_place", "_work")
 
@@ -58,7 +59,7 @@ class Job:
         self._place.leave()
 
     async def run(self, call: "Call") -> None:
-        """Do it. Raises nothing but the cancellation of the caller."""
+        """Run the job. Raises only the cancellation of the caller."""
         task = asyncio.get_running_loop().create_task(self._run(call), context=self._context)
         try:
             await task
@@ -71,16 +72,16 @@ class Job:
         try:
             await run(self._work, executor)
         except asyncio.CancelledError:
-            logger.warning("Background work was ended with its process: %s, left by %s", self._name, _left_by(call))
+            logger.warning("Background job cancelled at process exit: %s, added by %s", self._name, _left_by(call))
             raise
         except (Exception, SystemExit):
-            logger.exception("Background work failed: %s, left by %s", self._name, _left_by(call))
+            logger.exception("Background job failed: %s, added by %s", self._name, _left_by(call))
         finally:
             lease.close()
 
 
 async def run_jobs(calls: Iterable["Call"]) -> None:
-    """Do what calls have left, one after the other for each. To be said once they are answered."""
+    """Run the background jobs of answered calls, those of one call in sequence."""
     await asyncio.gather(*(_run_all(call) for call in calls))
 
 

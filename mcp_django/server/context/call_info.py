@@ -1,4 +1,4 @@
-"""What a handler can read of its call: who asks, by what request, of which server, with what client."""
+"""Read-only information about a call: principal, request, server and client."""
 
 import asyncio
 import copy
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Facts:
-    """The part of a Context that only looks."""
+    """Read-only part of a Context."""
 
     __slots__ = ("_arguments", "_call", "_loop", "_primitive", "_state")
 
@@ -28,101 +28,104 @@ class Facts:
         self._arguments: Mapping[str, Any] | None = None
 
     def stand_for(self, tool: "Tool", arguments: Mapping[str, Any]) -> None:
-        """From here on it is this tool that runs, though the client called something else that stands for it."""
+        """Set the tool that runs in place of the called primitive, which delegates to it."""
         self._primitive, self._arguments = tool, arguments
 
     @property
     def principal(self) -> Principal:
-        """Who asks, with scopes and claims."""
+        """Principal of the caller, with scopes and claims."""
         return self._call.connection.principal
 
     @property
     def user(self) -> Any:
-        """The Django user, or None when nobody is logged in."""
+        """Django user, or None without a login."""
         return self._call.connection.principal.user
 
     @property
     def request(self) -> Any:
-        """The Django HttpRequest, on both doors; None on transports without HTTP."""
+        """Django HttpRequest, under ASGI and WSGI; None on transports without HTTP."""
         return self._call.request
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """The request's headers by lower-case name, credentials left out; empty on transports without them."""
+        """Request headers by lower-case name, without credentials; empty without headers."""
         return self._call.headers
 
     @property
     def session(self) -> Session | None:
-        """The session (handshake era), or None (stateless era)."""
+        """Session (handshake era), or None (stateless era)."""
         return self._call.connection.session
 
     @property
     def server(self) -> "Server":
-        """The server that this was registered on. Where that is mounted in another one, the client called that."""
+        """Server on which the handler is registered.
+
+        The client may have called another server in which this one is mounted.
+        """
         return self._call.server
 
     @property
     def revision(self) -> str:
-        """The protocol revision of this call, as on the wire."""
+        """Protocol revision of this call, in its wire form."""
         return self._call.revision.version
 
     @property
     def kwargs(self) -> Mapping[str, Any]:
-        """What the URL pattern captured, such as a tenant's slug."""
+        """Values captured by the URL pattern, such as a tenant's slug."""
         return self._call.kwargs
 
     @property
     def name(self) -> str | None:
-        """The name of the tool, prompt or resource that runs."""
+        """Name of the running tool, prompt or resource."""
         return None if self._primitive is None else self._primitive.name
 
     @property
     def tool_name(self) -> str | None:
-        """The tool's name; None in a resource, prompt or completion."""
+        """Name of the running tool; None in a resource, prompt or completion."""
         primitive = self._primitive
         return primitive.name if primitive is not None and primitive.kind == "tool" else None
 
     @property
     def tool(self) -> "Tool | None":
-        """The tool that runs; None in a resource, prompt or completion."""
+        """Running tool; None in a resource, prompt or completion."""
         primitive = self._primitive
         return cast("Tool", primitive) if primitive is not None and primitive.kind == "tool" else None
 
     @property
     def uri(self) -> str | None:
-        """The URI that is read, as the client wrote it; None in anything but a resource."""
+        """Requested URI as the client wrote it; None outside of resources."""
         uri = self._call.params.get("uri")
         return uri if self._call.method == "resources/read" and isinstance(uri, str) else None
 
     @property
     def call_id(self) -> jsonrpc.Id | None:
-        """The request's id, as the client chose it."""
+        """Id of the request, chosen by the client."""
         return self._call.id
 
     @property
     def arguments(self) -> Mapping[str, Any]:
-        """The arguments of the tool or prompt as the client gave them, for guards and interceptors; a copy."""
+        """Copy of the client's arguments, for guards and interceptors."""
         given = self._call.params.get("arguments") if self._arguments is None else self._arguments
         return copy.deepcopy(given or {})
 
     @property
     def metadata(self) -> Mapping[str, Any]:
-        """The `metadata=` that the tool and its toolset were registered with."""
+        """Value of `metadata=` from the registration of the tool and its toolset."""
         return {} if self._primitive is None else self._primitive.metadata
 
     @property
     def meta(self) -> Mapping[str, Any]:
-        """The request's `_meta`."""
+        """`_meta` of the request."""
         return self._call.meta
 
     @property
     def trace(self) -> TraceContext | None:
-        """The trace that the client says this call belongs to (W3C Trace Context); None when it names none."""
+        """Trace context sent by the client (W3C Trace Context); None without one."""
         return self._call.trace
 
     @property
     def state(self) -> dict[str, Any]:
-        """Scratch space: the session's in the handshake era (in this process), this call's in the stateless era."""
+        """Scratch space of the session in this process, or of the call without a session."""
         if self._state is None:
             session = self._call.connection.session
             self._state = {} if session is None else session.state
@@ -130,21 +133,21 @@ class Facts:
 
     @property
     def lifespan(self) -> Any:
-        """What the server's lifespan yielded."""
+        """Value yielded by the server's lifespan."""
         return self._call.server.lifespan.state(self._loop)
 
     @property
     def client_info(self) -> Mapping[str, Any]:
-        """The client's name and version, as it says; may be empty."""
+        """Name and version of the client, unverified; may be empty."""
         return self._call.client_info
 
     @property
     def client_capabilities(self) -> Mapping[str, Any]:
-        """What the client declared it can do."""
+        """Capabilities declared by the client."""
         return self._call.capabilities
 
     def supports(self, capability: str) -> bool:
-        """Can the client do this? A dotted path, such as `"sampling"` or `"elicitation.url"`."""
+        """Return True if the client declared the capability, such as "elicitation.url"."""
         needed: dict[str, Any] = {}
         for part in reversed(capability.split(".")):
             needed = {part: needed}
@@ -152,5 +155,5 @@ class Facts:
 
     @property
     def cancelled(self) -> bool:
-        """Was this call given up? For loops in threads, which nothing can interrupt."""
+        """True once the call is cancelled; to be checked by loops in threads."""
         return self._call.cancelled

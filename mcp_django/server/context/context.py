@@ -1,4 +1,4 @@
-"""What a handler is given: who asks, and the ways to talk back while it runs."""
+"""Context: the object for handlers to read their call and reach the client."""
 
 import asyncio
 from collections import Counter
@@ -36,9 +36,10 @@ T = TypeVar("T")
 
 
 class Context(Facts):
-    """One per call. Declare a parameter of this type, under any name, and it is filled in; it never shows in a schema.
+    """API of one call for handlers.
 
-    Handlers written with `def` use the same names on `ctx.sync`, which wait in the handler's own thread.
+    Declare a parameter of this type, with any name, to receive it. The parameter never appears in a schema. Sync
+    handlers use the same methods on `ctx.sync`, which block in the handler's own thread.
     """
 
     __slots__ = (
@@ -60,16 +61,16 @@ class Context(Facts):
         self._samples: Counter[str] | None = None
         self._pages: Counter[str] | None = None
         self.farewells: Farewells | None = None
-        """What is left for the end of a call without a session."""
+        """Cleanup callbacks of a call without a session."""
         self.in_transaction = False
-        """Is the handler running as one transaction of the call's?"""
+        """True if the handler runs in a transaction of the call."""
         self.jobs: list[Job] | None = None
-        """What the handler that runs leaves for when it has succeeded; None around it."""
+        """Background jobs of the running handler, held until it succeeds; else None."""
 
     async def report_progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
-        """Tell the client how far the call is; nothing happens when it did not ask.
+        """Send a progress notification, if the client requested progress.
 
-        A value that does not exceed the last one is left out: progress must increase (basic/utilities/progress).
+        Values that do not exceed the last one are skipped: progress must increase (basic/utilities/progress).
         """
         params = progress_params(self._call, self._progress, progress, total, message)
         if params is not None:
@@ -77,7 +78,10 @@ class Context(Facts):
             await self._emit("notifications/progress", params)
 
     async def log(self, level: str, data: Any, *, logger: str | None = None) -> None:
-        """Send a log message to the client, if it wants this level. `data` is any JSON value; keep secrets out."""
+        """Send a log message to the client, if it requested this level.
+
+        `data` is any JSON value. Do not log secrets.
+        """
         params = log_params(self._call, level, data, logger)
         if params is not None and not self.replaying:
             await self._emit(LOGGED, params)
@@ -107,24 +111,26 @@ class Context(Facts):
         await self.log("emergency", data, logger=logger)
 
     async def notify(self, method: str, params: dict[str, Any] | None = None) -> None:
-        """Send a notification of your own on this call's stream. `method` starts with `notifications/`."""
+        """Send a custom notification; `method` must start with `notifications/`."""
         require_notification(method)
         await self._emit(method, params or {})
 
     def background(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> None:
-        """Have `fn` run after the answer was sent, on the event loop if it is async, else on a lane. From any thread.
+        """Run `fn` after the response, on the event loop or a thread. Thread-safe.
 
-        Left by a handler, it runs only if that returns, and its transaction commits. What one call leaves is run one
-        after the other. A failure is logged. Where nothing can come after the answer (WSGI, management commands), it
-        runs just before.
+        A job of a handler runs only if the handler returns and its transaction commits. The jobs of one call run one
+        after the other, and failures are logged. Under WSGI and in management commands they run just before the
+        response.
 
-        Raises Overloaded when too much waits in this process, RuntimeError once the call is answered, TypeError for
-        what cannot be called.
+        Raises:
+            Overloaded: too many jobs wait in this process.
+            RuntimeError: the call is already answered.
+            TypeError: `fn` is not callable.
         """
         if not callable(fn):
             raise TypeError(f"background() takes a function and its arguments, not {type(fn).__name__}")
         if self._call.root.outcome is not None:
-            raise RuntimeError("The call was answered before this background work was left")
+            raise RuntimeError("The call was answered before this background work was added")
         job = Job(fn, args, kwargs, self._call.server.ports.background.take())
         if self.jobs is None:
             self._call.fate.leave([job])
@@ -132,17 +138,21 @@ class Context(Facts):
             self.jobs.append(job)
 
     def at_end(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> None:
-        """Have `fn` run when `state` ends, to close what is kept there: with the session, as far as this process knows
-        it, or with the process; without a session (stateless era) with this run of the handler, however that ends.
+        """Register a cleanup callback for resources kept in `state`. Thread-safe.
 
-        It runs on the event loop if it is async, else on a lane; the last that was left first, each for 5 seconds at
-        most. A failure is logged. From any thread.
+        With a session it runs when this process discards the session or exits. Without a session (stateless era) it
+        runs when this run of the handler ends, even with an error.
 
-        Raises RuntimeError when the session is over, and under WSGI, where an event loop ends with its request; and
-        TypeError for what cannot be called.
+        Async callbacks run on the event loop, sync ones on a thread, in reverse order of registration. Each has 5
+        seconds; failures are logged.
+
+        Raises:
+            RuntimeError: the session has ended, or under WSGI, where an event loop ends with its request.
+            TypeError: `fn` is not callable.
         """
         if not callable(fn):
-            raise TypeError(f"at_end() takes a function and its arguments, not {type(fn).__name__}")
+            raise TypeError(f"add_cleanup() takes a function and its arguments, not {type(fn).__name__}")
+
         call, session = self._call, self._call.connection.session
         if session is None:
             self.farewells = farewells = self.farewells or Farewells()
@@ -150,16 +160,17 @@ class Context(Facts):
             farewells = session.farewells
             keep(farewells, self._loop, call.server.ports.at_end)
         else:
-            raise RuntimeError("Nothing can be left for the end of a session under WSGI: its event loops do not last")
+            raise RuntimeError("Sessions have no cleanup callbacks under WSGI: an event loop ends with its request")
         farewells.add(self._loop, call.server.executor, fn, *args, **kwargs)
 
     async def close_stream(self, *, retry: float = 1.0) -> bool:
-        """Close the connection on which the client waits, and ask it to come back after `retry` seconds for what is
-        said meanwhile; the call goes on. For work that takes longer than a connection should be held open.
+        """Close the connection, for the client to reconnect after `retry` seconds.
 
-        True when it was closed. Otherwise nothing happens: in revisions without it, on transports that cannot be
-        resumed, and while the client is away (2025-11-25, basic/transports, sending messages to the server).
-        Raises ValueError for a negative `retry`.
+        The call continues. Use it for work that takes longer than a connection should stay open. Messages are buffered
+        until the client reconnects (2025-11-25, basic/transports, sending messages to the server).
+
+        Returns True if the connection was closed. Nothing happens in revisions without this feature, on transports
+        without resumption, and while the client is disconnected. Raises ValueError for a negative `retry`.
         """
         if retry < 0:
             raise ValueError("retry is a number of seconds")
@@ -171,42 +182,49 @@ class Context(Facts):
 
     @property
     def replaying(self) -> bool:
-        """Is the handler repeating an earlier round (stateless era)? Log messages are held back meanwhile."""
+        """True while the handler repeats an earlier round; log messages are held back."""
         return self._conversation is not None and self._conversation.replaying
 
     @property
     def unanswered(self) -> Replay | None:
-        """The conversation, if it goes on in another round only."""
+        """Conversation that needs another round; None for other conversations."""
         talk = self._conversation
         return talk if isinstance(talk, Replay) and talk.unfinished else None
 
     async def elicit(self, message: str, schema: Any = bool, *, key: str | None = None) -> Answer[Any]:
-        """Ask the user. `schema` says what for: bool, str, int, float, Literal, Enum, a list of those two, a
-        dataclass, TypedDict or pydantic model with flat fields, a Django Form or ModelForm (a class, or an unbound
-        instance); None asks for consent only. A form cleans the answer itself: its `cleaned_data` is the answer's
-        `data`, and the bound form its `form`.
+        """Ask the user for a value (client/elicitation, form mode).
 
-        In the stateless era the handler runs again from its first line once the answer is there: keep what comes
-        before free of side effects, or wrap it in `once`. `key` names the question, which keeps its answer through
-        changes around it.
+        `schema` is bool, str, int, float, a Literal, an Enum, a list of those two, or a dataclass, TypedDict or
+        pydantic model with flat fields. It can also be a Django Form or ModelForm (a class, or an unbound instance).
+        None asks for consent only. A Django form cleans the answer: `data` holds its `cleaned_data`, and `form` the
+        bound form.
 
-        Raises MissingClientCapability when the client cannot ask, Unanswered when no valid answer comes.
+        In the stateless era the handler runs again from its first line when the answer arrives. Keep the code before
+        the call free of side effects, or wrap it in `run_once`. `key` names the request, so that its answer survives
+        changes of the code around it.
+
+        Raises:
+            MissingClientCapability: the client does not support elicitation.
+            InputUnavailable: no valid answer arrives.
         """
         self.require_no_transaction()
         answer: Answer[Any] = await self._ask(await self._here(form_question(self._call, message, schema, key)))
         return answer
 
     async def elicit_url(self, message: str, url: Any, *, key: str | None = None) -> Answer[None]:
-        """Ask the user to open a page, for what must not pass through the client (client/elicitation, URL mode).
+        """Ask the user to open a page, for data that the client must not see (URL mode).
 
-        `url` is a page of this site: the name of a view, a path, or an object with `get_absolute_url()`. Nobody but the
-        user of this call gets there by the link; the page finds in its query string, as `next`, where it has to send
-        the user when all is done, and then an accepted answer comes. For a page elsewhere `url` is a function that
-        takes this address of return and gives the page's, with the same checks. A URL with a scheme is sent as it is:
-        then accepting is consent to open it, and no more is known.
+        `url` is a page of this site: the name of a view, a path, or an object with `get_absolute_url()`. Only the user
+        of this call can open the link. The page receives a return address as `next` in its query string. Once the user
+        returns there, the result is an accepted one.
 
-        Raises MissingClientCapability when the client opens no pages, Unanswered when nobody comes back in time, or
-        when the caller is no user of the site.
+        For a page of another site, pass a function that takes the return address and returns the URL of the page. The
+        same checks apply. A URL with a scheme is sent unchanged: accepting is consent to open it, and completion is not
+        reported.
+
+        Raises:
+            MissingClientCapability: the client does not support URL mode.
+            InputUnavailable: the user does not return in time, or the caller has no user on this site.
         """
         if is_address(url):
             question = url_question(self._call.revision, message, url, key)
@@ -235,15 +253,19 @@ class Context(Facts):
         result_type: Any = None,
         key: str | None = None,
     ) -> Sample[Any]:
-        """Ask the client's model for a message of `max_tokens` at most. A plain string is a message of the user's.
+        """Request a message of at most `max_tokens` tokens from the client's model.
 
-        `tools` are what the model may use: names of the server's tools, functions, definitions. What it uses is run,
-        and it is asked again with the results, `max_iterations` times at most; then it must answer without. With 0,
-        and where it uses a definition, `tool_uses` are handed back. `result_type` makes `result` a value of that type,
-        read from JSON in the answer; an answer that does not fit is asked for again. `model_preferences` are the
-        protocol's, or names of models, the best first.
+        A plain string is a user message. `tools` are names of the server's tools, functions or definitions that the
+        model may use. Used tools run, and the model continues with their results, for at most `max_iterations`
+        iterations. Then it must answer without tools. With 0 iterations, and for definitions, the result returns the
+        `tool_uses` to the handler.
 
-        Raises MissingClientCapability when the client has no model for this, Unanswered when no valid answer comes.
+        `result_type` converts JSON in the answer to a value in `result`; an invalid answer is requested again.
+        `model_preferences` are those of the protocol, or names of models, the best first.
+
+        Raises:
+            MissingClientCapability: the client does not support this kind of sampling.
+            InputUnavailable: no valid answer arrives.
         """
         sampling = await prepared(
             self,
@@ -261,26 +283,30 @@ class Context(Facts):
             result_type=result_type,
             key=key,
         )
+
         return await sampling.run()
 
     async def list_roots(self, *, key: str | None = None) -> list[Root]:
-        """Ask the client where it works."""
+        """Request the client's roots."""
         roots: list[Root] = await self._ask(roots_question(key))
         return roots
 
     async def gather(self, *branches: Awaitable[Any]) -> list[Any]:
-        """Run several questions or calls side by side; in the stateless era one round asks them all."""
+        """Run requests or calls concurrently; in the stateless era in one round."""
         return await gather(*branches)
 
     async def once(self, key: str, fn: Callable[[], Any], *, durable: bool = False) -> Any:
-        """Run `fn` (plain or async) once per conversation and keep its JSON value, so that the rounds that follow do
-        not repeat it. Each key may be used once in a call. A plain `fn` runs on the call's lane, where the ORM works,
-        as plain handlers do.
+        """Run `fn` (sync or async) once per conversation and keep its JSON value.
 
-        That is not at-most-once: a round that is sent again runs `fn` again, and a failure is not kept. With `durable`
-        it is: a row is claimed before `fn` begins, and no repetition of the request begins it again. It gets the same
-        value instead, or the same ToolError; or OutcomeUnknown, a ToolError, when `fn` failed otherwise, was cancelled
-        or went down with its process. Not inside a transaction, and `fn` must not ask.
+        The following rounds skip the step. Each key may be used once in a call. A sync `fn` runs on the thread of the
+        call, where the ORM works, like a sync handler.
+
+        This is not at-most-once: a repeated round runs `fn` again, and a failure is not kept. With `durable`, a row is
+        claimed before `fn` starts, and a repeated request does not start it again. The repetition gets the same value
+        or the same ToolError. It gets OutcomeUnknown, a ToolError, if `fn` failed otherwise, was cancelled, or died
+        with its process.
+
+        A durable step cannot run inside a transaction, and `fn` must not send requests to the client.
         """
         return await self._here(self._once(key, fn, durable))
 
@@ -295,12 +321,12 @@ class Context(Facts):
 
     @property
     def sync(self) -> SyncContext:
-        """The same for handlers that are plain functions."""
+        """Blocking version of this Context, for sync handlers."""
         return SyncContext(self)
 
     async def _emit(self, method: str, params: dict[str, Any]) -> None:
         if self._call.cancelled:
-            return  # others of its batch may still be speaking on the stream
+            return  # other calls of the batch may still use the stream
         await self._here(self._call.outbox.put(jsonrpc.notification(method, params)))
 
     async def _ask(self, question: Question) -> Any:
@@ -309,14 +335,19 @@ class Context(Facts):
         return await self._here(self._talk().ask(question))
 
     def require_no_transaction(self, *, durable: bool = False) -> None:
-        """Raise Unanswered inside a transaction, the call's or one of the current thread's: a question would hold it
-        open, and what is done once and `durable` could be rolled back with it.
+        """Raise InputUnavailable inside a transaction of the call or the thread.
+
+        A request to the client would hold the transaction open. The effects of a `durable` step could be rolled back
+        with it.
         """
         if self.in_transaction or self._call.server.executor.asking_is_unsafe():
             raise Unanswered(ONCE_IN_TRANSACTION if durable else ASKED_IN_TRANSACTION)
 
     def parking(self, *, always: bool = False) -> AbstractContextManager[None]:
-        """For a plain function's thread, around a question that is waited for: `always`, or where the era does."""
+        """Return the context for a blocking wait in the thread of a sync handler.
+
+        It blocks with `always`, or if the era waits for responses.
+        """
         if always or self._talk().waits:
             return self._call.server.executor.parking()
         return nullcontext()
@@ -327,7 +358,7 @@ class Context(Facts):
         return self._conversation
 
     async def _here(self, work: Coroutine[Any, Any, T]) -> T:
-        """On the loop of the call, also when a thread's own loop (asgiref's async_to_sync) runs us."""
+        """Run `work` on the loop of the call, from any loop (such as `async_to_sync`)."""
         if asyncio.get_running_loop() is self._loop:
             return await work
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))

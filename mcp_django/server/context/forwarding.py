@@ -1,5 +1,6 @@
-"""What passes between a client and another server with this one in the middle: questions, and what the caller wants to
-hear meanwhile. Results pass as `results.Relayed`.
+"""Access for proxies: requests to the client, and notifications it requested.
+
+Results are forwarded as `results.RelayedResult`.
 """
 
 from typing import Any
@@ -9,32 +10,36 @@ from mcp_django.server.context.context import Context
 
 
 async def put(ctx: Context, question: Question) -> Any:
-    """Ask the client of the call a question that is somebody else's. Raises as `ctx.elicit` does."""
+    """Send a request of another server to the client; raises like `ctx.elicit`."""
     return await ctx._ask(question)
 
 
 def may_go_on(ctx: Context) -> bool:
-    """Can this be a later round of the call, or a call inside of another one? Otherwise nothing was asked before, and
-    nothing is remembered.
+    """Return True if the call may be a later round or a nested call.
+
+    Otherwise the call has sent no requests and has no recorded steps.
     """
     return ctx._conversation is not None
 
 
 def supports(ctx: Context, needed: dict[str, Any]) -> bool:
-    """Did the client declare this capability object?"""
+    """Return True if the client declared this capability object."""
     return ctx._call.supports(needed)
 
 
 def lasts(ctx: Context) -> bool:
-    """Does the event loop outlive the call, and can the client hear more than the answer? Not under WSGI."""
+    """Return True if the event loop outlives the call and notifications can be sent.
+
+    False under WSGI.
+    """
     return ctx._call.connection.streams
 
 
 def wants_progress(ctx: Context) -> bool:
-    """Did the client ask for progress?"""
+    """Return True if the client requested progress notifications."""
     return "progressToken" in ctx._call.meta
 
 
 def wanted_level(ctx: Context) -> str | None:
-    """The least level of log messages that is to be sent to the client; None when it wants none."""
+    """Return the lowest level of log messages for the client; None for no messages."""
     return ctx._call.wanted_level

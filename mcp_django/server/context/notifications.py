@@ -1,4 +1,4 @@
-"""What a call that runs tells its client: how far it is, what it logs, notifications of the author's own."""
+"""Parameters of progress, log and custom notifications of a running call."""
 
 from typing import Any
 
@@ -7,14 +7,16 @@ from mcp_django.schema import to_json
 from mcp_django.server.calls.call import Call
 
 LOGGED = "notifications/message"
-"""The notification that carries a log message (server/utilities/logging)."""
+"""Notification that carries a log message (server/utilities/logging)."""
 
 
 def progress_params(
     call: Call, last: float | None, progress: float, total: float | None, message: str | None
 ) -> dict[str, Any] | None:
-    """The parameters of `notifications/progress`; None when the client did not ask, or when `progress` does not exceed
-    the `last` value (basic/utilities/progress).
+    """Build the parameters of `notifications/progress`.
+
+    Returns None if the client did not request progress, or if `progress` does not exceed the last value
+    (basic/utilities/progress).
     """
     token = call.meta.get("progressToken")
     if token is None or (last is not None and progress <= last):
@@ -28,7 +30,7 @@ def progress_params(
 
 
 def log_params(call: Call, level: str, data: Any, logger: str | None) -> dict[str, Any] | None:
-    """The parameters of `notifications/message`; None when the client does not want this level."""
+    """Build the parameters of `notifications/message`; None for an unwanted level."""
     if level not in LEVELS:
         raise ValueError(f"unknown log level {level!r}; use one of {', '.join(LEVELS)}")
     if not call.hears(level):
@@ -40,6 +42,6 @@ def log_params(call: Call, level: str, data: Any, logger: str | None) -> dict[st
 
 
 def require_notification(method: str) -> None:
-    """Raise ValueError unless `method` is named as notifications are."""
+    """Raise ValueError unless `method` is the name of a notification."""
     if not method.startswith("notifications/"):
-        raise ValueError(f"{method!r} is no notification; its name must start with notifications/")
+        raise ValueError(f"{method!r} is not a notification; the name must start with notifications/")

@@ -1,4 +1,4 @@
-"""What handlers written with `def` are given: a Context that blocks in their own thread."""
+"""Blocking Context for sync handlers, used in their own thread."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from mcp_django.server.context.context import Context
 
 QUESTIONS = frozenset({"elicit", "elicit_url", "list_roots"})
-"""The methods of Context that wait for the client, from beginning to end."""
+"""Context methods that only wait for the client, for their whole duration."""
 
 
 class SyncContext:
-    """`ctx.sync`: the awaitable methods of a Context, blocking, for the thread that a plain handler runs in."""
+    """`ctx.sync`: blocking versions of the awaitable methods of a Context."""
 
     __slots__ = ("_context",)
 
@@ -33,15 +33,19 @@ class SyncContext:
             if name not in QUESTIONS:
                 return async_to_sync(value)(*args, **kwargs)
             self._context.require_no_transaction()
-            # A page may be waited for in either era.
+            # Both eras may wait for a page.
             with self._context.parking(always=name == "elicit_url"):
                 return async_to_sync(value)(*args, **kwargs)
 
         return wait
 
     def sample(self, messages: Any, **given: Any) -> Sample[Any]:
-        """As Context.sample. The thread waits for the model only: tools that are plain functions run on it."""
+        """Sample like `Context.sample`.
+
+        The thread is blocked only while the model answers. Tools that are sync functions run on it.
+        """
         context = self._context
+
         sampling: Sampling = async_to_sync(prepared)(context, messages, **given)
         while True:
             context.require_no_transaction()
@@ -52,11 +56,11 @@ class SyncContext:
                 return sample
 
     def once(self, key: str, fn: Callable[[], Any], *, durable: bool = False) -> Any:
-        """As Context.once. A plain `fn` runs in the handler's own thread, where the ORM works."""
+        """Run a step once, like `Context.run_once`; a sync `fn` runs on this thread."""
         context = self._context
 
         async def run() -> Any:
-            value = await sync_to_async(lambda: fn())()  # called there, whatever it is
+            value = await sync_to_async(lambda: fn())()  # call it on that thread, whatever its kind
             return await context._here(value) if asyncio.iscoroutine(value) else value
 
         if durable:
@@ -64,8 +68,9 @@ class SyncContext:
         return async_to_sync(context._once)(key, run, durable)
 
     def gather(self, *branches: Callable[["Context"], Awaitable[Any]]) -> list[Any]:
-        """Each branch is a function of the async context: `ctx.sync.gather(lambda c: c.elicit("A?"), lambda c:
-        c.elicit("B?"))`.
+        """Run functions of the async Context concurrently.
+
+        ctx.sync.gather(lambda c: c.elicit("A?"), lambda c: c.elicit("B?"))
         """
 
         async def run() -> list[Any]:

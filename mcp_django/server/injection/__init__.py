@@ -1,1 +1,1 @@
-"""Parameters of handlers that the server fills in."""
+"""Injection: parameters of handlers that the server fills."""

@@ -1,8 +1,10 @@
-"""What functions of the project provide to handlers: `Annotated[Shop, Depends(current_shop)]`.
+"""Dependencies: values that functions of the project provide to handlers.
 
-A dependency may have dependencies; all of a handler's are put in order when it is registered. In a call each function
-is asked once. One that yields is a context: what comes after its `yield` runs when the handler is done, inside its
-transaction, and finds its exception.
+    Annotated[Shop, Depends(current_shop)]
+
+A dependency can have dependencies. They are sorted when the handler is registered, and each function runs once per
+call. A generator function acts as a context manager: the code after its `yield` runs when the handler has finished,
+inside its transaction, and receives its exception.
 """
 
 import contextlib
@@ -23,20 +25,20 @@ if TYPE_CHECKING:
 
 
 class Dependencies:
-    """Those of one handler, in an order in which each finds what it needs."""
+    """Dependencies of one handler, sorted so that each follows its own dependencies."""
 
     __slots__ = ("_steps", "_targets", "are_left")
 
     def __init__(self, injected: Injected, where: str) -> None:
-        """Raises DeclarationError for a dependency on itself, and for a parameter that nothing fills."""
+        """Raises DeclarationError for a circular dependency or an unfilled parameter."""
         plan = _Plan()
         self._targets = tuple((name, plan.index(what, where)) for name, what in injected.depends)
         self._steps = tuple(plan.steps)
         self.are_left = any(step.is_left for step in self._steps)
-        """Is there anything to be done when the handler is done?"""
+        """True if a dependency has cleanup code to run after the handler."""
 
     async def fill(self, values: dict[str, Any], call: "Call", context: Context, stack: AsyncExitStack) -> None:
-        """Add to `values`, in place, what they provide; what is to be left is entered on `stack`."""
+        """Add the provided values to `values` in place; enter context managers on `stack`."""
         found: list[Any] = []
         for step in self._steps:
             found.append(await step.value(found, call, context, stack))
@@ -48,7 +50,7 @@ class Dependencies:
 
 
 class _Plan:
-    """The steps so far, while a handler is compiled."""
+    """Steps collected while a handler is compiled."""
 
     def __init__(self) -> None:
         self.steps: list[_Step] = []
@@ -56,7 +58,7 @@ class _Plan:
         self._open: list[Any] = []
 
     def index(self, depends: Depends, where: str) -> int:
-        """The place of what `depends` provides."""
+        """Return the index of the step for `depends`; add the step if it is missing."""
         provide = depends.provide
         key = _key(provide)
         if depends.cache and key in self._known:
@@ -73,13 +75,13 @@ class _Plan:
 
 
 class _Step:
-    """One function that provides something."""
+    """A function that provides a value."""
 
     __slots__ = ("_contexts", "_injected", "_needs", "_provide", "is_left")
 
     def __init__(self, provide: Callable[..., Any], plan: _Plan, where: str) -> None:
         if not callable(provide):
-            raise DeclarationError(f"{where}: Depends() takes a function, not {type(provide).__name__}")
+            raise DeclarationError(f"{where}: Depends() requires a function, not {type(provide).__name__}")
         where = f"{where}: the dependency {_name(provide)}"
         arguments = shape_of(provide).arguments
         injected = injected_among(arguments, is_injected)
@@ -88,12 +90,13 @@ class _Step:
             if name in injected:
                 continue
             if number == 0 and not injected and argument.annotation in (Any, object):
-                self._contexts = (name,)  # it takes the Context without saying so
+                self._contexts = (name,)  # an unannotated first parameter receives the Context
             elif argument.required:
                 raise DeclarationError(
                     f"{where}: nothing fills its parameter '{name}'; annotate it as Context, Principal, with Depends() "
                     "or Header(), or give it a default"
                 )
+
         self._injected = Injected(provide, injected, where)
         self._needs = tuple((name, plan.index(what, where)) for name, what in self._injected.depends)
         self._provide, self.is_left = _opened(provide)
@@ -103,6 +106,7 @@ class _Step:
         self._injected.fill(values, call, context)
         for name, index in self._needs:
             values[name] = found[index]
+
         executor = call.server.executor
         if not self.is_left:
             return await run(self._provide, executor, **values)
@@ -113,7 +117,7 @@ class _Step:
 
 
 class _OnLane:
-    """A plain context manager, entered and left where code that blocks runs."""
+    """Sync context manager, entered and exited on a thread for blocking code."""
 
     def __init__(self, inner: AbstractContextManager[Any], executor: "Executor") -> None:
         self._inner, self._executor = inner, executor
@@ -128,12 +132,12 @@ class _OnLane:
 
 
 def _opened(provide: Callable[..., Any]) -> tuple[Callable[..., Any], bool]:
-    """What is called, and whether a context manager comes of it."""
+    """Return the function to call, and True if it returns a context manager."""
     if yields_async(provide):
         return contextlib.asynccontextmanager(provide), True
     if yields(provide):
         return contextlib.contextmanager(provide), True
-    # Decorated as a context manager: the wrapper yields nothing, what it wraps does.
+    # A decorated context manager: the wrapper is a plain function, the wrapped function a generator.
     inner = inspect.unwrap(provide)
     return provide, inner is not provide and (yields(inner) or yields_async(inner))
 

@@ -1,4 +1,4 @@
-"""The user's function, and how it is run: async on the loop, plain on a lane, with what it asks for injected."""
+"""Compiled project functions, called on the loop or a thread with injected values."""
 
 import functools
 import inspect
@@ -12,27 +12,29 @@ from mcp_django.server.ports import Executor
 
 DEFAULT_DATABASE = "default"
 Atomic = Literal[True] | tuple[str, ...] | None
-"""The databases, by alias, that a handler's transaction covers: these and no others (none for `()`); True for the
-default one besides those of the server; None for those of the server.
+"""Databases of a handler's transaction.
+
+A tuple of aliases covers exactly those databases; `()` covers no database. True adds the default database to those of
+the server. None uses those of the server.
 """
 
 
 class Handler:
-    """A compiled function: what it is, whether it is async, what it wants injected, and what is one transaction."""
+    """Compiled function with its kind, its injected parameters and its transaction."""
 
     __slots__ = ("atomic", "dependencies", "fn", "injected", "is_async", "is_generator")
 
     def __init__(
         self, fn: Callable[..., Any], injected: Mapping[str, Any] | None = None, *, atomic: Atomic = None
     ) -> None:
-        """Raises DeclarationError for a parameter that cannot be filled."""
+        """Raises DeclarationError for a parameter without a value."""
         self.fn = fn
         self.atomic = atomic
         self.is_async = is_async(fn)
         self.is_generator = is_generator(fn)
-        """Does it give its result piece by piece?"""
+        """True if the function returns its result piece by piece."""
         self.injected: Injected | None = None
-        """What the server fills in; None when that is nothing."""
+        """Parameters that the server fills; None if there are none."""
         self.dependencies: Dependencies | None = None
         if injected:
             where = source_of(fn)
@@ -40,16 +42,16 @@ class Handler:
             self.dependencies = Dependencies(self.injected, where) or None
 
     async def run(self, executor: Executor, values: dict[str, Any]) -> Any:
-        """Call the function, async on the loop or plain on a lane."""
+        """Call the function: async on the event loop, sync on a thread."""
         if self.is_async:
             return await self.fn(**values)
         if self.is_generator:
-            return self.fn(**values)  # which begins nothing yet
+            return self.fn(**values)  # does not start the generator
         value = await executor.run(self.fn, **values)
         return await value if inspect.isawaitable(value) else value
 
     def databases(self, inherited: tuple[str, ...]) -> tuple[str, ...]:
-        """Those its transaction covers, where the server's handlers cover `inherited`."""
+        """Return the databases of the handler's transaction, given those of the server."""
         if self.atomic is None:
             return inherited
         if self.atomic is True:
@@ -58,7 +60,7 @@ class Handler:
 
 
 def source_of(fn: Any) -> str:
-    """`module.function (line)`, for messages about a declaration."""
+    """Return `module.function (line)`, for messages about a declaration."""
     while isinstance(fn, functools.partial):
         fn = fn.func
     fn = inspect.unwrap(fn)

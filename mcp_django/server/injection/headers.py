@@ -1,4 +1,4 @@
-"""Parameters that are filled from the headers of the request: `Annotated[str, Header("X-Tenant")]`."""
+"""Parameters filled from request headers: `Annotated[str, Header("X-Tenant")]`."""
 
 import re
 from collections.abc import Callable
@@ -14,45 +14,49 @@ if TYPE_CHECKING:
     from mcp_django.server.calls.call import Call
 
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-"""A field name (RFC 9110, 5.6.2)."""
+"""Field name (RFC 9110, section 5.6.2)."""
 ABSENT: Any = object()
-"""The header is not there, and the parameter has a default."""
+"""Marker for a missing header whose parameter has a default."""
 
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """`Annotated[str, Header("X-Tenant")]`: the parameter is filled from a header of the request.
+    """Annotation for a parameter that is filled from a request header.
 
-    Without a name it is the parameter's (`x_tenant` is X-Tenant). The text is converted to the annotated type. On a
-    socket the headers are those of its handshake; on stdio there are none. A header that is not there leaves the
-    parameter's default; without one the call fails, and says which. It never shows in a schema. Headers come from the
-    client: they prove nothing, and those that prove who asks (Authorization, Cookie) cannot be had.
+        def orders(tenant: Annotated[str, Header("X-Tenant")]): ...
+
+    The name defaults to that of the parameter (`x_tenant` is X-Tenant). The text is converted to the annotated type. On
+    a socket the headers are those of its handshake; stdio has no headers. A missing header leaves the default of the
+    parameter; without a default the call fails and names the header.
+
+    The parameter never appears in a schema. Headers are untrusted client input. The headers that authenticate the
+    caller (Authorization, Cookie) are not available.
     """
 
     name: str | None = None
 
 
 class HeaderReader:
-    """What fills one parameter."""
+    """Reads and converts the header of one parameter."""
 
     __slots__ = ("_key", "_name", "_optional", "_read")
 
     def __init__(self, header: Header, parameter: str, annotation: Any, *, optional: bool, where: str) -> None:
-        """Raises DeclarationError."""
+        """Raises DeclarationError for an invalid or forbidden header name."""
         self._name = parameter.replace("_", "-").title() if header.name is None else header.name
         where = f"{where}: parameter '{parameter}'"
         if not _TOKEN.fullmatch(self._name):
-            raise DeclarationError(f"{where}: {self._name!r} is no name of a header")
+            raise DeclarationError(f"{where}: {self._name!r} is not a valid header name")
         self._key = self._name.lower().encode("ascii")
         if self._key in CREDENTIALS:
             raise DeclarationError(
-                f"{where}: {self._name} proves who asks, and is not given to handlers; use Principal"
+                f"{where}: {self._name} authenticates the caller and is not available to handlers; use Principal"
             )
         self._optional = optional
         self._read: Callable[[str], Any] = text_reader(_without_header(annotation), where)
 
     def value(self, call: "Call") -> Any:
-        """The value, or ABSENT. Raises ToolError."""
+        """Return the converted value, or ABSENT. Raises ToolError for an invalid header."""
         headers = call.connection.headers
         raw = None if headers is None else headers.get(self._key)
         if raw is None:
@@ -62,7 +66,7 @@ class HeaderReader:
         try:
             return self._read(raw.decode("latin-1"))
         except ArgumentError as problem:
-            raise ToolError(f"The header {self._name} does not fit: {problem}") from None
+            raise ToolError(f"Invalid value of the header {self._name}: {problem}") from None
 
 
 def _without_header(annotation: Any) -> Any:

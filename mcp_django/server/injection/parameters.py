@@ -1,4 +1,4 @@
-"""Which parameters of a function the server fills in, by their annotations, and with what."""
+"""Injected parameters: detection by annotation, and the values that fill them."""
 
 import inspect
 import types
@@ -16,12 +16,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Depends:
-    """`Annotated[Shop, Depends(current_shop)]`: the parameter is filled by `provide`, which may be async and may take
-    the Context, a Principal, headers and dependencies of its own.
+    """Annotation for a parameter that is filled by the function `provide`.
 
-    A generator function (or one under contextlib's `contextmanager` or `asynccontextmanager`) provides what it yields;
-    the rest of it runs when the handler is done. In a call each function is asked once, however many depend on it;
-    with `cache=False` it is asked for this parameter alone. It never shows in a schema.
+        def orders(shop: Annotated[Shop, Depends(current_shop)]): ...
+
+    The function may be async. It may take the Context, a Principal, headers and dependencies of its own. A generator
+    function (or one under contextlib's `contextmanager` or `asynccontextmanager`) provides the yielded value; the rest
+    of it runs when the handler has finished.
+
+    Each function runs once per call and its value is shared. With `cache=False` it runs for this parameter alone. The
+    parameter never appears in a schema.
     """
 
     provide: Callable[..., Any]
@@ -29,8 +33,10 @@ class Depends:
 
 
 def injection(annotation: Any) -> Any:
-    """What the server fills a parameter of this type with: Context, Principal, a Depends or a Header; None when the
-    client fills it. A Depends or a Header that stands as a parameter's default is itself.
+    """Return the injection for a parameter of this type; None if the client fills it.
+
+    The result is Context, Principal, or a Depends or Header object. A Depends or Header given as the default of a
+    parameter is returned unchanged.
     """
     if isinstance(annotation, Depends | Header):
         return annotation
@@ -45,12 +51,12 @@ def injection(annotation: Any) -> Any:
 
 
 def is_injected(annotation: Any) -> bool:
-    """Is a parameter of this type filled by the server instead of the client?"""
+    """Return True if the server fills parameters of this type."""
     return injection(annotation) is not None
 
 
 def injected_parameters(fn: Callable[..., Any]) -> dict[str, Any]:
-    """The parameters of `fn` that the server fills, with their annotations."""
+    """Return the parameters of `fn` that the server fills, with their annotations."""
     return {
         name: hint
         for name, hint in get_type_hints(fn, include_extras=True).items()
@@ -59,12 +65,12 @@ def injected_parameters(fn: Callable[..., Any]) -> dict[str, Any]:
 
 
 class Injected:
-    """The parameters of one function that the server fills, by what with."""
+    """Parameters of one function that the server fills, grouped by kind of value."""
 
     __slots__ = ("contexts", "depends", "headers", "principals")
 
     def __init__(self, fn: Callable[..., Any], injected: Mapping[str, Any], where: str) -> None:
-        """Raises DeclarationError for a header that there can be none of."""
+        """Raises DeclarationError for an invalid header."""
         found = {name: injection(annotation) for name, annotation in injected.items()}
         self.contexts = tuple(name for name, what in found.items() if what is Context)
         self.principals = tuple(name for name, what in found.items() if what is Principal)
@@ -76,7 +82,10 @@ class Injected:
         )
 
     def fill(self, values: dict[str, Any], call: "Call", context: Context) -> None:
-        """Add to `values`, in place, all but the dependencies. Raises ToolError for a header."""
+        """Add all values but the dependencies to `values` in place.
+
+        Raises ToolError for a missing or invalid header.
+        """
         for name in self.contexts:
             values[name] = context
         for name in self.principals:
