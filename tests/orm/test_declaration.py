@@ -158,7 +158,7 @@ def test_a_wrong_declaration_is_a_problem_that_checks_report(registries: dict[st
 
     texts = [problem.text for problem in registries["default"].problems]
     assert "'password' looks like a secret" in texts[0]
-    assert "only a ModelToolset is registered for something" in texts[1]
+    assert "only a ModelToolset can be registered for a model" in texts[1]
     assert not len(registries["default"].tools)
 
 

@@ -260,9 +260,9 @@ def test_a_timeout_that_is_no_time_is_refused_and_says_what_to_do(subtests: pyte
     for timeout in [0, -1, 0.0, float("inf"), float("nan"), "10", True, [1]]:
         with subtests.test(timeout=timeout):
             for build in (build_tool, build_prompt):
-                with pytest.raises(DeclarationError, match=r"hello.* is no number of seconds above 0; leave it out"):
+                with pytest.raises(DeclarationError, match=r"hello.* is not a number of seconds above 0; omit it"):
                     build(hello, timeout=timeout)
-            with pytest.raises(DeclarationError, match="no number of seconds"):
+            with pytest.raises(DeclarationError, match="not a number of seconds"):
                 build_resource(lambda: "x", "test://x", timeout=timeout)
 
 
@@ -302,6 +302,6 @@ def test_an_atomic_that_means_nothing_is_refused(subtests: pytest.Subtests) -> N
     for atomic in [1, "", [""], [1], {"default": True}, object()]:
         with (
             subtests.test(atomic=atomic),
-            pytest.raises(DeclarationError, match=r"atomic=.* means nothing; it is True, False, the alias"),
+            pytest.raises(DeclarationError, match=r"atomic=.* is invalid; use True, False, the alias"),
         ):
             build_tool(hello, atomic=atomic)

@@ -213,7 +213,7 @@ async def test_a_stream_without_an_end_is_stopped_and_closed(kind: str) -> None:
     async def it() -> ToolStream[int]:
         return ToolStream(getattr(endless, kind)(), limit=50)
 
-    assert "after 50 pieces" in await serving(it).error("it")
+    assert "limit of 50 pieces" in await serving(it).error("it")
     assert endless.closed.is_set()
 
 

@@ -1,1 +1,1 @@
-"""Tools, resources, prompts and completions: declaration, registration and results."""
+"""Tools, resources, prompts and completions: declarations, registries, results."""

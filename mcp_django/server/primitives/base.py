@@ -1,6 +1,7 @@
-"""Tools, resources, templates, prompts and completions: what a server offers, compiled at registration.
+"""Primitives of a server: tools, resources, templates, prompts and completers.
 
-Everything that can be worked out from a function is worked out here, once; a call looks up, checks, converts and runs.
+Primitives are compiled at registration: all properties that can be derived from a function are computed once. A call
+only finds, checks, converts and runs.
 """
 
 from abc import ABC, abstractmethod
@@ -23,12 +24,12 @@ if TYPE_CHECKING:
     from mcp_django.server.context.context import Context
 
 ScopesFor = Callable[[dict[str, Any]], Any]
-"""Returns scopes, or awaits them."""
+"""Function that returns scopes, or an awaitable of scopes."""
 Permission = str | Callable[[Any], Any] | Sequence[str | Callable[[Any], Any]]
 
 
 def both(first: Permission | None, second: Permission | None) -> Permission | None:
-    """The permission that asks for both."""
+    """Combine two permissions into one that requires both."""
     if first is None or second is None:
         return second if first is None else first
     parts: list[Any] = []
@@ -39,7 +40,7 @@ def both(first: Permission | None, second: Permission | None) -> Permission | No
 
 @dataclass(kw_only=True, eq=False)
 class Primitive(ABC):
-    """What all primitives have in common."""
+    """Common base class of all primitives."""
 
     kind: ClassVar[str]
 
@@ -50,47 +51,51 @@ class Primitive(ABC):
     tags: Sequence[str] = ()
     meta: Mapping[str, Any] = field(default_factory=dict)
     permission: Permission | None = None
-    """A Django permission (`"app.codename"`), several, or a function of the principal. Without it the primitive is
-    HIDDEN.
+    """Django permission (`"app.codename"`), several, or a function of the principal.
+
+    The primitive is HIDDEN from callers without it.
     """
     scopes: tuple[str, ...] = ()
-    """The OAuth scopes it takes. Without them the client is told which to ask for."""
+    """Required OAuth scopes; a refused client receives the missing ones."""
     stands_for: "Tool | None" = None
-    """The tool that its handler passes its calls on to. Who may not see that does not see this either."""
+    """Tool to which the handler delegates.
+
+    Callers who cannot see that tool cannot see this primitive either.
+    """
     timeout: float | None = None
-    """Seconds it may run; None for the server's default."""
+    """Maximum run time in seconds; None for the server's default."""
     metadata: Mapping[str, Any] = field(default_factory=dict)
-    """For guards, interceptors and handlers; never on the wire."""
+    """Data for guards, interceptors and handlers; never sent to clients."""
     guards: Sequence[Callable[..., Any]] = ()
-    """Functions of the Context that are asked first; False stops the call."""
+    """Functions of the Context that run first; False refuses the call."""
     interceptors: Sequence[Callable[..., Any]] = ()
-    """Functions of the Context and of what runs inside them, the outermost first."""
+    """Functions of the Context and of the inner step, the outermost first."""
     exception_handlers: Mapping[type[Exception], Callable[..., Any]] = field(default_factory=dict)
-    """Functions of an exception and the Context, whose value is the result."""
+    """Functions of an exception and the Context that return the result, by class."""
     handler: Handler
     source: str = ""
-    """Where it was declared, for messages about it."""
+    """Place of the declaration, for messages."""
     mounted: "Mounted | None" = None
-    """Where it comes from, if that is another server within this one."""
+    """Mount and original of a primitive from a mounted server."""
 
     @property
     def key(self) -> str:
-        """What makes it unique among its kind, and what lists are ordered by."""
+        """Unique key among primitives of the same kind; lists are sorted by it."""
         return self.name
 
     @property
     def origin(self) -> "Primitive":
-        """Itself, as the server knows it that it comes from."""
+        """Original primitive in the server that declares it."""
         return self if self.mounted is None else self.mounted.primitive.origin
 
     @property
     def is_guarded(self) -> bool:
-        """Does anything stand around the handler?"""
+        """True if hooks run around the handler."""
         return bool(self.guards or self.interceptors or self.exception_handlers)
 
     @cached_property
     def wire(self) -> dict[str, Any]:
-        """Its list entry in full; a revision leaves out what it does not define."""
+        """Complete list entry; a revision omits the members it does not define."""
         return natively(self._wire)
 
     @abstractmethod
@@ -111,15 +116,15 @@ class Primitive(ABC):
 
     @abstractmethod
     def listed(self, revision: Revision) -> dict[str, Any]:
-        """Its list entry as `revision` defines it."""
+        """Return the list entry in the form of `revision`."""
 
 
 class ToolParameters(Protocol):
-    """A tool's arguments: `schema.Parameters`, or what makes its schema at the first look."""
+    """Arguments of a tool: `schema.Parameters`, or an object with a lazy schema."""
 
     @property
     def schema(self) -> dict[str, Any]:
-        """The JSON Schema clients see; its root is an object."""
+        """JSON Schema for clients; its root is an object."""
 
     @property
     def header_params(self) -> tuple[HeaderParam, ...]:
@@ -129,49 +134,49 @@ class ToolParameters(Protocol):
         """Check JSON arguments against the schema. Raises ArgumentError."""
 
     def convert(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Checked arguments as keyword arguments of the handler, in a new dict. Raises ArgumentError."""
+        """Return checked arguments as new keyword arguments. Raises ArgumentError."""
 
 
 class ToolOutput(Protocol):
-    """A tool's structured result: `schema.Output`, or what makes its schema at the first look."""
+    """Structured result of a tool: `schema.Output`, or an object with a lazy schema."""
 
     @property
     def schema(self) -> dict[str, Any]:
-        """The JSON Schema clients see; its root is an object."""
+        """JSON Schema for clients; its root is an object."""
 
     @property
     def wrapped(self) -> bool:
-        """Is the value put under "result"?"""
+        """True if the value is wrapped in an object under "result"."""
 
     def structured(self, value: Any) -> Any:
-        """A result as `structuredContent`. Raises OutputError when it does not fit the schema."""
+        """Return a result as `structuredContent`. Raises OutputError if it does not fit."""
 
 
 @dataclass(kw_only=True, eq=False)
 class Tool(Primitive):
-    """Something a model may call (server/tools)."""
+    """A function that a model may call (server/tools)."""
 
     kind: ClassVar[str] = "tool"
 
     parameters: ToolParameters
     output: ToolOutput | None = None
-    """Its structured result; None when it returns content only."""
+    """Structured result; None for a tool that returns content only."""
     annotations: ToolAnnotations | None = None
     single_use_state: bool = False
-    """May each `requestState` of its questions be brought back only once?"""
+    """True if each `requestState` of its conversation is accepted only once."""
     scopes_for: ScopesFor | None = None
-    """A function of the arguments, which fit the schema: the scopes that these take besides."""
+    """Function of the validated arguments that returns additionally required scopes."""
     rate: Rate | None = None
-    """How often one principal may call it."""
+    """Maximum rate of calls by one principal."""
 
     @cached_property
     def is_direct(self) -> bool:
-        """An async handler that nothing stands around and that wants nothing injected: most tools, and the fast way."""
+        """True for an async handler without hooks and injection: the fast path."""
         return self.handler.is_async and self.handler.injected is None and not self.is_guarded
 
     @property
     def header_params(self) -> tuple[HeaderParam, ...]:
-        """The arguments that HTTP clients mirror into `Mcp-Param-*` headers."""
+        """Arguments that HTTP clients mirror into `Mcp-Param-*` headers."""
         return self.parameters.header_params
 
     def _wire(self) -> dict[str, Any]:
@@ -189,7 +194,7 @@ class Tool(Primitive):
 
 @dataclass(kw_only=True, eq=False)
 class Resource(Primitive):
-    """Something with a URI that a client may read (server/resources)."""
+    """Data with a URI that a client may read (server/resources)."""
 
     kind: ClassVar[str] = "resource"
 
@@ -198,12 +203,17 @@ class Resource(Primitive):
     size: int | None = None
     annotations: Annotations | None = None
     probe: bool = False
-    """See ResourceTemplate."""
+    """See `ResourceTemplate.probe`."""
     is_listed: bool = True
-    """False for what a provider has because a template fits the URI: it gives way to what is listed by another."""
+    """False for a resource that a provider derives from a template.
+
+    A listed resource of another provider takes precedence over it.
+    """
     follow: "Callable[[Context, Callable[[], None]], Awaitable[Callable[[], None]]] | None" = None
-    """Of a resource that is elsewhere: has the function called, on the running loop, when it has changed or may have,
-    until what is returned is called. The Context is that of whoever listens. Returns once that holds, or after a while.
+    """Function that subscribes to changes of a remote resource.
+
+    It takes the Context of the subscriber and a callback. The callback runs on the running loop on each possible
+    change. The function returns an unsubscribe function, once subscribed or after a timeout.
     """
 
     @property
@@ -232,12 +242,13 @@ class ResourceTemplate(Primitive):
 
     template: UriTemplate
     convert: Callable[[dict[str, Any]], dict[str, Any]]
-    """The template's variables to keyword arguments. Raises ArgumentError."""
+    """Converts the template's variables to keyword arguments. Raises ArgumentError."""
     mime_type: str | None = None
     annotations: Annotations | None = None
     probe: bool = False
-    """Is its handler run to find out whether a URI that fits stands for anything that the caller may read: before a
-    subscription, and before each update? Otherwise every URI that fits does.
+    """True if the handler decides whether a matching URI exists for the caller.
+
+    The handler then runs before a subscription and before each update. Otherwise every matching URI exists.
     """
 
     @property
@@ -257,19 +268,19 @@ class ResourceTemplate(Primitive):
 
 
 class TextParameters(Protocol):
-    """A prompt's arguments."""
+    """Arguments of a prompt."""
 
     @property
     def arguments(self) -> list[dict[str, Any]]:
-        """Their entries in the list."""
+        """Entries of the arguments in the list."""
 
     def convert(self, values: dict[str, Any]) -> dict[str, Any]:
-        """Texts to keyword arguments. Raises ArgumentError."""
+        """Convert texts to keyword arguments. Raises ArgumentError."""
 
 
 @dataclass(kw_only=True, eq=False)
 class Prompt(Primitive):
-    """A conversation's beginning that a user may pick (server/prompts)."""
+    """Opening messages of a conversation, to be selected by a user (server/prompts)."""
 
     kind: ClassVar[str] = "prompt"
 
@@ -287,24 +298,24 @@ class Prompt(Primitive):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Completer:
-    """Completes one argument of a prompt, or one variable of a template (server/utilities/completion)."""
+    """Completion of a prompt argument or variable (server/utilities/completion)."""
 
     target: str
-    """A prompt's name or a template's text."""
+    """Name of the prompt or text of the template."""
     argument: str
     handler: Handler
     value: str = "value"
-    """The parameter that takes the text typed so far."""
+    """Parameter that takes the text typed so far."""
     takes_arguments: bool = False
-    """Does the function want the arguments chosen before, as `arguments`?"""
+    """True if the function takes the arguments chosen before, as `arguments`."""
     source: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """Suggested values, the best first; the first hundred are sent."""
+    """Suggested values, the best first; at most 100 are sent."""
 
     values: Sequence[str]
     total: int | None = None
-    """How many there are in all, when known."""
+    """Number of all matching values, if known."""
     has_more: bool | None = None

@@ -1,9 +1,8 @@
-"""`@tool`, `@resource`, `@prompt`, `@completion`: functions become primitives; the functions themselves stay as they
-are.
+"""Decorators `@tool`, `@resource`, `@prompt` and `@completion` for functions.
 
-The decorators of this module add to the registry of an alias (`server="default"`), those of a `Server` or `Toolset`
-to its own. Everything that is wrong with a declaration is found here: a name that clients refuse, a type without a
-schema, a header annotation in the wrong place, a taken name.
+The function itself stays unchanged. The decorators of this module add to the registry of a server alias
+(`server="default"`), those of a `Server` or `Toolset` to its own registry. All errors of a declaration are detected
+here: invalid names, types without a schema, misplaced header annotations, duplicate names.
 """
 
 import difflib
@@ -47,11 +46,11 @@ F = TypeVar("F", bound=Callable[..., Any])
 Build = Callable[[Any], Primitive | Completer]
 _MARK = "__mcp_declarations__"
 NAME = re.compile(r"[A-Za-z0-9_.\-]{1,64}")
-"""server/tools allows 128 characters; clients that check allow 64."""
+"""server/tools allows 128 characters; clients with a check allow 64."""
 
 
 class PrimitiveOptions(TypedDict, total=False):
-    """What every primitive takes."""
+    """Options of all primitives."""
 
     title: str
     description: str
@@ -69,7 +68,7 @@ class PrimitiveOptions(TypedDict, total=False):
 
 
 class ToolOptions(PrimitiveOptions, total=False):
-    """What `@tool` takes beyond a name."""
+    """Options of `@tool`, without the name."""
 
     annotations: ToolAnnotations | Mapping[str, Any]
     input_schema: dict[str, Any]
@@ -80,7 +79,7 @@ class ToolOptions(PrimitiveOptions, total=False):
 
 
 class ResourceOptions(PrimitiveOptions, total=False):
-    """What `@resource` takes beyond a URI."""
+    """Options of `@resource`, without the URI."""
 
     name: str
     mime_type: str
@@ -95,6 +94,7 @@ def build_tool(fn: Callable[..., Any], name: str | None = None, **options: Unpac
     said = describe(fn)
     parameters = parameters_of(fn, is_injected=is_injected, input_schema=options.get("input_schema"))
     output = output_of(fn, output_schema=options.get("output_schema"), is_content=_is_content)
+
     return Tool(
         **_common(fn, options, ToolOptions),
         name=name,
@@ -111,13 +111,17 @@ def build_tool(fn: Callable[..., Any], name: str | None = None, **options: Unpac
 
 
 def build_resource(fn: Callable[..., Any], uri: str, **options: Unpack[ResourceOptions]) -> Resource | ResourceTemplate:
-    """Compile a function to a Resource, or to a ResourceTemplate when `uri` has variables. Raises DeclarationError."""
+    """Compile a function to a Resource, or a ResourceTemplate if `uri` has variables.
+
+    Raises DeclarationError.
+    """
     try:
         template = UriTemplate(uri)
     except ValueError as problem:
         raise DeclarationError(f"{source_of(fn)}: {problem}") from None
     if not re.match(r"[A-Za-z][A-Za-z0-9+.\-]*:", uri):
         raise DeclarationError(f"{source_of(fn)}: {uri!r} has no scheme; write it like 'airport://{{code}}'")
+
     said = describe(fn)
     parameters = uri_parameters_of(fn, template.variables, is_injected=is_injected)
     name = options.get("name") or str(getattr(fn, "__name__", uri))
@@ -131,6 +135,7 @@ def build_resource(fn: Callable[..., Any], uri: str, **options: Unpack[ResourceO
         "annotations": options.get("annotations"),
         "probe": bool(options.get("probe", False)),
     }
+
     if template.is_static:
         return Resource(**common, uri=uri, size=options.get("size"))
     return ResourceTemplate(**common, template=template, convert=parameters.convert)
@@ -153,16 +158,18 @@ def build_prompt(fn: Callable[..., Any], name: str | None = None, **options: Unp
 def build_completer(
     fn: Callable[..., Any], target: str, argument: str, atomic: bool | str | Sequence[str] | None = None
 ) -> Completer:
-    """Compile a function of the text typed so far, which may also take the `arguments` chosen before. Raises
-    DeclarationError.
+    """Compile a completion function. Raises DeclarationError.
+
+    The function takes the text typed so far, and optionally the `arguments` chosen before.
     """
     injected = injected_parameters(fn)
     free = [name for name in inspect.signature(fn).parameters if name not in injected]
     if not free or not set(free[1:]) <= {"arguments"}:
         raise DeclarationError(
             f"{source_of(fn)}: a completion takes the text typed so far as its first parameter, "
-            "and may take `arguments` and a Context besides"
+            "and optionally `arguments` and a Context"
         )
+
     return Completer(
         target=target,
         argument=argument,
@@ -180,27 +187,31 @@ def tool(
     fn: None = None, *, name: str | None = None, server: str = "default", **options: Unpack[ToolOptions]
 ) -> Callable[[F], F]: ...
 def tool(fn: Any = None, *, name: str | None = None, server: str = "default", **options: Unpack[ToolOptions]) -> Any:
-    """Register a function as a tool: `@tool`, or `@tool(permission="shop.view_order")`.
+    """Register a tool function: `@tool`, or `@tool(permission="shop.view_order")`.
 
-    The input schema comes from the signature and the docstring, the output schema from the return annotation. `name`
-    defaults to the function's; `server` is the alias in `MCP["SERVERS"]`. `timeout` is in seconds. `atomic` makes
-    dependencies and handler one transaction: True on the default database, besides those with ATOMIC_REQUESTS; an
-    alias or a list of them on exactly those; False on none; by default on those with ATOMIC_REQUESTS. With
-    `single_use_state` an answer to the tool's questions is taken once only (stateless era): a round that is sent again
-    is refused, also when its response was lost.
+    The input schema is derived from the signature and the docstring, the output schema from the return annotation.
+    `name` defaults to the function's name; `server` is the alias in `MCP["SERVERS"]`. `timeout` is in seconds.
 
-    `scopes_for` is a function of the arguments, a dict that fits the schema, that returns the scopes which these take
-    besides `scopes`; a client without them is told so before anything is sent or run. `rate`, such as "10/m", is how
-    often each principal may call the tool; more is an error result that says how many seconds to wait.
+    `atomic` runs dependencies and handler in one transaction. True covers the default database and those with
+    ATOMIC_REQUESTS. An alias or a list of aliases covers exactly those databases; False covers none. By default,
+    databases with ATOMIC_REQUESTS are covered.
+
+    With `single_use_state`, each state of the tool's conversation is accepted once (stateless era). A repeated round is
+    refused, even if its response was lost.
+
+    `scopes_for` is a function of the validated arguments that returns scopes required in addition to `scopes`. A client
+    without them is refused before the tool runs. `rate`, such as "10/m", limits the calls of each principal. Calls
+    above the rate return an error result with the seconds to wait.
     """
     return register_tool(registry_for(server), fn, name, options)
 
 
 def resource(uri: str, *, server: str = "default", **options: Unpack[ResourceOptions]) -> Callable[[F], F]:
-    """Register a function as the resource at `uri`, or as a template when `uri` has variables such as `{code}`.
+    """Register a resource function, or a template if `uri` has variables (`{code}`).
 
-    With `probe` the function is also run before a client subscribes, and before it is told of each update: where it
-    returns None, or raises what means so, there is no such resource for the caller. Without, all URIs that fit are.
+    With `probe` the function also runs before a client subscribes and before each update notification. The resource
+    does not exist for the caller if the function returns None or raises a not-found error. Without `probe`, every
+    matching URI is assumed to exist.
     """
     decorator: Callable[[F], F] = register_resource(registry_for(server), uri, options)
     return decorator
@@ -215,39 +226,43 @@ def prompt(
 def prompt(
     fn: Any = None, *, name: str | None = None, server: str = "default", **options: Unpack[PrimitiveOptions]
 ) -> Any:
-    """Register a function as a prompt. Its parameters are the prompt's arguments; it returns text or messages."""
+    """Register a function as a prompt.
+
+    Its parameters are the arguments of the prompt. It returns text or messages.
+    """
     return register_prompt(registry_for(server), fn, name, options)
 
 
 def completion(
     target: str, argument: str, *, server: str = "default", atomic: bool | str | Sequence[str] | None = None
 ) -> Callable[[F], F]:
-    """Register a function that completes `argument` of the prompt named `target`, or a variable of the URI template
-    `target`. `atomic` is as for the other decorators.
+    """Register a completion for a prompt argument or a variable of a URI template.
+
+    `target` is the name of the prompt or the text of the template. `atomic` works as in `tool`.
     """
     decorator: Callable[[F], F] = register_completer(registry_for(server), target, argument, atomic)
     return decorator
 
 
 def register_tool(registry: Registry, fn: Any, name: str | None, options: ToolOptions) -> Any:
-    """`tool` for a given registry."""
+    """Register a tool in a given registry, like `tool`."""
     return _decorator(registry, fn, lambda f: build_tool(f, name, **options))
 
 
 def register_resource(registry: Registry, uri: str, options: ResourceOptions) -> Any:
-    """`resource` for a given registry."""
+    """Register a resource in a given registry, like `resource`."""
     return _decorator(registry, None, lambda f: build_resource(f, uri, **options))
 
 
 def register_prompt(registry: Registry, fn: Any, name: str | None, options: PrimitiveOptions) -> Any:
-    """`prompt` for a given registry."""
+    """Register a prompt in a given registry, like `prompt`."""
     return _decorator(registry, fn, lambda f: build_prompt(f, name, **options))
 
 
 def register_completer(
     registry: Registry, target: str, argument: str, atomic: bool | str | Sequence[str] | None = None
 ) -> Any:
-    """`completion` for a given registry."""
+    """Register a completion in a given registry, like `completion`."""
     return _decorator(registry, None, lambda f: build_completer(f, target, argument, atomic))
 
 
@@ -256,7 +271,7 @@ def _decorator(registry: Registry, fn: Any, build: Build) -> Any:
         inner = getattr(function, "__func__", function)
         owner = getattr(inner, "__qualname__", "").rpartition(".")[0]
         if owner and not owner.endswith("<locals>") and not inspect.ismethod(function):
-            # A method: its toolset registers it, once there is an instance to bind it to. Bound ones have theirs.
+            # A method: its toolset registers it once an instance exists. Bound methods have an instance.
             setattr(inner, _MARK, (*getattr(inner, _MARK, ()), build))
             METHODS.add(inner, source_of(inner))
         else:
@@ -267,38 +282,38 @@ def _decorator(registry: Registry, fn: Any, build: Build) -> Any:
 
 
 def declarations_of(function: Any) -> tuple[Build, ...]:
-    """What the decorators noted on a method."""
+    """Return the declarations that the decorators stored on a method."""
     return getattr(function, _MARK, ())
 
 
 def atomic_of(declared: Any, atomic: bool | str | Sequence[str] | None) -> Atomic:
-    """What the `atomic` of a declaration means. Raises DeclarationError."""
+    """Convert the `atomic` option of a declaration. Raises DeclarationError."""
     if atomic is None or atomic is True:
         return atomic
     names: Any = () if atomic is False else (atomic,) if isinstance(atomic, str) else atomic
     if not isinstance(names, list | tuple) or not all(isinstance(name, str) and name for name in names):
         raise DeclarationError(
-            f"{source_of(declared)}: atomic={atomic!r} means nothing; it is True, False, the alias of a database in "
+            f"{source_of(declared)}: atomic={atomic!r} is invalid; use True, False, the alias of a database in "
             "DATABASES, or a list of aliases"
         )
     return tuple(dict.fromkeys(names))
 
 
 def timeout_of(declared: Any, timeout: float | None) -> float | None:
-    """The `timeout` of a declaration. Raises DeclarationError unless it is a number of seconds above 0."""
+    """Validate the `timeout` of a declaration, in seconds. Raises DeclarationError."""
     if timeout is None:
         return None
     given: Any = timeout
     if not isinstance(given, int | float) or isinstance(given, bool) or not 0 < given < math.inf:
         raise DeclarationError(
-            f"{source_of(declared)}: timeout={timeout!r} is no number of seconds above 0; leave it out for the "
-            "server's TIMEOUT"
+            f"{source_of(declared)}: timeout={timeout!r} is not a number of seconds above 0; omit it to use "
+            "the server's TIMEOUT"
         )
     return timeout
 
 
 def rate_of(declared: Any, rate: str | None) -> Rate | None:
-    """The `rate` of a declaration. Raises DeclarationError."""
+    """Parse the `rate` of a declaration. Raises DeclarationError."""
     if rate is None:
         return None
     try:
@@ -311,7 +326,7 @@ def _scopes_for(declared: Any, found: Any) -> ScopesFor | None:
     if found is None or callable(found):
         return cast(ScopesFor | None, found)
     raise DeclarationError(
-        f"{source_of(declared)}: scopes_for is a function that takes the arguments and returns scopes, not {found!r}"
+        f"{source_of(declared)}: scopes_for must be a function of the arguments that returns scopes, not {found!r}"
     )
 
 
@@ -329,18 +344,22 @@ def _description(options: PrimitiveOptions, summary: str, name: str) -> str:
 def _common(fn: Callable[..., Any], options: PrimitiveOptions, kind: type[PrimitiveOptions]) -> dict[str, Any]:
     given: dict[str, Any] = dict(options)
     known = get_type_hints(kind)
-    # A misspelt `permission` must not make a tool that is open to everybody.
+    # A misspelt `permission` must not create a tool that is open to all callers.
     for name in sorted(given.keys() - known.keys()):
         near = difflib.get_close_matches(name, known, n=1)
         hint = f"; did you mean {near[0]!r}?" if near else ""
-        raise DeclarationError(f"{source_of(fn)}: there is no option {name!r}{hint}")
+        raise DeclarationError(f"{source_of(fn)}: unknown option {name!r}{hint}")
+
     for name in ("icons", "tags", "scopes"):
-        # A string is a sequence too: of its letters.
+        # A string is also a sequence, of its letters.
         if isinstance(given.get(name), str):
-            raise DeclarationError(f"{source_of(fn)}: {name} is a list; write {name}=[{given[name]!r}]")
+            raise DeclarationError(f"{source_of(fn)}: {name} must be a list; write {name}=[{given[name]!r}]")
     for key in given.get("meta", {}):
         if not isinstance(key, str) or not is_valid_key(key):
-            raise DeclarationError(f"{source_of(fn)}: {key!r} is no key for meta; write it like 'example.com/key'")
+            raise DeclarationError(
+                f"{source_of(fn)}: {key!r} is not a valid key for meta; write it like 'example.com/key'"
+            )
+
     common: dict[str, Any] = {key: given[key] for key in ("title", "permission") if key in given}
     common["timeout"] = timeout_of(fn, given.get("timeout"))
     common |= {key: tuple(given.get(key, ())) for key in ("icons", "tags", "scopes")}
@@ -349,7 +368,7 @@ def _common(fn: Callable[..., Any], options: PrimitiveOptions, kind: type[Primit
 
 
 def _is_content(annotation: Any) -> bool:
-    """Does a return annotation say content blocks instead of data?"""
+    """Return True if a return annotation denotes content blocks instead of data."""
     if annotation is ToolStream or get_origin(annotation) is ToolStream:
-        return True  # what becomes of its pieces is known when they are there
+        return True  # the kind of its pieces is known only at run time
     return annotation in (ToolResult, bytes) or is_content_type(annotation) or hasattr(annotation, "_repr_png_")

@@ -1,4 +1,4 @@
-"""What a project puts around handlers: guards, interceptors, exception handlers."""
+"""Hooks around handlers: guards, interceptors and exception handlers."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,7 @@ Proceed = Callable[[], Awaitable[Any]]
 
 
 async def guarded(primitive: "Primitive", context: "Context", innermost: Proceed) -> Any:
-    """Guards, then interceptors around the handler; exception handlers see what comes out."""
+    """Run guards, then interceptors around the handler; map exceptions with handlers."""
     executor = context.server.executor
     proceed = innermost
     for interceptor in reversed(primitive.interceptors):
@@ -32,16 +32,18 @@ async def guarded(primitive: "Primitive", context: "Context", innermost: Proceed
 
 
 async def admit(primitive: "Primitive", context: "Context") -> None:
-    """Ask the guards. Raises ToolError, and what they raise."""
+    """Run the guards. Raises ToolError if one refuses, or a guard's own exception."""
     for guard in primitive.guards:
         if await run(guard, context.server.executor, context) is False:
             raise ToolError(f"The {primitive.kind} {primitive.key!r} may not be used here")
 
 
 def declared_hooks(options: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """The hooks of a declaration. Raises DeclarationError for what could not be called as one: a class, say, which
-    would be made instead of asked, and so let everybody through.
+    """Validate the hooks of a declaration. Raises DeclarationError.
+
+    Classes are refused: calling one creates an instance instead of checking, so every caller would pass.
     """
+
     guards, interceptors = (tuple(options.get(name, ())) for name in ("guards", "interceptors"))
     handlers = dict(options.get("exception_handlers", {}))
     for name, functions in (
@@ -51,10 +53,11 @@ def declared_hooks(options: Mapping[str, Any], where: str) -> dict[str, Any]:
     ):
         for function in functions:
             if isinstance(function, type) or not callable(function):
-                raise DeclarationError(f"{where}: {name} are functions (or objects to be called), not {function!r}")
+                raise DeclarationError(f"{where}: {name} must be functions or callable objects, not {function!r}")
+
     for kind in handlers:
         if not (isinstance(kind, type) and issubclass(kind, Exception)):
-            raise DeclarationError(f"{where}: exception_handlers are by class of exception, not {kind!r}")
+            raise DeclarationError(f"{where}: keys of exception_handlers must be exception classes, not {kind!r}")
     return {"guards": guards, "interceptors": interceptors, "exception_handlers": handlers}
 
 

@@ -1,8 +1,7 @@
-"""What has been registered, by name and in order; the static provider.
+"""Registries of declared primitives, by name and in order.
 
-Every decorator that is not given a server adds to the registry of an alias, so that `mcp_tools.py` needs no server
-object; the server of that alias serves it. Names are unique: the second of two is refused, and both sources are
-named.
+A decorator without a server adds to the registry of an alias, so `mcp_tools.py` needs no server object. The server of
+that alias serves the registry. Names are unique: a duplicate is refused, and the error names both sources.
 """
 
 import logging
@@ -22,24 +21,24 @@ logger = logging.getLogger("mcp_django.server")
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A declaration that could not be registered. A system check reports it."""
+    """A declaration that could not be registered; reported by a system check."""
 
     text: str
     source: str
-    hint: str = "Mend the declaration, or give one of the two another name."
+    hint: str = "Correct the declaration, or rename one of the two."
 
 
 class Collection(Generic[P]):
-    """Primitives of one kind by key, listed in the order of their keys, which cursors build on."""
+    """Primitives of one kind by key, sorted by key as cursors require."""
 
     def __init__(self, changed: "Callable[[Primitive, bool], None]") -> None:
-        """`changed` is told of what came, and of what went (False)."""
+        """Create a collection; `on_change` receives added (True) and removed items."""
         self._items: dict[str, P] = {}
         self._sorted: list[P] | None = None
         self._changed = changed
 
     def add(self, item: P) -> None:
-        """Raises DeclarationError when the key is taken."""
+        """Add a primitive. Raises DeclarationError if the key is taken."""
         taken = self._items.get(item.key)
         if taken is not None:
             raise DeclarationError(f"{item.kind} {item.key!r} of {item.source} is already registered by {taken.source}")
@@ -48,7 +47,7 @@ class Collection(Generic[P]):
         self._changed(item, True)
 
     def remove(self, key: str) -> P | None:
-        """Take it out; None when it was not there."""
+        """Remove and return a primitive; None if it does not exist."""
         item = self._items.pop(key, None)
         if item is not None:
             self._sorted = None
@@ -59,7 +58,7 @@ class Collection(Generic[P]):
         return self._items.get(key)
 
     def sorted(self) -> list[P]:
-        """All of them, in the order of their keys."""
+        """Return all primitives, sorted by key."""
         if self._sorted is None:
             self._sorted = [self._items[key] for key in sorted(self._items)]
         return self._sorted
@@ -75,31 +74,33 @@ class Collection(Generic[P]):
 
 
 class Registry:
-    """Tools, resources, templates, prompts and completers. `version` grows with every change."""
+    """Tools, resources, templates, prompts and completers.
+
+    `version` increases with every change.
+    """
 
     def __init__(self, name: str = "", *, strict: bool = True) -> None:
         self.name = name
         self.strict = strict
-        """Raise a DeclarationError; otherwise note it as a problem and go on, so that a system check reports them
-        all.
-        """
+        """True to raise DeclarationError; False to record problems for the system checks."""
         self.is_told = False
-        """Besides those of `REGISTRIES`: is what changes in it told under its name?"""
+        """True if changes are published although it is not in `REGISTRIES`."""
         self.version = 0
         self.problems: list[Problem] = []
+
         self.tools: Collection[Tool] = Collection(self._changed)
         self.resources: Collection[Resource] = Collection(self._changed)
         self.templates: Collection[ResourceTemplate] = Collection(self._changed)
         self.prompts: Collection[Prompt] = Collection(self._changed)
         self.completers: dict[tuple[str, str], Completer] = {}
         self.toolsets: list[Any] = []
-        """Instances of the toolset classes registered here; the server enters their lifespans."""
+        """Instances of the registered toolset classes; the server enters their lifespans."""
         self._late: list[Callable[[], None]] = []
         self._settling = threading.RLock()
         self._is_settling = False
         self._is_settled = False
         self.followers: WeakSet[Following] = WeakSet()
-        """Who has what is here under other names."""
+        """Links from combined registries that copy this one under other names."""
 
     def _changed(self, item: "Primitive | Completer", here: bool) -> None:
         self.version += 1
@@ -107,7 +108,7 @@ class Registry:
             follower.hear(item, here)
 
     def add(self, declare: Callable[[], Primitive | Completer], source: str) -> Primitive | Completer | None:
-        """Build a primitive and register it. None when it was refused and this registry is not strict."""
+        """Build and register a primitive; None if a non-strict registry refused it."""
         try:
             item = natively(declare)
             self._place(item)
@@ -119,21 +120,22 @@ class Registry:
         return item
 
     def later(self, register: Callable[[], None]) -> None:
-        """Have `register` called once the project is complete: when a server is made of this, or the checks run; at
-        once where that was before.
+        """Defer `register` until the project is complete.
+
+        It runs when a server is created or the checks run; at once if this has already happened.
         """
         self._late.append(register)
         if self._is_settled:
             self.settle()
 
     def settle(self) -> None:
-        """Register what waits for the project to be complete. Once is enough; what fails is tried again."""
+        """Run the deferred registrations. Failed ones run again at the next call."""
         self._is_settled = True
         if not self._late:
             return
         with self._settling:
             if self._is_settling:
-                return  # the URLconf that it reads has asked for the server
+                return  # a deferred registration reads the URLconf, which has requested the server
             self._is_settling = True
             try:
                 while self._late:
@@ -161,7 +163,7 @@ class Registry:
                 self._changed(item, True)
 
     def take_out(self, item: "Primitive | Completer") -> None:
-        """Take out what is here."""
+        """Remove a registered primitive or completer."""
         if isinstance(item, Primitive):
             self._places()[item.kind].remove(item.key)
         elif self.completers.pop((item.target, item.argument), None) is not None:
@@ -176,10 +178,13 @@ class Registry:
         }
 
     def remove(self, kind: Kind, key: str) -> bool:
-        """Take one out, with its completions. False when it was not there; raises ValueError for another kind."""
+        """Remove a primitive with its completions.
+
+        Returns False if it does not exist. Raises ValueError for an unknown kind.
+        """
         places = self._places()
         if kind not in places:
-            raise ValueError(f"There are {', '.join(places)}, but no {kind!r}")
+            raise ValueError(f"Unknown kind {kind!r}; use one of {', '.join(places)}")
         if key not in places[kind]:
             return False
         if kind in ("template", "prompt"):
@@ -189,13 +194,13 @@ class Registry:
         return True
 
     def all(self) -> "Iterator[Primitive | Completer]":
-        """Everything, kind by kind."""
+        """Iterate over all primitives and completers, kind by kind."""
         for kind in (self.tools, self.resources, self.templates, self.prompts):
             yield from kind
         yield from self.completers.values()
 
     def match(self, uri: str) -> tuple[ResourceTemplate, dict[str, Any]] | None:
-        """The first template, in listing order, that `uri` fits, with its variables."""
+        """Return the first template that matches `uri`, with its variables."""
         for template in self.templates.sorted():
             values = template.template.match(uri)
             if values is not None:
@@ -204,18 +209,21 @@ class Registry:
 
 
 class Following:
-    """What a joint registry has of another one. Both hold for as long as the joint one is there."""
+    """Link of a combined registry to a source registry.
+
+    Both exist as long as the combined registry exists.
+    """
 
     def __init__(self, joint: "Joint", source: Registry, take: "Take") -> None:
         self._joint, self._take = joint, take
         self.taken: dict[Primitive | Completer, Primitive | Completer] = {}
-        """What the other has, and what it is here."""
+        """Items of the source registry, with their copies in the combined one."""
         source.followers.add(self)
         for item in source.all():
             self.hear(item, True)
 
     def hear(self, item: "Primitive | Completer", here: bool) -> None:
-        """Something came to the other registry, or went."""
+        """Add or remove the copy of an item that was added to or removed from the source."""
         if not here:
             taken = self.taken.pop(item, None)
             if taken is not None:
@@ -230,7 +238,10 @@ class Following:
 
 
 class Joint(Registry):
-    """What a server registers, and what is mounted in it, in one. What is registered here goes to its own registry."""
+    """Registry of a server and its mounts, combined.
+
+    New declarations go to the server's own registry.
+    """
 
     def __init__(self, own: Registry) -> None:
         super().__init__(own.name, strict=own.strict)
@@ -239,13 +250,16 @@ class Joint(Registry):
         self._following = [Following(self, own, lambda item: item)]
 
     def follow(self, source: Registry, take: "Take") -> Following:
-        """Have what `source` has, now and later, as `take` makes it. Raises DeclarationError if this one is strict."""
+        """Copy all present and future items of `source`, converted by `transform`.
+
+        Raises DeclarationError for a conflict if this registry is strict.
+        """
         following = Following(self, source, take)
         self._following.append(following)
         return following
 
     def complete(self) -> None:
-        """From here on, what comes to one of them and cannot be had is told in the log, and left out."""
+        """Complete the setup: later conflicts are logged, and their items skipped."""
         self._is_complete = True
 
     def add(self, declare: "Callable[[], Primitive | Completer]", source: str) -> "Primitive | Completer | None":
@@ -266,7 +280,10 @@ class Joint(Registry):
         return self.own.remove(kind, key)
 
     def join(self, item: "Primitive | Completer") -> bool:
-        """Have it, unless it is there already by another way. Raises DeclarationError when something else is."""
+        """Add an item unless it is already present by another path.
+
+        Raises DeclarationError if a different item has the same key.
+        """
         if isinstance(item, Primitive):
             taken: Primitive | None = self._places()[item.kind].get(item.key)
             if taken is not None and taken.origin is item.origin:
@@ -277,56 +294,59 @@ class Joint(Registry):
         return True
 
     def refuse(self, text: str, source: str) -> None:
-        """Something cannot be had. Raises DeclarationError if this one is strict and not yet complete."""
+        """Report an item that cannot be added.
+
+        Raises DeclarationError if this registry is strict and its setup is not complete.
+        """
         if self.strict and not self._is_complete:
             raise DeclarationError(text)
-        self.problems.append(Problem(text, source, "Give one of the two another name, or another prefix."))
+        self.problems.append(Problem(text, source, "Give one of the two another name or prefix."))
         if self._is_complete:
-            logger.warning("%s; the earlier one is served", text)
+            logger.warning("Conflicting declaration skipped, the earlier one is served: %s", text)
 
 
 Take = Callable[[Any], Any]
-"""Makes of what one registry has what another has of it. Raises DeclarationError."""
+"""Converts an item of a source registry to its copy. Raises DeclarationError."""
 
 
 class Methods:
-    """Methods that the decorators marked, until their class turns out to be a Toolset, which registers them."""
+    """Methods marked by decorators, until their class proves to be a Toolset."""
 
     def __init__(self) -> None:
-        # By identity: what else stands in a class need not be hashable.
+        # By identity: other members of a class need not be hashable.
         self._waiting: dict[int, tuple[Any, str]] = {}
 
     def add(self, function: Any, source: str) -> None:
         self._waiting[id(function)] = function, source
 
     def claim(self, cls: type) -> None:
-        """`cls` is a Toolset, and serves what its plain base classes mark, too."""
+        """Remove the methods of `cls`, a Toolset, and of its plain base classes."""
         for base in cls.__mro__:
             for value in vars(base).values():
                 self._waiting.pop(id(getattr(value, "__func__", value)), None)
 
     def problems(self) -> list[Problem]:
-        """Those that nobody will ever serve."""
+        """Return a problem for each method whose class is not a Toolset."""
         text = "{} is marked as a method of a toolset, but its class is not a Toolset"
-        hint = "Let the class inherit from mcp_django.Toolset, or move the function out of it."
+        hint = "Make the class a subclass of mcp_django.Toolset, or move the function out of it."
         return [Problem(text.format(source), source, hint) for _, source in self._waiting.values()]
 
 
 METHODS = Methods()
 
 REGISTRIES: dict[str, Registry] = {}
-"""What `mcp_tools.py` modules registered, by server alias."""
+"""Registries filled by `mcp_tools.py` modules, by server alias."""
 
 
 def registry_for(alias: str) -> Registry:
-    """The registry of a server alias, made at its first use."""
+    """Return the registry of a server alias; create it on first use."""
     if alias not in REGISTRIES:
         REGISTRIES[alias] = Registry(alias, strict=False)
     return REGISTRIES[alias]
 
 
 def problems() -> list[Problem]:
-    """Every declaration that was refused, for the system checks."""
+    """Return all refused declarations, for the system checks."""
     for registry in REGISTRIES.values():
         registry.settle()
     return [problem for registry in REGISTRIES.values() for problem in registry.problems] + METHODS.problems()

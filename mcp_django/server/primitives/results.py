@@ -1,8 +1,8 @@
-"""Whatever a handler returns, as the result the protocol defines.
+"""Conversion of return values of handlers to results of the protocol.
 
-Tools may return str, bytes, numbers, lists, dicts, models, content blocks, images or a ToolResult; resources str,
-bytes, contents or JSON; prompts str, messages or a PromptResult. Results are built in full; the revision leaves out
-what it does not define.
+Tools may return str, bytes, numbers, lists, dicts, models, content blocks, images or a ToolResult. Resources return
+str, bytes, contents or JSON; prompts return str, messages or a PromptResult. Results are built completely; the revision
+omits the members it does not define.
 """
 
 import base64
@@ -26,25 +26,25 @@ from mcp_django.server.primitives.base import Completion, Prompt, Tool
 BLOB = "application/octet-stream"
 JSON = "application/json"
 COMPLETIONS = 100
-"""How many values one completion may hold (server/utilities/completion)."""
+"""Maximum number of values in one completion (server/utilities/completion)."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolResult:
-    """A tool's result in full, when the return value alone does not say it."""
+    """Complete result of a tool, for results that a plain value cannot express."""
 
     content: Any = ()
     """Text, content blocks, or a list of both."""
     structured: Any = None
-    """The structured content; checked against the tool's output schema if it has one."""
+    """Structured content; checked against the tool's output schema, if any."""
     is_error: bool = False
-    """The tool failed, in a way that the model may mend."""
+    """True if the tool failed in a way that the model can correct."""
     meta: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class ResourceResult:
-    """Several contents, or contents with a `_meta`."""
+    """Result with several contents, or contents with a `_meta`."""
 
     contents: Sequence[Any]
     meta: Mapping[str, Any] = field(default_factory=dict)
@@ -52,7 +52,7 @@ class ResourceResult:
 
 @dataclass(frozen=True, slots=True)
 class PromptResult:
-    """Messages with a description of their own."""
+    """Messages of a prompt with a description of their own."""
 
     messages: Any
     description: str | None = None
@@ -60,13 +60,14 @@ class PromptResult:
 
 
 class Relayed(dict[str, Any]):
-    """The body of a result in its wire form and richest shape, made by another server and checked by who relays it: it
-    is not built again, and the revision leaves out what it does not define.
+    """Wire form of a result that another server built and the proxy has checked.
+
+    It is not built again. The revision omits the members it does not define.
     """
 
 
 def tool_result(tool: Tool, value: Any) -> dict[str, Any]:
-    """A CallToolResult. Raises schema.OutputError when the value does not fit the tool's output schema."""
+    """Build a CallToolResult. Raises OutputError if the value does not fit the schema."""
     output = tool.output
     if type(value) is ToolResult:
         return _explicit(tool, value)
@@ -98,7 +99,7 @@ def _explicit(tool: Tool, result: ToolResult) -> dict[str, Any]:
 
 
 def tool_error(problem: str | ToolError) -> dict[str, Any]:
-    """A CallToolResult that tells the model what went wrong."""
+    """Build a CallToolResult that describes an error to the model."""
     body: dict[str, Any] = {"content": [{"type": "text", "text": str(problem) or "The tool failed"}], "isError": True}
     if isinstance(problem, ToolError) and problem.meta:
         body["_meta"] = dict(problem.meta)
@@ -106,7 +107,7 @@ def tool_error(problem: str | ToolError) -> dict[str, Any]:
 
 
 def blocks(value: Any) -> list[dict[str, Any]]:
-    """Anything as content blocks; a list that holds content becomes one block an item."""
+    """Convert a value to content blocks, a list with content to one block per item."""
     if value is None:
         return []
     if isinstance(value, list | tuple) and (not value or any(_is_block(item) for item in value)):
@@ -119,7 +120,7 @@ def _is_block(value: Any) -> bool:
 
 
 def block(value: Any) -> dict[str, Any]:
-    """One content block."""
+    """Convert a value to one content block."""
     if isinstance(value, str) or is_lazy(value):
         return {"type": "text", "text": str(value)}
     if is_content(value):
@@ -135,8 +136,9 @@ def block(value: Any) -> dict[str, Any]:
 
 
 def _picture(value: Any) -> ImageContent | None:
-    """An image object that can show itself, such as Pillow's or a figure of Matplotlib's (IPython's display
-    protocol).
+    """Return the image of an object with IPython's display protocol, else None.
+
+    Examples are images of Pillow and figures of Matplotlib.
     """
     for method, mime_type in (("_repr_png_", "image/png"), ("_repr_jpeg_", "image/jpeg")):
         show = None if isinstance(value, type) else getattr(type(value), method, None)
@@ -149,7 +151,7 @@ def _picture(value: Any) -> ImageContent | None:
 
 
 def read_result(uri: str, mime_type: str | None, value: Any) -> dict[str, Any]:
-    """A ReadResourceResult; contents without a URI of their own get the one that was read."""
+    """Build a ReadResourceResult; contents without a URI get the requested one."""
     if type(value) is Relayed:
         return value
     meta: Mapping[str, Any] = {}
@@ -159,6 +161,7 @@ def read_result(uri: str, mime_type: str | None, value: Any) -> dict[str, Any]:
         items = list(value)
     else:
         items = [value]
+
     body: dict[str, Any] = {"contents": [_contents(uri, mime_type, item) for item in items]}
     if meta:
         body["_meta"] = dict(meta)
@@ -184,7 +187,7 @@ def _contents(uri: str, mime_type: str | None, value: Any) -> dict[str, Any]:
 
 
 def prompt_result(prompt: Prompt, value: Any) -> dict[str, Any]:
-    """A GetPromptResult."""
+    """Build a GetPromptResult."""
     if type(value) is Relayed:
         return value
     description: Any = prompt.description
@@ -192,6 +195,7 @@ def prompt_result(prompt: Prompt, value: Any) -> dict[str, Any]:
     if isinstance(value, PromptResult):
         description, meta, value = value.description or description, value.meta, value.messages
     items = list(value) if isinstance(value, list | tuple) else [value]
+
     body: dict[str, Any] = {"messages": [_message(item) for item in items]}
     if description is not None:
         body["description"] = str(description)
@@ -207,14 +211,15 @@ def _message(value: Any) -> dict[str, Any]:
 
 
 def completion_result(value: Any) -> dict[str, Any]:
-    """A CompleteResult. Raises TypeError when a completer returned no list of strings."""
+    """Build a CompleteResult. Raises TypeError unless the value is a list of strings."""
     if value is None:
         value = ()
     completion = (
         value if isinstance(value, Completion) else Completion(value if isinstance(value, str) else list(value))
     )
     if isinstance(completion.values, str):
-        raise TypeError("a completion is a list of strings, not one string")
+        raise TypeError("a completion must be a list of strings, not one string")
+
     values = [str(item) for item in completion.values[: COMPLETIONS + 1]]
     cut = len(values) > COMPLETIONS or len(completion.values) > COMPLETIONS
     body: dict[str, Any] = {"values": values[:COMPLETIONS]}

@@ -1,12 +1,12 @@
-"""A tool that gives its result piece by piece: each piece is progress, all of them are the result.
+"""Tool results in pieces: each piece is progress, all pieces form the result.
 
     @tool
     async def story(about: str) -> AsyncIterator[str]:
         async for words in model.write(about):
             yield words
 
-A client that sent no `progressToken` gets the result alone. The generator is closed when the call ends, however it
-ends: what it has in `finally` is run.
+A client without a `progressToken` receives only the result. The generator is closed at the end of the call in every
+case, so its `finally` blocks run.
 """
 
 import asyncio
@@ -31,22 +31,24 @@ T = TypeVar("T")
 Accumulate = Literal["text", "list", "last"] | Callable[[list[Any]], Any]
 
 LIMIT = 100_000
-"""Pieces that are kept for the result, by default."""
+"""Default maximum number of pieces kept for the result."""
 MESSAGE = 4096
-"""Characters of a piece that one progress message has at most."""
+"""Maximum characters of a piece in one progress message."""
 CLOSING = 5.0
-"""Seconds that a generator has to clean up."""
+"""Seconds that a generator has for its cleanup."""
 
 
 class ToolStream(Generic[T]):
-    """What a tool returns in place of a result that comes piece by piece: a generator, async or plain, or whatever
-    else can be iterated. A tool that is a generator function itself needs it only for these options.
+    """Result in pieces, with options: an iterable or generator, sync or async.
 
-    `total` is the number of pieces, where it is known. `accumulate` makes the result of them: `"text"` joins them,
-    `"list"` lists them, `"last"` takes the last, a function is given the list. By default it is what the tool's output
-    schema asks for; without one, texts are joined and anything else is listed. A piece that is a ToolResult is the
-    result, and the end; so is what a plain generator returns. More than `limit` pieces end the call with an error,
-    except with `"last"`, which keeps none.
+    A tool that is a generator function itself needs this class only for the options.
+
+    `total` is the number of pieces, if known. `accumulate` builds the result: `"text"` joins the pieces, `"list"` lists
+    them, `"last"` takes the last one. A function receives the list. The default follows the output schema of the tool.
+    Without a schema, texts are joined and other pieces listed.
+
+    A ToolResult as a piece is the result and ends the stream, like the return value of a sync generator. More than
+    `limit` pieces end the call with an error, except with `"last"`, which keeps a single piece.
     """
 
     __slots__ = ("accumulate", "items", "limit", "total")
@@ -59,20 +61,20 @@ class ToolStream(Generic[T]):
         accumulate: Accumulate | None = None,
         limit: int = LIMIT,
     ) -> None:
-        """Raises ValueError for another `accumulate`, TypeError for what cannot be iterated."""
+        """Raises ValueError for an unknown `accumulate`, TypeError for invalid `items`."""
         if not callable(accumulate) and accumulate not in (None, "text", "list", "last"):
-            raise ValueError(f"accumulate={accumulate!r} is none of 'text', 'list', 'last', and no function")
+            raise ValueError(f"accumulate={accumulate!r} is invalid; use 'text', 'list', 'last' or a function")
         if not isinstance(items, AsyncIterable | Iterable):
-            raise TypeError(f"a {type(items).__name__} cannot be iterated; give a generator")
+            raise TypeError(f"a {type(items).__name__} is not iterable; pass a generator")
         self.items, self.total, self.accumulate, self.limit = items, total, accumulate, limit
 
 
 STREAMS: frozenset[type] = frozenset({ToolStream, types.AsyncGeneratorType, types.GeneratorType})
-"""Types of values that are results piece by piece."""
+"""Types of values that are results in pieces."""
 
 
 class _Result(NamedTuple):
-    """What a generator said the result is."""
+    """Return value of a generator, which is the result."""
 
     value: Any
 
@@ -80,15 +82,17 @@ class _Result(NamedTuple):
 async def collected(
     value: Any, context: "Context", output: "ToolOutput | None", is_result: Callable[[Any], bool]
 ) -> Any:
-    """The result of a stream, whose pieces are told as progress of the call. `is_result` knows a piece that is one.
+    """Return the result of a stream, and send its pieces as progress of the call.
 
-    Raises what the generator raises, and ToolError above its limit.
+    `is_result` returns True for a piece that is the complete result. Raises the exceptions of the generator, and
+    ToolError above the limit.
     """
     stream: ToolStream[Any] = value if type(value) is ToolStream else ToolStream(value)
     accumulate = stream.accumulate or _wanted(output)
     kept: list[Any] = []
     number = 0
     source = _Pieces(stream.items, context.server.executor)
+
     try:
         async for piece in source:
             if type(piece) is _Result or is_result(piece):
@@ -98,7 +102,7 @@ async def collected(
                 kept.clear()
             kept.append(piece)
             if len(kept) > stream.limit:
-                raise ToolError(f"The tool was stopped after {stream.limit} pieces of its result, which is the limit")
+                raise ToolError(f"The tool was stopped: its result exceeds the limit of {stream.limit} pieces")
             if context.meta.get("progressToken") is not None:
                 await context.report_progress(number, stream.total, _message(piece))
     finally:
@@ -107,7 +111,7 @@ async def collected(
 
 
 def _wanted(output: "ToolOutput | None") -> Accumulate | None:
-    """What the result has to be, to fit the schema; None where anything fits."""
+    """Return the accumulation that fits the output schema; None if any result fits."""
     if output is None:
         return None
     kind = output.schema["properties"]["result"].get("type") if output.wrapped else "object"
@@ -125,19 +129,19 @@ def _made(pieces: list[Any], accumulate: Accumulate | None) -> Any:
 
 
 def _message(piece: Any) -> str:
-    """A piece as a line of progress; the result has it in full."""
+    """Format a piece as a progress message, shortened if necessary."""
     if isinstance(piece, TextContent):
         piece = piece.text
     if not isinstance(piece, str):
         try:
             piece = jsonrpc.dumps(to_json(piece)).decode()
         except TypeError:
-            return type(piece).__name__  # an image, say
+            return type(piece).__name__  # for example an image
     return piece if len(piece) <= MESSAGE else f"{piece[: MESSAGE - 1]}…"
 
 
 class _Pieces:
-    """The pieces one by one: of async iterables on the loop, of plain ones on the call's lane."""
+    """Iterates over the pieces, of sync iterables on the call's thread."""
 
     def __init__(self, items: Any, executor: "Executor") -> None:
         self._executor = executor
@@ -157,7 +161,7 @@ class _Pieces:
         return piece
 
     async def close(self) -> None:
-        """Have it clean up; what goes wrong with that is logged, since the call has its outcome already."""
+        """Close the generator. Failures are logged: the call already has its outcome."""
         try:
             async with asyncio.timeout(CLOSING):
                 if self._turns is not None:
@@ -166,21 +170,21 @@ class _Pieces:
                 elif (close := getattr(self._async, "aclose", None)) is not None:
                     await close()
         except Exception:
-            logger.exception("A stream of a tool's result could not be closed")
+            logger.exception("Generator of a tool result could not be closed")
 
 
 _OVER: Any = object()
 
 
 class _Turns:
-    """A plain iterator, which a thread may be in the middle of when its call is over."""
+    """Sync iterator that a thread may be using when its call ends."""
 
     def __init__(self, items: Iterator[Any]) -> None:
         self._items, self._lock = items, threading.Lock()
         self._over = False
 
     def take(self) -> Any:
-        """The next piece, _OVER at the end."""
+        """Return the next piece; `_END` at the end."""
         with self._lock:
             try:
                 piece = _OVER if self._over else next(self._items)
@@ -191,7 +195,7 @@ class _Turns:
         return piece
 
     def end(self) -> bool:
-        """No more is wanted. False when a thread is at it, and will close it."""
+        """Stop the iteration; False if a thread is inside the iterator and will close it."""
         self._over = True
         if self._lock.acquire(blocking=False):
             self._lock.release()

@@ -1,4 +1,4 @@
-"""The class form: tools that share a prefix, permissions, guards, interceptors, exception handlers and metadata.
+"""Toolsets: classes of tools with common prefix, permissions, hooks and metadata.
 
     @register
     class Orders(Toolset):
@@ -8,9 +8,9 @@
         @tool
         def cancel(self, number: int) -> str: ...
 
-Methods marked with the decorators of this package become primitives of the toolset's one instance. What a method says
-itself adds to what the class says: permissions and scopes of both are required, guards and interceptors of the class
-run first (outermost), and where both handle the same exception the method's handler wins.
+Methods with the decorators of this package become primitives of the single instance of the toolset. Options of a method
+extend those of the class. Permissions and scopes of both are required. Guards and interceptors of the class run first
+(outermost). If both handle the same exception, the method's handler is used.
 """
 
 import contextlib
@@ -35,7 +35,7 @@ class Toolset:
     """A class of tools, resources, prompts and completions."""
 
     prefix: str = ""
-    """Put before the name of every tool and prompt."""
+    """Prefix of the name of every tool and prompt."""
     permission: ClassVar[Permission | None] = None
     scopes: ClassVar[Sequence[str]] = ()
     tags: ClassVar[Sequence[str]] = ()
@@ -44,13 +44,14 @@ class Toolset:
     exception_handlers: ClassVar[Mapping[type[Exception], Callable[..., Any]]] = {}
     metadata: ClassVar[Mapping[str, Any]] = {}
     timeout: float | None = None
-    """Seconds that its handlers may run, unless they say so themselves."""
+    """Maximum run time of its handlers in seconds, unless they set their own."""
     atomic: ClassVar[bool | str | Sequence[str] | None] = None
-    """As the decorators' `atomic`, for handlers that do not say it themselves."""
+    """Default of the decorators' `atomic` option."""
 
     is_late: bool = False
-    """Does it read what is complete only when the project is, such as the URLconf? Then it is registered when a server
-    is made, or the checks run.
+    """True for a toolset that reads the complete project, such as the URLconf.
+
+    It is registered when a server is created or the checks run.
     """
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -59,21 +60,25 @@ class Toolset:
 
     @classmethod
     def bound_to(cls, subject: Any) -> "Toolset":
-        """The instance that `@register(subject)` registers. Raises DeclarationError: plain toolsets have no subject."""
-        raise DeclarationError(
-            f"{source_of(cls)}: only a ModelToolset is registered for something, such as a model; write @register"
-        )
+        """Return the instance for `@register(subject)`.
+
+        Raises DeclarationError: plain toolsets have no subject.
+        """
+        raise DeclarationError(f"{source_of(cls)}: only a ModelToolset can be registered for a model; write @register")
 
     def attach(self, registry: Registry) -> None:
-        """Called once, before what it declares is built. Raises DeclarationError when it cannot be registered there."""
+        """Prepare the registration; called once before the declarations are built.
+
+        Raises DeclarationError if the toolset cannot be registered there.
+        """
 
     @contextlib.asynccontextmanager
     async def lifespan(self) -> AsyncIterator[None]:
-        """Entered before the first call in a process, left when it ends. Keep what you open on `self`."""
+        """Run around all calls of a process. Keep opened resources on `self`."""
         yield
 
     def declarations(self) -> list[tuple[Callable[[], Primitive | Completer], str]]:
-        """What the marked methods declare, ready to be built, with their sources."""
+        """Return the declarations of the marked methods, with their sources."""
         found: list[tuple[Callable[[], Primitive | Completer], str]] = []
         for name in dict.fromkeys(name for cls in reversed(type(self).__mro__) for name in vars(cls)):
             for declare in declarations_of(getattr(type(self), name, None)):
@@ -82,12 +87,13 @@ class Toolset:
         return found
 
     def _build(self, declare: Callable[[Any], Primitive | Completer], method: Any) -> Primitive | Completer:
-        """Build what a method declares and add what the class says."""
+        """Build the declaration of a method and add the options of the class."""
         item = declare(method)
         if item.handler.atomic is None:
             item.handler.atomic = atomic_of(type(self), self.atomic)
         if not isinstance(item, Primitive):
             return item
+
         if item.kind in ("tool", "prompt"):
             item.name = f"{self.prefix}{item.name}"
         item.permission = both(self._permission(), item.permission)
@@ -95,6 +101,7 @@ class Toolset:
         item.tags = tuple(dict.fromkeys((*self.tags, *item.tags)))
         item.metadata = {**self.metadata, **item.metadata}
         item.timeout = timeout_of(type(self), self.timeout) if item.timeout is None else item.timeout
+
         hooks = declared_hooks(
             {name: getattr(self, name) for name in ("guards", "interceptors", "exception_handlers")},
             source_of(type(self)),
@@ -105,7 +112,7 @@ class Toolset:
         return item
 
     def _permission(self) -> Permission | None:
-        """What the class asks for. A function of the principal alone is no method, though it stands in a class."""
+        """Return the class's permission, unbound if it is a function of the principal."""
         found = inspect.getattr_static(type(self), "permission")
         if isinstance(found, types.FunctionType) and len(inspect.signature(found).parameters) == 1:
             return found
@@ -119,9 +126,12 @@ def register(subject: T, *, server: str = "default") -> T: ...
 @overload
 def register(subject: Any = None, *, server: str = "default") -> Callable[[C], C]: ...
 def register(subject: Any = None, *, server: str = "default") -> Any:
-    """Register a Toolset class: `@register`, `@register(server="internal")`, or for a model: `@register(Airport)`.
+    """Register a Toolset class, an instance, or a ModelToolset for a model.
 
-    An instance is registered as it is: `register(OpenAPIToolset(...))`.
+    @register
+    @register(server="internal")
+    @register(Airport)
+    register(OpenAPIToolset(...))
     """
     if isinstance(subject, Toolset):
         registry = registry_for(server)
@@ -131,13 +141,13 @@ def register(subject: Any = None, *, server: str = "default") -> Any:
 
     def decorate(cls: C) -> C:
         if not issubclass(cls, Toolset):
-            raise DeclarationError(f"{source_of(cls)}: register() takes a subclass of Toolset")
+            raise DeclarationError(f"{source_of(cls)}: register() requires a subclass of Toolset")
         registry = registry_for(server)
         with reported(registry, cls):
             add_toolset(registry, cls() if subject is None else cls.bound_to(subject))
         return cls
 
-    # A model is known by its `_meta`: the engine knows no Django. Anything else is a class that should be a toolset.
+    # A model is recognized by its `_meta`, because the engine does not import Django. Other values must be classes.
     if subject is None or hasattr(subject, "_meta"):
         return decorate
     toolset, subject = subject, None
@@ -145,7 +155,7 @@ def register(subject: Any = None, *, server: str = "default") -> Any:
 
 
 def add_toolset(registry: Registry, toolset: Toolset) -> None:
-    """Register everything that a toolset declares."""
+    """Register all declarations of a toolset."""
     if toolset.is_late:
         registry.later(functools.partial(_add, registry, toolset))
     else:
@@ -166,7 +176,7 @@ def _declare(registry: Registry, toolset: Toolset) -> None:
 
 @contextlib.contextmanager
 def reported(registry: Registry, declared: Any) -> Iterator[None]:
-    """Note a DeclarationError as a problem of the registry, unless that is strict."""
+    """Record a DeclarationError as a problem of the registry, unless it is strict."""
     try:
         yield
     except DeclarationError as problem:
