@@ -1,1 +1,1 @@
-"""Primitives from elsewhere: providers, mounted servers and low-level handlers."""
+"""Primitives of other sources: providers, mounted servers, low-level handlers."""

@@ -1,10 +1,10 @@
-"""Hand-written handlers: functions that answer list, call, read and get themselves, for what no decorator can say.
+"""Low-level handlers: functions that implement list, call, read and get directly.
 
     provider = Handlers(list_tools=..., call_tool=...)
 
-List functions return entries as the protocol writes them (`{"name": ..., "inputSchema": {...}}`); arguments are
-checked against the entry's schema before `call_tool` sees them. Everything else (permissions of the entry's own,
-paging, revisions, errors) is as for registered primitives.
+They serve primitives that no decorator can express. List functions return entries in the form of the protocol
+(`{"name": ..., "inputSchema": {...}}`). Arguments are checked against the entry's schema before `call_tool` receives
+them. Permissions, paging, revisions and errors work as for registered primitives.
 """
 
 from collections import OrderedDict
@@ -27,15 +27,19 @@ T = TypeVar("T")
 Entry = Mapping[str, Any]
 List = Callable[[Context], Iterable[Entry] | Awaitable[Iterable[Entry]]]
 COMPILED = 2048
-"""How many entries stay compiled."""
+"""Maximum number of entries that stay compiled."""
 
 
 class Handlers(Provider):
-    """A provider made of functions; each may be plain or async, and each takes the Context last.
+    """A provider made of functions.
+
+    Each function may be sync or async and takes the Context last:
 
     `list_tools(ctx)`, `call_tool(name, arguments, ctx)`, `list_resources(ctx)`, `list_templates(ctx)`,
     `read_resource(uri, ctx)`, `list_prompts(ctx)`, `get_prompt(name, arguments, ctx)`, `complete(target, argument,
-    value, arguments, ctx)`. A `read_resource` that returns None says that there is no such resource.
+    value, arguments, ctx)`.
+
+    A `read_resource` that returns None reports that the resource does not exist.
     """
 
     def __init__(
@@ -55,10 +59,12 @@ class Handlers(Provider):
             if (lists is None) != (runs is None):
                 raise ValueError(f"{what} need both a list function and the function that runs them")
         if read_resource is None and (list_resources is not None or list_templates is not None):
-            raise ValueError("resources need a read_resource function besides the one that lists them")
+            raise ValueError("resources need a read_resource function in addition to the list function")
+
         self._list_tools, self._call_tool = list_tools, call_tool
         self._list_resources, self._list_templates, self._read_resource = list_resources, list_templates, read_resource
         self._list_prompts, self._get_prompt, self._complete = list_prompts, get_prompt, complete
+
         given = {
             "tools": list_tools,
             "resources": read_resource,
@@ -97,7 +103,7 @@ class Handlers(Provider):
         return found
 
     def _once(self, kind: str, entry: Entry, compile: Callable[[Entry], T]) -> T:
-        """Compiled entries are kept by their content: validators are dear."""
+        """Return the compiled entry, cached by content: compiling validators is expensive."""
         key = kind, jsonrpc.dumps_sorted(entry)
         found: T | None = self._compiled.get(key)
         if found is None:
@@ -147,7 +153,7 @@ class Handlers(Provider):
 
     def _template(self, entry: Entry) -> ResourceTemplate:
         def refuse() -> None:
-            """Templates are only listed: `read_resource` answers for the URIs they describe."""
+            """Templates are only listed; `read_resource` serves the URIs they describe."""
 
         return ResourceTemplate(
             template=UriTemplate(str(entry["uriTemplate"])),
@@ -184,7 +190,7 @@ class Handlers(Provider):
 
 @dataclass(frozen=True, slots=True)
 class ListedArguments:
-    """The arguments of a prompt that nobody declares: what its entry lists, and nothing else."""
+    """Prompt arguments as declared in the list entry."""
 
     arguments: list[dict[str, Any]]
 

@@ -1,9 +1,8 @@
-"""Servers within a server: what a host serves of another server, under names of its own, and how that runs.
+"""Mounted servers: primitives that a host server offers under its own names.
 
-A host has copies of what the other has, with the host's names, and decides about these; what runs is the primitive as
-its own server knows it. For that the call is seen as the other server would see it: by its own names, with its own
-lifespan, tools and providers around it, inside its own middleware. The client, the session, the streams and the doors
-are the host's.
+A host holds copies of the mounted server's primitives, with the host's names, and decides about permissions. Calls run
+the original primitive. For this, the call is converted to the view of the mounted server: its names, lifespan, tools,
+providers and middleware. The client, the session, the streams and the transports belong to the host.
 """
 
 import copy
@@ -39,17 +38,19 @@ P = TypeVar("P", bound=Primitive)
 Run = Callable[[Call, Primitive], Awaitable[dict[str, Any]]]
 COMPLETING = "completion/complete"
 _BY = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri", "resources/subscribe": "uri"}
-"""The member of `params` that says what is meant."""
+"""Member of `params` that identifies the target, by method."""
 
 
 class Names(Protocol):
-    """What primitives are called in a host, and the way back; `providers.naming.Naming`. The ways there raise
-    DeclarationError for what cannot be served under such a name; the ways back give None for what has none of these.
+    """Names of primitives in a host, and their mapping back to the mounted server.
+
+    `providers.prefixes.Naming` implements it. The methods towards the host raise DeclarationError for an invalid name.
+    The methods towards the mounted server return None for a name of another source.
     """
 
     @property
     def keeps_uris(self) -> bool:
-        """Do URIs stay as they are?"""
+        """True if URIs stay unchanged."""
 
     def name(self, name: str, *, foreign: bool = False) -> str: ...
 
@@ -63,15 +64,18 @@ class Names(Protocol):
 
 
 class Mounted(NamedTuple):
-    """Where a primitive of a host comes from."""
+    """Mount and original of a copied primitive."""
 
     part: "Part"
     primitive: Primitive
-    """As its own server knows it."""
+    """Original in the mounted server."""
 
 
 class Part:
-    """A server within another. `label` says which, in messages; `permission` and `scopes` are asked for besides."""
+    """A server mounted in a host.
+
+    `label` identifies it in messages. `permission` and `scopes` are required in addition to those of each primitive.
+    """
 
     def __init__(
         self,
@@ -85,22 +89,22 @@ class Part:
         self.server, self.names, self.label = server, names, label
         self.permission, self.scopes = permission, tuple(scopes)
         self.known: Mapping[Primitive | Completer, Primitive | Completer] = {}
-        """What is registered there, and its copies here."""
+        """Registered items of the mounted server, with their copies in the host."""
         self.is_plain: bool = not server.middleware and names.keeps_uris and all(part.is_plain for part in server.parts)
-        """Is there nothing to be done around what runs?"""
+        """True if calls need no conversion and no middleware of the mounted server."""
 
     @property
     def rules(self) -> str | None:
-        """The alias under which the server has rules of its own; None for one that is served within others only."""
+        """Alias of the server's own rules; None for a server that is only mounted."""
         return self.server.alias if self.server.is_bound else None
 
     @property
     def providers(self) -> list[Provider]:
-        """Those of the server, as the host asks them."""
+        """Providers of the mounted server, adapted to the host."""
         return [PartProvider(self, theirs) for one in self.server.providers if (theirs := one.within()) is not None]
 
     def take(self, item: P, *, foreign: bool = False) -> P:
-        """The copy of a primitive under its name here. Raises DeclarationError."""
+        """Return the copy of a primitive with its host name. Raises DeclarationError."""
         changes: dict[str, Any] = {}
         match item:
             case Resource():
@@ -109,9 +113,11 @@ class Part:
                 changes["template"] = self.names.template(item.template)
             case _:
                 changes["name"] = self.names.name(item.name, foreign=foreign)
+
         stands_for = item.stands_for
         if stands_for is not None:
             stands_for = replace(stands_for, name=self.names.name(stands_for.name, foreign=foreign))
+
         options = self.server.options
         return replace(
             item,
@@ -126,15 +132,15 @@ class Part:
         )
 
     def adopt(self, item: Primitive | Completer) -> Primitive | Completer:
-        """The copy of what is registered. Raises DeclarationError."""
+        """Return the copy of a registered primitive or completer. Raises DeclarationError."""
         if isinstance(item, Primitive):
             return self.take(item)
-        # What is completed is a prompt, by its name, or a template by its text, which has a scheme.
+        # The target is the name of a prompt, or the text of a template, which has a scheme.
         target = self.names.uri(item.target) if ":" in item.target else self.names.name(item.target)
         return replace(item, target=target, source=f"{item.source} ({self.label})")
 
     def view(self, call: Call) -> Call:
-        """The call as the server would see it."""
+        """Return the call in the view of the mounted server."""
         message, named, params = call.message, _BY.get(call.method), call.params
         if named is not None and isinstance(params.get(named), str):
             message = message._replace(params={**params, named: self._own(named, params[named])})
@@ -149,7 +155,7 @@ class Part:
         return here if own is None else own
 
     def outward(self, body: dict[str, Any]) -> dict[str, Any]:
-        """A result with the URIs that its resources have here."""
+        """Return a result with the host's URIs of its resources."""
         if self.names.keeps_uris:
             return body
         changed: dict[str, Any] = {
@@ -158,7 +164,7 @@ class Part:
         return {**body, **changed} if changed else body
 
     def _outward(self, value: Any) -> Any:
-        """Contents, blocks of content, and messages with one: what of them is a resource is called as it is here."""
+        """Convert resource URIs in contents, blocks and messages to those of the host."""
         if isinstance(value, list):
             return [self._outward(one) for one in value]
         if not isinstance(value, dict):
@@ -169,7 +175,7 @@ class Part:
         return value if inner is None else {**value, inner: self._outward(value[inner])}
 
     def _here(self, uri: str) -> str:
-        """What is no resource of the server's, such as a page of the web, keeps its address."""
+        """Return the host URI of a resource; other URIs stay unchanged (web pages)."""
         server, registry = self.server, self.server.registry
         if uri not in registry.resources and registry.match(uri) is None and not server.provides("resources"):
             return uri
@@ -180,7 +186,7 @@ class Part:
 
 
 def _bound(handler: Handler, atomic: tuple[str, ...]) -> Handler:
-    """The handler with the transaction that it has where its own server's handlers have `atomic`."""
+    """Return the handler with its transaction, where `atomic` is the server's default."""
     if handler.atomic == () or not atomic:
         return handler
     bound = copy.copy(handler)
@@ -189,9 +195,7 @@ def _bound(handler: Handler, atomic: tuple[str, ...]) -> Handler:
 
 
 async def served(call: Call, primitive: Primitive, run: Run) -> dict[str, Any]:
-    """The body that `run` makes, given the call and the primitive as the server knows them that the primitive comes
-    from, inside that server's middleware.
-    """
+    """Run a primitive in the view and middleware of its own server."""
     mounted = primitive.mounted
     if mounted is None:
         return await run(call, primitive)
@@ -202,7 +206,7 @@ async def served(call: Call, primitive: Primitive, run: Run) -> dict[str, Any]:
 
 
 def called(ctx: Context, name: str) -> str:
-    """What the client calls a tool or prompt of `ctx.server` by."""
+    """Return the client's name for a tool or prompt of `ctx.server`."""
     call = ctx._call
     while call.outer is not None and (part := call.part) is not None:
         call, name = call.outer, part.names.name(name, foreign=True)
@@ -210,15 +214,15 @@ def called(ctx: Context, name: str) -> str:
 
 
 def innermost(call: Call, primitive: P) -> tuple[Call, P]:
-    """The call and the primitive as the server knows them that the primitive comes from."""
+    """Return call and primitive in the view of the server that declares it."""
     while primitive.mounted is not None:
         part, own = primitive.mounted
-        call, primitive = part.view(call), own  # type: ignore[assignment]  # a copy is of the kind of what it copies
+        call, primitive = part.view(call), own  # type: ignore[assignment]  # a copy has the kind of its original
     return call, primitive
 
 
 class PartProvider(Provider):
-    """A provider of a server within another, as the host asks it."""
+    """A provider of a mounted server, adapted to its host."""
 
     def __init__(self, part: Part, own: Provider) -> None:
         self._part, self._own = part, own
@@ -274,7 +278,7 @@ class PartProvider(Provider):
     async def complete(
         self, target: str, argument: str, value: str, arguments: Mapping[str, str], ctx: Context
     ) -> Completion | Sequence[str] | None:
-        # Of what is listed, the server is asked itself (`served`); this is for what its providers alone know.
+        # Completions of listed primitives go through `run_mounted`. This serves URIs known only to the providers.
         own = self._part.names.own_uri(target) if ctx._primitive is None else None
         return None if own is None else await self._own.complete(own, argument, value, arguments, self._inner(ctx))
 
@@ -282,12 +286,12 @@ class PartProvider(Provider):
         return Context(self._part.view(ctx._call))
 
     def _taken(self, kind: str, found: Iterable[P]) -> tuple[P, ...]:
-        """The copies; the same ones while the provider gives the very tuple that it gave before."""
+        """Return the copies, in the same tuple as long as the provider's is the same."""
         known = self._kept.get(kind)
         if known is None or known[0] is not found or type(found) is not tuple:
             taken = tuple(copied for item in found if (copied := self._take(item)) is not None)
             known = self._kept[kind] = (found, taken)
-        return known[1]  # type: ignore[return-value]  # those of this kind
+        return known[1]  # type: ignore[return-value]  # cached by kind
 
     def _take(self, item: P | None) -> P | None:
         if item is None:
@@ -297,5 +301,5 @@ class PartProvider(Provider):
         except DeclarationError as problem:
             if item.key not in self._refused and len(self._refused) < 1000:
                 self._refused.add(item.key)
-                logger.warning("%s: the %s of %s is left out: %s", self._part.label, item.kind, item.source, problem)
+                logger.warning("%s: skipped the %s of %s: %s", self._part.label, item.kind, item.source, problem)
             return None
